@@ -1,17 +1,16 @@
-/* Measure how much time gpuwhy adds to each driver call. One process calls the driver API, alternately through gpuwhy's
- * facade and directly.
+/* Measure how much time gpuwhy adds to each driver call.
  *
  *   gpuwhy run --quiet [--gpu virtual:h200] -- hook_cost [blocks]
  *   hook_cost --layout
  *
- * A block is a burst of the same call. Blocks with and without gpuwhy alternate (on off off on ...), so that drift of
- * the machine affects both. An "off" block calls the functions of the driver library whose path is in the header of
- * gpuwhy's buffer. An "on" block calls the functions that any program finds in libcuda.so.1. Without gpuwhy, all
- * blocks call the driver directly.
+ * A block is a burst of the same call. Blocks with and without gpuwhy alternate, so that drift of the machine affects
+ * both. An "on" block calls libcuda.so.1, which is gpuwhy's facade. An "off" block calls the driver itself, whose path
+ * is in the header of gpuwhy's buffer.
  *
- * Prints one JSON object; bench.py computes the statistics. Launches are measured a second time with accesses to other
- * memory between them, as in a program that works between its calls. --layout prints the offsets of some fields of
- * gpuwhy's buffer, for training.py. */
+ * Launches are measured a second time with accesses to other memory between them, as in a real program.
+ *
+ * Prints one JSON object; bench.py computes the statistics. --layout prints offsets in gpuwhy's buffer, for
+ * training.py. */
 #include "gw_buffer.h"
 #include "gw_cuda_calls.h"
 
@@ -31,15 +30,15 @@ enum {
     LAUNCH_BLOCKS_TIMES = 5, /* launches are short, so a launch measurement has this many times `blocks` blocks */
     COLD_LAUNCHES = 50,
     COLD_BYTES = 256 << 10, /* bytes accessed between two launches */
-    COLD_WALK = 8 << 20,    /* size of the accessed array in bytes; each group of accesses continues the last one */
+    COLD_WALK = 8 << 20,    /* size of the accessed array in bytes; each group begins where the last one stopped */
     PAIRS = 100,
     TAIL_BLOCKS = 20, /* one 99.9th percentile is computed from the calls of this many "on" (or "off") blocks */
     BLOCKS = 400,
     BLOCKS_MAX = 4000,
     ALLOC_BYTES = 4096,
     DEPTH = 60, /* stack depth in frames for the measurements of call sites */
-    /* New call sites per block. There are only a few, because each one takes about 25 records in gpuwhy's buffer, and
-     * the supervisor empties this buffer only ten times per second. */
+    /* New call sites per block. There are few, because each takes about 25 records in gpuwhy's buffer, which the
+     * supervisor empties ten times per second. */
     NEW_IN_BLOCK = 8
 };
 
@@ -184,8 +183,8 @@ static void touch_other_memory(void)
     at = (at + COLD_BYTES) % COLD_WALK;
 }
 
-/* Time each launch separately, after accesses to other memory. Reading the clock adds the same time with and without
- * gpuwhy. */
+/* Time each launch separately, after accesses to other memory. Reading the clock adds the same time to launches with
+ * and without gpuwhy. */
 static void measure_cold_launches(CUfunction function, int blocks)
 {
     int count[2] = {0, 0};
@@ -214,7 +213,7 @@ static int by_value(const void *left, const void *right)
 }
 
 /* Print one 99.9th percentile for each group of TAIL_BLOCKS blocks. Call this before print_calls(), which sorts all
- * samples together, so that the groups are lost. */
+ * samples together. */
 static void print_tails(const char *name, int samples)
 {
     enum { EACH = TAIL_BLOCKS * PAIRS };
@@ -329,8 +328,8 @@ static bool async_works(void)
     return driver.free_async(address, NULL) == CUDA_SUCCESS;
 }
 
-/* Print the buffer offsets of the call-site switch and of the call counters, for training.py, which cannot read the C
- * header. */
+/* Print the layout of gpuwhy's buffer for training.py, which cannot read the C header: the switch for call sites and
+ * the call counters. */
 static void print_layout(void)
 {
     printf("{\"sites_switch\": %zu, \"slots\": [%d, %zu, %d, %zu]}\n", offsetof(gw_buffer_head, sites_off),

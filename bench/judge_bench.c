@@ -1,9 +1,9 @@
-/* Measure how fast `gpuwhy explain` processes a recording (read, model, judge) on one core.
+/* Measure how fast `gpuwhy explain` reads, models and judges a recording on one core.
  *
  *   gw_judge_bench [LIVE_BLOCKS [EVENTS]]
  *
- * made_recording.h describes the mix of events. The time to write the recording is not measured. Prints the median, the
- * lowest and the highest speed of five rounds, in million events per second. */
+ * Prints the median, the lowest and the highest speed of five rounds, in million events per second. The time to
+ * write the recording is not measured. made_recording.h describes the mix of events. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "gw_model.h"

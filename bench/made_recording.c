@@ -17,8 +17,8 @@ static uint64_t random_next(void)
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2",      "cuMemAllocAsync",    "cuMemFreeAsync",
                                        "cuEventCreate", "cuEventDestroy_v2", "cuModuleGetFunction"};
 
-/* Return size number `sort` (0 to 255) of a block, in bytes. There are only 256 sizes, because a training run repeats a
- * limited set of sizes. About a quarter of them are below 1 MiB. */
+/* Return one of the 256 block sizes, in bytes; `sort` is its index. Real training runs have few sizes, too. A
+ * quarter are below 1 MiB. */
 static uint64_t made_bytes(unsigned sort)
 {
     return sort < 64 ? 512u * (1 + sort * 31) : (uint64_t)(sort - 63) * 341 * 1024;

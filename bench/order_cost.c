@@ -1,9 +1,9 @@
-/* Measure two costs of gpuwhy's hook: keeping the calls that determine the order of GPU work in a ring in memory
- * (src/hook/order.c), and writing them to the recording before a free.
+/* Measures two costs of the hook's order tracking (src/hook/order.c). The hook stores calls that order GPU work in a
+ * ring, and writes them to the recording before a free.
+ * - Storing: bursts of such calls, before and after the hook starts to store them.
+ * - Writing: bursts of frees, without and with a copy on another stream before them.
  *
- * One process calls the driver API. It measures bursts of three kinds of calls before and after the hook starts to keep
- * such calls, and bursts of frees without and with a copy on another stream before the burst. Prints the median time
- * per call in ns. The times depend on the machine, so compare only times of the same run.
+ * Prints the median time per call in ns. Compare only times of the same run.
  *
  *   gpuwhy run --quiet --gpu virtual:h200 -- bench-order-cost */
 #include "gw_cuda_calls.h"
@@ -74,8 +74,8 @@ static void allocate(void)
         CHECK(cuMemAllocAsync(&block[i], 4096, computing));
 }
 
-/* Allocate the blocks and make a copy on another stream. Because of this copy, the hook must check the order of work at
- * each free of the burst. At the first free, it also writes the calls that it has kept. */
+/* Allocate the blocks and make a copy on another stream. The copy forces the hook to check the order of work at each
+ * free. At the first free, the hook also writes the stored calls. */
 static void allocate_and_copy(void)
 {
     allocate();

@@ -1,5 +1,4 @@
-/* Measure how much gpuwhy's libraries slow down the start of a program that never uses a GPU: run `true` alternately
- * with and without them.
+/* Measure how much gpuwhy's libraries slow down a program's start: run `true` with and without them.
  *
  *   gpuwhy run --quiet -- start_cost [pairs]
  *

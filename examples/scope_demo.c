@@ -1,11 +1,12 @@
-/* Demonstrate libgpuscope: a process repeats the same run many times, and every run uses the same memory.
+/* Demonstrates libgpuscope: a process repeats the same run many times, and every run uses the same memory.
  *
  *     scope_demo [--runs N] [--memory SIZE] [--batch N] [--warm] [--fault]
  *
- * A run finds the largest micro-batch that fits into the memory, plans the memory of an iteration, executes a few
- * iterations, and ends. All memory is then returned to the driver. --warm keeps the context between runs. --fault
- * first starts a child process that fails with a wild pointer. Exits 0 if all runs succeeded and, from the second run
- * on, used the same memory. */
+ * A run finds the largest micro-batch that fits, plans the memory of an iteration, executes a few iterations, and ends.
+ * All memory is then returned to the driver. --warm keeps the context between runs. --fault first starts a child
+ * process that fails with a wild pointer.
+ *
+ * Exits 0 if all runs succeeded and all later runs used the same memory. */
 #include "options.h"
 
 #include <gpuwhy/scope.h>
@@ -13,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The virtual GPU does not execute kernels. The object gpuwhy_model_step makes the virtual GPU report a fault if the
- * kernel's first parameter does not point to memory. */
+/* The virtual GPU does not execute kernels. gpuwhy_model_step makes it report a fault if the kernel's first parameter
+ * does not point to memory. */
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .global .align 8 .u64 gpuwhy_model_step[5] = {0x4D4B594857555047, 1, 1, 1, 0};\n"
                           ".visible .entry step(.param .u64 p)\n{\n.reg .b64 %d;\n.reg .b32 %r;\n"
@@ -39,8 +40,8 @@ struct iteration {
     gs_plan_size size;
 };
 
-/* Plan one iteration: the forward pass allocates the memory that it keeps, and the backward pass frees it layer by
- * layer. */
+/* Plan one iteration. The forward pass allocates memory for each layer. The backward pass frees this memory layer by
+ * layer, and needs one more block for each gradient. */
 static gs_status plan_iteration(size_t images, struct iteration *ret)
 {
     size_t saved[LAYERS], gradient;
@@ -102,8 +103,8 @@ static gs_status iterate(gs_arena *arena, CUfunction step, size_t images, CUstre
 }
 
 struct seen {
-    /* images: the largest micro-batch that fits; peak_bytes: peak of the scope; driver_bytes: memory in use on the
-     * whole GPU */
+    /* images: the largest micro-batch that fits; peak_bytes: largest memory use of the scope; driver_bytes: memory in
+     * use on the whole GPU */
     uint64_t images, peak_bytes, driver_bytes;
 };
 
@@ -171,8 +172,8 @@ static gs_status run(gs_scope *outer, const struct settings *settings, struct se
 
 /* ---- a run that fails ---- */
 
-/* Launch a kernel with a wild pointer, so that the run fails. gs_run_in_child() calls this function in a separate
- * process, so that the parent process stays usable. */
+/* Launch a kernel with a wild pointer, so that the run fails. gs_run_in_child() calls this in a separate process, so
+ * that the parent stays usable. */
 static gs_status ruin(const void *input, size_t input_bytes, gs_reply *reply)
 {
     (void)input;

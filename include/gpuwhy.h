@@ -6,16 +6,16 @@
  *     ...
  *     gpuwhy_phase(NULL);
  *
- * Each call starts a phase of the process. The phase lasts until the next call. NULL or "" ends the phase without
- * starting another. The verdict then reports the phase in which the program failed, and the phase that needed the most
- * memory.
+ * Each call starts a phase of the process, which lasts until the next call. NULL or "" ends the phase. The verdict then
+ * reports the phase in which the program failed, and the phase that needed the most memory.
  *
  * This is a single header for C99 or C++, without dependencies (link with -ldl if the C library has dlopen() in a
- * separate library). Without gpuwhy, gpuwhy_phase() only reads one environment variable and returns. It returns
- * 1 if the phase was recorded. It returns 0 if gpuwhy is not running or not recording, or if the process has not
- * called the driver yet. Any thread may call it. A process has one phase at a time, no matter which thread sets it. A
- * forked child has no phase until it sets one. Names are UTF-8 and are cut after 200 bytes. Mark phases, not
- * iterations: only the first 4,096 calls of a process are recorded. */
+ * separate library). Without gpuwhy, gpuwhy_phase() only reads one environment variable and returns 0.
+ *
+ * gpuwhy_phase() returns 1 if the phase was recorded. It returns 0 if gpuwhy is not recording, or if the process has
+ * not called the driver yet. Any thread may call it, but a process has only one phase. A forked child has no phase
+ * until it sets one. Names are UTF-8 and are cut after 200 bytes. Mark phases, not iterations: only the first 4,096
+ * calls of a process are recorded. */
 #ifndef GPUWHY_H
 #define GPUWHY_H
 

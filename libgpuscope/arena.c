@@ -1,5 +1,5 @@
-/* Arenas hand out memory as a plan has laid it out. Workspaces are memory that library algorithms share. The scope
- * frees both. */
+/* Arenas and workspaces, which the scope frees. An arena allocates blocks at planned offsets. A workspace is memory
+ * that library algorithms use one after the other. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"
@@ -67,7 +67,7 @@ CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block)
 }
 
 /* Store the plan's next step in *ret_step. The step must be a free if `is_free`, otherwise an allocation. Returns
- * GS_DIFFERS if the step is of the other kind or if the plan has no more steps, and GS_DEAD in a dead scope. */
+ * GS_DIFFERS if it is not or the plan has no more steps, and GS_DEAD in a dead scope. */
 static gs_status next_step(gs_arena *arena, bool is_free, const char *call, const char *file, int line,
                            gwi_plan_step *ret_step)
 {
@@ -141,7 +141,7 @@ gs_status gs_workspace_open_at(gs_scope *scope, uint64_t budget_bytes, gs_worksp
 }
 
 /* Replace the workspace's block by a larger one. The old block is released first, because the budget has room for only
- * one block. The release waits for the device, so no kernel still uses the old block. */
+ * one. The release waits for the device, so no kernel still uses the block. */
 static gs_status grow(gs_workspace *workspace, size_t bytes, const char *file, int line)
 {
     gs_scope *scope = workspace->helper.scope;

@@ -1,8 +1,8 @@
-/* Run a function in a new process: start the program again. In the new process, gs_child_main() calls the function.
+/* Run a function in a new process: start the program again, and let gs_child_main() call the function there.
  *
- * Input and output pass through two anonymous files, so that neither process waits for the other, and the output
- * survives if the child dies. The output file begins with a header, which the child writes last. The child also has
- * the write end of a pipe, but writes nothing to it. This end is closed when the child ends, which wakes the parent. */
+ * Input and output pass through two anonymous files. So neither process waits for the other, and the output survives if
+ * the child dies. The child writes the header of the output last. When the child ends, an unused pipe is closed, which
+ * wakes the parent. */
 #include "gwi_scope.h"
 
 #include <errno.h>
@@ -163,8 +163,8 @@ static char **make_environment(const char *name, const int numbers[3])
     return copy;
 }
 
-/* Start the child. It inherits three descriptors, whose numbers are in its environment (GPUSCOPE_CHILD). Other programs
- * that the parent starts at the same time do not inherit them. */
+/* Start the child with three descriptors, whose numbers are in its environment (GPUSCOPE_CHILD). Other children of this
+ * process do not inherit them. */
 static gs_status start(child *c, const char *name)
 {
     gs_status status = GS_FAILED;
@@ -208,8 +208,8 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Wait until the child ends or the timeout expires. After a timeout, kill the child and return false. If `timeout_ms`
- * is 0, return true at once, without waiting: the caller then waits without a limit. */
+/* Wait until the child ends. After the timeout, kill the child and return false. If `timeout_ms` is 0, return true at
+ * once: the caller then waits without a limit. */
 static bool wait_for_end(const child *c, unsigned timeout_ms)
 {
     int64_t until = now_ms() + timeout_ms;

@@ -1,8 +1,11 @@
-/* End a scope: wait for its work, release everything in the right order, compare the driver's free memory with its
- * value at the beginning, and release the context.
+/* Ends a scope:
+ * - wait for its work
+ * - release everything in the right order
+ * - compare the driver's free memory with that at the beginning
+ * - release the context
  *
- * In a dead scope, the driver can neither wait nor release single resources. So only the context is released, which
- * frees everything in it. Memory that the driver still keeps is freed when the process ends. */
+ * In a dead scope, the driver can neither wait nor release single resources, so only the context is released. The rest
+ * is freed when the process ends. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -24,8 +27,8 @@ typedef struct ending {
     bool is_switched; /* true if gs_end() had to make the scope's context current */
 } ending;
 
-/* Return the scope after `at` in a walk over `outer` and its inner scopes; NULL at the end. A scope comes before its
- * inner scopes. */
+/* Iterate over `outer` and all scopes inside it. Returns the scope after `at`, NULL at the end. Each scope comes before
+ * the scopes inside it. */
 static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
 {
     if (at->children != NULL)
@@ -215,9 +218,8 @@ static void wait_for_work(ending *end)
     }
 }
 
-/* True if a failed release may be repeated. This is safe for memory, because the driver returns an error if the address
- * is no longer valid. It is not safe for other handles: they may be destroyed already, and drivers crash on such
- * handles. */
+/* True if a failed release may be repeated. For memory this is safe: an invalid address is only an error. Drivers crash
+ * on other handles that are already destroyed. */
 static bool may_try_again(const gwi_thing *thing, int code)
 {
     bool is_memory = thing->kind == GS_KIND_ORDERED || thing->kind == GS_KIND_DEVICE || thing->kind == GS_KIND_MAPPED ||
@@ -225,8 +227,8 @@ static bool may_try_again(const gwi_thing *thing, int code)
     return is_memory && !gwi_is_unknown_to_driver(code);
 }
 
-/* Release one thing, with a second attempt if that is safe. Returns true if it was released. Otherwise *ret_again is
- * true if the parent scope may try again. */
+/* Release one thing, with a second attempt if that is safe. Returns true if it was released. Otherwise, *ret_again says
+ * whether the parent scope may try again. */
 static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 {
     gs_source source;
@@ -272,9 +274,8 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
 }
 
-/* Return how many bytes a context normally keeps after everything was released: 0.56 MiB for each stream that was
- * created in the scope, rounded up to 2 MiB pages, and one page more if small blocks, which share pages, were
- * allocated. */
+/* Return how many bytes a context normally keeps after everything was released: 0.56 MiB per stream of the scope, in
+ * pages of 2 MiB. Small blocks, which share pages, add one page. */
 static uint64_t allowed_bytes_locked(const gs_scope *scope)
 {
     enum { STREAM_BYTES = 576 << 10 };
@@ -320,8 +321,8 @@ static void leave(ending *end)
         failed(end, GS_FROM_DRIVER, code, "cuCtxSetCurrent");
 }
 
-/* Release the context of an outermost scope, without a second attempt. If the release fails, it is unknown whether the
- * context was released, and a second release might take the context away from its other users. */
+/* Release an outermost scope's context, without a second attempt. If the release fails, the context may be gone
+ * nevertheless, and a second release could take it away from its other users. */
 static void release_context(ending *end)
 {
     gs_report *report = end->report;

@@ -49,8 +49,8 @@ bool gwi_process_failure(gs_failure *ret_failure)
     return has;
 }
 
-/* If the error number does not show whether the context is still usable, make a harmless driver call to find out. If
- * that call shows that the context is unusable, set failure->is_sticky. */
+/* If the error number does not show whether the context is usable, make a harmless driver call. If this call shows that
+ * it is not, set failure->is_sticky. */
 static void ask_driver(gs_failure *failure)
 {
     size_t free_bytes, total_bytes;

@@ -1,9 +1,8 @@
 /* Search for the largest batch that fits into a memory budget. */
 #include "gwi_scope.h"
 
-/* Try every size, from the largest down, because a larger batch may need less memory. Computing the plan of a size
- * takes microseconds to milliseconds. Missing a batch size that fits would reduce the throughput of the whole
- * training. */
+/* Try every size, from the largest down, because a larger batch may need less memory. A plan takes microseconds to
+ * milliseconds, but a missed size slows down the whole training run. */
 gs_status gs_fit_batch(const gs_fit *fit, gs_bytes_for *bytes_for, void *user, size_t *ret_n, uint64_t *ret_bytes)
 {
     if (fit == NULL || bytes_for == NULL || fit->n_max == 0 || fit->n_min > fit->n_max)

@@ -1,5 +1,5 @@
-/* Load the CUDA driver at run time. Each member of gwi_driver has the exported name of its function, with its version
- * suffix, because the meaning of an exported name never changes. The types are generated from api/driver.api. */
+/* Load the CUDA driver at run time. The members of gwi_driver are exported names such as cuMemAlloc_v2, whose meaning
+ * never changes. The types are generated from api/driver.api. */
 #ifndef GWI_DRIVER_H
 #define GWI_DRIVER_H
 
@@ -65,9 +65,8 @@ typedef struct gwi_driver_trouble {
     char text[320];
 } gwi_driver_trouble;
 
-/* Load and initialise the driver. After a success, later calls do nothing. After a failure, they try again. On failure,
- * gwi_driver_open() describes the reason in *ret_trouble, and gwi_driver_load() (describe.c) in a gs_failure. Any
- * thread may call them. */
+/* Load and initialise the driver. After a success, later calls do nothing. After a failure, they try again. The
+ * functions differ only in how they describe the failure. Any thread may call them. */
 gs_status gwi_driver_open(gwi_driver_trouble *ret_trouble);
 gs_status gwi_driver_load(gs_failure *ret_failure);
 /* True if the driver is loaded and its functions may be called. */

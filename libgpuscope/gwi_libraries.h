@@ -27,13 +27,13 @@ typedef struct gwi_library {
 const gwi_library *gwi_library_for(gs_kind kind);
 /* Load a library. Returns GS_OK, or GS_NO_LIBRARY with the reason in `why`. */
 gs_status gwi_library_load(gs_source source, const gwi_library **ret_library, char *why, size_t why_bytes);
-/* Store the address of the function `name` in *ret_function, which is a function pointer. If `name` is NULL, store
- * NULL. Returns false if the library has no such function. */
+/* Find the function `name` of a library, and store it in the function pointer at `ret_function`. If `name` is NULL,
+ * store NULL. Returns false if the library has no such function. */
 bool gwi_library_find(void *handle, const char *name, void *ret_function);
 /* Return a function of a library. Returns NULL if the library is not loaded or has no such function. */
 void *gwi_library_symbol(gs_source source, const char *name);
-/* Return the library's text for an error number. Static; NULL: the library is not loaded or does not know the
- * number. */
+/* Return the library's text for an error number, as a static string. Returns NULL if the library is not loaded or does
+ * not know the number. */
 const char *gwi_library_error(gs_source source, int code);
 /* Destroy a handle with its library's function, and set *ret_call to the name of this function. Returns the library's
  * error number; 0: success. */

@@ -1,7 +1,7 @@
 /* Internal header of libgpuscope: its objects, and the functions that its files share.
  *
- * One lock, gwi_lock, protects all lists and counts of the process. It is never held during a call of the driver, of
- * a library or of a user's callback. Functions whose names end in "_locked" must be called with the lock held. */
+ * One lock, gwi_lock, protects all lists and counts of the process. It is never held during a call of the driver, of a
+ * library or of a user's callback. Call functions whose names end in "_locked" with the lock held. */
 #ifndef GWI_SCOPE_H
 #define GWI_SCOPE_H
 
@@ -33,7 +33,7 @@ typedef struct gwi_thing {
     uint64_t taken_bytes; /* device memory that the driver uses for the resource */
     const char *file;     /* the caller's source file; a static string */
     int line;
-    bool is_inner; /* a pool, or the block of an arena or workspace: the program cannot free it by its address */
+    bool is_inner; /* the program cannot free it by its address: a pool, or the block of an arena or workspace */
     gs_scope *scope;
     struct gwi_thing *next, *previous;
     struct gwi_thing *bucket_next;
@@ -45,7 +45,7 @@ typedef struct gwi_helper {
     gs_scope *scope;
 } gwi_helper;
 
-/* One entry of a thread into a scope. It exists until the thread leaves the scope. */
+/* Records that a thread has entered a scope. It exists until the thread leaves the scope. */
 typedef struct gwi_entry {
     gs_scope *scope;
     long thread; /* the system's thread id */
@@ -116,8 +116,8 @@ int gwi_sticks_by_table(gs_source source, int code);
 /* Store the failure as the first failure of the process and of `scope` (may be NULL), unless they already have one. If
  * its status is GS_DEAD, mark the scope's device as dead. */
 void gwi_keep(gs_scope *scope, const gs_failure *failure);
-/* Handle a call that failed: find out whether the error is sticky, and call gwi_keep(). Returns GS_DEAD, GS_NO_MEMORY
- * or GS_FAILED. `note` (may be NULL) is appended to the failure's text. */
+/* Handle a failed call: find out whether the error is sticky, and call gwi_keep(). Returns GS_DEAD, GS_NO_MEMORY or
+ * GS_FAILED. `note` (may be NULL) is appended to the failure's text. */
 gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *call, const char *note, const char *file,
                      int line);
 /* Like gwi_failed(), but for an error that libgpuscope itself detected. Returns `status`. */
@@ -136,32 +136,32 @@ gs_status gwi_usable(gs_scope *scope, const char *call, const char *file, int li
 /* Format a line and pass it to the scope's log callback, if the scope has one. */
 __attribute__((format(printf, 2, 3))) void gwi_log(gs_scope *scope, const char *format, ...);
 /* Remove the calling thread's entries in `scope` and its inner scopes. *ret_before is the context that was current
- * before the first of these entries. Returns false if there were no entries. */
+ * before the first of them. Returns false if there were none. */
 bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before);
 
 /* things.c */
-/* Return the device memory that the driver uses for a block of `bytes`: rounded up to a multiple of 512 bytes for
- * blocks of up to 1 MiB, and to whole pages of 2 MiB for larger ones. */
+/* Return the device memory that the driver uses for a block of `bytes`. Up to 1 MiB, it rounds up to a multiple of 512
+ * bytes. Larger blocks use whole pages of 2 MiB. */
 uint64_t gwi_taken_bytes(uint64_t bytes);
-/* Create a thing and count its memory against the limits of its scopes. The caller must finish with gwi_thing_own() or
- * gwi_thing_drop(). Returns GS_OK. Otherwise stores a failure and returns GS_NO_MEMORY (a limit is reached) or
+/* Create a thing and count its memory against the limits of its scopes. Finish with gwi_thing_own() or
+ * gwi_thing_drop(). Returns GS_OK. Otherwise, stores a failure and returns GS_NO_MEMORY (a limit is reached) or
  * GS_NO_HOST_MEMORY. */
 gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const char *call, const char *file, int line,
                         gwi_thing **ret_thing);
 void gwi_thing_own(gwi_thing *thing, uint64_t handle);
 void gwi_thing_drop(gwi_thing *thing); /* frees a thing that is in no list, and stops counting its memory */
-/* Find a thing that `scope` or an enclosing scope owns, and remove it from its owner. A thing with is_inner is found
- * only if `inner_too`. Returns NULL if there is no such thing. */
+/* Find a thing that `scope` or an enclosing scope owns, and remove it from its owner. A thing whose is_inner is set is
+ * found only if `inner_too`. Returns NULL if there is none. */
 gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too);
-/* True if the error means that the driver does not know the handle. Then the thing must not be released again, because
- * the handle could belong to an unrelated object by then. */
+/* True if the error means that the driver does not know the handle. The thing must not be released again: the handle
+ * may belong to an unrelated object by now. */
 bool gwi_is_unknown_to_driver(int code);
 void gwi_thing_take_locked(gwi_thing *thing);
 bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle);
 /* Make `scope` the owner of a thing that gwi_thing_take() removed from its owner. */
 void gwi_thing_put(gwi_thing *thing, gs_scope *scope);
-/* Release a thing with the driver or library call for its kind, and set *ret_call to the name of this call. Returns the
- * call's error number; 0: success. */
+/* Release a thing with the driver or library call for its kind. *ret_call is the name of this call. Returns the call's
+ * error number; 0: success. */
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call);
 gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too, const char *call,
                           const char *file, int line);

@@ -1,5 +1,5 @@
-/* Create and destroy the handles of cuDNN, cuBLAS, cuBLASLt and NCCL. The first handle of a library loads the library.
- * Only the program calls other functions with these handles. */
+/* Creates and destroys the handles of cuDNN, cuBLAS, cuBLASLt and NCCL, and sets their stream. The first handle of a
+ * library loads it. The program makes all other calls. */
 #include "gwi_libraries.h"
 
 #include <string.h>

@@ -81,8 +81,8 @@ static int make_pool(const gs_scope *scope, CUmemoryPool *ret_pool, const char *
     return code;
 }
 
-/* Return the scope's pool in *ret_pool. The first call creates it. If two threads create a pool at the same time, one
- * of the two is destroyed. *ret_pool is NULL if the GPU does not support pools. */
+/* Return the scope's pool, created by the first call, in *ret_pool, or NULL if the GPU does not support pools. If two
+ * threads create it at once, one pool is destroyed. */
 static gs_status pool_of(gs_scope *scope, CUmemoryPool *ret_pool, const char *file, int line)
 {
     gwi_thing *thing;

@@ -1,9 +1,9 @@
 /* Plan memory ahead: place blocks with known lifetimes in one piece of memory.
  *
- * Finding the best layout is hard in general. Blocks are placed one after the other, each in the smallest gap between
- * the placed blocks that live at the same time. The result depends on the order of the blocks, so the plan tries
- * several orders and uses the smallest result. Training iterations free blocks in roughly the reverse order of
- * allocation. They usually need no more memory than the largest sum of blocks that live at the same time. */
+ * The best layout is hard to find. Here, each block goes into the smallest gap that fits, between placed blocks that
+ * live at the same time. The result depends on the order of the blocks, so several orders are tried. A training
+ * iteration usually needs no more than the largest total size of blocks that live at the same time. It frees blocks in
+ * roughly the reverse order of allocation. */
 #include "gw_array.h"
 #include "gwi_scope.h"
 
@@ -33,7 +33,7 @@ struct gs_plan {
     bool is_closed;
 };
 
-/* Limit for the size of a block, and for the sum of the blocks that live at the same time, in bytes. It prevents
+/* Limit in bytes for the size of a block, and for the total size of blocks that live at the same time. It prevents
  * overflows of sums. */
 #define BYTES_MAX ((uint64_t)1 << 60)
 
@@ -132,8 +132,8 @@ static bool live_together(const block *a, const block *b)
     return a->begin < b->end && b->begin < a->end;
 }
 
-/* Return the offset of the smallest gap that `wanted` fits into, between those placed blocks that live at the same time
- * as `wanted`. If there is no gap, return the offset after these blocks. `placed` is sorted by offset. */
+/* Return the offset of the smallest gap for `wanted` between placed blocks that live at the same time, or the offset
+ * after them. `placed` is sorted by offset. */
 static uint64_t find_gap(const block *wanted, block *const *placed, size_t placed_count)
 {
     uint64_t at = 0, best = UINT64_MAX, best_bytes = UINT64_MAX;
@@ -162,7 +162,7 @@ static void insert(block *added, block **placed, size_t placed_count)
     placed[at] = added;
 }
 
-/* Sort the blocks by `order`, place them one after the other, and return the size of the memory needed. `sorted` and
+/* Place the blocks one after the other, sorted by `order`, and return the size of the memory needed. `sorted` and
  * `placed` are work space with room for all blocks. */
 static uint64_t place(gs_plan *plan, int (*order)(const void *, const void *), block **sorted, block **placed)
 {

@@ -89,9 +89,9 @@ static void one_after_the_other_shares_a_place(void **state)
     gs_plan_delete(plan);
 }
 
-/* Like a training: the forward pass allocates blocks, and the backward pass frees them in the reverse order. Each
- * backward step allocates a gradient and then frees the gradient of the previous step. The arena may be at most 2 %
- * larger than the peak of the memory in use. */
+/* A training iteration: the forward pass allocates blocks, and the backward pass frees them in reverse order. Each
+ * backward step allocates a gradient, then frees the previous one. The arena may be at most 2 % larger than the
+ * peak. */
 static void a_training_iteration_has_no_gaps(void **state)
 {
     (void)state;
@@ -113,8 +113,8 @@ static void a_training_iteration_has_no_gaps(void **state)
     gs_plan_delete(plan);
 }
 
-/* In every plan, blocks that live at the same time must not overlap, and each block must be aligned and inside the
- * arena. The arena must not be smaller than the peak of the memory in use. */
+/* In every plan, each block must be aligned and inside the arena. Blocks that live at the same time must not
+ * overlap. */
 static void random_plans_never_overlap(void **state)
 {
     (void)state;
@@ -162,8 +162,8 @@ struct need {
     gs_status broken;
 };
 
-/* Return the memory that a batch of n images needs: 10 bytes per image, but only 5 from 100 images on, as if a better
- * algorithm became possible. A batch of 64 is not possible. */
+/* Return the memory that a batch of n images needs: 10 bytes per image, but 5 if n is at least 100, as with a
+ * better algorithm. A batch of 64 is not possible. */
 static gs_status need_of(void *user, size_t n, uint64_t *ret_bytes)
 {
     struct need *need = user;

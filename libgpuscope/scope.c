@@ -128,8 +128,8 @@ bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before)
     return found;
 }
 
-/* Make the scope's context current in this thread, and store the previously current one in *ret_before. Returns the
- * driver's error, and *ret_call is the call that returned it; 0: success. */
+/* Make the scope's context current in this thread. Returns the driver's error, or 0 for success. *ret_call is the call
+ * that failed. */
 static int make_current(gs_scope *scope, CUcontext *ret_before, const char **ret_call)
 {
     *ret_call = "cuCtxGetCurrent";
@@ -274,8 +274,8 @@ static int look_at_memory(gs_scope *scope)
     return 0;
 }
 
-/* Finish opening a scope that has a device and a retained context: enter it with this thread, read the driver's free
- * memory, and add the scope to its parent. Frees `entry` on failure. Returns the driver's error; 0: success. */
+/* Finish opening a scope that has a device and a retained context, and add it to its parent. Returns the driver's
+ * error, or 0 for success. Frees `entry` on failure. */
 static int begin(gs_scope *scope, gwi_entry *entry, const char **ret_call)
 {
     int code = make_current(scope, &entry->before, ret_call);

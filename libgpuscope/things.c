@@ -1,4 +1,4 @@
-/* Keep track of all resources ("things") that scopes own, in one list per scope and one table for all scopes. Release
+/* Keeps track of all resources ("things") that scopes own, in one list per scope and one table for all scopes. Releases
  * each kind of thing with its driver call. */
 #include "gwi_scope.h"
 
@@ -109,8 +109,8 @@ static void uncount_locked(gwi_thing *thing)
     thing->scope->device->taken_bytes -= thing->taken_bytes;
 }
 
-/* After the driver has created the thing, update the peaks and the stream counts of its scope and of all enclosing
- * scopes, and note whether its device has small blocks. */
+/* Update the peaks and stream counts of the thing's scope and all enclosing scopes, after the driver has created the
+ * thing. Note if a small block was allocated on the device. */
 static void note_peaks_locked(gwi_thing *thing)
 {
     for (gs_scope *scope = thing->scope; scope != NULL; scope = scope->parent) {
@@ -125,8 +125,8 @@ static void note_peaks_locked(gwi_thing *thing)
         thing->scope->device->has_shared_pages = true;
 }
 
-/* Search `scope` and then its parents for a scope that would exceed its limit if `taken_bytes` were added. Return the
- * first one found, or NULL if there is none. */
+/* Search `scope` and then its parents for a scope that `taken_bytes` more would take over its limit. Return the first
+ * one, or NULL. */
 static const gs_scope *full_locked(const gs_scope *scope, uint64_t taken_bytes)
 {
     for (; scope != NULL; scope = scope->parent) {
@@ -227,8 +227,8 @@ static bool is_around(const gs_scope *outer, const gs_scope *scope)
     return scope != NULL;
 }
 
-/* Return the thing if `scope` or an enclosing scope owns it, else NULL. A thing with is_inner is returned only if
- * `inner_too`. */
+/* Return the thing if `scope` or an enclosing scope owns it, otherwise NULL. A thing whose is_inner is set is found
+ * only if `inner_too`. */
 static gwi_thing *find_locked(const gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too)
 {
     gwi_thing *thing = bucket_count == 0 ? NULL : buckets[bucket_of(kind, handle, bucket_count)];
@@ -277,8 +277,8 @@ int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char 
         *ret_call = "cuEventDestroy_v2";
         return gwi_cuda.cuEventDestroy_v2(handle);
     case GS_KIND_ORDERED:
-        /* The stream on which this memory was allocated may be destroyed already. The default stream can be used
-         * instead, because the end of a scope first waits for all work. */
+        /* The stream on which this memory was allocated may be destroyed already. The default stream works, too,
+         * because the end of a scope first waits for all work. */
         *ret_call = "cuMemFreeAsync";
         return gwi_cuda.cuMemFreeAsync(thing->handle, NULL);
     case GS_KIND_POOL:

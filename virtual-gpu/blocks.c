@@ -1,8 +1,7 @@
-/* Blocks of memory by address: device blocks, managed memory, and page-locked host memory.
+/* Manages blocks of memory by address: device blocks, managed memory, and page-locked host memory.
  *
- * A GPU's addresses are reserved without access rights, so that the host faults where it would fault with a real GPU.
- * The bytes are in a second mapping (the shadow) at a constant distance. The system allocates the pages of the shadow
- * when they are touched. */
+ * A GPU's addresses are reserved without access rights, so the host faults where it would fault with a real GPU. A
+ * second mapping (the shadow) at a constant distance has the bytes. Its pages are allocated when touched. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>

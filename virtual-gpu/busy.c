@@ -1,4 +1,4 @@
-/* How busy the GPUs of a run are. Uses only the shared state. */
+/* Records in the shared state when each GPU of a run was busy, and computes for how long it was. */
 #include "gwi_health.h"
 
 void gwi_busy_add(gwi_shared *shared, unsigned slot, unsigned device, uint64_t from_ns, uint64_t until_ns)

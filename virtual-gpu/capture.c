@@ -1,4 +1,4 @@
-/* Stream capture: work submitted to a stream becomes a graph. */
+/* Implements stream capture: work that is submitted to a stream is added to a graph and does not run. */
 #include <stdlib.h>
 
 #include "gwi_virt.h"

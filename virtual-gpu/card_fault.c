@@ -1,7 +1,7 @@
-/* Parse the faults of the GPU itself, which a specification writes as
+/* Parses faults of the GPU itself in a specification. Syntax:
  *
- *     xid:79   lost   ecc   thermal   power-cap   power-brake   link:1x4
- *     each with [#CARD], then [@2s | @500ms | @launch:N | @FUNCTION[:N]]
+ *    xid:79   lost   ecc   thermal   power-cap   power-brake   link:1x4
+ *    each with [#CARD], then [@2s | @500ms | @launch:N | @FUNCTION[:N]]
  *
  * Without #CARD, the first GPU fails. Without a time, the fault is present from the start. */
 #include <stdio.h>
@@ -21,8 +21,8 @@ static const struct {
     {"link:", GW_VIRT_CARD_LINK}};
 _Static_assert(sizeof faults / sizeof *faults == GW_VIRT_CARD_FAULT_COUNT, "one name a fault");
 
-/* Return the index of the fault whose name is the first part of `text`: up to and including a colon, or up to a # or @.
- * Returns -1 if there is no such fault. */
+/* Return the index of the fault that `text` begins with, -1 if there is none. The name ends with a colon, or before a #
+ * or @. */
 static int find(const char *text)
 {
     size_t bytes = strcspn(text, "#@:");

@@ -1,5 +1,5 @@
-/* Apply faults of the GPUs themselves to this process. The shared state records what happened to a GPU (health.c);
- * this file applies it to the contexts of the process. */
+/* Applies faults of the GPUs to this process. The shared state records what happened to each GPU (health.c). This file
+ * makes the contexts of the process fail accordingly. */
 #include <string.h>
 #include <unistd.h>
 

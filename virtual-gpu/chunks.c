@@ -28,7 +28,7 @@ static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
     return true;
 }
 
-/* Keep the addresses of an empty pool that is being destroyed, for a new pool. */
+/* Keep the address range of an empty pool that is about to be freed, so that a new pool can reuse it. */
 void gwi_pool_leave_spare(gwi_pool *pool)
 {
     spare *left = pool->books.base == 0 ? NULL : malloc(sizeof *left);

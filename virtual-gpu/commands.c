@@ -1,4 +1,4 @@
-/* Submitted commands: references to them, the commands that they wait for, and the end of a command. */
+/* Manages submitted commands: counts references to them, stores what each waits for, and finishes or abandons them. */
 #include <stdlib.h>
 #include <string.h>
 

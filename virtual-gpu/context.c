@@ -1,4 +1,4 @@
-/* Devices and contexts. */
+/* Implements the driver calls for devices and contexts. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,8 +116,8 @@ static void context_end(gwi_context *context)
     context->generation++;
 }
 
-/* Return the context of a handle, even a dead one; the caller must check whether it is alive. Returns NULL for a NULL
- * handle. Crashes on any other invalid handle. */
+/* Return the context of a handle; the caller must check whether it is alive. Returns NULL for a NULL handle. Crashes on
+ * any other invalid handle. */
 static gwi_context *context_find(CUcontext handle)
 {
     gwi_context *context = gwi_object_find(handle, GWI_CONTEXT);

@@ -1,4 +1,4 @@
-/* Copies and fills. The arguments are checked during the call; the bytes are copied when the stream reaches the
+/* Implements copies and fills. The call checks the arguments. The bytes are copied later, when the stream reaches the
  * command. */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -8,8 +8,9 @@
 
 typedef enum side_kind { HOST, DEVICE, ANY } side_kind;
 
-/* Return the memory that stores the bytes at one side of a copy. A device address is accepted for every kind, and any
- * host address except for DEVICE. Returns NULL if the address is not accepted, or its block was freed. */
+/* Return the memory that stores the bytes at one side of a copy. An address in a live block is accepted for every kind.
+ * Other host addresses are accepted unless the kind is DEVICE. Returns NULL for a freed block, or if the address is not
+ * accepted. */
 static char *side_at(uint64_t address, size_t bytes, side_kind kind)
 {
     char *storage = gwi_storage(address, bytes);

@@ -1,4 +1,5 @@
-/* The driver's state, its lock, the table of objects, the file `notes` of the run, and the end of every call. */
+/* The virtual driver's state, its lock, the table of objects, the file `notes` of the run, and the code that ends every
+ * call (gwi_leave). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>

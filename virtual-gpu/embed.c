@@ -1,5 +1,5 @@
-/* Convert text files into one table in C: embed OUTPUT TABLE FILE... The key of a file is its name without the
- * extension. This program runs during the build, on the build machine. */
+/* Build tool that writes text files into one C table: embed OUTPUT TABLE FILE... The key of each file is its name
+ * without the extension. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The checks before every call, and cuInit. */
+/* cuInit(), and the checks that run before every other call. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ enum {
     OWN_THREAD = 16 /* uses only thread-local state, so it takes no lock, like a real driver */
 };
 
-/* The first matching row applies. A star at the end of a pattern matches any end of the name. A function without a row
- * needs a context and returns the context's sticky error. */
+/* The first matching row applies. A star at the end matches any end of the name. A function without a row needs a
+ * context and returns its sticky error. */
 static const struct {
     const char *pattern;
     int flags;
@@ -139,8 +139,8 @@ static int context_check(int class)
     if (!context->alive)
         return class & NO_CONTEXT ? 0 : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (!(class & NO_STICKY) && context->fault != 0) {
-        /* Every call reports a failed assertion. Another fault is reported here only after a call that checks for
-         * faults, such as a synchronisation, has reported it. */
+        /* Every call reports a failed assertion. Other faults are reported here only after a call that checks for
+         * faults, such as a synchronisation, has reported them. */
         if (context->fault == CUDA_ERROR_ASSERT)
             gwi_see_fault();
         if (context->fault_seen) {

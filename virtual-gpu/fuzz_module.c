@@ -1,5 +1,5 @@
 /* Passes arbitrary bytes to the module reader, to check that it never reads beyond them. Runs under libFuzzer, or reads
- * the files that are named as arguments. */
+ * the files named as arguments. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static int run_file(const char *path)
     }
     size_t bytes = fread(buffer, 1, sizeof buffer, file);
     fclose(file);
-    /* Try the file, a copy with one changed byte for every byte, and every truncated copy. Each copy is in a heap block
-     * of exactly its size, so that a sanitizer finds a read beyond its end. */
+    /* Try the file, every truncated copy, and for each byte a copy in which only this byte differs. Each copy has a
+     * heap block of exactly its size, so that a sanitizer finds reads beyond the end. */
     for (size_t i = 0; i <= bytes; i++) {
         uint8_t *copy = malloc(bytes == 0 ? 1 : bytes);
         memcpy(copy, buffer, bytes);

@@ -1,5 +1,5 @@
-/* CUDA graphs, built node by node or by stream capture. A launch submits the work of the nodes to a stream, in an order
- * that respects every dependency. */
+/* CUDA graphs, built node by node or by stream capture. A launch submits the nodes' work to a stream, each node after
+ * those it depends on. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -301,8 +301,7 @@ static bool nodes_copy(gwi_graph *copy, gwi_graph *graph)
     return ok;
 }
 
-/* Copy the dependencies of all nodes. A node may depend on one that was added later, so the nodes themselves must all
- * be copied before this call. */
+/* Copy the dependencies of all nodes. Copy all nodes before: a node may depend on one that was added later. */
 static bool dependencies_copy(const gwi_graph *graph)
 {
     for (const gwi_node *node = graph->first; node != NULL; node = node->next)
@@ -567,8 +566,8 @@ GWI_API(cuGraphExecDestroy)(CUgraphExec hGraphExec)
     return gwi_leave(0);
 }
 
-/* Give the nodes of an executable graph the parameters of another graph, which must have the same kinds of nodes in the
- * same order. Otherwise nothing is changed. */
+/* Give an executable graph's nodes the parameters of another graph. Unless that graph has the same kinds of nodes in
+ * the same order, return an error and change nothing. */
 GWI_API(cuGraphExecUpdate_v2)(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
     GWI_ENTER;

@@ -5,7 +5,7 @@
  *     2xh200,memory=16GiB,fault=oom-at:12
  *
  * Functions in this header do not allocate, lock or keep state. A specification may be copied freely.
- * docs/virtual-gpu.md describes the effect of each option on a program. */
+ * docs/virtual-gpu.md describes the options. */
 #ifndef GW_VIRT_SPEC_H
 #define GW_VIRT_SPEC_H
 
@@ -97,10 +97,8 @@ typedef struct gw_virt_spec {
     gw_virt_fault faults[GW_VIRT_FAULTS_MAX];
 } gw_virt_spec;
 
-/* Parse `text`.
- *
- * Returns GW_USAGE if the text is invalid; `err` then names the wrong word and describes what is allowed. On failure,
- * *ret_spec is unchanged. */
+/* Parse `text`. If it is invalid, returns GW_USAGE: `err` names the wrong word and what is allowed, and *ret_spec
+ * is unchanged. */
 GW_MUST_CHECK gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error *err);
 
 /* Check `text` without returning the result. The errors are those of gw_virt_spec_parse(). */

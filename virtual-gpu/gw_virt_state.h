@@ -22,8 +22,8 @@ typedef struct gw_virt_state {
     gw_virt_process processes[GW_VIRT_PROCESSES_MAX];
 } gw_virt_state;
 
-/* Read the state in `folder` (GPUWHY_VIRTUAL_DIR). The state is read without the lock, so the result may include only a
- * part of a change that a call is just making.
+/* Read the state in `folder` (GPUWHY_VIRTUAL_DIR), without the lock. If a call changes the state at the same time, the
+ * result may contain only a part of the change.
  *
  * Returns GW_MISSING if no process has used a virtual GPU yet. GW_IO, GW_CORRUPT: `err` has the reason. */
 GW_MUST_CHECK gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_error *err);

@@ -1,9 +1,11 @@
-/* The GPU core dump that a driver writes when a kernel faults and the environment requests a dump. It has the same
- * tables as a dump of a real GPU, filled with the values that the virtual GPU has.
+/* The GPU core dump that a driver writes when a kernel faults and the environment requests it. The tables are those of
+ * a real dump.
  *
- * Dumps of a real GPU (driver 580) differ by fault. A failed assertion stops its warp, so the dump has the grid, block
- * and thread. Other faults are detected after the warp has left the SM, so the dump only has the SM's exception and
- * the PC of that exception. Code addresses are made up: each kernel of the module has its own. */
+ * On a real GPU (driver 580), the content depends on the fault:
+ * - A failed assertion stops its warp, so the dump has the grid, block and thread.
+ * - Other faults are detected after the warp has left the SM. The dump has only the SM's exception and its PC.
+ *
+ * Code addresses are made up. */
 #ifndef GWI_DUMP_H
 #define GWI_DUMP_H
 

@@ -1,8 +1,8 @@
-/* Faults and load of a run's GPUs: faults requested by the specification, faults caused by the program's kernels,
- * and how busy each GPU is. The shared state stores everything, so that the program's driver and NVML report the same.
+/* Stores the faults and the load of a run's GPUs. Faults are requested by the specification or caused by the program's
+ * kernels. The data is shared, so that the program's driver and NVML report the same.
  *
- * The functions for faults may be called from any thread and take the state's lock themselves. The gwi_busy functions
- * take no lock: a process changes only the spans in its own slot, and holds its driver's lock when it does so. */
+ * Any thread may call the functions for faults, which take the state's lock. The gwi_busy functions take no lock: a
+ * process changes only its own slot, while it holds its driver's lock. */
 #ifndef GWI_HEALTH_H
 #define GWI_HEALTH_H
 

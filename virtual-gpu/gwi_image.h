@@ -1,5 +1,5 @@
-/* Read the parts of a module image that the virtual GPU needs: kernels with their parameters, data objects, and models
- * of kernels. Supports PTX text, cubins (ELF) and fat binaries, and never reads beyond `bytes`. */
+/* Reads what the virtual GPU needs from a module image: kernels, parameters, data objects, models of kernels. Accepts
+ * PTX text, cubins (ELF) and fat binaries. Never reads beyond `bytes`. */
 #ifndef GWI_IMAGE_H
 #define GWI_IMAGE_H
 
@@ -50,11 +50,16 @@ typedef struct gwi_image_wants {
     int ptx_version_max;    /* newest that the driver accepts: 90 for 9.0 */
 } gwi_image_wants;
 
-/* Return the size of the image at `data` in bytes, for calls that pass no size. The size follows from the headers of a
- * binary, or from the terminating zero of a PTX text. */
+/* Return the size in bytes of the image at `data`, for calls that pass no size: from a binary's headers, or up to the
+ * zero after PTX text. */
 size_t gwi_image_bytes(const void *data);
-/* Read an image. Returns 0, or a CUresult (2: out of memory, 200: invalid image, 209: no code for this GPU, 218:
- * invalid PTX, 222: PTX is too new, 801: not supported) with `reason` filled and *ret_image empty. */
+/* Read an image. Returns 0 or one of these results; *ret_image is then empty and `reason` says why:
+ * - 2: out of memory
+ * - 200: invalid image
+ * - 209: no code for this GPU
+ * - 218: invalid PTX
+ * - 222: PTX is too new
+ * - 801: not supported */
 int gwi_image_read(const void *data, size_t bytes, const gwi_image_wants *wants, gwi_image *ret_image, char *reason,
                    size_t reason_bytes);
 void gwi_image_free(gwi_image *image);

@@ -1,8 +1,8 @@
 /* State of the GPUs that the processes of a run share: memory used by each process, busy time, and faults.
  *
- * The state is one mapped file with a robust mutex, or private memory of this process if there is no folder. A process
- * that has ended (even if it is still a zombie) uses no memory: its bytes return to the GPU at the next query. All
- * fields are plain integers, so that another gpuwhy program can read the file; see gw_virt_state.h. */
+ * The state is one mapped file with a robust mutex, or private memory if there is no folder. A process that has ended
+ * uses no memory, even as a zombie: its bytes return to the GPU at the next query. All fields are plain integers,
+ * because gw_virt_state_read() reads the file, too. */
 #ifndef GWI_SHARED_H
 #define GWI_SHARED_H
 
@@ -75,8 +75,8 @@ typedef struct gwi_shared {
 } gwi_shared;
 _Static_assert(GW_VIRT_FAULTS_MAX <= 32, "a bit for each fault");
 
-/* Map the state in `folder` (NULL: private state). *ret_slot is set to this process's entry. A caller that uses no GPU
- * passes NULL as ret_slot and gets no entry. Returns false on failure. */
+/* Map the state in `folder` (NULL: private state). *ret_slot is this process's entry. A caller that uses no GPU passes
+ * NULL as ret_slot and gets no entry. Returns false on failure. */
 bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **ret_shared, unsigned *ret_slot);
 /* Take `bytes` of a GPU for the process in `slot`. Returns false if not enough are free, even after clearing the
  * entries of dead processes. */

@@ -1,5 +1,4 @@
-/* Internal header of the virtual driver: its state, its objects, and the functions that the files of this folder
- * share.
+/* Internal header of the virtual driver: its state, its objects, and the functions shared in this folder.
  *
  * One lock (gwi_lock) protects everything. An entry point is written as
  *
@@ -10,9 +9,9 @@
  *         return gwi_leave(result);
  *     }
  *
- * The generated export calls gwi_virt_enter() first, which handles a missing initialisation, a missing context and a
+ * The generated export calls gwi_virt_enter() first. It handles a missing initialisation, a missing context and a
  * sticky error. gwi_leave() releases the lock and writes the driver's log. The caller of any other function must hold
- * the lock, unless the function's comment says otherwise. */
+ * the lock, unless its comment says otherwise. */
 #ifndef GWI_VIRT_H
 #define GWI_VIRT_H
 
@@ -79,7 +78,7 @@ typedef struct gwi_device {
     gwi_context *primary; /* owned; its handle is the same for the life of the process */
     unsigned primary_flags;
     unsigned context_count;
-    uint64_t strikes_seen;  /* gwi_shared_card.strike_count up to which faults were handled */
+    uint64_t strikes_seen;  /* gwi_shared_card.strike_count when its faults were last handled */
     gwi_pool *pool_default; /* owned */
     gwi_pool *pool_current; /* borrowed */
 } gwi_device;
@@ -113,7 +112,7 @@ struct gwi_stream {
     uint64_t id;
     bool is_legacy;
     bool is_default; /* legacy or per-thread default stream; cannot be destroyed by its handle */
-    bool destroyed;  /* by the program; the stream is freed when its work is done */
+    bool destroyed;  /* the program destroyed the stream; it is freed when its work is done */
     gwi_command *head, *tail;
     unsigned pending_count;
     gwi_command *last;                         /* a reference to the newest command; NULL: none was submitted */
@@ -162,7 +161,7 @@ typedef struct gwi_block {
     gwi_physical *physical;
     uint64_t physical_offset;
     bool accessible; /* for a mapping: cuMemSetAccess allows access */
-    bool freed;      /* by a stream-ordered free that has not been executed yet */
+    bool freed;      /* the program freed it in stream order, but the stream has not executed the free yet */
     unsigned flags;
     uint64_t id;
 } gwi_block;
@@ -229,7 +228,7 @@ typedef struct gwi_library {
         gwi_context *context;
         unsigned generation;
         gwi_module *module; /* owned */
-    } * instances;          /* owned: one for each context into which the library was loaded */
+    } * instances;          /* owned: one for each context that the library was loaded into */
     size_t instance_count;
     void *source; /* owned: the image, kept to load it again */
     size_t source_bytes;
@@ -416,8 +415,8 @@ void gwi_log_line(const char *line, CUlogLevel level);
 void gwi_log_result(const char *symbol, int result);
 
 /* cards.c: faults of the GPUs themselves. Call with the lock held. */
-/* Apply the GPU faults that are due, and ruin the contexts of this process that a GPU fault since the last call
- * affects. */
+/* Apply the GPU faults that are due. If a GPU fault occurred since the last call, ruin the contexts of this process
+ * that it affects. */
 void gwi_cards_look(void);
 /* Apply the GPU faults that the specification requests for this call of function `fn`. */
 void gwi_cards_call(unsigned fn);
@@ -425,8 +424,8 @@ void gwi_cards_call(unsigned fn);
 bool gwi_card_is_lost(unsigned device);
 /* Return the time that a kernel of this duration takes on a GPU with throttled clocks. */
 uint64_t gwi_card_slowed_ns(const gwi_device *device, uint64_t duration_ns);
-/* Return the time that a copy takes on a GPU with a degraded link. Returns 0 on other GPUs: the copy then takes as long
- * as copying the bytes on this machine. */
+/* Return the time that a copy takes on a GPU with a degraded link. On other GPUs, return 0: a copy takes as long as
+ * this machine needs. */
 uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work);
 
 /* context.c, except gwi_context_is(), which is in core.c */
@@ -449,11 +448,11 @@ bool gwi_is_host_block(const gwi_block *block);
 
 /* timeline.c */
 gwi_stream *gwi_stream_make(gwi_context *context, unsigned flags, int priority);
-/* Return the stream of a handle, including default streams. Returns NULL if there is no context. Crashes on a destroyed
- * handle, as the real driver does. */
+/* Return the stream of a handle, including default streams, or NULL without a context. Crashes on a destroyed handle,
+ * as the real driver does. */
 gwi_stream *gwi_stream_find(CUstream handle);
-/* Submit work to a stream, or to the graph being captured. On success, takes ownership of what `work` owns. The work
- * also waits for `wait_for`, unless that is NULL or the stream is being captured. */
+/* Submit work to a stream, or to the graph being captured. On success, takes ownership of what `work` owns. Outside a
+ * capture, the work also waits for `wait_for` (may be NULL). */
 int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
 /* If CUDA_LAUNCH_BLOCKING=1, wait for the launch that was just submitted. Returns 0 or the kernel's error. */
 int gwi_block_after_launch(gwi_stream *stream);
@@ -493,7 +492,7 @@ void gwi_pools_end(gwi_device *device);
 void gwi_pool_empty(gwi_pool *pool);
 /* Return unused chunks to the GPU until `keep` bytes are left. */
 void gwi_pool_trim(gwi_pool *pool, uint64_t keep);
-/* Keep the addresses of an empty pool that is about to be freed, for a new pool. */
+/* Keep the address range of an empty pool that is about to be freed, so that a new pool can reuse it. */
 void gwi_pool_leave_spare(gwi_pool *pool);
 
 /* module.c */
@@ -501,8 +500,8 @@ gwi_function *gwi_function_find(CUfunction handle);
 void gwi_modules_end(gwi_context *context);
 
 /* kernel.c: the behaviour of a kernel, which is decided when the kernel starts */
-/* gwi_kernel_fault() returns the fault of a kernel (enum gw_kernel_fault), gwi_fault_code() returns the driver's error
- * for it, and gwi_fault_tell() reports its Xids. */
+/* The fault of a kernel (enum gw_kernel_fault): gwi_fault_code() returns the driver's error for it, and
+ * gwi_fault_tell() reports its Xids. */
 uint64_t gwi_kernel_fault(const gwi_work *work);
 int gwi_fault_code(uint64_t fault);
 void gwi_fault_tell(uint64_t fault, const gwi_context *context);
@@ -511,8 +510,8 @@ void gwi_kernel_print_assert(const gwi_work *work);
 void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code);
 
 /* launch.c */
-/* Check a launch and fill in its work, for launches and graph nodes. On failure, returns the driver's error; the caller
- * then has nothing to free. */
+/* Check the arguments of a launch or of a kernel node. On failure, returns the driver's error, and the caller has
+ * nothing to free. */
 int gwi_kernel_work(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params,
                     void **extra, gwi_work *ret_work);
 
@@ -527,8 +526,8 @@ gwi_stream *gwi_capture_owner(gwi_stream *stream);
 void gwi_capture_forget(gwi_stream *stream);
 int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node);
 void gwi_capture_end(gwi_stream *stream);
-/* Call this in functions that are forbidden during a capture. If an open capture forbids them to the calling thread,
- * break the capture and return 900. Otherwise return 0. */
+/* Call this in functions that a capture may forbid. If an open capture forbids them to this thread, break the capture
+ * and return 900. Otherwise return 0. */
 int gwi_capture_forbids(void);
 
 #endif

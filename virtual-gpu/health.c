@@ -7,8 +7,8 @@
 #include "gw_cuda_abi.h"
 #include "gw_nvml_abi.h"
 
-/* The effect of an Xid on the GPU and on its contexts. The numbers are from the vendor's list; the driver's results are
- * those that users reported with the Xid. An Xid without a row is reported and has no other effect. */
+/* The effect of an Xid on the GPU and its contexts. The numbers are from NVIDIA's list, the driver results from users'
+ * reports. An Xid without a row is only reported, except XID_OFF_THE_BUS (lose()). */
 static const struct {
     unsigned xid;
     int code;
@@ -58,8 +58,8 @@ static void lose(gwi_shared_card *card)
     contexts_ruin(card, CUDA_ERROR_UNKNOWN, 0);
 }
 
-/* Report an uncorrectable ECC error (two wrong bits) and ruin all contexts on the GPU. If rows can be remapped, the
- * memory row is marked for replacement at the next reset. */
+/* Report an uncorrectable ECC error (two wrong bits) and ruin all contexts on the GPU. If `can_remap`, the next reset
+ * replaces the memory row. */
 static void ecc(gwi_shared_card *card, bool can_remap, int pid)
 {
     card->ecc_uncorrected++;

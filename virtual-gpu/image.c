@@ -79,8 +79,8 @@ static int fail(int code, char *reason, size_t reason_bytes, const char *text)
     return code;
 }
 
-/* Return how well a part fits; 0: not at all. Machine code for exactly this GPU is best, then machine code for an older
- * GPU of the same family, then PTX. */
+/* Return how well a part fits the GPU, 0 if it does not. Code for exactly this GPU is best, then code for an older GPU
+ * of the same family, then PTX. */
 static int part_score(const unsigned char *part, const gwi_image_wants *wants)
 {
     int arch = (int)number_at(part, 28, 4);

@@ -1,5 +1,7 @@
-/* Cubins: ELF files with the GPU's machine code. A section `.text.NAME` has a kernel, and `.nv.info.NAME` lists the
- * kernel's parameters. Data objects are symbols in `.nv.global*` and `.nv.constant3`. */
+/* Reads cubins, which are ELF files with the GPU's machine code:
+ * - `.text.NAME` has the code of the kernel NAME
+ * - `.nv.info.NAME` lists its parameters
+ * - symbols in `.nv.global*` and `.nv.constant3` are data objects */
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,8 +96,8 @@ static void read_info(const elf *file, const Elf64_Shdr *section, gwi_kernel_inf
         gwi_kernel_add_param(kernel, slots[i].offset, slots[i].bytes);
 }
 
-/* Return the bytes of shared memory that the system reserves at the beginning of a kernel's section: 1024 from sm_90
- * on, else 0. */
+/* Return how many bytes at the start of a kernel's .nv.shared section the system reserves: 1024 for sm_90 and later, 0
+ * for older architectures and for smaller sections. */
 static uint64_t reserved_shared(const elf *file, uint64_t bytes)
 {
     return file->image->binary_version >= 90 && bytes >= 1024 ? 1024 : 0;

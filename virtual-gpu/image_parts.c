@@ -1,4 +1,4 @@
-/* The kernels and data objects of a module image: the functions that add and find them. */
+/* Adds kernels and data objects to a module image, and finds them in it. */
 #include "gwi_image.h"
 
 #include "gw_array.h"

@@ -1,4 +1,5 @@
-/* A kernel's behaviour, given by its model: its fault, its duration, and the driver's output. */
+/* The behaviour of a simulated kernel, as its model describes it: the fault, the duration, and what the driver
+ * prints. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,8 @@ static uint64_t fault_by_option(const gwi_work *work)
         if ((fault->kind == GW_VIRT_FAULT_KERNEL && strcmp(fault->name, work->kernel.function->info->name) == 0) ||
             (fault->kind == GW_VIRT_FAULT_LAUNCH && fault->count == work->kernel.launch_number))
             return (uint64_t)fault->code;
-        /* Only record a fault of the GPU itself in the shared state. gwi_cards_look() then ruins the contexts. */
+        /* Only record a fault of the GPU itself in the shared state. gwi_cards_look() then makes the contexts
+         * unusable. */
         if (fault->kind == GW_VIRT_FAULT_CARD && fault->when == GW_VIRT_WHEN_LAUNCH &&
             fault->count == work->kernel.launch_number)
             gwi_health_strike(gwi.shared, &gwi.spec, i, getpid());

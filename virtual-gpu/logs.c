@@ -48,8 +48,8 @@ static bool find_callback(uint64_t after, uint64_t last, callback_entry *ret_ent
     return false;
 }
 
-/* Write a line and call the callbacks. They run without the lock, because they may call the driver. The list may change
- * while they run, so find the next callback by its number. */
+/* Write a line and call the callbacks, without the lock: they may call the driver and change the list. So find the next
+ * callback by its number. */
 void gwi_log_line(const char *line, CUlogLevel level)
 {
     char copy[LINE_BYTES_MAX];
@@ -120,7 +120,8 @@ GWI_API(cuLogsCurrent)(CUlogIterator *iterator_out, unsigned int flags)
     return 0;
 }
 
-/* Copy lines, oldest first, beginning with *from. Only complete lines are copied. Each ends with a line feed. */
+/* Copy complete lines to `buffer`, oldest first, beginning with line *from. Each ends with a line feed. Sets *from to
+ * the first line that was not copied. Returns the number of bytes. */
 static size_t dump(CUlogIterator *from, char *buffer, size_t room)
 {
     size_t used = 0;

@@ -135,8 +135,8 @@ GWI_API(cuMemAllocManaged)(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     return gwi_leave(0);
 }
 
-/* Check the range of a prefetch or an advice. Neither has an effect, because the virtual GPU cannot show where managed
- * memory is located. */
+/* Check the range of a prefetch or an advice. Neither has an effect, because the virtual GPU does not simulate where
+ * managed memory is located. */
 static int managed_check(CUdeviceptr address, size_t bytes)
 {
     const gwi_block *block = gwi_block_at(address);

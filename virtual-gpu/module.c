@@ -1,4 +1,4 @@
-/* Modules and libraries, and queries about the kernels and variables in them. */
+/* Loads modules and libraries, and answers queries about the kernels and variables in them. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

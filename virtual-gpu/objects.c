@@ -1,4 +1,5 @@
-/* Arrays, pointer attributes, memory shared between processes, and cuGetProcAddress. */
+/* Implements the driver calls for arrays, pointer attributes and memory shared between processes, and
+ * cuGetProcAddress. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -217,7 +218,8 @@ GWI_API(cuPointerSetAttribute)(const void *value, CUpointer_attribute attribute,
 
 /* --- memory of other processes of the run --------------------------------------------------------------- */
 
-/* Content of a handle's 64 bytes. When memory is exported, its pages move into a file in the run's folder. */
+/* Content of the 64 bytes of an IPC handle. When a block is exported, its pages move into a file in the run's
+ * folder. */
 typedef struct ipc_handle {
     char magic[8]; /* "GWVIPC1" */
     int32_t pid;

@@ -1,4 +1,4 @@
-/* Stream-ordered memory: the entry points for pools. */
+/* The driver API functions for memory pools and stream-ordered memory. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -27,8 +27,8 @@ uint64_t gwi_process_start_ticks(int pid)
     if (bytes <= 0)
         return 0;
     text[bytes] = '\0';
-    /* The command name may contain any character, so count the fields from its closing bracket: the first field after
-     * it is the state, the twentieth is the start time. A zombie has already released its memory. */
+    /* The command name may contain any character, so count the fields after its closing bracket. The first is the
+     * state, the twentieth is the start time. A zombie has already released its memory. */
     const char *field = strrchr(text, ')');
     if (field == NULL || field[1] == '\0' || field[2] == 'Z' || field[2] == 'X')
         return 0;
@@ -83,7 +83,7 @@ static bool slot_take(gwi_shared *shared, unsigned *ret_slot)
     bool found = false;
     gwi_shared_lock(shared);
     dead_clear(shared);
-    /* If there is an entry with this pid, the program that this process ran before exec has left it: clear it. */
+    /* An entry with our pid is left over from the program that this process ran before exec(): clear it. */
     for (unsigned p = 0; p < GWI_SHARED_PROCESSES; p++)
         if (shared->processes[p].pid == getpid())
             process_clear(shared, &shared->processes[p]);

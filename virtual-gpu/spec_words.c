@@ -1,4 +1,4 @@
-/* The words of which a specification consists: numbers, and names with a count. */
+/* Parses the words of a specification: numbers, and names with a count. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

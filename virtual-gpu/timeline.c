@@ -1,12 +1,14 @@
 /* Stream order in real time.
  *
- * Times are computed on an ideal timeline. A command starts at the latest of these times: its submission, the end of
- * the previous command of its stream, and the end of everything that it waits for. It ends after its duration. The
- * thread that holds the lock advances the timeline up to now (gwi_advance). A waiting thread sleeps until the next
- * command is due. For programs that never query, a thread of the driver advances the timeline in the same way; it
- * starts with the first command that cannot be completed at once. This thread also runs host functions, without the
- * lock. The effects of a command (copies, fills, faults) happen when it ends. Apart from the order of submission,
- * nothing here depends on how threads are scheduled. */
+ * Times are computed on an ideal timeline. A command starts at the latest of these times, and ends after its duration:
+ * - its submission
+ * - the end of the previous command of its stream
+ * - the end of everything that it waits for
+ * Its effects (copies, fills, faults) happen at its end. Thread scheduling matters only for the order of submission.
+ *
+ * The thread that holds the lock advances the timeline up to now (gwi_advance). A waiting thread sleeps until the
+ * next command is due. For programs that never query, a thread of the driver advances the timeline. It starts with
+ * the first command that cannot be completed at once. It runs host functions without the lock. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -100,7 +102,7 @@ static void run(gwi_command *command)
 
 /* --- the timeline -------------------------------------------------------------------------------------------- */
 
-/* A kernel has reached its fault: report it as a driver does, and ruin the context. */
+/* A kernel has reached its fault: report it as a driver does, and make the context unusable. */
 static void fault(gwi_command *command)
 {
     gwi_context *context = command->stream->context;
@@ -291,8 +293,8 @@ static bool engine_start(void)
 
 /* --- streams -------------------------------------------------------------------------------------------- */
 
-/* Streams take memory from their context in pages, which the context keeps. The context's own memory has room for a
- * few streams. */
+/* A context's own memory has room for a few streams. For more streams, the context takes pages from the GPU, and keeps
+ * them. */
 static bool stream_charge(gwi_context *context)
 {
     const uint64_t own_bytes = 1100000;
@@ -370,8 +372,8 @@ gwi_stream *gwi_stream_find(CUstream handle)
 
 /* --- submitting ----------------------------------------------------------------------------------------- */
 
-/* Order the command with the legacy default stream. That stream waits for all blocking streams of its context, and they
- * wait for it. */
+/* Order the command relative to the legacy default stream. Commands of the default stream wait for all blocking
+ * streams of the context. Commands of a blocking stream wait for the default stream. */
 static bool default_order(gwi_command *command)
 {
     gwi_stream *stream = command->stream;
@@ -418,8 +420,7 @@ static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wai
     command->references = 1;
     command->stream = stream;
     command->submitted_ns = gwi_now_ns();
-    /* Also list the stream's previous command as one to wait for, because the new command cannot start before its
-     * end. */
+    /* The new command cannot start before the stream's previous command ends, so wait for that command, too. */
     if (!gwi_command_wait_for(command, stream->last) || !gwi_command_wait_for(command, wait_for) ||
         !default_order(command)) {
         gwi_command_drop(command);
@@ -529,8 +530,8 @@ GWI_API(cuStreamDestroy_v2)(CUstream hStream)
 }
 GWI_ALIAS(cuStreamDestroy, cuStreamDestroy_v2);
 
-/* A call that is forbidden for a captured stream: if `stream` is being captured, break the capture and return an
- * error. */
+/* Check a call that is forbidden during a capture. If `stream` is captured, or if it is the legacy default stream
+ * and a capture forbids its use, break the capture and return an error. Otherwise return 0. */
 static int capture_touched(gwi_stream *stream)
 {
     gwi_stream *owner = stream->capture != NULL ? stream : stream->capture_owner;
@@ -789,8 +790,8 @@ GWI_API(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t lengt
 
 /* --- entry points: events ------------------------------------------------------------------------------- */
 
-/* Find an event. Returns 201 if a reset of the context destroyed the event, 400 if the handle is NULL. Crashes if the
- * program destroyed the event. */
+/* Find an event. Returns 201 if a reset of the context destroyed the event, 400 if the handle is NULL. Crashes if
+ * the program destroyed the event. */
 static int event_find(CUevent handle, gwi_event **ret_event)
 {
     gwi_event *event = gwi_object_find(handle, GWI_EVENT);

@@ -1,6 +1,5 @@
-/* Virtual memory management: physical memory without addresses, reserved addresses without memory, and mappings
- * between them. Physical memory lives until it is unmapped and every create and retain has been followed by a
- * release. */
+/* Virtual memory management: physical memory, reserved addresses, and mappings between them. Physical memory is freed
+ * once it is not mapped anywhere and was released as often as it was created or retained. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -210,7 +209,8 @@ GWI_API(cuMemMap)
     return gwi_leave(0);
 }
 
-/* True if the range consists of complete mappings and nothing else. If `gaps`, parts of the range may be unmapped. */
+/* True if mappings fill the range and none of them extends beyond the range. With `gaps`, parts of the range may be
+ * unmapped. */
 static bool whole_mappings(uint64_t base, uint64_t bytes, bool gaps)
 {
     uint64_t at = base;

@@ -16,8 +16,8 @@ void gwi_work_free(gwi_work *work)
     memset(work, 0, sizeof *work);
 }
 
-/* Copy the work of a node for a graph launch, including the parameters of a kernel. The node keeps its own copy. A node
- * never has a staged copy of data. */
+/* Copy the work of a graph node, with a kernel's parameters. A node has no staged data. Returns false if out of
+ * memory. */
 bool gwi_work_copy(gwi_work *to, const gwi_work *from)
 {
     *to = *from;

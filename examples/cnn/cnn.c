@@ -1,6 +1,6 @@
 /* Train a small CNN that uses GPU memory as a framework does. Weights, gradients and Adam's two moments exist for a
- * whole run. Each forward pass saves what the backward pass needs, and the backward pass frees it layer by layer. The
- * next batch is loaded on a separate stream while the current one is processed.
+ * whole run. Each forward pass saves what the backward pass needs. The backward pass frees it layer by layer. The next
+ * batch is loaded on a separate stream while the current one is processed.
  *
  * Without a fault option the program is healthy: it frees all memory and exits 0. Each fault option makes one of the
  * mistakes that kill real training runs. See ../README.md. */
@@ -292,8 +292,8 @@ static void leak_contexts(struct trainer *t)
     }
 }
 
-/* Launch the class_report kernel at the end of a run without waiting for it. The kernel's output address lies one
- * tebibyte after the weights, as if a wrong stride had been used to compute it. */
+/* Launch the class_report kernel at the end of a run without waiting for it. Its output address is one tebibyte after
+ * the weights, as if it had been computed with a wrong stride. */
 static void report_with_bad_address(struct trainer *t, const struct run *run)
 {
     struct tensor row = run->parameters[0].weight;

@@ -3,8 +3,8 @@
 
 #include "kernel_ptx.h"
 
-/* Load the element with the index (thread number modulo `count`) of a buffer into `float_register`. `load` is the load
- * instruction, and `shift` is log2 of the element's size in bytes. */
+/* Load element (thread number modulo `count`) of `buffer` into `float_register`. `load` is the instruction; `shift`
+ * is log2 of the element's bytes. */
 #define LOAD(float_register, buffer, count, load, shift)                                                               \
     "ld.param.u64 %d3, [" buffer "];\nld.param.u64 %d4, [" count "];\n"                                                \
     "rem.u64 %d5, %d0, %d4;\nshl.b64 %d5, %d5, " shift ";\nadd.u64 %d3, %d3, %d5;\n" load "\n"

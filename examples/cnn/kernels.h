@@ -1,9 +1,7 @@
-/* Provide the kernels of the example as PTX text. The CUDA driver compiles PTX when it loads it, so building the
- * example needs no CUDA toolkit.
+/* Provide the kernels of the example as PTX text, which the driver compiles, so building needs no CUDA toolkit.
  *
- * The kernels have the memory traffic of a training step, but not its arithmetic: each kernel fills its first buffer
- * with values computed from the other two. All kernels take (out, a, b, out_count, a_count, b_count), with counts in
- * elements. */
+ * The kernels have the memory traffic of a training step, but not its arithmetic. Each one fills its first buffer with
+ * values computed from the other two. All take (out, a, b, out_count, a_count, b_count), with counts in elements. */
 #ifndef CNN_KERNELS_H
 #define CNN_KERNELS_H
 

@@ -1,5 +1,5 @@
-/* Describe the network in a table: 3x28x28 images, two convolutions with ReLU and pooling, one linear layer, ten
- * classes. The sizes of most allocations follow from this table. */
+/* The network as a table: 3x28x28 images, two convolutions with ReLU and pooling, one linear layer, ten classes.
+ * Most allocation sizes follow from it. */
 #ifndef CNN_NETWORK_H
 #define CNN_NETWORK_H
 

@@ -1,8 +1,8 @@
 /* Pieces of PTX text shared by the examples. A module is PTX_HEAD followed by kernels.
  *
- * The virtual GPU does not execute kernels. Therefore PTX_FAULTS adds a data object that describes when kernel `name`
- * faults: if its parameter number `index` does not point to live memory. A real GPU ignores the object and runs the
- * kernel, which then faults. include/gpuwhy/kernel_model.h defines the numbers in the object. */
+ * PTX_FAULTS is for the virtual GPU, which does not execute kernels. It reports a fault of kernel `name` if parameter
+ * `index` does not point to allocated memory. A real GPU ignores this data object (include/gpuwhy/kernel_model.h) and
+ * runs the kernel, which then faults. */
 #ifndef EXAMPLE_KERNEL_PTX_H
 #define EXAMPLE_KERNEL_PTX_H
 

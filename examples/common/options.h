@@ -16,8 +16,8 @@ struct option_row {
     const char *help;
 };
 
-/* Store the values of the given options in their targets. `--help` prints the rows and exits with status 0. On an
- * unknown option or a bad value, prints one line on stderr and exits with status 2. */
+/* Store the values of the given options in their targets. `--help` prints the rows and exits with status 0. A wrong
+ * option or value prints a line on stderr and exits with status 2. */
 void options_parse(int argc, char **argv, const struct option_row *rows, const char *summary);
 
 #endif

@@ -1,6 +1,6 @@
-/* Write facts about a program for a test that compares them with a verdict. The facts are lines `truth key=value` in a
- * separate file, so that they do not mix with the program's own output. truth() writes nothing until truth_open() is
- * called with a path; truth_open(NULL) does nothing. */
+/* Writes facts about a program for a test that compares them with a verdict. The facts are lines `truth key=value` in a
+ * separate file, apart from the program's own output. truth() writes nothing before truth_open() is called with a path;
+ * truth_open(NULL) does nothing. */
 #ifndef EXAMPLE_TRUTH_H
 #define EXAMPLE_TRUTH_H
 

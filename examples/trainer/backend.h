@@ -1,11 +1,13 @@
-/* The interface of the back ends, which do the computing. Each back end is a table of functions: `cpu` (oneDNN), `cuda`
- * (cuDNN, cuBLAS and its own kernels, loaded at run time), `dry` (allocates the memory on a GPU and computes
- * nothing).
+/* The interface of the back ends, which do the computing. Each one is a table of functions:
+ * - `cpu`: oneDNN
+ * - `cuda`: cuDNN, cuBLAS and its own kernels, loaded at run time
+ * - `dry`: allocates the memory on a GPU and computes nothing
  *
- * A state belongs to one device and is used by one thread at a time. But a loader's thread may call feed() and fed()
- * while another thread uses the state. Steps run in order and may still be running when a function returns; settle()
- * waits for them. A function that returns false has set `reason`. After a device is lost, all later calls return false,
- * but close() always works. */
+ * A state belongs to one device and is used by one thread at a time. Only a loader's thread may call feed() and fed()
+ * meanwhile.
+ *
+ * Steps run in order, and may still run when a function returns; settle() waits for them. A function that returns false
+ * has set `reason`. After a device is lost, all later calls return false, but close() always works. */
 #ifndef TRAINER_BACKEND_H
 #define TRAINER_BACKEND_H
 
@@ -54,17 +56,17 @@ struct backend {
     bool (*can)(enum precision precision);
     /* Open a device. The caller must close *ret_state with close(). */
     bool (*open)(const struct backend_options *options, void **ret_state, struct reason *reason);
-    /* Wait for all work and release everything. `ret_report` may be NULL. Otherwise, the caller owns *ret_report, which
-     * is NULL if the back end has no scope. */
+    /* Wait for all work and release everything. `ret_report` may be NULL. The caller owns *ret_report, which is NULL if
+     * the back end has no scope. */
     bool (*close)(void *state, gs_report **ret_report, struct reason *reason);
 
-    /* Choose the algorithm and the workspace of a step: set step->algorithm and step->workspace_bytes. schedule_make()
+    /* Choose the algorithm and the workspace of a step: step->algorithm and step->workspace_bytes. schedule_make()
      * calls this before any memory is allocated. `budget_bytes` limits only optional workspace. Workspace that the step
-     * always needs (for partial sums, or for results that are added to others) may exceed it. */
+     * always needs (for partial or added results) may exceed it. */
     bool (*plan)(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                  struct reason *reason);
     /* Allocate all memory of the schedule at once and set the optimizer's moments to 0. The schedule must stay valid
-     * until the next load() or until close(). A second load() frees the memory of the first. */
+     * until close() or the next load(), which frees the memory of the first. */
     bool (*load)(void *state, const struct schedule *schedule, struct reason *reason);
 
     /* Copy bytes to a block (put) or from it (get); the copy is complete on return. put() to LASTING_PARAMETERS also
@@ -83,20 +85,20 @@ struct backend {
 
     /* Run all steps of the schedule over one micro-batch. */
     bool (*iterate)(void *state, const struct iteration *iteration, struct reason *reason);
-    /* The next three functions are NULL if the back end supports only one device. One device calls invite(), and every
-     * device calls join() with the returned id in its own thread. All devices must join before load(), so that the
-     * memory of the communicator is included in the measured memory. */
+    /* The next three functions are NULL if the back end supports only one device. One device calls invite(). Then every
+     * device calls join() with this id, in its own thread, before load(). So the measured memory includes the
+     * communicator. */
     bool (*invite)(void *state, gs_nccl_id *ret_id, struct reason *reason);
     bool (*join)(void *state, int ranks, int rank, const gs_nccl_id *id, struct reason *reason);
     /* Sum the gradients of all devices. Only valid after join() and before close(). */
     bool (*sum_gradients)(void *state, struct reason *reason);
-    /* Store the number of gradients that are not finite in results.broken. If there are none, update the parameters.
-     * Both steps run on the device. */
+    /* Store the number of gradients that are not finite in results.broken. If it is 0, update the parameters. All of
+     * this runs on the device. */
     bool (*update)(void *state, const struct update *update, struct reason *reason);
     /* Wait for all work and return the results, summed from the last iteration with `is_first` on. */
     bool (*settle)(void *state, struct results *ret_results, struct reason *reason);
-    /* Read the current values of the GPU. This function needs no state and creates no context, so any thread may call
-     * it, even before open(). Back ends with a GPU use card_watch() (watch.h). */
+    /* Read the current values of the GPU. Needs no state and creates no context, so any thread may call it, even before
+     * open(). Back ends with a GPU use card_watch() (watch.h). */
     void (*watch)(int device, struct backend_watch *ret_watch);
 };
 

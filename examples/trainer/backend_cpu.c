@@ -1,6 +1,5 @@
-/* The back end `cpu`: fp32 on the host with oneDNN. Every function has finished its work when it returns, so feed()
- * and settle() do not wait. The same number of threads always gives bit-identical results, even if `deterministic` is
- * not set. */
+/* The back end `cpu`: fp32 on the host with oneDNN. Every function has finished its work when it returns, so feed() and
+ * settle() do not wait. Equal numbers of threads give bit-identical results, even without `deterministic`. */
 #include "cpu.h"
 
 #include <stdio.h>

@@ -1,14 +1,15 @@
-/* The back end `cuda` for NVIDIA GPUs: cuDNN for convolutions, cuBLAS for matrix products, and its own kernels for all
+/* The back end `cuda` for NVIDIA GPUs: cuDNN for convolutions, cuBLAS for matrix products, its own kernels for all
  * other steps.
  *
- * All work of an iteration is on one stream and uses addresses that never change, while the copy stream transfers the
- * next inputs. No GPU memory is allocated after load(). During training, only settle(), put() and get() wait for the
- * GPU.
+ * An iteration runs on one stream, at addresses that never change. Meanwhile, the copy stream transfers the next
+ * inputs. No GPU memory is allocated after load(). During training, only settle(), put(), get() and, in the loader's
+ * thread, fed() wait for the GPU.
  *
- * For debugging: TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for all convolutions that this interface
- * supports. TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution. TRAINER_TELL_TIMES=N logs the time of
- * each kind of step in the N-th training iteration. TRAINER_NVRTC is the file name of the NVRTC library. --verbose
- * prints the log. */
+ * Environment variables for debugging; --verbose prints the log:
+ * - TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for all convolutions that it supports.
+ * - TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution.
+ * - TRAINER_TELL_TIMES=N logs the time of each kind of step in the N-th training iteration.
+ * - TRAINER_NVRTC is the file name of the NVRTC library. */
 #include "cuda_conv.h"
 #include "watch.h"
 
@@ -120,9 +121,8 @@ static size_t bias_bytes(struct cuda *cuda, const struct schedule_options *optio
     return layer->has_bias ? cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1) : 0;
 }
 
-/* The backward step of a convolution consists of two convolutions. The low HALF bits of `algorithm` are the index, in
- * cuda->convs, of the convolution for the weight gradient. The high bits are the index of the convolution for the input
- * gradient. */
+/* The backward step of a convolution consists of two convolutions. `algorithm` has their indexes in cuda->convs. The
+ * low HALF bits are the index for the weight gradient. The high bits are the index for the input gradient. */
 enum { HALF = 32 };
 
 static bool plan_conv(struct cuda *cuda, const struct schedule_options *options, struct step *step, size_t budget_bytes,
@@ -204,8 +204,8 @@ static gs_status forward_conv(struct cuda *cuda, const struct step *step, void *
     return conv_run(cuda, conv, conv->chosen, &data, &packs[0]);
 }
 
-/* Compute the weight gradient before the input gradient, because the weight gradient needs the inputs. At present, no
- * schedule stores the input gradient over the inputs, but with this order a schedule could do so. */
+/* Compute the weight gradient first, because it needs the inputs. The input gradient could overwrite them, though no
+ * schedule does that yet. */
 static gs_status backward_conv(struct cuda *cuda, const struct step *step, void **packs)
 {
     struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
@@ -364,8 +364,8 @@ static gs_status try_step(struct cuda *cuda, const struct step *step)
     return try_conv(cuda, cuda->convs[step->algorithm >> HALF], &data);
 }
 
-/* Run each convolution once, to replace algorithms that the GPU refuses and to load the kernels. The convolutions use
- * the run's own memory, which has no content yet. */
+/* Run each convolution once, to load the kernels and to replace algorithms that the GPU refuses. The run's own memory
+ * serves as data. */
 static gs_status try_all(struct cuda *cuda)
 {
     const struct schedule *schedule = cuda->card.schedule;

@@ -1,5 +1,5 @@
-/* The back end `dry`: allocate a run's memory on a GPU and copy its inputs, but compute nothing. It is used for plans
- * and on the virtual GPU. It always reports a loss of 0 and no correctly classified image. */
+/* The back end `dry`, for plans and the virtual GPU: allocate a run's memory and copy its inputs, but compute nothing.
+ * It reports a loss of 0 and no correctly classified image. */
 #include "card.h"
 #include "watch.h"
 

@@ -7,8 +7,8 @@ bool card_well(const struct card *card, gs_status status, const char *doing, str
     char text[480];
     if (status == GS_OK)
         return true;
-    /* A failure on the compute stream is stored in the innermost scope, which is the scope of the memory, so check that
-     * scope first. */
+    /* Check the scope of the memory first. It is the innermost scope, so it stores the failures of the compute
+     * stream. */
     if ((card->memory != NULL && gs_first_failure(card->memory, &failure)) ||
         (card->scope != NULL && gs_first_failure(card->scope, &failure)))
         because(reason, "%s: %s", doing, gs_failure_text(&failure, text, sizeof text));

@@ -1,6 +1,5 @@
-/* Code shared by the back ends on a GPU. It manages a scope with all memory of a schedule in one arena, a stream for
- * computing, and a stream that copies the next inputs at the same time. backend.h describes which threads may call
- * which functions. */
+/* Code shared by the back ends on a GPU: a scope with all memory of a schedule in one arena, a stream for computing,
+ * and a stream that copies the next inputs meanwhile. backend.h says which threads may call what. */
 #ifndef TRAINER_CARD_H
 #define TRAINER_CARD_H
 
@@ -22,8 +21,8 @@ bool card_open(struct card *card, const struct backend_options *options, struct 
 bool card_close(struct card *card, gs_report **ret_report, struct reason *reason);
 CUdeviceptr card_at(const struct card *card, size_t block); /* address of a block; 0 for NO_BLOCK */
 
-/* The functions up to card_fed() are entries of a back end's table. `state` is the back end's state, which must begin
- * with a struct card. */
+/* The functions up to card_fed() are for a back end's table of functions (backend.h). `state` must begin with a struct
+ * card. */
 bool card_load(void *state, const struct schedule *schedule, struct reason *reason);
 bool card_put(void *state, size_t block, const void *data, size_t bytes, struct reason *reason);
 bool card_get(void *state, size_t block, void *data, size_t bytes, struct reason *reason);
@@ -31,13 +30,13 @@ bool card_host_alloc(void *state, size_t bytes, void **ret, struct reason *reaso
 void card_host_free(void *state, void *memory);
 bool card_feed(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason);
 bool card_fed(void *state, unsigned turn, struct reason *reason);
-/* Call card_begin() before the steps that read the inputs of a turn: the compute stream then waits for the copy of
- * these inputs. Call card_end() after the steps: the next copy to the same buffers then waits for the steps. */
+/* Call card_begin() before the steps that read the inputs of a turn, and card_end() after them. The steps then wait for
+ * the copy of these inputs, and the next copy to these buffers waits for the steps. */
 bool card_begin(struct card *card, unsigned turn, struct reason *reason);
 bool card_end(struct card *card, unsigned turn, struct reason *reason);
 
-/* True if `status` is GS_OK. Otherwise, returns false and sets `reason` to `doing` and the first failure of the scope,
- * or to `doing` and the text of `status` if the scope has no failure. */
+/* True if `status` is GS_OK. Otherwise sets `reason` to `doing` and the first failure of the arena's scope. If there is
+ * none, the first failure of the card's scope follows, or else the text of `status`. */
 bool card_well(const struct card *card, gs_status status, const char *doing, struct reason *reason);
 
 #endif

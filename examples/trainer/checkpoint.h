@@ -1,13 +1,16 @@
-/* Write and read checkpoints. A checkpoint is one file with everything needed to continue a training exactly. It
- * stores no random state: initial values, data and the order of each epoch depend only on the seed.
+/* Write and read checkpoints. A checkpoint is one file with everything needed to continue a training run exactly. It
+ * has no random state: initial values, data and the order of each epoch depend only on the seed.
  *
- * A checkpoint is written to a temporary file in the same folder, synced, and renamed over the previous checkpoint;
- * then the folder is synced. If the process or the machine dies at any time, the name refers to a complete file: the
- * previous checkpoint or the new one. Only one run at a time may write to a name.
+ * A new checkpoint is written to a temporary file, synced, and renamed over the previous one. Then the folder is
+ * synced. So even after a crash, the file is complete, old or new. Only one run at a time may write to a name.
  *
- * The format is little-endian: magic "GSTRAIN1"; u32 bytes of the header; u32 CRC-32 (as in zlib) of everything after
- * this field; the header, lines of "key value" in the order below; then fp32: parameters, moments, statistics. The
- * reader checks the checksum, and that the counts match the file's size. Not thread-safe. */
+ * The format is little-endian:
+ * - magic "GSTRAIN1"
+ * - u32: size of the header in bytes
+ * - u32: CRC-32 (as in zlib) of everything after this field
+ * - the header: lines of "key value" in the order of struct checkpoint
+ * - fp32: parameters, moments, statistics
+ * The reader checks the checksum and the file's size. Not thread-safe. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
@@ -27,8 +30,7 @@ struct checkpoint {
     uint64_t image_count;             /* number of images in the training set */
     uint64_t batch;                   /* images per step on all devices */
     uint64_t seed;
-    /* If the values of the run that continues differ from these, its results differ from those of an uninterrupted
-     * run: */
+    /* A run with other values can continue, too, but its results differ from those of an uninterrupted run: */
     char precision[CHECKPOINT_TEXT_BYTES];
     uint64_t micro_batch, devices;
     double rate, momentum, weight_decay;
@@ -37,8 +39,10 @@ struct checkpoint {
     uint64_t update_number;   /* number of updates of the parameters so far, for Adam's bias correction */
     uint64_t epoch, position; /* position: index of the next image in the epoch's order */
     double loss_scale;
-    /* Good steps since the loss scale changed; all broken steps; broken steps since the last good step or the last
-     * reduction of the loss scale. */
+    /* Numbers of steps:
+     * - good_steps: since the loss scale last changed
+     * - broken_steps: since the training run began
+     * - broken_in_a_row: since the last good step or reduction of the loss scale */
     uint64_t good_steps, broken_steps, broken_in_a_row;
 
     float *parameters; /* owned, like the arrays below; NULL if the count is 0 */
@@ -49,8 +53,8 @@ void checkpoint_clear(struct checkpoint *checkpoint); /* accepts a zeroed struct
 /* Allocate the arrays, whose sizes follow from the counts in `checkpoint`. */
 bool checkpoint_alloc(struct checkpoint *checkpoint, struct reason *reason);
 
-/* Return a checksum of the model's layers. Models with different layers have different checksums, even if they have the
- * same number of parameters. */
+/* Return a checksum of the model's layers. Models with different layers differ here, even if they have equally many
+ * parameters. */
 uint32_t checkpoint_model_sum(const struct model *model);
 
 bool checkpoint_write(const char *path, const struct checkpoint *checkpoint, struct reason *reason);
@@ -62,9 +66,9 @@ bool checkpoint_parse(const char *name, const struct bytes *bytes, struct checkp
 /* Return the maximum size in bytes of a checkpoint file with these counts. */
 uint64_t checkpoint_bytes_max(uint64_t parameter_count, uint64_t statistics_count);
 
-/* True if a run described by `wants` can continue from the checkpoint `is`. Otherwise, `reason` says why not. `wants`
- * needs no progress and no arrays. `ret_note` is "", or says that the results will differ from those of an
- * uninterrupted run, and why. */
+/* True if a run described by `wants` can continue from the checkpoint `is`; otherwise `reason` says why not.
+ * `ret_note` is "" if the results will equal those of an uninterrupted run; otherwise it says why they will differ.
+ * The progress and the arrays of `wants` are not read. */
 bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants, char *ret_note, size_t note_bytes,
                      struct reason *reason);
 

@@ -1,6 +1,5 @@
-/* Internal header of the back end `cpu`. Convolutions and pooling are primitives of oneDNN and linear layers use its
- * matrix product (cpu_dnnl.c); all other steps are loops (cpu_loops.c, cpu_update.c). Everything is fp32, and images
- * are stored as rows, columns, channels. */
+/* Internal header of the back end `cpu`. Convolutions, pooling and linear layers use oneDNN (cpu_dnnl.c); all other
+ * steps are loops (cpu_loops.c, cpu_update.c). Everything is fp32, and images are stored as rows, columns, channels. */
 #ifndef TRAINER_CPU_H
 #define TRAINER_CPU_H
 

@@ -1,11 +1,14 @@
 /* Compute convolutions, pooling and matrix products with oneDNN.
  *
- * A step is one or two primitives of oneDNN. Our tensors are plain (channels last). If an implementation needs another
- * layout (blocked weights), or overwrites data to which we add (gradients), the primitive uses a copy of the argument
- * in the step's workspace, and a reorder before or after the primitive converts or adds it. The same code plans a step
- * and creates its primitives. When it plans, there is no memory yet, so it only computes the size of the workspace.
- * oneDNN lists the implementations best first, and the first one whose workspace is within the budget is used.
- * step->algorithm stores the number of the chosen implementation, one byte for each primitive. */
+ * A step is one or two primitives of oneDNN. Our tensors are plain (channels last). Some primitives cannot use them
+ * directly:
+ * - The implementation needs another layout, such as blocked weights.
+ * - The implementation overwrites a result that must be added to other data (gradients).
+ * Such a primitive uses a copy in the step's workspace. A reorder before or after it converts or adds the copy.
+ *
+ * The same code plans a step and creates its primitives. During planning it only computes the size of the
+ * workspace. oneDNN lists the implementations best first. We use the first one whose workspace is within the
+ * budget. step->algorithm stores its number, one byte for each primitive. */
 #include "cpu.h"
 
 #include <string.h>
@@ -173,7 +176,8 @@ static bool make_reorder(struct builder *builder, const dnnl_memory_desc_t *from
     return is_made;
 }
 
-/* An argument of a primitive: its layout, and its memory either in our block or in the workspace. */
+/* An argument of a primitive, in the layout that the primitive needs. `memory` is our block (`ours`) if is_ours,
+ * otherwise a copy in the workspace. */
 struct bound {
     const dnnl_memory_desc_t *layout;
     dnnl_memory_t ours, memory;
@@ -315,7 +319,7 @@ static struct argument whole(int number, enum way way, const dnnl_memory_desc_t 
         .number = number, .way = way, .layout = layout, .block = block, .room_bytes = bytes_of(layout)};
 }
 
-/* Return the argument for a layer's part of the parameters or of the gradients, which begins at index `at`. */
+/* Return the argument for one layer's parameters or gradients. They begin at index `at` of the block. */
 static struct argument part(int number, enum way way, const dnnl_memory_desc_t *layout, size_t block, size_t at)
 {
     struct argument argument = whole(number, way, layout, block);
@@ -333,8 +337,8 @@ static struct argument gradient_by_x(const struct step *step, const struct layou
     return whole(DNNL_ARG_DIFF_SRC, step->adds ? WAY_ADD : WAY_WRITE, &layouts->x, step->dx);
 }
 
-/* Return the argument for the positions of the maxima. The block has one byte for each output, so implementations that
- * need more are skipped. */
+/* Return the argument for the positions of the maxima of a max pooling. Implementations that need more than one
+ * byte per output are skipped. */
 static struct argument winners(enum way way, const struct builder *builder)
 {
     return (struct argument){.number = DNNL_ARG_WORKSPACE,
@@ -556,9 +560,9 @@ bool cpu_dnnl_run(struct cpu_state *state, const struct cpu_work *work, struct r
 
 /* ---- linear layers ---- */
 
-/* Linear layers use matrix products, which add directly to their result. With primitives, a second copy of the
- * gradients in the workspace could need hundreds of megabytes. While a product runs, oneDNN packs its operands into
- * memory that the plan does not include (5 MB for VGG-11). */
+/* Linear layers use matrix products, which add directly to their result. Primitives would need a second copy of the
+ * gradients, perhaps hundreds of megabytes. oneDNN packs the operands into memory of its own (5 MB for VGG-11),
+ * which the plan does not include. */
 
 struct product {
     size_t images, inputs, outputs; /* sizes of the matrices, which are all stored row by row */

@@ -1,6 +1,6 @@
 /* Compute the steps that oneDNN does not suit: batch normalisation (ours saves 1/deviation and adds to the gradients),
- * additions, gradients of ReLU, and the loss. Sums over a batch use double. The work is divided in the same way for any
- * number of threads, so the results do not depend on this number. */
+ * additions, gradients of ReLU, and the loss. Sums over a batch use double. The results do not depend on the number of
+ * threads. */
 #include "cpu.h"
 
 #include <math.h>
@@ -142,8 +142,8 @@ void cpu_batchnorm_forward(const struct cpu_state *state, const struct step *ste
     }
 }
 
-/* Inputs of the backward step of batch normalisation. through_relu() has no branch for the ReLU, because the processor
- * would mispredict half of the branches. */
+/* Inputs of the backward step of batch normalisation. through_relu() has no branch for the ReLU, because half of them
+ * would be mispredicted. */
 struct backwards {
     const float *x, *dy, *mean, *inverse;
     /* result of the layer; without a ReLU it is read but ignored, so it may be any array of this size */
@@ -221,8 +221,8 @@ void cpu_batchnorm_backward(const struct cpu_state *state, const struct step *st
 
 /* ---- loss ---- */
 
-/* Compute the softmax and the cross entropy of one image. Unless `dx` is NULL, store the gradient times `factor` in
- * `dx`. Returns the loss; *ret_best is the predicted class. */
+/* Compute the softmax and the cross entropy of one image. If `dx` is not NULL, it gets the gradient times `factor`.
+ * Returns the loss; *ret_best is the predicted class. */
 static double image_loss(const float *x, size_t classes, size_t label, float factor, float *dx, size_t *ret_best)
 {
     size_t best = 0;

@@ -1,9 +1,9 @@
-/* Declare the functions of NVIDIA's libraries that the back end `cuda` uses.
+/* Declare the functions of NVIDIA's libraries that the back end `cuda` uses. They are loaded at run time, so a build
+ * does not need their headers.
  *
- * The libraries are loaded when the back end is opened, and a build does not need their headers. The numbers and
- * prototypes belong to the libraries' binary interface and are taken from the documentation of cuDNN 8.9 and 9,
- * cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL 2. tests/trainer/abi_check.py compares them with the real headers if
- * those are installed. Handles and descriptors are declared as pointers, enumerations as int. */
+ * The numbers and prototypes come from the documentation of cuDNN 8.9 and 9, cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL
+ * 2. tests/trainer/abi_check.py compares them with the real headers. Handles and descriptors are declared as pointers,
+ * and enumerations as int. */
 #ifndef TRAINER_CUDA_API_H
 #define TRAINER_CUDA_API_H
 
@@ -25,7 +25,7 @@ enum {
     CUDNN_DETERMINISTIC = 1
 };
 
-/* The layout of cudnnConvolutionFwdAlgoPerf_t. ...BwdDataAlgoPerf_t and ...BwdFilterAlgoPerf_t have the same layout. */
+/* Has the layout of cudnnConvolutionFwdAlgoPerf_t. The types for BwdData and BwdFilter have the same layout. */
 struct cudnn_algorithm {
     int algorithm, status;
     float time_ms;

@@ -1,13 +1,12 @@
-/* Find the algorithms for a convolution, choose one, and run it.
+/* Find the algorithms for a convolution, choose one, and run it. There are three sources:
+ * - cuBLAS, for a 1x1 filter with stride 1, which is a matrix product. It can add to its result.
+ * - cuDNN's older interface, first for fp32, because it allows us to disable TF32. It can add to its result in fp32.
+ * - cuDNN's graph interface, first for bf16 and fp16, because only it has kernels for newer GPUs.
  *
- * A convolution with a 1x1 filter and stride 1 is a matrix product and may use cuBLAS, which can add to its result.
- * cuDNN's older interface can also add to its result in fp32. All other algorithms write to scratch memory, and our own
- * kernel adds the result. fp32 uses the older interface, because it allows us to disable tensor cores (TF32). bf16 and
- * fp16 use the graph interface, because only that interface has kernels for newer GPUs. The other interface provides a
- * fallback: before training begins, each chosen algorithm is run once, and is replaced by the next one if the GPU
- * refuses it.
+ * The others write to scratch memory, and our own kernel adds the result.
  *
- * TRAINER_CUDNN=legacy|graph selects one interface for all convolutions that this interface supports. */
+ * Before training begins, each chosen algorithm is run once. If the GPU refuses it, the next one (of cuDNN's other
+ * interface) replaces it. TRAINER_CUDNN=legacy|graph selects one interface where possible. */
 #include "cuda_conv.h"
 
 #include <stdio.h>
@@ -56,8 +55,8 @@ static bool is_gemm(const struct conv_problem *problem)
 
 /* ---- matrix products ---- */
 
-/* Return the workspace for cuBLAS: the budget, but at least 64 KiB and at most 32 MiB. cuBLAS needs at least 16 KiB; on
- * Hopper, 32 MiB is its default. */
+/* Return the workspace for cuBLAS: the budget, but at least 64 KiB (cuBLAS needs 16 KiB) and at most 32 MiB (its
+ * default on Hopper). */
 size_t gemm_workspace_bytes(size_t budget_bytes)
 {
     return budget_bytes < BLAS_BYTES_MIN   ? BLAS_BYTES_MIN
@@ -181,8 +180,8 @@ static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int 
                      api->cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, how, w, room, ret_count, ret));
 }
 
-/* Compute the workspace of an algorithm. Returns false if the algorithm does not support the problem. The scope does
- * not record this error of cuDNN as a failure. */
+/* Compute the workspace of an algorithm. Returns false if it does not support the problem. The scope does not record
+ * this as a failure. */
 static bool legacy_bytes(struct cuda *cuda, const struct conv *conv, int algorithm, size_t *ret_bytes)
 {
     const struct cuda_calls *api = &cuda->api;
@@ -206,8 +205,8 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
     size_t scratch = problem->kind == CONV_FILTER && problem->precision != PRECISION_FP32
                          ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
                          : 0;
-    /* This interface requires tensors with less than 2^31 elements. If a tensor is larger, find no algorithm, as if all
-     * workspaces were too large. The caller may then try a smaller batch. */
+    /* This interface requires tensors with less than 2^31 elements. If no other algorithm exists, the caller reports a
+     * lack of memory, and a smaller batch can be tried. */
     if (!is_int(problem->images * shape_count(problem->in)) || !is_int(problem->images * shape_count(problem->out)))
         return GS_OK;
     gs_status status = legacy_describe(cuda, conv);
@@ -276,8 +275,8 @@ static void add_gemm(struct conv *conv)
         (struct conv_way){.kind = WAY_GEMM, .library_bytes = gemm_workspace_bytes(conv->problem.budget_bytes)};
 }
 
-/* Find a second algorithm in case the GPU refuses to run the first one. Its workspace may have 1 MiB, or as much as the
- * workspace of the first one if that is larger. */
+/* Find a second algorithm in case the GPU refuses the first one. Its workspace must be within the budget, and at most
+ * the larger of 1 MiB and the first one's. */
 static gs_status find_spare(struct cuda *cuda, struct conv *conv)
 {
     size_t budget = conv->problem.budget_bytes, most = conv->ways[0].library_bytes;
@@ -297,8 +296,8 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
 {
     const struct conv_problem *problem = &conv->problem;
     bool is_low = problem->precision != PRECISION_FP32, is_timed = cuda->options.tune;
-    /* cuBLAS may be slow for the long, thin matrices of the weight gradient. So in bf16 and fp16 do not try it first
-     * for them, unless all algorithms are timed. */
+    /* For the weight gradient in bf16 and fp16, try cuBLAS first only if all algorithms are timed: its matrices are
+     * long and thin, which may be slow. */
     bool is_gemm_first = is_gemm(problem) && (!is_low || problem->kind != CONV_FILTER || is_timed);
     size_t limit = is_timed ? CONV_WAYS_MAX : 1;
     gs_status status = GS_OK;

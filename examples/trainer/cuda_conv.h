@@ -6,7 +6,8 @@
 
 enum conv_kind { CONV_FORWARD, CONV_DATA, CONV_FILTER };
 
-/* The parameters of a convolution. Zero the struct before setting them, because problems are compared as bytes. */
+/* The parameters of a convolution. Zero the whole struct before setting them: problems are compared byte by byte,
+ * including the padding. */
 struct conv_problem {
     enum conv_kind kind;
     enum precision precision;
@@ -22,9 +23,9 @@ struct conv_way {
     enum conv_way_kind kind;
     int algorithm;        /* for WAY_LEGACY: cuDNN's number of the algorithm */
     void *plan;           /* for WAY_GRAPH: execution plan, borrowed from conv.descriptors */
-    size_t library_bytes; /* bytes of workspace for the library, after our scratch memory */
-    /* bytes of our scratch memory, at the start of the workspace: for a result that is added to a block afterwards; 0:
-     * none */
+    size_t library_bytes; /* size of the library's workspace, which follows our scratch memory */
+    /* size of our scratch memory at the start of the workspace; it holds a result until our kernel adds it to a block;
+     * 0: none */
     size_t scratch_bytes;
 };
 enum { CONV_WAYS_MAX = 8 };
@@ -42,30 +43,32 @@ struct conv {
 };
 
 struct conv_data {
-    /* The input, the weights and the output of the layer. In the backward pass, y is the gradient of the output and,
-     * for CONV_DATA, x is the gradient of the input. */
+    /* The input, the weights and the output of the layer. In the backward pass, y is the gradient of the output. For
+     * CONV_DATA, x is the gradient of the input. */
     CUdeviceptr x, w, y;
     CUdeviceptr gradient; /* for CONV_FILTER: the result is added to this fp32 block */
     CUdeviceptr workspace;
 };
 
-/* Find the algorithms for a problem; *ret_index is their index in cuda->convs. The same problem always has the same
- * algorithms, because the state stores them. */
+/* Find the algorithms for a problem; *ret_index is their index in cuda->convs. The result is stored, so the same
+ * problem always has the same algorithms. */
 bool conv_find(struct cuda *cuda, const struct conv_problem *problem, size_t *ret_index, struct reason *reason);
 void conv_free_all(struct cuda *cuda);
-/* Run the algorithm conv->ways[way]. *pack is NULL before the first call and then stores cuDNN's list of addresses for
- * later calls, which must use the same addresses. */
+/* Run the algorithm conv->ways[way]. Set *pack to NULL before the first call, which stores cuDNN's list of addresses
+ * there. Later calls must use the same addresses. */
 gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t way, const struct conv_data *data, void **pack);
 /* Run the chosen algorithm with the data, unless an algorithm was already tried. If it fails and the GPU still works,
- * choose the next one and try it. */
+ * choose and try the next one. */
 gs_status conv_try(struct cuda *cuda, struct conv *conv, const struct conv_data *data);
-/* Time the algorithms with the data and choose the fastest, unless an algorithm was already tried or there is only one.
- * The content of the data is lost. */
+/* Time the algorithms with the data and choose the fastest, unless one was already tried or there is only one.
+ * Afterwards the results are invalid. */
 gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data *data);
 void conv_pack_free(struct cuda *cuda, void **pack);
 
-/* Compute y = x w^T (CONV_FORWARD), the gradient of x (CONV_DATA) or the gradient of w (CONV_FILTER). A row of x has
- * `in` numbers, a row of y has `out` numbers. */
+/* Compute one of the products below. A row of x has `in` numbers, a row of y has `out` numbers.
+ * - CONV_FORWARD: y = x w^T
+ * - CONV_DATA: the gradient of x
+ * - CONV_FILTER: the gradient of w */
 gs_status gemm_run(struct cuda *cuda, enum conv_kind kind, enum precision precision, size_t rows, size_t in, size_t out,
                    bool adds, const struct conv_data *data, CUdeviceptr workspace, size_t workspace_bytes);
 size_t gemm_workspace_bytes(size_t budget_bytes);

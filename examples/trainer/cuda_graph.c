@@ -1,6 +1,5 @@
-/* Run convolutions with cuDNN's graph interface: build a graph of one operation, get the engines that cuDNN's
- * heuristics propose, and create an execution plan for each engine that is tried. A plan contains the size of its
- * workspace. Running a plan costs no more than a launch.
+/* Run convolutions with cuDNN's graph interface: a graph of one operation, and an execution plan for each engine that
+ * is tried. cuDNN's heuristics propose the engines. Running a plan costs the host no more time than a kernel launch.
  *
  * If an engine refuses the operation, the next engine is tried, and the scope records no failure. */
 #include "cuda_conv.h"
@@ -82,7 +81,7 @@ static void *convolution(struct cuda *cuda, struct conv *conv)
     return fill(cuda, descriptor, attributes) ? descriptor : NULL;
 }
 
-/* For each kind of convolution: its kind of descriptor, and the names of its attributes. */
+/* The descriptor type and the attribute names of each kind of convolution. */
 static const struct operation {
     int kind, convolution, x, w, y, alpha, beta;
 } operations[] = {

@@ -1,4 +1,4 @@
-/* Launch our own kernels with their grids, blocks and arguments. A grid depends only on sizes and on the GPU, so that
+/* Launches our own kernels with their grids, blocks and arguments. A grid depends only on the sizes and on the GPU. So
  * sums are always computed in the same order. */
 #include "cuda_state.h"
 
@@ -29,8 +29,8 @@ static size_t at_most(size_t value, size_t limit)
     return value < limit ? value : limit;
 }
 
-/* Return the grid and the block for a kernel over rows of channels. The rows are divided into at most `parts_max`
- * parts, which are grid.y. There are enough parts to keep the GPU busy, but each thread handles at least four rows. */
+/* Return the grid and the block for a kernel over rows of channels. grid.y is the number of parts of the rows, at most
+ * `parts_max`. The parts keep the GPU busy, but each thread handles about four rows or more. */
 static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size_t channels, size_t parts_max)
 {
     int is_wide = channels % 8 == 0;
@@ -271,7 +271,7 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
                      gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &which, &pool, &adds);
 }
 
-/* Return the grid and the block for average pooling over whole images. A block has up to 256 threads, and each thread
+/* Return the grid and the block for average pooling over whole images. A block has up to 256 threads. Each thread
  * handles one or eight channels of one image. */
 static struct launch_shape mean_shape(const struct cuda *cuda, size_t channels)
 {

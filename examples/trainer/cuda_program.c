@@ -91,8 +91,8 @@ static bool load_compiler(struct reason *reason)
     return is_whole;
 }
 
-/* Return the newest architecture in the GPU's own family that the compiler supports and the GPU can run. Returns 0 if
- * there is none. */
+/* Return the newest architecture of the GPU's own family that the compiler can compile for and the GPU can run. Returns
+ * 0 if there is none. */
 static int choose_architecture(int card)
 {
     int known[ARCHITECTURES_MAX], count = 0, best = 0;

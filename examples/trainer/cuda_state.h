@@ -61,8 +61,9 @@ struct cuda {
     struct cuda_kernels kernels;
     struct conv **convs; /* owned, with its elements; not freed before close() */
     size_t conv_count, conv_room;
-    /* owned, with its elements: two of cuDNN's lists of addresses for each step. The first is for the forward pass or
-     * the weight gradient, the second for the input gradient. NULL element: not made yet. */
+    /* for each step, two of cuDNN's variant packs (lists of addresses). The first is for the forward pass or the weight
+     * gradient. The second is for the input gradient. NULL element: not made yet. The array and its elements are
+     * owned */
     void **packs;
     size_t pack_count;
     uint64_t iterations;        /* training iterations since load() */
@@ -72,8 +73,8 @@ struct cuda {
 
 /* ---- cuda_program.c ---- */
 
-/* Fill in the functions of NCCL (cuda_find_nccl()) or all others (cuda_find()) in cuda->api. On failure, `reason` names
- * the missing function. The libraries must be loaded. */
+/* Fill in cuda->api. cuda_find_nccl() finds the functions of NCCL, and cuda_find() finds all others. The libraries must
+ * be loaded. On failure, `reason` names the missing function. */
 bool cuda_find(struct cuda *cuda, struct reason *reason);
 bool cuda_find_nccl(struct cuda *cuda, struct reason *reason);
 /* Load the kernels for a precision, unless they are loaded already. They are compiled once per process. */
@@ -84,8 +85,8 @@ struct cuda_times {
     CUevent *events; /* owned array; the scope owns the events: one before each step, and one after the last step */
     size_t count;
 };
-/* Create the events if this iteration must be timed: TRAINER_TELL_TIMES=N selects the N-th iteration of the training.
- * Otherwise ret_times->events stays NULL. */
+/* Create the events if TRAINER_TELL_TIMES selects this iteration of the training run to be timed. Otherwise,
+ * ret_times->events stays NULL. */
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times);
 gs_status times_mark(struct cuda *cuda, const struct cuda_times *times, size_t step);
 /* Wait for the events, and log the time of each kind of step. */

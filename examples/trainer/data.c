@@ -1,9 +1,8 @@
-/* Read or generate data sets.
+/* Reads or generates data sets.
  *
- * Each class of a synthetic data set has a tile, a pattern of coloured squares. An image repeats the tile of its class
- * over its whole area and adds noise from a table. Each row of an image reads the table from a random start position.
- * Generating such images is cheap enough for one thread to feed a fast GPU, and any network can learn to classify
- * them. */
+ * Each class of a synthetic data set has a tile, a pattern of coloured squares. An image repeats the tile of its class,
+ * plus noise from a table. Each row reads the table from a random start. One thread can generate such images fast
+ * enough for a fast GPU. Any network can learn to classify them. */
 #include "data.h"
 
 #include <math.h>
@@ -101,7 +100,7 @@ static void make_image(const struct data *data, uint64_t number, float *ret_imag
 
 /* ---- files ---- */
 
-/* Compute the normalised value of each possible byte, per channel: subtract the mean of the training images and divide
+/* Compute the normalised value of each possible byte, per channel: subtract the mean of the training images, and divide
  * by their standard deviation. */
 static bool make_values(struct data *data, struct reason *reason)
 {

@@ -1,9 +1,10 @@
 /* Data sets: images with labels, and the order in which an epoch uses them.
  *
- * A set is stored in host memory as bytes, or generated on demand (synthetic). It is never stored on the GPU as a
- * whole. Images are returned as fp32 in the order rows, columns, channels. Images from files are normalised per
- * channel with the mean and the deviation of the training images. A grey image is copied into every channel of the
- * model's input. A set does not change while it is open, so any thread may use it. */
+ * A set is stored in host memory as bytes, or generated on demand (synthetic). Images are fp32 in the order rows,
+ * columns, channels. Those from files are normalised per channel with the training images' mean and deviation. Grey
+ * images are copied into every channel.
+ *
+ * A set does not change while it is open, so any thread may use it. */
 #ifndef TRAINER_DATA_H
 #define TRAINER_DATA_H
 
@@ -22,12 +23,12 @@ struct data;
 bool data_open(const struct data_options *options, struct data **ret_data, struct reason *reason);
 void data_close(struct data *data); /* accepts NULL */
 size_t data_count(const struct data *data, enum part part);
-/* Write image `index` of a part and its label to *ret_image and *ret_label. `index` is less than the number of images
- * in the part. The same index always gives the same image. */
+/* Copy image `index` of a part and its label. `index` must be less than the number of images in the part. An index
+ * always returns the same image. */
 void data_image(const struct data *data, enum part part, size_t index, float *ret_image, int32_t *ret_label);
 
-/* Write the order in which an epoch uses `count` images. The same seed and epoch give the same order on every
- * machine. `order` has room for `count` numbers. */
+/* Write the order in which an epoch uses `count` images into `order`. The seed and the epoch decide it, on every
+ * machine alike. */
 void data_order(uint64_t seed, uint64_t epoch, size_t count, uint32_t *order);
 
 #endif

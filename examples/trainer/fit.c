@@ -1,4 +1,4 @@
-/* Choose the micro-batch, the precision and the workspaces so that the plan of a training fits into the memory. */
+/* Chooses the micro-batch size, the precision and the workspaces, so that a training fits into the GPU's memory. */
 #include "fit.h"
 
 #include <inttypes.h>
@@ -68,8 +68,8 @@ struct attempt {
     struct reason *reason;
 };
 
-/* Workspace sizes to try: the maximum divided by each of these numbers; 0: no workspace. Steps may be slower with less
- * workspace, so the largest one is tried first. */
+/* Divisors of the maximum workspace size (fit_options.workspace_bytes) for the sizes to try; 0: no workspace. The
+ * largest is first, because less workspace may be slower. */
 static const unsigned workspace_parts[] = {1, 4, 16, 0};
 enum { WORKSPACES = sizeof workspace_parts / sizeof *workspace_parts };
 
@@ -163,8 +163,8 @@ static size_t precisions_of(const struct fit_request *request, enum precision re
     return count;
 }
 
-/* Try the choices (precision, with or without checkpointing) one after the other until one is good enough. `best` is
- * the choice with the largest micro-batch so far. */
+/* Try the choices (precision, with or without checkpointing) until one is good enough. `best` is the choice with the
+ * largest micro-batch so far. */
 static bool try_all(struct attempt *attempt, struct fit *best, size_t *best_images)
 {
     const struct fit_request *request = attempt->request;
@@ -175,7 +175,7 @@ static bool try_all(struct attempt *attempt, struct fit *best, size_t *best_imag
     for (size_t i = 0; i < count; i++)
         for (int on = checkpointing == CHOICE_ON; on <= (checkpointing != CHOICE_OFF); on++) {
             if (on && checkpointing == CHOICE_AUTO && request->model->segment_count < 2)
-                /* checkpointing would save nothing, because the last segment, here the only one, is always kept */
+                /* the last segment is always kept, so with a single segment, checkpointing saves nothing */
                 continue;
             if (!try_one(attempt, precisions[i], on, &images))
                 return false;

@@ -1,20 +1,23 @@
-/* Choose how a training fits into its memory limit. The choice is made by planning, before anything is allocated.
+/* Chooses how a training run fits into its memory limit. It only makes plans and allocates nothing.
  *
  * On each device, the limit `memory_bytes` covers three sizes:
- * - taken: the memory of the process on the GPU after the back end was opened and has joined the other devices
- *   (context, libraries, handles), as NVML reports it. If NVML does not list the process, the size is the amount by
- *   which the GPU's free memory decreased since before open(). If the process makes several runs, the largest decrease
- *   so far is used. Without NVML, the size is FIT_UNKNOWN_BYTES. Without a GPU (`has_card` is false), it is 0, and the
- *   limit covers only the plan, not libraries and data.
- * - the plan: everything that the run allocates, to the byte, including workspaces.
- * - FIT_RESERVE_BYTES: memory that libraries allocate late (kernels on first use), and rounding to the driver's pages.
- *   Whether this reserve was enough is measured after the first step (worker.c).
- * With or without a limit, the plan and the reserve must also fit into the free memory of the GPU.
  *
- * The cheapest way to save memory is tried first. The micro-batch is made as large as possible. If this micro-batch has
- * fewer than FIT_USEFUL_IMAGES images, checkpointing is tried, then the next allowed precision. If no choice reaches
- * FIT_USEFUL_IMAGES, the choice with the largest micro-batch is used. For each choice, smaller workspaces are tried
- * before a smaller micro-batch. */
+ *   taken              what the process has on the GPU (context, libraries, handles), after open() and join()
+ *   plan               everything that the run allocates, to the byte, including workspaces
+ *   FIT_RESERVE_BYTES  memory that libraries allocate late (kernels on first use), and rounding to the driver's pages.
+ *                      After the first step, worker.c checks whether this reserve was enough.
+ *
+ * `taken` is from:
+ * - NVML, if it lists the process
+ * - otherwise, the decrease of the GPU's free memory since before open(); for several runs in one process, the largest
+ * - without NVML, FIT_UNKNOWN_BYTES
+ * - without a GPU (`has_card` is false), 0: the limit then covers only the plan
+ *
+ * Even without a limit, the plan and the reserve must fit into the GPU's free memory.
+ *
+ * The cheapest way to save memory is tried first: smaller workspaces, then a smaller micro-batch. Below
+ * FIT_USEFUL_IMAGES images, checkpointing is tried, then the next allowed precision. If no choice reaches
+ * FIT_USEFUL_IMAGES, the one with the largest micro-batch is used. */
 #ifndef TRAINER_FIT_H
 #define TRAINER_FIT_H
 
@@ -57,8 +60,8 @@ struct fit {
     uint64_t limit_bytes; /* the sum of plan, taken and reserve bytes must not exceed this; 0: no limit */
 };
 
-/* Return the GPU memory that the back end took. `before` was read with watch() before open(), and `after` after it.
- * Returns -1 if the size is unknown. */
+/* Return the GPU memory that the back end took, or -1 if unknown. Read `before` with watch() before open(), and `after`
+ * later. */
 int64_t fit_taken(const struct backend_watch *before, const struct backend_watch *after);
 /* Return the memory left for the plan, in bytes; UINT64_MAX: no limit. Sets taken_bytes, reserve_bytes and limit_bytes
  * of *ret_fit. */

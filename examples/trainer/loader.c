@@ -1,11 +1,10 @@
-/* Run the loader's thread.
+/* Runs the loader's thread.
  *
- * The loader writes to a host buffer only when the previous copy from it is complete (fed()). It copies the buffer to
- * the device only after the computation that reads the previous content of the device's buffer has been submitted,
- * because the back end does not know earlier which steps the copy must wait for. All waiting uses counters that only
- * grow: micro-batches that the loader has fed, and calls of loader_passed().
+ * The loader writes to a host buffer only when the previous copy from it is complete (fed()). It starts a copy to the
+ * device only after the steps that read the old content were submitted. Before that, the back end does not know which
+ * steps the copy must wait for.
  *
- * Each helper thread fills the same part of the images in every buffer. */
+ * All waiting uses two counters that only grow: fed micro-batches, and calls of loader_passed(). */
 #include "loader.h"
 
 #include <pthread.h>
@@ -17,7 +16,7 @@ enum { TURNS = 2, HELPERS_MAX = 15, WORTH_HELP = 1 << 16 };
 
 struct helper {
     struct loader *loader;
-    int index; /* number of the part that the helper fills, from 1: the loader's thread fills part 0 */
+    int index; /* the part that the helper fills; from 1, because the loader's thread fills part 0 */
     pthread_t thread;
 };
 
@@ -138,8 +137,8 @@ static bool fill(struct loader *loader, const struct load *load)
     return !is_stopped(loader);
 }
 
-/* Wait until the computation that reads the previous content of the device's buffers of this turn was submitted, before
- * micro-batch `number` replaces this content. Returns false if the loader must stop. */
+/* Wait until micro-batch `number` may be copied into its device buffers. The steps that read the old content must have
+ * been submitted. Returns false if the loader must stop. */
 static bool wait_for_turn(struct loader *loader, uint64_t number)
 {
     pthread_mutex_lock(&loader->lock);

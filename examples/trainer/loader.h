@@ -1,13 +1,12 @@
 /* A thread that fills two host buffers in turn and copies them to a device while the device computes. Helper threads
  * can take part in filling.
  *
- *     loader_take(loader, &load, reason)     the next micro-batch is being copied to the device
- *     backend->iterate(... load.turn ...)
- *     loader_passed(loader)                  the computation was submitted: the device's buffers may be filled again
+ *    loader_take(loader, &load, reason)     the next micro-batch is being copied to the device
+ *    backend->iterate(... load.turn ...)
+ *    loader_passed(loader)                  the computation was submitted: the device's buffers may be filled again
  *
- * The loader's thread calls `next` ahead of time to learn what to load. Only one thread may call loader_take().
- * loader_close() stops the loader at any point, waits for it, and frees the buffers. Call loader_close() before the
- * back end's state is closed. */
+ * The thread calls `next` ahead of time to learn what to load. Only one thread may call loader_take().
+ * loader_close() stops the thread at any point and frees the buffers. Call it before the back end's state is closed. */
 #ifndef TRAINER_LOADER_H
 #define TRAINER_LOADER_H
 

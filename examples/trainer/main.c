@@ -1,8 +1,9 @@
-/* Train a small convolutional network, or print its plan.
- *
- * Exit status: 0: all runs finished, and every run after the second used the same memory as the second; 1: a run
- * failed, or used different memory; 2: wrong options; 3: a device did not stop after a failure; 4: stopped by a signal,
- * after writing a checkpoint if a checkpoint file was given. */
+/* Train a small convolutional network, or print its plan. Exit status:
+ * - 0: all runs finished, and every run after the second used the same memory as the second
+ * - 1: a run failed, or used different memory
+ * - 2: wrong options
+ * - 3: a device did not stop after a failure
+ * - 4: stopped by a signal, after writing a checkpoint if a checkpoint file was given */
 #include "options.h"
 #include "train.h"
 

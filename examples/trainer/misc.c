@@ -1,4 +1,4 @@
-/* Reasons of failures, names, and random numbers, for all parts of the trainer. */
+/* Small functions for all parts of the trainer: reasons of failures, names, and random numbers. */
 #include "trainer.h"
 
 #include <math.h>

@@ -251,8 +251,8 @@ static bool shape_linear(struct reader *reader, struct layer *layer)
     return true;
 }
 
-/* For each kind of layer, in the order of enum layer_kind: a function that parses its line, and a function that
- * computes the layer's shape and parameter counts from the shapes of its inputs. */
+/* One row for each kind of layer, in the order of enum layer_kind. `read` parses its line; `shape` computes its
+ * shape and parameter counts. */
 static const struct {
     bool (*read)(struct reader *, struct layer *);
     bool (*shape)(struct reader *, struct layer *);

@@ -15,9 +15,8 @@
  *     short = conv 256 1 from start reads a named output instead of the one from the line above
  *     add short relu                adds a named output to the one from the line above
  *
- * The last layer has one output per class. Text after # is a comment. Images are stored in the order rows, columns,
- * channels (channels last), and weights in the order output channel, row, column, input channel. A model is plain data:
- * it needs no GPU and may be used by any thread. */
+ * The last layer has one output per class. Text after # is a comment. Images are stored as rows, columns, channels.
+ * Weights are stored as output channel, row, column, input channel. A model is plain data, which any thread may use. */
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
@@ -52,8 +51,8 @@ struct layer {
     struct shape in, out;
     size_t kernel, stride, pad; /* set only for convolution and max pooling */
     bool has_bias, has_relu;
-    /* First index and number of this layer's weights and biases in the vector of all parameters. A count of 0 means
-     * that the layer has none. For batch normalisation, the weights are the scale and the bias is the shift. */
+    /* First index and number of this layer's weights and biases in the vector of all parameters. A count of 0: none.
+     * For batch normalisation, the weights are the scale and the bias is the shift. */
     size_t weight_at, weight_count;
     size_t bias_at, bias_count;
     /* Index in the statistics vector where the running means of the layer begin. The running variances follow. There
@@ -78,10 +77,11 @@ struct model {
 bool model_read(const char *path, struct model *ret_model, struct reason *reason);
 void model_clear(struct model *model); /* accepts a zeroed struct */
 
-/* Set the initial values of all parameters. Weights of a layer with a ReLU, or whose output a batch normalisation
- * reads, follow He's normal distribution. Other weights are uniform in +-1/sqrt(inputs), biases are 0, and the scales
- * of batch normalisation are 1. In `statistics`, means are set to 0 and variances to 1. The same seed gives the same
- * values on every machine. */
+/* Set the initial values of all parameters. Equal seeds give equal values on every machine.
+ * - Weights before a ReLU or a batch normalisation follow He's normal distribution.
+ * - Other weights are uniform in +-1/sqrt(inputs).
+ * - Biases are 0, and the scales of batch normalisation are 1.
+ * - In `statistics`, means are 0 and variances are 1. */
 void model_begin(const struct model *model, uint64_t seed, float *parameters, float *statistics);
 
 #endif

@@ -1,11 +1,14 @@
-/* Read labelled images from files in two formats.
+/* Reads labelled images from files in two formats.
  *
- * IDX (described on the page of MNIST, yann.lecun.com/exdb/mnist): the header has u32 numbers, most significant byte
- * first: a magic number (0x0803 for images, 0x0801 for labels), the number of images or labels and, only for images,
- * the number of rows and of columns. One byte per pixel or label follows.
+ * IDX (MNIST, yann.lecun.com/exdb/mnist) has a header of big-endian u32 numbers:
+ * - a magic number: 0x0803 for images, 0x0801 for labels
+ * - the number of images or labels
+ * - only for images: the number of rows and of columns
  *
- * CIFAR-10 binary (www.cs.toronto.edu/~kriz/cifar.html): each record is one label byte, followed by three planes of
- * 32x32 bytes: red, green and blue. */
+ * One byte per pixel or label follows.
+ *
+ * CIFAR-10 binary (www.cs.toronto.edu/~kriz/cifar.html) has records of one label byte and three planes of 32x32 bytes:
+ * red, green and blue. */
 #include "pictures.h"
 
 #include <errno.h>

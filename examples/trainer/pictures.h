@@ -1,7 +1,6 @@
-/* Read labelled images from the files of MNIST and Fashion-MNIST (IDX format) and of CIFAR-10 (binary format).
- *
- * Sizes in a file are checked against the file's size before they are used. On failure, `reason` names the file, the
- * byte and the problem. The functions share no state, so any thread may call them. */
+/* Read labelled images from MNIST and Fashion-MNIST (IDX format) and CIFAR-10 (binary format). Sizes in a file are
+ * checked against the file's size. On failure, `reason` names the file, the byte and the problem. Any thread may call
+ * these functions. */
 #ifndef TRAINER_PICTURES_H
 #define TRAINER_PICTURES_H
 
@@ -25,8 +24,8 @@ bool pictures_add_cifar10(const char *name, const struct bytes *bytes, struct pi
                           struct reason *reason);
 
 enum part { PART_TRAIN, PART_TEST, PART_COUNT };
-/* Read the training or the test images from a folder. The files must have the names of the original downloads. If a
- * file is still compressed, the call fails and `reason` says that it must be unpacked. */
+/* Read the training or the test images from a folder. The files must have their original names and be unpacked;
+ * otherwise, the call fails. */
 bool pictures_read_mnist(const char *folder, enum part part, struct pictures *ret, struct reason *reason);
 bool pictures_read_cifar10(const char *folder, enum part part, struct pictures *ret, struct reason *reason);
 

@@ -1,6 +1,6 @@
-/* Compute the position of a training in its data: which images the next step uses. A position is plain data and does
- * not depend on a clock or on random numbers. So every device's loader, the training itself, and a training that
- * continues from a checkpoint all compute the same sequence of positions. */
+/* Compute the position of a training run in its data: which images the next step uses. It depends on no clock and
+ * no random numbers. So the run, every device's loader and a run continued from a checkpoint compute the same
+ * positions. */
 #ifndef TRAINER_PLACE_H
 #define TRAINER_PLACE_H
 
@@ -36,7 +36,7 @@ void place_step(const struct way *way, struct place *place);
 /* True if an evaluation is due now, after place->step steps. Only the first device evaluates. */
 bool place_evaluates(const struct way *way, const struct place *place);
 
-/* Where the loader of one device is in the sequence of micro-batches that it must load. */
+/* The position of the loader of one device in the sequence of micro-batches that it must load. */
 struct walk {
     struct way way;
     struct place place;

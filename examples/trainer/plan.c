@@ -20,9 +20,8 @@ static uint64_t block_bytes(const struct schedule *schedule, size_t block)
     return block == NO_BLOCK ? 0 : schedule->block_bytes[block];
 }
 
-/* Print the size of each block that lives as long as the run, and the total for each kind of block that an iteration
- * allocates. Each block is counted once, at the step that first writes it. The totals are larger than the memory that
- * is used, because blocks that are not alive at the same time share memory. */
+/* Print the size of each block that lives as long as the run, and the total for each kind of block of an iteration. The
+ * totals are larger than the memory that is used, because blocks share memory. */
 static void print_blocks(const struct schedule *schedule, FILE *out)
 {
     uint64_t lasting = 0, results = 0, gradients = 0, saved = 0, workspace_most = 0;

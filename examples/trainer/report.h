@@ -1,7 +1,5 @@
-/* Report the progress of a training while it runs: write one JSON line per step to a log, and print a progress line and
- * warnings for the user.
- *
- * Each line of the log is one complete JSON object. Unknown values are null. Only one thread may use a report. */
+/* Report the progress of a training run: a log, and a progress line and warnings for the user. The log has one JSON
+ * object per step and line. Unknown values are null. Only one thread may use a report. */
 #ifndef TRAINER_REPORT_H
 #define TRAINER_REPORT_H
 

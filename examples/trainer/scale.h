@@ -1,5 +1,5 @@
-/* The loss scale: a factor by which the loss is multiplied before the backward pass, so that fp16 can represent small
- * gradients. The functions only compute the factor. */
+/* The loss scale: the loss is multiplied by this factor before the backward pass, so that fp16 can represent small
+ * gradients. These functions compute the factor; the back ends use it. */
 #ifndef TRAINER_SCALE_H
 #define TRAINER_SCALE_H
 
@@ -21,8 +21,9 @@ struct scale {
 };
 /* Return the scale for the first step. `fixed` is the scale for SCALING_FIXED. */
 struct scale scale_begin(enum scaling scaling, float fixed);
-/* Adjust the scale after a step. A dynamic scale is halved if the step was broken, and doubled after enough good steps.
- * Returns false after SCALE_BROKEN_MOST broken steps in a row at a scale that cannot be reduced. */
+/* Adjust the scale after a step. `is_broken`: a gradient was not finite. A dynamic scale is halved after such a step,
+ * and doubled after enough good steps. Returns false after SCALE_BROKEN_MOST broken steps in a row while the scale
+ * cannot be reduced. */
 bool scale_step(struct scale *scale, bool is_broken);
 
 #endif

@@ -1,6 +1,5 @@
-/* Make a schedule in three phases. First create the steps and a separate block for each result. Then find the last step
- * that uses each block. Finally, gs_plan assigns the locations, so that blocks that are never alive at the same time
- * share memory. */
+/* Make a schedule. Create the steps and a separate block for each result, then find the last step that uses each block.
+ * gs_plan lets blocks that are never alive at the same time share memory. */
 #include "schedule.h"
 
 #include "backend.h"
@@ -194,8 +193,8 @@ static void mark(struct maker *maker)
         }
 }
 
-/* Add the steps that compute the missing results of a segment again, before the backward steps of the segment. `last`
- * is the last layer of the segment. */
+/* Add the steps that compute the missing results of a segment again, before its backward steps. `last` is its last
+ * layer. */
 static bool compute_again(struct maker *maker, size_t last)
 {
     const struct model *model = maker->model;
@@ -224,9 +223,8 @@ static bool own_gradient(struct maker *maker, size_t index)
     return add_step(maker, step);
 }
 
-/* Choose the block where the step stores the gradient of the result of layer `to`. If the layer has no gradient yet,
- * this is a new block. Otherwise the step adds to the existing block. If the layer needs no gradient, step->dx stays
- * NO_BLOCK. */
+/* Choose the block where the step stores the gradient of layer `to`: a new one, or the existing one, to which the step
+ * adds. If the layer needs no gradient, step->dx stays NO_BLOCK. */
 static bool give_gradient(struct maker *maker, size_t to, struct step *step)
 {
     if (!maker->is_trained[to])

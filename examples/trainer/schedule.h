@@ -1,16 +1,14 @@
 /* Plan one iteration (one micro-batch) before it runs: the order of its steps, and the location of each block of
  * memory.
  *
- * All memory of a run is one allocation. It contains the blocks that live as long as the run (parameters, optimizer,
- * inputs) and the blocks that live only during a part of each iteration. Every block has a fixed location, which
- * gs_plan computes. So the size of the allocation is known to the byte before the first step, and memory cannot become
- * fragmented. Back ends execute the steps and allocate nothing while training.
+ * All memory of a run is one allocation, with blocks for the whole run (parameters, optimizer, inputs) and for parts of
+ * each iteration. gs_plan computes a fixed location for every block. So the size is known to the byte before the first
+ * step, and memory cannot become fragmented.
  *
- * With checkpointing, the forward pass does not keep the results inside a segment. They are computed again when the
- * backward pass needs them. The results of the last segment are always kept.
+ * With checkpointing, the results inside a segment are computed again when the backward pass needs them. Only the last
+ * segment keeps its results.
  *
- * A schedule is plain data and needs no GPU. Only one thread may use it while it is made. Any number of threads may
- * read it afterwards. */
+ * A schedule is plain data and needs no GPU. Once it is made, any number of threads may read it. */
 #ifndef TRAINER_SCHEDULE_H
 #define TRAINER_SCHEDULE_H
 
@@ -26,8 +24,8 @@ enum step_kind {
     /* dx = loss scale * gradient of the mean loss with respect to the logits x; x2 has the labels. The step also
      * updates struct results. */
     STEP_LOSS,
-    /* The backward step of a ReLU: set dy to 0, in place, where y is 0. The backward steps of the layer itself follow.
-     * Batch normalisation has no STEP_RELU, because its STEP_BACKWARD handles the ReLU without writing to dy. */
+    /* The backward step of a ReLU: set dy to 0, in place, where y is 0. The layer's own backward steps follow. Batch
+     * normalisation has no STEP_RELU: its STEP_BACKWARD handles the ReLU without writing to dy. */
     STEP_RELU,
     STEP_BACKWARD, /* set or add to dx, the gradient of x (unless NO_BLOCK); add to the parameter gradients */
     STEP_COPY,     /* dx = dy */
@@ -93,17 +91,16 @@ struct schedule {
     gs_plan_size size;
 };
 
-/* Make a schedule. `backend` chooses the algorithm and the workspace of each step; `state` is its open state.
- * `workspace_budget_bytes` limits the optional workspace of each step. If `backend` is NULL, there are no
- * workspaces. */
+/* Make a schedule. `backend`, with its open `state`, chooses each step's algorithm and workspace; NULL: no workspaces.
+ * `workspace_budget_bytes` limits the optional workspace of each step. */
 struct backend;
 bool schedule_make(const struct model *model, const struct schedule_options *options, const struct backend *backend,
                    void *state, size_t workspace_budget_bytes, struct schedule *ret_schedule, struct reason *reason);
 void schedule_clear(struct schedule *schedule); /* accepts a zeroed struct */
 /* Return the offset of a block from the beginning of the run's memory. */
 uint64_t schedule_offset(const struct schedule *schedule, size_t block);
-/* schedule_input() returns the block for images, and schedule_labels() the block for labels. There are two of each:
- * `turn` is 0 or 1. The steps contain only the blocks of turn 0, as x of STEP_INPUT and x2 of STEP_LOSS. */
+/* Return a block for images or labels. There are two of each: `turn` is 0 or 1. The steps contain only the blocks of
+ * turn 0, as x of STEP_INPUT and x2 of STEP_LOSS. */
 size_t schedule_input(const struct schedule *schedule, unsigned turn);
 size_t schedule_labels(const struct schedule *schedule, unsigned turn);
 

@@ -1,14 +1,15 @@
-/* Run a training from its beginning, or from a checkpoint, to its end.
+/* Train a model, from the beginning or from a checkpoint, to the end of the run.
  *
- * A step covers `batch` images. Each device processes its part of the batch in micro-batches, one after the other, and
- * adds up their gradients. The gradients of all devices are then summed, and each device makes the same update. Each
- * device has its own thread and its own back end state.
+ * A step covers `batch` images. Each device processes its part in micro-batches and adds up the gradients. The
+ * gradients of all devices are then summed, and each device makes the same update. Each device has its own thread and
+ * back end state.
  *
- * On SIGINT and SIGTERM, the program calls train_stop(): the current step is finished, a checkpoint is written, and the
- * training ends normally. After a failure, the thread and the loader of every device end, and everything is released.
- * But a device that sums its gradients with those of a failed GPU may wait forever. If a device does not end within
- * TRAIN_WAIT_S seconds after another device failed, the process prints a line on stderr and ends with status 3. The
- * last checkpoint is then still complete. */
+ * On SIGINT and SIGTERM, the program calls train_stop(). The current step is finished, a checkpoint is written, and the
+ * run ends normally.
+ *
+ * After a failure, all threads and loaders end, and everything is released. But a device may wait forever for the
+ * gradients of a failed GPU. If it does not end within TRAIN_WAIT_S seconds, the process prints a line on stderr
+ * and ends with status 3. The last checkpoint is then still complete. */
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
@@ -45,8 +46,8 @@ struct train_options {
 
     bool evaluates;          /* evaluate after the last step */
     uint64_t evaluate_every; /* if `evaluates`: steps between evaluations; 0: evaluate only after the last step */
-    /* The host reads the results once in this many steps; 0: after every step. Each read waits for the device. With a
-     * dynamic loss scale, the host reads the results after every step. */
+    /* The host reads the results once in this many steps. 0, or a dynamic loss scale: after every step. Each read
+     * waits for the device. */
     uint64_t results_every;
     const char *checkpoint_path; /* NULL: write no checkpoint */
     uint64_t checkpoint_every;   /* number of steps between checkpoints; 0: write one only at the end */
@@ -67,10 +68,11 @@ struct train_result {
     double test_loss, test_accuracy; /* -1: not evaluated */
     double images_per_s;             /* mean over all steps after the first; -1: there were none */
     struct fit fit;
-    /* The next two sizes are from the report of the first device's scope. has_scope: there is such a report. */
+    /* has_scope: the next two sizes are known. They are from the report of the first device's scope. */
     bool has_scope;
     uint64_t peak_bytes, pinned_peak_bytes;
-    /* the next two fields are valid: free memory of the first device's GPU before and after the run */
+    /* has_free: the next two sizes are known. They are the free memory of the first device's GPU before and after the
+     * run. */
     bool has_free;
     uint64_t free_begin_bytes, free_end_bytes;
     int64_t own_bytes; /* largest memory use of this process that was observed on one GPU; -1: unknown */

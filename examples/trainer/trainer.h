@@ -12,8 +12,8 @@ struct reason {
     char text[600];
     bool is_memory; /* true: out of memory, so a smaller request may succeed */
 };
-/* Set the text of the reason and clear is_memory. Always returns false, so that a function can fail with one statement:
- * return because(reason, ...). */
+/* Set the text of the reason and clear is_memory. Always returns false, so that a function can end with: return
+ * because(reason, ...). */
 __attribute__((format(printf, 2, 3))) bool because(struct reason *reason, const char *format, ...);
 
 enum precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_COUNT };
@@ -26,8 +26,8 @@ static inline size_t precision_bytes(enum precision precision)
 enum optimizer { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_COUNT };
 const char *optimizer_text(enum optimizer optimizer);
 
-/* Return the next random number of the sequence that `state` determines, and advance `state`. The same initial state
- * gives the same numbers on every machine. */
+/* Return the next random number of the sequence that `state` determines, and advance `state`. The numbers are the
+ * same on every machine. */
 uint64_t random_next(uint64_t *state);
 float random_unit(uint64_t *state);   /* [0, 1) */
 float random_normal(uint64_t *state); /* normal distribution with mean 0 and variance 1 */

@@ -68,8 +68,8 @@ static void say_choice(void *user, const char *line)
     report_log(training->report, "{\"choice\":%s}", json_text(line, text, sizeof text));
 }
 
-/* Print a note if the loaded checkpoint was made with another micro-batch size or precision than the ones just chosen.
- * Store the chosen values in `start`. */
+/* Print a note if the loaded checkpoint was made with another micro-batch size or precision. Then store the chosen
+ * values in `start`. */
 static void note_choice(struct training *training)
 {
     struct checkpoint *start = &training->start;
@@ -142,9 +142,10 @@ static bool open_loader(struct worker *worker, struct reason *reason)
     return loader_open(&loader_options, &worker->loader, reason);
 }
 
-/* Return the bytes of GPU memory that open() took; -1: unknown. If NVML does not list this process, they are computed
- * from the GPU's free memory. The first training then gives the right value, but later ones in the same process give
- * less, because cuDNN keeps the context alive. So return the largest value measured so far. */
+/* Return how many bytes of GPU memory the backend took when it opened the device; -1: unknown. If NVML does not
+ * list this process, the number is the decrease of the GPU's free memory. This is correct only for the first run in
+ * the process: cuDNN keeps the context alive, so later runs measure less. Therefore return the largest number
+ * measured so far. */
 static int64_t taken_by_open(int device, const struct backend_watch *before, const struct backend_watch *after)
 {
     static _Atomic int64_t most_bytes[TRAIN_DEVICES_MAX];
@@ -157,8 +158,8 @@ static int64_t taken_by_open(int device, const struct backend_watch *before, con
     return taken_bytes;
 }
 
-/* Open the device, measure its memory, join the other devices, choose the configuration and load the model. All devices
- * call this at the same time. */
+/* Open this device, measure its memory, choose the configuration and load the model. All devices call this at the
+ * same time. */
 static bool begin(struct worker *worker, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -247,8 +248,8 @@ static bool reads_results(const struct worker *worker)
            (way->devices == 1 && is_stop_wanted()); /* several devices must stop at the same step: see gather() */
 }
 
-/* Wait until this device has finished the step, and sum the results of all devices. Also decide, for all devices,
- * whether to stop after this step. */
+/* Wait until this device has finished the step, and sum the results of all devices. The first device decides
+ * whether all stop after this step. */
 static bool gather(struct worker *worker, struct results *ret_results, double *ret_loss, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -295,8 +296,8 @@ static void tell_results(struct worker *worker, const struct results *results, d
     }
 }
 
-/* Check that the process stayed within its memory limit. Call this after the kernels are loaded. Returns false if the
- * process uses more than the limit. Returns true if there is no limit or if the used memory is unknown. */
+/* Check that the process stayed within its memory limit, after the kernels were loaded. True if there is no limit,
+ * or if the used memory is unknown. */
 static bool is_promise_kept(struct worker *worker, struct reason *reason)
 {
     uint64_t promised = options_of(worker)->fit.memory_bytes;
@@ -351,9 +352,8 @@ static bool write_checkpoint(struct worker *worker, struct reason *reason)
     return true;
 }
 
-/* Evaluate the model if an evaluation is due, and write a checkpoint if one is due. Only the first device calls this,
- * after a step whose results it has read. Meanwhile, the other devices continue up to the next sum of gradients and
- * wait there for the first device. */
+/* Evaluate the model and write a checkpoint, if due. Only the first device calls this, after a step whose results
+ * it has read. The other devices wait for it at the next sum of gradients. */
 static bool between_steps(struct worker *worker, struct reason *reason)
 {
     const struct train_options *options = options_of(worker);
@@ -431,9 +431,8 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
         result->free_end_bytes = (uint64_t)after.free_bytes;
     }
-    /* Report the memory that is missing after the training, but do not treat it as a failure. cuDNN and cuBLAS keep the
-     * context and their kernels until the process ends (14 MiB on an H200), and other programs on the GPU also change
-     * the free memory. */
+    /* Report memory that is missing after the training run, but do not treat it as a failure. cuDNN and cuBLAS keep
+     * the context and kernels until the process ends (14 MiB on an H200). Other programs use the GPU, too. */
     if (report->context != GS_CONTEXT_RELEASED && report->has_memory &&
         report->missing_bytes > (int64_t)report->allowed_bytes)
         worker->training->missing_bytes[worker->device] = report->missing_bytes;

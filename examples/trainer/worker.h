@@ -1,5 +1,5 @@
-/* Run one device of a training in its own thread: open the device, choose a configuration that fits into its memory,
- * load the model, and run all steps. */
+/* Run one device of a training run in its own thread: choose a configuration that fits into its memory, load the model,
+ * and run all steps. */
 #ifndef TRAINER_WORKER_H
 #define TRAINER_WORKER_H
 
@@ -9,8 +9,8 @@
 #include "team.h"
 #include "train.h"
 
-/* State shared by all devices. The first device writes `fit`, `way`, `stops`, `result` and, after all devices have
- * loaded the model, `start`. The other devices read these fields after a team_meet(). */
+/* State shared by all devices. The first device writes `fit`, `way`, `stops`, `result` and, after all have loaded the
+ * model, `start`. The others read these fields after a team_meet(). */
 struct training {
     const struct train_options *options;
     struct team team;
@@ -23,8 +23,8 @@ struct training {
     gs_nccl_id id;
     int64_t taken_bytes[TRAIN_DEVICES_MAX], free_bytes[TRAIN_DEVICES_MAX]; /* each device writes only its own entry */
     struct results results[TRAIN_DEVICES_MAX];
-    int64_t missing_bytes[TRAIN_DEVICES_MAX]; /* GPU memory missing after the training; 0: no more than a context
-                                                 normally keeps */
+    int64_t missing_bytes[TRAIN_DEVICES_MAX]; /* GPU memory missing after the training; 0: nothing, or no more than
+                                                 a context normally keeps */
     struct report *report;                    /* used only by the first device */
     struct train_result result;
 };
@@ -42,7 +42,7 @@ struct worker {
     bool is_stopped;
     int64_t free_begin_bytes; /* free memory of the GPU before the back end was opened; -1: unknown */
     bool is_warm;             /* the results of at least one step were read */
-    double interval_begin;    /* first device: start of the period that the next report gives images per second for */
+    double interval_begin;    /* first device: the next report counts images per second from this time */
     uint64_t interval_steps;
     double counted_s; /* duration of `counted_steps`, the steps that began after is_warm was set */
     uint64_t counted_steps;

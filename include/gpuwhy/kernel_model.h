@@ -1,17 +1,15 @@
 /* Describe what the kernels of a test module do, so that the virtual card can imitate them without running them.
  *
- * For a kernel `name`, a module may contain a data object `gpuwhy_model_<name>` with the layout below, in .global or
- * .const memory and with an initial value. The virtual card does what the object describes and ignores the kernel's
- * code. A real card runs the kernel and ignores the object. So the same binary works on both. On the virtual card, a
- * kernel without such an object has no effect and takes no time.
+ * For a kernel `name`, a module may contain a data object `gpuwhy_model_<name>` with the layout below. It is in .global
+ * or .const memory and has an initial value. The virtual card does what the object says, and a real card runs the
+ * kernel. So one binary works on both. On the virtual card, a kernel without an object has no effect and takes no time.
  *
- * The object consists of ten 64-bit words. Words at its end may be omitted and are then 0. An example in PTX:
+ * The object consists of ten 64-bit words. Words at its end may be omitted and are then 0. This example fails with an
+ * illegal address (fault 1) if parameter 0 of the kernel `store` is not a mapped address (when 1). In PTX and in CUDA
+ * C:
  *
  *     .visible .global .align 8 .u64 gpuwhy_model_store[5] = {0x4D4B594857555047, 1, 1, 1, 0};
- *
- * This makes the kernel `store` fail with an illegal address (fault 1) if its parameter 0 is not a mapped address
- * (when 1). The same in CUDA C:
- * `extern "C" __device__ struct gw_kernel_model gpuwhy_model_store = {GW_KERNEL_MODEL_MAGIC, 1, ...};`
+ *     extern "C" __device__ struct gw_kernel_model gpuwhy_model_store = {GW_KERNEL_MODEL_MAGIC, 1, ...};
  *
  * For an assertion, a second object `gpuwhy_text_<name>` may contain three NUL-terminated strings: file, function,
  * message. */
@@ -26,8 +24,8 @@
 /* The value of `duration_us` for a kernel that never ends. */
 #define GW_KERNEL_ENDLESS UINT64_MAX
 
-/* The fault of a kernel. After a fault, the next synchronising call returns the CUresult given beside the fault, as it
- * does on a real card. */
+/* The fault of a kernel. After a fault, the next synchronising call returns the CUresult in the comment of the fault,
+ * as on a real card. */
 enum gw_kernel_fault {
     GW_KERNEL_FAULT_NONE = 0,
     GW_KERNEL_FAULT_ILLEGAL_ADDRESS = 1,     /* CUresult 700 */
@@ -41,7 +39,8 @@ enum gw_kernel_fault {
     GW_KERNEL_FAULT_COUNT
 };
 
-/* The condition under which the kernel faults. The kernel parameter that it tests must not be larger than 64 bits. */
+/* The condition under which the kernel faults. The kernel parameter that the condition tests may have at most 64
+ * bits. */
 enum gw_kernel_when {
     GW_KERNEL_WHEN_ALWAYS = 0,
     GW_KERNEL_WHEN_UNMAPPED = 1,       /* the parameter is not an address in allocated memory of this context */

@@ -12,22 +12,21 @@
  *     gs_report_free(report);
  *
  * C11 or later, or C++11. The driver and CUDA's libraries are loaded at run time. So a program builds without a
- * toolkit, and starts without a driver (gs_open() then returns GS_NO_DRIVER). The header may be included before or
- * after <cuda.h>. The library never resets a device.
+ * toolkit, and starts without a driver (gs_open() then returns GS_NO_DRIVER). Include this file before or after
+ * <cuda.h>. The library never resets a device.
  *
- * These rules apply to every call:
- * - Every call returns a status and writes its outputs only on GS_OK, unless its comment names an exception. The first
- *   failure of a scope is stored (gs_first_failure()).
- * - A thread must enter a scope before it works in it. gs_open() and gs_begin() enter the new scope; other threads
- *   call gs_enter(). While a thread is inside a scope, the scope's context is the thread's current context. Code that
- *   makes another context current must restore the scope's context. A call that uses a scope returns GS_MISUSE if
- *   the calling thread has entered no scope, or if its innermost scope is on another device.
- * - Any number of threads may use one scope at once. But gs_end() returns GS_BUSY if another thread is still in the
- *   scope.
- * - A sticky error (an illegal address, an assertion, a lost card) makes the context unusable, and with it the
- *   process. All scopes of the device are then dead: every later call returns GS_DEAD at once, without calling the
- *   driver. Use gs_run_in_child() to continue the work in a new process.
- * - Text arguments: `file` must stay valid while the scope exists (as __FILE__ does); `name` is copied.
+ * Rules for every call:
+ * - Calls return a status and write their outputs only on GS_OK, unless their comment says otherwise. A scope stores
+ *   its first failure (gs_first_failure()).
+ * - A thread must enter a scope before it works in it. gs_open() and gs_begin() enter the new scope; other threads call
+ *   gs_enter(). GS_MISUSE: the thread has entered no scope, or its innermost scope is on another device.
+ * - Inside a scope, the scope's context is the thread's current context. Code that makes another one current must
+ *   restore it.
+ * - Any number of threads may use one scope at once. But gs_end() returns GS_BUSY if another thread is still in it.
+ * - A sticky error (an illegal address, an assertion, a lost card) makes the context unusable, and with it the process.
+ *   All scopes of the device are then dead: every later call returns GS_DEAD without calling the driver.
+ *   gs_run_in_child() can continue the work in a new process.
+ * - Text arguments: `file` must stay valid while the scope exists, as __FILE__ does. `name` is copied.
  *
  * docs/scope.md has the whole contract, examples and limits. */
 #ifndef GPUWHY_SCOPE_H
@@ -103,7 +102,8 @@ typedef struct gs_failure {
     gs_source source;
     int code;
     int is_sticky;
-    /* line of `call` in `file`; launch_*: the failing thread's latest launch before the failure, "" and 0 if none */
+    /* line: line number of `call` in `file`. The launch_ members describe the failing thread's latest launch before
+     * the failure; 0 and "" if there was none */
     int line, launch_line;
     char call[128]; /* the failed call: its source text for GS_TRY, otherwise a function name */
     char file[128]; /* source file of the call; if the path is too long, its end */
@@ -112,25 +112,26 @@ typedef struct gs_failure {
     char launch_call[64]; /* source text of the latest launch's `kernel` argument */
 } gs_failure;
 
-/* Read the first failure of a scope. If the scope has none, read the failure that killed its device. If `scope` is
- * NULL, read the first failure of the process. Returns 1 if there is a failure. Otherwise returns 0 and leaves
- * *ret_failure unchanged. */
+/* Read the first failure of a scope, or else the failure that killed its device. If `scope` is NULL, read the first
+ * failure of the process. Returns 1, or 0 if there is none. *ret_failure is then unchanged. */
 GS_API int gs_first_failure(const gs_scope *scope, gs_failure *ret_failure);
-/* Read the failure that killed the scope's device. This failure may be later than the scope's first failure. Returns 1,
- * or 0 if the device is not dead. */
+/* Read the failure that killed the scope's device, which may be later than the scope's first one. Returns 0 if the
+ * device is not dead, else 1. */
 GS_API int gs_death(const gs_scope *scope, gs_failure *ret_failure);
-/* Forget the scope's first failure, usually because the program has handled it. The next failure then counts as the
- * first. A dead scope stays dead. */
+/* Forget the scope's first failure, usually because it was handled. The next failure becomes the first one. A dead
+ * scope stays dead. */
 GS_API void gs_forgive(gs_scope *scope);
 /* Write "file:line: call: text" to `out`. For a sticky error, a second line shows the latest launch. Returns `out`. */
 GS_API char *gs_failure_text(const gs_failure *failure, char *out, size_t out_bytes);
 
 /* ---- checked calls ----------------------------------------------------------------------------------------------- */
 
-/* Make a driver call and evaluate to its status: GS_TRY(cuMemsetD32Async(p, 0, n, stream)). In a dead scope the call is
- * not made. A failure is stored in the thread's innermost scope. Outside of any scope, only the first failure of the
- * process is stored. Works for CUresult and cudaError_t. The result "not ready" of a query becomes GS_NOT_READY and is
- * not a failure. */
+/* Make a driver call and evaluate to its status: GS_TRY(cuMemsetD32Async(p, 0, n, stream)). Works for CUresult and
+ * cudaError_t.
+ * - In a dead scope, the call is not made.
+ * - A failure is stored in the thread's innermost scope. Outside of any scope, only the first failure of the process is
+ *   stored.
+ * - The result "not ready" of a query becomes GS_NOT_READY and is not a failure. */
 #define GS_TRY(call) (gs_alive() ? gs_check(GS_FROM_DRIVER, (int)(call), #call, GS_HERE) : GS_DEAD)
 /* Make a library call and evaluate to its status: GS_TRY_OF(GS_FROM_CUDNN, cudnnSetStream(handle, stream)). */
 #define GS_TRY_OF(source, call) (gs_alive() ? gs_check((source), (int)(call), #call, GS_HERE) : GS_DEAD)
@@ -161,9 +162,8 @@ static inline gs_dims gs_dim(unsigned x, unsigned y, unsigned z)
 GS_API gs_status gs_launch(CUfunction kernel, gs_dims grid, gs_dims block, unsigned shared_bytes, CUstream stream,
                            void **arguments, const char *call, const char *file, int line);
 
-/* Return a function of the driver or of a library. `name` is its exported name ("cuMemcpyDtoHAsync_v2",
- * "cudnnSetTensor4dDescriptor"). Returns NULL if the library is not loaded or has no such function. gs_open() loads the
- * driver. A library is loaded when its first handle is created. */
+/* Return a function of the driver or of a library by its exported name, such as "cuMemcpyDtoHAsync_v2"; NULL: none.
+ * gs_open() loads the driver, and the first handle of a library loads the library. */
 GS_API void *gs_symbol(gs_source source, const char *name);
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */
@@ -186,8 +186,8 @@ typedef struct gs_options {
     uint64_t reserved[4]; /* must be 0 */
 } gs_options;
 
-/* Open an outermost scope. The scope retains the device's primary context. If the call fails, *ret_failure contains the
- * reason (`ret_failure` may be NULL). */
+/* Open an outermost scope, which retains the device's primary context. If this fails, *ret_failure has the reason
+ * (NULL allowed). */
 #define gs_open(options, ret_scope, ret_failure) gs_open_at((options), (ret_scope), (ret_failure), GS_HERE)
 GS_API gs_status gs_open_at(const gs_options *options, gs_scope **ret_scope, gs_failure *ret_failure, const char *file,
                             int line);
@@ -198,8 +198,8 @@ GS_API gs_status gs_open_at(const gs_options *options, gs_scope **ret_scope, gs_
 GS_API gs_status gs_begin_at(gs_scope *parent, const gs_options *options, gs_scope **ret_scope, const char *file,
                              int line);
 
-/* Enter and leave a scope in a thread that did not open it. A thread must leave its innermost scope first. When a
- * thread ends, it leaves all its scopes. */
+/* Enter and leave a scope in a thread that did not open it. A thread must leave its innermost scope first. Its end
+ * leaves all its scopes. */
 #define gs_enter(scope) gs_enter_at((scope), GS_HERE)
 #define gs_leave(scope) gs_leave_at((scope), GS_HERE)
 GS_API gs_status gs_enter_at(gs_scope *scope, const char *file, int line);
@@ -246,8 +246,8 @@ typedef struct gs_report {
     int has_failure;
     gs_failure failure; /* the first failure of the scope */
     size_t held_count;  /* number of resources still held at the end */
-    /* number of resources that could not be released. If they are memory, an inner scope passes them to its parent.
-     * After the outermost scope, they remain in the context */
+    /* number of resources that could not be released. They stay in the context, but an inner scope passes memory to
+     * its parent */
     size_t kept_count;
     size_t entry_count;
     gs_held *entries;    /* owned; sorted by kind, file, line */
@@ -261,13 +261,14 @@ typedef struct gs_report {
     gs_context_end context;
 } gs_report;
 
-/* End a scope and the inner scopes that are still open: wait for the context's work, release everything, and leave the
- * scope. The calling thread need not have entered the scope. `ret_report` may be NULL; otherwise the caller frees the
- * report.
+/* End a scope and the inner scopes that are still open: wait for the context's work and release everything. The calling
+ * thread need not have entered the scope. The caller frees the report. `ret_report` may be NULL.
  *
- * GS_OK, GS_FAILED (a resource or the context could not be released) and GS_DEAD (the context was released without
- * waiting) mean that the scope was freed and *ret_report was set. After GS_BUSY, GS_MISUSE and GS_NO_HOST_MEMORY, the
- * scope is unchanged and still open. */
+ * After these, the scope is freed and *ret_report is set:
+ * - GS_OK
+ * - GS_FAILED: a resource or the context could not be released
+ * - GS_DEAD: the context was released without waiting
+ * After GS_BUSY, GS_MISUSE and GS_NO_HOST_MEMORY, the scope is unchanged and still open. */
 #define gs_end(scope, ret_report) gs_end_at((scope), (ret_report), GS_HERE)
 GS_API gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, const char *file, int line);
 GS_API void gs_report_print(const gs_report *report, FILE *out);
@@ -285,8 +286,8 @@ typedef struct gs_memory {
 #define gs_memory_of(scope, ret_memory) gs_memory_of_at((scope), (ret_memory), GS_HERE)
 GS_API gs_status gs_memory_of_at(gs_scope *scope, gs_memory *ret_memory, const char *file, int line);
 
-/* Set the phase of the process for gpuwhy (see gpuwhy.h). A scope that has a name sets the phase when it begins. When
- * the scope ends, the phase becomes the name of the nearest enclosing scope that has a name. */
+/* Set the phase of the process for gpuwhy (gpuwhy.h). A scope with a name sets the phase when it begins. When it
+ * ends, the phase is the name of the nearest enclosing scope that has one. */
 GS_API void gs_phase(const char *name);
 
 /* ---- resources of a scope ----------------------------------------------------------------------------------------
@@ -314,8 +315,8 @@ GS_API void gs_phase(const char *name);
 GS_API gs_status gs_alloc_at(gs_scope *scope, size_t bytes, CUdeviceptr *ret, const char *file, int line);
 /* Free device memory. The call first waits for the device. */
 GS_API gs_status gs_free_at(gs_scope *scope, CUdeviceptr address, const char *file, int line);
-/* Allocate stream-ordered memory from the scope's own pool. The pool keeps its memory until the scope ends. If the card
- * or the driver has no pools, the call allocates plain device memory and logs this. */
+/* Allocate stream-ordered memory from the scope's own pool, which lives as long as the scope. Without pools,
+ * allocates plain device memory and logs this. */
 GS_API gs_status gs_alloc_ordered_at(gs_scope *scope, size_t bytes, CUstream stream, CUdeviceptr *ret, const char *file,
                                      int line);
 GS_API gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstream stream, const char *file, int line);
@@ -337,10 +338,9 @@ GS_API gs_status gs_module_close_at(gs_scope *scope, CUmodule module, const char
 GS_API gs_status gs_kernel_at(gs_scope *scope, CUmodule module, const char *name, CUfunction *ret, const char *file,
                               int line);
 
-/* Create handles of CUDA's libraries: cudnnHandle_t, cublasHandle_t, cublasLtHandle_t, ncclComm_t. The first handle
- * loads the library. Handles of cuDNN and cuBLAS work on `stream`. By default, libgpuscope tries the library file
- * names that it knows, the newest version first. The environment variables GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS,
- * GPUSCOPE_CUBLASLT and GPUSCOPE_NCCL can name another file. */
+/* Create handles of CUDA's libraries. The first handle loads the library: the newest known file name, or the one in
+ * GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS, GPUSCOPE_CUBLASLT or GPUSCOPE_NCCL. Handles of cuDNN and cuBLAS work on
+ * `stream`. */
 typedef struct gs_nccl_id {
     char bytes[128];
 } gs_nccl_id;
@@ -396,16 +396,16 @@ GS_API gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, const 
 typedef struct gs_plan gs_plan;
 typedef struct gs_plan_size {
     size_t block_count;
-    uint64_t live_peak_bytes; /* largest sum of the blocks alive at the same time, each rounded to the alignment; no
-                               * layout can be smaller */
+    uint64_t live_peak_bytes; /* largest total size of blocks that are alive at the same time, each rounded up to the
+                               * alignment; no layout can be smaller */
     uint64_t arena_bytes;     /* size of the memory that the computed layout needs */
 } gs_plan_size;
 GS_API gs_status gs_plan_new(size_t alignment_bytes, gs_plan **ret_plan);       /* a power of two; 0: 512 */
 GS_API void gs_plan_delete(gs_plan *plan);                                      /* `plan` may be NULL */
 GS_API gs_status gs_plan_alloc(gs_plan *plan, size_t bytes, size_t *ret_block); /* blocks are numbered from 0 */
 GS_API gs_status gs_plan_free(gs_plan *plan, size_t block);
-/* End the description and compute the offsets of the blocks. A block that was not freed lives until the end of the
- * iteration. The plan does not change after this call. */
+/* End the description and compute the offsets. A block that was not freed lives until the end of the iteration. The
+ * plan is final then. */
 GS_API gs_status gs_plan_close(gs_plan *plan, gs_plan_size *ret_size);
 GS_API gs_status gs_plan_offset(const gs_plan *plan, size_t block, uint64_t *ret_offset);
 
@@ -417,8 +417,8 @@ GS_API gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena
 /* Return the device address of a block of the plan, or 0 if the plan has no such block. */
 GS_API CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block);
 /* Repeat the allocations and frees of the plan, call by call. gs_arena_restart() begins an iteration. It returns
- * GS_DIFFERS if the previous iteration was not complete. gs_arena_alloc() and gs_arena_free() return GS_DIFFERS if the
- * call is not the next step of the plan. The failure's text then names the step, and the arena is unchanged. */
+ * GS_DIFFERS if the previous one was not complete. The others return GS_DIFFERS for a call that is not the plan's
+ * next step. The failure's text then names the step, and the arena is unchanged. */
 #define gs_arena_restart(arena)           gs_arena_restart_at((arena), GS_HERE)
 #define gs_arena_alloc(arena, bytes, ret) gs_arena_alloc_at((arena), (bytes), (ret), GS_HERE)
 #define gs_arena_free(arena, address)     gs_arena_free_at((arena), (address), GS_HERE)
@@ -436,26 +436,26 @@ typedef struct gs_workspace gs_workspace;
     gs_workspace_choose_at((workspace), (sizes), (count), (ret_choice), (ret), GS_HERE)
 GS_API gs_status gs_workspace_open_at(gs_scope *scope, uint64_t budget_bytes, gs_workspace **ret, const char *file,
                                       int line);
-/* Choose the first algorithm whose workspace fits. `sizes` must begin with the best algorithm. *ret_choice is the index
- * of the chosen size. *ret is the address of the workspace, which is valid until the next call; it is 0 if the chosen
- * size is 0 bytes. Returns GS_NO_MEMORY if no size fits. */
+/* Choose the first of `sizes` that fits (best algorithm first); *ret_choice is its index. *ret is the workspace's
+ * address, valid until the next call, or 0 for 0 bytes. GS_NO_MEMORY: none fits. */
 GS_API gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, size_t count, size_t *ret_choice,
                                         CUdeviceptr *ret, const char *file, int line);
 
 /* ---- largest batch that fits ------------------------------------------------------------------------------------- */
 
-/* Compute the memory that a micro-batch of `n` needs, for example from a plan. The function must set *ret_bytes and
- * return GS_OK, or return GS_NO_MEMORY if the size is too large to compute, or GS_UNSUPPORTED if n is not possible. Any
- * other status ends the search. */
+/* Compute the memory that a micro-batch of `n` needs, for example from a plan. Any other status ends the search:
+ * - GS_OK: *ret_bytes is set
+ * - GS_NO_MEMORY: the size is too large to compute
+ * - GS_UNSUPPORTED: n is not possible */
 typedef gs_status gs_bytes_for(void *user, size_t n, uint64_t *ret_bytes);
 typedef struct gs_fit {
     uint64_t budget_bytes;
     size_t n_min, n_max; /* n_min: 0 means 1. n_max must be set */
     size_t divides; /* allow only divisors of this number, so that gradient accumulation has equal parts; 0: all n */
 } gs_fit;
-/* Find the largest n that fits into the budget. A larger n may need less memory, because algorithms change with n. So
- * every n is tried, starting with the largest. Returns GS_NO_MEMORY if no n fits; *ret_bytes is then the memory that
- * the smallest possible n needs (UINT64_MAX: unknown). */
+/* Find the largest n that fits into the budget. A larger n may need less memory, by another algorithm, so every n
+ * is tried, largest first. On GS_NO_MEMORY, *ret_bytes is the need of the smallest possible n (UINT64_MAX:
+ * unknown). */
 GS_API gs_status gs_fit_batch(const gs_fit *fit, gs_bytes_for *bytes_for, void *user, size_t *ret_n,
                               uint64_t *ret_bytes);
 
@@ -483,9 +483,11 @@ typedef struct gs_child_result {
     void *output;       /* owned; release it with free() */
     size_t output_bytes;
 } gs_child_result;
-/* Run the function in a child process. The child is killed after `timeout_ms` (0: no limit). Returns GS_OK if a child
- * ran; *ret_result is then set, and its `status` may be an error. Returns GS_MISUSE if the function is not in the list
- * or gs_child_main() was not called, GS_FAILED if no process could be started (see errno), or GS_NO_HOST_MEMORY. */
+/* Run the function in a child process. The child is killed after `timeout_ms` (0: no limit). Returns:
+ * - GS_OK: a child ran; ret_result->status may still be an error
+ * - GS_MISUSE: the function is not in the list, or gs_child_main() was not called
+ * - GS_FAILED: no process could be started (errno)
+ * - GS_NO_HOST_MEMORY */
 GS_API gs_status gs_run_in_child(gs_child_function *function, const void *input, size_t input_bytes,
                                  unsigned timeout_ms, gs_child_result *ret_result);
 

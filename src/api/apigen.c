@@ -2,26 +2,25 @@
  *
  *     apigen driver.api output-folder
  *
- * apigen runs on the build machine during the build. The comment at the top of driver.api explains the columns. apigen
- * checks every row. For a bad row, it prints file, line and reason and exits with status 1. Otherwise it writes the
- * files below. In brackets: the part that is built with the file (the hook, the virtual card or all parts).
+ * apigen runs during the build. The top of driver.api explains the columns. For a bad row, apigen prints file, line and
+ * reason, and exits with status 1. Otherwise it writes these files. In brackets: the part that is built with the file.
  *
  *   gw_api.h, gw_api.c     ids, names, kinds and routes of all entry points            (all)
- *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virt)
+ *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virtual card)
  *   gw_hook_special.h      prototypes of the functions written by hand: gwi_after_, gwi_instead_, gwi_refuse
  *   gw_hook_wrappers.c     one wrapper for each documented symbol, and gwi_wrappers[]  (hook)
  *   gw_hook_rehearsal.h    prototypes of gwi_rehearse_<symbol>: functions that the hook's rehearsal may define
  *   gw_hook_rehearsal.c    what stands in front of the driver in a rehearsal           (hook)
  *   gw_hook_gates.c        one gate for each documented symbol, and gwi_gates[]        (hook)
  *   gw_virt_calls.h        int gwi_virt_<symbol>(parameters): functions that the virtual card may define
- *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
+ *   gw_virt_exports.c      the exported symbols of the virtual card                    (virtual card)
  *   gw_cuda_calls.h        prototypes for programs that use the driver API
  *
- * Wrappers use these functions and variables, which src/hook/core/gwi_hook.h declares:
+ * Wrappers use these functions and variables of src/hook/core/gwi_hook.h:
  *
  *   extern void *gwi_real[GW_FN_COUNT];              the functions of the real driver
  *   bool gwi_enter(&th, fn)                          false: call the driver without recording
- *   bool gwi_enter_quick(&th, fn)                    the same, for short calls: CALL, rows with after=, and HOT kinds
+ *   bool gwi_enter_quick(&th, fn)                    gwi_enter() for short calls: CALL, rows with after=, and HOT kinds
  *                                                    except COPY and SYNC, which may wait
  *   void gwi_leave(&th)
  *   void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)
@@ -30,8 +29,8 @@
  *   void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
  *                                                    success of a RARE kind
  *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
- *                                                    failure; arguments that read outputs are f0 to f3 of the
- *                                                    row, or 0
+ *                                                    failure; f0 to f3 of the row (or 0) replace arguments that
+ *                                                    read outputs
  *   void gwi_get_failed(fn, result, flags, a0, a1, a2, a3)
  *                                                    failure of a GET, which does not call gwi_enter
  *   extern bool gwi_guard_on;
@@ -39,15 +38,15 @@
  *   void gwi_order(&th, fn, step, flags, object, source, bytes, stream)
  *                                                    called only if the order is recorded
  *
- * Rows may name further functions, which gw_hook_special.h declares:
+ * Rows may name these functions, too (prototypes in gw_hook_special.h):
  *
  *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
  *   int gwi_instead_<f>(fn, parameters...)           makes the call and records it, instead of the wrapper
  *   bool gwi_refuse(&th, fn, device, bytes, what)    `what` is argument a2 of the row. true: the guard refuses the
  * bytes; the wrapper then calls gwi_failed and returns 2 (out of memory); device -1: the device of the current context
  *
- * `flags` is GW_EVF_PER_THREAD or 0. `what` is argument a0 of the row; for COPY, FILL and PREFETCH it is the number of
- * bytes. */
+ * `flags` is GW_EVF_PER_THREAD or 0. `what` is argument a0 of the row. For COPY, FILL and PREFETCH it is the number
+ * of bytes. */
 #include "gw_event.h"
 #include "gw_hash.h"
 #include "gw_text.h"
@@ -552,8 +551,8 @@ static void put_value(FILE *out, const char *value)
         fprintf(out, "U64(%s)", value);
 }
 
-/* Return the expression to record for argument `i` after a failed call. An argument that reads an output is replaced by
- * f0 to f3 of the row, because the driver sets no outputs then. NULL: record 0. */
+/* Return the expression to record for argument `i` after a failed call; NULL: record 0. The driver sets no outputs
+ * on failure. So f0 to f3 of the row replace such arguments. */
 static const char *value_failed(const row *r, int i)
 {
     const char *value = r->value[VALUE_A + i];
@@ -572,7 +571,8 @@ static bool is_scalar(const param *p)
     return true;
 }
 
-/* Write the four arguments to record for a failed CALL: its first four parameters that are numbers or pointers. */
+/* Write the four arguments to record for a failed CALL or GET. These are its first four parameters that are numbers
+ * or pointers, padded with 0. */
 static void put_call_arguments(FILE *out, const row *r)
 {
     int count = 0;
@@ -639,8 +639,8 @@ static bool has_type(const row *r, const char *value, const char *type)
     return p != NULL && strcmp(p->type, type) == 0;
 }
 
-/* Return the GW_ORDER_ constant, without the prefix, for the call's effect on the order of GPU work. Returns NULL if
- * the call has no such effect. Returns NULL also for launches, because recording their order would slow them down. */
+/* Return the call's effect on the order of GPU work: a GW_ORDER_ constant without the prefix. Returns NULL if there
+ * is no effect. Launches are not recorded, because this would slow them down. */
 static const char *order_step(const row *r)
 {
     bool on_stream = r->value[VALUE_A + 3] != NULL;
@@ -650,7 +650,7 @@ static const char *order_step(const row *r)
     case GW_EV_FILL:
         return "FILL";
     case GW_EV_EVENT_RECORD:
-        /* without a stream, the event is recorded for all streams of a context, which gpuwhy does not follow */
+        /* without a stream, the event covers all streams of a context: gpuwhy does not track this */
         return on_stream ? "RECORD" : "UNKNOWN";
     case GW_EV_STREAM_WAIT:
         return on_stream ? "WAIT" : "UNKNOWN";
@@ -749,9 +749,8 @@ static void put_call_through(FILE *out, const row *r)
     fputs(");\n", out);
 }
 
-/* Write the wrapper of a GET, a call that only reads something. Such a call returns too quickly to be observed while it
- * runs, so the wrapper does not use the thread's slot unless the call fails. Frameworks make about ten such calls
- * around every launch. */
+/* Write the wrapper of a GET, a call that only reads something. Such calls are too short for the supervisor to see.
+ * So the wrapper uses the thread's slot only on failure. Frameworks make about ten such calls around every launch. */
 static void put_get(FILE *out, const row *r)
 {
     fprintf(out, "    int gw_result = ((gw_fn_t_%s *)gwi_real[GW_FN_%s])(", r->symbol, r->symbol);
@@ -914,8 +913,8 @@ static int count_routes(void)
     return count;
 }
 
-/* Return a hash of all symbols and kinds, in the order of the rows. If two builds have the same hash, they use the same
- * ids for the entry points. */
+/* Return a hash of all symbols and kinds, in the order of the rows. Builds with the same hash use the same ids for
+ * the entry points. */
 static uint32_t api_hash(void)
 {
     uint64_t hash = GW_HASH_START;

@@ -1,8 +1,8 @@
-/* Helper functions for rows of api/driver.api: they read arguments that are behind pointers.
+/* Helper functions for rows of api/driver.api: they read the data that a call's arguments point to.
  *
- * Every function accepts any argument that a program may pass: NULL structures, huge sizes, numbers out of range.
- * Products saturate at UINT64_MAX instead of wrapping. Functions named gw_out_ read what the driver wrote and are
- * called only after success. No function allocates, calls the driver or changes anything. */
+ * Every function accepts NULL structures, huge sizes and numbers out of range. Products saturate at UINT64_MAX.
+ * Functions named gw_out_ read what the driver wrote and are called only after success. No function allocates, calls
+ * the driver or changes anything. */
 #ifndef GW_API_ARGS_H
 #define GW_API_ARGS_H
 
@@ -31,8 +31,8 @@ GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
 
 /* --- launches: packed as gw_event.h describes --------------------------------------------------------------------- */
 
-/* Pack the size of a grid, in blocks: 32 bits for x, 16 bits each for y and z. A size that is too large for its bits is
- * replaced by the largest value that fits. */
+/* Pack the size of a grid, in blocks: 32 bits for x, 16 bits each for y and z. Too large sizes become the largest value
+ * that fits. */
 GW_ARG uint64_t gw_grid(uint64_t x, uint64_t y, uint64_t z)
 {
     return gw_clamp(x, 0xffffffff) | gw_clamp(y, 0xffff) << 32 | gw_clamp(z, 0xffff) << 48;
@@ -45,8 +45,8 @@ GW_ARG uint64_t gw_block(uint64_t x, uint64_t y, uint64_t z)
     return gw_clamp(x, 0x1fffff) | gw_clamp(y, 0x1fffff) << 21 | gw_clamp(z, 0x1fffff) << 42;
 }
 
-/* The packed size of the grid, from the structure that cuLaunchKernelEx takes. The other gw_config_...() functions read
- * other fields of this structure. */
+/* The packed size of the grid of cuLaunchKernelEx. The other gw_config_...() functions read other fields of the
+ * structure. */
 GW_ARG uint64_t gw_config_grid(const CUlaunchConfig *c)
 {
     return c ? gw_grid(c->gridDimX, c->gridDimY, c->gridDimZ) : 0;
@@ -68,8 +68,8 @@ GW_ARG unsigned gw_config_shared_bytes(const CUlaunchConfig *c)
     return c ? c->sharedMemBytes : 0;
 }
 
-/* The gw_list_...() functions read a launch on several devices. It is recorded as a launch on the first device, so they
- * read only the first element of the list. */
+/* The gw_list_...() functions read a launch on several devices, but only the first element: gpuwhy records it as a
+ * launch on the first device. */
 GW_ARG CUfunction gw_list_function(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->function : NULL;
@@ -116,8 +116,8 @@ GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
 
 /* --- memory ---------------------------------------------------------------------------------------------- */
 
-/* The size in bytes of memory with `height` rows: the row pitch that the driver returned, times the height. A macro,
- * because `pitch` may point to size_t or unsigned. */
+/* The size in bytes of memory with `height` rows: the pitch that the driver returned, times the height. This is a
+ * macro, because `pitch` may point to size_t or unsigned. */
 #define gw_out_product(pitch, height) gw_product((pitch) ? *(pitch) : 0, height)
 
 /* Where the memory will be: CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_HOST, ... */
@@ -185,8 +185,8 @@ GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC 
 
 /* --- arrays: bytes of the elements, without the padding that the driver adds -------------------------------------- */
 
-/* Number of bits of one array element with `channels` channels. An element of a block-compressed format counts as its
- * share of the compressed block. Returns 0 for unknown formats. */
+/* Bits per array element with `channels` channels, or 0 for an unknown format. For a block-compressed format, this is
+ * the element's share of the compressed block. */
 GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
 {
     switch (format) {
@@ -267,8 +267,8 @@ GW_ARG uint64_t gw_array3d_bytes_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
     return d ? gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
-/* Bytes of an array of up to three dimensions, from the structure with 64-bit sizes. Returns 0 for sparse and deferred
- * arrays, which take no memory until memory is mapped to them. */
+/* Bytes of an array of up to three dimensions. Returns 0 for sparse and deferred arrays, which take no memory until
+ * memory is mapped to them. */
 GW_ARG uint64_t gw_array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     if (d == NULL || d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
@@ -288,8 +288,8 @@ GW_ARG unsigned gw_array3d_flags(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return d ? d->Flags : 0;
 }
 
-/* Bytes of all levels of a mipmapped array. Each level halves the dimensions of the previous one. The depth of a
- * layered array or cubemap stays, because it is the number of layers. */
+/* Bytes of all levels of a mipmapped array. Each level halves the dimensions, except the depth of a layered array or
+ * cubemap, which is the number of layers. */
 GW_ARG uint64_t gw_mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
     uint64_t sum = 0;
@@ -324,8 +324,8 @@ GW_ARG uint64_t gw_copy_end(CUmemorytype type, const void *host, CUdeviceptr dev
     return (uint64_t)device;
 }
 
-/* Define three functions for a copy structure, for example for copy2d: gw_copy2d_to() returns the destination,
- * gw_copy2d_from() the source, and gw_copy2d_bytes() the number of bytes copied. */
+/* Define gw_copy2d_to() (the destination), gw_copy2d_from() (the source) and gw_copy2d_bytes() (the bytes copied) for a
+ * copy structure, here copy2d. */
 #define GW_COPY_FUNCTIONS(name, suffix, type, depth)                                                                   \
     GW_ARG uint64_t gw_##name##_to##suffix(const type *c)                                                              \
     {                                                                                                                  \
@@ -365,8 +365,8 @@ GW_ARG uint64_t gw_batch3d_from(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
     return ops && count ? gw_operand(&ops->src) : 0;
 }
 
-/* Number of bytes that a batch of copies copies. The extent of a copy between arrays is in elements, whose size only
- * the driver knows. Such an element counts as one byte, so the result is a lower bound. */
+/* Number of bytes in a batch of copies, or a lower bound. Copies between arrays have extents in elements, whose size
+ * only the driver knows. One byte per element is assumed. */
 GW_ARG uint64_t gw_batch3d_bytes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
     uint64_t sum = 0;
@@ -431,8 +431,8 @@ GW_ARG uint32_t gw_node_kib(const CUgraphNodeParams *n)
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? gw_alloc_node_kib(&n->alloc) : 0;
 }
 
-/* The object that a graph node works on: a function, the destination of a copy, a graph, an event, ... Returns 0 if the
- * driver chooses the object, as for an allocation node, or if nodes of this type have none. */
+/* The object that a graph node works on: a function, the destination of a copy, a graph, an event, ... Returns 0 if
+ * there is none, or if the driver chooses it, as for an allocation node. */
 GW_ARG uint64_t gw_node_object(const CUgraphNodeParams *n)
 {
     if (n == NULL)

@@ -1,14 +1,10 @@
 /* The driver's binary interface: the types, numbers and structure layouts that gpuwhy uses, written independently of
- * cuda.h.
+ * cuda.h. Never include both, because the names are the same. gw_cuda_abi_test compares both if the build machine has a
+ * toolkit.
  *
- * This header is used by the rows of api/driver.api, the hook, the virtual card, and programs that use the driver API
- * but are built without a CUDA toolkit (they also include the generated gw_cuda_calls.h). Never include it together
- * with a toolkit's cuda.h. Names and numbers are the driver's. gw_cuda_abi_test compares every size, offset and number
- * with a toolkit's header if the build machine has one.
- *
- * Structures have the layout of CUDA 13, which is valid for every driver since 11.4: later versions added fields in
- * place of reserved bytes. `_v1` structures belong to older versions of entry points, most of them with 32-bit sizes.
- * Structures whose fields gpuwhy does not use are incomplete types. */
+ * Structures have the layout of CUDA 13. It is valid for every driver since 11.4, because later versions only added
+ * fields in place of reserved bytes. `_v1` structures belong to older versions of entry points. Structures whose fields
+ * gpuwhy does not use are incomplete types. */
 #ifndef GW_CUDA_ABI_H
 #define GW_CUDA_ABI_H
 

@@ -1,14 +1,14 @@
-/* The binary interface of the management library (NVML, libnvidia-ml.so.1): the types, numbers, layouts and calls
- * that gpuwhy uses or implements, written independently of nvml.h.
+/* The binary interface of the management library (NVML, libnvidia-ml.so.1), as far as gpuwhy uses or implements it,
+ * written independently of nvml.h. Never include both. Its users are:
+ * - the code that reads a card, which loads NVML at run time
+ * - the virtual card's library
+ * - NVML programs that are built without NVML's header
  *
- * This header is used by the code that reads a card (which loads the library at run time and treats a missing function
- * as "unknown"), by the virtual card's library, and by NVML programs that are built without NVML's header. Never
- * include it together with nvml.h. Names and numbers are NVML's, so that they can be looked up in its manual.
- * tests/e2e/nvml.py compares sizes, offsets and numbers with those of the nvidia-ml-py package if it is available.
+ * Names and numbers are those of NVML's manual. tests/e2e/nvml.py compares them with the nvidia-ml-py package, if
+ * available.
  *
- * The structures are the same on x86-64 and arm64. If a function has several versions (`_v2`, `_v3`), its structure
- * also has several versions. If a structure begins with `version`, set this member to GW_NVML_VERSION_OF(type,
- * number) before the call. */
+ * The structures are the same on x86-64 and arm64. Each version of a function (`_v2`, `_v3`) has its own structure. If
+ * it begins with `version`, set that to GW_NVML_VERSION_OF(type, number) before the call. */
 #ifndef GW_NVML_ABI_H
 #define GW_NVML_ABI_H
 
@@ -480,10 +480,11 @@ typedef struct nvmlGpuFabricInfo_v2_t {
 /* --- functions ------------------------------------------------------------------------------------------ */
 
 // clang-format off
-/* The calls whose parameters are known, as X(symbol, (parameters)). All of them return nvmlReturn_t and may be
- * called from any thread after nvmlInit_v2. Buffers belong to the caller; `length` is in bytes and includes the
- * terminating 0. A count is the capacity on input. On output, it is the number of entries; with
- * NVML_ERROR_INSUFFICIENT_SIZE, it is the capacity that is needed. */
+/* The calls whose parameters are known, as X(symbol, (parameters)). All return nvmlReturn_t, and any thread may call
+ * them after nvmlInit_v2.
+ * - Buffers belong to the caller. `length` is in bytes and includes the terminating 0.
+ * - A count is the capacity on input and the number of entries on output. On NVML_ERROR_INSUFFICIENT_SIZE, it is the
+ *   needed capacity. */
 #define GW_NVML_FUNCTIONS(X) \
     X(nvmlInit, (void)) \
     X(nvmlInit_v2, (void)) \

@@ -166,8 +166,8 @@ static const struct {
     {"cuInit", "INIT "},
 };
 
-/* The name of a function shows its effect. A row whose name begins like an entry of `wanted` must have the kind of that
- * entry, which records the effect. */
+/* A function's name must fit its row's kind: the first entry of `wanted` that the name begins with has the required
+ * kind. */
 static void names_have_their_effect(void **state)
 {
     (void)state;

@@ -122,8 +122,9 @@ bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes
     return bytes > 1000;
 }
 
-/* Fakes of the functions that a wrapper calls after success instead of gwi_event() (gwi_after_...), or that replace a
- * wrapper (gwi_instead_...). Most of them only note that they were called. */
+/* Fake versions of functions that the hook has in other files. Most only record that they were called.
+ * - gwi_after_...(): called by a wrapper after success, instead of gwi_event()
+ * - gwi_instead_...(): does all the work of its wrapper */
 static void note_after(struct gwi_slot_ref *th, unsigned fn)
 {
     assert_int_equal(th->fn, fn);
@@ -205,8 +206,8 @@ int gwi_instead_get_proc_address_v2(unsigned fn, const char *symbol, void **pfn,
 
 /* --- the tests ------------------------------------------------------------------------------------------- */
 
-/* A wrapper of any type is called through this type, with 16 arguments. Both supported architectures allow a caller to
- * pass more arguments than the function takes. */
+/* The tests call every wrapper through this type, with 16 arguments. On both supported architectures, a caller may pass
+ * more arguments than the function takes. */
 typedef int any_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
                          uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
@@ -229,8 +230,8 @@ static int begin(void **state)
     return 0;
 }
 
-/* Call every wrapper with 0 for all arguments. Check that it calls the driver once, and reports the success or the
- * failure as its row requires. */
+/* Call every wrapper with 0 for all arguments. It must call the driver once, and report success and failure as its row
+ * in api/driver.api requires. */
 static void call_all(void)
 {
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {

@@ -22,7 +22,8 @@ int gw_filter_count(void)
     char status[8192];
     size_t done = 0;
     ssize_t got = -1;
-    /* use raw system calls: the C library's functions are cancellation points, at which the thread could be ended */
+    /* use raw system calls: the C library's functions are cancellation points, where pthread_cancel() could end the
+     * thread */
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return INT_MAX;

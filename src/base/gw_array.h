@@ -1,5 +1,5 @@
-/* Growing arrays. `array` is the address of a pointer to the elements, for example &list->item. The pointer must be
- * NULL or come from malloc() or realloc(). */
+/* Growing arrays. `array` is the address of a pointer to the elements, for example &list->item. This pointer is NULL or
+ * from malloc() or realloc(). */
 #ifndef GW_ARRAY_H
 #define GW_ARRAY_H
 
@@ -22,8 +22,8 @@ static inline bool gw_array_resize(void *array, size_t count, size_t element_byt
     return true;
 }
 
-/* Make room for `wanted` elements. If the array is too small, *capacity (in elements) is doubled until it is large
- * enough. Returns false if there is no memory; the array is then unchanged. */
+/* Make room for `wanted` elements by doubling *capacity (in elements) until it is large enough. Returns false, with the
+ * array unchanged, if there is no memory. */
 static inline bool gw_array_reach(void *array, size_t wanted, size_t *capacity, size_t element_bytes)
 {
     size_t wider = *capacity == 0 ? 16 : *capacity;
@@ -43,9 +43,8 @@ static inline bool gw_array_room(void *array, size_t count, size_t *capacity, si
     return gw_array_reach(array, count + 1, capacity, element_bytes);
 }
 
-/* Make room for one more element in an array of `count` elements, without a stored capacity: the capacity is always
- * the smallest power of two that is at least `count`. Use this only for arrays that no other function allocates or
- * shrinks. */
+/* Make room for one more element, without a stored capacity. The capacity is the smallest power of two that is at least
+ * `count`. So no other function may allocate or shrink the array. */
 static inline bool gw_array_more(void *array, size_t count, size_t element_bytes)
 {
     bool is_full = (count & (count - 1)) == 0; /* `count` is 0, 1, 2, 4, 8, ... */

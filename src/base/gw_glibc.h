@@ -1,12 +1,11 @@
-/* Select old versions of C library symbols. The hook and the virtual GPU are loaded into other programs and must work
- * with glibc 2.17 and later. For each function that newer releases moved to a newer symbol version, this header selects
- * the old version. CMake includes it before every file of these two libraries. They link to libdl.so.2 and
- * libpthread.so.0 explicitly, because before 2.34 these were separate libraries. */
+/* Selects old versions of C library symbols, because the hook and the virtual GPU must work in other programs with
+ * glibc 2.17 and later. CMake includes this header before every file of both libraries.
+ * They link to libdl.so.2 and libpthread.so.0 explicitly: these were separate libraries before 2.34. */
 #ifndef GW_GLIBC_H
 #define GW_GLIBC_H
 
-/* Detect glibc by the presence of this header file, but do not include it or any other header of the C library here:
- * the source file has not defined its feature macros yet. */
+/* Detect glibc by whether this header exists. Include no C library header here: the source file has not defined its
+ * feature macros yet. */
 #if defined(__linux__) && defined(__has_include)
 #if __has_include(<gnu/libc-version.h>)
 /* The symbol version of the first glibc release for this architecture, and the versions in which some functions were
@@ -42,8 +41,8 @@ GW_OLD_SYMBOL(pthread_mutexattr_destroy, GW_GLIBC_BASE);
 GW_OLD_SYMBOL(pthread_mutexattr_setpshared, GW_GLIBC_BASE);
 GW_OLD_SYMBOL(pthread_mutexattr_setrobust, GW_GLIBC_ROBUST);
 GW_OLD_SYMBOL(pthread_mutex_consistent, GW_GLIBC_ROBUST);
-/* Headers since glibc 2.38 redirect strtol() and similar functions to new ones, which also accept binary numbers (0b1).
- * We do not parse binary numbers, so use the old functions. */
+/* Use the old strtol() functions. Headers since glibc 2.38 redirect to new ones, which also accept binary numbers
+ * (0b1). */
 __asm__(".symver __isoc23_strtol,strtol@" GW_GLIBC_BASE);
 __asm__(".symver __isoc23_strtoul,strtoul@" GW_GLIBC_BASE);
 __asm__(".symver __isoc23_strtoll,strtoll@" GW_GLIBC_BASE);

@@ -1,5 +1,5 @@
-/* Two 64-bit hashes. gw_hash_mix() is for tables in memory and may change: never write its result to a file.
- * gw_hash_bytes() is FNV-1a, whose results may be stored. */
+/* Two 64-bit hashes. gw_hash_mix() may change: use it only for tables in memory. gw_hash_bytes() is FNV-1a; its results
+ * may be stored. */
 #ifndef GW_HASH_H
 #define GW_HASH_H
 

@@ -1,10 +1,10 @@
-/* Check that no other user can have created or changed a file or a folder.
+/* Checks that no other user can have created or changed a file or a folder.
  *
- * A run folder on /dev/shm, a library in a cache and a recording in the state folder have names that other users can
- * guess. So these functions check who owns a file or folder and who may write to it, before anything is read from it
- * and before a program loads code from it. Open files are checked through their descriptor. "We" is the effective user.
+ * Other users can guess the names of our run folders, cached libraries and recordings. So check the owner and the
+ * permissions before anything is read or loaded from there.
  *
- * No function keeps state. Any thread may call them. */
+ * Open files are checked through their descriptor. "We" is the effective user. No function keeps state. Any thread may
+ * call them. */
 #ifndef GW_OWN_H
 #define GW_OWN_H
 
@@ -15,37 +15,37 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* True if other users cannot rename, replace or add entries in any folder of this absolute path, after all links are
- * resolved. Root is trusted. The path must exist. Sticky folders such as /tmp are accepted, because only the owner of
- * an entry can rename the entry there. A folder that we own may be writable for our own group. The resolved path is
- * stored in `out` (may be NULL). */
+/* True if other users cannot rename, replace or add entries in any folder of this absolute, existing path. Links are
+ * resolved first; `out` (may be NULL) receives the result.
+ * - Root is trusted.
+ * - Sticky folders such as /tmp are accepted: only the owner of an entry can rename it there.
+ * - Our own folders may be writable for our own group. */
 bool gw_own_path(const char *path, char out[PATH_MAX]);
 
-/* Open a folder that we own. Returns GW_IO if it cannot be opened or is a link, and GW_UNSUPPORTED if we do not own it
- * or if its group or others may write to it. The caller closes *ret_fd. */
+/* Open a folder that we own. The caller closes *ret_fd. Errors:
+ * - GW_IO: cannot be opened, or is a link
+ * - GW_UNSUPPORTED: not ours, or writable for its group or others */
 GW_MUST_CHECK gw_status gw_own_folder_open(const char *path, int *ret_fd, gw_error *err);
 
-/* Check that an open file is a regular file of `owner`, that only `owner` may write to it, and that it has only one
- * name: a second name may be a hard link that another user made. Returns GW_UNSUPPORTED otherwise. `name` is used only
- * in the message. */
+/* Check that an open file is a regular file of `owner`, and that only `owner` may write to it. A file with a second
+ * name is refused, because another user may have made that name as a hard link. Returns GW_UNSUPPORTED then. `name` is
+ * for the message. */
 GW_MUST_CHECK gw_status gw_own_file_check(int fd, uid_t owner, const char *name, gw_error *err);
 
 /* True if every user can read the file at this path: the file is readable and all its folders can be entered. */
 bool gw_own_is_public(const char *path);
 
-/* Make sure that `folder`, which must be our own, contains a file `name` with these bytes, which every user may read
- * and execute. If there is such a file already, and only we may write to it, it is kept. Otherwise the file is replaced
- * by one rename: a program that opens it meanwhile reads either the old bytes or the new ones. Returns GW_IO if the
- * file cannot be written, and GW_UNSUPPORTED as gw_own_folder_open() does. */
+/* Make sure that our own `folder` has a file `name` with these bytes, readable and executable for all. An equal file is
+ * kept if only we may write to it. Otherwise one rename replaces it, so a program never reads a mixture.
+ * Returns GW_IO if the file cannot be written, GW_UNSUPPORTED as gw_own_folder_open() does. */
 GW_MUST_CHECK gw_status gw_own_file_put(const char *folder, const char *name, const void *data, size_t bytes,
                                         gw_error *err);
 
 /* Like gw_own_file_put(), with the bytes of the file at `path`, which must not be larger than 64 MiB. */
 GW_MUST_CHECK gw_status gw_own_file_copy(const char *folder, const char *name, const char *path, gw_error *err);
 
-/* Open a regular file for reading. Never waits, and never opens a device, a FIFO or a socket. Links are followed only
- * if `may_be_link`: pass true for a name from the user, and false for a name that was read from a file. `err` receives
- * the reason of a failure, without the path. */
+/* Open a regular file for reading. Never waits, and never opens a device, a FIFO or a socket. `may_be_link`: true for a
+ * name from the user, false for one read from a file. `err` receives the reason, without the path. */
 GW_MUST_CHECK gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Print lines on stderr and text on stdout. Control characters are replaced by '?', because the text may contain names
- * and messages of other programs. */
+/* Print lines on stderr and text on stdout. Control characters become '?', because the text may come from other
+ * programs. */
 #ifndef GW_SAY_H
 #define GW_SAY_H
 

@@ -1,8 +1,9 @@
 /* How all modules report failure: a status, and optionally a text.
  *
- * The function that detects the failure describes it with gw_fail(). Each caller may use gw_wrap() to prepend what it
- * was trying to do. The caller that handles the failure prints or records the text. `err` may be NULL everywhere; then
- * only the status is returned. No function allocates memory or locks. A gw_error must be used by only one thread. */
+ * The function that detects the failure describes it with gw_fail(). Each caller may prepend what it was trying to do,
+ * with gw_wrap(). The caller that handles the failure prints or records the text.
+ *
+ * `err` may be NULL everywhere. No function allocates memory or takes a lock. Only one thread may use a gw_error. */
 #ifndef GW_STATUS_H
 #define GW_STATUS_H
 

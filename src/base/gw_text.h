@@ -1,8 +1,7 @@
-/* A growing string, small helpers for strings and paths, and one format for each kind of quantity, so that all outputs
- * look the same.
+/* A growing string, small helpers for strings and paths, and one format for each kind of quantity.
  *
  * Initialise a gw_text with {0} and free it with gw_text_free(). If memory runs out, the text stays unchanged and
- * `failed` is set. Callers need to check `failed` only once, at the end. */
+ * `failed` is set. Callers may check `failed` once, at the end. */
 #ifndef GW_TEXT_H
 #define GW_TEXT_H
 
@@ -48,17 +47,16 @@ static inline bool gw_ends_with(const char *text, const char *end)
 /* Copy a string; the caller frees the copy. The copy of NULL is NULL. Returns false if there is no memory; *ret_copy is
  * then NULL. */
 bool gw_str_copy(const char *from, char **ret_copy);
-/* Return the part of a path after its last slash. If that part is empty or there is no slash, return the whole path.
- * Returns NULL for NULL. The result points into `path`. */
+/* Return the part of a path after its last slash (points into `path`). If that part is empty or there is no slash,
+ * return `path`, even NULL. */
 const char *gw_path_last(const char *path);
 
-/* Format a number of bytes as "0 B", "512 B", "1.50 KiB" or "2.39 GiB": with two decimals if the unit is KiB or larger.
- * Writes to `out` and returns `out`. */
+/* Format a number of bytes as "0 B", "512 B", "1.50 KiB" or "2.39 GiB". Writes to `out` and returns `out`. */
 enum { GW_BYTES_TEXT_MAX = 24 };
 char *gw_bytes_text(char out[GW_BYTES_TEXT_MAX], uint64_t bytes);
 
-/* Parse a size such as "16GiB", "512M", "4096" or "1.5g". All units are binary: 1 M is 1,048,576 bytes. Returns false
- * if the text is not a size, or if the size is too large; *ret_bytes is then unchanged. */
+/* Parse a size such as "16GiB", "512M", "4096" or "1.5g". All units are binary: 1 M is 1,048,576 bytes. Returns
+ * false if the text is not a size, or if the size is too large. *ret_bytes is then unchanged. */
 bool gw_bytes_parse(const char *text, uint64_t *ret_bytes);
 
 #endif

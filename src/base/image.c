@@ -5,8 +5,8 @@
 
 enum { CHAIN_MAX = 4096, NAME_MAX_BYTES = 256 };
 
-/* Convert a value of the dynamic section to an address. Glibc replaces these values with addresses when it loads the
- * file. Other C libraries may leave them as they are in the file, where they do not include the load address. */
+/* Convert a value of the dynamic section to an address. Glibc replaces the values with addresses when it loads the
+ * file. In other C libraries, they may lack the load address. */
 static uint64_t absolute(const gw_image *image, uint64_t value)
 {
     return value >= image->base ? value : value + image->bias;

@@ -71,8 +71,8 @@ bool gw_name_is_secret(const char *name)
 
 /* ---- values ---- */
 
-/* True for a word that looks random: a part of at least 8 letters and digits changes several times between letters and
- * digits, or between upper and lower case. Names such as layer4.0.conv1.weight and v2-final do not look random. */
+/* True for a word that looks random: at least 8 letters and digits that alternate several times between letters and
+ * digits, or between upper and lower case. layer4.0.conv1.weight and v2-final do not. */
 static bool is_opaque(const char *value, size_t bytes)
 {
     enum { PART_MIN = 8, KINDS_MIN = 2, CASES_MIN = 3 };
@@ -215,8 +215,8 @@ static bool hides(name_kind kind, const char *value, const assignment *found, bo
     return is_opaque(value, found->bytes) && !is_number(value, found->bytes);
 }
 
-/* Find "user:password@" after "scheme://". `at` is the position after the "//". Returns the position of the last @, and
- * sets *ret_password to the start of the password, which may contain @ and /. Returns 0 if there is no password. */
+/* Find "user:password@" at `at`, the position after "scheme://". Returns the position of the last @, 0 if there is no
+ * password. The password may contain @ and /. */
 static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *ret_password)
 {
     size_t end = at, colon = 0, last = 0;
@@ -256,8 +256,8 @@ static void mask_range(masker *m, size_t from, size_t to)
     m->copied = to;
 }
 
-/* If the word that begins at `at` is a secret, mask it. If it introduces one ("password", "Bearer", the scheme of a
- * URL), mask the secret that follows. Returns the position to continue from. */
+/* Mask the word at `at` if it is a secret. After a word like "password", "Bearer" or a URL's scheme, mask the secret
+ * that follows. Returns the position to continue from. */
 static size_t mask_word(masker *m, size_t at)
 {
     assignment found = {0};
@@ -313,8 +313,8 @@ void gw_mask_text(gw_text *out, const char *text, size_t bytes)
 
 /* ---- arguments ---- */
 
-/* True if the argument is the value of the option before it, and the option's name suggests a secret. A password may
- * begin with one hyphen. Other arguments that begin with a hyphen are taken as the next option. */
+/* True if the argument is the value of the option before it, and that option's name suggests a secret. A password may
+ * begin with one hyphen. Any other value with a hyphen is taken for the next option. */
 static bool is_value_of(const char *before, const char *argument)
 {
     const char *equals = strchr(before, '=');
@@ -324,8 +324,8 @@ static bool is_value_of(const char *before, const char *argument)
     return kind == NAME_PASSWORD ? !gw_begins(argument, "--") : kind == NAME_KEY && argument[0] != '-';
 }
 
-/* True for -pVALUE, which sets a password in database clients, sshpass and smbclient. For other programs, VALUE must
- * look random, so that -progress and -p8080 are not masked. */
+/* True for -pVALUE, a password in database clients, sshpass and smbclient. In other programs, VALUE must look random,
+ * unlike -progress and -p8080. */
 static bool is_short_password(const char *program, const char *argument)
 {
     static const char *const programs[] = {"mysql", "mariadb", "sshpass", "mongo", "smbclient"};

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* True in a user namespace, for example in a container without root. Users outside the namespace, including root, have
- * no user id in it, and their files seem to belong to user 65534. */
+/* True in a user namespace, such as a container without root. Outside users, even root, have no user id in it. Their
+ * files seem to belong to user 65534. */
 static bool lacks_users(void)
 {
     char map[64] = "";
@@ -202,8 +202,8 @@ gw_status gw_own_file_copy(const char *folder, const char *name, const char *pat
 gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err)
 {
     struct stat file;
-    /* With O_NONBLOCK, opening a FIFO does not wait for a writer. The type is checked first, because merely opening a
-     * device can have an effect. */
+    /* Check the type first, because merely opening a device can have an effect. A FIFO may still replace the file
+     * before open(). With O_NONBLOCK, open() does not wait for the FIFO's writer. */
     if ((may_be_link ? stat(path, &file) : lstat(path, &file)) != 0)
         return gw_fail(err, GW_IO, "%s", strerror(errno));
     if (!S_ISREG(file.st_mode))

@@ -1,4 +1,4 @@
-/* Status texts, and error texts that callers can extend. */
+/* Returns the text for a status, and writes error texts that callers can extend. */
 #include "gw_status.h"
 
 #include <stdarg.h>

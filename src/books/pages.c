@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some pages in a bin may have no free run that is large enough for a block. Try at most this many pages of the bin,
- * then a larger bin, then a new page. */
+/* Try at most this many pages of a bin, because they may lack a free run that is large enough. Then try a larger bin,
+ * then a new page. */
 enum { TRIES_IN_BIN = 64 };
 
 static uint64_t round_up(uint64_t bytes, uint64_t step)

@@ -1,7 +1,7 @@
-/* `gpuwhy run --blame`: compares the first run's fault with a second run, in which launches are synchronous.
+/* `gpuwhy run --blame`: compares the first run's fault with that of a second run with synchronous launches.
  *
- * A synchronous launch reports the error of its own kernel. So if the first call that reports a lost context is a
- * launch, this launch is at fault. A second run without a fault proves nothing, because the fault may be a race. */
+ * A synchronous launch reports the error of its own kernel. If the first call that reports a lost context is a launch,
+ * it is at fault. A second run without a fault proves nothing: synchronous launches may hide a race. */
 #include "gwi_blame.h"
 
 #include "gw_fact.h"
@@ -118,8 +118,8 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
     add(text, &part);
 }
 
-/* Write the user's frame and its callers. The callers are more useful if the frame is a helper that makes all
- * launches. */
+/* Write the user's frame and its callers. If the user's frame is a helper that makes all launches, the callers show
+ * which launch failed. */
 static void add_where(gw_text *text, const gw_where *where)
 {
     enum { CALLERS_MAX = 3 };
@@ -145,8 +145,8 @@ static const char *kind_of(const gw_where_frame *frame)
     return frame->inlined ? "inlined" : "native";
 }
 
-/* Write the whole stack of the launch. The verdict shows this stack as the place of the fault, if the call that failed
- * in the first run only reported the fault. */
+/* Write the whole stack of the launch. The verdict shows it as the place of the fault, if the first run has only the
+ * call that reported the fault. */
 static void add_stack(gw_text *text, const gw_verdict *verdict)
 {
     const gw_where *where = verdict->where;

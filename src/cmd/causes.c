@@ -63,6 +63,15 @@ static void print_lines(const gw_cause_info *cause)
     }
 }
 
+static const char *again_text(gw_again again)
+{
+    if (again == GW_AGAIN_TRANSIENT)
+        return "started again: the failure may not happen again";
+    if (again == GW_AGAIN_WAIT)
+        return "started again, after others have released what they hold";
+    return "not started again unless --on changes the command: it would fail in the same way";
+}
+
 static void print_one(const gw_cause_info *cause)
 {
     const char *note = "";
@@ -77,6 +86,8 @@ static void print_one(const gw_cause_info *cause)
         if (cause->fixes_for[i].fixes != NULL)
             print_fixes(cause->fixes_for[i].framework, cause->fixes_for[i].fixes);
     }
+    if (!cause->is_advice)
+        printf("\nWith gpuwhy run --restart\n  %s\n", again_text(cause->again));
 }
 
 static int help(void)

@@ -1,5 +1,5 @@
-/* `gpuwhy explain`: prints the verdict on a recording, a text log or a single message. The recording may be finished,
- * still being written, or left behind by a supervisor that was killed. */
+/* `gpuwhy explain`: prints the verdict on a recording, a text log or a single message. A recording need not be
+ * finished: its supervisor may still run or have been killed. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
@@ -52,7 +52,7 @@ typedef struct folder_search {
     bool running;      /* the supervisor of the run is still running */
 } folder_search;
 
-/* Check whether run.meta in this run folder names the recording. */
+/* If the recording belongs to this run folder, store the folder. run.meta in the folder has the recording's path. */
 static void compare(void *user, const char *folder)
 {
     folder_search *search = user;
@@ -64,8 +64,8 @@ static void compare(void *user, const char *folder)
     search->running = is_alive(supervisor);
 }
 
-/* Return the path to read: the run folder of the recording if there is one, because it may have more events than the
- * file. Otherwise return `file` itself. */
+/* Return the path to read: the recording's run folder, which may contain events that are not in the recording yet.
+ * Without one, return `file`. */
 static const char *where_to_read(const char *file, folder_search *search)
 {
     *search = (folder_search){0};
@@ -125,8 +125,8 @@ static gw_status judge_as_asked(const char *path, const explain_options *options
     return st;
 }
 
-/* Judge a recording and store its path in the verdict. Returns NULL on failure, after printing the reason.
- * *ret_running is set to true if the program is still running, otherwise to false. */
+/* Judge a recording and store its path in the verdict. On failure, prints the reason and returns NULL. *ret_running is
+ * true if the program is still running. */
 static gw_verdict *judge(const char *file, const explain_options *options, bool *ret_running)
 {
     gw_error err;
@@ -277,8 +277,8 @@ static bool is_mistyped_name(const char *word)
     return name != NULL && gw_name_edits(word, name) <= EDITS_MAX;
 }
 
-/* Explain the words as one code, name or message of an error, such as "Xid 79". Returns false if they name files, or if
- * the error is unknown. */
+/* Explain all words together as one error code, name or message, such as "Xid 79". Returns false if they are file
+ * names, or an unknown error. */
 static bool explain_words(char **words, int count, const explain_options *options, int *ret_status)
 {
     struct stat info;
@@ -373,8 +373,8 @@ static bool explain_input(const explain_options *options, int *ret_status)
     return has;
 }
 
-/* Write this command with --all added, as the user would type it. Write "the same command with --all" instead if the
- * command is long, reads standard input or needs quoting. */
+/* Write this command with --all added, as the user would type it. A command that is too long, needs quoting, contains
+ * --cell or reads standard input is written as "the same command with --all". */
 static void write_again(gw_text *text, int argc, char **argv)
 {
     enum { AGAIN_BYTES_MAX = 160 };

@@ -24,8 +24,8 @@ static bool is_recording(const char *name)
     return bytes > end && strcmp(name + bytes - end, ".gpuwhy") == 0;
 }
 
-/* True if the name looks like that of a log: it has a usual extension, or none, like "stdout" and "output". Programs,
- * settings and documents do not match. */
+/* True if the name looks like the name of a log: the extension is usual for logs, or there is none ("stdout",
+ * "output"). */
 static bool has_name_of_log(const char *name)
 {
     static const char *const ends[] = {".log", ".txt", ".out",   ".err",    ".gz",

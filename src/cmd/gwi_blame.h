@@ -1,4 +1,4 @@
-/* The second run of `gpuwhy run --blame`, and its evidence about the first run's fault. */
+/* Makes the second run of `gpuwhy run --blame`, and records its evidence about the first run's fault. */
 #ifndef GWI_BLAME_H
 #define GWI_BLAME_H
 
@@ -12,7 +12,8 @@ typedef struct gwi_blame {
     int status;            /* status of the second run, as from waitpid() */
 } gwi_blame;
 
-/* True if a second run can help: the cause is a fault in a kernel. Often only a later call reports such a fault. */
+/* True if the cause is a fault in a kernel, so that a second run may find the faulting launch. In the first run, often
+ * only a later call reports such a fault. */
 bool gwi_blame_wanted(const gw_verdict *verdict);
 /* Write the fact "blame" into the first run's recording. */
 void gwi_blame_record(gw_supervisor *run, const gwi_blame *second);

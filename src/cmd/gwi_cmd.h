@@ -10,6 +10,7 @@
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "run a program, explain failures")                                      \
     X(rehearse, "[options] -- program [arguments]", "does it fit? runs it without computing")                          \
+    X(fit, "[options] -- program [arguments]", "find the largest batch that fits")                                     \
     X(explain, "[--json] [file.. | code]", "explain a recording, log or code")                                         \
     X(diff, "[--json] GOOD BAD", "compare two recordings")                                                             \
     X(whatif, "[options] RECORDING", "would other settings of PyTorch have helped?")                                   \

@@ -13,14 +13,16 @@ typedef struct gwi_folder_files {
     bool are_recordings; /* false: text logs */
 } gwi_folder_files;
 
-/* List the recordings in a folder or, if it has none, the text logs. Subfolders are not searched. GW_IO: the folder
- * cannot be read. GW_MISSING: the folder has neither recordings nor logs. GW_NOMEM: out of memory. Call
- * gwi_folder_free() after any result. */
+/* List the recordings in a folder, without subfolders; if there are none, its text logs. Call gwi_folder_free() after
+ * any result:
+ * - GW_IO: the folder cannot be read
+ * - GW_MISSING: neither recordings nor logs
+ * - GW_NOMEM: out of memory */
 GW_MUST_CHECK gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err);
 void gwi_folder_free(gwi_folder_files *files);
 
-/* Find a file in the same folder as `path` whose name differs by at most two characters, and store its path in
- * `ret_name`. Returns false if there is none. */
+/* Find the file beside `path` with the most similar name; ret_name receives its path. False if all names differ by more
+ * than two characters, or if the wanted one is shorter than four. */
 bool gwi_folder_similar(const char *path, char *ret_name, size_t room);
 
 #endif

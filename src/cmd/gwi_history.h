@@ -10,8 +10,8 @@ typedef struct gwi_attempts_view {
     bool is_there;          /* false: the user named no command, or the command has only one attempt */
     const gwi_past *newest; /* borrowed from the list */
     size_t good, failed;    /* number of good and of failed attempts */
-    size_t gone, slow;  /* number of attempts whose recording is missing or unreadable; number of those that took too
-                           long to read */
+    size_t gone, slow;  /* gone: attempts whose recording is missing or unreadable; slow: attempts whose recording could
+                           not be read in time */
     gw_splits splits;   /* owned */
     bool may_be_chance; /* the differences in `splits` may be chance: too few attempts, or splits.chance is high */
 } gwi_attempts_view;

@@ -10,8 +10,8 @@ GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw
 /* Judge one phase of a program that is still running; see gw_model_build_phase(). */
 GW_MUST_CHECK gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback,
                                         gw_verdict **ret_verdict, gw_error *err);
-/* How gwi_verdict_print() prints a verdict. If its output `fd` is a terminal, the terminal's width and colours are
- * used. */
+/* Options of gwi_verdict_print(). If its output `fd` is a terminal, the text fits the terminal's width and may be in
+ * colour. */
 typedef struct gwi_print {
     bool running;      /* the program is still running */
     bool all;          /* print everything, not only one screen */
@@ -23,6 +23,8 @@ void gwi_rehearsal_print(const gw_verdict *verdict, int fd);
 /* Print the verdict to stderr while the program runs, with `recording` as the recording's path. NULL: the recording
  * will not be kept, so the verdict is printed in full. */
 void gwi_verdict_print_now(gw_verdict *verdict, const char *recording);
+/* Write a text to the file `path`; "-" is standard output. */
+GW_MUST_CHECK gw_status gwi_text_write(const gw_text *text, const char *path, gw_error *err);
 /* Write JSON to `path`; "-" is standard output. */
 GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err);
 

@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* A Python program that prints one line of JSON about its interpreter. The functions below take its output as
- * `answer`. */
+/* A Python program that prints one line of JSON about its interpreter: the parameter `answer` of the functions
+ * below. */
 extern const char *const gwi_jupyter_question;
 
 typedef struct gwi_kernelspec {
@@ -22,8 +22,8 @@ typedef struct gwi_kernelspec {
 /* Return the interpreter's sys.prefix in `out`. GW_USAGE: `answer` is not the output of gwi_jupyter_question. */
 GW_MUST_CHECK gw_status gwi_jupyter_prefix(const char *answer, gw_path out, gw_error *err);
 
-/* Write a kernel.json for the interpreter that printed `answer`. GW_MISSING: this interpreter cannot import ipykernel.
- * GW_USAGE: `answer` is not the output of gwi_jupyter_question. */
+/* Write a kernel.json for the interpreter that printed `answer`. GW_MISSING: it cannot import ipykernel. GW_USAGE:
+ * `answer` is invalid. */
 GW_MUST_CHECK gw_status gwi_jupyter_spec(const char *answer, const gwi_kernelspec *spec, gw_text *text, gw_error *err);
 
 /* Contents of an existing kernel.json: whether gpuwhy wrote the file, and which programs it starts. */

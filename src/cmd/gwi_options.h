@@ -3,12 +3,12 @@
  *     #define GWI_X_OPTIONS(X)                                                    \
  *         X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing unless there is a fault")
  *
- * The struct, the parser's table, the defaults and the help are generated from the same rows by GWI_OPTION_FIELD and
- * GWI_OPTION_ROW. `--name value` and `--name=value` mean the same. A one-letter option accepts `-o value` and
- * `-ovalue`. Options end at `--` or at the first word that is not an option. */
+ * The struct, the parser's table, the defaults and the help are generated from these rows. The parser accepts `--name
+ * value`, `--name=value`, `-o value` and `-ovalue`. Options end at `--` or at the first other word. */
 #ifndef GWI_OPTIONS_H
 #define GWI_OPTIONS_H
 
+#include "gw_option_list.h"
 #include "gw_status.h"
 #include "gw_text.h"
 
@@ -16,15 +16,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* FLAG: bool. STRING: const char *, borrowed from argv. BYTES: uint64_t, a size such as 16GiB. MAYBE: const char *, the
- * value or, without one, ""; the value must be in the same word (`--name=value`). */
-typedef enum gwi_option_type { GWI_OPTION_FLAG, GWI_OPTION_STRING, GWI_OPTION_BYTES, GWI_OPTION_MAYBE } gwi_option_type;
+/* FLAG: bool. STRING: const char *, borrowed from argv. MAYBE: like STRING, but the value is optional and must be in
+ * the same word (`--name=value`); "" without a value, NULL without the option. LIST: gw_option_list, one value for each
+ * time that the option is given. BYTES: uint64_t, a size such as 16GiB. COUNT: uint32_t, a small number. NUMBER:
+ * uint64_t. */
+typedef enum gwi_option_type {
+    GWI_OPTION_FLAG,
+    GWI_OPTION_STRING,
+    GWI_OPTION_MAYBE,
+    GWI_OPTION_LIST,
+    GWI_OPTION_BYTES,
+    GWI_OPTION_COUNT,
+    GWI_OPTION_NUMBER
+} gwi_option_type;
 
 typedef struct gwi_option {
     gwi_option_type type;
     size_t offset; /* position of the field in the command's struct, in bytes */
     const char *name;
-    const char *argument; /* name of the value in the help; for a flag: of the words that follow it; NULL: none */
+    const char *argument; /* name of the value in the help, or of the words that follow a flag; NULL: none */
     const char *standard; /* the default value, as a user would write it, or NULL */
     const char *help;
 } gwi_option;
@@ -34,13 +44,13 @@ typedef struct gwi_option {
 #define GWI_OPTION_ROW(type, ctype, field, name, argument, standard, help)                                             \
     {GWI_OPTION_##type, offsetof(OPTIONS_STRUCT, field), name, argument, standard, help},
 
-/* Set `fields` to the defaults, then to the options in argv[1] and the following words. GW_OK: *ret_index is the index
- * of the first word that is not an option. GW_USAGE: `err` names the option and the reason. */
+/* Set `fields` to the defaults, then apply the options in argv[1] and the following words. GW_OK: *ret_index is the
+ * first word that is not an option. GW_USAGE: `err` names the option and the reason. */
 GW_MUST_CHECK gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
                                           int *ret_index, gw_error *err);
 
-/* Like gwi_options_parse(), but options may also follow other words. On success, the other words are moved to argv[1]
- * to argv[*ret_words]. */
+/* Like gwi_options_parse(), but options may also follow other words. On success, the *ret_words other words are in
+ * argv[1] and after it. */
 GW_MUST_CHECK gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void *fields, int argc,
                                                 char **argv, int *ret_words, gw_error *err);
 

@@ -84,6 +84,8 @@ static void print(gw_text *line)
 
 static const char *verdict_of(const gwi_past *past)
 {
+    if (past->is_answer)
+        return "fit";
     if (past->status == GW_VERDICT_FAULT)
         return past->cause;
     if (past->status == GW_VERDICT_UNDETERMINED)
@@ -107,13 +109,19 @@ static void show_run(const gwi_past *past)
     add_start(&line, past);
     gw_text_addf(&line, "  %-26s %s after %.1f s: %.100s", verdict_of(past), past->end, past->seconds, past->command);
     print(&line);
+    for (size_t i = 0; i < past->attempt_count; i++) {
+        const gwi_past_attempt *attempt = &past->attempt[i];
+        gw_text_addf(&line, "    attempt %zu of %zu       %-26s %s", i + 1, past->attempt_count + 1,
+                     attempt->cause[0] == '\0' ? "not determined" : attempt->cause, attempt->end);
+        print(&line);
+    }
     gw_text_free(&line);
 }
 
 /* ---- several attempts ---- */
 
-/* Read the portrait of a run. GW_MISSING: its recording was not kept. GW_END: the time limit was reached. Other
- * statuses: see gw_portrait_read(). */
+/* Read the portrait of a run. Returns GW_MISSING if its recording was not kept, GW_END at the time limit, or a
+ * status of gw_portrait_read(). */
 static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portrait **ret_portrait)
 {
     uint64_t now_ns = gw_processor_ns(), one_ns = now_ns + one_time_ns;
@@ -124,8 +132,8 @@ static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portr
     return gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, ret_portrait, NULL);
 }
 
-/* Count the attempts of the command with this key, and add the newest COMPARED_MAX whose recordings can be read in time
- * to `attempts`. */
+/* Count the attempts of the command with this key in `seen`. Add the newest COMPARED_MAX to `attempts`, except
+ * those that cannot be read in time. */
 static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, gwi_attempts_view *seen,
                                gw_error *err)
 {

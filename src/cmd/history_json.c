@@ -25,6 +25,19 @@ static void add_count(json_object *object, const char *name, size_t count)
     json_object_object_add(object, name, json_object_new_int64((int64_t)count));
 }
 
+static json_object *of_earlier(const gwi_past *past)
+{
+    json_object *array = json_object_new_array();
+    for (size_t i = 0; i < past->attempt_count; i++) {
+        json_object *one = json_object_new_object();
+        json_object_object_add(one, "cause", text_or_null(past->attempt[i].cause));
+        json_object_object_add(one, "end", text_or_null(past->attempt[i].end));
+        json_object_object_add(one, "recording", text_or_null(past->attempt[i].recording));
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
 static json_object *of_run(const gwi_past *past)
 {
     json_object *object = json_object_new_object();
@@ -33,11 +46,13 @@ static json_object *of_run(const gwi_past *past)
     json_object_object_add(object, "status", json_object_new_string(gw_verdict_status_text(past->status)));
     json_object_object_add(object, "cause", text_or_null(past->cause));
     json_object_object_add(object, "end", text_or_null(past->end));
+    json_object_object_add(object, "fit", past->is_answer ? text_or_null(past->end) : NULL);
     json_object_object_add(object, "good", json_object_new_boolean(past->good));
     json_object_object_add(object, "observed", json_object_new_boolean(!past->unobserved));
     json_object_object_add(object, "command", text_or_null(past->command));
     json_object_object_add(object, "folder", text_or_null(past->folder));
     json_object_object_add(object, "recording", text_or_null(past->recording));
+    json_object_object_add(object, "earlier_attempts", of_earlier(past));
     return object;
 }
 

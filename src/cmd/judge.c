@@ -108,25 +108,25 @@ void gwi_verdict_print_now(gw_verdict *verdict, const char *recording)
     gwi_verdict_print(verdict, &(gwi_print){.running = true, .all = verdict->recording == NULL}, STDERR_FILENO);
 }
 
+gw_status gwi_text_write(const gw_text *text, const char *path, gw_error *err)
+{
+    if (strcmp(path, "-") == 0)
+        return write_whole(STDOUT_FILENO, text, "standard output", err);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
+    gw_status st = write_whole(fd, text, path, err);
+    if (close(fd) < 0 && st == GW_OK)
+        st = gw_fail(err, GW_IO, "close %s: %s", path, strerror(errno));
+    return st;
+}
+
 gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err)
 {
     gw_text text = {0};
-    int fd = -1;
     gw_status st = gw_render_json(verdict, &text, err);
-    if (st != GW_OK)
-        goto out;
-    if (strcmp(path, "-") == 0) {
-        st = write_whole(STDOUT_FILENO, &text, "standard output", err);
-        goto out;
-    }
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        st = gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
-    else
-        st = write_whole(fd, &text, path, err);
-    if (fd >= 0 && close(fd) < 0 && st == GW_OK)
-        st = gw_fail(err, GW_IO, "close %s: %s", path, strerror(errno));
-out:
+    if (st == GW_OK)
+        st = gwi_text_write(&text, path, err);
     gw_text_free(&text);
     return st;
 }

@@ -1,6 +1,5 @@
 /* `gpuwhy jupyter`: installs a Jupyter kernel that runs under `gpuwhy run`. A kernelspec is a folder with a
- * kernel.json, in one of Jupyter's data folders. gpuwhy marks each kernelspec that it creates, and never changes one
- * without this mark. */
+ * kernel.json. gpuwhy marks its own kernelspecs and never changes others. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_jupyter.h"
@@ -155,7 +154,7 @@ static gw_status check_options(const jupyter_options *options, gw_error *err)
     return check_name(options->name, err);
 }
 
-/* Create the folders with default permissions, because other users may use a kernel that is installed for all. */
+/* Create the folders with default permissions, so that other users can use a kernel that is installed for all users. */
 static gw_status make_folders(const char *path, gw_error *err)
 {
     gw_path part;
@@ -186,7 +185,8 @@ static bool is_empty_or_absent(const char *path)
     return empty;
 }
 
-/* Check that the folder has no kernelspec, or one that gpuwhy created. Those of other tools are not changed. */
+/* Check that the folder is missing, empty, or has a kernelspec that gpuwhy created. Returns GW_USAGE for the files of
+ * other tools. */
 static gw_status check_ours(const char *folder, const char *file, const char *name, gw_error *err)
 {
     gwi_kernel_found found;
@@ -335,8 +335,8 @@ static void list_folder(const char *data)
     free(entry);
 }
 
-/* List the kernels. Without --prefix and --sys-prefix, search the folders that can be found without running Python:
- * those of the user, of the active environments and of the system. */
+/* List the kernels in the folder of --prefix or --sys-prefix. By default, search all folders that can be found without
+ * Python: those of the user, the active environments and the system. */
 static gw_status list(const jupyter_options *options, gw_error *err)
 {
     gw_path data;

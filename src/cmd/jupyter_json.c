@@ -1,6 +1,6 @@
-/* Reads and writes kernelspecs in Jupyter's format. A new kernelspec keeps everything that ipykernel itself would
- * write for this Python (interpreter arguments, debugger, protocol). gpuwhy puts its own command in front, and changes
- * only the script, the display name and the mark in the metadata. */
+/* Reads and writes kernelspecs in Jupyter's format. A new kernelspec is the one that ipykernel itself would write for
+ * this Python. Only the command (`gpuwhy run` in front, our script), the display name and the metadata (our mark)
+ * differ. */
 #include "gwi_jupyter.h"
 
 #include <json-c/json.h>
@@ -28,7 +28,7 @@ static const char *string_of(struct json_object *object, const char *key)
     return json_object_get_string(value);
 }
 
-/* Parse the last line of the answer, because Python may print other lines when it starts. Returns NULL if this line is
+/* Parse the last line of `answer`, the output of a Python script that may print more. Returns NULL if the last line is
  * not the expected JSON. */
 static struct json_object *parse_answer(const char *answer)
 {
@@ -63,8 +63,8 @@ static void add_string(struct json_object *array, const char *string)
     json_object_array_add(array, json_object_new_string(string));
 }
 
-/* Return the kernelspec's command. ipykernel's own command `theirs` is `python [arguments] -m ipykernel_launcher -f
- * {connection_file} [arguments]`. Put `gpuwhy run` in front, and replace `-m ipykernel_launcher` with our script. */
+/* Return `theirs` with `gpuwhy run` in front, and with our script instead of `-m ipykernel_launcher`. `theirs` is
+ * ipykernel's own command, `python [arguments] -m ipykernel_launcher -f {connection_file} [arguments]`. */
 static struct json_object *command_of(const char *python, struct json_object *theirs, const gwi_kernelspec *spec)
 {
     struct json_object *argv = json_object_new_array();

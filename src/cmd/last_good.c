@@ -1,5 +1,5 @@
-/* Adds evidence to a verdict: the differences from the last good run of the same command. The verdict is complete
- * before this file reads anything, so these differences never decide it. */
+/* Adds evidence to a verdict: the differences from the last good run of the same command. They cannot change the cause,
+ * because the verdict is complete before. */
 #include "gwi_past.h"
 
 #include "gw_clock.h"
@@ -22,7 +22,8 @@ static bool is_readable(const char *path)
     return path[0] != '\0' && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= RECORDING_BYTES_MAX;
 }
 
-/* Find the key of the recorded command, to look it up in the list. Returns false if the run's folder is not known. */
+/* Compute the key of the verdict's command, to find its other runs. If `folder` is NULL, use the folder that the list
+ * has for this run. Returns false if there is none. */
 static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const char *folder, uint64_t *ret_key)
 {
     if (folder != NULL) {
@@ -39,8 +40,8 @@ static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const
     return false;
 }
 
-/* Return the newest earlier run of the command that ended well and whose recording exists and is not too large, or NULL
- * if there is none. */
+/* Return the newest earlier good run of the command, or NULL if there is none. Runs whose recording is missing or too
+ * large are skipped. */
 static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict, const char *folder)
 {
     uint64_t key;

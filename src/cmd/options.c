@@ -3,7 +3,40 @@
 
 #include "gw_wrap.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { COUNT_MAX = 1000000 };
+
+static gw_status set_count(const gwi_option *option, uint32_t *field, const char *value, gw_error *err)
+{
+    char *end = NULL;
+    unsigned long number = strtoul(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || number > COUNT_MAX)
+        return gw_fail(err, GW_USAGE, "%s %s: not a number from 0 to %d", option->name, value, COUNT_MAX);
+    *field = (uint32_t)number;
+    return GW_OK;
+}
+
+static gw_status add_item(const gwi_option *option, gw_option_list *list, const char *value, gw_error *err)
+{
+    if (list->count == GW_OPTION_LIST_MAX)
+        return gw_fail(err, GW_USAGE, "%s: given more than %d times", option->name, GW_OPTION_LIST_MAX);
+    list->item[list->count++] = value;
+    return GW_OK;
+}
+
+static bool parse_number(const char *text, uint64_t *ret_number)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
+        return false;
+    *ret_number = number;
+    return true;
+}
 
 static gw_status set_value(const gwi_option *option, void *fields, const char *value, gw_error *err)
 {
@@ -13,15 +46,21 @@ static gw_status set_value(const gwi_option *option, void *fields, const char *v
         *(bool *)(void *)field = true;
         return GW_OK;
     case GWI_OPTION_STRING:
+    case GWI_OPTION_MAYBE:
         *(const char **)(void *)field = value;
         return GW_OK;
-    case GWI_OPTION_MAYBE:
-        *(const char **)(void *)field = value == NULL ? "" : value;
-        return GW_OK;
+    case GWI_OPTION_NUMBER:
+        if (parse_number(value, (uint64_t *)(void *)field))
+            return GW_OK;
+        return gw_fail(err, GW_USAGE, "%s %s: not a whole number", option->name, value);
     case GWI_OPTION_BYTES:
         if (gw_bytes_parse(value, (uint64_t *)(void *)field))
             return GW_OK;
         return gw_fail(err, GW_USAGE, "%s %s: not a size (use for example 16GiB, 512MiB or 4096)", option->name, value);
+    case GWI_OPTION_COUNT:
+        return set_count(option, (uint32_t *)(void *)field, value, err);
+    case GWI_OPTION_LIST:
+        return add_item(option, (gw_option_list *)(void *)field, value, err);
     }
     return gw_fail(err, GW_USAGE, "%s: no such type", option->name);
 }
@@ -38,8 +77,8 @@ static gw_status set_defaults(const gwi_option *options, size_t count, void *fie
     return GW_OK;
 }
 
-/* Find the option that `word` names. *ret_value is the value in the same word, after `=` or after the letter, or NULL
- * if there is none. */
+/* Return the option that `word` names, or NULL. *ret_value is the value inside `word` (`--name=value` or
+ * `-ovalue`), or NULL if there is none. */
 static const gwi_option *find(const gwi_option *options, size_t count, const char *word, const char **ret_value)
 {
     *ret_value = NULL;
@@ -70,7 +109,9 @@ static gw_status take(const gwi_option *options, size_t count, void *fields, int
         return gw_fail(err, GW_USAGE, "unknown option %s", word);
     if (option->type == GWI_OPTION_FLAG && value != NULL)
         return gw_fail(err, GW_USAGE, "%s takes no value", option->name);
-    if (option->type != GWI_OPTION_FLAG && option->type != GWI_OPTION_MAYBE && value == NULL) {
+    if (option->type == GWI_OPTION_MAYBE && value == NULL)
+        value = "";
+    if (option->type != GWI_OPTION_FLAG && value == NULL) {
         if (*index == argc)
             return gw_fail(err, GW_USAGE, "%s needs a value: %s", option->name, option->argument);
         value = argv[(*index)++];
@@ -128,8 +169,9 @@ void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
     for (size_t i = 0; i < count; i++) {
         const gwi_option *option = &options[i];
         gw_text left = {0}, help = {0};
-        const char *between = option->argument == NULL || option->type == GWI_OPTION_MAYBE ? "" : " ";
-        gw_text_addf(&left, "%s%s%s", option->name, between, option->argument == NULL ? "" : option->argument);
+        const char *between = option->type == GWI_OPTION_MAYBE ? "[=" : " ";
+        gw_text_addf(&left, "%s%s%s%s", option->name, option->argument == NULL ? "" : between,
+                     option->argument == NULL ? "" : option->argument, option->type == GWI_OPTION_MAYBE ? "]" : "");
         if (left.bytes > 26)
             gw_text_addf(text, "  %s\n%*s", gw_text_str(&left), HELP_INDENT, "");
         else

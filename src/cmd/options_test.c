@@ -14,7 +14,11 @@
     X(STRING, const char *, output, "-o", "FILE", NULL, "write there")                                                 \
     X(STRING, const char *, card, "--gpu", "CARD", "real", "which card")                                               \
     X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "how large")                                            \
-    X(BYTES, uint64_t, limit_bytes, "--record-limit", "SIZE", "1KiB", "how much")
+    X(BYTES, uint64_t, limit_bytes, "--record-limit", "SIZE", "1KiB", "how much")                                      \
+    X(COUNT, uint32_t, restart_count, "--restart", "N", NULL, "how often")                                             \
+    X(LIST, gw_option_list, on, "--on", "WORD", NULL, "several times")                                                 \
+    X(NUMBER, uint64_t, jobs, "--jobs", "N", "3", "how many")                                                          \
+    X(MAYBE, const char *, real, "--real", "N|Ns", NULL, "for how long")
 
 typedef struct sample {
     SAMPLE_OPTIONS(GWI_OPTION_FIELD)
@@ -43,8 +47,17 @@ static void bad_input_is_named(void **state)
                  {"--memory=-1", "x", "-1"},
                  {"--quiet=yes", "x", "--quiet"},
                  {"-x", "x", "-x"},
+                 {"--jobs", "1k", "--jobs 1k"},
+                 {"--jobs", " 1", "not a whole number"},
+                 {"--jobs=-1", "x", "--jobs -1"},
+                 {"--jobs=", "x", "--jobs"},
+                 {"--jobs", "18446744073709551616", "not a whole number"},
                  {"--memoryx", "1", "--memoryx"},
                  {"--record-limit=1PiBB", "x", "1P"},
+                 {"--restart=", "x", "--restart"},
+                 {"--restart", "-1", "--restart -1"},
+                 {"--restart=1x", "x", "1x"},
+                 {"--restart=99999999999999999999", "x", "not a number"},
                  {"-", NULL, NULL}};
     for (size_t i = 0; i + 1 < sizeof cases / sizeof cases[0]; i++) {
         sample fields;
@@ -99,6 +112,43 @@ static void all_spellings_work(void **state)
     assert_int_equal(fields.limit_bytes, 0);
 }
 
+static void lists_keep_all_values(void **state)
+{
+    (void)state;
+    sample fields;
+    int index;
+    gw_error err = {0};
+    assert_int_equal(parse(&fields, &index, NULL,
+                           WORDS((char *)"--on", (char *)"a", (char *)"--restart", (char *)"12", (char *)"--on=b")),
+                     GW_OK);
+    assert_int_equal(fields.restart_count, 12);
+    assert_int_equal(fields.on.count, 2);
+    assert_string_equal(fields.on.item[0], "a");
+    assert_string_equal(fields.on.item[1], "b");
+    char *words[GW_OPTION_LIST_MAX + 3] = {(char[]){"run"}};
+    for (size_t i = 0; i <= GW_OPTION_LIST_MAX; i++)
+        words[i + 1] = (char *)"--on=c";
+    assert_int_equal(parse(&fields, &index, &err, words), GW_USAGE);
+    assert_non_null(strstr(err.text, "more than 16 times"));
+}
+
+static void values_may_be_optional(void **state)
+{
+    (void)state;
+    int index;
+    sample fields;
+    assert_int_equal(parse(&fields, &index, NULL, WORDS((char *)"--real", (char *)"prog")), GW_OK);
+    assert_int_equal(index, 2); /* the next word is not the value */
+    assert_string_equal(fields.real, "");
+    assert_int_equal(fields.jobs, 3);
+    assert_int_equal(
+        parse(&fields, &index, NULL,
+              WORDS((char *)"--real=5s", (char *)"--jobs", (char *)"18446744073709551615", (char *)"prog")),
+        GW_OK);
+    assert_string_equal(fields.real, "5s");
+    assert_true(fields.jobs == UINT64_MAX);
+}
+
 static void a_dash_is_a_file(void **state)
 {
     (void)state;
@@ -134,6 +184,7 @@ static void help_names_every_option(void **state)
         assert_non_null(strstr(gw_text_str(&text), table[i].help));
     }
     assert_non_null(strstr(gw_text_str(&text), "[real]"));
+    assert_non_null(strstr(gw_text_str(&text), "--real[=N|Ns] "));
     gw_text_free(&text);
 }
 
@@ -144,7 +195,9 @@ int main(void)
         cmocka_unit_test(a_missing_value_is_named),
         cmocka_unit_test(defaults_hold),
         cmocka_unit_test(all_spellings_work),
+        cmocka_unit_test(lists_keep_all_values),
         cmocka_unit_test(a_dash_is_a_file),
+        cmocka_unit_test(values_may_be_optional),
         cmocka_unit_test(help_names_every_option),
         cmocka_unit_test(mixed_words_are_collected),
     };

@@ -1,9 +1,11 @@
 /* The list of past runs. The fields of a line are version, start, key, status, good, seconds, cause, end, recording,
- * folder and command, separated by tabs. Control characters and percent signs are written as %XX. */
+ * folder and command, separated by tabs. For each attempt before the last one, cause, end and recording follow; older
+ * versions of gpuwhy ignore these fields. Control characters and percent signs are written as %XX. */
 #include "gwi_past.h"
 
 #include "gw_array.h"
 #include "gw_hash.h"
+#include "gw_mask.h"
 #include "gw_text.h"
 
 #include <ctype.h>
@@ -19,6 +21,7 @@
 
 enum { PAST_BYTES_MAX = 512 << 10, LINE_BYTES_MAX = 16 << 10, COMMAND_BYTES_MAX = 2 << 10 };
 static const char version[] = "1";
+static const char answer_letter = 'a'; /* older versions list the entry as a run that is not determined */
 
 static gw_status list_path(gw_path out, gw_error *err)
 {
@@ -72,8 +75,8 @@ static void add_command(gw_text *line, const gw_string_list *argv)
     gw_text_free(&command);
 }
 
-/* Return the mark that follows `good` in a line: "n" if no driver call was observed, otherwise "". Older versions
- * ignore the mark. */
+/* Return the text directly after the field `good`: "n" if no driver call was observed, otherwise "". Older versions
+ * ignore it. */
 static const char *observed_mark(const gw_verdict *verdict)
 {
     return verdict->is_coverage_known && verdict->observed_count == 0 ? "n" : "";
@@ -88,8 +91,8 @@ static char status_letter(gw_verdict_status status)
     return 'u';
 }
 
-/* Called if the list is too long. Keep only the complete lines among its last PAST_BYTES_MAX / 2 bytes. The caller
- * holds the lock on `fd`. A line that another run adds at the same time may be lost. */
+/* Shorten a list that is too long to the complete lines in its last PAST_BYTES_MAX / 2 bytes. The caller holds the lock
+ * on `fd`. A line that another run adds meanwhile may be lost. */
 static void shorten(int fd, const char *path)
 {
     gw_path fresh;
@@ -123,25 +126,79 @@ static void append(const gw_text *line)
     close(fd);
 }
 
-void gwi_past_add(const gw_verdict *verdict, const char *recording)
+void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, const char *answer)
 {
     gw_path folder;
     gw_text line = {0};
+    if (getcwd(folder, sizeof folder) == NULL)
+        return;
+    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t1\t%.3f", version, start_realtime_ns,
+                 gwi_past_key(argv, folder), answer_letter, seconds);
+    add_field(&line, "");
+    add_field(&line, answer);
+    add_field(&line, "");
+    add_field(&line, folder);
+    add_command(&line, argv);
+    gw_text_add(&line, "\n", 1);
+    append(&line);
+    gw_text_free(&line);
+}
+
+/* Copy a command line with secrets masked. If memory runs out, the copy is shorter. */
+static void mask_command(char *const *program, gw_string_list *ret_argv)
+{
+    size_t count = 0;
+    while (program[count] != NULL)
+        count++;
+    *ret_argv = (gw_string_list){.item = calloc(count + 1, sizeof *ret_argv->item)};
+    for (size_t i = 0; ret_argv->item != NULL && i < count; i++) {
+        gw_text word = {0};
+        gw_mask_argument(&word, program, (int)i);
+        ret_argv->item[i] = strdup(gw_text_str(&word));
+        gw_text_free(&word);
+        if (ret_argv->item[i] == NULL)
+            return;
+        ret_argv->count++;
+    }
+}
+
+static void add_attempts(gw_text *line, const gw_verdict *verdict)
+{
+    for (size_t i = 0; i + 1 < verdict->attempt_count; i++) {
+        const gw_verdict_attempt *attempt = &verdict->attempts[i];
+        add_field(line, attempt->cause == NULL ? "" : attempt->cause);
+        add_field(line, attempt->ended == NULL ? "" : attempt->ended);
+        add_field(line, attempt->recording == NULL ? "" : attempt->recording);
+    }
+}
+
+void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program)
+{
+    gw_path folder;
+    gw_text line = {0};
+    gw_string_list masked = {0};
     if (getcwd(folder, sizeof folder) == NULL || !verdict->run.has_start)
         return;
+    if (program != NULL)
+        mask_command(program, &masked);
+    const gw_string_list *argv = program != NULL ? &masked : &verdict->argv;
     bool good =
         verdict->status == GW_VERDICT_CLEAN && verdict->exit_known && verdict->signal == 0 && verdict->exit_code == 0;
     gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d%s\t%.3f", version, verdict->run.start_realtime_ns,
-                 gwi_past_key(&verdict->argv, folder), status_letter(verdict->status), good, observed_mark(verdict),
+                 gwi_past_key(argv, folder), status_letter(verdict->status), good, observed_mark(verdict),
                  verdict->seconds);
     add_field(&line, verdict->cause == NULL ? "" : verdict->cause);
     add_end(&line, verdict);
     add_field(&line, recording);
     add_field(&line, folder);
-    add_command(&line, &verdict->argv);
+    add_command(&line, argv);
+    add_attempts(&line, verdict);
     gw_text_add(&line, "\n", 1);
     append(&line);
     gw_text_free(&line);
+    for (size_t i = 0; i < masked.count; i++)
+        free(masked.item[i]);
+    free(masked.item);
 }
 
 /* ---- reading ---- */
@@ -153,6 +210,12 @@ static void past_free(gwi_past *past)
     free(past->recording);
     free(past->folder);
     free(past->command);
+    for (size_t i = 0; i < past->attempt_count; i++) {
+        free(past->attempt[i].cause);
+        free(past->attempt[i].end);
+        free(past->attempt[i].recording);
+    }
+    free(past->attempt);
 }
 
 void gwi_past_free(gwi_past_list *list)
@@ -180,27 +243,59 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-enum { FIELD_COUNT = 11 };
+enum { FIELD_COUNT = 11, ATTEMPT_FIELDS = 3 };
 
-static bool split(char *line, char *field[FIELD_COUNT])
+/* End the field at *at, and move *at to the next field, or to NULL after the last one. */
+static char *next_field(char **at)
 {
-    size_t count = 0;
-    for (char *at = line; at != NULL && count < FIELD_COUNT; count++) {
-        field[count] = at;
-        at = strchr(at, '\t');
-        if (at != NULL)
-            *at++ = '\0';
+    char *field = *at;
+    *at = field == NULL ? NULL : strchr(field, '\t');
+    if (*at != NULL)
+        *(*at)++ = '\0';
+    return field;
+}
+
+/* Split the fields of a line. *ret_rest is the rest of the line, or NULL. */
+static bool split(char *line, char *field[FIELD_COUNT], char **ret_rest)
+{
+    *ret_rest = line;
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        field[i] = next_field(ret_rest);
+    return field[FIELD_COUNT - 1] != NULL && strcmp(field[0], version) == 0;
+}
+
+/* Parse the attempts in the rest of a line. An incomplete one is skipped. Returns false if out of memory. */
+static bool take_attempts(gwi_past *past, char *rest)
+{
+    while (rest != NULL) {
+        char *field[ATTEMPT_FIELDS];
+        for (size_t i = 0; i < ATTEMPT_FIELDS; i++)
+            field[i] = next_field(&rest);
+        if (field[ATTEMPT_FIELDS - 1] == NULL)
+            return true;
+        if (!gw_array_more(&past->attempt, past->attempt_count, sizeof *past->attempt))
+            return false;
+        gwi_past_attempt *attempt = &past->attempt[past->attempt_count++];
+        char **text[] = {&attempt->cause, &attempt->end, &attempt->recording};
+        bool copied = true;
+        for (size_t i = 0; i < ATTEMPT_FIELDS; i++) {
+            unescape(field[i]);
+            *text[i] = strdup(field[i]);
+            copied = copied && *text[i] != NULL;
+        }
+        if (!copied)
+            return false;
     }
-    return count == FIELD_COUNT && strcmp(field[0], version) == 0;
+    return true;
 }
 
 /* Parse one line and add its run to the list. Skips an invalid line. Returns false if out of memory. */
 static bool take_line(gwi_past_list *list, char *line)
 {
-    char *field[FIELD_COUNT], letter;
+    char *field[FIELD_COUNT], *rest, letter;
     int good;
     gwi_past past = {0};
-    if (!split(line, field) || sscanf(field[1], "%" SCNu64, &past.start_realtime_ns) != 1 ||
+    if (!split(line, field, &rest) || sscanf(field[1], "%" SCNu64, &past.start_realtime_ns) != 1 ||
         sscanf(field[2], "%" SCNx64, &past.key) != 1 || sscanf(field[3], "%c", &letter) != 1 ||
         sscanf(field[4], "%d", &good) != 1 || sscanf(field[5], "%lf", &past.seconds) != 1)
         return true;
@@ -209,6 +304,8 @@ static bool take_line(gwi_past_list *list, char *line)
         past.status = GW_VERDICT_FAULT;
     else if (letter == 'c')
         past.status = GW_VERDICT_CLEAN;
+    else if (letter == answer_letter)
+        past.is_answer = true;
     past.good = good == 1;
     past.unobserved = strchr(field[4], 'n') != NULL;
     char **text[] = {&past.cause, &past.end, &past.recording, &past.folder, &past.command};
@@ -218,6 +315,7 @@ static bool take_line(gwi_past_list *list, char *line)
         *text[i] = strdup(field[6 + i]);
         copied = copied && *text[i] != NULL;
     }
+    copied = copied && take_attempts(&past, rest);
     copied = copied && gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item);
     if (copied)
         list->item[list->count++] = past;

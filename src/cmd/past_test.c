@@ -53,7 +53,7 @@ static void add(char *command, uint64_t start_ns, int exit_code)
                           .seconds = 1.5};
     verdict.run.has_start = true;
     verdict.run.start_realtime_ns = start_ns;
-    gwi_past_add(&verdict, "/srv/100%/a.gpuwhy");
+    gwi_past_add(&verdict, "/srv/100%/a.gpuwhy", NULL);
 }
 
 static gwi_past_list list_now(void)
@@ -85,6 +85,50 @@ static void what_is_written_is_read(void **state)
     struct stat info;
     assert_int_equal(stat(runs, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
+}
+
+static void attempts_are_part_of_their_run(void **state)
+{
+    (void)state;
+    char *words[] = {(char[]){"train"}, (char[]){"--batch"}, (char[]){"4"}};
+    char *const program[] = {(char[]){"train"}, (char[]){"--batch"}, (char[]){"8"}, (char[]){"--token=abc"}, NULL};
+    gw_verdict_attempt attempts[] = {{.number = 1,
+                                      .cause = (char[]){"gpu-oom-leak"},
+                                      .ended = (char[]){"exited 1"},
+                                      .recording = (char[]){"/srv/a\t1.gpuwhy"}},
+                                     {.number = 2, .ended = (char[]){"exited 3"}},
+                                     {.number = 3, .ended = (char[]){"exited 0"}}};
+    gw_verdict verdict = {
+        .status = GW_VERDICT_CLEAN, .argv = {words, 3}, .exit_known = true, .attempts = attempts, .attempt_count = 3};
+    verdict.run.has_start = true;
+    gwi_past_add(&verdict, "", program);
+    add((char[]){"other"}, 7, 1);
+    gwi_past_list list = list_now();
+    assert_int_equal(list.count, 2);
+    assert_string_equal(list.item[0].command, "train --batch 8 --token=***"); /* as the user gave it */
+    assert_int_equal(list.item[0].attempt_count, 2);
+    assert_string_equal(list.item[0].attempt[0].cause, "gpu-oom-leak");
+    assert_string_equal(list.item[0].attempt[0].end, "exited 1");
+    assert_string_equal(list.item[0].attempt[0].recording, "/srv/a\t1.gpuwhy");
+    assert_string_equal(list.item[0].attempt[1].cause, "");
+    assert_string_equal(list.item[0].attempt[1].end, "exited 3");
+    assert_int_equal(list.item[1].attempt_count, 0);
+}
+
+static void an_answer_is_no_run(void **state)
+{
+    (void)state;
+    char *words[] = {(char[]){"train"}, (char[]){"{batch}"}};
+    gwi_past_add_answer(&(gw_string_list){words, 2}, 9, 35.25, "batch 283");
+    add((char[]){"train"}, 10, 0);
+    gwi_past_list list = list_now();
+    assert_int_equal(list.count, 2);
+    assert_true(list.item[0].is_answer && !list.item[1].is_answer);
+    assert_int_equal(list.item[0].start_realtime_ns, 9);
+    assert_true(list.item[0].seconds == 35.25);
+    assert_string_equal(list.item[0].end, "batch 283");
+    assert_string_equal(list.item[0].command, "train {batch}");
+    gwi_past_free(&list);
 }
 
 static void words_do_not_run_together(void **state)
@@ -153,6 +197,8 @@ static void ages_are_told_in_one_unit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(what_is_written_is_read, clear),
+                                       cmocka_unit_test_setup(attempts_are_part_of_their_run, clear),
+                                       cmocka_unit_test_setup(an_answer_is_no_run, clear),
                                        cmocka_unit_test(words_do_not_run_together),
                                        cmocka_unit_test(keys_never_change),
                                        cmocka_unit_test_setup(damaged_lines_are_passed_over, clear),

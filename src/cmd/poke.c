@@ -169,10 +169,11 @@ static void feed_item(void *user, const gw_item *item)
         it->nomem = true;
 }
 
-/* Build the model of the recording so far, and add the new samples. The caller frees it->model, even on failure. */
+/* Build a model from the recording so far and the samples of the threads that were just taken. The caller frees
+ * it->model, even on failure. */
 static gw_status read_model(poke *it, const gw_watched_process *process, gw_error *err)
 {
-    /* A copy of the samples, whose times count from the start of the run, like those in the model. */
+    /* a copy of the samples, with times that count from the start of the run, like those in the model */
     static gw_hang_watch shifted;
     gw_reader *reader = NULL;
     gw_status st = gw_reader_open(it->folder, &reader, err);

@@ -26,6 +26,8 @@
     X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not collect evidence inside Python and frameworks")        \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record where driver calls were made")                    \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not list this rehearsal in gpuwhy history")              \
+    X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
+      "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct rehearse_options {
@@ -76,6 +78,8 @@ static int rehearse(const rehearse_options *options, uint64_t memory_bytes, cons
                                   .no_attach = options->no_attach,
                                   .no_sites = options->no_sites,
                                   .no_sense = true,
+                                  .no_history = options->no_history,
+                                  .end_with_parent = options->end_with_parent,
                                   .rehearse = true,
                                   .until = options->until};
     gw_run_judges judges = {0};
@@ -157,7 +161,7 @@ int gwi_cmd_rehearse(int argc, char **argv)
     if (status != GW_EXIT_OK)
         return status;
     if (!options.no_history)
-        gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "");
+        gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "", NULL);
     status = tell(&options, verdict, program);
     gw_verdict_free(verdict);
     return status;

@@ -1,6 +1,8 @@
 /* `gpuwhy run`: runs a program under the supervisor, judges the recording and prints the verdict. */
+#include "gwi_attempts.h"
 #include "gwi_blame.h"
 #include "gwi_cmd.h"
+#include "gwi_growing.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
@@ -55,6 +57,16 @@
       "do not list this run in gpuwhy history, and do not compare it with the last good run")                          \
     X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
       "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
+    X(COUNT, uint32_t, restart_count, "--restart", "N", NULL,                                                          \
+      "if the program fails for a reason that may not happen again, start it again, at most N times")                  \
+    X(LIST, gw_option_list, on, "--on", "CAUSE:ACTION", NULL,                                                          \
+      "what to change in the next attempt: NAME=/2, NAME=VALUE or env:NAME=VALUE; may be repeated")                    \
+    X(FLAG, bool, cure, "--cure", NULL, NULL,                                                                          \
+      "after an out-of-memory error, start the program again with a setting that is shown to help")                    \
+    X(STRING, const char *, wait_memory, "--wait-memory", "SIZE[:TIMEOUT]", NULL,                                      \
+      "before the start, wait until each card has this much free memory")                                              \
+    X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT[:CMD]", NULL,                                        \
+      "report once, and run CMD, when memory that the program cannot give back grows beyond this")                     \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 #define OPTIONS_STRUCT gw_run_options
@@ -77,9 +89,8 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
-/* Open /dev/null on each of the descriptors 0, 1 and 2 that is closed. Otherwise the next file that gpuwhy opens would
- * get this number, and gpuwhy would print into the file. The new descriptor is close-on-exec, so it stays closed in
- * the program. */
+/* Open /dev/null on each of the descriptors 0, 1 and 2 that is closed. Otherwise gpuwhy's next file would get that
+ * number, and gpuwhy would print into it. The program does not inherit these descriptors (close-on-exec). */
 static void occupy_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -226,12 +237,18 @@ static void blame(gw_supervisor *first)
 
 /* ---- after the run ---- */
 
-static void tell(const gw_supervisor *run, const gw_run_options *options)
+/* A recording that is closed. */
+typedef struct closed_recording {
+    gw_path path; /* "": there is none */
+    bool is_kept;
+} closed_recording;
+
+static void tell(const closed_recording *closed, const gw_run_options *options, char *const *program)
 {
     gw_verdict *verdict = NULL;
     gw_error err;
-    bool is_kept;
-    const char *recording = gw_supervisor_recording(run, &is_kept);
+    bool is_kept = closed->is_kept;
+    const char *recording = closed->path;
     if (recording[0] == '\0')
         return; /* the recording could not be created, and the error was already printed */
     gw_status st = gwi_judge(recording, &verdict, &err);
@@ -243,7 +260,8 @@ static void tell(const gw_supervisor *run, const gw_run_options *options)
         gw_path folder;
         if (verdict->status != GW_VERDICT_CLEAN && getcwd(folder, sizeof folder) != NULL)
             gwi_last_good_say(verdict, recording, folder);
-        gwi_past_add(verdict, is_kept ? recording : "");
+        /* a run is listed with the command that the user gave, even if --on changed it for a later attempt */
+        gwi_past_add(verdict, is_kept ? recording : "", verdict->attempt_count > 1 ? program : NULL);
     }
     if (is_kept) {
         free(verdict->recording);
@@ -256,25 +274,54 @@ static void tell(const gw_supervisor *run, const gw_run_options *options)
     gw_verdict_free(verdict);
 }
 
+/* Run the attempts. On return, the last one is closed, and *ret_status is its status as from waitpid(). *run is NULL if
+ * another attempt should have followed and could not be started. */
+static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_recording *ret_closed, int *ret_status)
+{
+    bool again = true;
+    while (again && *run != NULL) {
+        gw_supervisor_watch(*run);
+        if (attempts->options->blame)
+            blame(*run);
+        again = gwi_attempts_again(attempts, *run);
+        *ret_status = gw_supervisor_status(*run);
+        gw_supervisor_close(*run);
+        const char *path = gw_supervisor_recording(*run, &ret_closed->is_kept);
+        snprintf(ret_closed->path, sizeof ret_closed->path, "%s", path);
+        if (again)
+            (void)gwi_attempts_next(attempts, run);
+    }
+}
+
 int gwi_cmd_run(int argc, char **argv)
 {
     gw_run_options options = {0};
+    gwi_attempts attempts;
     char **program = NULL;
     gw_supervisor *run = NULL;
+    gw_error err = {0};
     occupy_standard_descriptors();
     int status = parse(&options, argc, argv, &program);
     if (status != GW_EXIT_OK)
         return status;
     if (options.help)
         return help();
-    gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .user = &options};
+    if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK) {
+        gw_say("run: %s", err.text);
+        gwi_attempts_free(&attempts);
+        return GW_EXIT_USAGE;
+    }
+    gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .lines = gwi_growing_lines, .user = &options};
     status = gw_supervisor_start(&options, program, &judges, &run);
-    if (status != GW_EXIT_OK)
-        return status;
-    gw_supervisor_watch(run);
-    if (options.blame)
-        blame(run);
-    gw_supervisor_close(run);
-    tell(run, &options);
-    gw_supervisor_end(run);
+    if (status == GW_EXIT_OK) {
+        closed_recording closed = {.is_kept = false};
+        watch_attempts(&attempts, &run, &closed, &status);
+        tell(&closed, &options, program);
+        gwi_attempts_free(&attempts);
+        if (run == NULL)
+            gw_supervisor_end_like(status);
+        gw_supervisor_end(run);
+    }
+    gwi_attempts_free(&attempts);
+    return status;
 }

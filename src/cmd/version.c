@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <zstd.h>
 
-/* Only the example trainer uses oneDNN. It is a separate program, built with the oneDNN whose headers are used here. */
+/* Only the example trainer uses oneDNN. The trainer is a separate program, but it is built with the same oneDNN headers
+ * as this file. */
 #if GW_HAVE_DNNL
 #include <oneapi/dnnl/dnnl_version.h>
 #define TEXT_OF(number)                 #number

@@ -1,10 +1,9 @@
-/* Compares several attempts of one command, some failed and some good. Finds the traits that split the attempts, that
- * is, distinguish all failed attempts from all good ones.
+/* Compares several attempts of one command. Finds the traits that split the attempts: they distinguish all failed
+ * attempts from all good ones.
  *
- * A trait may split the attempts by chance. Suppose that k of n attempts failed, and sort the attempts by the trait's
- * value. If every order is equally likely, so is each of the C(n, k) sets of positions that the failed attempts can
- * have. In 2 of these sets, the failed attempts are all first or all last. Many traits are compared, so `chance` is an
- * upper bound on the probability that at least one of them splits the attempts. */
+ * A trait may split the attempts by chance. Suppose that k of n attempts failed. Sorted by a trait's value, they can
+ * have C(n, k) sets of positions, all equally likely. In 2 of these sets, they are all first or all last. `chance` is
+ * an upper bound on the probability that this happens to at least one of all traits. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -53,8 +52,7 @@ void gw_attempts_free(gw_attempts *attempts)
     free(attempts);
 }
 
-/* True if the trait can be a cause. How an attempt ended and how far it ran are effects, and need an explanation
- * themselves. */
+/* True if the trait can be a cause. How an attempt ended and how far it ran cannot: they are effects of the fault. */
 static bool can_explain(const gw_trait *trait)
 {
     return trait->matters && trait->area != GW_AREA_END && trait->area != GW_AREA_WORK;
@@ -131,8 +129,9 @@ static void number_text(char out[300], const char *lead, double value, const cha
         snprintf(out, 300, "%s%.0f", lead, value);
 }
 
-/* Numbers split the attempts if those of the failed attempts are all above or all below those of the good ones. For
- * memory, only a larger number can be a cause: a failed attempt allocates less because it ends early. */
+/* A number splits the attempts if it is greater, or smaller, in all failed ones than in all good ones. The gap must
+ * exceed the tolerance. For memory, only a greater number can be a cause: a failed attempt ends early and so allocates
+ * less. */
 static answer split_numbers(const row *at)
 {
     answer found = {0};
@@ -159,7 +158,8 @@ static answer split_texts(const row *at)
     return found;
 }
 
-/* Describe a trait that all failed attempts have and no good one (`has` is FAILED), or the reverse (`has` is GOOD). */
+/* Describe a trait that all failed attempts have and no good attempt has (`has` is FAILED), or the reverse (`has` is
+ * GOOD). */
 static answer split_lack(const row *at, int has)
 {
     answer found = {.splits = at->lack_matters || has == FAILED};
@@ -179,8 +179,8 @@ static answer split(const gw_attempts *attempts, const row *at)
     bool all[2] = {at->count[FAILED] == attempts->total[FAILED], at->count[GOOD] == attempts->total[GOOD]};
     if (all[FAILED] && all[GOOD])
         return at->is_number ? split_numbers(at) : split_texts(at);
-    /* A run lists only the memory places and libraries that it reached. So it explains nothing if the good attempts
-     * lack one. */
+    /* A run lists only the memory places and libraries that it reached. If only failed attempts list a place, this does
+     * not explain their failure. */
     bool is_place = at->area == GW_AREA_MEMORY || at->area == GW_AREA_LIBRARY;
     if (all[FAILED] && at->count[GOOD] == 0 && !is_place)
         return split_lack(at, FAILED);

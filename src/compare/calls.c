@@ -1,10 +1,11 @@
 /* Store the order of a run's calls, and find the call where two runs diverge.
  *
- * Each thread is compared with its counterpart. Processes correspond if they have the same rank or, without ranks, the
- * same index. Their threads correspond if they have the same index, in the order of their first calls. If several
- * threads diverge, the divergence that came first in the bad run is reported. A divergence of the run's first thread
- * takes precedence, because helper threads often start in random order. Hot calls (launches, copies) are recorded only
- * if they fail, so only failed ones are compared. */
+ * Each thread is compared with its counterpart in the other run. The counterpart has the same number, in a process of
+ * the same rank. If there are no ranks, the process has the same number. Numbers follow the order of the first calls.
+ *
+ * If several threads diverge, the earliest divergence in the bad run is reported. The run's first thread takes
+ * precedence, because helper threads often start in random order. Hot calls (launches, copies) are recorded and
+ * compared only if they fail. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -32,8 +33,8 @@ void gw_calls_free(gw_calls *calls)
     free(calls);
 }
 
-/* True for a driver call that is not a query. A program repeats a query until it succeeds, so the number of queries
- * depends on timing. Facts that gpuwhy records are not calls. */
+/* True for a driver call that is not a query. The number of queries depends on timing, because programs repeat a query
+ * until it succeeds. */
 static bool is_call(const gw_event *event)
 {
     return event->kind < GW_EV_TEXT && event->kind != GW_EV_QUERY;
@@ -68,7 +69,7 @@ static gwi_thread_calls *add_thread(gw_calls *calls, uint32_t pid, uint32_t tid)
     return &list[count];
 }
 
-/* Find or add the thread. Returns NULL if out of memory. Returns NULL and sets `cut` if there are too many threads. */
+/* Find or add the thread. Returns NULL if out of memory, or if there are too many threads; then `cut` is set, too. */
 static gwi_thread_calls *thread_of(gw_calls *calls, uint32_t pid, uint32_t tid)
 {
     size_t count = calls->thread_count;
@@ -178,8 +179,7 @@ static bool fill_side(const gw_portrait *portrait, const gwi_thread_calls *threa
     return gw_str_copy(gw_call_text(name, gw_model_fn_name(portrait->model, call->fn)), &side->call);
 }
 
-/* True if the threads cannot be compared from call `at` on: neither has a call `at`, or one of them made it but it was
- * not stored. */
+/* True if the threads cannot be compared at call `at`: both have ended, or one made this call but it was not stored. */
 static bool is_end(const gwi_thread_calls *a, const gwi_thread_calls *b, size_t at)
 {
     return (at == a->count && at == b->count) || (at == a->count && a->total > a->count) ||

@@ -34,8 +34,8 @@ static void add(gw_comparison *comparison, const gw_trait *good, const gw_trait 
     comparison->differs = comparison->differs || matters;
 }
 
-/* Sort by area. Within an area, the differences that matter come first. Otherwise the order does not change. Returns
- * false if out of memory. */
+/* Sort the differences by area. Within an area, put those that matter first; otherwise keep their order. Returns false
+ * if out of memory. */
 static bool put_in_order(gw_comparison *comparison)
 {
     size_t count = 0;

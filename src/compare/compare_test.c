@@ -1,4 +1,4 @@
-/* Test comparisons of two runs and of several attempts. The test builds each run call by call. tests/e2e/compare.py
+/* Tests comparisons of two runs and of several attempts, with runs that are built call by call. tests/e2e/compare.py
  * tests comparisons of recordings. */
 #include <setjmp.h>
 #include <stdarg.h>

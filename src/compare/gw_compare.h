@@ -1,9 +1,8 @@
-/* Compare two runs of one command. Find differences in machine, software, memory and work, and the call where the two
- * runs diverge. A difference is not a cause, and these functions give no verdict.
+/* Compare two runs of one command: machine, software, memory and work, and the call where the runs diverge. A
+ * difference is not a cause, so there is no verdict.
  *
- * A portrait is one run in a form that can be compared: its model and the order of its calls. Memory is bounded: only
- * the first GW_CALLS_MAX calls are stored, and later calls are only counted. Call these functions from one thread
- * only. */
+ * A portrait is one run in a form that can be compared: its model and the order of its first GW_CALLS_MAX calls. Later
+ * calls are only counted. Call these functions from one thread only. */
 #ifndef GW_COMPARE_H
 #define GW_COMPARE_H
 
@@ -21,18 +20,16 @@ enum { GW_CALLS_MAX = 1 << 19, GW_CALLS_THREADS_MAX = 256 };
 typedef struct gw_calls gw_calls;
 gw_calls *gw_calls_new(void);        /* NULL: out of memory */
 void gw_calls_free(gw_calls *calls); /* takes NULL */
-/* Store a call of a run. Pass the calls in order of time, each one after the run's model has received it. Events that
- * are not calls are skipped. Queries are skipped, too: a program repeats them until the work is done, so their number
- * depends on timing. Returns false if out of memory. */
+/* Store a call of a run, in order of time, after the run's model got it. Events that are not calls are skipped. Queries
+ * are skipped, too: their number depends on timing. Returns false if out of memory. */
 bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event);
 
 /* ---- one run ---- */
 
 typedef struct gw_portrait gw_portrait;
 
-/* Make a portrait of a recording or a run folder. Stops with GW_END when gw_processor_ns() exceeds `until_ns`
- * (UINT64_MAX: no limit). For GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM and GW_UNSUPPORTED, see gw_reader_open(). `err`
- * names the file. */
+/* Make a portrait of a recording or a run folder. `err` names the file. Stops with GW_END when gw_processor_ns()
+ * exceeds `until_ns` (UINT64_MAX: no limit). Other errors are those of gw_reader_open(). */
 GW_MUST_CHECK gw_status gw_portrait_read(const char *path, uint64_t until_ns, gw_portrait **ret_portrait,
                                          gw_error *err);
 /* Make a portrait of a model and its calls. The portrait owns both; on failure, both are freed. Returns GW_NOMEM if
@@ -71,13 +68,13 @@ typedef struct gw_trait {
     bool has_value;
     double value;
     const char *unit;  /* static: "bytes", "count", "s", "" */
-    double tolerance;  /* relative to the larger value; smaller differences are ignored */
+    double tolerance;  /* differences smaller than this fraction of the larger value are ignored */
     bool lack_matters; /* true: a run without this trait differs from a run with it; false: its value is unknown in a
                           run without it */
 } gw_trait;
 
-/* Return all traits, sorted by area. Within an area, they are in the order in which they were found. The traits are
- * computed on the first call; the portrait owns them. Returns NULL if out of memory. */
+/* Return all traits, sorted by area, in the order in which they were found. The portrait computes them on the first
+ * call and owns them. Returns NULL if out of memory. */
 const gw_trait *gw_portrait_traits(gw_portrait *portrait, size_t *ret_count);
 /* Find one trait. Returns NULL if the portrait has no such trait. */
 const gw_trait *gw_portrait_trait(gw_portrait *portrait, gw_area area, const char *name);
@@ -105,11 +102,11 @@ typedef struct gw_parting {
     char *reason;  /* owned; NULL if `known` is true */
     bool parted;   /* the runs diverge; false: they made the same calls in the same order */
     bool is_main;  /* the first thread of rank 0 (without ranks: of the first process) diverges */
-    uint64_t same; /* number of equal calls: if the runs diverge, those in that thread before the divergence, otherwise
-                      those in all threads */
-    uint32_t process, thread; /* index of the diverging process and thread, from 1 on */
+    uint64_t same; /* if the runs diverge: number of equal calls of the diverging thread before the divergence;
+                      otherwise: number of equal calls of all threads */
+    uint32_t process, thread; /* 1-based indexes of the diverging process and thread */
     gw_parting_side good, bad;
-    bool cut; /* a run has more calls or threads than are stored; the others were not compared */
+    bool cut; /* a run has more calls or threads than are stored; those beyond the limit were not compared */
 } gw_parting;
 
 typedef struct gw_comparison {
@@ -135,8 +132,8 @@ GW_MUST_CHECK bool gw_attempts_add(gw_attempts *attempts, gw_portrait *portrait,
 /* A trait that distinguishes all failed attempts from all good ones. */
 typedef struct gw_split {
     gw_area area;
-    char *name, *bad; /* owned: the trait and its value in the failed attempts, such as "GPU 0 free at the start" and
-                         "at most 2.10 GiB" */
+    char *name, *bad; /* owned: the trait's name and its value in the failed attempts, such as "GPU 0 free at the start"
+                         and "at most 2.10 GiB" */
     char *good;       /* owned: its value in the good attempts; NULL if unknown */
 } gw_split;
 typedef struct gw_splits {
@@ -146,7 +143,7 @@ typedef struct gw_splits {
     size_t looked;                /* number of traits that vary between the attempts */
     double chance;                /* upper bound of the probability that any trait splits the attempts by chance */
 } gw_splits;
-/* Find the traits that split the attempts. The list is empty without at least one good and one failed attempt. Returns
+/* Find the traits that split the attempts. If there is no failed or no good attempt, the list is empty. Returns
  * GW_NOMEM if out of memory. */
 GW_MUST_CHECK gw_status gw_attempts_split(const gw_attempts *attempts, gw_splits *ret_splits, gw_error *err);
 /* Free the contents of `splits`. */

@@ -12,8 +12,8 @@ typedef struct gwi_call {
 
 typedef struct gwi_thread_calls {
     uint32_t pid, tid;
-    uint32_t process, place; /* numbers from 1 on, in the order of first calls: of the process in the run, and of the
-                                thread in its process */
+    uint32_t process, place; /* number of the process in the run and of the thread in its process; both count from 1, in
+                                the order of first calls */
     gwi_call *call;          /* owned */
     size_t count, capacity;
     uint64_t total; /* number of calls, including those that were not stored */
@@ -47,8 +47,8 @@ void gwi_traits_free(gwi_traits *traits);
 /* Find the first call where the runs diverge. Returns false if out of memory. */
 bool gwi_parting_find(const gw_portrait *good, const gw_portrait *bad, gw_parting *ret_parting);
 
-/* Return the place of a call as text, such as "train.py:41 in load, called at train.py:88 in main". The caller frees
- * the text. Returns NULL if the place is unknown. */
+/* Return the place of a call, such as "train.py:41 in load, called at train.py:88 in main", or NULL if it is unknown.
+ * The caller frees it. */
 char *gwi_place_of(const gw_model *model, uint32_t site);
 
 #endif

@@ -49,8 +49,8 @@ static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
     return NULL;
 }
 
-/* Add a trait. If the trait exists already, append `text` to its text, unless that has more than TEXT_BYTES_MAX bytes.
- * Returns NULL if out of memory, or if there are too many traits. */
+/* Add a trait, or append `text` to an existing one that has at most TEXT_BYTES_MAX bytes. Returns NULL if out of
+ * memory, or if there are too many traits. */
 static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const char *text)
 {
     enum { TEXT_BYTES_MAX = 16384 };
@@ -98,8 +98,8 @@ __attribute__((format(printf, 4, 5))) static gw_trait *addf(gwi_traits *traits, 
     return add(traits, area, name, text);
 }
 
-/* Mark the trait as one that does not matter (make_light), or whose absence does not matter (make_optional). `trait`
- * may be NULL. */
+/* make_light(): a difference in this trait does not matter. make_optional(): the absence of this trait does not matter.
+ * `trait` may be NULL. */
 static void make_light(gw_trait *trait)
 {
     if (trait != NULL)
@@ -227,9 +227,8 @@ static int by_place(const void *left, const void *right)
     return (a->place > b->place) - (a->place < b->place);
 }
 
-/* List each library of the run once, in the order in which the processes loaded them. The driver is left out, because
- * it has its own traits. gpuwhy's facade is left out with it, because it has the driver's file name. The caller frees
- * the list. */
+/* List each library of the run once, in the order of loading. The caller frees the list. The driver is left out,
+ * because it has its own traits. So is gpuwhy's facade, which has the driver's file name. */
 static listed_library *list_libraries(const gw_model *model, size_t *ret_count)
 {
     size_t room = 0, count = 0, kept = 0;
@@ -299,8 +298,8 @@ static void add_device(gwi_traits *traits, const gw_model *model, int index)
             add_number(traits, GW_AREA_CARD, name, (double)device->bytes_free_first, "bytes", counts_tolerance));
 }
 
-/* Add the first sampled value of each setting (GW_METRIC_LEVEL) of the cards, the control group and the host, such as
- * the power limit of a card. */
+/* Add the settings (GW_METRIC_LEVEL) of cards, control group and host, such as a power limit. The first sampled value
+ * is used. */
 static void add_settings(gwi_traits *traits, const gw_machine *machine)
 {
     for (size_t i = 0; i < machine->series_count; i++) {
@@ -323,8 +322,8 @@ static void add_settings(gwi_traits *traits, const gw_machine *machine)
     }
 }
 
-/* Add another process that held memory when an allocation was refused. gpuwhy looks for such processes only after a
- * refusal, so a run without this trait may have had such a process, too. */
+/* Add another process that held memory when an allocation was refused. gpuwhy looks only after a refusal, so runs
+ * without this trait may have had one, too. */
 static void add_holder(gwi_traits *traits, const gw_fact_holder *holder)
 {
     gw_text name = {0};
@@ -386,8 +385,8 @@ static int by_size(const void *left, const void *right)
     return a->largest_bytes > b->largest_bytes ? -1 : a->largest_bytes < b->largest_bytes;
 }
 
-/* Add the size of the largest block that each place in the program allocated. After ROWS_MAX places, further ones are
- * dropped. */
+/* For each place in the program, add the size of the largest block that it allocated. Places after the first ROWS_MAX
+ * are ignored. */
 static void add_blocks(gwi_traits *traits, const gw_model *model)
 {
     place_row *row = calloc(ROWS_MAX, sizeof *row);
@@ -502,7 +501,7 @@ static int by_area(const void *left, const void *right)
     return a->area != b->area ? (a->area < b->area ? -1 : 1) : 0;
 }
 
-/* Sort the traits by area, and keep their order within an area. qsort() is not stable. Insertion sort is fast enough
+/* Sort the traits by area, and keep their order within an area, which qsort() does not. Insertion sort is fast enough
  * for a few hundred traits. */
 static void sort_by_area(gwi_traits *traits)
 {

@@ -1,6 +1,5 @@
-/* The parts of CPython's memory layout that we read. Used by the hook, which reads its own process, and by readers of
- * other processes. We do not link Python or include its headers: gw_python_versions.h has one row of offsets per
- * version. All functions need only the C library and keep no state. Any thread may call them. */
+/* The parts of CPython's memory layout that we read, in our own process (the hook) or in another one. We neither link
+ * to Python nor include its headers. The functions need only the C library, and any thread may call them. */
 #ifndef GW_PYTHON_LAYOUT_H
 #define GW_PYTHON_LAYOUT_H
 
@@ -21,12 +20,13 @@ typedef struct gw_python_layout {
     gw_python_entry entry;
     /* sizes of the objects, as stored in their type objects; used to check that this row matches the build */
     uint16_t code_bytes, frame_bytes, unicode_bytes;
-    /* thread state; if has_holder, thread_frame points to a structure with the frame's address at holder_frame */
+    /* thread state; if has_holder is set, the pointer at thread_frame leads to a structure with the frame's address at
+     * offset holder_frame */
     uint16_t thread_next, thread_interpreter, thread_frame, thread_ident, thread_id;
     bool has_holder;
     uint16_t holder_frame;
-    /* pointer to the start of the thread's memory for frames; the word after it points to the free part of this memory;
-     * 0: this version has no such field */
+    /* pointer to the start of the thread's memory for frames; the next word points to the free part; 0: this version
+     * has no such field */
     uint16_t thread_stack;
     /* interpreter state */
     bool hides_subinterpreters; /* PyGILState_GetThisThreadState() does not distinguish subinterpreters */
@@ -47,15 +47,17 @@ typedef struct gw_python_layout {
 /* Return the row of a version (static), or NULL if the version is not supported. */
 const gw_python_layout *gw_python_layout_of(unsigned version);
 
-/* Since 3.13 the interpreter publishes offsets at the start of _PyRuntime. Replace the row's offsets in `*layout` by
- * the published ones. Returns false if the published offsets are for another build than `version_hex` or for a build
- * without the GIL, or if they are not plausible. Do not use `*layout` then. */
+/* Replace the offsets in `*layout` with those that the interpreter publishes at the start of _PyRuntime, since 3.13.
+ * Returns false, and leaves `*layout` unusable, if:
+ * - the offsets are not plausible;
+ * - they are for another version than `version_hex`;
+ * - they are for a build without the GIL. */
 enum { GW_PYTHON_PUBLISHED_SINCE = 0x030D, GW_PYTHON_PUBLISHED_WORDS = 84 };
 bool gw_python_layout_publish(gw_python_layout *layout, const uint64_t published[GW_PYTHON_PUBLISHED_WORDS],
                               unsigned long version_hex);
 
-/* Offsets that lead from _PyRuntime to the thread states of all interpreters. For readers that cannot call the
- * interpreter. */
+/* Offsets that lead from _PyRuntime to the thread states of all interpreters, for readers that cannot call functions of
+ * the interpreter. */
 typedef struct gw_python_lists {
     uint32_t
         runtime_interpreters; /* the first interpreter; 0: not published, so search the first words of _PyRuntime */
@@ -63,8 +65,8 @@ typedef struct gw_python_lists {
     uint32_t thread_native_id; /* the kernel's thread id; 0: not stored */
 } gw_python_lists;
 
-/* Fill in the offsets. `published` is NULL if the version publishes no offsets. Otherwise it points to the published
- * words, which gw_python_layout_publish() must have accepted. Returns false if these offsets are not plausible. */
+/* Fill in the offsets. `published` points to the published words, after gw_python_layout_publish() has accepted them.
+ * NULL: the version publishes none. Returns false if the offsets are not plausible. */
 bool gw_python_lists_of(const gw_python_layout *layout, const uint64_t *published, gw_python_lists *ret_lists);
 
 /* True if the value may be the address of an object or a frame. */
@@ -97,11 +99,11 @@ typedef struct gw_python_text {
     void *user;
 } gw_python_text;
 
-/* Write the characters from index `from` on as UTF-8, as many as fit into `room` bytes. ASCII control characters become
- * '?', and characters that are not valid become U+FFFD. Returns the number of bytes written. Writes no terminator. */
+/* Write the characters from index `from` as UTF-8, as many as fit into `room` bytes, without a terminator. ASCII
+ * control characters become '?', and invalid characters become U+FFFD. Returns the number of bytes written. */
 size_t gw_python_text_put(const gw_python_text *text, size_t from, char *out, size_t room);
-/* Like gw_python_text_put(), for all characters. If they do not fit, write "..." and as many of the last characters as
- * fit, because the end of a path is more useful than its start. `room` must be at least 16. */
+/* Like gw_python_text_put(), for all characters. If they do not fit, writes "..." and the last ones, because the end of
+ * a path is more useful. `room` must be at least 16. */
 size_t gw_python_text_put_end(const gw_python_text *text, char *out, size_t room);
 
 #endif

@@ -1,7 +1,7 @@
-/* Offsets in CPython's structures: one row per version, for 64-bit builds with the GIL and without debugging options.
- * The values are from the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.13.5 and 3.14.8; they have not changed
- * within a minor version. A build with other offsets also has types of other sizes. Readers compare the sizes, and do
- * not read such a build. */
+/* Offsets in CPython's structures: one row per minor version, for 64-bit builds with the GIL and without debugging
+ * options. Readers refuse a build with other type sizes, because its offsets differ, too.
+ *
+ * The values are from the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.13.5 and 3.14.8. */
 #ifndef GW_PYTHON_VERSIONS_H
 #define GW_PYTHON_VERSIONS_H
 

@@ -1,8 +1,8 @@
-/* Walk along the frames of one Python thread, innermost first. Used by the hook, which reads its own process, and by
- * readers of another process or of copied memory.
+/* Walks along the frames of one Python thread, innermost first. The hook reads its own process with it, other readers
+ * another process or copied memory.
  *
- * A reader supplies functions that read memory and functions that receive the frames found. Everything is inlined: if
- * the reader is a constant, the compiler generates a loop without indirect calls. */
+ * A reader supplies functions that read memory and receive frames. All functions here are inlined. If the reader is a
+ * constant, the compiler generates no indirect calls. */
 #ifndef GW_PYTHON_WALK_H
 #define GW_PYTHON_WALK_H
 
@@ -13,8 +13,8 @@
 typedef struct gw_python_found {
     uintptr_t code; /* address of the code object; the address is plausible, but the object's type was not checked */
     int32_t instruction; /* offset from the start of the code, in bytes; -1: unknown */
-    bool is_entry;       /* the frame is marked as the first one of an evaluation loop; since 3.12 always false: enter()
-                            reports these frames */
+    bool is_entry; /* the frame is marked as the first one of an evaluation loop; always false since 3.12, where enter()
+                      reports these frames instead */
 } gw_python_found;
 
 typedef struct gw_python_reader {
@@ -63,8 +63,8 @@ GW_PYTHON_INLINE int32_t gw_python_instruction(const gw_python_reader *reader, v
                : -1; /* before the first instruction, `bytes` wraps around: the frame is not complete yet */
 }
 
-/* Read at most `max` frames, starting at `frame`. Sets `*ret_cut` to true if there are more. Returns false if the
- * memory does not look like frames, or if take() or open() returned false. */
+/* Read at most `max` frames, starting at `frame`. *ret_cut becomes true if there are more. Returns false if the memory
+ * does not look like frames, or if take() or open() returned false. */
 GW_PYTHON_INLINE bool gw_python_walk(const gw_python_layout *layout, uintptr_t frame, const gw_python_reader *reader,
                                      void *user, size_t max, size_t *ret_count, bool *ret_cut)
 {

@@ -13,17 +13,16 @@ const gw_python_layout *gw_python_layout_of(unsigned version)
 
 /* ---- offsets published by the interpreter ---- */
 
-/* The interpreter publishes a cookie, its version, a flag for a free-threaded build, and then groups of words. Each
- * group has the size of one structure and the offsets of its members. A published_groups row describes one Python
- * version: for each group, the index of its first word. Within a group, the members that we read are at the same
- * positions in all versions. */
+/* The interpreter publishes a cookie, its version, a flag for a free-threaded build, and then groups of words. A group
+ * has the size of one structure, then the offsets of its members. A published_groups row has the index of each group's
+ * first word in one Python version. Within a group, the members that we read never move. */
 typedef struct published_groups {
     unsigned version;
     uint8_t thread, frame, code, object, bytes, text;
 } published_groups;
 
-/* Index of the first word of the two groups whose place is the same in all versions, and the first version that
- * publishes offsets. */
+/* GROUP_RUNTIME and GROUP_INTERPRETER: index of the first word of these groups, the same in all versions.
+ * PUBLISHED_SINCE: the first version that publishes offsets. */
 enum { GROUP_RUNTIME = 3, GROUP_INTERPRETER = 6, PUBLISHED_SINCE = 0x030D };
 
 static const published_groups published_rows[] = {
@@ -41,8 +40,8 @@ static const published_groups *groups_of(unsigned version)
     return NULL;
 }
 
-/* Read and check the offset of a member, which is word `member` of a group. `size` points to the group's first word,
- * the size of the structure. `bytes` is the size of the member. */
+/* Read word `member` of a group: the offset of a member of `bytes` bytes. `size` points to the group's first word, the
+ * size of the structure. Returns false if the member is outside the structure or not aligned. */
 static bool take(const uint64_t *size, unsigned member, unsigned bytes, uint16_t *ret_offset)
 {
     uint64_t offset = size[member];

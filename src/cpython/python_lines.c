@@ -10,8 +10,8 @@ static int32_t checked(int64_t line)
     return line >= 0 && line <= INT32_MAX ? (int32_t)line : -1;
 }
 
-/* Search a table of CPython 3.9: pairs of a byte increment and a line increment. A line applies from the address of its
- * pair up to the address of the next one. */
+/* Search a table of CPython 3.9, which has pairs of an address increment and a line increment. The line of a pair
+ * applies from its address up to the address of the next pair. */
 static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;
@@ -27,8 +27,8 @@ static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t fi
     return checked(line);
 }
 
-/* Search a table of CPython 3.10: pairs of a range's size in bytes and a line increment. The increment NO_LINE means
- * that the range has no line. */
+/* Search a table of CPython 3.10, which has pairs of a range's size in bytes and a line increment. NO_LINE as the
+ * increment: the range has no line. */
 static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;
@@ -46,8 +46,8 @@ static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_
     return -1;
 }
 
-/* Read a number that is stored in groups of six bits, lowest first. In each byte, bit 6 is set if another group
- * follows; bit 7 is set only in the head of an entry. Returns false if the table is damaged. */
+/* Read a number that is stored in groups of six bits, lowest first. Bit 6 of a byte is set if another group follows.
+ * Bit 7 is set only in the head of an entry. Returns false if the table is damaged. */
 static bool read_number(const uint8_t *table, size_t bytes, size_t *at, uint64_t *ret_number)
 {
     uint64_t number = 0;
@@ -93,9 +93,8 @@ static bool read_line_step(const uint8_t *table, size_t bytes, unsigned kind, si
     return true;
 }
 
-/* Search a table of CPython 3.11 or later. An entry consists of a head (bit 7 set, kind, number of code units minus
- * one) and data that depends on the kind. The next byte with bit 7 set is the head of the next entry. Columns are
- * skipped. */
+/* Search a table of CPython 3.11 or later. An entry is a head (bit 7 set, kind, number of code units minus one), then
+ * data that depends on the kind. The next byte with bit 7 set is the next head. Columns are skipped. */
 static int32_t line_by_locations(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;

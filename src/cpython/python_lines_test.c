@@ -40,8 +40,8 @@ static void ranges(void **state)
 static void locations(void **state)
 {
     (void)state;
-    /* Three entries: one unit, line + 1 (kind 11), two bytes of columns; two units without a location; eight units
-     * with only a line increment of -3. */
+    /* Three entries: one unit, line + 1 (kind 11), two bytes of columns; two units without a location; eight units with
+     * a line increment of -3 and nothing else. */
     const uint8_t table[] = {0x80 | 11 << 3, 1, 2, 0x80 | 15 << 3 | 1, 0x80 | 13 << 3 | 7, 3 << 1 | 1};
     assert_int_equal(gw_python_line(0x030B, table, sizeof table, 7, 1), 8);
     assert_int_equal(gw_python_line(0x030E, table, sizeof table, 7, 2), -1);

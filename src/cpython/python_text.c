@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Write the character at index `at` as UTF-8. A control character becomes '?', an invalid one U+FFFD. Returns the
- * number of bytes. */
+/* Write the character at index `at` as UTF-8. A control character becomes '?', and an invalid one becomes U+FFFD.
+ * Returns the number of bytes written. */
 static size_t encode(const gw_python_text *t, size_t at, char out[4])
 {
     uint32_t c = 0;

@@ -1,5 +1,5 @@
-/* Query NVML, which may block forever on a failing card, and a Python interpreter. Each query runs in a child process
- * that writes lines to a pipe. A child that exceeds its time limit is killed. */
+/* Query NVML and a Python interpreter, each in a child process that writes its answer to a pipe. NVML may block forever
+ * on a failing card, so slow children are killed. */
 #include "gwi_doctor.h"
 
 #include "gw_clock.h"
@@ -57,8 +57,8 @@ static bool read_answer(int fd, gw_text *answer)
     }
 }
 
-/* Read the child's answer and wait until it exits. Returns false if the child exceeded its time limit. It is then
- * killed, but not waited for, because it may hang in the kernel. */
+/* Read the child's answer and wait for its end. Returns false if the child exceeds its time limit. The child is then
+ * killed, but not waited for, because it may be blocked in the kernel. */
 static bool finish(const child *asked, gw_text *answer, int *ret_status)
 {
     bool in_time = read_answer(asked->fd, answer);

@@ -19,7 +19,7 @@ void gw_doctor_check(const gw_facts *facts, gw_checkup *checkup)
 
 /* ---- comparison with saved facts ---- */
 
-/* True for facts that compare_one() ignores: values that change by themselves, and the libraries, which
+/* True for facts that compare_one() ignores: values that often change by themselves, and libraries, which
  * compare_libraries() compares. */
 static bool is_of_the_moment(const char *key)
 {
@@ -55,8 +55,8 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
                   now != NULL ? now : "unknown", then != NULL ? then : "unknown");
 }
 
-/* Find the library at `path`. The search is by path, because the number N of a library's fact "library.N" may change.
- * Returns false if there is none. */
+/* Find the library at `path`. The search is by path, because the number N of a library's fact "library.N" may
+ * change. */
 static bool library_at(const gw_facts *facts, const char *path, gw_fact_library *ret_library)
 {
     for (long long i = 0; i < gwi_library_count(facts); i++) {
@@ -101,8 +101,8 @@ void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup
         if (gw_facts_get(before, facts->item[i].key) == NULL && (python || !gw_begins(facts->item[i].key, "python.")))
             compare_one(facts->item[i].key, facts->item[i].value, NULL, checkup);
     }
-    /* Compare the libraries only if both lists of facts have a Python interpreter or neither has one: with an
-     * interpreter, the libraries of its packages are also listed. */
+    /* Compare the libraries only if both lists of facts have a Python interpreter, or neither. The packages of an
+     * interpreter add libraries to a list. */
     if (python || (gw_facts_get(facts, "python.version") == NULL && gw_facts_get(before, "python.version") == NULL))
         compare_libraries(facts, before, checkup);
     if (checkup->count == count)

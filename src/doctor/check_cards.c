@@ -8,8 +8,8 @@
 
 static const char section[] = "cards";
 
-/* The results for facts about a card. A row applies if the value of the fact `what` is `when`. If `when` is NULL, it
- * applies to any value except "0", "no", "off", "none" and "unknown". */
+/* The checks of single facts about a card. A row applies if the fact `what` has the value `when`. If `when` is NULL,
+ * any value is accepted except "0", "no", "off", "none" and "unknown". */
 static const struct {
     const char *what, *when, *id;
     gw_check_state state;
@@ -103,8 +103,8 @@ static bool is_same_place(const char *a, const char *b)
     return x >= PLACE_BYTES && y >= PLACE_BYTES && strcasecmp(a + x - PLACE_BYTES, b + y - PLACE_BYTES) == 0;
 }
 
-/* Return the index of the card in the list of cards on the PCI bus, or -1 if it is unknown. It may differ from `card`,
- * because a container may see only some of the cards on the bus. */
+/* Return the card's index among the cards on the PCI bus, or -1 if unknown. In a container, it may differ from
+ * `card`. */
 static long long bus_index(const gw_facts *facts, long long card)
 {
     const char *place = gwi_card(facts, card, "pci");
@@ -126,8 +126,7 @@ static bool is_slow_now(const gw_facts *facts, long long index)
     return speed != NULL && fastest != NULL && atof(speed) > 0 && atof(speed) < atof(fastest);
 }
 
-/* Report links below their maximum speed, with the state "unknown": the link of an idle card runs at a lower speed, so
- * the speed under load is not known. */
+/* Report links below their maximum speed, as "unknown": an idle card slows down its link. */
 static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long count)
 {
     long long slow = 0, first = -1;

@@ -1,4 +1,4 @@
-/* Check the driver: the versions of its kernel module and library, the device files, and whether it supports the
+/* Check the driver: the versions of its kernel module and of its library, the device files, and the support for the
  * installed CUDA runtimes. */
 #include "gw_data.h"
 #include "gw_libs.h"

@@ -8,8 +8,8 @@
 
 static const char section[] = "environment";
 
-/* A row applies if the value of the variable `name` is `when`. If `when` is NULL, it applies to any value except "" and
- * "0". */
+/* A row applies if the value of the variable `name` is `when`. If `when` is NULL, the row applies to any value except
+ * "" and "0". */
 static const struct {
     const char *name, *when;
     const char *text;

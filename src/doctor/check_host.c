@@ -87,7 +87,8 @@ static void check_platform(const gw_facts *facts, gw_checkup *checkup)
     }
 }
 
-/* True if the cards of this machine copy data to each other over PCIe: there are several cards and no NVSwitch. */
+/* True if the cards of this machine copy data to each other over PCIe, that is, if there are several cards but no
+ * NVSwitch. */
 static bool has_peers_on_bus(const gw_facts *facts)
 {
     return gwi_card_count(facts) > 1 && gwi_number_or(facts, "pci.nvswitches", 0) == 0 &&

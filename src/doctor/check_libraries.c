@@ -1,5 +1,5 @@
-/* Check for several copies of CUDA libraries. Several copies are normal, but a copy in a folder of LD_LIBRARY_PATH
- * takes precedence in every process. */
+/* Check for several copies of CUDA libraries. Only a copy in a folder of LD_LIBRARY_PATH is a problem: every
+ * process uses it. */
 #include "gw_libs.h"
 #include "gwi_doctor.h"
 

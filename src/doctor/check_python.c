@@ -30,8 +30,8 @@ static void check_cuda(const gw_facts *facts, gw_checkup *checkup, const char *n
                   fit == GW_DRIVER_MINOR ? ", on a driver of the same family" : "");
 }
 
-/* Convert "sm_75 sm_80 compute_90" to "7.5 8.0 9.0+PTX". `flags` may be NULL. Architecture-specific code such as
- * "sm_90a" is left out, because it runs only on that architecture. */
+/* Convert "sm_75 sm_80 compute_90" to "7.5 8.0 9.0+PTX". `flags` may be NULL. Leaves out "sm_90a": its code runs only
+ * on that architecture. */
 static void architectures_of(const char *flags, char *out, size_t room)
 {
     out[0] = '\0';

@@ -1,9 +1,8 @@
 /* Find problems of a machine before a program fails: collect facts about the machine and check them.
  *
- * All facts are collected first, as pairs of key and value. They come from files below a root folder ("" for this
- * machine), from NVML and from a Python interpreter. A missing fact means that its value is unknown, not "no" or 0.
- * The checks read only the facts, so tests can use the facts of an invented machine, and the facts of a real machine
- * can be saved and compared later.
+ * The facts are pairs of key and value. They come from files below a root folder ("" for this machine), from NVML and
+ * from a Python interpreter. A missing fact is unknown, not "no" or 0. The checks read only the facts. So tests can
+ * invent a machine, and a real machine's facts can be saved and compared later.
  *
  * Nothing here initialises CUDA, loads the driver or needs root. Call these functions from one thread only. */
 #ifndef GW_DOCTOR_H
@@ -36,27 +35,27 @@ __attribute__((format(printf, 2, 3))) const char *gw_facts_getf(const gw_facts *
 bool gw_facts_number(const gw_facts *facts, const char *key, long long *ret_number);
 /* Free all facts, and make the list empty. */
 void gw_facts_free(gw_facts *facts);
-/* Parse lines of the form "key=value" and store those whose key begins with one of the words in `beginnings`
- * (separated by spaces; NULL: any key). Other lines and invalid keys are skipped. */
+/* Store each line of the form "key=value" as a fact. `beginnings` lists the allowed beginnings of keys, separated
+ * by spaces; NULL allows any key. Other lines and invalid keys are skipped. */
 void gw_facts_parse(gw_facts *facts, const char *text, const char *beginnings);
-/* Write the facts to a file: a first line that names the format, then one fact per line. Returns GW_IO if the file
- * cannot be written; `err` has the reason. */
+/* Write the facts to a file: a first line that names the format, then one fact per line. Returns GW_IO on failure. */
 GW_MUST_CHECK gw_status gw_facts_save(const gw_facts *facts, const char *path, gw_error *err);
-/* Read a file that gw_facts_save() wrote. Returns GW_IO if it cannot be read, GW_CORRUPT if it has another format, or
- * GW_NOMEM. `err` has the reason. */
+/* Read a file that gw_facts_save() wrote. Returns GW_IO if it cannot be read, GW_CORRUPT if it has another format,
+ * or GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_facts_load(gw_facts *facts, const char *path, gw_error *err);
 
 /* ---- collecting ---- */
 
-/* Collect all facts from files below `root`. If `root` is not "", the answers of NVML and Python are read from the
- * files nvml.answers and python.answers below it. */
+/* Collect all facts from files below `root`. If it is not "", nvml.answers and python.answers there replace NVML
+ * and Python. */
 void gw_doctor_look(gw_facts *facts, const char *root);
 /* Collect only the facts "pci.*" and "iommu.*", about the cards on the bus and the bridges above them. */
 void gw_doctor_look_bus(gw_facts *facts, const char *root);
 /* Query NVML about this machine's cards. If the query fails, the fact nvml.why has the reason. */
 void gw_doctor_ask_nvml(gw_facts *facts);
-/* Run our `script` (python/gpuwhy_doctor.py) in the interpreter whose command is `words`. If the interpreter does not
- * answer, the fact python.why has the reason. The paths that the script prints are read below `root`. */
+/* Run our `script` (python/gpuwhy_doctor.py) with the interpreter command `words`, and store the facts that it
+ * prints. Printed paths are read below `root`. If the interpreter does not answer, the fact python.why has the
+ * reason. */
 void gw_doctor_ask_python(gw_facts *facts, const char *root, char *const *words, const char *script);
 /* Store the facts about the interpreter's packages from `answers`, the output of python/gpuwhy_doctor.py. */
 void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answers);

@@ -19,11 +19,11 @@ void gwi_check_environment(const gw_facts *facts, gw_checkup *checkup);
 
 /* Parse a fact as a version. Returns 0 if `text` is NULL or not a version. */
 gw_version gwi_version(const char *text);
-/* Return the version of the kernel driver. If it is unknown, return the version that NVML reports, or else the version
- * of the driver library. Returns NULL if all three are unknown. */
+/* Return the version of the kernel driver, or else the version from NVML, or else from the driver library; NULL:
+ * unknown. */
 const char *gwi_driver(const gw_facts *facts);
-/* True if the device file "/dev/NAME" exists. The fact "device.files" lists all device files, so a name that is missing
- * in it means a missing file. */
+/* True if the device file "/dev/NAME" exists. The fact "device.files" lists all device files; a missing one does
+ * not exist. */
 bool gwi_has_device(const gw_facts *facts, const char *name);
 long long gwi_number_or(const gw_facts *facts, const char *key, long long otherwise);
 bool gwi_is(const char *value, const char *wanted); /* True if both texts are equal; false if `value` is NULL. */
@@ -33,8 +33,8 @@ void gwi_look_libraries(gw_facts *facts, const char *root);
 /* Store facts "pci.acs.*" about the PCI bridges above each card (see the facts "pci.card.N.pci"). */
 void gwi_look_acs(gw_facts *facts, const char *root);
 long long gwi_library_count(const gw_facts *facts); /* number of facts "library.N"; at most GWI_LIBRARIES_MAX */
-/* Return library `index` of the list. Its path is a C string, because the path is the last field of the fact. No field
- * is set if there is no such library. */
+/* Return the fact "library.N" for N = `index`; no field is set if there is none. Its path, the last field, is a C
+ * string. */
 gw_fact_library gwi_library_fact(const gw_facts *facts, long long index);
 /* Return the number of cards in the machine, from the best source available. Returns -1 if the number is unknown. */
 long long gwi_card_count(const gw_facts *facts);

@@ -322,8 +322,8 @@ static void look_at_memory(gw_facts *facts, const char *root)
     line_fact(facts, root, "/proc/sys/vm/overcommit_memory", "memory.overcommit");
 }
 
-/* Find the smallest memory limit of our control group and its parents. The limit is in memory.max in control groups v2,
- * and in memory.limit_in_bytes in v1. */
+/* Find the smallest memory limit of our control group and its parents: memory.max (cgroup v2) or memory.limit_in_bytes
+ * (v1). */
 static void look_at_group(gw_facts *facts, const char *root, const char *base, const char *group, const char *file)
 {
     const unsigned long long no_limit = 1ull << 60; /* control groups v1 report a number near 2^63 for "no limit" */
@@ -431,8 +431,8 @@ static void look_at_iommu(gw_facts *facts, const char *root)
     if (type != NULL)
         gw_facts_set(facts, "iommu.type", "%.*s", (int)strcspn(type, "\n"), type);
     free(type);
-    /* Store the type of the first card whose addresses the IOMMU translates, else that of any card, else that of group
-     * 0. */
+    /* Store the IOMMU type of one card, preferably one whose addresses are translated. If no card has a type, store
+     * that of group 0. */
     const char *found = gw_facts_get(facts, "iommu.type"), *own = NULL;
     for (long long i = 0; i < gwi_number_or(facts, "pci.cards", 0) && i < GWI_CARDS_MAX; i++) {
         const char *of_card = gw_facts_getf(facts, "pci.card.%lld.iommu", i);

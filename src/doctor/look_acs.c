@@ -1,11 +1,12 @@
-/* Check whether the access control (ACS) of the PCIe bridges above the cards redirects copies between cards to the
+/* Checks whether ACS, the access control of the PCIe bridges above the cards, redirects copies between cards to the
  * root complex.
  *
- * The control register is in a bridge's extended configuration space, and only root may read more than the first 64
- * bytes of the configuration space. Layout (PCI Express Base Specification): extended capabilities start at 0x100. The
- * low 16 bits of a header are the id, the high 12 bits are the offset of the next capability. ACS has the id 0x000d
- * and its control register at offset 6. Bits 2 and 3 redirect requests and completions between devices below the
- * bridge. */
+ * The control register is in a bridge's extended configuration space. Only root may read more than the first 64 bytes
+ * of the space. Layout (PCI Express Base Specification):
+ * - Extended capabilities start at 0x100. The low 16 bits of a header are the id. The high 12 bits are the offset of
+ *   the next capability.
+ * - ACS has the id 0x000d and its control register at offset 6.
+ * - Bits 2 and 3 redirect requests and completions between devices below the bridge. */
 #include "gwi_doctor.h"
 
 #include <ctype.h>

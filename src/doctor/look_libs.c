@@ -156,7 +156,7 @@ static void look_at_path(gw_facts *facts, const char *root)
 }
 
 /* Find the file that libcuda.so.1 in this folder refers to, and store it as the facts "driver.library*". Returns false
- * if the folder has no libcuda.so.1. */
+ * without libcuda.so.1. */
 static bool find_driver(gw_facts *facts, const char *root, const char *folder)
 {
     char target[512];
@@ -169,8 +169,8 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
     if (!found)
         return false;
     target[bytes > 0 ? bytes : 0] = '\0';
-    char whole[PATH_MAX]; /* path after all links; not used if `root` is not "", because links could lead out of this
-                             root folder */
+    char whole[PATH_MAX]; /* the path with all links resolved; not used if `root` is not "", because links could lead
+                             out of this root folder */
     gw_text_addf(&path, "%s/libcuda.so.1", folder);
     bool resolved = root[0] == '\0' && realpath(gw_text_str(&path), whole) != NULL;
     gw_text_clear(&path);
@@ -190,8 +190,8 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
     return true;
 }
 
-/* Search for the driver's library in the loader's order: LD_LIBRARY_PATH, then the usual folders. The loader's cache,
- * which comes between them, is not read. */
+/* Search for the driver's library in the loader's order: LD_LIBRARY_PATH, then the usual folders. The loader's cache
+ * between them is not read. */
 static void look_for_driver(gw_facts *facts, const char *root)
 {
     const char *at = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
@@ -229,8 +229,8 @@ void gwi_look_libraries(gw_facts *facts, const char *root)
     look_for_driver(facts, root);
 }
 
-/* Store the facts in the script's output. Each fact "python.folder.N" names a folder where packages installed
- * libraries: list the CUDA libraries in these folders. */
+/* Store the facts in the script's output. List the CUDA libraries in each folder "python.folder.N", where packages
+ * installed libraries. */
 void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answers)
 {
     gw_facts_parse(facts, answers, "python.");

@@ -1,5 +1,5 @@
-/* Writes one table with one line per item (RFC 4180); a ring or sample yields one line per call or value. Columns that
- * an item lacks are empty. */
+/* Writes a table in CSV format (RFC 4180), one line per item, per call of a ring, or per value of a sample. Columns
+ * that do not apply are empty. */
 #include "gw_clean.h"
 #include "gw_names.h"
 #include "gw_text.h"
@@ -11,8 +11,8 @@
 #define COLUMNS                                                                                                        \
     "t_ns,item,pid,tid,kind,function,result,took_us,flags,site,extra,context,arg0,arg1,arg2,arg3,arg_names,key,value"
 
-/* Append the text with '?' in place of control characters, which could change the terminal that shows it. Newlines and
- * tabs are kept. */
+/* Append the text with '?' in place of control characters, which could change a terminal's settings. Newlines and tabs
+ * stay. */
 static void add_cleaned(gw_text *clean, const char *text, size_t bytes)
 {
     gw_text part = {0};
@@ -30,8 +30,8 @@ static void add_cleaned(gw_text *clean, const char *text, size_t bytes)
     gw_text_free(&part);
 }
 
-/* Write a field, in quotes if it contains a comma, a quote or a line break. If the table is for a spreadsheet, put an
- * apostrophe before a text that the spreadsheet would evaluate as a formula. */
+/* Write a field, in quotes if it contains a comma, a quote or a line break. For a spreadsheet, an apostrophe before the
+ * text prevents its evaluation as a formula. */
 static void put_field(const gw_export_to *to, const char *text, size_t bytes)
 {
     FILE *file = to->file;
@@ -61,7 +61,7 @@ static void put_pair(gw_export_to *to, const char *key, const char *value)
     put_field(to, value, strlen(value));
 }
 
-/* Write a value of the machine. The source of the value goes into the column `kind`, and the card's index into arg0. */
+/* Write a value of the machine. The column `kind` contains the source of the value, and arg0 the card's index. */
 static void put_machine_pair(gw_export_to *to, const char *source, uint32_t device, const char *key, const char *value)
 {
     fprintf(to->file, ",%s,,,,,,,", source);

@@ -1,8 +1,8 @@
-/* Exports a recording for other tools. Each format is a struct of functions and a row in export.c;
- * docs/HOWTO_ADD_EXPORT.md describes how to add one.
+/* Exports a recording for other tools. Each format is a struct of functions and a row in export.c
+ * (docs/HOWTO_ADD_EXPORT.md).
  *
- * Items are exported in the reader's order, and no values are computed. Items are written one by one, so the memory
- * needed does not depend on the length of the recording. */
+ * Items are written one by one, in the reader's order, so long recordings need no more memory. No values are
+ * computed. */
 #ifndef GW_EXPORT_H
 #define GW_EXPORT_H
 
@@ -20,8 +20,8 @@ typedef struct gw_export_to {
     uint64_t item_count;     /* items written so far */
 } gw_export_to;
 
-/* A format. Each function writes to `to->file` and returns GW_OK or GW_NOMEM. `begin` may also return GW_UNSUPPORTED
- * if this build lacks a library that the format needs; `err` has the reason. The caller detects write errors. */
+/* A format. Each function writes to `to->file` and returns GW_OK or GW_NOMEM. `begin` may return GW_UNSUPPORTED, with
+ * the reason in `err`: this build lacks a library. The caller detects write errors. */
 typedef struct gw_export_format {
     const char *name;                                                        /* the NAME of --to */
     const char *about;                                                       /* one line for the help text */
@@ -37,9 +37,11 @@ const gw_export_format *gw_export_at(unsigned index);
 /* Return the format with this name, or NULL. */
 const gw_export_format *gw_export_find(const char *name);
 
-/* Write all remaining items of `reader` to `file`. Damaged blocks are skipped and counted in *ret_faults (may be
- * NULL). Returns GW_OK; GW_IO if writing fails; GW_UNSUPPORTED or GW_NOMEM from the format; otherwise the reader's
- * status. */
+/* Write all remaining items of `reader` to `file`. Damaged blocks are skipped and counted in *ret_faults (may be NULL).
+ * Errors:
+ * - GW_IO: writing failed
+ * - GW_UNSUPPORTED, GW_NOMEM: from the format
+ * - otherwise the reader's status */
 GW_MUST_CHECK gw_status gw_export_run(const gw_export_format *format, gw_reader *reader, FILE *file,
                                       uint64_t *ret_faults, gw_error *err);
 

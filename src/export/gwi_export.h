@@ -1,4 +1,4 @@
-/* Declarations shared by the files of src/export: the formats. */
+/* The export formats, which export.c lists in its table. */
 #ifndef GWI_EXPORT_H
 #define GWI_EXPORT_H
 

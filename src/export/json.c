@@ -1,7 +1,6 @@
-/* Writes {"schema":1,"functions":[...],"items":[ one object per item, one per line ]}.
- *
- * Times are ns since the start of the run. Addresses and counts are numbers. Numbers above 2^53 are exact in the text,
- * but not in readers that store numbers as doubles. Bytes that are not UTF-8 become U+FFFD. */
+/* Writes {"schema":1,"functions":[...],"items":[ one object per item, one per line ]}. Times are ns since the start of
+ * the run. Numbers above 2^53 are exact in the text, but readers may round them to doubles. Bytes that are not UTF-8
+ * become U+FFFD. */
 #include "gw_names.h"
 #include "gw_text.h"
 #include "gwi_export.h"

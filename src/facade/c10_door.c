@@ -1,8 +1,7 @@
-/* The library that is preloaded to receive the calls that PyTorch makes to two functions of its libc10.so: see
- * gw_c10_door.h. Links only to the C library.
+/* A preloaded library that receives PyTorch's calls to two functions of libc10.so (gw_c10_door.h).
  *
- * Python loads libc10.so without RTLD_GLOBAL, so dlsym(RTLD_NEXT) does not find its functions. Instead, libc10.so is
- * found by its file name among the loaded libraries, at the first call or when the hook calls resolve(). */
+ * It links only to the C library. Python loads libc10.so without RTLD_GLOBAL, so dlsym(RTLD_NEXT) does not find
+ * PyTorch's own functions. Instead, this library looks for the file name libc10.so among the loaded libraries. */
 #include "gw_c10_door.h"
 
 #include <dlfcn.h>
@@ -21,8 +20,8 @@ extern gw_c10_door gw_the_c10_door EXPORTED;
 /* a hidden alias, so that our own accesses need no symbol lookup */
 extern gw_c10_door the_door __attribute__((alias("gw_the_c10_door"), visibility("hidden")));
 
-/* Before glibc 2.34 these functions are in libdl, which PyTorch itself links to. Without them, no call is passed on to
- * PyTorch. */
+/* Before glibc 2.34 these functions are in libdl, which a program may not load. Without them, no call is passed on to
+ * PyTorch, but PyTorch loads libdl. */
 #pragma weak dlopen
 #pragma weak dlsym
 
@@ -40,8 +39,8 @@ static int note_libc10(struct dl_phdr_info *info, size_t size, void *path)
     return 1;
 }
 
-/* Find PyTorch's functions in libc10.so, to pass calls on to them. Returns false if libc10.so is not loaded. `library`
- * is never closed, so that the functions stay mapped. */
+/* Find PyTorch's functions in libc10.so. Returns false if it is not loaded. `library` is never closed, so the functions
+ * stay mapped. */
 static bool resolve_in_file(void)
 {
     char path[PATH_BYTES];
@@ -59,8 +58,8 @@ static bool resolve_in_file(void)
     return true;
 }
 
-/* Find PyTorch's functions if libc10.so is loaded. If it is not, no symbol is looked up: the program may never load
- * PyTorch, and a failed lookup would leave an error that the program sees in dlerror(). */
+/* Find PyTorch's functions, but only if libc10.so is loaded: a failed lookup would leave an error that the program sees
+ * in dlerror(). */
 static void resolve(void)
 {
     int saved_errno = errno;
@@ -69,8 +68,8 @@ static void resolve(void)
     errno = saved_errno;
 }
 
-/* Find PyTorch's functions during a call, when PyTorch is certainly loaded. If libc10.so has another file name, look
- * its functions up in the global scope. A lookup searches all libraries, so the number of failed lookups is limited. */
+/* Find PyTorch's functions during a call, when PyTorch is certainly loaded. If libc10.so has another file name, use the
+ * global scope. A failed lookup is slow, so the number of attempts is limited. */
 static void resolve_for_call(void)
 {
     enum { LOOKS_MAX = 16 };
@@ -115,8 +114,8 @@ _Alignas(64) gw_c10_door gw_the_c10_door = {.version = GW_C10_DOOR_VERSION,
                                             .usage_alone = usage_alone,
                                             .oom_alone = oom_alone};
 
-/* These functions are compiled with -O2 to make their calls tail calls, so that no stack frame of ours is between
- * PyTorch and the called function. */
+/* These functions are compiled with -O2, so that their calls are tail calls. Otherwise a stack frame of ours would be
+ * between PyTorch and the called function. */
 void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
     gw_c10_usage_fn *to = __atomic_load_n(&the_door.usage, __ATOMIC_ACQUIRE);

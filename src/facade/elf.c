@@ -17,8 +17,8 @@ static bool in_file(const gwi_elf *elf, uint64_t offset, uint64_t bytes)
     return offset <= elf->bytes && bytes <= elf->bytes - offset;
 }
 
-/* Return a pointer to the bytes at a virtual address; NULL if the file does not contain `bytes` bytes at this address.
- * `*ret_available` is the number of bytes from the address to the end of its segment. `ret_available` may be NULL. */
+/* Return a pointer to `bytes` bytes at a virtual address, NULL if the file lacks them. *ret_available (may be NULL):
+ * bytes up to the end of the segment. */
 static const void *at_address(const gwi_elf *elf, uint64_t address, uint64_t bytes, uint64_t *ret_available)
 {
     for (uint32_t i = 0; i < elf->phdr_count; i++) {
@@ -47,8 +47,8 @@ static bool dyn_value(const gwi_elf *elf, int64_t tag, unsigned n, uint64_t *ret
     return false;
 }
 
-/* A GNU hash table does not store the number of symbols. The chain of the last bucket ends with the last symbol, so
- * follow this chain to its end. */
+/* Count the symbols of a GNU hash table, which does not store their number. The chain of the last bucket ends with the
+ * last symbol. */
 static bool count_by_gnu_hash(const gwi_elf *elf, uint64_t address, uint32_t *ret_count)
 {
     uint64_t available = 0;

@@ -1,14 +1,14 @@
-/* Write a facade.
+/* Writes a facade.
  *
- *   segment 1, read and execute: ELF head | GNU hash | symbols | strings | relocations | names | code
- *   segment 2, read and write:   dynamic section | gw_facade_head | table | room for the driver's data objects | reads
+ *  segment 1, read and execute: ELF head | GNU hash | symbols | strings | relocations | names | code
+ *  segment 2, read and write:   dynamic section | gw_facade_head | table | room for the driver's data objects | reads
  *
- * "reads" is the page with the targets of the functions that only read a value (see gwi_facade_machine.h).
+ * "reads" is the page with the targets of the functions that only read a value (gwi_facade_machine.h).
  *
- * When a program starts, the loader maps the two segments and applies one relative relocation per name. None of our
- * code runs before the program calls the first stub, the code of an exported function. The facade refers to functions
- * of the C library by weak references without versions, so that one facade works with every C library. (Where
- * libc.so.6 does not contain dlopen, it contains __libc_dlopen_mode.) */
+ * At start, the loader maps the two segments and applies one relative relocation per name. None of our code runs before
+ * the program calls the first stub, the code of an exported function.
+ * References to C library functions are weak and without versions, so one facade works with every C library. Where
+ * libc.so.6 lacks dlopen, it has __libc_dlopen_mode. */
 #include "gw_api.h"
 #include "gw_array.h"
 #include "gw_facade.h"
@@ -40,8 +40,8 @@ enum { RELOC_RELATIVE = R_AARCH64_RELATIVE, RELOC_GLOB_DAT = R_AARCH64_GLOB_DAT 
 enum { RELOC_RELATIVE = R_X86_64_RELATIVE, RELOC_GLOB_DAT = R_X86_64_GLOB_DAT };
 #endif
 
-/* The C library functions that a facade calls, and the offsets in gw_facade_head at which the loader stores their
- * addresses. */
+/* The C library functions that a facade calls, and the offset in gw_facade_head where the loader stores the address of
+ * each. */
 static const struct {
     const char *name;
     size_t head_offset;
@@ -94,8 +94,8 @@ static int row_by_name(const void *a, const void *b)
     return strcmp(((const export_row *)a)->name, ((const export_row *)b)->name);
 }
 
-/* Functions that frameworks call for each launch. They come first among the reads and first among the other functions,
- * so that their stubs and their table entries share few cache lines. */
+/* Functions that frameworks call for each launch. They come first in their group (rank_of()), so that they share few
+ * cache lines. */
 static const char *const frequent[] = {"cuCtxGetDevice_v2",    "cuDevicePrimaryCtxGetState",
                                        "cuCtxGetCurrent",      "cuCtxGetDevice",
                                        "cuDeviceGetAttribute", "cuLaunchKernel",
@@ -112,8 +112,8 @@ static bool is_read(const char *name)
     return fn >= 0 && (gw_api_fns[fn].flags & GW_API_READ) != 0;
 }
 
-/* Return the sort key of a name. Reads (functions with the flag GW_API_READ) come before all other functions. Within
- * each of these two groups, frequent functions come first, in the order of the list above. */
+/* Return the sort key of a name. Reads (GW_API_READ) come before other functions. In both groups, the frequent
+ * functions above come first, in that order. */
 static uint32_t rank_of(const char *name, bool read)
 {
     uint32_t rank = 0;
@@ -300,9 +300,8 @@ static void put_hash(const image *im)
     }
 }
 
-/* A driver's data objects cannot be forwarded, so their names point to zeroed memory of the same size (at most 1 MiB).
- * The section index of a defined symbol only has to differ from "undefined", because the file has no section
- * headers. */
+/* A driver's data objects cannot be forwarded: their names point to zeroed memory of the same size (at most 1 MiB).
+ * Without section headers, any section index except "undefined" is right for a defined symbol. */
 static void put_symbols(image *im)
 {
     Elf64_Sym *sym = (Elf64_Sym *)(im->file + im->symbols_at);

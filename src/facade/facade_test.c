@@ -1,5 +1,5 @@
-/* Tests reading drivers and writing facades, with damaged files first. The test driver is itself a facade, because a
- * facade is a small ELF file. */
+/* Tests the code that reads drivers and writes facades, first with damaged files. The test driver is itself a facade: a
+ * small ELF file. */
 #include "gw_facade.h"
 #include "gwi_elf.h"
 
@@ -54,8 +54,8 @@ static int tear_down(void **state)
     return system(command);
 }
 
-/* Use a file as the driver. Reading it must either succeed or fail with an error that names the file. Writing a facade
- * from it must succeed or give a reason. */
+/* Use a file as the driver. Each error in reading must name the file. Writing a facade from it must succeed or give a
+ * reason. */
 static void try_file(const char *path)
 {
     char out[200];
@@ -143,8 +143,7 @@ static void names_survive(void **state)
     gw_facade_info info;
     gw_error err;
     gwi_elf elf;
-    /* The facade calls gw_hook_attach. Programs call the others to name their phases (include/gpuwhy.h), read the
-     * failure count or switch recording off. */
+    /* All names that the hook exports. The facade calls gw_hook_attach. Programs call the others (include/gpuwhy.h). */
     static const char *const exported[] = {"gw_hook_attach", "gpuwhy_phase_mark", "gpuwhy_phase_mark_since",
                                            "gpuwhy_failure_count", "gpuwhy_record"};
     enum { EXPORTED = sizeof exported / sizeof exported[0] };

@@ -1,5 +1,7 @@
-/* The x86-64 machine code of a facade: stubs (the exported functions), lazy entries (the first targets of the stubs),
- * and the code to which lazy entries jump. This code opens the hook at the first call. */
+/* The x86-64 machine code of a facade:
+ * - stubs: the exported functions
+ * - lazy entries: the first targets of the stubs
+ * - the code that lazy entries jump to, which opens the hook at the first call */
 #include "gw_facade.h"
 #include "gwi_facade_machine.h"
 
@@ -23,15 +25,15 @@ _Static_assert(offsetof(gw_facade_head, table) == 96, "table");
 
 /* Position-independent code that is copied into every facade.
  *
- * A lazy entry pushes the index of its name and jumps to the beginning of this code. The code preserves all registers
- * that carry arguments: the six integer ones, rax (vector count of variadic calls), r10 (static chain) and xmm0-7. It
- * also preserves errno. rbx has the address of the head, r12 the index, r13 the address of errno (or 0), and r14d the
- * value of errno.
+ * A lazy entry pushes the index of its name and jumps to the beginning of this code. The code preserves errno and all
+ * registers that carry arguments: the six integer ones, rax (vector count of variadic calls), r10 (static chain) and
+ * xmm0-7. rbx is the address of the head, r12 the index, r13 the address of errno (or 0), r14d its value.
  *
  * open(path) calls dlopen, or else __libc_dlopen_mode. If both are missing, it returns 0. sym(handle, name) does the
- * same with dlsym and __libc_dlsym. The code first calls the hook to fill the table. If the hook fails, the code looks
- * up the driver's function and stores it in this table entry only. If there is no such function either, it stores a
- * function that returns CUDA_ERROR_STUB_LIBRARY (34). Finally it jumps to the table entry. */
+ * same with dlsym and __libc_dlsym.
+ *
+ * The code calls the hook to fill the table, then jumps to the table entry. If the hook fails, it stores the driver's
+ * function in this entry only. If there is none, it stores a function that returns CUDA_ERROR_STUB_LIBRARY (34). */
 __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         ".balign 16\n"
         ".globl gwi_facade_blob\n"
@@ -213,8 +215,8 @@ static void put_displacement(uint8_t *at, uint64_t target, uint64_t instruction_
     put32(at, (uint32_t)(target - instruction_end));
 }
 
-/* Write the code of a read: jump to reads[i], or to the stub of the same name if reads[i] is 0. The stub is near enough
- * for a short jump. */
+/* Write the code for the i-th function that only reads (a READ row in driver.api). It jumps to reads[i] or, if that is
+ * 0, to the stub of the same name. The stub is near enough for a short jump. */
 static void put_read(uint8_t *code, const gwi_facade_places *places, uint32_t i)
 {
     static const uint8_t like[] = {0x4c, 0x8b, 0x1d, 0, 0, 0, 0, /* mov reads[i](%rip), %r11 */

@@ -1,9 +1,8 @@
-/* The facade: a small ELF library with the SONAME libcuda.so.1 whose dynamic symbols are exactly those of one driver
- * library. This header also declares the functions that the supervisor needs to write a facade: they find the driver
- * that the loader would give a program, and read that file's SONAME and build id.
+/* The facade: a small ELF library with the SONAME libcuda.so.1 and exactly the dynamic symbols of one driver library.
  *
- * Nothing here loads a driver into the calling process. Files are read as data, and damaged ones are refused with a
- * reason. The functions keep no state and may be called from any thread. */
+ * Functions for the supervisor write a facade. They find the driver that the loader would give a program, and read its
+ * SONAME and build id. They never load a driver into the calling process: files are read as data, and damaged ones are
+ * refused with a reason. They keep no state and may be called from any thread. */
 #ifndef GW_FACADE_H
 #define GW_FACADE_H
 
@@ -15,12 +14,13 @@ enum { GW_FACADE_VERSION = 3, GW_FACADE_BUILD_ID_TEXT = 64 };
 
 #define GW_FACADE_MAGIC "GWFACAD"
 
-/* The writable head inside a facade's data, used by the facade's machine code and by the hook. The loader relocates the
- * pointers. The machine code in facade_x86_64.c uses the offsets of these members; assertions in that file check them.
+/* The head of a facade's data, for the facade's machine code and the hook. The data is writable, and the loader
+ * relocates the pointers. The machine code in facade_x86_64.c uses the offsets of the members, and assertions check
+ * them.
  *
  * The stub of the i-th name jumps to `table[i]`. At first this entry leads to code that opens the hook and calls its
- * gw_hook_attach(head). After that, it leads to a wrapper or to the real function. If the hook cannot be opened, the
- * same code opens the driver itself and jumps to the real function, so the program runs as it does without a facade. */
+ * gw_hook_attach(head). Then it leads to a wrapper or to the real function. If the hook cannot be opened, that code
+ * opens the driver itself, and the program runs as it does without a facade. */
 typedef struct gw_facade_head {
     char magic[8];
     uint32_t version;
@@ -28,7 +28,7 @@ typedef struct gw_facade_head {
     void *dl_open;     /* address of dlopen(); weak reference: NULL if dlopen() is in libdl, which is not loaded */
     void *dl_sym;      /* address of dlsym(); NULL in the same case */
     void *dl_open_old; /* address of __libc_dlopen_mode(), for older C libraries, where the two above are NULL */
-    void *dl_sym_old;  /* address of __libc_dlsym(), likewise */
+    void *dl_sym_old;  /* address of __libc_dlsym(), for the same C libraries */
     void *errno_location;
     const char *hook_path;   /* absolute */
     const char *driver_path; /* absolute */
@@ -59,28 +59,29 @@ typedef struct gw_facade_info {
     uint32_t export_count;
 } gw_facade_info;
 
-/* Read the SONAME, the build id and the number of exports of the library at `path`. Returns GW_OK, or GW_IO,
- * GW_CORRUPT, GW_UNSUPPORTED (the file is not for this machine) or GW_NOMEM. On an error, `err` names the file and the
- * reason, and *ret_info is unchanged. */
+/* Read the SONAME, the build id and the number of exports of the library at `path`. Returns GW_OK, GW_IO, GW_CORRUPT,
+ * GW_UNSUPPORTED (the file is not for this machine) or GW_NOMEM. On an error, *ret_info is unchanged. */
 GW_MUST_CHECK gw_status gw_facade_driver_info(const char *path, gw_facade_info *ret_info, gw_error *err);
 
-/* Write `out_dir`/libcuda.so.1 and the link libcuda.so next to it, for the driver at `driver_path` and the hook at
- * `hook_path` (both absolute). The folder is created if it is missing; every user can read it and its files. An
- * existing facade is kept if it has the same bytes and nobody else could have written it. Otherwise it is replaced
- * atomically, so that a program that starts meanwhile finds either the old one or the new one.
+/* Write `out_dir`/libcuda.so.1 and the link libcuda.so next to it, for the driver and the hook at these absolute paths.
  *
- * Returns GW_OK; GW_USAGE if a path is relative; GW_MISSING if the driver exports no name or the hook does not
- * exist; or a status of gw_facade_driver_info(). */
+ * Creates the folder. Every user can read the files. A facade with the same bytes is kept if nobody else could have
+ * written it. Otherwise it is replaced atomically, so that a starting program finds a complete one.
+ *
+ * Returns GW_OK, a status of gw_facade_driver_info(), or:
+ * - GW_USAGE: a path is relative
+ * - GW_MISSING: the driver exports no name, or the hook does not exist */
 GW_MUST_CHECK gw_status gw_facade_write(const char *driver_path, const char *hook_path, const char *out_dir,
                                         gw_error *err);
 
-/* Find the libcuda.so.1 that the loader would give `program` (absolute path of an executable) with `library_path` as
- * its LD_LIBRARY_PATH (NULL: none). Searches the program's own run path, `library_path`, and then the system's cache
- * and default folders. A child process searches the cache and the default folders: it opens the library lazily and
- * exits.
+/* Find the libcuda.so.1 that the loader would give `program` (absolute path of an executable).
  *
- * Returns GW_OK: *ret_path is an absolute path, freed by the caller. GW_MISSING: no driver was found; `err` lists the
- * places searched, and the last file that was skipped, with the reason. Also GW_NOMEM or GW_IO. */
+ * `library_path` is its LD_LIBRARY_PATH (NULL: none). The search order is the program's own run path, `library_path`,
+ * the system's cache and the default folders. A child process searches the last two, by opening the library.
+ *
+ * Returns GW_NOMEM, GW_IO, or:
+ * - GW_OK: *ret_path is an absolute path, freed by the caller.
+ * - GW_MISSING: no driver was found. `err` lists the places searched and why the last file was skipped. */
 GW_MUST_CHECK gw_status gw_driver_locate(const char *program, const char *library_path, char **ret_path, gw_error *err);
 
 #endif

@@ -25,13 +25,13 @@ typedef struct gwi_elf {
     uint32_t symbol_count;
 } gwi_elf;
 
-/* Map and check a file. Returns GW_OK, or GW_IO, GW_CORRUPT or GW_UNSUPPORTED (not a 64-bit little-endian file). After
- * an error, nothing stays mapped. */
+/* Map and check a file. Returns GW_OK, GW_IO, GW_CORRUPT or GW_UNSUPPORTED (not a 64-bit little-endian file). After an
+ * error, nothing stays mapped. */
 GW_MUST_CHECK gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err);
 void gwi_elf_close(gwi_elf *elf);
 
-/* Return the string of the `n`-th dynamic entry with this tag, counted from 0. Returns NULL if there is no such entry
- * or its string is out of range. */
+/* Return the string of the `n`-th dynamic entry with this tag, counted from 0. Returns NULL if there is none, or if its
+ * string is out of range. */
 const char *gwi_elf_dyn_string(const gwi_elf *elf, int64_t tag, unsigned n);
 
 /* Return the name of a symbol; NULL if the offset of the name is out of range. */

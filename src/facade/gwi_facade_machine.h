@@ -8,10 +8,9 @@
 /* Return false if facades cannot be written for this processor architecture. */
 bool gwi_facade_code_supported(void);
 
-/* Addresses of the parts of a facade. The first `read_count` of `count` names are reads (GW_API_READ): functions that
- * only read a value, so that the hook need not see their calls after cuInit. At `reads_at` there is one target per
- * read. The code of a read jumps to this target, or through the table if the target is 0. The code of all other names
- * jumps through the table. */
+/* Addresses of the parts of a facade. The first `read_count` of `count` names only read a value (GW_API_READ), so the
+ * hook need not see their calls after cuInit. `reads_at` has one target for each. Their code jumps to the target,
+ * unless it is 0. All other code jumps through the table. */
 typedef struct gwi_facade_places {
     uint64_t code_at, head_at, table_at, reads_at;
     uint32_t count, read_count;

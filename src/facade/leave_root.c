@@ -1,9 +1,8 @@
 /* chroot() for programs that are started with our preloaded libraries.
  *
  * A program such as chroot(8) changes its root folder and then executes another program. Our libraries are usually not
- * in the new root, and the loader would print an error for each of them on that program's stderr. So after a
- * successful chroot(), our libraries are removed from LD_PRELOAD and LD_LIBRARY_PATH if their folder does not exist in
- * the new root. The rest of the environment and the result of the call are unchanged. */
+ * in the new root, and the loader would print an error for each one. So they are removed from LD_PRELOAD and
+ * LD_LIBRARY_PATH if their folder does not exist there. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -34,7 +33,7 @@ static bool own_folder(char *folder)
     return true;
 }
 
-/* True if the path `element` is the folder itself, with or without the slash at its end, or is inside the folder. */
+/* True if the path `element` is `folder` itself, with or without the slash at its end, or is inside `folder`. */
 static bool is_in(const char *element, size_t bytes, const char *folder)
 {
     size_t length = strlen(folder);

@@ -1,6 +1,9 @@
-/* Find the libcuda.so.1 that the loader would give a program. The loader searches the program's DT_RPATH (only without
- * DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the cache and the default folders, in this order, and skips files for
- * another machine. For the cache and the default folders we call the loader itself, in a child process. */
+/* Find the libcuda.so.1 that the loader would give a program. The loader skips files for another machine. It searches
+ * in this order:
+ * - the program's DT_RPATH (only without DT_RUNPATH);
+ * - LD_LIBRARY_PATH;
+ * - DT_RUNPATH;
+ * - the cache and the default folders. For these, we call the loader itself, in a child process. */
 #include "gw_facade.h"
 #include "gwi_elf.h"
 
@@ -99,7 +102,7 @@ static void read_run_paths(const char *program, char rpath[PATH_MAX], char runpa
     gwi_elf elf;
     rpath[0] = runpath[0] = '\0';
     if (gwi_elf_open(program, &elf, NULL) != GW_OK)
-        return; /* a script or an unreadable file: the interpreter's run path almost never leads to a driver */
+        return; /* a script (its interpreter's run path almost never leads to a driver) or an unreadable file */
     const char *value = gwi_elf_dyn_string(&elf, DT_RUNPATH, 0);
     if (value != NULL)
         snprintf(runpath, PATH_MAX, "%s", value);
@@ -108,8 +111,8 @@ static void read_run_paths(const char *program, char rpath[PATH_MAX], char runpa
     gwi_elf_close(&elf);
 }
 
-/* In the child: write to `fd` the path of the library that the loader finds, or '!' and the reason why it finds
- * none. */
+/* In the child: find the library with the loader, and write its path to `fd`. If the loader finds none, write '!' and
+ * the reason. */
 static void probe(int fd)
 {
     char text[PATH_MAX];

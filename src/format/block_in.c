@@ -188,10 +188,10 @@ static gw_status look(gwi_in *in, verdict *ret_verdict, gw_error *err)
     return GW_OK;
 }
 
-/* Return the offset at which to continue after damage. After a block with a good head and a bad body, the next block is
- * usually where the head says; if it is not, search for the next head. A file of nested block heads would make the
- * search read the same bytes again and again. So once the bad bodies add up to 16 times the size of the file, skip each
- * bad block as a whole, without a search. */
+/* Return the offset where reading continues after damage. If only a block's body is bad, its head still shows where the
+ * next block begins. If the head is bad, or no block is there, search for the next head.
+ * In a file of nested heads, this reads the same bytes again and again. So after 16 times the file's size in bad
+ * bodies, skip them without a search. */
 static uint64_t go_on_at(gwi_in *in, verdict why)
 {
     if (why == HEAD_BAD)

@@ -11,8 +11,8 @@
 #include <zstd.h>
 
 enum {
-    /* Events are already stored as differences. At level -1 an event takes 10.9 bytes in the file. At level 1 it takes
-     * 9.5 bytes, but reading takes a fifth longer. */
+    /* An event takes 10.9 bytes in the file at level -1, and 9.5 at level 1. Events are already stored as differences.
+     * Level 1 makes reading a fifth slower. */
     PACK_LEVEL_EVENTS = -1,
     PACK_LEVEL = 3,
     PACK_BYTES_MIN = 128, /* smaller blocks are stored as they are, because packing does not shrink them */
@@ -43,8 +43,8 @@ static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_erro
     return GW_OK;
 }
 
-/* Reserve disk space for `bytes` more bytes and for the final blocks. Returns false if the disk is full. Returns true
- * if the file system cannot reserve space; a full disk then makes the write itself fail. */
+/* Reserve disk space for `bytes` more bytes and for the final blocks. Returns false if the disk is full, but true if
+ * the file system cannot reserve space. */
 static bool take_room(gwi_out *out, size_t bytes)
 {
     if (out->end + bytes + ROOM_BYTES / 2 <= out->room_until)
@@ -55,8 +55,8 @@ static bool take_room(gwi_out *out, size_t bytes)
     return true;
 }
 
-/* True for blocks that may use the space reserved for the final blocks: they are small and more important than further
- * events. */
+/* True for blocks that may use the space reserved for the final blocks. These blocks are small, and are more important
+ * than further events. */
 static bool may_use_room(unsigned type)
 {
     return type == GWI_BLOCK_DICT || type == GWI_BLOCK_FACTS || type == GWI_BLOCK_SYNC || type == GWI_BLOCK_END;
@@ -73,8 +73,8 @@ gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created
     gwi_file_head head = {.version = GWI_FILE_VERSION, .created_realtime_ns = created_realtime_ns};
     memcpy(head.magic, GW_RECORDING_MAGIC, sizeof head.magic);
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
-    /* Write the header first: reserving space may have to wait for a busy disk. If the supervisor died meanwhile, the
-     * file would be empty and not recognised as a recording. */
+    /* Write the header before reserving space, which may take long. Without a header, the file would not be recognised
+     * as a recording if the supervisor died. */
     gw_status st = write_all(out, &head, sizeof head, err);
     if (st == GW_OK)
         (void)take_room(out, 0);
@@ -92,8 +92,8 @@ void gwi_out_close(gwi_out *out)
     out->fd = -1;
 }
 
-/* Pack a block into `stored`, behind the space for its head. Returns the packed size; 0: packing does not make the
- * block smaller. */
+/* Compress a block into `stored`, behind the space for its head. Returns the compressed size, or 0 if the block would
+ * not become smaller. */
 static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes)
 {
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;

@@ -41,7 +41,7 @@ static uint64_t read_cntvct(void)
 #endif
 }
 
-/* Read the clocks several times and use the fastest reading, because we may be interrupted between two clocks. */
+/* Read the clocks several times and use the fastest reading: the process may be interrupted between two clocks. */
 gwi_now gwi_now_take(void)
 {
     gwi_now best = {0};
@@ -72,8 +72,8 @@ static size_t read_fd(int fd, uint64_t offset, void *to, size_t bytes)
     return got;
 }
 
-/* The buffer is read with pread() and written with pwrite(), so the kernel copies the data. These fences order the
- * copies. ThreadSanitizer does not see the copies and does not support fences. */
+/* These fences order the copies of the buffer, which the kernel makes in pread() and pwrite(). ThreadSanitizer sees
+ * neither these copies nor the fences. */
 static void fence_acquire(void)
 {
 #ifndef __SANITIZE_THREAD__
@@ -145,8 +145,8 @@ gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer
         st = errno == ENOENT || errno == ELOOP ? GW_MISSING : GW_IO;
         goto out;
     }
-    /* A buffer belongs to the user of the run, or to root if the program gained root's rights. Refuse other files:
-     * they may have been put there to make us read them or, if they are links, to make us write to the target. */
+    /* A buffer belongs to the user of the run, or to root if the program gained root's rights. Another user's file may
+     * be a trap: we would read it, or write through a link. */
     if (fstat(buffer->fd, &info) != 0 || !S_ISREG(info.st_mode) || fstat(folder_fd, &folder) != 0 ||
         (info.st_uid != folder.st_uid && info.st_uid != 0) || info.st_nlink > 1) {
         st = GW_MISSING;
@@ -223,9 +223,11 @@ static gw_status check_head(const gwi_buffer *buffer, const gwi_now *now, gw_err
     return GW_OK;
 }
 
-/* The program continues while we copy its buffer. A chunk that was freed and taken again meanwhile is inconsistent, so
- * clear its head in the copy. No event is lost, because a chunk is freed only after its events are in the recording.
- * Also store the current head of each ring: it shows which entries may have been overwritten during the copy. */
+/* The program continues while we copy its buffer. If a chunk was freed, or freed and reused, meanwhile, its copy is
+ * inconsistent. Then clear the chunk's head in the copy. No event is lost, because a chunk is freed only after its
+ * events are in the recording.
+ *
+ * Store the current head of each ring, too. It shows which entries may have been overwritten during the copy. */
 static gw_status settle_copy(gwi_buffer *buffer)
 {
     if (buffer->copy == NULL || buffer->fd < 0)
@@ -355,7 +357,7 @@ void gwi_buffer_ask_status(gwi_buffer *buffer)
     int status;
     if (buffer->status_known || buffer->pidfd < 0)
         return;
-    /* If the zombie still exists after its status was read, the pid was not reused: the status is that of this
+    /* If the process is still a zombie after its status was read, its pid was not reused, so the status is that of this
      * process. */
     if ((status_of_zombie(buffer->head.pid, &status) && !is_waited_for(buffer->pidfd)) ||
         status_of_pidfd(buffer->pidfd, &status)) {

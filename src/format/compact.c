@@ -1,5 +1,5 @@
-/* Drops the oldest events of a recording that is near its size limit, but keeps the events that made objects that
- * still exist. */
+/* Drops the oldest events of a recording that is near its size limit. Keeps those that made objects which still
+ * exist. */
 #define _GNU_SOURCE
 #include "gwi_compact.h"
 
@@ -65,7 +65,7 @@ static bool grow_table(table *t)
     return true;
 }
 
-/* Return the entry with this key, after adding it with value 0 if it is missing. Returns NULL if out of memory. */
+/* Return the entry with this key. If it is missing, add it with the value 0. Returns NULL if out of memory. */
 static entry *demand(table *t, uint32_t what, uint32_t pid, uint64_t name)
 {
     if (!grow_table(t))
@@ -110,8 +110,8 @@ static bool judge_failure(older *o, const gw_event *event)
     return true;
 }
 
-/* Decide whether to keep an event. If an event ends an object, both this event and the one that made the object are
- * dropped. Returns false if out of memory. */
+/* Decide whether to keep an event, by its kind (`fold` in gw_event.h). A PAIR event that ends an object is dropped with
+ * the event that made the object. Returns false if out of memory. */
 static bool judge_event(older *o, const gw_event *event)
 {
     o->events++;
@@ -149,8 +149,8 @@ static bool judge_state(older *o, const gw_item *item)
     return true;
 }
 
-/* Keep the first and the last whole sample of each source and device, which show the change over this time. The samples
- * in between are dropped, even if they contain the highest values. Returns false if out of memory. */
+/* Keep the first and the last whole sample of each source and device. Those in between are dropped, even with the
+ * highest values. Returns false if out of memory. */
 static bool judge_sample(older *o, const gw_item *item)
 {
     uint64_t name = (uint64_t)item->sample.source << 32 | item->sample.device;
@@ -232,7 +232,7 @@ static plan make_plan(const block_place *list, size_t count, uint64_t bytes_max)
     return p;
 }
 
-/* True for blocks whose items are kept or dropped one by one; other blocks are kept or dropped as a whole. */
+/* True for blocks of items that are kept or dropped one by one. All other blocks are kept or dropped as a whole. */
 static bool is_judged(unsigned type)
 {
     return type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY || type == GWI_BLOCK_STATE || type == GWI_BLOCK_SAMPLES;
@@ -294,8 +294,8 @@ static gw_status judge_older(gwi_source *source, const plan *p, older *o, gw_err
     return st == GW_END ? GW_OK : st;
 }
 
-/* Limit the kept items of the older half to a quarter of `bytes_max`, at about 12 bytes each. If there are more, set
- * `alive_skip` so that the oldest events are dropped although their objects still exist. */
+/* Limit the older half's items to a quarter of `bytes_max`, at 12 bytes each. Beyond this, alive_skip drops the oldest
+ * events, even if their objects still exist. */
 static void fit_older(older *o, uint64_t bytes_max)
 {
     uint64_t kept = 0;

@@ -1,4 +1,4 @@
-/* CRC-32C, computed with the processor's CRC instruction, or with a table if there is none. */
+/* Computes CRC-32C with the processor's CRC instruction, or with a table if the processor has none. */
 #include "gwi_crc32c.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 
 enum { POLYNOMIAL_REVERSED = 0x82f63b78 };
 
-/* table[k][b]: the contribution of byte b, k bytes before the end of a group of eight. */
+/* table[k][b]: what a byte with value b contributes to the CRC if k bytes of its group of eight come after it. */
 static uint32_t table[8][256];
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 

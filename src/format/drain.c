@@ -1,10 +1,11 @@
 /* Drains the buffers of a run folder.
  *
- * A drain copies the new records from all chunks, finds each thread's events in them, sorts the events by time and
- * passes on those that are at least 2 ms old. Younger events stay in the buffers for the next drain. The supervisor
- * keeps no event only in its own memory, so that none is lost if it dies. The progress in each chunk (gwi_chunk_mark)
- * is passed to the writer as DRAINED items. gw_drain_commit() writes the progress into the buffers once the events are
- * in the file. */
+ * A drain copies the new records from all chunks and sorts the events by time. It passes on those that are at least 2
+ * ms old; younger events wait for the next drain. Every event is always in a buffer or in the file, so none is lost if
+ * the supervisor dies.
+ *
+ * The progress in each chunk (gwi_chunk_mark) goes to the writer as DRAINED items. gw_drain_commit() writes it into the
+ * buffers once the events are in the file. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gwi_drain.h"
@@ -47,8 +48,8 @@ typedef struct part {
     uint32_t base_bytes; /* offset of this first record, counted from the end of the chunk's head */
 } part;
 
-/* An event with its texts, which are adjacent in drain.record. The group also contains damaged records directly before
- * the event; they are skipped. */
+/* An event and its texts, which are adjacent in drain.record. Damaged records directly before the event also belong to
+ * the group, and are skipped. */
 typedef struct group {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     uint32_t first, count;
@@ -265,8 +266,8 @@ static void watch_ends(gw_drain *drain, gwi_buffer *buffer, bool on)
     (void)ignored; /* if this fails, the next drain finds out that the process ended */
 }
 
-/* Mark older buffers of this process that it no longer maps. After an exec, the old program's buffer remains: the
- * process is alive but no longer writes to this buffer. */
+/* Mark the older buffers that this process no longer maps. After an exec, the process is alive but no longer writes to
+ * the buffer of the old program. */
 static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
 {
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
@@ -372,8 +373,8 @@ static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_
     return mark;
 }
 
-/* Predict how full the buffer will be in FORESEEN_NS if the program writes events at the same rate as since the last
- * drain. The prediction falls slowly, because a short pause does not mean that the program is idle. */
+/* Predict which part of the buffer the program would fill in FORESEEN_NS, at its rate since the last drain. The
+ * prediction falls slowly: a short pause does not mean that the program is idle. */
 static void foresee(const gw_drain *drain, gwi_buffer *buffer, uint32_t new_records)
 {
     uint64_t since_ns = buffer->head.start_monotonic_ns; /* used if the buffer is newer than the previous drain */
@@ -398,9 +399,9 @@ static uint64_t chunk_sequence(const gwi_buffer *buffer)
     return sequence;
 }
 
-/* True if all chunks must be read. Usually they need not be: if the process has taken no chunk since the last drain,
- * only chunks that were in use then can have changed. A thread increments chunk_sequence after it takes a chunk, so
- * read chunk_sequence before the chunks. */
+/* True if all chunks must be read. Otherwise, only the chunks in use at the last drain can have changed: the process
+ * has taken no chunk since. A thread increments chunk_sequence after it takes a chunk, so read chunk_sequence before
+ * the chunks. */
 static bool must_see_all(const gw_drain *drain, gwi_buffer *buffer)
 {
     uint64_t sequence = chunk_sequence(buffer);
@@ -499,8 +500,8 @@ static bool is_event(const gw_raw_event *record)
     return record->kind < GW_EV_COUNT && record->kind != GW_EV_TEXT;
 }
 
-/* Find the group that starts at record `first` of a thread whose records end at `end`. Returns false if the event's
- * text is incomplete. */
+/* Find the group that starts at record `first`. The records of its thread end at `end`. Returns false if the text of
+ * the group's event is incomplete. */
 static bool find_group(const gw_drain *drain, uint32_t first, uint32_t end, group *ret_group)
 {
     *ret_group = (group){.first = first, .event = NO_EVENT};
@@ -529,9 +530,10 @@ static bool add_group(gw_drain *drain, const group *found)
     return true;
 }
 
-/* Return where to continue in a thread's records if the group at `first` must wait. Usually this is the next chunk,
- * because a thread may have two chunks at once (one of them for failures) whose times interleave. But if the next chunk
- * begins with the rest of this group's text, all further records of the thread must wait: return `end`. */
+/* The group at `first` must wait for the next drain. Return the record where the thread's next group may start: the
+ * start of the next chunk. A thread may have two chunks at once (one of them for failures), so the next chunk may
+ * contain earlier events. But if it begins with the rest of this group's text, all further records of the thread must
+ * wait: return `end`. */
 static uint32_t skip_to_next_part(const gw_drain *drain, uint32_t first, uint32_t end)
 {
     const part *p = &drain->part[drain->record_part[first]];
@@ -722,9 +724,8 @@ static gw_status hand_counters(gw_drain *drain, gwi_buffer *buffer, const gw_slo
     return hand(drain, &item, err);
 }
 
-/* Copy the entries of a ring that are certainly intact to drain->call, and return their number. `head` was read before
- * the copy, and entries from `head` on are left out. So are old entries that the owner may have overwritten before the
- * copy ended, or may be overwriting now. */
+/* Copy the intact entries of a ring to drain->call, and return their number. `head` was read before the copy, so only
+ * entries before `head` are used. The owner may have overwritten old entries during the copy; these are left out. */
 static uint32_t copy_ring(gw_drain *drain, const gwi_buffer *buffer, uint32_t slot_index, uint32_t ring_index,
                           uint64_t head)
 {
@@ -827,7 +828,7 @@ static gw_status hand_exit(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .t_ns = since_t0(drain, buffer->gone_at_ns),
                     .pid = buffer->head.pid,
                     .exit = {.pid = buffer->head.pid, .exit_code = -1}};
-    /* Try again: once the parent has waited for the process, newer kernels return the status. */
+    /* Try again: once the parent has waited for the process, newer Linux kernels return the status. */
     gwi_buffer_ask_status(buffer);
     if (buffer->status_known) {
         item.exit.status_known = true;
@@ -891,7 +892,7 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++)
         if (is_read(drain->buffer[i]))
             st = hand_state(drain, drain->buffer[i], last, cutoff_ns, err);
-    /* Pass the marks on even after a failure, because the writer already has the events that were passed before the
+    /* Pass the marks to the writer even after a failure, because it already has the events that were passed before the
      * failure. */
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         gw_status marked =
@@ -902,8 +903,8 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     return st;
 }
 
-/* True for counters of calls that are not progress. Waits that return are among these calls: a program that repeatedly
- * waits for finished work, while other work never ends, makes no more progress than a program that polls. */
+/* True for counters of calls that are not progress: queries, and also waits that return. A program that waits
+ * repeatedly for finished work, while other work never ends, is like a program that polls. */
 static bool is_question(unsigned counter)
 {
     return counter == GW_COUNT_QUERY || counter == GW_COUNT_SYNC || counter == GW_COUNT_NOT_READY ||
@@ -920,7 +921,9 @@ static gw_thread_look look_at_slot(const gw_drain *drain, const gwi_buffer *buff
         else
             look.progress += slot->counter[i];
     }
+    look.launches = slot->counter[GW_COUNT_LAUNCH] + slot->counter[GW_COUNT_GRAPH_LAUNCH];
     look.not_ready = slot->counter[GW_COUNT_NOT_READY];
+    look.waits = slot->counter[GW_COUNT_SYNC] + slot->counter[GW_COUNT_READ];
     if (inside != 0 && inside <= buffer->head.fn_count && inside <= UINT16_MAX) {
         look.inside_fn_plus_1 = (uint16_t)inside;
         look.inside_since_ns = ticks_ns(drain, buffer, slot->inside_since);
@@ -953,6 +956,23 @@ void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user)
     }
 }
 
+void gw_drain_look_caches(const gw_drain *drain, gw_cache_sink sink, void *user)
+{
+    uint64_t allocated[GW_BUFFER_DEVICES], reserved[GW_BUFFER_DEVICES];
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        const gwi_buffer *buffer = drain->buffer[i];
+        if (!is_read(buffer) || buffer->gone || buffer->is_elsewhere)
+            continue;
+        gwi_buffer_read(buffer, offsetof(gw_buffer_head, torch_allocated_bytes), allocated, sizeof allocated);
+        gwi_buffer_read(buffer, offsetof(gw_buffer_head, torch_reserved_bytes), reserved, sizeof reserved);
+        for (uint32_t device = 0; device < GW_BUFFER_DEVICES; device++) {
+            const gw_cache_look look = {buffer->head.pid, device, allocated[device], reserved[device]};
+            if (reserved[device] != 0)
+                sink(user, &look);
+        }
+    }
+}
+
 size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max)
 {
     size_t count = 0;
@@ -969,7 +989,8 @@ size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max)
 
 /* ---- freeing ---- */
 
-/* Free a full chunk if all its records are in the recording. Otherwise, store in its head how many of them are. */
+/* Free a full chunk if all its records are in the recording. Otherwise, store in the chunk's head how many bytes of
+ * records are in the recording. */
 static void commit_chunk(gwi_buffer *buffer, uint32_t index)
 {
     gwi_chunk_mark *mark = &buffer->chunk[index];
@@ -1052,7 +1073,7 @@ void gw_drain_commit(gw_drain *drain)
 }
 
 /* Return the fraction of the chunks that are in use, from 0 to 1. Only the supervisor frees chunks, so every chunk in
- * use at the last drain is still in use. chunk_sequence shows how many more the process has taken since. */
+ * use at the last drain is still in use. chunk_sequence shows how many the process has taken since. */
 static double taken_ratio(const gwi_buffer *buffer)
 {
     uint64_t taken = chunk_sequence(buffer) - buffer->sequence_seen;
@@ -1079,9 +1100,9 @@ double gw_drain_fill_ratio(const gw_drain *drain)
 
 /* ---- copies, for readers ---- */
 
-/* The program continues while we copy its buffer. A thread may have two chunks. The first may be copied before an event
- * is written to it, and the second after a later event is written to it, so the copy may lack an event but contain a
- * later one. Therefore events written after copying began are left out. All earlier events are in the copy. */
+/* The program continues while we copy its buffer, and a thread may have two chunks. The first chunk may be copied
+ * before an event is written to it, the second after a later event. So leave out events that were written after copying
+ * began. All earlier events are in the copy. */
 gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
 {
     gw_drain *drain = NULL;

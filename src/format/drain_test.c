@@ -1,5 +1,5 @@
-/* Tests the path of events from buffers through the drain into a recording, and from the recording to a reader. The
- * processes stay alive, end, or write damaged buffers. */
+/* Tests the path of events from buffers through the drain into a recording, and to a reader. Processes stay alive, end,
+ * or write damaged buffers. */
 #define _GNU_SOURCE
 #include "test_buffer.h"
 #include "test_items.h"
@@ -189,8 +189,8 @@ static void young_events_wait(void **state)
 }
 
 #if defined(__x86_64__)
-/* Write an event with TSC ticks. True if the drain converts its ticks to a time between two clock readings made just
- * before and just after the event. */
+/* Write an event with TSC ticks as its time. Return true if the drain's time for it is between two clock readings
+ * around the event. */
 static bool is_told_in_time(void)
 {
     test_buffer b;
@@ -265,7 +265,8 @@ static void texts_are_joined(void **state)
     test_buffer_drop(&b);
 }
 
-/* A thread that writes more events than the buffer can hold, while the buffer is drained, so that chunks are reused. */
+/* A thread that writes more events than the buffer can hold. The buffer is drained meanwhile, so that chunks are
+ * reused. */
 typedef struct pusher {
     test_thread thread;
     uint64_t events;
@@ -450,8 +451,8 @@ static void torn_ring_entries_are_left_out(void **state)
 
 /* ---- processes that end ---- */
 
-/* Run a process that is not our child. It writes `events` events into a buffer and is killed. It has ended when this
- * function returns. Returns its pid. */
+/* Run a process that is not our child, writes `events` events into a buffer and is killed. Returns its pid after it has
+ * ended. */
 static uint32_t make_dead_stranger(uint64_t events)
 {
     int fds[2];
@@ -752,8 +753,8 @@ static uint32_t checksum_of(const char *path)
     return sum;
 }
 
-/* The supervisor dies after each step of a drain round, one step per pass of the loop: no event is lost or
- * duplicated. */
+/* In each pass, the supervisor seems to die after a different step of a drain round (pass 0: never). No event may be
+ * lost or duplicated. */
 static void a_dead_supervisor_loses_nothing(void **state)
 {
     (void)state;
@@ -823,7 +824,7 @@ static void a_folder_without_its_recording_still_speaks(void **state)
     read_folder_items(GW_IO);
 }
 
-/* A reader reads the run folder while the program runs and the supervisor drains. The reader finds each event exactly
+/* A reader reads the run folder while the program runs and the supervisor drains. It must find each event exactly
  * once. */
 static void a_reader_disturbs_nobody(void **state)
 {
@@ -871,8 +872,8 @@ static pid_t a_dead_pid(void)
     return child;
 }
 
-/* Outside a container, the pid of a process inside the container may be unused or may be that of another process. So
- * the drain must not use this pid to find out whether the process has ended. */
+/* The drain must not use the pid of a process in a container to find out whether it has ended. Outside, this pid may be
+ * unused or another process. */
 static void a_process_of_another_namespace_is_not_called_gone(void **state)
 {
     (void)state;

@@ -28,8 +28,8 @@ typedef struct fact_field {
 
 /* ---- one value ---- */
 
-/* Parse a decimal number, or a hexadecimal one after "0x". Returns false if the number is larger than `max`, or if
- * anything else is in the text. */
+/* Parse a decimal number, or a hexadecimal one after "0x". Returns false if it is larger than `max`, or if the text
+ * contains anything else. */
 static bool read_number(gw_fact_text text, uint64_t max, uint64_t *ret_number)
 {
     bool is_hex = text.bytes > 2 && text.data[0] == '0' && (text.data[1] | 0x20) == 'x';

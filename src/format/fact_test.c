@@ -70,7 +70,7 @@ static void columns_are_written_and_read(void **state)
     gw_text_free(&text);
 }
 
-/* Facts of older versions and other builds: fields may be missing, unknown, empty or in another order. */
+/* In facts of older versions and other builds, fields may be missing, unknown, empty or in another order. */
 static void what_is_missing_or_new_does_no_harm(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Reads a run folder as if it were a recording: the facts in run.meta, the part of the recording that is already in the
- * file, and the events that are still in the buffers. */
+/* Reads a run folder as if it were a recording: run.meta, the recording so far, and the events still in the buffers. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "gw_filter.h"

@@ -1,18 +1,22 @@
 /* The shared mapping between the hook (writer) and the supervisor (reader).
  *
  * Each process has one file, `<run folder>/<pid>-<start ticks in hex>.buf`, of at most 4 MiB on a tmpfs. Its space is
- * reserved before it is mapped. There are no locks. A thread publishes its events by one release store of its chunk's
- * `used_bytes`, so a reader finds consistent data at any instant, even in the mapping of a killed process.
+ * reserved before it is mapped. There are no locks: a release store of the chunk's `used_bytes` publishes events. So a
+ * reader finds consistent data at any instant, even after the process was killed.
  *
- *   header | slots | rings | chunks
+ *  header | slots | rings | chunks
  *
- *   slot   one per thread that called the driver: counters, ring position, current call.
- *   ring   the last GW_RING_ENTRIES hot calls (launches, copies, ...) of a thread; new entries overwrite the oldest.
- *   chunk  a sequence of 64-byte records, owned by one slot from the moment it is taken until it is drained.
+ *  slot   one per thread that called the driver: counters, ring position, current call.
+ *  ring   the last GW_RING_ENTRIES hot calls (launches, copies, ...) of a thread; new entries overwrite the oldest.
+ *  chunk  a sequence of 64-byte records, owned by one slot from the moment it is taken until it is drained.
  *
- * Chunk states: FREE -> (a thread takes it by compare-and-swap) OWNED -> (its owner is done) FULL -> (the supervisor
- * has drained it) FREE. The last GW_CHUNKS_FOR_FAILURES chunks are reserved for failures. A thread that ends marks its
- * slot ENDED and its chunk FULL. The supervisor frees the slot after it has drained this chunk. */
+ * Chunk states:
+ * - FREE: a thread may take it by compare-and-swap.
+ * - OWNED: a thread writes to it.
+ * - FULL: the supervisor drains it and sets it to FREE.
+ *
+ * The last GW_CHUNKS_FOR_FAILURES chunks are reserved for failures. A thread that ends marks its slot ENDED and its
+ * chunk FULL. The supervisor frees the slot after it has drained this chunk. */
 #ifndef GW_BUFFER_H
 #define GW_BUFFER_H
 
@@ -29,13 +33,13 @@ enum {
     GW_SLOT_COUNT = 128,
     GW_RING_COUNT = 24, /* for threads that make hot calls; if all are taken, other threads only have counters */
     GW_CHUNK_BYTES = 16 << 10,
-    GW_CHUNKS_FOR_FAILURES = 8
+    GW_CHUNKS_FOR_FAILURES = 8,
+    GW_BUFFER_DEVICES = 16
 };
 
 #define GW_BUFFER_MAGIC "GWBUF\r\n\032"
 
-/* The counters of a slot: first one per hot kind, then the bytes of COPY calls, then results that are only counted, and
- * others. */
+/* The counters of a slot: calls of each hot kind, bytes of COPY calls, results that are only counted, and others. */
 #define GW_COUNTERS(X)                                                                                                 \
     X(LAUNCH)                                                                                                          \
     X(GRAPH_LAUNCH)                                                                                                    \
@@ -62,10 +66,12 @@ typedef enum gw_counter {
         GW_COUNT_COUNT
 } gw_counter;
 
-/* One hot call. `ticks` is the thread's latest reading of the clock before the call. Up to 8 hot calls share one
- * reading, but the thread reads the clock again after each event and each synchronisation. `what` is the kind's first
- * argument (function, event, exec, handle); for COPY, FILL and PREFETCH it is the number of bytes. stream_fn = stream
- * << 16 | fn, because user-space addresses fit into 48 bits. */
+/* One hot call.
+ * - `ticks`: the thread's latest clock reading. Up to 8 hot calls share one, but each event and each synchronisation
+ *   causes a new one.
+ * - `what`: the kind's first argument (function, event, exec, handle). For COPY, FILL and PREFETCH, the number of
+ *   bytes.
+ * - `stream_fn`: stream << 16 | fn, because user-space addresses fit into 48 bits. */
 typedef struct gw_ring_entry {
     uint64_t ticks;
     uint64_t what;
@@ -79,8 +85,8 @@ typedef struct gw_ring {
 enum { GW_SLOT_FREE = 0, GW_SLOT_LIVE = 1, GW_SLOT_ENDED = 2 };
 enum { GW_CHUNK_FREE = 0, GW_CHUNK_OWNED = 1, GW_CHUNK_FULL = 2 };
 
-/* The state of one thread, 512 bytes. Only this thread writes to the slot, except to `state`, which the supervisor sets
- * to FREE. A launch touches only the first 64 bytes. */
+/* The state of one thread, 512 bytes. Only this thread writes to it, but the supervisor sets `state` to FREE. A launch
+ * touches only the first 64 bytes. */
 typedef struct gw_slot {
     _Atomic uint32_t state;
     uint32_t tid;
@@ -146,7 +152,7 @@ typedef struct gw_buffer_head {
     _Atomic uint64_t lost_failures;
     _Atomic uint64_t threads_without_slot;
     _Atomic uint32_t initialised; /* 1: cuInit returned 0 in this process */
-    _Atomic uint32_t failures;    /* number of failures written as events, without result 500 */
+    _Atomic uint32_t failures;    /* number of failures written as events, not counting result 500 */
     _Atomic uint32_t sticky;      /* first sticky result in this process; 0: none */
     uint32_t reserved32;
     char driver_path[1024];
@@ -154,7 +160,10 @@ typedef struct gw_buffer_head {
     char exe[1024];
     uint64_t pid_namespace;     /* pid namespace that `pid` belongs to: inode of /proc/self/ns/pid; 0: unknown */
     _Atomic uint32_t sites_off; /* 1: events get no call sites (set by a benchmark, from outside the process) */
-    uint8_t reserved[1828];
+    /* PyTorch's own counts of its allocator's memory on each device: stored when the reserved bytes change, and every
+     * few hundred allocations and frees. Reserved 0: PyTorch is not used there, or its allocations are not followed */
+    _Atomic uint64_t torch_allocated_bytes[GW_BUFFER_DEVICES], torch_reserved_bytes[GW_BUFFER_DEVICES];
+    uint8_t reserved[1568];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");
 

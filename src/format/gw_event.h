@@ -1,12 +1,10 @@
 /* The events that the hook writes and the model reads. This header is the only interface between the two.
  *
- * An event is one completed driver call, or a fact that the hook recorded by itself. `kind` is the effect of the call.
- * `fn` is the id of the entry point. The recording's dictionary maps these ids to names, so an id may differ between
- * builds of the hook. The meaning of the four arguments depends only on the kind, as listed below, and not on the
- * entry point, so the model needs no code for single functions.
+ * An event is one completed driver call, or a fact that the hook recorded by itself:
+ * - `kind` is the effect of the call. The meaning of the four arguments depends only on the kind.
+ * - `fn` is the id of the entry point. Builds of the hook may use different ids, so the recording has a dictionary.
  *
- * For a failed call (`result` != 0), output arguments are zero, because the driver does not set them. Input arguments
- * (bytes requested, pointer freed, function launched, ...) have their usual position. */
+ * For a failed call (`result` != 0), output arguments are zero. */
 #ifndef GW_EVENT_H
 #define GW_EVENT_H
 
@@ -14,56 +12,68 @@
 
 /* X(name, price, effect, thing, fold, order, arg0, arg1, arg2, arg3)
  *
- * price RARE: every call is written. HOT: a success is counted and stored in the ring, a failure is written. FAILURE:
- * only failures are written. FACT: not a call; written by the hook itself.
- * effect MAKES: after a success the object in arg0 exists. TAKES: the same, and arg1 is the size of the device memory
- * that was requested for it. ENDS: the object in arg0 no longer exists, and the driver may reuse its address or handle.
- * ENDS_PRIMARY: the primary context of the device in arg2 no longer exists or has one user less.
+ * price says which calls are written:
+ * - RARE: all.
+ * - HOT: failures. A success is counted and stored in the ring.
+ * - FAILURE: failures.
+ * - FACT: none. The hook itself writes the event.
+ * effect says what a success does to an object:
+ * - MAKES: the object in arg0 now exists.
+ * - TAKES: as MAKES; arg1 is the size of the device memory that was requested for it.
+ * - ENDS: the object in arg0 no longer exists. The driver may reuse its address or handle.
+ * - ENDS_PRIMARY: the primary context of the device in arg2 no longer exists or has one user less.
  * thing is the kind of the object.
- * fold says which successful events are kept when a recording is compacted. KEEP: all of them. Mappings of virtual
- * memory are KEEP, too, because compaction does not follow their lifetime. PAIR: an event that makes an object is
- * dropped together with the one that ends it. FIRST: only the first events of each process, function and result. DROP:
- * none. Of failures, whatever their kind, the first of each process, function and result are kept.
- * order is the effect on the order of work on the GPU. QUEUES: memory is allocated in stream order. PINS: copies may
- * use this host memory while the host continues. FREES: memory is freed that work ordered before may still be using.
- * WAITS: the call may wait for the whole device.
+ * fold says which successes compaction keeps. Failures of every kind are kept as if their kind were FIRST.
+ * - KEEP: all. Mappings of virtual memory are KEEP, because compaction does not follow their lifetime.
+ * - PAIR: an event that makes an object is dropped together with the one that ends it.
+ * - FIRST: the first events of each process, function and result.
+ * - DROP: none.
+ * order is the effect on the order of work on the GPU:
+ * - QUEUES: memory is allocated in stream order.
+ * - PINS: copies may use this host memory while the host continues.
+ * - FREES: earlier work may still be using the memory that is freed.
+ * - WAITS: the call may wait for the whole device.
+ *
  * "stream" arguments are the CUstream as passed (0, 1 and 2 are the default streams).
  *
- * CALL: the arguments are the first four integer or pointer parameters as passed.
- * DEVICE: the device's name follows as text; bytes_free is UINT64_MAX if it could not be read.
- * Kinds whose effect is TAKES: `extra` is the GPU work that the thread submitted since its last request of these kinds,
- * see gw_work_launches() and the functions after it.
- * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating; `extra` is the dynamic
- * shared memory in bytes.
- * GRAPH_NODE: for an allocation node, `extra` is the size of the allocation in KiB.
- * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is the place of the allocation.
- * ALLOCATOR_REQUESTS: the latest consecutive requests of an allocator, as text (gw_requests.h); first_order is the
- * number of the first of these requests, age_ns the age of this request, counted back from the event.
- * ALLOCATOR_SIZE: the number of all requests so far for at least bytes_least and less than twice as many bytes.
- * lifetime_sum is the sum of the lifetimes of those blocks that were freed; the lifetime of a block is the number of
- * requests from the block's own request to its free.
- * ARRAYS_OOM: an out-of-memory error of a framework ended the program. The text is the framework's name; an argument
- * of 0 means unknown. ARRAYS events follow: live arrays of one type and shape, which the text names; `bytes` is the
- * size of one array. If is_rest is 1, the event is about all other arrays, and `bytes` is their total size.
- * FORK: parent_site is the place where the parent called fork(), as a site id of the parent; 0: unknown.
- * SITE to PYTHON_LINES: see gw_site.h.
- * ORDER, ORDER_RANGE: calls that order GPU work, written when memory is freed; see gw_order_step. For FREE,
- * FREE_ASYNC, HOST_FREE and HOST_UNREGISTER, `extra` is the number of the last step before the event; 0: unknown.
- * CRASH (--catch-crash): a fault signal, with `code` and address as in siginfo. If its call site can be read, a second
- * event with equal arguments has the site.
- * POOL_STATE: a pool of stream-ordered memory that this process uses, recorded after a refused request; bit 32 of
- * device_and_default is set for the device's default pool.
- * PHASE: at age_ns before the event, the process entered the phase that the text names. If there is no text, the
- * process left the last phase and is in none.
- * PYTHON_RAISED: one line of the traceback of the last exception that reached the top level, read when the interpreter
- * ended.
- * LAUNCH_SITE: the function was launched at the event's site. Written for the first launch of each function, and for a
- * few later launches from other sites.
- * INJECTED (--inject): gpuwhy made the call `fn` of this thread return `result` instead of calling the driver, or let
+ * - CALL: the arguments are the first four integer or pointer parameters.
+ * - DEVICE: the device's name follows as text. bytes_free is UINT64_MAX if it could not be read.
+ * - Kinds with the effect TAKES: `extra` is the GPU work that the thread submitted since its last request of these
+ *   kinds.
+ * - LAUNCH: grid = x | y << 32 | z << 48. block = x | y << 21 | z << 42. Each part saturates. `extra` is the dynamic
+ *   shared memory in bytes.
+ * - GRAPH_NODE: for an allocation node, `extra` is the size of the allocation in KiB.
+ * - ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is the place of the allocation.
+ * - ALLOCATOR_REQUESTS: the latest consecutive requests of an allocator, as text (gw_requests.h). first_order is the
+ *   number of the first one. age_ns is its age, counted back from the event.
+ * - ALLOCATOR_SIZE: the number of all requests so far of at least bytes_least and less than 2 * bytes_least.
+ *   lifetime_sum is the sum of the lifetimes of the freed blocks. A lifetime is the number of requests from the block's
+ *   own request to its free.
+ * - ARRAYS_OOM: an out-of-memory error of a framework ended the program. The text is the framework's name. An argument
+ *   of 0 means unknown. ARRAYS events follow.
+ * - ARRAYS: live arrays of one type and shape, which the text names. `bytes` is the size of one array. If is_rest is 1,
+ *   the event is about all other arrays, and `bytes` is their total size.
+ * - FORK: parent_site is the place where the parent called fork(), as a site id of the parent. 0 means unknown.
+ * - SITE to PYTHON_LINES: see gw_site.h.
+ * - ORDER, ORDER_RANGE: see gw_order_step. In FREE, FREE_ASYNC, HOST_FREE and HOST_UNREGISTER, `extra` is the number of
+ *   the last step before the event. 0 means unknown.
+ * - CRASH (--catch-crash): a fault signal, with `code` and address as in siginfo. If its call site can be read, a
+ *   second event with equal arguments has the site.
+ * - POOL_STATE: a pool of stream-ordered memory that this process uses, recorded after a refused request. Bit 32 of
+ *   device_and_default is set for the device's default pool.
+ * - PHASE: age_ns before the event, the process entered the phase that the text names. Without text, it left its last
+ *   phase.
+ * - PYTHON_RAISED: one line of the traceback of the last exception that reached the top level, read when the
+ *   interpreter ended.
+ * - LAUNCH_SITE: the function was launched at the event's site. Written for the function's first launch, and for a few
+ *   later launches from other sites.
+ * - INJECTED (--inject): gpuwhy made the call `fn` of this thread return `result` instead of calling the driver, or let
  * it wait for slow_ns first. The text is the rule of the plan, `order` the number of the rule's injections in the
- * process. If is_closed is 1, all later calls of the process fail with the same result. The event of the failed call
- * follows. FENCED (--fence): the first call that gpuwhy kept from the driver after a sticky error. If `ends` is 1,
- * gpuwhy then ended the process with GW_FENCE_EXIT_STATUS. */
+ *   process. If is_closed is 1, all later calls of the process fail with the same result. The event of the failed call
+ *   follows.
+ * - FENCED (--fence): the first call that gpuwhy kept from the driver after a sticky error. If `ends` is 1, gpuwhy then
+ *   ended the process with GW_FENCE_EXIT_STATUS.
+ * - REHEARSAL: see gw_rehearsal_fact. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, NONE, NONE, KEEP, NONE, "p0", "p1", "p2", "p3")                                                   \
     X(INIT, RARE, NONE, NONE, KEEP, NONE, "flags", "", "", "")                                                         \
@@ -206,9 +216,9 @@ typedef enum gw_thing {
     GW_THING_COUNT
 } gw_thing;
 
-/* A constant with one bit per event kind, set for the kinds for which `is_in` is true. `is_in` is a macro with the
- * parameters of GW_EVENT_KINDS() that expands to GW_KIND_BIT(). It may only test the effect or the order of a kind:
- * kinds from 64 on have no bit, and the assertion below ensures that they have no effect and no order. */
+/* A constant with one bit per event kind, set if `is_in` is true for the kind. `is_in` is a macro with the parameters
+ * of GW_EVENT_KINDS() that expands to GW_KIND_BIT(). It may only test the kind's effect or order. Kinds 64 and above
+ * have no bit. The assertion below ensures that they have no effect and no order. */
 #define GW_KINDS(is_in)          ((uint64_t)0 GW_EVENT_KINDS(is_in))
 #define GW_KIND_BIT(name, truth) | (uint64_t)(truth) << (GW_EV_##name & 63)
 #define GW_X(name, price, effect, thing, fold, order, ...)                                                             \
@@ -247,7 +257,7 @@ typedef enum gw_space {
     GW_SPACE_COUNT
 } gw_space;
 
-/* arg3 of CTX_CREATE. Each retain of a primary context is a CTX_CREATE event; the model counts these events. */
+/* arg3 of CTX_CREATE. Each retain of a primary context is a separate CTX_CREATE event. The model counts them. */
 typedef enum gw_context_kind {
     GW_CONTEXT_PLAIN = 0,
     GW_CONTEXT_PRIMARY = 1,
@@ -265,8 +275,8 @@ typedef enum gw_owner_kind {
 } gw_owner_kind;
 
 /* arg0 of NOTE: the reason why something was not recorded or not done. Text may follow. ADDRESS_LIMIT is written after
- * a refused request: arg1 is the limit of the process's address space in bytes, arg2 that of its data segment; 0:
- * unlimited. */
+ * a refused request. arg1 and arg2 are the process's limits on its address space and its data segment, in bytes. 0
+ * means unlimited. */
 #define GW_NOTES(X)                                                                                                    \
     X(TEXT_ONLY, "see the text")                                                                                       \
     X(SLOTS_FULL, "too many threads: later ones are counted, not recorded")                                            \
@@ -343,10 +353,11 @@ typedef enum gw_allocator_field {
         GW_ALLOCATOR_FIELD_COUNT
 } gw_allocator_field;
 
-/* arg3 of ALLOCATOR_BLOCK, a block held by a framework's allocator. The low bits are the state of the block. The bits
- * from GW_BLOCK_ORDER_SHIFT up are the number of the block's request on its device, counted from 1 (0: unknown). arg2
- * is the age of the allocation in ns, counted back from the event; GW_AGE_UNKNOWN: the allocation is older than the
- * history, or there is no history. */
+/* arg3 of ALLOCATOR_BLOCK, a block held by a framework's allocator. The low bits are the block's state. The bits from
+ * GW_BLOCK_ORDER_SHIFT up are the 1-based number of its request on the device, or 0 if unknown.
+ *
+ * arg2 is the allocation's age in ns, counted back from the event. It is GW_AGE_UNKNOWN if the allocation is not in the
+ * history. */
 #define GW_AGE_UNKNOWN UINT64_MAX
 enum { GW_BLOCK_ORDER_SHIFT = 8 };
 typedef enum gw_block_state {
@@ -356,10 +367,11 @@ typedef enum gw_block_state {
     GW_BLOCK_REST = 3      /* live blocks that are not listed individually: arg0 is their number, arg1 their bytes */
 } gw_block_state;
 
-/* arg0 of ALLOCATOR_HISTORY, an entry of the allocator's history. arg3 is the age of the entry in ns, counted back from
- * the event. LIVE_PEAK and LIVE_LOW condense the whole history, divided into several hundred equal spans of time: arg2
- * is the highest or lowest number of live bytes within the span that ends at arg3. For all other actions, only the
- * latest entries are written. */
+/* arg0 of ALLOCATOR_HISTORY, an entry of the allocator's history. arg3 is the entry's age in ns, counted back from the
+ * event. Only the latest entries are written, except for LIVE_PEAK and LIVE_LOW.
+ *
+ * For LIVE_PEAK and LIVE_LOW, the whole history is divided into several hundred equal spans of time. arg2 is the
+ * highest or lowest number of live bytes within a span. arg3 is the age of the span's end. */
 #define GW_ALLOCATOR_ACTIONS(X)                                                                                        \
     X(ALLOC, "alloc")                                                                                                  \
     X(FREE, "free_completed")                                                                                          \
@@ -380,13 +392,12 @@ typedef enum gw_allocator_action {
         GW_ACTION_COUNT
 } gw_allocator_action;
 
-/* arg0 of ALLOCATOR_HELD: the moment that the event describes. arg3 is the age of this moment in ns, counted back from
- * the event. Like ALLOCATOR_BLOCK, the event belongs to the allocator report (ALLOCATOR_OOM or ALLOCATOR_STATE) that
- * was written last. */
+/* arg0 of ALLOCATOR_HELD: the moment that the event describes. arg3 is its age in ns, counted back from the event. The
+ * event adds to the last ALLOCATOR_OOM or ALLOCATOR_STATE. */
 #define GW_ALLOCATOR_MOMENTS(X)                                                                                        \
     X(PEAK, "peak")       /* arg1 bytes in arg2 blocks from one site were live at the peak of live bytes */            \
     X(REST, "peak rest")  /* like PEAK, summed over all sites without a PEAK event of their own */                     \
-    X(REQUEST, "request") /* the event's site is that of the refused request, arg1 its size in bytes */
+    X(REQUEST, "request") /* a refused request: the event's site is its call site, and arg1 is its size in bytes */
 
 typedef enum gw_allocator_moment {
 #define GW_X(name, text) GW_MOMENT_##name,
@@ -395,13 +406,15 @@ typedef enum gw_allocator_moment {
         GW_MOMENT_COUNT
 } gw_allocator_moment;
 
-/* arg0 of ORDER is step | tid << 8: the effect of a call on the order of GPU work, and the thread that made the call.
- * `fn` is the call, and age_ns is the age of its start, counted back from the event. The hook numbers these calls from
- * 1 in the order in which they returned, over all threads of the process, and stores the last thousand. When memory is
- * freed and the order may matter, the hook writes the steps that are not in the recording yet, just before the event of
- * the free. `extra` is the number modulo 2^32; a gap in the numbers means that steps are missing. Streams are as
- * passed, except that the per-thread default stream is tid << 8 | 2. A COPY or FILL is followed by an ORDER_RANGE with
- * the same number; its source is 0 for a FILL. */
+/* arg0 of ORDER is step | tid << 8: the effect of a call on the order of GPU work, and the calling thread. age_ns is
+ * the time from the start of the call to the event.
+ *
+ * The hook numbers these calls over all threads, in the order in which they returned, and stores the last thousand.
+ * When a free depends on the order, it first writes the unwritten ones. `extra` is the 1-based number modulo 2^32. A
+ * gap in the numbers means that steps are missing.
+ *
+ * Streams are as passed, except that the per-thread default stream is tid << 8 | 2. A COPY or FILL is followed by an
+ * ORDER_RANGE with the same number. For a FILL, the source of this range is 0. */
 #define GW_ORDER_STEPS(X)                                                                                              \
     X(UNKNOWN)     /* work was captured, or ordered in a way that the hook does not follow */                          \
     X(COPY)        /* `object` is the destination; the host does not wait */                                           \
@@ -421,8 +434,8 @@ typedef enum gw_order_step {
         GW_ORDER_STEP_COUNT
 } gw_order_step;
 
-/* `extra` of a request for device memory: the work that the thread submitted to the GPU since its last such request, as
- * four counts. Each count stops at its maximum. 0: no work, or the recording's version did not count it. */
+/* `extra` of a request for device memory: four counts of the GPU work that the thread submitted since its last request.
+ * Each count saturates. 0 may mean that this recording has no counts. */
 #define GW_META_WORK "requests.work" /* key of a META item; if present, this recording counts the work */
 enum { GW_WORK_LAUNCHES_MAX = 0xfff, GW_WORK_COPIES_MAX = 0x7f, GW_WORK_READS_MAX = 0x3f, GW_WORK_WAITS_MAX = 0x7f };
 
@@ -438,15 +451,13 @@ static inline uint32_t gw_work_copies(uint32_t work)
     return work >> 12 & GW_WORK_COPIES_MAX;
 }
 
-/* Return the number of copies to the host, as far as the function's name shows it. cuMemcpy accepts any addresses and
- * is not included. */
+/* Return the number of copies to the host by functions whose name shows the direction. cuMemcpy is not one of them. */
 static inline uint32_t gw_work_reads(uint32_t work)
 {
     return work >> 19 & GW_WORK_READS_MAX;
 }
 
-/* Return the number of synchronisations of a context, stream or event, plus the number of queries whether their work is
- * done. */
+/* Return the number of synchronisations of a context, stream or event, plus the number of queries. */
 static inline uint32_t gw_work_waits(uint32_t work)
 {
     return work >> 25;

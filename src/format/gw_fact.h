@@ -1,9 +1,11 @@
-/* The supervisor's facts (facts.def) as structs. They are written as text into the recording and parsed from it.
+/* The supervisor's facts (facts.def) as structs, and their text form in the recording.
  *
- * A member is valid if its has_ flag is set. GW_FACT_SET(member, value) in an initialiser sets the member and its flag.
- * Parsing never fails: if a field is missing, or its text is not a value of its type, the flag is not set. Unknown
- * fields are skipped. If a name occurs twice, the first valid field is used. Parsed texts are borrowed from the input
- * and are not zero-terminated. */
+ * A member is valid if its has_ flag is set. GW_FACT_SET(member, value) in an initialiser sets both. Parsing never
+ * fails:
+ * - A missing or invalid field leaves the flag unset.
+ * - Unknown fields are skipped.
+ * - If a name occurs twice, the first valid field is used.
+ * Parsed texts point into the input, without a terminating zero. */
 #ifndef GW_FACT_H
 #define GW_FACT_H
 
@@ -38,12 +40,12 @@ typedef enum gw_fact_kind {
     GW_FACT_KIND_COUNT
 } gw_fact_kind;
 
-/* Parse `text` into the struct of the fact `kind`; append such a struct to `text`. Callers use the functions below
- * instead, which have the type of each fact. */
+/* Do not call these directly. The functions below check the type of the struct. */
 void gw_fact_parse(gw_fact_kind kind, gw_fact_text text, void *ret_fact);
 void gw_fact_format(gw_fact_kind kind, const void *fact, gw_text *text);
 
-/* For each fact, define its struct, gw_fact_<fact>_read(), and gw_fact_<fact>_write(), which appends to `text`. */
+/* For each fact, define its struct, gw_fact_<fact>_read(), which parses a text, and gw_fact_<fact>_write(), which
+ * appends to a text. */
 #define GW_FACT(fact, form) typedef struct gw_fact_##fact {
 #define GW_NUMBER(fact, type, member, name, unit)                                                                      \
     gw_fact_##type member;                                                                                             \

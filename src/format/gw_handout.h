@@ -1,17 +1,18 @@
 /* How a process that cannot create its own buffer gets one from the supervisor.
  *
- * A process may be unable to create a file in the run folder, because it runs as another user, in a chroot, or with a
- * limit on the size of files. It then sends a datagram with the run's token to the supervisor's socket in Linux's
- * abstract namespace, which needs no file system. The supervisor creates the buffer in the run folder and replies with
- * a file descriptor of the buffer. The token is in the environment variable GW_HANDOUT_VARIABLE, which only processes
- * of the run and root can read. The name of the socket is not secret. */
+ * The process may run as another user, in a chroot, or with a limit on the size of files. It sends a datagram with the
+ * run's token to the supervisor's socket. The socket is in Linux's abstract namespace, which needs no file system. The
+ * supervisor creates the buffer in the run folder and replies with its file descriptor.
+ *
+ * Only processes of the run and root can read the token, in the environment variable GW_HANDOUT_VARIABLE. The name of
+ * the socket is not secret. */
 #ifndef GW_HANDOUT_H
 #define GW_HANDOUT_H
 
 #include <stdint.h>
 
-/* The variable's value is "<name>:<token>": the name of the socket without its prefix, and the token, both 32
- * hexadecimal digits. */
+/* The variable's value is "<name>:<token>", each of 32 hexadecimal digits. <name> is the socket's name without the
+ * prefix GW_HANDOUT_NAME. */
 #define GW_HANDOUT_VARIABLE "GPUWHY_HANDOUT"
 enum { GW_HANDOUT_DIGITS = 32, GW_HANDOUT_TEXT = 2 * GW_HANDOUT_DIGITS + 2 };
 

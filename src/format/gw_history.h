@@ -1,9 +1,10 @@
-/* Reconstructs the number of live bytes over time by walking an allocator's history backwards. Used by the hook, which
- * reads PyTorch's allocator inside the process, and by the reader of saved snapshots. The functions are static inline
- * and allocate no memory: the caller provides the storage.
+/* Reconstructs the number of live bytes over time by walking an allocator's history backwards.
  *
- * A history lists allocations and frees in order. The allocator lists the blocks alive at the end of the history, so
- * the walk starts there. Going back over an allocation lowers the live bytes; going back over a free raises them. */
+ * A history lists allocations and frees in order. The walk starts with the blocks that are live at its end. Going back
+ * over an allocation decreases the live bytes, and over a free increases them.
+ *
+ * The hook uses this inside the process, and the reader uses it for saved snapshots. The functions are static inline
+ * and allocate no memory. */
 #ifndef GW_HISTORY_H
 #define GW_HISTORY_H
 
@@ -81,8 +82,8 @@ static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address
     return NULL;
 }
 
-/* Add a block. Call this for each block alive at the end, and when the walk goes back over a free, because the block
- * existed before the free. If the set is full, the block is ignored. */
+/* Add a block. Call this for a block that is live at the end of the history, and for one whose free the walk goes back
+ * over. If the set is full, the block is ignored. */
 static inline void gw_live_set_add(gw_live_set *set, uint64_t address, uint64_t bytes, uint32_t stack)
 {
     gw_live_entry *entry = gw_live_set_find(set, address);

@@ -1,6 +1,6 @@
 /* Kinds of events of the machine and its cards, from the kernel log, NVML and control groups.
  *
- * Recordings store a kind as its row number in this table, so rows never move and new ones are added at the end. */
+ * Recordings store the row number. So rows never move, and new rows are added at the end. */
 #ifndef GW_MACHINE_H
 #define GW_MACHINE_H
 

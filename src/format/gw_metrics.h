@@ -1,7 +1,7 @@
-/* Metrics of cards, control groups, hosts and processes that the supervisor samples during a run: their names, units
- * and sources.
+/* Metrics that the supervisor samples during a run: their names, units and sources. They are about cards, control
+ * groups, hosts and processes.
  *
- * Recordings store metrics, sources and states as row numbers in these tables, so rows never move and new ones are
+ * Recordings store metrics, sources and states as row numbers of these tables. So rows never move, and new rows are
  * added at the end. */
 #ifndef GW_METRICS_H
 #define GW_METRICS_H

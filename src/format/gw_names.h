@@ -1,5 +1,5 @@
-/* Names for the tables of gw_event.h, gw_buffer.h and gw_recording.h. All strings are static. For a number out of
- * range, the result is "?" ("" for arguments). */
+/* Names for the tables of gw_event.h, gw_buffer.h and gw_recording.h, as static strings. A number out of range gives
+ * "?", or "" for arguments. */
 #ifndef GW_NAMES_H
 #define GW_NAMES_H
 
@@ -10,10 +10,10 @@
 const char *gw_event_kind_name(unsigned kind);
 /* Return the name of an argument of an event kind, for example "bytes"; "" if the kind does not use this argument. */
 const char *gw_event_arg_name(unsigned kind, unsigned arg_index);
-/* Return the price of a kind: which of its calls are recorded (see GW_EVENT_KINDS). */
+/* Return the price of an event kind: which of its calls are recorded (see GW_EVENT_KINDS). */
 gw_price gw_event_kind_price(unsigned kind);
 
-/* The columns of an event kind (see GW_EVENT_KINDS). */
+/* The traits of an event kind: its columns in GW_EVENT_KINDS. */
 typedef struct gw_kind_traits {
     gw_price price;
     gw_effect effect;
@@ -21,7 +21,7 @@ typedef struct gw_kind_traits {
     gw_fold fold;
     gw_ordering order;
 } gw_kind_traits;
-/* Return the columns of an event kind. Never NULL: for an unknown kind, returns those of CALL. */
+/* Return the traits of an event kind. Never NULL: for an unknown kind, returns those of CALL. */
 const gw_kind_traits *gw_event_kind_traits(unsigned kind);
 /* Return the name of a counter, for example "LAUNCH". */
 const char *gw_counter_name(unsigned counter);

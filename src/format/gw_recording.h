@@ -1,8 +1,8 @@
 /* Writes and reads recordings (`.gpuwhy` files), and drains live buffers into them. docs/recording-format.md describes
- * the format. Every version of the format stays readable.
+ * the format. Every version stays readable.
  *
- * Times are ns since the start of the supervisor, measured with CLOCK_MONOTONIC. The real time is recorded only for the
- * start of the run and of each process. Use a writer or a reader from one thread only. */
+ * Times are CLOCK_MONOTONIC ns since the start of the supervisor. Only the start of the run and of each process has a
+ * real time, too. Use a writer or a reader from one thread only. */
 #ifndef GW_RECORDING_H
 #define GW_RECORDING_H
 
@@ -143,26 +143,28 @@ typedef struct gw_item {
 
 typedef struct gw_reader gw_reader;
 
-/* Open a recording or a run folder. For a run folder, the reader returns the items of the recording that run.meta
- * names, followed by those events in the buffers that are not in the recording yet. Nothing in the folder is changed,
- * so its supervisor may still be running. The last item is SUPERVISOR "run.state". Its value is "alive" if the
- * supervisor is still running. Otherwise its value is "supervisor died", and TRUNCATED follows if the recording cannot
- * be read or has no END block.
+/* Open a recording or a run folder. A folder is never changed, so its supervisor may still be running.
  *
- * GW_OK: the caller closes *ret_reader with gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED
- * (this build cannot decompress the recording): `err` has file, offset and reason. */
+ * For a run folder, the reader returns:
+ * - the items of the recording whose path is in run.meta
+ * - the events in the buffers that are not in the recording yet
+ * - SUPERVISOR "run.state": "alive" or "supervisor died"
+ * - TRUNCATED after "supervisor died", if the recording is unreadable or has no END block
+ *
+ * GW_OK: close *ret_reader with gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED (this build
+ * cannot decompress the recording): `err` has file, offset and reason. */
 GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err);
 void gw_reader_close(gw_reader *reader); /* takes NULL */
 
-/* Read the next item. GW_OK; GW_END: no more items; GW_CORRUPT: the block at the offset in `err` is damaged, and the
- * rest of this block is skipped. The next call continues with the next good block, so that no good data is lost. Unless
- * GW_OK, *ret_item is unchanged. The item and everything it points to belong to the reader and are valid until the next
- * call. */
+/* Read the next item. Unless GW_OK, *ret_item is unchanged.
+ * - GW_OK: *ret_item and everything it points to belong to the reader, and are valid until the next call.
+ * - GW_END: there are no more items.
+ * - GW_CORRUPT: the block at the offset in `err` is damaged. The next call continues with the next good block. */
 GW_MUST_CHECK gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *err);
 
-/* Copy the next events into `event`: at most `room`, and only those that are already decoded. This is faster than
- * reading events one by one. Returns the number of events. If it is 0, call gw_reader_next() for the next item, which
- * may be an event, too. Texts belong to the reader and are valid until the next call. */
+/* Copy up to `room` of the next events that are already decoded. This is faster than reading them one by one. If it
+ * returns 0, call gw_reader_next(), which may return an event, too. Texts belong to the reader and are valid until the
+ * next call. */
 size_t gw_reader_events(gw_reader *reader, gw_event *event, size_t room);
 
 /* Return the name of a function in the recording's dictionary; "?" if `fn` is out of range. Borrowed. */
@@ -174,20 +176,19 @@ uint32_t gw_reader_fn_count(const gw_reader *reader);
 
 typedef struct gw_writer gw_writer;
 
-/* Set a spare file on another file system. If a write fails (because the disk is full, for example), the writer copies
- * everything written so far to the spare file and continues there, with at most `bytes_max` bytes. The first file keeps
- * its blocks but gets no END block. */
+/* Set a spare file on another file system. If a write fails (disk full), the writer copies everything to the spare file
+ * and continues there, with at most `bytes_max` bytes. The first file gets no END block. */
 void gw_writer_set_spare(gw_writer *writer, const char *path, uint64_t bytes_max);
 /* Return the error that made the writer move to the spare file; NULL if it has not moved. Borrowed from the writer. */
 const char *gw_writer_spare_reason(const gw_writer *writer);
 
-/* Create the file `path` with mode 0600; it must not exist. The file gets at most `bytes_max` bytes; 0: no limit. Near
- * the limit, the writer drops the oldest events, and reports their number in the SUPERVISOR item "dropped.events".
- * `fn_names` is the hook's table of function names, indexed by `fn`. */
+/* Create the file `path` with mode 0600; it must not exist. `bytes_max` limits its size; 0: no limit. Near the limit,
+ * the writer drops the oldest events, and reports their number in the SUPERVISOR item "dropped.events". `fn_names` is
+ * the hook's table of function names. */
 GW_MUST_CHECK gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names,
                                          uint32_t fn_count, gw_writer **ret_writer, gw_error *err);
-/* Add an item. Items must be added in order of time. The item may stay in memory until a later put or flush writes it
- * to the file. GW_IO, GW_NOMEM: `err` has the reason. */
+/* Add an item. Items must be added in order of time. The item may stay in memory until a later put or
+ * gw_writer_flush(). Returns GW_OK, or GW_IO or GW_NOMEM with the reason in `err`. */
 GW_MUST_CHECK gw_status gw_writer_put(gw_writer *writer, const gw_item *item, gw_error *err);
 /* Write pending items to the file as whole blocks. If `sync` is true, also sync the file to the disk. */
 GW_MUST_CHECK gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err);
@@ -202,9 +203,8 @@ typedef struct gw_run_meta {
     uint32_t supervisor_pid;
     const char *const *argv; /* NULL-terminated; NULL: not recorded */
 } gw_run_meta;
-/* Write `<run_folder>/run.meta`, a small recording that contains the path of the run's recording, so that
- * gw_reader_open() can open the run folder, even after the supervisor died. The file must not exist. GW_OK, GW_IO or
- * GW_NOMEM; `err` names the file. */
+/* Write `<run_folder>/run.meta`, a small recording that contains the path of the run's recording. gw_reader_open()
+ * needs it to open the run folder. The file must not exist. Returns GW_OK, GW_IO or GW_NOMEM; `err` names the file. */
 GW_MUST_CHECK gw_status gw_run_meta_write(const char *run_folder, const gw_run_meta *meta, const char *const *fn_names,
                                           uint32_t fn_count, gw_error *err);
 
@@ -212,43 +212,42 @@ GW_MUST_CHECK gw_status gw_run_meta_write(const char *run_folder, const gw_run_m
 
 typedef struct gw_drain gw_drain; /* the buffers of a run folder, and the progress in each */
 
-/* Open the buffers of a run folder. `t0_monotonic_ns` is the start of the run on CLOCK_MONOTONIC. Every drain also
- * opens buffers that were created since. */
+/* Open the buffers of a run folder. `t0_monotonic_ns` is the start of the run. Each gw_drain_run() also opens the
+ * buffers that were created since. */
 GW_MUST_CHECK gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain,
                                       gw_error *err);
 /* Close all buffers without changing them, and free the drain. Takes NULL. */
 void gw_drain_close(gw_drain *drain);
 
-/* Return a descriptor that becomes readable when a buffer is created or a recorded process ends. Call gw_drain_run()
- * then, while the exit status can still be read. The descriptor belongs to the drain. -1: none. */
+/* Return a descriptor that becomes readable when a buffer is created or a recorded process ends; -1: none. Then call
+ * gw_drain_run() soon, to read the exit status. The descriptor belongs to the drain. */
 int gw_drain_end_fd(const gw_drain *drain);
 
 typedef gw_status (*gw_item_sink)(void *user, const gw_item *item, gw_error *err);
 
-/* Refuse the buffers of hooks with another function table, because their function ids differ. Each refused buffer is
- * reported in a SUPERVISOR item "buffer.refused". */
+/* Refuse the buffers of hooks with another function table. Their function ids have other meanings. A SUPERVISOR item
+ * "buffer.refused" reports each one. */
 void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash);
 
 /* Pass new items to `sink`:
  * - PROCESS, once per buffer. A process that calls exec has several buffers.
- * - EVENT, in order of time: events that are at least 2 ms old, or all of them if `last`. If a stalled thread
- *   writes an event more than 2 ms late, the event gets the time of the event passed before it.
+ * - EVENT, in order of time: events that are at least 2 ms old, or all if `last`. An event that a stalled thread wrote
+ *   later gets the time of the event before it.
  * - LOST, if its numbers changed.
- * - COUNTERS, if they changed: at most once a second per thread, but with every drain in the 2 s after a failure.
- * - RING, if it changed: after a failure other than out of memory or not found, when a thread ends, when its process
- *   ends, and if `last`.
- * - EXIT of a process that is not our child, with the exit status if the kernel lets us read it.
+ * - COUNTERS, if they changed: at most once a second per thread, but at every drain in the 2 s after a failure.
+ * - RING, if it changed: when a thread or its process ends, if `last`, and after a failure other than out of memory or
+ *   not found.
+ * - EXIT of a process that is not our child, with the exit status if readable.
+ * - SUPERVISOR "buffer.damaged". The call does not fail.
+ * - DRAINED, as the last items, for the writer.
  *
- * A damaged buffer is reported by the SUPERVISOR item "buffer.damaged" and never makes the call fail.
- *
- * The last items are DRAINED, for the writer. The records that were passed stay in the buffers until gw_drain_commit()
- * or the next gw_drain_run() frees them. Flush the writer before you call one of these functions, so that no event is
- * lost or duplicated if the supervisor dies. If `sink` returns a status other than GW_OK, gw_drain_run() returns this
- * status, and the next call passes the remaining events. */
+ * Passed records stay in the buffers until gw_drain_commit() or the next gw_drain_run(). Flush the writer before either
+ * call, or events are lost or duplicated if the supervisor dies. If `sink` fails, its status is returned, and the next
+ * call passes the remaining events. */
 GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err);
 
-/* List the recorded processes that were alive at the last drain and are in our pid namespace. Writes up to `pid_max`
- * pids and returns the number of such processes, which may be larger. */
+/* List the recorded processes that were alive at the last drain and are in our pid namespace. Writes at most `pid_max`
+ * pids. Returns the number of such processes, which may be larger. */
 size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max);
 
 /* The state of a thread, read from its slot. */
@@ -258,26 +257,40 @@ typedef struct gw_thread_look {
     uint64_t progress;  /* sum of all counters of work; if it is equal in two looks, no work was done in between */
     uint64_t questions; /* number of queries, and of waits that returned */
     uint64_t not_ready; /* queries that found the GPU still busy; also counted in `questions` */
+    uint64_t launches, waits;  /* launches of kernels and graphs; synchronisations and copies to the host */
     uint16_t inside_fn_plus_1; /* 1 + id of the function being called; 0: none */
     uint64_t
-        inside_since_ns; /* since the start of the run; may be too early by the duration of preceding quick calls */
+        inside_since_ns; /* start of this call, ns since the run began; earlier quick calls may make it too early */
 } gw_thread_look;
 typedef void (*gw_thread_sink)(void *user, const gw_thread_look *look);
+
+/* The memory of PyTorch's allocator in a process, as in gw_buffer_head. */
+typedef struct gw_cache_look {
+    uint32_t pid;
+    uint32_t device;
+    uint64_t allocated_bytes, reserved_bytes; /* reserved_bytes is not 0 */
+} gw_cache_look;
+typedef void (*gw_cache_sink)(void *user, const gw_cache_look *look);
+/* Pass the allocator's memory of each recorded process that is alive and in our pid namespace, device by device. */
+void gw_drain_look_caches(const gw_drain *drain, gw_cache_sink sink, void *user);
 
 /* Pass the state of each live thread to `sink`, for all recorded processes that are alive and in our pid namespace.
  * Reads only the slots and drains nothing. */
 void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user);
-/* Do the same for the run folder of another supervisor, without changing anything in it. GW_OK, GW_IO, GW_NOMEM. */
+/* Like gw_drain_look(), but for the run folder of another supervisor. Nothing in the folder is changed. Returns GW_OK,
+ * GW_IO or GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_drain_peek(const char *run_folder, uint64_t t0_monotonic_ns, gw_thread_sink sink, void *user,
                                       gw_error *err);
 
-/* Free the chunks and slots that were drained, and delete the buffers of processes that have ended. Call this only when
- * everything that was passed so far is in the recording's file. */
+/* Free the drained chunks and slots, and delete the buffers of processes that have ended. Before this call, all passed
+ * items must be in the recording's file. */
 void gw_drain_commit(gw_drain *drain);
 
-/* Return the fill ratio of the fullest buffer, 0 to 1. The fill ratio of a buffer is the taken part of it, or the part
- * that the program would fill in 100 ms at its rate before the last drain, whichever is greater. The supervisor drains
- * sooner as the ratio gets close to 1. While a buffer is being set up, the ratio is 1, for up to a second. */
+/* Return the fill ratio of the fullest buffer, 0 to 1. It is the larger of two parts of the buffer:
+ * - the part in use now
+ * - the part that the program would fill in 100 ms at its recent rate
+ *
+ * While a buffer is being set up, the ratio is 1, for up to a second. */
 double gw_drain_fill_ratio(const gw_drain *drain);
 
 #endif

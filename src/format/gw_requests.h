@@ -1,21 +1,20 @@
-/* The text of an ALLOCATOR_REQUESTS event: consecutive requests to an allocator, six numbers each. The writer and the
- * reader are inline functions in this header and allocate nothing.
+/* The text of an ALLOCATOR_REQUESTS event: consecutive requests to an allocator, six numbers each.
  *
  * A number is written in base64 letters, five bits per letter, lowest bits first. A letter from the upper half of the
- * alphabet means that another letter follows; a letter from the lower half is the last one of its number. So the text
- * has no zero bytes, and a typical request takes ten bytes.
+ * alphabet means that another letter follows. So the text has no zero bytes, and a typical request takes ten bytes.
  *
  * The six numbers of a request:
- *   size: 2 * (bytes / 512); if 512 does not divide the bytes, 2 * bytes + 1
- *   freed_after (see gw_packed_request)
- *   microseconds since the previous request
- *   launches since the previous request, modulo 2^32
- *   waits since the previous request, modulo 2^32
- *   call site; 0: unknown
+ * - size: 2 * (bytes / 512); if bytes is no multiple of 512, 2 * bytes + 1
+ * - freed_after (see gw_packed_request)
+ * - microseconds since the previous request
+ * - launches since the previous request, modulo 2^32
+ * - waits since the previous request, modulo 2^32
+ * - call site; 0: unknown
+ *
  * In the first request of a text, launches and waits are the process's totals so far, and the time is 0.
  *
- * Example: a request of 2 MiB, not freed, 70 us after the previous one, with 3 launches, no wait and no site.
- * The numbers and their letters: 8192 "ggI", 0 "A", 70 "mC", 3 "D", 0 "A", 0 "A". */
+ * Example: a request of 2 MiB, not freed, 70 us after the previous one, with 3 launches, no wait and no site. The
+ * numbers and their letters: 8192 "ggI", 0 "A", 70 "mC", 3 "D", 0 "A", 0 "A". */
 #ifndef GW_REQUESTS_H
 #define GW_REQUESTS_H
 
@@ -34,7 +33,7 @@ typedef struct gw_packed_request {
     uint32_t site; /* 0: unknown */
 } gw_packed_request;
 
-/* Write a number in base64 digits. Returns the number of bytes; writes no terminator. */
+/* Write a number in base64 letters. Returns the number of bytes; writes no terminator. */
 static inline size_t gw_number_write(char *out, uint64_t value)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -79,8 +78,8 @@ static inline bool gw_number_read(const char **at, uint64_t *ret_value)
     return false;
 }
 
-/* Append `request` to a text. `before` is the previous request, or all zero for the first one. Returns the number of
- * bytes, at most GW_REQUEST_TEXT_MAX. Writes no terminator. */
+/* Append `request` to a text, without a terminator. `before` is the previous request, at first all zero. Returns at
+ * most GW_REQUEST_TEXT_MAX bytes. */
 static inline size_t gw_request_write(char *out, const gw_packed_request *request, const gw_packed_request *before)
 {
     size_t n = 0;
@@ -94,8 +93,8 @@ static inline size_t gw_request_write(char *out, const gw_packed_request *reques
     return n;
 }
 
-/* Read the next request of a text. On input, `request` is the previous request, or all zero for the first one. Returns
- * false at the end of the text, or if the rest of the text is damaged. */
+/* Read the next request of a text. On input, `request` is the previous one, all zero for the first one. Returns false
+ * at the end or if the rest is damaged. */
 static inline bool gw_request_read(const char **at, gw_packed_request *request)
 {
     uint64_t number[GW_REQUEST_NUMBERS];

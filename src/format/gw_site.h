@@ -4,20 +4,21 @@
  * before the first event that uses it: one SITE record, then SITE_FRAMES records with three frames each, all from the
  * same thread. Ids are never reused within a process. A forked child starts again with its own sites.
  *
- * A SITE record has the time of the event for which it was written. Another thread may use the same site in an event
- * with an earlier time, so sites are resolved only after the whole recording was read. If the buffer is full, frames
- * of a site may be missing; no event uses such a site. Occasionally one stack has two sites, because two threads found
- * it at the same time.
+ * A SITE record has the time of its event. An earlier event of another thread may use the same site, so sites are
+ * resolved only after the whole recording was read. If the buffer is full, frames of a site may be missing; no event
+ * uses such a site. Two threads that find one stack at the same time may give it two sites.
  *
- * The innermost frame is first. A native frame is a return address. If a signal interrupted the frame, it is the
- * address of the interrupted instruction plus one, so that the byte before the address is always in the code that ran.
- * A Python frame is a code id and an instruction. All native frames come first, then all Python frames. They are
- * merged after the run: each native frame of the Python evaluation loop is replaced by the next Python frames, up to
- * and including one marked GW_FRAME_ENTRY.
+ * Order of frames:
+ * - The innermost frame is first. All native frames come first, then all Python frames.
+ * - A native frame is a return address. If a signal interrupted the frame, it is the interrupted instruction's address
+ *   plus one. So the byte before it is always in the code that ran.
+ * - A Python frame is a code id and an instruction.
+ * - They are merged after the run. Each native frame of the Python evaluation loop is replaced by the next Python
+ *   frames, up to and including one marked GW_FRAME_ENTRY.
  *
  * MAPPED describes where a file is mapped in the process, PYTHON_CODE the code of a Python frame. Both come before the
- * first site that needs them. If a file is unmapped and another one is mapped there, a new MAPPED record applies to
- * later sites. Code ids are never reused: if code is freed and other code gets the same address, the ids differ.
+ * first site that needs them. If another file is mapped at the same place, a new MAPPED record applies to later sites.
+ * Code ids are never reused, even if other code gets the same address.
  *
  * The contents of these records:
  *   SITE         site, number of frames, gw_site_flag bits; with PYTHON_BORROWED, an earlier site of the same process
@@ -31,22 +32,25 @@
  *   PYTHON_LINES code id, offset, bytes; text: that part of the interpreter's line table (co_lnotab before 3.10,
  *                co_linetable since), in hexadecimal
  *
- * Stacks that PyTorch recorded in its memory history (ALLOCATOR_BLOCK, ALLOCATOR_HELD) have line numbers but no code
- * objects. They are written as sites with only Python frames. Their ids are separate, so that the two writers need no
- * coordination: sites start at GW_SITE_FRAMEWORK_FIRST, codes at GW_SITE_FRAMEWORK_CODE_FIRST. Each of these codes has
- * version 0 and no line table (table_bytes 0). The instruction of such a frame is the line number itself (-1:
- * unknown), and co_firstlineno is 0 and ignored. None of these frames is marked GW_FRAME_ENTRY. Native frames that
- * PyTorch resolved itself are written in this form too.
+ * Stacks from PyTorch's memory history (ALLOCATOR_BLOCK, ALLOCATOR_HELD) have line numbers but no code objects. They
+ * are sites with only Python frames, even for native frames that PyTorch resolved:
+ * - Their ids are separate, so that the two writers need no coordination. Sites start at GW_SITE_FRAMEWORK_FIRST, codes
+ *   at GW_SITE_FRAMEWORK_CODE_FIRST.
+ * - Each code has version 0, no line table (table_bytes 0), and co_firstlineno 0.
+ * - The instruction of a frame is the line number itself (-1: unknown).
+ * - No frame is marked GW_FRAME_ENTRY.
  *
- * If a process hangs, the stacks of its threads are read from outside the process. They also have separate ids: sites
- * start at GW_SITE_OUTSIDE_FIRST, codes at GW_SITE_OUTSIDE_CODE_FIRST. Otherwise they are like the hook's. */
+ * If a process hangs, the stacks of its threads are read from outside. Their ids are separate, too: sites start at
+ * GW_SITE_OUTSIDE_FIRST, codes at GW_SITE_OUTSIDE_CODE_FIRST. Otherwise they are like the hook's. */
 #ifndef GW_SITE_H
 #define GW_SITE_H
 
 #include <stdint.h>
 
-/* A frame. Native: the return address (user-space addresses fit in 48 bits). Python: GW_FRAME_PYTHON, optionally
- * GW_FRAME_ENTRY, the code id, and the offset of the instruction in the code, in bytes (-1, all ones: unknown). */
+/* A frame is one of:
+ * - native: the return address (user-space addresses fit in 48 bits)
+ * - Python: GW_FRAME_PYTHON, optionally GW_FRAME_ENTRY, the code id, and the offset of the instruction in the code, in
+ *   bytes (-1, all ones: unknown) */
 #define GW_FRAME_PYTHON             (1ull << 63)
 #define GW_FRAME_ENTRY              (1ull << 62) /* the interpreter's evaluation loop was called to run this frame */
 #define GW_FRAME_CODE(frame)        ((uint32_t)(((frame) >> 32) & 0x3fffffff))
@@ -76,8 +80,8 @@ typedef enum gw_site_flag {
 #undef GW_X
 } gw_site_flag;
 
-/* The result of looking up the name of a native address, as stored in SYMBOL items. Values never change. X(name,
- * value, text for the user about the file that contains the address) */
+/* The result of looking up the name of a native address, as stored in SYMBOL items. Values never change. X(name, value,
+ * text for the user about the file that contains the address) */
 #define GW_SYMBOL_STATES(X)                                                                                            \
     X(NOT_ASKED, 0, "was not examined")                                                                                \
     X(LINE, 1, "has line information")                                                                                 \

@@ -1,5 +1,5 @@
-/* Reads blocks from a file that may be damaged anywhere. All data is read with pread(). If the file shrinks
- * meanwhile, the reader just reaches the end of the file; with mmap(), SIGBUS would kill the process. */
+/* Reads blocks from a file that may be damaged anywhere. If the file shrinks, pread() only reports its end, while a
+ * mapping would kill the process with SIGBUS. */
 #ifndef GWI_BLOCK_IN_H
 #define GWI_BLOCK_IN_H
 
@@ -33,8 +33,8 @@ void gwi_in_close(gwi_in *in);
 /* Move back to the first block, so that gwi_in_find() starts there again. */
 void gwi_in_rewind(gwi_in *in);
 
-/* Find the next good block and read its stored bytes. Returns GW_OK; GW_END (see `truncated`); GW_CORRUPT if damage
- * was skipped (`err` has its offset; call again to continue); GW_IO; GW_NOMEM. */
+/* Find the next good block and read its stored bytes. Returns GW_OK, GW_END (see `truncated`), GW_IO or GW_NOMEM.
+ * GW_CORRUPT: damage was skipped, at the offset in `err`; call again to continue. */
 gw_status gwi_in_find(gwi_in *in, gw_error *err);
 /* Unpack the current block into `raw`. Returns GW_OK, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. */
 gw_status gwi_in_unpack(gwi_in *in, gw_error *err);

@@ -1,6 +1,6 @@
-/* Reads one buffer file for the drain. The file belongs to a process that may be dying, broken or hostile. It is
- * read with pread(), because a mapped file that shrinks would crash the supervisor. Every number in the file is
- * checked before use, and only the supervisor's own fields are written. */
+/* Reads one buffer file for the drain. The file's process may be dying or hostile, so every number is checked. pread()
+ * is used, because a mapped file that shrinks would crash the supervisor. Only the supervisor's own fields are
+ * written. */
 #ifndef GWI_BUFFER_H
 #define GWI_BUFFER_H
 
@@ -68,8 +68,8 @@ typedef struct gwi_buffer {
 gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer **ret_buffer);
 void gwi_buffer_close(gwi_buffer *buffer); /* NULL is allowed */
 
-/* Adopt the buffer if the hook has finished setting it up. Returns GW_OK; GW_MISSING if the hook has not finished yet;
- * GW_CORRUPT with the reason in `err`. */
+/* Adopt the buffer if the hook has finished setting it up. Returns GW_OK, GW_MISSING (not finished yet), or GW_CORRUPT
+ * with the reason in `err`. */
 gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err);
 
 /* Read bytes of the buffer. Bytes beyond the end of the file read as zeros. */
@@ -79,9 +79,8 @@ void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *fro
 
 bool gwi_buffer_process_gone(const gwi_buffer *buffer);
 
-/* Find out how the process ended, and set `status` and `status_known`. The process must be gone. It need not be our
- * child: the status is in /proc until the parent has waited for the process, and can be read from a pidfd after that
- * (Linux 6.15 and later). Sets nothing if neither has the status. */
+/* Find out how an ended process ended, and set `status` and `status_known`. Until its parent has waited for it, the
+ * status is in /proc, afterwards in a pidfd (Linux 6.15 and later). Sets nothing if neither has it. */
 void gwi_buffer_ask_status(gwi_buffer *buffer);
 
 /* Convert ticks of the buffer's clock to ns of CLOCK_MONOTONIC. The result is never before the start of the buffer

@@ -1,7 +1,7 @@
-/* Encodes events into blocks of bytes and decodes them. Encoder and decoder build the same templates. A template
- * contains the values that rarely change (process, thread, function, kind, flags, result, context), which a block
- * stores once. The values that change are stored as differences from the previous event with the same template. See
- * "Events" in docs/recording-format.md. */
+/* Encodes events into blocks of bytes and decodes them ("Events" in docs/recording-format.md).
+ *
+ * A template contains the values that rarely change: process, thread, function, kind, flags, result, context. A block
+ * stores each template once. The other values are stored as differences from the previous event with that template. */
 #ifndef GWI_EVENT_CODE_H
 #define GWI_EVENT_CODE_H
 
@@ -11,8 +11,8 @@ typedef struct gwi_encoder gwi_encoder;
 
 gwi_encoder *gwi_encoder_new(void); /* returns NULL if out of memory */
 void gwi_encoder_free(gwi_encoder *encoder);
-/* Add one event. `fn` and `kind` are numbers from the recording's dictionary. Returns false if the block is full;
- * the caller must then write the block, reset the encoder and add the event again. */
+/* Add one event. `fn` and `kind` are numbers from the recording's dictionary. Returns false if the block is full: write
+ * it, reset the encoder and add the event again. */
 bool gwi_encoder_add(gwi_encoder *encoder, const gw_event *event);
 /* Return the bytes of the current block. They are valid until the next call of gwi_encoder_add(). gwi_encoder_reset()
  * begins the next block. */
@@ -30,9 +30,8 @@ typedef struct gwi_dict {
     char *text;           /* owned */
 } gwi_dict;
 
-/* The values that several events have in common, and the values of the last event with this template. The next event
- * is stored as the differences from these last values. The first members have the same layout as in gw_event and are
- * copied with one memcpy(); the last of them, took_us, is always 0. */
+/* A template: the values that several events share, and the other values of the last event with it. The first members,
+ * up to took_us (always 0), have the same layout as in gw_event and are copied with one memcpy(). */
 typedef struct gwi_template {
     uint32_t pid, tid;
     uint16_t fn;

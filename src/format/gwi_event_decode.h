@@ -13,11 +13,11 @@ static inline uint64_t gwi_take(const uint8_t **at, unsigned bytes)
     return word & gwi_length_mask[bytes];
 }
 
-/* The next two functions handle rare cases and are not inline. They take and return the position in the block by value,
- * so that the caller can keep it in a register. */
+/* The next two functions handle rare cases and are not inline. They pass the position in the block by value, so that
+ * the caller can keep it in a register. */
 
-/* Find the template of an event whose first byte, `mark`, is not the index of a template. `at` points to the next
- * byte. If the template is not defined, the returned index is `defined` or greater. */
+/* Find the template of an event whose first byte, `mark`, is not the index of a template. `at` points to the next byte.
+ * If the template is not defined, the index is at least decoder->defined. */
 typedef struct gwi_place {
     const uint8_t *at;
     unsigned index;
@@ -33,9 +33,7 @@ static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigne
     event->arg[i] = template->arg[i];
 }
 
-/* Decode the whole next event. Returns GW_OK; GW_END; GW_CORRUPT if the event is invalid. After GW_CORRUPT, every
- * further call returns GW_CORRUPT too.
- *
+/* Decode the whole next event. Returns GW_OK, GW_END, or GW_CORRUPT if the event is invalid. GW_CORRUPT is permanent.
  * Up to GWI_EVENT_BYTES_MAX bytes are read before the end is checked, so reads may reach into the zeros after the
  * block. */
 static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)

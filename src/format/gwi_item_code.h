@@ -1,6 +1,5 @@
-/* Encodes and decodes items other than events. An item is a u8 code, a u32 length and a payload whose format depends on
- * the code. A string is stored as a u32 length, the bytes, and a final NUL that is not counted, so that a reader can
- * return a pointer to it without a copy. */
+/* Encodes and decodes items other than events. An item is a u8 code, a u32 length and a payload, whose format depends
+ * on the code. A string is a u32 length and the bytes. A NUL follows, so that a reader need not copy the string. */
 #ifndef GWI_ITEM_CODE_H
 #define GWI_ITEM_CODE_H
 
@@ -34,7 +33,7 @@ typedef struct gwi_item_reader {
 
 void gwi_item_reader_start(gwi_item_reader *reader, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
 void gwi_item_reader_free(gwi_item_reader *reader);
-/* Return the next item. Items with a code that this build does not know are skipped. Returns GW_OK; GW_END; GW_CORRUPT
+/* Return the next item. Items with a code that this build does not know are skipped. Returns GW_OK, GW_END, GW_CORRUPT
  * or GW_NOMEM. */
 gw_status gwi_item_reader_next(gwi_item_reader *reader, const gw_item **ret_item);
 

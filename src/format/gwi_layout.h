@@ -1,9 +1,8 @@
-/* The layout of a recording's bytes, for the writer, the reader and compaction. docs/recording-format.md describes the
- * same layout.
+/* The byte layout of a recording (docs/recording-format.md):
  *
  *   file header | block | block | ... | END block
  *
- * All numbers are little-endian. The supported machines are little-endian too, so no number is converted. */
+ * All numbers are little-endian, like all supported machines, so no number is converted. */
 #ifndef GWI_LAYOUT_H
 #define GWI_LAYOUT_H
 
@@ -114,8 +113,8 @@ static inline uint64_t gwi_unzigzag(uint64_t code)
     return (code >> 1) ^ (0 - (code & 1));
 }
 
-/* Masks that keep the low bytes of a word, indexed by the number of bytes (0 to 8). The decoder rejects greater
- * lengths before it uses the table. */
+/* Masks that keep the low bytes of a word. The index is the number of bytes to keep, 0 to 8. The decoder rejects
+ * greater lengths. */
 static const uint64_t gwi_length_mask[16] = {
     0, 0xff, 0xffff, 0xffffff, 0xffffffff, 0xffffffffff, 0xffffffffffff, 0xffffffffffffff, 0xffffffffffffffff};
 

@@ -15,11 +15,11 @@ typedef struct gwi_folder {
  * *ret_folder needs no cleanup. */
 gw_status gwi_folder_open(const char *path, gwi_folder *ret_folder, gw_error *err);
 void gwi_folder_close(gwi_folder *folder);
-/* Skip the records of a chunk up to `mark`, because the recording contains them. This is a gwi_mark_sink whose `user`
- * is the gwi_folder. */
+/* Skip the records of a chunk up to `mark`, because the recording has them. Pass this to gwi_source_scan_marks() as the
+ * sink, with a gwi_folder as `user`. */
 void gwi_folder_mark(void *user, const gwi_mark *mark);
-/* Drain the copies of the buffers into a recording in memory, and return the descriptor of its file in *ret_fd. `dict`
- * has the names of the functions. */
+/* Drain the copies of the buffers into a recording in memory, and return its file descriptor. `dict` has the names of
+ * the functions. */
 gw_status gwi_folder_drain(gwi_folder *folder, const gwi_dict *dict, int *ret_fd, gw_error *err);
 
 #endif

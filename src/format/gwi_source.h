@@ -6,7 +6,7 @@
 #include "gwi_block_in.h"
 #include "gwi_item_code.h"
 
-/* A mark of a SYNC block: of the chunk with this sequence number in this process's buffer, the first `bytes` bytes are
+/* A mark in a SYNC block. The first `bytes` bytes of the chunk with this sequence number, in this process's buffer, are
  * in the recording. */
 typedef struct gwi_mark {
     uint32_t pid;
@@ -34,12 +34,12 @@ typedef struct gwi_source {
 gw_status gwi_source_start(gwi_source *source, int fd, const char *path, gw_error *err);
 void gwi_source_close(gwi_source *source);
 
-/* Return the next item, like gw_reader_next(), but never a TRUNCATED item. After GW_END, `in.truncated` is true if
- * the end of the file is missing. */
+/* Return the next item, like gw_reader_next(), but never a TRUNCATED item. After GW_END, `in.truncated` is true if the
+ * end of the file is missing. */
 gw_status gwi_source_next(gwi_source *source, const gw_item **ret_item, gw_error *err);
 
 /* Pass every mark of the SYNC blocks to `sink`, then return to the first block. After this, gwi_source_next() skips
- * items that came from the buffers and follow the last SYNC block, because the buffers still contain them. */
+ * items from the buffers that follow the last SYNC block: the buffers still contain them. */
 typedef void (*gwi_mark_sink)(void *user, const gwi_mark *mark);
 gw_status gwi_source_scan_marks(gwi_source *source, gwi_mark_sink sink, void *user, gw_error *err);
 

@@ -173,8 +173,8 @@ static void put_counters(gwi_bytes *bytes, const gw_item *item)
     put_string(bytes, item->counters.thread_name);
 }
 
-/* Each call is stored as the differences from the previous call, as numbers of variable length. A ring of 2,048
- * calls takes about 14 KiB. */
+/* Write each call as its differences from the previous call. Small differences take few bytes, so a ring of 2,048 calls
+ * takes about 14 KiB. */
 static void put_ring(gwi_bytes *bytes, const gw_item *item)
 {
     gw_hot_call last = {0};
@@ -209,8 +209,8 @@ static void put_symbol(gwi_bytes *bytes, const gw_item *item)
     }
 }
 
-/* The values have variable lengths. They are not stored as differences, so that a sample can be read even if other
- * blocks were dropped. */
+/* Write each value in as few bytes as it needs. It is no difference from the previous sample, whose block may be
+ * dropped. */
 static void put_sample(gwi_bytes *bytes, const gw_item *item)
 {
     put_u8(bytes, item->sample.source);

@@ -18,8 +18,9 @@ typedef struct seen_processes {
     size_t count;
 } seen_processes;
 
-/* A recording has one source. A run folder has two: the recording, up to its last flush, and the remaining content of
- * the buffers, which is drained into a recording in memory. */
+/* A recording has one source. A run folder has two:
+ * - the recording, up to its last flush
+ * - the rest of the buffers, drained into a recording in memory */
 struct gw_reader {
     gwi_source source[2];
     unsigned count;
@@ -34,8 +35,8 @@ struct gw_reader {
     char *record_path; /* owned: path of the recording in a run folder */
 };
 
-/* Open a file as the next source. If `owner` is not NULL, `path` was read from another file. Then the file must
- * belong to the user *owner and must not be a link. */
+/* Open a file as the next source. If another file named `path`, `owner` is the user who must own it, and links are
+ * refused. So a file cannot make us read another user's file. Otherwise, pass NULL. */
 static gw_status add_file(gw_reader *reader, const char *path, const uid_t *owner, gw_error *err)
 {
     int fd;
@@ -113,8 +114,8 @@ void gw_reader_close(gw_reader *reader)
     free(reader);
 }
 
-/* Return the two items that come after all others, one per call: the state of a run folder (SUPERVISOR), and TRUNCATED
- * if the end of the recording is missing. Either may be absent. */
+/* Return the items after all others, one per call. A run folder has its state (SUPERVISOR). TRUNCATED follows if the
+ * end of the recording is missing. Returns GW_END if no item is left. */
 static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
 {
     bool complete = reader->folder && !reader->record_read ? reader->alive : !reader->source[0].in.truncated;
@@ -138,8 +139,8 @@ static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
     return GW_END;
 }
 
-/* Return false if the PROCESS item comes from the second source and the first source has already returned it. Both the
- * recording and the process's buffer can contain the item, but it must be returned only once. */
+/* Return false if the PROCESS item comes from the second source and the first source has already returned it. The
+ * recording and the process's buffer can both contain the item. */
 static bool process_is_new(gw_reader *reader, const gw_item *item)
 {
     seen_processes *seen = &reader->seen;

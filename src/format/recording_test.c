@@ -270,8 +270,8 @@ static void functions_have_names(void **state)
     gw_reader_close(reader);
 }
 
-/* Many threads, functions and contexts need more templates than one block may have. All events must still be read as
- * they were written. */
+/* Write events of so many threads, functions and contexts that their templates do not fit into one block. All events
+ * must be read as they were written. */
 static void many_templates(void **state)
 {
     (void)state;
@@ -302,8 +302,8 @@ static void many_templates(void **state)
     gw_reader_close(reader);
 }
 
-/* Read the same events one by one and many at a time. Both must give the same result. The events have arguments that
- * stay the same, decrease or take all eight bytes, and only some events have a text, a site or a duration. */
+/* Read the same events one by one and many together; the results must be equal. Arguments stay the same, decrease, or
+ * need all eight bytes. Texts, sites and durations are present or missing. */
 static void events_come_in_numbers(void **state)
 {
     (void)state;
@@ -373,7 +373,7 @@ static void store(const uint8_t *data, size_t bytes)
     fclose(file);
 }
 
-/* True if all lines of `got` are in `whole`, in the same order. Otherwise the reader returned an item that was never
+/* True if all lines of `got` are in `whole`, in the same order. If not, the reader returned an item that was never
  * written. */
 static bool is_subsequence(const test_lines *got, const test_lines *whole)
 {
@@ -506,8 +506,8 @@ static void shifted_blocks_are_found(void **state)
     test_lines_free(&whole);
 }
 
-/* Read a file in which each block's body is damaged and contains the header of the next block. The reader must finish
- * in limited time and memory. */
+/* The body of each block is damaged and contains the header of the next block. The reader must finish in limited time
+ * and memory. */
 static void nested_heads_end(void **state)
 {
     (void)state;
@@ -583,8 +583,8 @@ static void a_newer_version_is_refused(void **state)
 
 /* ---- other builds ---- */
 
-/* Another build has other numbers for kinds and counters, and names that this build does not know. The known names must
- * be mapped to this build's numbers. */
+/* Another build numbers kinds and counters differently, and has names that are unknown here. The known names must get
+ * the numbers of this build. */
 static void numbers_of_another_build(void **state)
 {
     (void)state;
@@ -755,7 +755,7 @@ static void the_limit_keeps_what_is_alive(void **state)
     assert_int_equal(access(smaller, F_OK), -1);
 }
 
-/* The file is compacted at its size limit. It must keep the first and the last full sample of each device. */
+/* When the file is compacted at its size limit, it must keep the first and the last full sample of each device. */
 static void the_limit_keeps_first_and_last_samples(void **state)
 {
     (void)state;
@@ -834,8 +834,8 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(t.events + t.dropped, 200000);
 }
 
-/* The file system, 1 MiB in size, is full before all events are written. The file must still end with the EXIT item
- * and the END block. */
+/* Write more events than a file system of 1 MiB can hold. The file must still end with the EXIT item and the END
+ * block. */
 static void a_full_file_system_leaves_room_for_the_end(void **state)
 {
     (void)state;
@@ -962,8 +962,8 @@ static void version_1_packed_is_read(void **state)
     check_fixture("version-1-packed.gpuwhy");
 }
 
-/* Check the table of event kinds for consistency. For example, a kind without an effect must have no object, and if a
- * kind with GW_FOLD_PAIR makes objects, another kind must end them. */
+/* Check that the columns of the table of event kinds are consistent. For example, if a kind with GW_FOLD_PAIR creates
+ * objects of a type, another kind must end them. */
 static void columns_of_kinds_go_together(void **state)
 {
     (void)state;
@@ -987,8 +987,8 @@ static void columns_of_kinds_go_together(void **state)
     assert_ptr_equal(gw_event_kind_traits(GW_EV_COUNT), gw_event_kind_traits(GW_EV_CALL));
 }
 
-/* `recording_test --fixture FILE` writes a recording with items of every kind and prints its contents. Use it to make
- * the fixture for a new version of the format. */
+/* `recording_test --fixture FILE` writes a recording with items of every kind and prints its contents. It makes the
+ * fixture for a new version of the format. */
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--fixture") == 0) {

@@ -95,9 +95,8 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* Leave the current block. If `why` is GW_END, the block has ended: enter the next block. Otherwise an item of the
- * block could not be decoded: return `why` and the reason in `err`. The caller's next call then continues with the next
- * block. */
+/* Leave the current block. If `why` is GW_END, all items were read: enter the next block. Otherwise return `why`, with
+ * `err`; the caller can continue with the next block. */
 static gw_status leave_block(gwi_source *source, gw_status why, gw_error *err)
 {
     if (source->mode == GWI_IN_EVENTS)

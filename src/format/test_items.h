@@ -120,7 +120,8 @@ static inline void test_lines_free(test_lines *lines)
     *lines = (test_lines){0};
 }
 
-/* Read up to `room` % 9 events with gw_reader_events(), and add the same lines as for events from gw_reader_next(). */
+/* Read up to `room` % 9 events with gw_reader_events(). Adds a line for each, in the same form as for
+ * gw_reader_next(). */
 static inline void test_lines_read_events(gw_reader *reader, size_t room, test_lines *lines)
 {
     gw_event event[8];
@@ -132,8 +133,8 @@ static inline void test_lines_read_events(gw_reader *reader, size_t room, test_l
     }
 }
 
-/* Read all items of the recording at `path`: in turn, one with gw_reader_next() and up to eight with
- * gw_reader_events(). Returns the status of the last gw_reader_next() (GW_END if everything was read). */
+/* Read all items of the recording at `path`, in turn with gw_reader_next() and gw_reader_events() (up to eight).
+ * Returns the last status of gw_reader_next(): GW_END at the end. */
 static inline gw_status test_lines_read(const char *path, test_lines *lines, gw_error *err)
 {
     gw_reader *reader;

@@ -41,8 +41,7 @@ struct gw_writer {
     gw_error spare_reason; /* "": the writer has not moved to the spare file */
 };
 
-/* Return the file length at which the file is compacted. It is below the limit, so that the blocks of one flush do
- * not exceed the limit. */
+/* Return the file length at which the file is compacted. It leaves room below `bytes_max` for one more flush. */
 static uint64_t full_at(uint64_t bytes_max)
 {
     const uint64_t room_max = 512 << 10;
@@ -132,9 +131,9 @@ static bool give_name(int fd, const char *path)
     return linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* Create the file without a name, write its first blocks, and then give it the name. Otherwise a supervisor that dies
- * on a busy disk could leave an empty file, which would not be recognised as a recording. If the file system does not
- * support this, *ret_is_made is false and the writer is unchanged. */
+/* Create the file without a name, write its first blocks, and only then name it. Otherwise, a supervisor that dies
+ * early leaves an empty file, which is no recording. If the file system cannot do this, *ret_is_made is false and the
+ * writer is unchanged. */
 static gw_status begin_unnamed(gw_writer *writer, bool *ret_is_made, gw_error *err)
 {
     int fd = open_unnamed(writer->path);
@@ -192,8 +191,8 @@ static gw_status note_failure(gw_writer *writer, gw_status st, const gw_error *e
     return gw_fail(err, st, "%s", error->text);
 }
 
-/* Compact the file if it has reached compact_at. If compaction fails, no events are lost, and the writer tries again
- * when the file has grown by another sixteenth of the limit. */
+/* Compact the file if it has reached compact_at. A failure loses no events. The writer tries again when the file has
+ * grown by another sixteenth of the limit. */
 static void compact(gw_writer *writer)
 {
     gwi_out smaller;
@@ -205,8 +204,7 @@ static void compact(gw_writer *writer)
         writer->compact_at = writer->out.end + writer->bytes_max / 16;
         return;
     }
-    /* The new file numbers its blocks from 0. The blocks that followed the last SYNC block in the old file are the
-     * last blocks of the new file. */
+    /* The new file numbers its blocks from 0. As many blocks follow the last synced block as in the old file. */
     uint32_t unsynced = writer->out.sequence - writer->synced_sequence;
     gwi_out_close(&writer->out);
     writer->out = smaller;
@@ -328,8 +326,8 @@ static gw_status put_event(gw_writer *writer, const gw_item *item, gw_error *err
     return st;
 }
 
-/* Add an item to the pending block. First write the previous block if it has another type. If that write fails, the
- * item is added nevertheless, and the status of the write is returned. */
+/* Add an item to the pending block. A pending block of another type is written first. If this write fails, the item is
+ * added nevertheless, and the status of the write is returned. */
 static gw_status put_item(gw_writer *writer, const gw_item *item, gw_error *err)
 {
     gw_status st = turn_to(writer, gwi_item_block(item->kind), err);

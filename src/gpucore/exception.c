@@ -1,6 +1,6 @@
-/* The exceptions by number (CUDBGException_t of NVIDIA's cudadebugger.h), and the result that driver calls return
- * after each exception. The result 700 after a call stack overflow was measured on a GPU. If a result was not measured,
- * it is the one whose description fits the exception best. */
+/* Lists the GPU exceptions (CUDBGException_t of NVIDIA's cudadebugger.h), and the result of driver calls after each.
+ * The result 700 after a call stack overflow was measured on a GPU. Results that were not measured have the best
+ * matching description. */
 #include "gw_gpucore.h"
 
 #include "gw_cuda_results.h"

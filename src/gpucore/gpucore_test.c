@@ -1,5 +1,5 @@
-/* Tests the reader with dumps of a real GPU, and with damaged copies of these dumps. The reader must refuse a damaged
- * copy, or return the same result or a part of it. */
+/* Tests the reader with dumps of a real GPU and with damaged copies of them. For a damaged copy, the reader must
+ * fail, or return the right result or a part of it. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,8 +73,8 @@ static void assert_device(const gw_gpucore *core)
     assert_int_equal(core->image_count, 10);
 }
 
-/* Check what the two dumps have in common: GW_GPUCORE_SKIP_ABORT was not set, as is usual, and there is one grid and
- * one fault. */
+/* Check what both dumps have in common: one grid, one fault, and the flag GW_GPUCORE_SKIP_ABORT is not set (the
+ * default). */
 static void assert_made_with_abort(const gw_gpucore *core)
 {
     assert_true(core->has_flags);
@@ -83,9 +83,9 @@ static void assert_made_with_abort(const gw_gpucore *core)
     assert_int_equal(core->fault_count, 1);
 }
 
-/* The faulting warp had already left its SM when the fault was detected. The SM records the exception and the PC.
- * Other warps of the grid are still present, but none of them is marked as faulting. So the reader finds the kernel
- * from the image that contains the PC, and reports block and thread as unknown. */
+/* The faulting warp had left its SM before the fault was detected. The SM records the exception and the PC, but no
+ * warp is marked as faulting. So the reader finds the kernel by the image that contains the PC. Block and thread
+ * are unknown. */
 static void assert_illegal_address(const gw_gpucore *core)
 {
     const gw_gpucore_fault *fault = &core->fault[0];
@@ -116,8 +116,8 @@ static void test_illegal_address(void **state)
     dump_close(&file);
 }
 
-/* The warp waits at its failed assertion, so the dump contains its grid, block and thread. The PC is the address after
- * the call of the assertion handler. */
+/* The warp waits at its failed assertion, so the dump has its grid, block and thread. The PC is after the call of
+ * the assertion handler. */
 static void test_device_assert(void **state)
 {
     (void)state;
@@ -180,9 +180,9 @@ static bool has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* Collect the ranges of the file that the test will damage: headers and tables. `tells` marks the ranges that
- * determine the result: the image that contains the PC, and rows that have an exception or could have one after
- * damage. */
+/* Collect the ranges of the file that the test will damage: headers and tables. `tells` marks a range where
+ * undetected damage may change the result. Such ranges are the image that contains the PC, and rows that have an
+ * exception or could have one after damage. */
 static void find_ranges(const dump *file, ranges *all)
 {
     size_t table = number_at(file->bytes + 40, 8), count = number_at(file->bytes + 60, 2);

@@ -1,18 +1,19 @@
-/* Reads GPU core dumps. The driver writes such a file if a kernel faults and CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 is
- * set.
+/* Reads GPU core dumps. The driver writes one if a kernel faults and CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 is set.
  *
- * A dump is an ELF64 file (OS ABI 0x33, machine 190, type core). Some of its sections are tables of devices, SMs,
- * blocks, warps and lanes. For these, sh_link is the index of the parent table, and sh_info is a row in the parent
- * table. Other sections contain the loaded code, as ELF images with the addresses on the device. Newer drivers may
- * write longer rows; sh_entsize is the length of a row. Source of the layout: NVIDIA's cudacoredump.h (BSD), and files
- * of driver 580.
+ * A dump is an ELF64 file (OS ABI 0x33, machine 190, type core). It has two kinds of sections:
+ * - Tables of devices, SMs, blocks, warps and lanes. sh_link is the index of the parent table, and sh_info is a row in
+ *   it. sh_entsize is the length of a row; newer drivers may write longer rows.
+ * - The loaded code, as ELF images with the addresses on the device.
+ * The layout is from NVIDIA's cudacoredump.h (BSD) and from files of driver 580.
  *
- * The tables have no checksums, so they are checked against each other: names must match types and links, sections
- * must not overlap, and sizes must be multiples of the row length. A file that fails a check is refused. A value that
- * is missing in the file is reported as unknown, never as zero. For example, if a warp left its SM before its fault
- * was detected, block and thread are unknown.
+ * The tables have no checksums, so they are checked against each other. A file is refused if:
+ * - a name does not match a type or link;
+ * - sections overlap;
+ * - a size is not a multiple of the row length.
+ * A missing value is reported as unknown, never as zero. For example, a warp may leave its SM before its fault is
+ * detected. Block and thread are then unknown.
  *
- * Each call runs in one thread, and calls share no state. */
+ * Calls share no state. */
 #ifndef GW_GPUCORE_H
 #define GW_GPUCORE_H
 
@@ -24,8 +25,8 @@
 
 enum { GW_GPUCORE_FAULTS_MAX = 32 };
 
-/* An exception at one place. It is counted once for each thread that has the exception there or, if the threads have
- * already left their SM, once for each SM that recorded it. */
+/* An exception at one PC. `count` is the number of threads that have it. If the threads have left their SM, it is the
+ * number of SMs. */
 typedef struct gw_gpucore_fault {
     uint32_t exception; /* CUDBGException_t */
     uint32_t device;    /* row in the table of devices */
@@ -64,9 +65,11 @@ typedef struct gw_gpucore {
 /* A flag of CUCoredumpGenerationFlags: an exception does not end the process. */
 enum { GW_GPUCORE_SKIP_ABORT = 1 << 4 };
 
-/* Read a dump. `name` is used only in error texts. GW_OK: free *ret_core with gw_gpucore_free(). GW_CORRUPT: the file
- * is damaged or not a GPU core dump. GW_UNSUPPORTED: the file is compressed. GW_IO, GW_NOMEM. On failure, `err`
- * contains the name of the file, the damaged section if there is one, and the reason. */
+/* Read a dump. `name` is used only in error texts. On failure, `err` has the file's name, the damaged section if there
+ * is one, and the reason. Results besides GW_IO and GW_NOMEM:
+ * - GW_OK: free *ret_core with gw_gpucore_free().
+ * - GW_CORRUPT: the file is damaged or not a GPU core dump.
+ * - GW_UNSUPPORTED: the file is compressed. */
 GW_MUST_CHECK gw_status gw_gpucore_read(int fd, const char *name, gw_gpucore **ret_core, gw_error *err);
 void gw_gpucore_free(gw_gpucore *core); /* NULL is allowed */
 
@@ -74,8 +77,8 @@ void gw_gpucore_free(gw_gpucore *core); /* NULL is allowed */
  * "EXCEPTION_77" to `out` and returns `out`. */
 enum { GW_GPUCORE_NAME_MAX = 40 };
 const char *gw_gpucore_exception_name(char out[GW_GPUCORE_NAME_MAX], uint32_t exception);
-/* Return the CUresult of driver calls after the exception, such as 700, 710 or 716. Returns 719 (unspecified launch
- * failure) for an unknown exception. */
+/* Return the CUresult that driver calls return after the exception, such as 700. It is 719 (unspecified launch failure)
+ * for an unknown exception. */
 uint16_t gw_gpucore_exception_result(uint32_t exception);
 
 #endif

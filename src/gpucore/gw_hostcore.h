@@ -1,9 +1,8 @@
 /* Finds out which signal ended a process, from the core dump that the kernel wrote.
  *
- * Only the notes are used: the registers and the siginfo of the thread that caused the fault (the first NT_PRSTATUS),
- * the pid, and the mapped files. The file may have any size, be truncated, or not be a dump at all. Sources: core(5),
- * Linux fs/binfmt_elf.c (order of the notes), the structures in sys/procfs.h. Each call runs in one thread, and calls
- * share no state. */
+ * Only the notes are used: registers and siginfo of the thread that caused the fault (the first NT_PRSTATUS), the pid,
+ * the mapped files. The file may be truncated, or no dump at all. Calls share no state.
+ * Sources: core(5), Linux fs/binfmt_elf.c, sys/procfs.h. */
 #ifndef GW_HOSTCORE_H
 #define GW_HOSTCORE_H
 
@@ -25,9 +24,11 @@ typedef struct gw_hostcore {
     char file[256]; /* path of the mapped file that contains `address`, possibly truncated; "" if none */
 } gw_hostcore;
 
-/* Read a dump. `name` is used only in error texts. The file offset of `fd` does not matter. Returns GW_OK; GW_CORRUPT
- * if the file is not a core dump of a process or its notes are invalid; GW_UNSUPPORTED if the dump is not from a
- * 64-bit x86 or ARM machine; GW_IO. On failure, *ret_core is unchanged. */
+/* Read a dump. `name` is used only in error texts. The offset of `fd` does not matter. Errors leave *ret_core
+ * unchanged:
+ * - GW_CORRUPT: not a core dump of a process, or invalid notes
+ * - GW_UNSUPPORTED: not from a 64-bit x86 or ARM machine
+ * - GW_IO: cannot be read */
 GW_MUST_CHECK gw_status gw_hostcore_read(int fd, const char *name, gw_hostcore *ret_core, gw_error *err);
 
 #endif

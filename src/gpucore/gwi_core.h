@@ -1,5 +1,5 @@
-/* Shared by the parts of the GPU core dump reader: sections and rows (tables.c), and the names and lines of addresses
- * (place.c). */
+/* Functions shared by the GPU core dump reader. tables.c reads sections and rows; place.c finds the function and
+ * source line of an address. */
 #ifndef GWI_CORE_H
 #define GWI_CORE_H
 
@@ -57,8 +57,8 @@ void gwi_core_close(gwi_core *core);
 
 /* Return the bytes of a section, or NULL if they cannot be read. They are valid until gwi_core_close(). */
 const uint8_t *gwi_core_bytes(const gwi_core *core, size_t section);
-/* Return the number of rows in a table. Call this only for types with a minimum row length (see tables.c), for which
- * gwi_core_open() has checked that sh_entsize is not 0. */
+/* Return the number of rows in a table. Only types with a minimum row length in tables.c are safe: others may have
+ * a sh_entsize of 0. */
 static inline uint64_t gwi_row_count(const gwi_section *section)
 {
     return section->header.sh_size / section->header.sh_entsize;
@@ -78,10 +78,9 @@ static inline uint64_t gwi_u64(const uint8_t *at)
     return gwi_u32(at) | (uint64_t)gwi_u32(at + 4) << 32;
 }
 
-/* Look up fault->pc, and set the fault's function, offset, file and line, and its kernel if that is still unknown.
- * After a failed assertion the PC is a return address, so the instruction before it is looked up. `kernel_entry` is
- * the start address of the grid's kernel, or 0 if unknown. Values that are not found stay unset. Returns GW_OK or
- * GW_NOMEM. See place.c. */
+/* Look up fault->pc, and set the fault's function, offset, file and line, and its kernel if unknown. Values that
+ * are not found stay unset. After a failed assertion the PC is a return address, so the instruction before it is
+ * looked up. `kernel_entry` is the start of the grid's kernel; 0: unknown. Returns GW_OK or GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_place_find(const gwi_core *core, uint64_t kernel_entry, gw_gpucore_fault *fault,
                                        gw_error *err);
 

@@ -13,8 +13,8 @@
 #include <sys/procfs.h>
 #include <unistd.h>
 
-/* The notes of a process with a thousand threads take a few MiB. Only the first NOTE_BYTES_MAX bytes of a segment are
- * read. */
+/* Read at most NOTE_BYTES_MAX bytes of a segment with notes. This is enough: the notes of a process with a thousand
+ * threads take a few MiB. */
 enum { NOTE_BYTES_MAX = 16 << 20, SEGMENTS_MAX = 64, SI_ADDR_OFFSET = 16, SI_CODE_OFFSET = 8 };
 
 #if defined(__x86_64__)
@@ -63,8 +63,8 @@ static uint64_t number_at(const uint8_t *data, size_t index)
     return number;
 }
 
-/* Parse an NT_FILE note, and find the mapped file that contains the fault's address. The note consists of the number
- * of mappings, the page size, then the begin, end and offset of each mapping, and then all names. */
+/* Find the mapped file that contains the fault's address, in an NT_FILE note. The note has the number of mappings, the
+ * page size, the begin, end and offset of each mapping, then all names. */
 static void take_files(const uint8_t *data, size_t bytes, gw_hostcore *core)
 {
     enum { HEAD = 2, EACH = 3, WORD = sizeof(uint64_t) };

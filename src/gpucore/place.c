@@ -1,9 +1,10 @@
 /* Finds the loaded image, the function and the source line of a program counter.
  *
- * The driver loads functions one by one. A function that was not loaded has address 0 in its image, and so has its
- * section; such functions and sections are skipped. A called function that was not inlined is a local symbol in the
- * kernel's section ".text.<kernel>". If it was compiled separately, it has its own section instead, which does not show
- * the kernel that called it. Then the kernel's name must come from the table of grids. */
+ * The driver loads functions one by one. A function that was not loaded has address 0 in the image, as has its section;
+ * both are skipped.
+ *
+ * A called function that was not inlined is a local symbol in the kernel's section ".text.<kernel>". If it was compiled
+ * separately, its own section does not show the kernel. The kernel's name is then from the table of grids. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -161,9 +162,9 @@ static gw_status find_line(const image *in, uint64_t address, gw_gpucore_fault *
 
 /* ---- images ---- */
 
-/* Return the address of the faulting instruction. A failed assertion is a call that does not return, so its PC is the
- * address after the call. This address may belong to the next line or the next function. For example, in a dump of
- * driver 580 the PC was 0x1c0, where the line after the assert begins. */
+/* Return an address inside the faulting instruction, usually the PC. A failed assertion is a call that does not return.
+ * Its PC is the address after the call, which may belong to the next line or function (0x1c0 in a dump of driver
+ * 580). */
 static uint64_t instruction_of(const gw_gpucore_fault *fault)
 {
     enum { WARP_ASSERT = 12 };

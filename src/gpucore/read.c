@@ -1,5 +1,5 @@
-/* Collects the faults from the tables: first the lanes with an exception, then the SMs that record an exception but
- * have no lane with one. */
+/* Collects the faults from the tables: first from the lanes, then from the SMs. An SM is skipped if one of its lanes
+ * was already counted. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 

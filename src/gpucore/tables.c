@@ -11,8 +11,8 @@
 
 enum { ABI_CUDA = 0x33, MACHINE_CUDA = 190, TYPE_FIRST = 0x80000000 };
 
-/* For each type of section: the beginning of its name, the type of its parent, and the row length that the oldest
- * driver wrote, in bytes (0: gpuwhy does not read rows of this type). */
+/* For each type of section: the beginning of its name, its parent's type, and the oldest driver's row length in bytes
+ * (0: gpuwhy does not read such rows). */
 static const struct table_kind {
     const char *name;
     gwi_table parent;
@@ -171,8 +171,8 @@ static int64_t number_in(const char *name, const char *key)
     return end == at || number < 0 ? -1 : number;
 }
 
-/* Return the word before the last number in the names of child tables, for example ".sm" if the parent is a table of
- * SMs. The number is the row in the parent table that the child belongs to. */
+/* Return the word before the last number in the names of child tables. For example, ".sm" is the word for a parent
+ * table of SMs, and the number is the parent's row. Returns NULL if the names have no such number. */
 static const char *child_key(gwi_table parent)
 {
     switch (parent) {
@@ -195,8 +195,9 @@ static const char *child_key(gwi_table parent)
     }
 }
 
-/* True if the child's name fits the parent's name: it has the same parts, and for most tables one more. For example,
- * ".cudbg.lntbl.dev0.sm1.cta2.wp3" is a child of ".cudbg.wptbl.dev0.sm1.cta2". */
+/* True if the child's name fits the parent's: after the type, it has the same parts, and one more that begins with
+ * `key`, unless that is NULL. For example, ".cudbg.lntbl.dev0.sm1.cta2.wp3" is a child of
+ * ".cudbg.wptbl.dev0.sm1.cta2". */
 static bool names_agree(const char *child, const char *parent, const char *key)
 {
     const char *child_part = strchr(child + 7, '.'), *parent_part = strchr(parent + 7, '.');

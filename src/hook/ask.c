@@ -1,5 +1,5 @@
-/* Functions that query the driver. The queries do not wait for the device and do not touch a stream. Memory is not
- * queried while a stream capture is open. */
+/* Functions that query the driver. They neither wait for the device nor touch a stream. While a stream capture is open,
+ * they do not query memory. */
 #include "gwi_hook.h"
 
 bool gwi_may_ask(int result)

@@ -50,9 +50,9 @@ static int name_unreachable(void)
     return 34; /* CUDA_ERROR_STUB_LIBRARY, because dlsym() did not find this name in the driver */
 }
 
-/* Open the driver and look up all its names. Do not call this with our lock held: the loader holds its own lock while
- * it runs constructors of libraries, and these may call the driver and wait for our lock. Returns NULL if the driver
- * cannot be opened. */
+/* Open the driver and look up all its names. Returns NULL if it cannot be opened.
+ * Call this without our lock. The loader holds its own lock while constructors of libraries run, and these may wait for
+ * ours in a driver call. */
 static void *open_driver(const gw_facade_head *head, void **ret_found)
 {
     void *driver = dlopen(head->driver_path, RTLD_NOW | RTLD_LOCAL);
@@ -62,8 +62,8 @@ static void *open_driver(const gw_facade_head *head, void **ret_found)
     return driver;
 }
 
-/* Store `driver` as the process's driver. The caller holds the lock. Returns false if the driver could not be opened,
- * or if an earlier attach opened another driver: a process can have only one. */
+/* Make `driver` the process's only driver. Call with the lock held. Returns false if it could not be opened, or if an
+ * earlier attach opened another one. */
 static bool adopt_driver(const gw_facade_head *head, void *driver, void *const *found)
 {
     if (gwi.driver != NULL)

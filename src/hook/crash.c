@@ -39,9 +39,9 @@ static uintptr_t instruction_of(const void *context)
 #endif
 }
 
-/* True if it is safe to write a record. It is not safe in a child that has not called the driver yet or that shares
- * its parent's memory, because the buffer belongs to another process. It is also not safe after a fault inside the
- * hook or in the buffer's memory, because the fault may have interrupted the writing of a record. */
+/* True if it is safe to write a record. It is not safe:
+ * - in a child that has not called the driver yet or shares its parent's memory: the buffer is another process's;
+ * - after a fault in the hook or the buffer's memory, which may have interrupted the writing of a record. */
 static bool may_write(uintptr_t instruction, uintptr_t address)
 {
     uintptr_t buffer = (uintptr_t)gwi.head;

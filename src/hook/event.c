@@ -7,9 +7,8 @@
 
 enum { RESULT_NOT_FOUND = 500 };
 
-/* Calls that destroy or free an object. The driver may give the same address or handle to another thread before we
- * have recorded the end of the object. So these events get the time at which the call began. Then the end of an object
- * never has a later time than the creation of the next object with the same handle. */
+/* Calls that destroy or free an object. Their event gets the time at which the call began. Another thread may get the
+ * address or handle before the event is recorded. The object must not seem to end after the next one begins. */
 #define GIVES_BACK(name, price, effect, ...) GW_KIND_BIT(name, GW_EFFECT_##effect == GW_EFFECT_ENDS)
 
 static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
@@ -87,16 +86,16 @@ static int counter_of_answer(unsigned kind, int result)
     return -1;
 }
 
-/* True if a driver returns this result only after it has read the name or path argument. With other results, the
- * argument may be an invalid pointer. */
+/* True if a driver returns this result only after it has read the name or path, which may otherwise be an invalid
+ * pointer. */
 static bool has_read_text(int result)
 {
     return (result == 2 || (result >= 200 && result <= 304 && result != 201) || result == RESULT_NOT_FOUND) &&
            !gw_cuda_is_sticky((unsigned)result);
 }
 
-/* Libraries look up functions that may not exist, some libraries very often. The first 64 failed lookups are
- * recorded, and after that at most ten per second. */
+/* Return whether to record a failed lookup of a function: the first 64 of the process, then at most ten per second.
+ * Some libraries look up missing functions very often. */
 static bool is_worth_a_name(void)
 {
     enum { MISSES_MAX = 64 };

@@ -1,6 +1,8 @@
-/* Facts that the hook queries from the driver right after certain calls: the driver's version, the devices, the memory
- * at a failed allocation, the driver's own log. The queries do not wait for the device and do not touch a stream.
- * Memory is not queried while a stream capture is open. */
+/* Queries facts from the driver right after certain calls, and records them:
+ * - the driver's version and the devices
+ * - the memory at a failed allocation
+ * - the driver's own log
+ * The queries never wait for the device or touch a stream. Memory is not queried during a stream capture. */
 #include "gw_cuda_results.h"
 #include "gwi_hook.h"
 
@@ -13,8 +15,8 @@
 static const int attributes[] = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 16, 17,  18,
                                  20, 33, 34, 39, 41, 50, 75, 76, 81, 83, 97, 102, 115};
 
-/* Store the memory size of the smallest device in gwi.card_bytes. This size decides whether memory is short, because
- * the program may run on any of the devices. */
+/* Store the smallest device's memory size in gwi.card_bytes. The hook needs it to decide whether memory is short.
+ * The program may run on any device. */
 static void note_card(int device, size_t total)
 {
     size_t any = 0;
@@ -148,9 +150,9 @@ static void driver_ready(void)
 
 /* ---- stream-ordered pools ---- */
 
-/* A pool may have reserved memory that is not in use. This memory belongs to the process, and no event shows it. We
- * query the device's pools and the pools that the calling thread has created. Pools that other threads have created
- * are not queried, because these threads may be destroying them. */
+/* Memory that a pool has reserved but does not use belongs to the process, but no event shows it. So we query the
+ * pools of the device, and those that the calling thread has created. Pools of other threads are not queried,
+ * because these threads may be destroying them. */
 enum { POOLS_MAX = 16, RESERVED_NOW = 5, USED_NOW = 7 }; /* attribute numbers of the driver */
 static struct {
     _Atomic uint32_t used; /* 1: the program has allocated stream-ordered memory */
@@ -229,8 +231,8 @@ static void note_pools(unsigned kind, const uint64_t arg[4])
 
 /* ---- after an event ---- */
 
-/* True if free memory may be queried after a failed allocation: for each of the first 64, so that the result for a
- * short program does not depend on its speed, and after that at most ten times a second. */
+/* True if free memory may be queried after a failed allocation: at the first 64 failures, then at most ten times a
+ * second. A limit from the start would make results of short programs depend on their speed. */
 static bool may_ask_for_memory(void)
 {
     enum { ALWAYS_MAX = 64 };
@@ -260,8 +262,8 @@ static bool asks_for_memory(unsigned kind)
     return gw_is_request(kind) || kind == GW_EV_VMM_MAP;
 }
 
-/* A capture ends if its end call succeeds, or fails because the capture was already invalid (901 to 907). An end call
- * on the wrong thread, or on a stream without a capture, ends no capture. */
+/* Count the end of a stream capture. A capture ends if the call succeeds, or if the capture was already invalid
+ * (901 to 907). A call on the wrong thread, or on a stream without a capture, ends none. */
 static void capture_ended(int result)
 {
     uint32_t open = atomic_load(&gwi.head->captures_open);
@@ -278,8 +280,8 @@ static uint64_t limit_in(const char *limits, const char *name)
     return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10); /* strtoull() returns 0 for "unlimited" */
 }
 
-/* CUDA reserves far more address space than a card has memory. So if the program or a launcher limits the address
- * space, allocations fail as if the card were full. */
+/* Write a note if the address space or the data size is limited. CUDA reserves far more address space than a card
+ * has memory. With a limit, allocations fail as if the card were full. */
 static void note_limits(void)
 {
     static _Atomic uint64_t looked_at_ns;

@@ -1,16 +1,18 @@
-/* Record where the process forks. A child makes its first driver call on another line than the fork. So the parent
- * reads its own stack before the fork, in a pthread_atfork handler. Only fork() runs such handlers; vfork, posix_spawn
- * and a plain clone do not. The handler costs as much as recording one call site, and only at a fork.
+/* Records where the process forks. A child has already left the line of the fork() when it makes its first driver call.
+ * So the parent reads its own stack before the fork, in a pthread_atfork handler. This costs as much as recording one
+ * call site. vfork, posix_spawn and a plain clone do not run the handler.
  *
- * The handler must not disturb the program. It allocates nothing, and records nothing except a new site. It takes only
- * the hook's own lock, briefly, if a file or the thread's stack is new; no thread waits for a fork while it holds this
- * lock. It does nothing if the thread has no slot yet, or is inside a driver call (when a signal handler forks). The
- * result is stored in memory that a fork copies, separately for each slot, because several threads may fork at once.
+ * The handler must not disturb the program:
+ * - It allocates nothing, and records nothing except a new site.
+ * - It takes only the hook's own lock, briefly, for a new file or a new stack. No thread waits for a fork while it
+ *   holds this lock.
+ * - It does nothing if the thread has no slot yet, or is inside a driver call (fork in a signal handler).
+ * Several threads may fork at once, so each slot has its own result. The child gets a copy of it.
  *
- * Registering the handler may block: glibc 2.28 to 2.35 hold the handler lock while the handlers run. A handler may
- * wait for a lock that our caller holds (for example Python's lock), or may itself be our caller. On these versions we
- * register only while the process has one thread, because then glibc takes no lock. If the handler is not registered,
- * the place of the fork must be found in the child's own stack. */
+ * Registering the handler may block. glibc 2.28 to 2.35 hold the handler lock while handlers run. A handler may
+ * wait for a lock that our caller holds, such as Python's lock, or may itself call us. So on these versions we
+ * register only while the process has one thread: glibc then takes no lock. Without the handler, the place of the
+ * fork must be found in the child's own stack. */
 #include "gw_text.h"
 #include "gwi_hook.h"
 #include "gwi_site.h"
@@ -26,8 +28,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A fork's call site, and the limits of the thread's stack. The child reuses the limits, because a lookup takes
- * milliseconds if there are many mappings. */
+/* A fork's call site, and the limits of the thread's stack. The child reuses the limits: with many mappings,
+ * finding them takes milliseconds. */
 typedef struct fork_note {
     uint32_t site; /* 0: unknown */
     gwi_stack_known stack;
@@ -53,8 +55,8 @@ static void before_fork(void)
     errno = saved_errno;
 }
 
-/* At this point, the thread's slot is still the one of the parent, or of the last ancestor that had one. So if a child
- * forks again without a driver call, it passes on the note that it has inherited. */
+/* Keep the note of this fork for the child's first driver call. gwi_slot belongs to the last ancestor with a driver
+ * call. So a child that forks again without one passes on this note. */
 static void in_child(void)
 {
     const gw_slot *slot = gwi_slot;
@@ -81,8 +83,7 @@ static unsigned long minor_version(void)
     return gw_begins(version, "2.") ? strtoul(version + 2, NULL, 10) : 0;
 }
 
-/* The link count of a directory is 2 plus the number of its subfolders. Each thread has one subfolder, so the count is
- * 3 if there is one thread. */
+/* True if the process has exactly one thread. The link count of /proc/self/task is 2 plus one for each thread. */
 static bool has_one_thread(void)
 {
     struct stat info;

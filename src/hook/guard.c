@@ -4,15 +4,18 @@
  *
  * Against the limit count all live sizes of a ledger, as the driver counts them (guard_ledger.c), what pools and graphs
  * have reserved (guard_pools.c), the contexts, and with GPUWHY_MEMORY_SHARED the other processes of the run
- * (guard_shared.c). The size of a context cannot be queried. It is estimated as the memory in use on the device right
- * after the first context was created. If that is more than a context takes on any card, other programs must be using
- * the device, and a typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory
- * of processes outside of the run does not count, but the reported free memory is never more than there really is.
+ * (guard_shared.c). What the driver holds beyond that (code, streams) is NVML's count for this process minus ours. It
+ * is read when a request comes near the limit, and for cuMemGetInfo. Without NVML it counts as 0.
  *
- * Every further context needs as much as the first one, in any order of plain and primary contexts, until it is
- * destroyed (H100, driver 580.159.04: 526.8 MiB the first, then 523.6 MiB each). The primary context exists from its
- * first retain or the first green context on, until it is reset, or until it was released as often as it was retained
- * and all green contexts are destroyed. A reset does not change the number of retains.
+ * The size of a context cannot be queried. It is estimated as the memory in use on the device right after the first
+ * context was created. If that is more than a context takes on any card, other programs must be using the device, and a
+ * typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory of processes
+ * outside of the run does not count, but the reported free memory is never more than there really is.
+ *
+ * The size of a context cannot be queried. It is estimated as the memory in use on the device right after the first
+ * context was created. If that is more than a context takes on any card, other programs use the device. Then 528 MiB is
+ * used, as on an H200; contexts on smaller cards take less. Each further plain context adds the same amount. Measured
+ * on an H100 with driver 580.159.04: 526.8 MiB for the first context, 523.6 MiB for each further one, plain or primary.
  *
  * A request is counted before the driver is called, so that other threads cannot use the bytes meanwhile, and settled
  * after the call, whatever its result. The call can also leave its wrapper without a result (its thread may be
@@ -21,13 +24,14 @@
 
 #include "gw_hook_special.h"
 #include "gw_run_shared.h"
+#include "gwi_own_memory.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { DEVICE_MAX = GWI_GUARD_DEVICES };
-static const uint64_t context_usual_bytes = 528u << 20, context_most_bytes = 768u << 20;
+static const uint64_t context_usual_bytes = 528u << 20, context_most_bytes = 768u << 20, near_bytes = (uint64_t)2 << 30;
 
 /* ---- the environment ---- */
 
@@ -104,6 +108,28 @@ static void measure_context(int device, uint64_t context)
         total - free_bytes <= context_most_bytes)
         bytes = total - free_bytes;
     gwi_guard.device[device].context_bytes = bytes;
+}
+
+/* Read what the driver holds for this process beyond the ledger: NVML's count minus ours. Without NVML it stays 0. Call
+ * without the lock. */
+static void measure_driver(int device)
+{
+    uint64_t extra, held = gwi_own_memory_read(device, &extra);
+    if (held == UINT64_MAX || !gwi_guard_lock())
+        return;
+    gwi_guard_device *d = &gwi_guard.device[device];
+    uint64_t ours = gwi_guard_own_bytes(device) - d->driver_bytes;
+    held += extra == UINT64_MAX ? 0 : extra;
+    d->driver_bytes = held > ours ? held - ours : 0;
+    gwi_guard_unlock();
+}
+
+/* True if the request comes so near to the limit that the driver's own memory decides. Further away it need not be
+ * read, which is slow. */
+static bool is_near(int device, uint64_t bytes)
+{
+    uint64_t used = gwi_guard_own_bytes(device), limit = gwi_guard.limit_bytes;
+    return used >= limit || bytes >= limit - used || limit - used - bytes < near_bytes;
 }
 
 /* ---- calls from the wrappers ---- */
@@ -183,6 +209,8 @@ bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes, uint6
         device = device_of(context);
     if (device < 0 || device >= DEVICE_MAX)
         goto out; /* the driver will return the error */
+    if (is_near(device, bytes))
+        measure_driver(device);
     do {
         if (refused) { /* pools and graphs may hold less than at the last reading */
             gwi_pools_read(device);
@@ -413,7 +441,10 @@ void gwi_after_memory_info(gwi_slot_ref *th, unsigned fn, size_t *free, size_t *
     (void)th;
     (void)fn;
     if (gwi_guard_on)
-        GWI_KEEP_ERRNO(device = current_device(); if (device >= 0) gwi_pools_read(device));
+        GWI_KEEP_ERRNO(device = current_device(); if (device >= 0) {
+            gwi_pools_read(device);
+            measure_driver(device);
+        });
     if (gwi_guard_on)
         gwi_guard_show(device, free != NULL ? free : &none_free, total != NULL ? total : &none_total);
 }

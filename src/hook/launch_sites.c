@@ -1,16 +1,14 @@
-/* Record the call sites that launch kernels, a few for each function. Most launches do no extra work for
- * this.
+/* Records the call sites that launch kernels, a few for each function.
  *
- * A launch only checks whether its function is settled, which means that it needs no more call sites. The launch of a
- * function that is not settled is handled here: the call site is looked up at the 1st, 2nd, 4th, 8th and 16th launch.
- * After the 16th launch, or after four different sites, the function is settled. A settled function may later be
- * launched from another place. So each time the age of the process has doubled (about twenty times in a day), all
- * functions with fewer than four sites are watched again.
+ * Most launches only check whether their function is settled: it needs no more call sites. Otherwise, the call site is
+ * looked up at the 1st, 2nd, 4th, 8th and 16th launch. After the 16th launch, or after four different sites, the
+ * function is settled.
  *
- * The driver may reuse the handles of functions. So when a module, library or context is unloaded, the data about all
- * functions is cleared.
+ * A settled function may later be launched from another place. So functions with fewer than four sites are watched
+ * again each time the process's age has doubled.
  *
- * Threads do not wait for each other here. As a result, a site may be lost, or recorded twice. */
+ * When a module, library or context is unloaded, all data is cleared, because the driver may reuse handles. Threads do
+ * not wait for each other here. A site may be lost, or recorded twice. */
 #include "gwi_launch.h"
 
 #include "gwi_hook.h"
@@ -21,7 +19,8 @@
 enum { WATCHED_MAX = 4096, PROBES_MAX = 16, SITES_MAX = 4, WINDOW = 16 };
 _Static_assert((WATCHED_MAX & (WATCHED_MAX - 1)) == 0, "a power of two");
 
-/* A function, its recorded sites, and the number of its launches since it was last put under watch. 32 bytes. */
+/* A watched or settled function, its recorded sites, and its number of launches since the watch began. The struct has
+ * 32 bytes. */
 typedef struct watched {
     _Atomic uint64_t function; /* 0: free */
     _Atomic uint32_t count;

@@ -3,8 +3,8 @@
 
 __attribute__((visibility("default"))) int64_t gpuwhy_failure_count(void);
 
-/* Return the number of failed driver calls of this process so far. Results such as "not ready" do not count. Returns -1
- * if nothing is recorded. Any thread may call this. */
+/* Return how many driver calls of this process have failed, or -1 if nothing is recorded. Results such as "not ready"
+ * are no failures. Any thread may call this. */
 int64_t gpuwhy_failure_count(void)
 {
     const gw_slot *slot = gwi_slot_usable();

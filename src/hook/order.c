@@ -1,24 +1,23 @@
 /* Record the order in which work was put on the GPU.
  *
- * A block that is freed in the order of one stream may still be in use on another stream, unless an event or a wait
- * orders the two streams, or the host has found out that the work is complete. To decide whether it was still in use,
- * the reader needs the calls that order work, from all threads and in the order in which they returned. The threads'
- * rings of hot calls are not enough: they have no addresses, and each ring has only the calls of its own thread.
- * Recording every ordering call would be too expensive, and in most programs the order does not matter
- * for any free.
+ * A block is freed in the order of one stream, but another stream may still use it. To decide this, the reader needs
+ * the calls that order work (steps), of all threads, in the order in which they returned. The rings of hot calls have
+ * no addresses, and each has only one thread's calls. Recording every step would be too expensive, and most programs
+ * never need the order.
  *
- * So these calls (steps) are numbered and stored in a ring in private memory, starting at the first allocation of
- * stream-ordered or page-locked memory. When such memory is freed, and a recent copy or fill was on another stream,
- * the steps that are not in the recording yet are written just before the free. Each step is written at most once.
- * The hook itself decides nothing. If a step cannot be read or written (another thread is still storing it, the ring
- * has wrapped, the buffer is full), it is left out, and the reader treats the gap in the numbers as "not known". */
+ * So steps are numbered and stored in a ring in private memory, from the first allocation of stream-ordered or
+ * page-locked memory. When such memory is freed after a recent copy or fill on another stream, the unwritten steps are
+ * written first. The reader treats a gap in the numbers as "not known". A step is missing if:
+ * - another thread was still storing it;
+ * - the ring had wrapped;
+ * - the buffer was full. */
 #include "gwi_hook.h"
 
 #include <string.h>
 
 enum { STEPS = 1024, COPY_STREAMS = 2 };
 
-/* A step as it is stored in a ring entry: seven words, which fill a cache line together with their checksum. */
+/* A step as it is stored in a ring entry. Its seven words and their checksum fill a cache line. */
 typedef struct told_step {
     uint64_t number;
     uint64_t ticks; /* when the call began */
@@ -27,17 +26,17 @@ typedef struct told_step {
 } told_step;
 enum { STEP_WORDS = sizeof(told_step) / sizeof(uint64_t) };
 
-/* Threads write ring entries without a lock. If a thread is descheduled while it writes an entry, and other threads
- * meanwhile use all other entries of the ring, one of them writes the same entry, too. The checksum detects the
- * resulting mix of two steps. A lock would cost as much as the atomic increment that assigns the number. */
+/* Threads write ring entries without a lock, which would cost as much as the atomic increment for the number. A thread
+ * may be descheduled while the others use up the ring. Two threads then write the same entry, which the checksum
+ * detects. */
 typedef struct step {
     _Atomic uint64_t word[STEP_WORDS];
     _Atomic uint64_t sum;
 } step;
 _Static_assert(sizeof(step) == 64, "one cache line");
 
-/* One of the two streams on which copies or fills were last made, and the number of the last such step on it (0:
- * unused entry). order.copies[0] is the stream of the newest one. */
+/* One of the last two streams with copies or fills, and the number of the last such step. The number is 0 in an unused
+ * entry. order.copies[0] is the stream of the newest step. */
 typedef struct copy_stream {
     _Atomic uint64_t stream, number;
 } copy_stream;
@@ -53,7 +52,8 @@ static struct {
     _Alignas(64) step ring[STEPS];
 } order;
 
-/* Rotate a word before it enters the checksum, so that equal bits of two words of a step do not cancel each other. */
+/* Rotate a word before it enters the checksum. Without this, equal changes in two words of a step would not change the
+ * checksum. */
 static inline uint64_t rotated(uint64_t word, unsigned bits)
 {
     return word << bits | word >> (64 - bits);
@@ -66,9 +66,8 @@ static inline uint64_t sum_of(const told_step *it)
     return (it->number ^ what * UINT64_C(0x9E3779B97F4A7C15)) + when * UINT64_C(0xD6E8FEB86659FD93);
 }
 
-/* Start to record steps. A forked child also starts here, because gwi_wipe.orders is false in a child; its step
- * numbers continue those of the parent. `telling` is cleared because a thread of the parent that was writing steps
- * during the fork does not exist in the child. */
+/* Start to record steps. A forked child starts again, because gwi_wipe.orders is false there. The child's step numbers
+ * continue the parent's. The thread that set `telling` does not exist in the child, so clear it. */
 static void begin(void)
 {
     atomic_store(&order.telling, 0);
@@ -97,8 +96,8 @@ static void note_copy(uint64_t stream, uint64_t number)
     atomic_store_explicit(&newest->number, number, memory_order_relaxed);
 }
 
-/* True if this call waits for or queries the same object as the last such call, and no other step came in between.
- * Programs poll in a loop, so the repeated call is not recorded. */
+/* True if this call waits for or queries the object of the last such call, with no other step between. Programs poll in
+ * a loop, and the caller does not record the repeated calls. */
 static bool is_asked_again(unsigned kind, uint64_t object)
 {
     return kind >= GW_ORDER_STREAM_DONE &&
@@ -144,8 +143,8 @@ __attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind
     }
 }
 
-/* True if one of the last STEPS steps is known to be a copy or fill on a stream other than `stream` or, if `of_any`
- * is set, on any stream. Then the steps matter for the free of a block. */
+/* True if the order of the steps matters for a block that is freed now. It does if one of the last STEPS steps is a
+ * copy or fill on a stream other than `stream`. With `of_any`, the stream does not matter. */
 static bool is_question(uint64_t stream, bool of_any, uint64_t last)
 {
     for (int i = 0; i < COPY_STREAMS; i++) {
@@ -186,8 +185,8 @@ static bool write_step(gwi_slot_ref *th, const told_step *it)
     return gwi_write(th->slot, &event, NULL);
 }
 
-/* Write the steps up to `last` that are not written yet. Returns false if one of them could not be read or written.
- * Overwritten steps are skipped: the reader sees the gap in the numbers. */
+/* Write the unwritten steps up to `last`. Steps already overwritten in the ring are skipped. Returns false if another
+ * step could not be read or written. */
 static bool tell(gwi_slot_ref *th, uint64_t last)
 {
     uint64_t next = atomic_load(&order.told) + 1;
@@ -206,7 +205,7 @@ static bool tell(gwi_slot_ref *th, uint64_t last)
 }
 
 /* Write the steps before an event that frees memory, if they matter for that memory. Returns the number of the last
- * step, for the event's `extra`; 0: the steps do not matter, or not all of them were written. */
+ * step, for the event's `extra`. Returns 0 if the steps do not matter or were not all written. */
 static uint32_t steps_before(gwi_slot_ref *th, uint64_t stream, bool of_any)
 {
     enum { LOOK_EVERY = 64 };

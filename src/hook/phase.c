@@ -1,6 +1,5 @@
-/* Functions that a program calls to mark the start of its phases. include/gpuwhy.h and python/gpuwhy.py look them up in
- * the hook by its soname, because the hook is opened with local scope, so its names are not in the program's global
- * scope. */
+/* Functions that a program calls to mark the start of its phases. include/gpuwhy.h and python/gpuwhy.py look them up by
+ * the hook's soname. dlsym(RTLD_DEFAULT) does not see the hook, which is opened with local scope. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -9,9 +8,9 @@
 enum { PHASES_MAX = 4096, NAME_BYTES_MAX = 200 };
 
 int gpuwhy_phase_mark(const char *name) __attribute__((visibility("default")));
-/* Mark a phase that began `age_ns` nanoseconds ago. Returns 1 if it was recorded, otherwise 0. For phases that began
- * before the hook was loaded: a notebook kernel loads the hook at its first driver call, in the middle of a cell
- * (python/gpuwhy_ipython.py). */
+/* Mark a phase that began `age_ns` nanoseconds ago, perhaps before the hook was loaded. For example, a notebook kernel
+ * loads the hook in the middle of a cell (python/gpuwhy_ipython.py). Returns 1 if the phase was recorded, otherwise
+ * 0. */
 int gpuwhy_phase_mark_since(const char *name, uint64_t age_ns) __attribute__((visibility("default")));
 
 /* Return how many bytes of the name to keep: at most NAME_BYTES_MAX, without cutting a UTF-8 character in two. */

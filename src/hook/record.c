@@ -37,16 +37,16 @@ static void redirect(gw_facade_head *head, bool on)
         if (fn < 0 || gwi_wrappers[fn] == NULL || gwi_real[fn] == NULL || is_resolver(fn))
             continue;
         void *now = __atomic_load_n(&head->table[i], __ATOMIC_RELAXED);
-        /* do not change a name that leads elsewhere */
+        /* change only entries that jump to one of these two functions */
         if (now == (on ? gwi_real[fn] : gwi_wrappers[fn]))
             __atomic_store_n(&head->table[i], on ? gwi_wrappers[fn] : gwi_real[fn], __ATOMIC_RELEASE);
     }
 }
 
-/* Let functions of READ rows in driver.api jump straight to the driver, past their wrappers. In a forked child, the
- * kernel wipes the page with these pointers, so that all reads go through their wrappers again, because there even
- * the first read may fail. This is never undone, because cuInit does not succeed again in a child. Kernels before
- * 4.14 cannot wipe the page, so there all reads use their wrappers in every process. */
+/* Let functions of READ rows in driver.api jump straight to the driver, past their wrappers. In a forked child,
+ * even the first such call may fail, and must use its wrapper. So the kernel wipes this page with the pointers at a
+ * fork. In the child it stays wiped, because cuInit fails there. Kernels before 4.14 cannot wipe it: there, the
+ * wrappers are always used. */
 static void lead_reads_straight(gw_facade_head *head)
 {
     for (uint32_t i = 0; i < head->read_count; i++) {
@@ -92,11 +92,13 @@ int gpuwhy_record(int on) __attribute__((visibility("default")));
  * Returns 0 and changes nothing if this process records nothing, or if the guard or a gate is on, because the guard
  * must see every allocation, and what a gate does must be recorded.
  *
- * Can be called at any time, from any thread; a call in progress is recorded if its wrapper was entered before.
- * Resolvers stay wrapped and return the same results, but are not counted. Facts that are not calls (phases, for
- * example) are still written. A function that the driver returns from a resolver but does not export has no entry in a
- * facade's table and is always recorded. Memory allocated or freed while recording is off is missing from the
- * recording, so use this for measurements, not for a verdict. */
+ * Any thread may call this at any time. While recording is off:
+ * - A call is still recorded if its wrapper was entered before.
+ * - Resolvers stay wrapped and return the same results, but are not counted.
+ * - Facts that are not calls, such as phases, are still written.
+ * - Functions that the driver does not export are still recorded. A program gets them from a resolver, not from the
+ *   facade's table.
+ * - Allocations and frees are missing from the recording. Use this for measurements, not for a verdict. */
 int gpuwhy_record(int on)
 {
     int saved_errno = errno, done = 0;

@@ -1,13 +1,13 @@
-/* cuGetProcAddress in all its forms.
+/* Wraps cuGetProcAddress in all its forms: calls the real resolver, then replaces its result.
  *
- * The real resolver is called first. Then its result is replaced according to the returned address, not according to
- * the requested name: a name means different functions depending on version and flags, and only the driver knows
- * which one it returned. The map from addresses to functions is filled once, at the first call, from the exports and
- * from the driver's own results for every name, version and flag of our table. If several functions have the same
- * address, the requested name, version and flags select one of them. If they select none, or the address is not in
- * the map, the result is passed through unchanged and a note is recorded. The replacement is the address that dlsym
- * returns for the function, because a program may compare the results of cuGetProcAddress and dlsym, which are equal
- * without gpuwhy. */
+ * The replacement depends on the returned address, not on the requested name. Only the driver knows which function a
+ * name means with this version and these flags. The map from addresses to functions is filled at the first call, from
+ * the exports and from the driver's results for our whole table.
+ * If several functions have one address, the request selects one of them. If that fails, or the address is not in the
+ * map, the result is unchanged and a note is recorded.
+ *
+ * The replacement is the address that dlsym() returns for the function, because a program may rely on both being
+ * equal. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 #include "gwi_layers.h"
@@ -68,7 +68,8 @@ static void map_add(void *function, unsigned fn)
     map.count++;
 }
 
-/* Return the function for a request from our table; -1: the table lacks the name, or has it only for later versions. */
+/* Return the function that our table lists for a request. Returns -1 if the table does not have the name, or has it
+ * only for later versions. */
 static int route_of(const char *name, int version, uint64_t flags)
 {
     return gw_api_resolve(name, version, (flags & FLAG_PER_THREAD) != 0);
@@ -87,8 +88,8 @@ static int ask(const char *name, void **ret_function, int version, uint64_t flag
     return 500;
 }
 
-/* Learn a function from the driver's result for a request. If no export has the returned address, assume that the
- * address belongs to the function that our table lists for this request. */
+/* Learn a function from the driver's result for a request. If no export has the returned address, assume that it is the
+ * function in our table. */
 static void learn(const char *name, int version, uint64_t flags)
 {
     void *function;
@@ -109,8 +110,8 @@ static void note_some(gw_note reason, uint64_t a, uint64_t b, const char *text)
         gwi_note(reason, a, b, 0, text);
 }
 
-/* Self-check: write a note for each wrapped function that the driver has and our table lists, but that no request
- * returned. */
+/* Self-check: write a note for each wrapped function of the driver that its resolver never returned, although our table
+ * lists requests for it. */
 static void note_unreached(void)
 {
     for (uint32_t i = 0; i < GW_API_ROUTE_COUNT; i++) {
@@ -173,8 +174,8 @@ static void *replacement(const char *name, int version, uint64_t flags, void *fu
     return gwi_wrappers[fn] != NULL ? gwi_wrappers[fn] : function;
 }
 
-/* Called after the real call, inside the wrapper. Programs call a resolver thousands of times, mostly with success,
- * so successes are not recorded. */
+/* Replace the result of a resolver call, after the real call. Only failures are recorded, because programs call
+ * resolvers thousands of times. */
 static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name, void **pfn, int version,
                      uint64_t flags)
 {
@@ -191,9 +192,8 @@ static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name
     errno = saved_errno;
 }
 
-/* Return the pointer for a resolver call that is not recorded. While recording is switched off, the program still
- * gets our pointer, because it may use the pointer when recording is on again. Calls that the hook or the driver
- * makes itself get the driver's pointer. */
+/* Return the pointer for a resolver call that is not recorded. While recording is off, programs get our function,
+ * because they may use it later. The hook and the driver get the driver's function. */
 static void *answer_unrecorded(const char *name, int version, uint64_t flags, void *function)
 {
     gw_slot *slot = gwi_slot_usable();

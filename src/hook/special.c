@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Write a note at the first cuGetExportTable of a process: through the private tables that this function returns, a
- * program can call the driver without passing through the hook. */
+/* Write a note at the first cuGetExportTable of a process. The call returns private tables, through which a program can
+ * call the driver without the hook. */
 void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static _Atomic uint32_t said_by_pid;
@@ -25,8 +25,8 @@ void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExport
 
 enum { ENUMERATED_MAX = 8192 };
 
-/* Record the names of the kernels whose handles the program has just obtained. cuModuleEnumerateFunctions and
- * cuLibraryEnumerateKernels return many handles at once but no names, so query the names here. */
+/* Record the names of the kernels that the program has just obtained handles for. cuModuleEnumerateFunctions and
+ * cuLibraryEnumerateKernels do not return names, so query them. */
 void gwi_after_module_functions(gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int numFunctions,
                                 CUmodule mod)
 {
@@ -62,8 +62,8 @@ void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels,
 
 /* ---- functions of kernels ---- */
 
-/* Runtime libraries query a kernel's function before each launch of the kernel, so each pair of kernel and function
- * is recorded only once. A table entry has a hash of the pair that was last recorded there. */
+/* Hashes of the recorded pairs of kernel and function, so that each pair is recorded only once. Runtime libraries query
+ * a kernel's function before each launch. */
 enum { SAID_COUNT = 4096 };
 static _Atomic uint64_t said_pairs[SAID_COUNT];
 

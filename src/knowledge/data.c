@@ -189,8 +189,9 @@ static bool is_release(const char *pattern, gw_version release)
     return strcmp(end, ".x") == 0 ? minor_of(release) == wanted : release == wanted;
 }
 
-/* True if the pattern matches a build with this CUDA version. The pattern "12.6.3" matches every 12.6, and "12.1+"
- * matches 12.1 and all later versions, including later major versions. */
+/* True if the pattern matches a build with this CUDA version.
+ * - "12.6.3" matches every 12.6.
+ * - "12.1+" matches 12.1 and all later versions, including 13.0. */
 static bool is_cuda(const char *pattern, gw_version cuda)
 {
     gw_version wanted;

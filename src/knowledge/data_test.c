@@ -64,7 +64,8 @@ static void errors_are_found_by_number_and_by_both_names(void **state)
     assert_int_equal(gw_data_xid_of(176)->verified, GW_VERIFIED_PARTLY); /* only the name of this Xid was verified */
 }
 
-/* The generated header agrees with the table. The hook, the virtual card and the log reader use this header. */
+/* gw_cuda_results.h must have the same codes as the table. datagen generates it. The hook, the virtual card and the log
+ * reader use it. */
 static void the_header_agrees_with_every_row(void **state)
 {
     (void)state;
@@ -157,8 +158,8 @@ static void cudnn_numbers_depend_on_the_major_version(void **state)
     assert_null(gw_data_cudnn_status_named(0, "CUDNN_STATUS_"));
 }
 
-/* The claim "CUDA 12.2 crashes with a 525 driver" is wrong. The minimum for CUDA 12 is 525.60.13, and 525 drivers from
- * that version on run CUDA 12.2 with limits. */
+/* The claim "CUDA 12.2 crashes with a 525 driver" is wrong. The minimum for CUDA 12 is 525.60.13. From that version,
+ * 525 drivers run CUDA 12.2 with limits. */
 static void a_525_driver_runs_cuda_12_2(void **state)
 {
     (void)state;

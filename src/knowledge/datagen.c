@@ -1,13 +1,12 @@
-/* datagen: read the tables of data/ and write them as the C arrays of gw_data.h. Also write a header with the driver's
- * result codes, for code that links only to the C library.
+/* datagen: write the tables of data/ as the C arrays of gw_data.h, and the driver's result codes as a header. Code that
+ * links only to the C library uses the header.
  *
  *     datagen data-folder output.c gw_cuda_results.h
  *
- * datagen runs on the build machine during the build. A table is a file with comment lines starting with '#', one line
- * with the column names, then the rows. Columns are separated by one tab. "-" means unknown. The array `tables` below
- * defines what each column contains, and which columns make a row unique. The check_ functions compare a row with
- * other rows and tables. If a file is invalid, datagen prints file, line and reason, writes nothing, and the build
- * fails.
+ * datagen runs during the build. If a file is invalid, it prints file, line and reason, writes nothing, and the build
+ * fails. A table is a file with comment lines starting with '#', one line with the column names, then the rows. One tab
+ * separates two columns. "-" means unknown. `tables` defines the columns, and the check_ functions compare rows with
+ * each other.
  *
  * To add a column, add it to `tables`, to the struct of the table in gw_data.h, and to the file. */
 #define _GNU_SOURCE
@@ -210,8 +209,8 @@ static bool is_architectures(const char *text)
     }
 }
 
-/* True if `text` is a list of literal alternatives separated by |. None may be empty or contain a character that has a
- * special meaning in patterns. */
+/* True if `text` is a list of literal alternatives separated by |. None may be empty or contain a special character of
+ * patterns. */
 static bool is_parts(const char *text)
 {
     if (strpbrk(text, "\\.[](){}*+?^$") != NULL)

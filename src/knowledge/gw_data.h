@@ -1,12 +1,14 @@
 /* The tables of data/ as C arrays: known errors, and versions of CUDA, drivers, cards and frameworks that work
  * together.
  *
- * The column `verified` says how well a row was checked. GW_VERIFIED_YES: the row was read in the vendor's own text or
- * header, or measured. GW_VERIFIED_PARTLY: only the columns named in the row's notes were checked. GW_VERIFIED_NO: the
- * row comes from experience. Only a row with GW_VERIFIED_YES is enough for a verdict on its own.
+ * The column `verified` says how well a row was checked:
+ * - GW_VERIFIED_YES: read in the vendor's own text or header, or measured. Only such a row is enough for a verdict on
+ *   its own.
+ * - GW_VERIFIED_PARTLY: only the columns named in the row's notes were checked.
+ * - GW_VERIFIED_NO: from experience.
  *
- * Texts are static, and NULL where the table has "-". All data is constant, so any thread may use it. Rows are in the
- * order of their file. docs/HOWTO_ADD_DATA.md describes how to add a row. */
+ * Texts are static, and NULL where the table has "-". Rows are in the order of their file. Any thread may use the data.
+ * docs/HOWTO_ADD_DATA.md describes how to add a row. */
 #ifndef GW_DATA_H
 #define GW_DATA_H
 
@@ -84,8 +86,8 @@ typedef struct gw_cudnn_status {
     gw_verified verified;
     const char *source;
 } gw_cudnn_status;
-/* Look up a status by its name in cuDNN version `major`. If `major` is 0, use the newest version that has the name.
- * Returns NULL if the name is unknown. */
+/* Look up a status by its name in cuDNN version `major`; 0: the newest version that has the name. Returns NULL if the
+ * name is unknown. */
 const gw_cudnn_status *gw_data_cudnn_status_named(unsigned major, const char *name);
 
 /* ---- data/library_status.tsv ---- */
@@ -123,11 +125,11 @@ typedef struct gw_cuda_family {
     const char *source;
     const char *driver_minimum_text;
 } gw_cuda_family;
-/* Return the family of a major version. Returns NULL if the version has no minor-version compatibility (before 11), or
- * if it is not in the table. */
+/* Return the row of a major version of CUDA. Returns NULL for unknown versions and those before 11, which have no
+ * minor-version compatibility. */
 const gw_cuda_family *gw_data_cuda_family(unsigned major);
 /* Return the newest CUDA version that was shipped with this driver or with an older one. The driver supports at least
- * this minor version. Returns NULL if the driver is older than the table. */
+ * this version. NULL: the driver is older than the table. */
 const gw_driver_row *gw_data_cuda_of_driver(gw_version driver);
 
 typedef enum gw_driver_fit {
@@ -136,9 +138,9 @@ typedef enum gw_driver_fit {
     GW_DRIVER_MINOR,   /* at least the minimum driver, but older than the CUDA version: programs run with limits */
     GW_DRIVER_FULL     /* the driver is at least as new as the CUDA version */
 } gw_driver_fit;
-/* Check whether this driver runs programs built with this CUDA version. A driver is at least as new as a CUDA version
- * if it is not older than the first driver that was shipped with that version. `ret_row` may be NULL; *ret_row is the
- * row of the CUDA version, or NULL if the table does not have that version. */
+/* Check whether this driver runs programs built with this CUDA version. GW_DRIVER_FULL: the driver is not older than
+ * the first one shipped with that version. *ret_row is the row of the CUDA version, or NULL if there is none. `ret_row`
+ * may be NULL. */
 gw_driver_fit gw_data_driver_fit(gw_version driver, gw_version cuda, const gw_driver_row **ret_row);
 
 /* ---- data/compute_capability.tsv ---- */
@@ -167,11 +169,11 @@ typedef struct gw_framework_row {
     const char *notes;
     const char *source;
 } gw_framework_row;
-/* Return the row of a release such as "2.9.1" with this CUDA version. A suffix of the release such as "+cu126" is
- * ignored. If `cuda` is 0, return the first row of the release. Returns NULL if there is none. */
+/* Return the row of a release such as "2.9.1" with this CUDA version; 0: the first row of the release. A suffix of the
+ * release such as "+cu126" is ignored. Returns NULL if there is none. */
 const gw_framework_row *gw_data_framework(const char *component, const char *release, gw_version cuda);
-/* Return the newest row of a component whose binaries contain native code for a card with this compute capability.
- * Returns NULL if there is none. */
+/* Return the newest row of a component whose binaries have native code for a card of this compute capability, or
+ * NULL. */
 const gw_framework_row *gw_data_framework_for(const char *component, gw_version capability);
 
 typedef struct gw_cudnn_support {
@@ -189,9 +191,8 @@ typedef enum gw_cover {
     GW_COVER_PTX, /* runs only through PTX, which the driver compiles at run time */
     GW_COVER_NATIVE
 } gw_cover;
-/* Check whether code for `architectures` (a list such as "7.5 12.0+PTX") runs on a card. Native code runs on cards
- * with the same major version and the same or a later minor version. PTX runs on cards with the same or a later
- * version. */
+/* Check whether code for `architectures` (a list such as "7.5 12.0+PTX") runs on a card. Native code needs the same
+ * major version and the same or a later minor version of the card. PTX needs the same or a later version. */
 gw_cover gw_data_covers(const char *architectures, gw_version capability);
 
 /* All tables, as X(name, row type). */

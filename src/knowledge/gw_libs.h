@@ -1,8 +1,6 @@
-/* Recognise the CUDA libraries among the files of a process or machine: which library a file is, where it is from, and
- * its version. Also find libraries that conflict.
- *
- * No library is loaded and no code of a library runs. The source of each version is recorded, because a file name is
- * not reliable: libcudnn.so.9 may be any version 9.x. */
+/* Recognises CUDA libraries among the files of a process or machine: kind, origin and version. Finds libraries that
+ * conflict. No library is loaded. The source of each version is recorded, because a file name is not reliable:
+ * libcudnn.so.9 may be any version 9.x. */
 #ifndef GW_LIBS_H
 #define GW_LIBS_H
 
@@ -83,20 +81,19 @@ typedef struct gw_libraries {
 /* Write "9.1.0.70", or "9.x" if only the first number is known, or "?" if the version is unknown. Returns `out`. */
 char *gw_library_version_text(char out[GW_VERSION_TEXT_MAX], const gw_library *library);
 
-/* Recognise a library by its path. Returns false and leaves *ret_library unchanged if it is not the path of one of
- * the libraries above. The path is copied; ret_library->path is NULL if out of memory. */
+/* Recognise a library by its path. Returns false and leaves *ret_library unchanged if the path is not one of the
+ * libraries above. The path is copied; ret_library->path is NULL if out of memory. */
 bool gw_library_of_path(const char *path, gw_library *ret_library);
-/* If the full version is not known yet, read it from the directory name of the Python package that contains the file.
- * `root` is prepended to the path; "" means this machine. Only a directory is read, no file is opened. */
+/* Read the full version, if unknown, from the directory name of the Python package that contains the file. No file is
+ * opened. `root` is prepended to the path; "" means this machine. */
 void gw_library_ask_package(const char *root, gw_library *library);
-/* Read the SONAME from the library's file. If the full version of NCCL is not known yet, also read it from a string in
- * the file. `root` is prepended to the path. If the file is not an ELF file, the library is left unchanged. */
+/* Read the SONAME from the library's file, and NCCL's full version from a string in it if still unknown. `root` is
+ * prepended to the path. If the file is not an ELF file, the library is left unchanged. */
 void gw_library_read(const char *root, gw_library *library);
 void gw_library_free(gw_library *library); /* frees the library's strings */
 
-/* Add a library to the list and take ownership. Returns false and frees the library if its path is already in the
- * list, if the list is full, or if out of memory. A process usually loads a few dozen
- * libraries, far fewer than GW_LIBRARIES_MAX. */
+/* Add a library to the list and take ownership. Returns false and frees the library if its path is in the list, if the
+ * list is full, or if out of memory. A process usually loads a few dozen libraries. */
 enum { GW_LIBRARIES_MAX = 1024 };
 bool gw_libraries_add(gw_libraries *list, gw_library *library);
 /* Free all libraries and empty the list. */
@@ -117,13 +114,14 @@ typedef struct gw_clash {
     gw_clash_kind kind;
     const gw_library *a, *b; /* borrowed from the list */
 } gw_clash;
-/* Find conflicts, at most one of each kind for each kind of library. Returns their number, at most `room`. */
+/* Find conflicts between libraries in the list. Each kind of conflict is reported at most once for each kind of
+ * library. Returns the number of conflicts, at most `room`. */
 size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t room);
 
 /* Append a library to `line` as the text of a fact (gw_fact_library in gw_fact.h). */
 void gw_library_to_line(const gw_library *library, gw_text *line);
-/* Read a text that gw_library_to_line() wrote. Returns false if it has no path, or the path is not that of a library.
- * Release the library with gw_library_free(). */
+/* Read a text that gw_library_to_line() wrote. Returns false unless the text has the path of a known library. Release
+ * the library with gw_library_free(). */
 bool gw_library_from_line(const char *line, gw_library *ret_library);
 
 #endif

@@ -75,9 +75,8 @@ static gw_library_place place_of(const char *path)
     return GW_PLACE_OTHER;
 }
 
-/* Find the kind of library for a file name such as "libcudart.so.12", "libcudart-d0da41ae.so.11.0" or
- * "libcudnn_ops_infer.so.8". *ret_rest points to the text after the library's name, which starts with "-", "_" or
- * ".so". */
+/* Find the kind of library for a name such as "libcudart.so.12" or "libcudart-d0da41ae.so.11.0". *ret_rest is the text
+ * after the library's name, from "-", "_" or ".so". */
 static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **ret_rest)
 {
     for (int i = 0; i < GW_LIBRARY_KIND_COUNT; i++) {
@@ -92,7 +91,8 @@ static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **re
     return false;
 }
 
-/* True for a file that is none of our libraries, although its name starts like the name of one of them. */
+/* True for a file that is not one of the libraries in `kinds`, although its name starts like the name of one of
+ * them. */
 static bool is_other(const char *base)
 {
     return gw_begins(base, "libnvrtc-builtins") || gw_begins(base, "libcudadebugger");
@@ -143,8 +143,7 @@ void gw_library_free(gw_library *library)
 
 /* ---- the package ---- */
 
-/* True if a directory such as "nvidia_cudnn_cu12-9.1.0.70.dist-info" belongs to a package such as "nvidia_cudnn".
- * *ret_version is the version in the directory's name. */
+/* True if a directory such as "nvidia_cudnn_cu12-9.1.0.70.dist-info" belongs to a package such as "nvidia_cudnn". */
 static bool is_package(const char *entry, const char *package, gw_version *ret_version)
 {
     gw_version version;
@@ -159,8 +158,8 @@ static bool is_package(const char *entry, const char *package, gw_version *ret_v
     return true;
 }
 
-/* Return the length of the path up to and including "site-packages" or "dist-packages". Returns 0 if the file does not
- * belong to an NVIDIA package. */
+/* Return the length of the path up to and including "site-packages" or "dist-packages", or 0 if this is not an NVIDIA
+ * package. */
 static size_t packages_folder(const char *path)
 {
     static const char *const names[] = {"/site-packages/nvidia/", "/dist-packages/nvidia/"};
@@ -259,8 +258,7 @@ static bool versions_differ(const gw_library *a, const gw_library *b)
     return a->version != b->version;
 }
 
-/* True if it is not a conflict that the two libraries are in different folders: they have different major versions, and
- * thus different file names. */
+/* True if the two libraries may be in different folders: their major versions differ, and so their file names. */
 static bool may_stand_apart(const gw_library *a, const gw_library *b)
 {
     return major_of(a) != 0 && major_of(b) != 0 && major_of(a) != major_of(b);

@@ -1,4 +1,4 @@
-/* Tests for recognising libraries by path, and for finding conflicts. */
+/* Tests how libraries are recognised by their paths, and how conflicts between them are found. */
 #include "gw_libs.h"
 
 #include <setjmp.h>

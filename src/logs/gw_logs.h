@@ -1,13 +1,16 @@
-/* Read text logs and find lines that may explain a failure. A sign is a pattern of signs.def; a find is a line that
- * matches a sign. Any text is accepted: terminal output with colours and progress bars, output of several ranks in one
- * file, Windows line endings, invalid UTF-8, gigabytes, and files compressed with gzip, xz or zstd.
+/* Read text logs and find lines that may explain a failure. A sign is a pattern of signs.def. A find is a line that
+ * matches a sign. Any text is accepted, such as:
+ * - terminal output with colours and progress bars;
+ * - several ranks in one file;
+ * - Windows line endings and invalid UTF-8;
+ * - gigabytes, and files compressed with gzip, xz or zstd.
  *
- * A log is read once, from start to end, in bounded memory. For each sign, the reader stores the first and the last
- * finds, and counts all finds. The reader does not judge the finds; src/verdict does.
+ * A log is read once, in bounded memory. All finds of a sign are counted, but only the first and the last ones are
+ * stored. src/verdict judges them.
  *
- * Use each reader from one thread. The first reader of the process compiles the patterns, which all readers share
- * until the process ends. Line numbers start at 1. Texts are copied from the log without colours, truncated at
- * GW_LOG_TEXT_MAX, and valid until gw_log_free(). */
+ * Use each reader from one thread. The first reader of the process compiles the patterns, which all readers share until
+ * the process ends. Line numbers are 1-based. Texts are copied without colours, truncated at GW_LOG_TEXT_MAX, and valid
+ * until gw_log_free(). */
 #ifndef GW_LOGS_H
 #define GW_LOGS_H
 
@@ -64,9 +67,9 @@ typedef struct gw_log {
     size_t file_count;
     gw_log_find *find; /* sorted by `order`, then by sign */
     size_t find_count;
-    /* Number of lines with the sign, including lines that are not stored. It may be too high: once enough first finds
-     * of a sign are stored, a further line is only searched for the sign's literals, because matching the exact pattern
-     * as well would take as long as all other work of the reader. */
+    /* Number of lines with the sign, including lines that are not stored. It may be too high: once enough finds are
+     * stored, lines are only searched for the sign's literals. Matching the pattern, too, would double the reader's
+     * work. */
     uint64_t count[GW_SIGN_COUNT];
 } gw_log;
 
@@ -74,22 +77,25 @@ typedef struct gw_log {
  * GW_UNSUPPORTED. */
 bool gw_logs_are_supported(void);
 /* Write the names and versions of the matcher's libraries, such as "Hyperscan 5.4.0, PCRE2 10.42". Returns false and
- * writes "" if this build has no matcher. */
+ * writes "" in a build without a matcher. */
 enum { GW_LOGS_VERSION_MAX = 96 };
 bool gw_logs_matcher_version(char out[GW_LOGS_VERSION_MAX]);
-/* Return the version of zlib, which unpacks logs in gzip, or of liblzma, which unpacks logs in xz. Returns NULL if this
- * build lacks the library. The string is static. */
+/* Return the version of zlib, for logs in gzip, or of liblzma, for logs in xz. NULL: not in this build. The string is
+ * static. */
 const char *gw_logs_gzip_version(void);
 const char *gw_logs_xz_version(void);
 
-/* Read these files in this order; "-" is standard input. GW_OK: the caller owns *ret_log. GW_IO: a file cannot be
- * opened or read at all. GW_CORRUPT: a file is not text. GW_UNSUPPORTED: this build has no matcher, or cannot
- * decompress a file. GW_NOMEM: out of memory. `err` names the file. If reading fails later in a file, the log has the
- * part before the failure, and `damage` says why. */
+/* Read these files in this order; "-" is standard input. On failure, `err` names the file. If reading fails later in a
+ * file, the log has the part before the failure, and `damage` says why.
+ * - GW_OK: the caller owns *ret_log.
+ * - GW_IO: a file cannot be opened or read at all.
+ * - GW_CORRUPT: a file is not text.
+ * - GW_UNSUPPORTED: this build has no matcher, or cannot decompress a file.
+ * - GW_NOMEM: out of memory. */
 GW_MUST_CHECK gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, gw_error *err);
 
-/* True if the file may be a text log. False for a directory, a recording or a binary file. Reads the start of the file.
- * Always true for a pipe and for standard input ("-"), which are not read. */
+/* True if the file may be a text log. False for a directory, a recording or a binary file. A pipe or standard input
+ * ("-") is not read, and the result is true. */
 bool gw_log_is_text(const char *path);
 
 /* A reader for text that is passed in pieces, such as the stderr in a recording or a message on the command line. */
@@ -109,8 +115,8 @@ void gw_log_free(gw_log *log); /* accepts NULL */
 /* Return the kind of a sign, as defined in signs.def. */
 gw_sign_kind gw_sign_kind_of(gw_sign sign);
 
-/* Get a field of a find as text, as a number or as bytes. Returns NULL or false if the find has no such field, or if
- * the value is not a number or a size. */
+/* Get a field of a find as text, as a number or as bytes. Returns NULL or false if the find lacks the field, or if the
+ * value is no number or size. */
 const char *gw_log_text(const gw_log_find *find, const char *field);
 bool gw_log_number(const gw_log_find *find, const char *field, int64_t *ret_number); /* "1,024" is a number, too */
 bool gw_log_bytes(const gw_log_find *find, const char *field, uint64_t *ret_bytes);  /* such as "2.20GiB" or "17" */

@@ -10,8 +10,8 @@
 typedef struct gwi_log_source gwi_log_source;
 /* Open a file, or standard input for "-". Errors: GW_IO, GW_UNSUPPORTED, GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_log_source_open(const char *path, gwi_log_source **ret_source, gw_error *err);
-/* Read up to `room` bytes of text. Returns GW_OK with *ret_count > 0, or GW_END at the end of the file. GW_IO and
- * GW_CORRUPT mean that nothing more can be read. */
+/* Read up to `room` bytes of text. GW_OK: *ret_count > 0. GW_END: end of the file. After GW_IO or GW_CORRUPT,
+ * nothing more can be read. */
 GW_MUST_CHECK gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count,
                                             gw_error *err);
 void gwi_log_source_close(gwi_log_source *source); /* accepts NULL */
@@ -52,8 +52,8 @@ typedef struct gwi_matcher gwi_matcher; /* one per thread; all matchers share th
 GW_MUST_CHECK gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err);
 void gwi_matcher_close(gwi_matcher *matcher); /* accepts NULL */
 
-/* Called for each literal found, in text order. The line with the literal may match `sign`. `end` is the offset of the
- * first byte after the literal. Return false to stop the scan. */
+/* Called for each literal found, in text order. Its line may match `sign`. `end` is the offset after the literal.
+ * Return false to stop. */
 typedef bool (*gwi_hit)(void *user, gw_sign sign, size_t end);
 GW_MUST_CHECK gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count, gwi_hit hit, void *user,
                                          gw_error *err);

@@ -1,13 +1,13 @@
-/* Find literals for a pattern, so that every matching line contains at least one of them.
+/* Find literals for a pattern: every matching line contains at least one of them.
  *
  * Each part of a pattern is described by sets of strings. If a part matches only a few strings, one set has them all.
- * Otherwise, one set has the strings with which a match can begin, and another has the strings with which it can end.
- * The sets of adjacent parts are joined, so that
+ * Otherwise, one set has all beginnings of a match, and another has all ends. The sets of adjacent parts are joined, so
+ * that
  *
  *  (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free    yields   "B free", "B is free"
  *
- * The result is the rarest set found (see keep_better()). Each alternative contributes literals of its own. A part that
- * is not understood is assumed to match anything. logs_test fails if a pattern has no literal. */
+ * The result is the rarest set found (see keep_better()). Each alternative adds its own literals. An unsupported part
+ * may match anything. logs_test fails if a pattern has no literal. */
 #include "gwi_logs.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ typedef struct reader {
     const char *at;
 } reader;
 
-/* A part of a pattern. An empty set means unknown. "" in `whole` means that the part may be empty; in `first` and
- * `last`, "" stands for any text. */
+/* A part of a pattern. An empty set means that the strings are unknown. In `whole`, the string "" means that the part
+ * may be empty. In `first` and `last`, it stands for any text. */
 typedef struct part {
     gwi_literals whole;       /* all strings that the part matches */
     gwi_literals first, last; /* a match begins with one of `first` and ends with one of `last` */
@@ -69,8 +69,8 @@ static size_t longest(const gwi_literals *set)
     return bytes;
 }
 
-/* Append each string of `next` to each string of `set`. Returns false and leaves `set` unchanged if the result would
- * have too many strings or strings that are too long. */
+/* Append each string of `next` to each string of `set`. Returns false, with `set` unchanged, if the result would have
+ * too many or too long strings. */
 static bool join(gwi_literals *set, const gwi_literals *next)
 {
     gwi_literals joined;
@@ -185,8 +185,8 @@ static void repeat(part *it, times often)
     }
 }
 
-/* Read a character class. A class of a few plain characters, such as [Tt], matches only these characters. Any other
- * class is assumed to match anything. */
+/* Read a character class. A class of a few plain characters, such as [Tt], matches these. Any other class may match
+ * anything. */
 static void read_class(reader *in, part *ret)
 {
     enum { FEW = 4 };
@@ -296,8 +296,8 @@ static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_litera
 static const size_t cut_bytes[] = {8, 4, 2, 1};
 enum { CUT_COUNT = sizeof cut_bytes / sizeof cut_bytes[0] };
 
-/* Called if `set` and `next` cannot be joined, because the result would be too large. Join `set` with only the
- * beginnings of the strings in `next`, and copy the result to `best` if it is rarer. */
+/* Called if `set` joined with `next` is too large. Update `best` to the rarest of three sets: `best`, `set`, and `set`
+ * joined with only the beginnings of the strings in `next`. */
 static void keep_beginning(gwi_literals *best, const gwi_literals *set, const gwi_literals *next)
 {
     keep_better(best, set);
@@ -365,8 +365,8 @@ static void read_sequence(reader *in, part *ret)
         copy(&ret->first, &ret->whole);
 }
 
-/* Add the strings of `from` to `to`. If either set is unknown, or the result is too large, `to` becomes {""} if
- * `empty_if_unknown`, otherwise the empty set. */
+/* Add the strings of `from` to `to`. If either set is unknown, or the result is too large, `to` becomes unknown: {""}
+ * with `empty_if_unknown`, otherwise the empty set. */
 static void unite(gwi_literals *to, const gwi_literals *from, bool empty_if_unknown)
 {
     bool known = to->count > 0 && from->count > 0 && add_all(to, from);
@@ -390,7 +390,7 @@ static void read_choice(reader *in, part *ret)
     }
 }
 
-/* Copy the literals, except those that contain another literal: a search for "B free" also finds "GiB free". */
+/* Copy the literals, except those that contain another literal, because a search for "B free" also finds "GiB free". */
 static void drop_longer(const gwi_literals *all, gwi_literals *ret)
 {
     ret->count = 0;

@@ -1,5 +1,5 @@
-/* Tests that the reader finds each sign in its example, and tests terminal text, long lines, damaged files, the order
- * of finds and the limits. */
+/* Tests that the reader finds each sign in its example. Further tests: terminal text, long lines, damaged files,
+ * limits, the order of found lines. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
@@ -250,7 +250,7 @@ static void sixteen_bit_text_is_read(void **state)
 
 /* ---- sizes ---- */
 
-/* The finds do not depend on how the text is split into pieces. */
+/* The result does not depend on how the text is split into pieces. */
 static void pieces_make_no_difference(void **state)
 {
     (void)state;
@@ -300,8 +300,8 @@ static void lines_longer_than_a_block_are_read(void **state)
     free(text);
 }
 
-/* If a sign has many finds, the first and the last are stored, and all are counted. Line numbers continue from block
- * to block. */
+/* If many lines match a sign, only the first and the last matches are stored, but all are counted. Line numbers
+ * continue from block to block. */
 static void finds_are_bounded(void **state)
 {
     (void)state;
@@ -373,7 +373,8 @@ static void *read_all_examples(void *unused)
     return count;
 }
 
-/* The first reader compiles the patterns for all threads. The finds must not depend on which thread opens it. */
+/* The first reader compiles the patterns for all threads. All threads must get the same result, whichever thread opens
+ * the first reader. */
 static void readers_of_several_threads_see_the_same(void **state)
 {
     (void)state;

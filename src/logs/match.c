@@ -1,7 +1,7 @@
-/* Find signs in text. Hyperscan searches for the literals of all signs at once (literals.c), almost as fast as memory
- * can be read. Then PCRE2 matches the exact patterns against the few lines that contain a literal. Hyperscan could
- * also compile the patterns themselves as a prefilter, but this takes 1.7 s (137 patterns, Hyperscan 5.4). Compiling
- * the literals takes 0.1 s. */
+/* Find the signs of signs.def in a text. Hyperscan first searches for the literals of all signs (literals.c),
+ * almost as fast as memory can be read. PCRE2 then matches the exact patterns against the few lines with a literal.
+ * Hyperscan could search for the patterns, too, but needs 1.7 s to compile them (137 patterns, Hyperscan 5.4).
+ * Compiling the literals takes 0.1 s. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
@@ -55,8 +55,8 @@ typedef struct reading {
     char group[GW_LOG_FIELDS_MAX][24]; /* names of the groups, without digits */
 } reading;
 
-/* Data that all matchers share. It is compiled once per process, because this takes a tenth of a second, and is never
- * freed. Compiled data does not change, so any thread may use it. */
+/* Data that all matchers share. It is compiled only once per process, which takes a tenth of a second, and never
+ * freed. Any thread may read it. */
 static struct {
     pthread_mutex_t making;
     hs_database_t *database;                   /* set at the first use, while `making` is locked */

@@ -1,5 +1,5 @@
 /* Extract the outputs of a Jupyter notebook as text: what the cells printed, and their tracebacks. Versions 3 and 4 of
- * the notebook format are read. */
+ * the format are read. */
 #include "gwi_logs.h"
 
 #include "gw_text.h"
@@ -74,8 +74,8 @@ static void add_cells(struct json_object *cells, gw_text *text)
     }
 }
 
-/* Append the character that an escape in a JSON string stands for. `at` is the offset after the backslash. Returns the
- * offset after the escape. Of the \u escapes, only the ESC character is decoded; the others become "?". */
+/* Append the character for an escape of a JSON string. `at` is the offset after the backslash. Returns the offset after
+ * the escape. \u001b becomes ESC, and any other \u escape becomes "?". */
 static size_t add_escaped(const char *bytes, size_t at, size_t count, gw_text *text)
 {
     enum { HEX_DIGITS = 4 };

@@ -77,9 +77,9 @@ static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
     return out;
 }
 
-/* Return the encoding of a text that starts with these bytes, as a value of gwi_plain.wide. Without a byte order mark,
- * a text is UTF-16 if most of its odd bytes, or most of its even bytes, are 0, and hardly any of the others. *ret_mark
- * is the size of the mark in bytes; 0: no mark. */
+/* Return the encoding of a text that starts with these bytes (gwi_plain.wide). *ret_mark is the size of the byte
+ * order mark, or 0. Without a mark, the text is UTF-16 if most bytes at odd offsets are 0 and hardly any at even
+ * offsets, or the reverse. */
 static uint8_t utf16_of(const char *bytes, size_t count, size_t *ret_mark)
 {
     enum { LOOK_BYTES = 512, LOOK_BYTES_MIN = 16, MOST_PERCENT = 60, FEW_PERCENT = 5, PERCENT = 100 };

@@ -1,9 +1,10 @@
 /* Recognise the prefixes that show which rank printed a line:
- *  [rank3]: ...            torchrun and PyTorch's own log
- *  [Rank 3] ...            PyTorch's NCCL watchdog, in lines without [rank3]
- *  [1,3]<stderr>: ...      mpirun --tag-output (job, rank)
- *  3: ...                  srun --label
- *  host:1001:1002 [3] ...  NCCL's own log; the number is the device, which on a single host is the rank */
+ *
+ * - [rank3]: ... (torchrun and PyTorch's own log)
+ * - [Rank 3] ... (PyTorch's NCCL watchdog, in lines without [rank3])
+ * - [1,3]<stderr>: ... (mpirun --tag-output: job, rank)
+ * - 3: ... (srun --label)
+ * - host:1001:1002 [3] ... (NCCL's own log: the device's number, which equals the rank on a single host) */
 #include "gwi_logs.h"
 
 #include <ctype.h>

@@ -1,6 +1,7 @@
-/* Read the text of a log and collect the finds, which are lines with a sign. The matcher scans blocks of whole lines
- * for the literals of the signs; a literal found is a hit. Then each line with a hit is matched with the exact
- * patterns.
+/* Reads the text of a log and collects the lines that match the pattern of a sign (signs.def).
+ *
+ * A fast scan finds the lines that contain a literal of a pattern. The exact patterns are matched only with these
+ * lines.
  *
  * For matching, a line also ends at a carriage return, so that a progress bar does not hide the text after it. Line
  * numbers count only newlines, as in other tools. */
@@ -16,18 +17,18 @@
 
 enum {
     BLOCK_BYTES = 1 << 20,
-    LINE_BYTES_MAX = 16 << 10, /* of a longer line, match only the part around the first hit */
-    BEFORE_HIT_BYTES = 400,    /* of a longer line, match and show this many bytes before the first hit */
+    LINE_BYTES_MAX = 16 << 10, /* in a longer line, match only the part around the first hit */
+    BEFORE_HIT_BYTES = 400,    /* start that part this many bytes before the first hit */
     FIRST_MAX = 40,            /* store at most this many finds of a sign from the start of the log */
     LAST_MAX = 24,             /* store at most this many other finds of a sign from the end of the log */
-    TRACE_FACTOR = 10,         /* store this many times as many finds of tracebacks, which are long */
-    NEAR_BYTES = 4 << 10,  /* search this many bytes before a failure and before the end of a block for NEAR signs */
+    TRACE_FACTOR = 10,     /* a traceback has many lines, so its signs have limits that are this many times higher */
+    NEAR_BYTES = 4 << 10,  /* search this many bytes before a failure or the end of a block for signs of kind NEAR */
     AFTER_BYTES = 8 << 10, /* search this many bytes after a failure for signs of kind NEAR */
     SAYS_MAX = 32          /* maximum number of signs in one line */
 };
 
-/* A line of the log. Lines stored in sign_state.late are matched with the exact pattern only at the end of the log,
- * because newer lines may replace them before. */
+/* A line of the log. A line in sign_state.late is matched exactly only at the end of the log, because newer lines may
+ * replace it. */
 typedef struct late_line {
     char *bytes;
     size_t count, room;
@@ -76,8 +77,8 @@ static size_t last_max(gw_sign sign)
 
 /* ---- finds ---- */
 
-/* Copy the line for display. Control characters become spaces, and spaces around the line are removed. Returns the
- * number of bytes, including the final 0. */
+/* Copy the line for display, without control characters and outer spaces. Returns the number of bytes, including the
+ * final 0. */
 static size_t show(char *out, const char *line, size_t bytes)
 {
     size_t count = 0;
@@ -221,7 +222,7 @@ static void look_near(gw_log_reader *reader, size_t begin, size_t end)
         line = line == 0 ? line_number_of(reader, begin) : line + 1;
         if (count > LINE_BYTES_MAX)
             continue;
-        /* of a progress bar, which is redrawn after each carriage return, search only the last state */
+        /* a progress bar is redrawn after each carriage return: search only its last state */
         const char *last = memrchr(bytes, '\r', count > 0 ? count - 1 : 0);
         late_line at = {.bytes = (char *)(last == NULL ? bytes : last + 1),
                         .file = (uint32_t)(reader->log->file_count - 1),
@@ -251,8 +252,8 @@ static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
     return from;
 }
 
-/* Search for signs of kind NEAR in the lines after the previous failure of this block, and in the lines before `at`.
- * `at` is the start of the line of another failure, or the end of the block. */
+/* Search for signs of kind NEAR after the previous failure of this block, and before `at`. `at` is the start of the
+ * next failure's line, or the end of the block. */
 static void look_around(gw_log_reader *reader, size_t at)
 {
     if (reader->fault_end > 0 && reader->fault_end < at)
@@ -302,8 +303,8 @@ static void finish_line(gw_log_reader *reader)
     }
 }
 
-/* Find the end of a line, either a newline or a carriage return. Search in short pieces: in a progress bar that was
- * redrawn a thousand times, the next newline may be far away. */
+/* Find the end of a line: a newline, a carriage return, or `count`. Search in short pieces, because a redrawn progress
+ * bar may have no newline for a long time. */
 enum { PIECE_BYTES = 256 };
 
 static size_t find_line_end(const char *block, size_t at, size_t count)
@@ -534,8 +535,8 @@ void gw_log_free(gw_log *log)
 
 /* ---- files ---- */
 
-/* Read the rest of a notebook, and scan the outputs of its cells. The block already holds the first `count` bytes. If
- * the notebook is damaged, scan all strings in it. */
+/* Scan the outputs of a notebook's cells, or all its strings if it is damaged. The block already holds the first
+ * `count` bytes. */
 static gw_status read_notebook(gw_log_reader *reader, gwi_log_source *source, size_t count, gw_error *err)
 {
     enum { NOTEBOOK_BYTES_MAX = 256 << 20 };

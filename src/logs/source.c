@@ -116,8 +116,8 @@ static gw_status start_codec(gwi_log_source *source, gw_error *err)
     return gw_fail(err, GW_UNSUPPORTED, "unknown compression");
 }
 
-/* True if the file's name is that of a recording or a pickle. Pickles are recognised by name, because a pickle in the
- * oldest protocol looks like text. */
+/* True if the file's name is that of a recording or a pickle. The contents are not enough: a pickle in the oldest
+ * protocol looks like text. */
 static bool has_name_of_another(const char *path)
 {
     static const char *const suffixes[] = {".gpuwhy", ".pickle", ".pkl"};

@@ -1,8 +1,8 @@
 /* Prefetch the memory that the next events of a recording will access, before the events are applied. */
 #include "gwi_ahead.h"
 
-/* For each kind of event, the table in which its first argument is looked up; 0: none. Kinds that are rare may
- * be missing: their memory is then not prefetched. */
+/* For each kind of event, the table in which the event's first argument is a key; 0: none. Rare kinds may be missing:
+ * their memory is then not prefetched. */
 static const uint8_t ways[UINT8_MAX + 1] = {
     [GW_EV_ALLOC] = GWI_SPACE_MEMORY,         [GW_EV_ALLOC_ASYNC] = GWI_SPACE_MEMORY,
     [GW_EV_FREE] = GWI_SPACE_MEMORY,          [GW_EV_FREE_ASYNC] = GWI_SPACE_MEMORY,
@@ -16,7 +16,7 @@ static const uint8_t ways[UINT8_MAX + 1] = {
 
 typedef struct glance {
     const gwi_bucket *home;   /* the bucket of the event's first argument; NULL: nothing to prefetch */
-    const gwi_object *object; /* fetch_bucket() sets it to the process's object array, fetch_object() to an object */
+    const gwi_object *object; /* first the process's object array (fetch_bucket()), then one object (fetch_object()) */
     uint32_t hash;
 } glance;
 

@@ -1,18 +1,14 @@
 /* Find streams with work that nothing waited for, while the program waited for other work.
  *
- * A kernel that never ends on stream B does not block a program that waits for stream A, so no hang is reported. A
- * kernel that is meant to run as long as the program looks the same. So the result is an observation, not a fault: the
- * first such launch on the stream, its time, and the number of waits for other work since.
+ * If a kernel on stream B never ends, a program that waits for stream A continues, so no hang is reported. A kernel
+ * that is meant to run that long looks the same. So the result is an observation, not a fault.
  *
- * A ring has the last 2,048 calls of a thread: a few seconds of a slow loop, or a tenth of a second of a fast one.
- * While a launch is in a ring, and no other thread's ring begins after it, the rings show for certain whether something
- * waited for it (waits.c). Once its ring is overwritten, only the launches that launches.c noted are known. For them,
- * and for a launch that is older than another thread's ring, it is unknown whether something waited before the rings
- * begin. These launches count only if the rings have no later call on the stream, and no later wait that includes the
- * stream.
+ * A ring contains the last 2,048 calls of a thread: a few seconds of a slow loop, a tenth of a second of a fast one.
+ * The rings prove that nothing waited for a launch only if all of them reach back to it. For older launches (stored by
+ * launches.c), the stream must have no later call in the rings, and no later wait.
  *
- * A stream can have about 1,020 outstanding launches; the next one blocks. So if the rings have more launches that
- * nothing waited for, the older ones have ended, and the stream makes progress. */
+ * A stream can have about 1,020 outstanding launches. If the rings show more without a wait, the older ones have
+ * ended. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -139,8 +135,7 @@ static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is
     return false;
 }
 
-/* True if the rings show whether something waited for the launch. They do not show this if the ring of the launching
- * thread begins after the launch, or if another thread may have waited before its own ring begins. */
+/* True if the rings show whether something waited for the launch: they reach back to it. */
 static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
 {
     bool in_reach = thread != NULL && thread->ring_count > 0 &&
@@ -151,8 +146,10 @@ static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
     return in_reach;
 }
 
-/* True if the launch may still run: the rings do not show whether something waited for it, and have no later call on
- * the stream; no call waited for the whole device since; and the stream still exists. */
+/* True if a launch that is no longer in a ring may still be running. All of this must be true:
+ * - the rings do not show whether something waited for it;
+ * - they contain no later call on its stream, and no later wait that includes the stream;
+ * - no later call waited for the whole device, and the stream still exists. */
 static bool has_left_record(const search *it, const gw_launch_site *launch)
 {
     uint32_t index;

@@ -1,5 +1,5 @@
-/* Build a model from a recording. feed.c does not use gw_reader, so that a caller without a recording can feed a
- * model, too. */
+/* Build a model from a recording. Only this file uses gw_reader. feed.c does not, so a caller without a recording can
+ * feed a model, too. */
 #include "gwi_ahead.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ typedef struct watcher {
     void *user;
 } watcher;
 
-/* The reader may have decoded more events already. Feed them to the model, in batches. */
+/* Feed the model the events that the reader has already decoded, in batches. */
 static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     gw_event event[GWI_AHEAD_MAX];

@@ -38,8 +38,8 @@ static void take_file(gw_crash *crash, gw_fact_text file)
     gw_fact_text_copy(crash->file, sizeof crash->file, file);
 }
 
-/* Store a crash from a core dump that the supervisor read. If gpuwhy's signal handler has already recorded the
- * crash, take only the name of the mapped file from the dump, because the handler also recorded the stack. */
+/* Store a crash from a core dump that the supervisor read. If gpuwhy's signal handler recorded the same crash, add only
+ * the mapped file's name, because the handler's record has the stack. */
 static void take_core(gw_model *model, const gw_fact_core *core, const gw_pair *fact)
 {
     bool has_code = core->has_code && core->code >= 0; /* negative: a process sent the signal */

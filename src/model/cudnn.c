@@ -1,5 +1,5 @@
-/* Collect the entries of cuDNN's own log. With --deep, the supervisor records them as facts "cudnn.log". Equal entries
- * share one fact, which is recorded again with a larger count. */
+/* Collects the entries of cuDNN's own log (facts "cudnn.log", with --deep). Equal entries share one fact, which is
+ * recorded again with a larger count. */
 #include "gwi_inner.h"
 
 #include <stdlib.h>

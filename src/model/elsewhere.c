@@ -1,7 +1,10 @@
-/* Find calls that fail because they name an object of another device: a kernel of one device launched into a stream
- * of another, or without a stream while another device is current; an event recorded in a stream of another device;
- * memory of another device filled or copied. The device of an object is that of the context that was current when
- * the object was created. The device of a function is that of its module. */
+/* Finds calls that fail because they use an object of another device:
+ * - a kernel of one device is launched into a stream of another
+ * - an event of one device is recorded in a stream of another
+ * - memory of one device is filled or copied in a stream of another
+ *
+ * A default stream has the device of the current context. A function has the device of its module. Other objects have
+ * the device that was current when they were created. */
 #include "gwi_find.h"
 
 enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, STREAM_NAMES = 2 };
@@ -22,8 +25,8 @@ static int device_of_call(gwi_process *process, const gw_failure *failure)
     return it == NULL ? -1 : it->device;
 }
 
-/* Return the module from which a function was loaded. Returns NULL if the module is unknown, or if the function is a
- * kernel of a CUlibrary. Such a kernel works on every device. */
+/* Return the module that a function was loaded from, NULL if unknown. Kernels of a CUlibrary also return NULL, because
+ * they work on every device. */
 static const gwi_object *module_of(const gwi_process *process, uint64_t function)
 {
     const gwi_object *it = find(process, GWI_SPACE_FUNCTION, function);

@@ -1,12 +1,14 @@
-/* Classifies failed calls: whether a result is an error at all or only an answer to the program, whether a failure is a
- * consequence of an earlier one, and whether the program recovered from it. */
+/* Classifies failed calls:
+ * - whether the result is an error or only an answer;
+ * - whether an earlier failure caused it;
+ * - whether the program recovered from it. */
 #include "gw_cuda_results.h"
 #include "gw_text.h"
 #include "gwi_find.h"
 
 #include <string.h>
 
-enum { RETREAT_PART = 64 }; /* a request below 1/64 of the refused size does not count as a second try */
+enum { RETREAT_PART = 64 }; /* a request below 1/64 of the refused size is no second try */
 
 static bool has_word(const char *name, const char *const *words, size_t count)
 {
@@ -17,8 +19,8 @@ static bool has_word(const char *name, const char *const *words, size_t count)
     return false;
 }
 
-/* True if the result is only an answer to the program and no error, such as 600 (not ready) from cuStreamQuery().
- * Called at the end of the recording, because the names of functions are not known earlier. */
+/* True if the result is only an answer, such as 600 (not ready) from cuStreamQuery(). Call this at the end of the
+ * recording, when the names of functions are known. */
 static bool is_probe(const gw_failure *failure)
 {
     static const char *const questions[] = {"Get",        "Query",       "IsCapturing", "CanAccess", "Occupancy",
@@ -42,8 +44,8 @@ static bool is_probe(const gw_failure *failure)
     return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
 }
 
-/* True if the process died within five seconds after the failure: it exited with a status other than 0, or a signal
- * ended it. HUP, INT, KILL and TERM do not count, because usually another process sends them. */
+/* True if the process died within five seconds after the failure, by a signal or with a status other than 0. HUP, INT,
+ * KILL and TERM are ignored, because usually another process sends them. */
 static bool died_soon_after(const gw_process *process, const gw_failure *failure)
 {
     enum { HUP = 1, INT = 2, KILL = 9, TERM = 15 };
@@ -53,9 +55,9 @@ static bool died_soon_after(const gw_process *process, const gw_failure *failure
            signal != INT && signal != KILL && signal != TERM;
 }
 
-/* True if the call failed because the process was forked after cuInit. In such a child even queries fail, and the
- * only failed call may be a query: there, cudaMalloc() calls cuCtxGetCurrent() and nothing else. If the run ended
- * well, the failure did no harm and the result is false, unless the child died soon after the failure. */
+/* True if the call failed because the process was forked after cuInit. A query may be the only failed call, because
+ * cudaMalloc() then only calls cuCtxGetCurrent(). False if the run ended well, unless the child died soon after the
+ * failure. */
 static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
 {
     enum { NOT_INITIALIZED = 3 };
@@ -144,9 +146,8 @@ static void take_refusal(gwi_process *process, gw_failure *failure)
     process->has_refusal = false;
 }
 
-/* Set open_bytes_min, the smallest size at which a successful request can change an open failure: because it is the
- * thread's first request after the failure, or because it shows a recovery. A failure is open until the program has
- * recovered from it. */
+/* Set open_bytes_min: a successful request of at least this size must be compared with the open failures. That request
+ * may show a recovery, or be the thread's first success after a failure. */
 static void settle_open(const gw_model *model, gwi_process *process)
 {
     process->open_bytes_min = UINT64_MAX;
@@ -201,8 +202,8 @@ static void renumber(gw_model *model, const int *now)
     }
 }
 
-/* Drop the failures from index `first` to `last` - 1, except those that a verdict may still need. If `open_ones` is
- * false, drop only failures with a later success of at least the same size. */
+/* Drop the failures from index `first` to `last` - 1, except those that a verdict may need. Unless `open_ones`, drop
+ * only those with a later success of at least the same size. */
 static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
 {
     int *now = malloc(model->failure_count * sizeof *now);
@@ -226,8 +227,8 @@ static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
     free(now);
 }
 
-/* Drop failures to make room. Keep the oldest, which show how the run began, and the newest, which show how it ended.
- * Of the failures between them, drop recovered ones first. */
+/* Drop failures to make room. Keep the oldest and the newest, which show how the run began and ended. Drop recovered
+ * ones first. */
 static void make_way(gw_model *model)
 {
     enum { FIRST = GWI_FAILURES_MAX / 4, NEWER = GWI_FAILURES_MAX / 2, WORTH_IT = GWI_FAILURES_MAX / 8 };
@@ -257,8 +258,8 @@ gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add)
     return &process->asker[process->asker_last];
 }
 
-/* Store how many requests of the process and of the thread have succeeded so far. settle_counts() subtracts these
- * numbers from the totals at the end of the recording. */
+/* Store how many requests have succeeded so far, in the process and in the thread. settle_counts() subtracts them from
+ * the final totals. */
 static void count_granted(const gw_model *model, gwi_process *process, gw_failure *failure)
 {
     const gwi_asker *asker = gwi_asker_find(process, failure->tid, false);
@@ -266,8 +267,7 @@ static void count_granted(const gw_model *model, gwi_process *process, gw_failur
     failure->after.own_allocs = asker == NULL ? 0 : asker->count;
 }
 
-/* The same request was refused again, without a recovery in between. From now on, count only what succeeds after
- * this refusal. */
+/* Without a recovery, the same request was refused again. From now on, count only what succeeds after this refusal. */
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
     failure->after.frees = process->frees_total;
@@ -284,8 +284,8 @@ static void refused_again(gw_model *model, gwi_process *process, gw_failure *fai
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
 }
 
-/* The same request was refused again after a recovery. Mark the failure as not recovered. From now on, count only
- * what succeeds after this refusal. */
+/* After a recovery, the same request was refused again. Mark the failure as not recovered, and count only what succeeds
+ * from now on. */
 static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
 {
     gw_failure *failure = &model->failure[index];
@@ -298,8 +298,8 @@ static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
     refused_again(model, process, failure);
 }
 
-/* Record the classes of the live objects whose handle or address is an argument of the failed call. A live object
- * may be newer than the context that was destroyed, because handles and addresses are reused. */
+/* Record the classes of the live objects whose handle or address is an argument of the failed call. The program may
+ * have meant others, because the driver reuses handles and addresses. */
 static void look_up_named(gwi_process *process, gw_failure *failure)
 {
     if (process->named_left == 0)
@@ -322,8 +322,8 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     }
 }
 
-/* Find the earlier failure of the same request. If an allocator frees its cache and tries again, both refusals count
- * as one failure, even if a query failed between them. Returns the index of the failure, or -1 if there is none. */
+/* Find the earlier failure of the same request. Returns its index, or -1. An allocator that frees its cache and tries
+ * again causes only one failure, even if a query failed in between. */
 static int asked_before(const gw_model *model, const gwi_process *process, const gw_event *event)
 {
     for (uint32_t i = process->open_count; i-- > 0;) {
@@ -558,15 +558,16 @@ static bool asked_for_less(const gw_failure *failure)
            failure->next.site == failure->site;
 }
 
-/* True if the program continued with less memory: a smaller request succeeded after memory was freed, or the
- * thread's next successful request was smaller and from the same call site. */
+/* True if the program continued with less memory. Either of:
+ * - a smaller request succeeded after memory was freed;
+ * - the thread's next success was smaller and from the same call site. */
 static bool is_retreat(const gw_failure *failure)
 {
     return failure->t_recovered_ns != 0 || asked_for_less(failure);
 }
 
-/* Count what succeeded after the failure. For launches and work, take the larger of two numbers: the growth of the
- * counters since they were first read after the failure, and the number of calls in the rings. Both can be too low. */
+/* Count what succeeded after the failure. Launches and work are the larger of two numbers, which can both be too low:
+ * the growth of the counters since they were first read after the failure, and the calls in the rings. */
 static void settle_counts(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
@@ -604,9 +605,8 @@ static void settle_other(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0;
 }
 
-/* Derive the free memory at the failure: what the driver last reported as free, minus the memory allocated since.
- * After the first 64 refusals, the hook queries the driver at most ten times a second. Without this function, it
- * would depend on the program's speed whether the free memory is known. */
+/* Derive the free memory at the failure: what the driver last reported as free, minus the memory allocated since. After
+ * the first 64 refusals, the hook queries the free memory at most ten times a second. */
 static void derive_info(const gw_model *model, gw_failure *failure)
 {
     enum { SOON_NS = 1000000000 };
@@ -631,8 +631,8 @@ static void derive_info(const gw_model *model, gw_failure *failure)
     failure->device = failure->device < 0 ? before->device : failure->device;
 }
 
-/* Decide whether the program recovered from a refused allocation. A program that used the NULL pointer of the failed
- * allocation did not recover, even if other work succeeded. */
+/* Decide whether the program recovered from a refused allocation. A program that used the NULL pointer did not, even if
+ * other work succeeded. */
 static void settle_allocation(const gw_model *model, gw_failure *failure)
 {
     enum { WORK_MUCH = 64, REQUESTS_MANY = 1000 };
@@ -652,8 +652,8 @@ static void settle_allocation(const gw_model *model, gw_failure *failure)
         failure->t_recovered_ns = 0;
 }
 
-/* A loop at one call site may try smaller and smaller sizes until one fits. If a smaller request was refused later
- * at the same call site, mark the earlier refusal as recovered: the program went on to try the smaller size. */
+/* Mark a refusal as recovered if a smaller request was refused later at the same call site. A loop may try smaller and
+ * smaller sizes until one fits. */
 static void settle_retreats(gw_model *model)
 {
     const gw_failure *next = NULL;

@@ -1,7 +1,7 @@
 /* Read the supervisor's facts about kernel faults: GPU core dumps, and the second run of --blame.
  *
- * When the driver writes a dump, it ends the process before a call can report the fault. The verdict looks for a
- * failed call with a sticky error. So the first exception in the dump is added as such a failure, with by_dump set. */
+ * The driver ends the process after a dump, so no call reports the fault. The verdict needs a failed call with a sticky
+ * error. So the first exception in the dump is added as one, with by_dump set. */
 #define _GNU_SOURCE
 #include "gw_array.h"
 #include "gw_cuda_results.h"
@@ -251,8 +251,8 @@ static void add_told_by_dump(gw_model *model, const gw_gpu_fault *fault)
                             .allocator = -1};
 }
 
-/* If the driver aborted the process after the dump, add a fault of unknown kind, unless the process already has a
- * sticky failure. This covers dumps that have no exception or cannot be read. */
+/* If the driver aborted the process after a dump that shows no fault, add a fault of unknown kind. A process that
+ * already has a sticky failure gets none. */
 static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
 {
     enum { ABORT = 6, UNSPECIFIED = 719 };
@@ -265,7 +265,8 @@ static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
     add_told_by_dump(model, &unknown);
 }
 
-/* Store the kernel of each launch, or the kernels of each graph launch, that reported a fault. */
+/* For each launch that reported a fault, store the name of its kernel. For a launch of a graph, store the names of all
+ * its kernels. */
 static void name_launches(gw_model *model)
 {
     for (size_t i = 0; i < model->failure_count; i++) {

@@ -70,8 +70,7 @@ static void find_card(gw_model *model)
     }
 }
 
-/* For each process that still runs, or whose end was not recorded, take a snapshot of its ledger at the end of the
- * recording. */
+/* For each process whose end was not recorded, take a snapshot of its ledger at the end of the recording. */
 static void snapshot_survivors(gw_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++) {

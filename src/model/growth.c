@@ -1,11 +1,14 @@
-/* Describe how the live memory accumulated: in spans of growth with work between them (runs), or in blocks of one size
- * that are kept again and again (a leak in each step).
+/* Finds out how the live memory accumulated. It may have grown in spans with work between them, for example because the
+ * program ran twice. Or blocks of one size were kept: a leak in each step.
  *
- * Blocks are listed in the order of their allocation. Work between two neighbouring blocks shows as allocations that
- * were freed again (gaps in `order`), and as calls in the rings. A program does little such work while it builds a
- * model, and much more in a training loop. If an allocator's history begins too late, its peaks (the highest and
- * lowest live bytes in equal spans of time) still show that live bytes rose and fell. Equal sizes in a row prove
- * nothing by themselves: gradients have the same sizes as the weights, and layers have the same sizes as other
+ * Blocks are listed in the order of their allocation. Work between neighbouring blocks shows as allocations that were
+ * freed again (gaps in `order`), and as calls in the rings. A training loop does much more such work than the
+ * construction of a model.
+ *
+ * An allocator's history may begin too late to contain these allocations. Even then, its peaks (the highest and lowest
+ * live bytes in equal spans of time) show that live bytes rose and fell.
+ *
+ * Equal sizes in a row prove nothing: gradients have the same sizes as the weights, and layers the same sizes as other
  * layers. */
 #include "gw_growth.h"
 #include "gwi_inner.h"
@@ -14,7 +17,7 @@
 #include <string.h>
 
 typedef struct work {
-    uint64_t transient;       /* allocations between the previous block and this one that were freed again */
+    uint64_t transient;       /* number of blocks allocated between the previous block and this one, and freed since */
     uint32_t launches, waits; /* calls between these two blocks, from the rings; waits: synchronisations and copies */
     uint32_t cycles;          /* number of launches followed by a wait or a copy: about the number of iterations */
     uint32_t falls;           /* how often live bytes fell by at least course.fall_min */
@@ -23,8 +26,8 @@ typedef struct work {
     uint64_t transient_so_far, cycles_so_far;
 } work;
 
-/* Live bytes over time: the highest and lowest value in each span of time (`peak`). A fall counts only from one span
- * to a later one, because it is unknown in which order the two values of a span occurred. */
+/* Live bytes over time: the highest and lowest value in each span of time (`peak`). A fall is measured only from one
+ * span to a later one. The order of the two values within a span is unknown. */
 typedef struct course {
     const gw_peak *peak;
     size_t count;
@@ -66,8 +69,8 @@ static moment *moments_of(const gw_model *model, uint32_t pid, size_t *ret_count
     return list;
 }
 
-/* Count the falls of the live bytes between live[i - 1] and live[i]: from the span of time in which the first block
- * was allocated to the span of the second. */
+/* Count in list[i] how often live bytes fell between the allocations of live[i - 1] and live[i]. The count begins with
+ * the span of time of the first allocation and ends with that of the second. */
 static void add_falls(work *list, const gw_live *live, size_t count, const course *way)
 {
     size_t at = 0;
@@ -101,8 +104,8 @@ static void add_up(work *list, size_t count)
     }
 }
 
-/* Return an array of count + 1 elements: element i is the work before live[i], and the last one is the work after
- * the last block. The caller frees it. */
+/* Return an array of count + 1 elements; the caller frees it. Element i is the work before live[i]. The last one is the
+ * work after the last block. */
 static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t order_now,
                      const course *way)
 {
@@ -134,8 +137,8 @@ static uint64_t amount(const work *item)
     return item->transient + item->launches;
 }
 
-/* Return how many sizes from index `from` on equal the sizes at the start of the list, in order. *ret_sorts is the
- * number of runs of equal sizes among them. */
+/* Compare the sizes at `from` and later with those at the start of the list. Returns how many are equal before the
+ * first difference, at most `from`. *ret_sorts is the number of runs of equal sizes among them. */
 static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_sorts)
 {
     size_t length = sizes->match[from] < from ? sizes->match[from] : from;
@@ -143,7 +146,7 @@ static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_so
     return length;
 }
 
-/* True if this work before a block consists of several iterations, not of a single pass. `inside_max` is the largest
+/* True if the work before a block consists of several iterations, not of a single pass. `inside_max` is the largest
  * amount of work before any other block. */
 static bool is_loop(const work *item, uint64_t inside_max)
 {
@@ -163,9 +166,8 @@ static uint64_t transients_in(const work *list, size_t from, size_t to)
     return to <= from ? 0 : list[to - 1].transient_so_far - (from == 0 ? 0 : list[from - 1].transient_so_far);
 }
 
-/* True if a second run begins at index `at`: after some iterations, the sizes repeat those at the beginning of the
- * list. If the beginning itself repeats one pattern, as weights and gradients do, another repetition does not show a
- * second run. */
+/* True if a second run begins at index `at`: after some iterations, the sizes repeat those at the start of the list. A
+ * start that repeats one pattern, as weights and gradients do, shows no second run. */
 static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, size_t *ret_length)
 {
     enum { LENGTH_MIN = 3, SORTS_MIN = 2, CYCLES_MIN = 3, TRANSIENTS_MIN = 24 };
@@ -186,8 +188,8 @@ static int by_size(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Return the total size of the blocks from index `last` on that have a partner: a block of about the same size among
- * the first `first` blocks. Each partner is used once. Returns 0 if there is no memory. */
+/* Return the total size of the blocks at `last` and later that have a partner. A partner is an unused block of about
+ * the same size among the first `first` blocks. Returns 0 if out of memory. */
 static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, size_t last)
 {
     uint64_t *size = malloc(count * sizeof *size), sum = 0;
@@ -213,10 +215,12 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
     return sum;
 }
 
-/* True if the last span is a new run, not a copy of the model. A copy (an average of the weights, a teacher) also
- * begins with the same sizes. A new run continues after the repeated sizes, or iterations ran while the blocks of
- * the first span with these sizes were allocated. Also, at least half of the last span's bytes have partners in the
- * first span. In the driver's ledger, every repetition counts as a run. */
+/* True if the last span is a new run, not a copy of the model. Always true for the driver's ledger.
+ *
+ * In a framework's list, a copy (an average of the weights, a teacher) begins with the same sizes as a run. So at least
+ * half of the last span's bytes must have partners in the first span. In addition:
+ * - the last span continues after the repeated sizes, or
+ * - iterations ran while the first span's blocks with these sizes were allocated. */
 static bool goes_on(const gw_live *live, const work *list, const gw_growth *growth)
 {
     if (live[0].cls != GW_CLASS_COUNT)
@@ -227,8 +231,8 @@ static bool goes_on(const gw_live *live, const work *list, const gw_growth *grow
 
 enum { STARTS_MAX = 64 };
 
-/* Find where later runs begin. Stores the index of the first block of each in `starts`, and returns their number.
- * *ret_length is the number of sizes that the last of these runs shares with the beginning of the first run. */
+/* Find where later runs begin. Stores the index of each run's first block in `starts`, and returns their number.
+ * *ret_length is how many sizes the last run shares with the beginning of the first. */
 static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *list, size_t starts[STARTS_MAX],
                           size_t *ret_length)
 {
@@ -326,7 +330,7 @@ typedef struct sort_of { /* live blocks of one group (ledger) or one size (alloc
     uint64_t launches, waits, transient, fall_bytes; /* counted since the last block of this sort */
     uint64_t live_bytes;
     uint64_t kept_bytes,
-        kept_since; /* kept_bytes: total size of all blocks in the list from the first block of this sort on;
+        kept_since; /* kept_bytes: total size of all blocks in the list since the first block of this sort;
                        kept_since: total size of the blocks of other sorts since the last block of this sort */
     uint32_t group, site;
     uint64_t site_count; /* number of blocks from `site` */
@@ -377,8 +381,8 @@ static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, ui
     return sorts;
 }
 
-/* Count the blocks of one sort by call site, for the first 16 sites. `it->site` becomes the most frequent one. The
- * site of a single block could be misleading, because this block may belong to the step in progress. */
+/* Count the blocks of one sort by call site, for the first 16 sites. `it->site` becomes the most frequent one. A single
+ * block could mislead, because it may belong to the step in progress. */
 static void count_site(sort_of *it, uint32_t site)
 {
     size_t at = 0;
@@ -428,26 +432,25 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
     }
 }
 
-/* True if the process freed something before at least half of these blocks (gw_group.step_count). Memory that is
- * freed only after the last block does not count. Always true for a framework's list, because it has no such
- * count. */
+/* True if memory was freed before at least half of these blocks (gw_group.step_count). Memory freed only after the last
+ * block does not help. Always true for a framework's list, which has no such count. */
 static bool came_with_frees(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;
 }
 
-/* True if the history begins after the process first had memory, and more time passed before these blocks than since
- * the first of them. Then the blocks may belong to a late phase that looks like the whole run, because the history
- * was enabled late or is short. */
+/* True if these blocks may belong to a late phase that looks like the whole run, because the history is short. It
+ * begins after the process first had memory, and most of the time since then passed before the first block. */
 static bool is_late(const sort_of *it, const course *way)
 {
     return way->has_unseen && it->begin_ns > way->t_first_ns && way->t_end_ns > it->begin_ns &&
            it->begin_ns - way->t_first_ns > way->t_end_ns - it->begin_ns;
 }
 
-/* True if live bytes fell between most of these blocks, had already fallen by the size of an average block before
- * the first one, and the first block lies in the first half of the recorded time. Neither the first pass through a
- * deep model nor a late phase looks like this. */
+/* True if neither the first pass through a deep model nor a late phase looks like these blocks:
+ * - Live bytes fell between most of them.
+ * - Live bytes fell by the size of an average block before the first one.
+ * - The first one is in the first half of the recorded time. */
 static bool is_accumulation(const sort_of *it, const course *way)
 {
     enum { FALLS_MIN = 6 };
@@ -468,16 +471,16 @@ static bool is_accumulation(const sort_of *it, const course *way)
 enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
 
 /* True if other memory was allocated and freed between most of these blocks. A leak is then possible, but
- * is_step_leak() requires more evidence. */
+ * is_step_leak() needs more evidence. */
 static bool may_be_step_leak(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MIN &&
            it->pairs_with_turnover * 4 >= it->live * 3;
 }
 
-/* True if at least eight blocks of one sort hold at least half of the live memory, and no kernel was launched before
- * or between the blocks. The blocks may be one pool in pieces, or a loop may keep them. With launches, they could
- * also come from one pass through equal layers. */
+/* True if at least eight blocks of one sort hold at least half of the live memory, with no kernel launch before or
+ * between them. They may be one pool in pieces, or a loop may keep them. After launches, they could be one pass through
+ * equal layers. */
 static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -539,7 +542,8 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
     free(bytes);
 }
 
-/* Find earlier work that ended: the highest number of live bytes that later fell to less than half. */
+/* Find earlier work that ended: live bytes rose, and later fell to less than half. Store the highest such peak and the
+ * time of the fall. */
 static void find_earlier(const course *way, gw_growth *growth)
 {
     uint64_t highest = 0;
@@ -633,10 +637,9 @@ static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterat
     return bytes;
 }
 
-/* True if at least three iterations that kept no memory lie between the equal requests `from` and `to`. In each of
- * them, the host waited or read results, or memory was allocated and freed. Loading or building layers repeats
- * requests, too, but each layer keeps memory. Waits and requests of other threads do not count, because they may
- * belong to either run. */
+/* True if at least three iterations that kept no memory lie between the equal requests `from` and `to`. An iteration is
+ * a wait or a read by the host, or a request that was freed again. Loading layers repeats requests, too, but keeps
+ * memory. Waits and requests of other threads may belong to either run, so they are ignored. */
 static bool is_between_runs(const gw_request *list, size_t from, size_t to)
 {
     enum { ROUNDS_MIN = 3 };
@@ -677,8 +680,8 @@ static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
     return false;
 }
 
-/* Return how many requests, counted backwards from `a`, equal those counted backwards from `b`, without overlap and
- * at most `most`. If `by_place`, only call sites are compared, not sizes. */
+/* Return how many requests up to `a` equal those up to `b`, counted backwards without overlap. `most` limits the
+ * number. If `by_place`, only call sites are compared, not sizes. */
 static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t most, bool by_place)
 {
     size_t length = 0;
@@ -689,8 +692,8 @@ static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t mo
     return length;
 }
 
-/* Find the longest sequence of earlier requests that the newest requests repeat. Returns its length; *ret_then is
- * the index of its last request. Stops after about STEPS_MAX comparisons. */
+/* Find the longest sequence of earlier requests that the newest requests repeat. Returns its length; *ret_then is the
+ * index of its last request. Stops after about STEPS_MAX comparisons. */
 static size_t longest_repeat(const gw_request *list, size_t last, bool by_place, size_t *ret_then)
 {
     enum { STEPS_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
@@ -706,9 +709,9 @@ static size_t longest_repeat(const gw_request *list, size_t last, bool by_place,
     return best;
 }
 
-/* True if two pieces of a framework's list probably do the same work. The call site of a framework's request is not
- * always known. Of the call sites that are known in both pieces, more than half must be equal. If none is known, the
- * requests must have several sizes, because a series of one size proves nothing. */
+/* True if two pieces of a framework's list probably do the same work. A call site may be unknown. More than half of the
+ * sites known in both pieces must be equal. If none is known, the requests must have several sizes: a series of one
+ * size proves nothing. */
 static bool is_same_work(const gw_request *list, size_t first, size_t begin, size_t length)
 {
     size_t known = 0, equal = 0;
@@ -741,9 +744,8 @@ static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
     return true;
 }
 
-/* True if iterations lie between the two pieces. If several runs of the same length repeat each other completely,
- * nothing lies between the pieces. In this case, look for iterations in the newer piece, without the refused
- * request. */
+/* True if iterations lie between the two pieces. Several complete repetitions of one run leave nothing between the
+ * pieces. Then look for iterations in the newer piece, without the refused request. */
 static bool lie_between_runs(const gw_request *list, const rerun *it)
 {
     size_t then = it->first + it->length - 1, last = it->begin + it->length - 1;
@@ -756,8 +758,8 @@ static bool lie_between_runs(const gw_request *list, const rerun *it)
     return list[last].site != 0 && it->begin <= then + 2 && has_idle_loop(list, then, last - 1);
 }
 
-/* Check further conditions for pieces with different sizes: they have at least eight requests, from several call
- * sites, and some blocks of the newer piece are still alive. */
+/* Check further conditions for pieces with different sizes. They must have at least eight requests from several call
+ * sites. Some blocks of the newer piece must still be alive. */
 static bool is_same_loader(const gw_request *list, const rerun *it)
 {
     enum { LENGTH_MIN = 8 };
@@ -773,7 +775,7 @@ static bool is_same_loader(const gw_request *list, const rerun *it)
 static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_question *question)
 {
     size_t last = it->begin + it->length - 1, kept = 0;
-    /* Of a framework's requests, often only the sizes are known. A few equal sizes can be chance, so require eight. */
+    /* For a framework's requests, often only the sizes are known. A few equal sizes can be chance, so require eight. */
     size_t length_min = question->snapshot != NULL && list[last].site != 0 ? 1 : 8;
     for (size_t i = it->first; i < it->first + it->length; i++)
         kept += list[i].lifetime == GW_ALIVE;
@@ -784,9 +786,11 @@ static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_qu
     return lie_between_runs(list, it);
 }
 
-/* Find a rerun: the refused request and the requests before it repeat the beginning of an earlier run. The same call
- * sites request the same sizes, some memory of the earlier run is still alive, and iterations lie between the two.
- * If the driver's ledger records the call sites, the sizes may differ, for example because the batch size differs. */
+/* Find a rerun: the refused request and the requests before it repeat the beginning of an earlier run.
+ * - The same call sites request the same sizes, or other sizes if the driver's ledger has the sites (another batch
+ *   size).
+ * - Some memory of the earlier run is still alive.
+ * - Iterations lie between the two runs. */
 static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
 {
     size_t last = count - 1;
@@ -824,9 +828,9 @@ static bool has_course(const gw_allocator_report *report)
     return report->has_course && report->course_missed == 0 && report->request_count > 0;
 }
 
-/* Return the report whose list of requests applies to this report: this one, or one of the same process and device
- * up to two seconds earlier. The earlier one is needed if a framework is refused many times in a row, because the
- * buffer then has no room for the requests of later reports. Returns NULL if there is none. */
+/* Return the report whose list of requests applies to this report, usually itself. After many refusals in a row, the
+ * buffer has no room for later lists. Then use a report of the same process and device, up to two seconds older.
+ * Returns NULL if there is none. */
 static const gw_allocator_report *report_with_course(const gw_model *model, const gw_allocator_report *report)
 {
     const uint64_t near_ns = 2000000000u;

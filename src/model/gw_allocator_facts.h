@@ -26,16 +26,14 @@ typedef struct gw_held {
 } gw_held;
 enum { GW_HELD_MAX = 64 };
 
-/* A request to an allocator whose requests were all recorded. The requests show in which order an iteration requests
- * memory, and which blocks it keeps. */
+/* A request to an allocator whose requests were all recorded. They show an iteration's order of requests, and which
+ * blocks it keeps. */
 typedef struct gw_allocator_request {
     uint64_t order; /* number of the request on the device, counted from 1 */
     uint64_t bytes; /* size after the allocator's rounding */
     uint64_t t_ns;  /* not exact: when the thread last read the clock before this request */
-    /* Totals of the process: kernel launches (a graph counts as one) and waits for the GPU (for streams, events and
-     * contexts). A thread's counts are added only when the thread requests memory. So the counts of a thread without
-     * requests are missing, and calls after a request are added at the thread's next request. Use only the
-     * difference between two requests. */
+    /* Totals of the process: kernel launches (a graph is one) and waits. A thread's counts are added only when the
+     * thread requests memory, so use only the difference between two requests. */
     uint64_t launches, waits;
     uint32_t site; /* 0: not known; known for large blocks, and for some others */
     bool freed;
@@ -74,9 +72,8 @@ typedef struct gw_allocator_report {
     size_t live_count;
     uint64_t rest_count, rest_bytes; /* number and total size of the live blocks that are not in `live` */
     uint64_t order;                  /* number of the last request when `live` was read */
-    /* True if the hook followed every block of the allocator from the first one on. In this case, `order` counts all
-     * requests, a live block has the number of its own request (0: not known), `peak` covers the whole time, and
-     * `request` has the last requests. */
+    /* True if the hook followed every block of the allocator from the start. Then `order` counts all requests, a live
+     * block has the number of its request (0: not known), and `peak` covers the whole time. */
     bool has_course;
     uint64_t course_missed;        /* number of missed events; the course is complete only if this is 0 */
     gw_allocator_request *request; /* oldest first, without gaps; owned */
@@ -113,10 +110,12 @@ typedef struct gw_arrays {
     uint64_t rest_bytes, rest_count; /* total size and number of all other arrays */
 } gw_arrays;
 
-/* Find a kind with so many arrays that a loop probably keeps them: at least 100 arrays that hold at least half of
- * the memory that JAX used; or at least 16 arrays that hold at least two thirds of it, if the program copied results
- * to the host at least half as often (`reads`) as there are arrays. A program whose model does not fit reads few
- * results before it fails. The arrays may still be needed. Returns NULL if there is no such kind. */
+/* Find a kind with so many arrays that a loop probably keeps them. Returns NULL if there is none. One of these is true:
+ * - At least 100 arrays hold at least half of the memory that JAX used.
+ * - At least 16 arrays hold at least two thirds of it, and the program copied results to the host. `reads`, the number
+ *   of these copies, is at least half the number of arrays.
+ *
+ * A program whose model does not fit reads few results before it fails. */
 const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays, uint64_t reads);
 
 #endif

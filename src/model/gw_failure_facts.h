@@ -11,7 +11,8 @@
 typedef enum gw_recovery {
     GW_RECOVERED_NOT,
     GW_RECOVERED_BY_SIZE, /* a later request of at least the same size succeeded */
-    /* a smaller request succeeded after memory was freed, or at the same call site; the host waited for later work */
+    /* a smaller request succeeded after memory was freed, or at the same call site, and the host waited for later
+     * work */
     GW_RECOVERED_BY_SMALLER,
     GW_RECOVERED_BY_WORK,    /* at least 64 launches, copies and fills succeeded later, and the host waited for some */
     GW_RECOVERED_BY_REQUESTS /* at least 1,000 later requests for memory succeeded */
@@ -36,8 +37,10 @@ typedef struct gw_after {
     uint64_t work;   /* number of launches, copies and fills */
     uint64_t allocs; /* number of granted requests for device or managed memory */
     uint64_t frees;
-    /* Counts of the thread whose request was refused. own_allocs: granted requests. own_work: launches, fills, and
-     * copies other than those to the host. own_waits: waits, and copies to the host. */
+    /* Counts of the thread whose request was refused:
+     * - own_allocs: granted requests
+     * - own_work: launches, fills, and copies other than those to the host
+     * - own_waits: waits, and copies to the host */
     uint64_t own_allocs, own_work, own_waits;
     uint32_t turns;        /* pairs of successive granted requests between which memory was freed; at most 16 */
     bool synced;           /* a synchronisation succeeded */
@@ -53,7 +56,7 @@ typedef struct gw_next_request {
     uint32_t site; /* 0: not known */
 } gw_next_request;
 
-/* The recorded processes at the time of a failure: their memory and contexts on the failure's device. Also, the
+/* The memory and contexts of the recorded processes on the failure's device, at the time of the failure, and the
  * devices that no process used. */
 typedef struct gw_around {
     uint32_t other_pid; /* the other process with the most memory on the device; 0: none */
@@ -63,9 +66,9 @@ typedef struct gw_around {
     uint64_t ledger_bytes;  /* live device memory of all recorded processes on the device */
 } gw_around;
 
-/* Classes of the live objects that the arguments of a failed call name. Bit c of classes[k] is set if an object of
- * class c has the handle arg[k], or contains the address arg[k]. Known only for the first 32 failures after a
- * context was destroyed: if an argument names no live object, the object may have been destroyed with the context. */
+/* Which live objects the arguments of a failed call refer to. Bit c of classes[k] is set if arg[k] is the handle of a
+ * live object of class c, or an address inside one. Recorded only for the first 32 failures after a context was
+ * destroyed: an argument may refer to an object that died with it. */
 typedef struct gw_named {
     bool known;
     bool context_lives; /* a live context has the handle of the call's context; this may be a new context */
@@ -100,7 +103,7 @@ typedef struct gw_failure {
     gw_elsewhere elsewhere;
     gw_after after;
 
-    bool has_info; /* `info` is known: read right after the failure, or derived from an earlier reading */
+    bool has_info; /* `info` is known: read right after the failure, or derived from values read earlier */
     gw_memory_info info;
     gw_pool_state pools;   /* state right after the failure; pools.count 0: there are no pools, or it is not known */
     bool injected, fenced; /* --inject or --fence returned the result, not the driver */
@@ -115,8 +118,8 @@ typedef struct gw_failure {
     gw_named named;
 
     const char *kernel; /* if a launch reported a sticky error: the kernel of this launch; NULL: unknown */
-    /* The failure comes from a GPU core dump, because the driver ended the process before a call reported it.
-     * fn_name is the call that a thread was in at that time, or "?" if no thread was in a call. */
+    /* The failure comes from a GPU core dump: the driver ended the process before a call reported it. fn_name is the
+     * call that a thread was in, or "?" if there was none. */
     bool by_dump;
 } gw_failure;
 

@@ -1,5 +1,5 @@
-/* Facts about kernel faults that failed calls do not contain: GPU core dumps, and a second run with blocking launches.
- * The supervisor records them (docs/recording-format.md). Read only; owned by the model. */
+/* Facts about kernel faults from GPU core dumps and from a second run with blocking launches. The supervisor
+ * records them. Read only; owned by the model. */
 #ifndef GW_FAULT_FACTS_H
 #define GW_FAULT_FACTS_H
 
@@ -54,7 +54,8 @@ typedef enum gw_blame_end {
 } gw_blame_end;
 const char *gw_blame_end_text(gw_blame_end end); /* such as "in-launch", as in the recording; static */
 
-/* A frame in the stack of the call that reported the fault, from the second run's verdict (gw_where_frame). */
+/* A frame in the stack of the call that reported the fault, from the verdict on --blame's second run
+ * (gw_where_frame). */
 typedef struct gw_blame_frame {
     char *function, *file, *module, *text, *whose; /* owned; NULL: not known */
     uint64_t address;

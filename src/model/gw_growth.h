@@ -18,8 +18,8 @@ typedef struct gw_kept {
     uint64_t t_first_ns, t_last_ns;
 } gw_kept;
 
-/* Group a list of live blocks by phase, the largest group first. Writes at most `room` groups and omits smaller ones.
- * Returns the number of groups, or 0 if the process has no named phases. */
+/* Group a list of live blocks by phase, and write the `room` largest groups, the largest first. Returns their number,
+ * or 0 if the process has no named phases. */
 size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, gw_kept *ret_kept,
                      size_t room);
 
@@ -30,7 +30,7 @@ typedef struct gw_growth {
     bool repeat_by_place;      /* the repeated requests have the same call sites in the same order, but other sizes */
     bool repeats;              /* a later span begins with the same sizes as the first span, in the same order */
     size_t repeat_count;       /* number of spans that begin with these sizes, including the first */
-    size_t repeat_match_count; /* number of blocks or requests with which the last of these spans repeats the first */
+    size_t repeat_match_count; /* number of blocks or requests of the first span that the last of these spans repeats */
     bool repeat_goes_on; /* the last of these spans is a new run, not a copy of the model: see goes_on() in growth.c */
     bool repeat_by_requests; /* the repetition was found in the list of all requests, not in the list of live blocks */
     uint64_t first_bytes, first_count;
@@ -62,8 +62,8 @@ typedef struct gw_growth {
     uint32_t largest_group;
     uint32_t largest_site;               /* 0: unknown */
     uint64_t total_bytes, undated_bytes; /* undated_bytes: bytes in blocks whose allocation time is unknown */
-    /* Highest number of live bytes in earlier work that ended and freed more than half of its memory. earlier_t_ns:
-     * when this memory had been freed. 0: no such work was seen. */
+    /* Highest number of live bytes in earlier work that freed more than half of its memory at its end. earlier_t_ns is
+     * the time after the free, or 0 if no such work was seen. */
     uint64_t earlier_peak_bytes, earlier_t_ns;
     /* Iterations, and the memory that each iteration left behind. Empty if individual requests were not recorded. */
     gw_iterations loop;
@@ -89,8 +89,8 @@ typedef struct gw_growth_question {
  * empty. */
 void gw_growth_find(const gw_model *model, const gw_growth_question *question, gw_growth *ret_growth);
 
-/* Get a time before which all blocks without an allocation time in the report were allocated. Returns false if no
- * such time is known. */
+/* Get a time before which all blocks of a report without an allocation time were allocated. Returns false if no such
+ * time is known. */
 bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns);
 
 #endif

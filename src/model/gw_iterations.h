@@ -1,12 +1,13 @@
 /* Finds the iterations of a program in its requests for device memory, and the memory that each iteration left behind.
  *
- * The order of requests repeats from one iteration to the next: the same places request memory again, with equal or
- * other sizes. A place is a call site. A *mark* is a request that begins an iteration: the same place (or the same
- * place and size) has requested memory before, and the GPU has worked in between. An iteration left memory behind if
- * it allocated blocks that are still alive at the end of the list. The live bytes at successive marks must have grown,
- * too.
+ * Each iteration repeats the requests of the previous one: the same places (call sites) request memory in the same
+ * order, with equal or other sizes.
+ * - A *mark* is a request that begins an iteration. Its place, or its place with this size, has requested memory
+ *   before, and the program has worked in between.
+ * - An iteration left memory behind if its blocks are still alive at the end of the list. For a leak, the live bytes
+ *   must also have grown from mark to mark.
  *
- * The list contains either requests that reached the driver (from a ledger), or requests to a framework's allocator. */
+ * All requests reached the driver (from a ledger), or all went to a framework's allocator. */
 #ifndef GW_ITERATIONS_H
 #define GW_ITERATIONS_H
 
@@ -14,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A granted request for device memory. The last request of a list may be one that was refused. launches, copies, reads
- * and waits are totals of the process up to the request. */
+/* A granted request for device memory; the last one of a list may have been refused. launches, copies, reads and waits
+ * are totals of the process up to the request. */
 typedef struct gw_request {
     uint64_t t_ns, bytes;
     uint64_t live_bytes; /* live bytes on the device before the request */
@@ -33,12 +34,15 @@ typedef struct gw_request {
 typedef enum gw_loop_doubt {
     GW_LOOP_SURE,    /* no such reason was found */
     GW_LOOP_FEW,     /* fewer than three whole iterations */
-    GW_LOOP_NO_WORK, /* no kernel ran, and the host neither read results nor waited: a pool, or data loaded in pieces */
+    GW_LOOP_NO_WORK, /* no kernel ran, and the host neither read results nor waited; probably a pool, or data loaded in
+                        pieces */
     GW_LOOP_OTHER_WORK, /* the threads that keep the memory did no work, and other threads worked at their own pace */
-    GW_LOOP_LOADING,  /* copies filled the memory, directly or through staging buffers: weights loaded layer by layer */
-    GW_LOOP_ONE_PASS, /* a kernel followed each block, and all blocks stayed alive: layers are created, or used once */
+    GW_LOOP_LOADING,  /* copies filled the memory, directly or through staging buffers; probably weights loaded layer by
+                         layer */
+    GW_LOOP_ONE_PASS, /* a kernel followed each block, and all blocks stayed alive; probably layers that are created, or
+                         used once */
     GW_LOOP_UNEVEN,   /* one iteration left nearly all of the memory */
-    GW_LOOP_LATE,     /* most of the work was done before the loop: a later phase that needs more memory */
+    GW_LOOP_LATE,     /* most of the work was done before the loop, which may be a later phase that needs more memory */
     /* a later phase needed more than the loop left behind, and more than twice what any iteration needed */
     GW_LOOP_OUTGROWN,
     GW_LOOP_HELD_BEFORE /* the same places held about as much memory before, and freed it */
@@ -56,8 +60,8 @@ typedef struct gw_iterations {
     uint64_t waits_between; /* number of waits between the first and the last request */
     uint64_t least_work;    /* least work above 0 between any other two successive requests; 0: none */
     uint64_t most_requests; /* highest number of requests at any one place */
-    /* Largest growth of the live bytes from one request of a place to a later one, if kernels ran and the host
-     * waited between them. A single iteration may have caused this growth. 0: none. */
+    /* Largest growth of live bytes between two requests of one place, if kernels ran and the host waited between them;
+     * 0: none. A single iteration may have caused it. */
     uint64_t again_bytes;
     bool searched; /* false: there are no requests, the amount of work is unknown, or memory ran out */
     /* The leak: the newest consecutive iterations that each left memory behind. All these fields are 0 if there are
@@ -95,16 +99,18 @@ typedef enum gw_request_source {
     GW_REQUESTS_OF_FRAMEWORK /* each operation requests memory for its result; reads of results count as waits */
 } gw_request_source;
 
-/* Find iterations in `count` requests, sorted by `order`. `live_bytes_now` is the number of live bytes on the device
- * at the end of the list. *ret_found owns no memory. If memory runs out, no iterations are found. */
+/* Find iterations in `count` requests, sorted by `order`. `live_bytes_now` is the number of live bytes on the device at
+ * the end of the list. *ret_found owns no memory, and contains no iterations if memory runs out. */
 void gw_iterations_find(const gw_request *request, size_t count, gw_request_source source, uint64_t live_bytes_now,
                         gw_iterations *ret_found);
 
 /* True if the iterations prove a leak, so that a cause may be *established*. One pass through layers, or building a
- * model layer by layer, looks like a leak, too, but is short and does not follow iterations that kept nothing. A leak
- * is proven only if there is no doubt (gw_loop_doubt) and at least eight consecutive iterations, up to the current
- * one, left memory behind, with kernels and a wait by the host in each. In addition, either three earlier iterations
- * of the same loop left nothing behind, or there are at least 256 iterations. */
+ * model, looks like a leak, too. But it is short and does not follow iterations that kept nothing. A leak is proven
+ * only if:
+ * - there is no doubt (gw_loop_doubt)
+ * - at least eight consecutive iterations, up to the current one, left memory behind
+ * - each of them had kernels and a wait by the host
+ * - three earlier iterations of the same loop left nothing behind, or there are at least 256 iterations */
 bool gw_iterations_prove_leak(const gw_iterations *found);
 
 #endif

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Each of the first GW_MODEL_DEVICES_MAX devices has an element in the model's arrays. All further devices share the
- * element GW_MODEL_DEVICE_BEYOND, which has the sum of their memory and objects. */
+/* The first GW_MODEL_DEVICES_MAX devices have one element each in the model's arrays. All others share the element
+ * GW_MODEL_DEVICE_BEYOND, which has their sums. */
 enum { GW_MODEL_DEVICES_MAX = 16, GW_MODEL_DEVICE_BEYOND = GW_MODEL_DEVICES_MAX, GW_MODEL_DEVICE_PLACES };
 
 /* Format a device as "GPU 3", or as "a GPU beyond the first 16". Writes to `out` and returns it. */
@@ -53,12 +53,11 @@ const char *gw_class_text(gw_class cls); /* "plain", ...; a static string */
 /* True for device memory that the program uses by address. False for arrays, which have handles. */
 bool gw_class_has_addresses(gw_class cls);
 
-/* Allocations of one kind: they have the same process, function, class, size and call site. If the call site is
- * unknown, they have the same thread instead.
+/* Allocations with the same process, function, class, size and call site (or thread, if the site is unknown).
  *
- * gw_model_name_sites() merges groups whose call sites have the same lines in their three innermost user frames. The
- * numbers are then added up in one of these groups. The others are empty, and their `kin` is the index of that
- * group. Group 0 has all objects that did not fit into the table. */
+ * gw_model_name_sites() merges groups whose call sites have the same lines in their three innermost user frames.
+ * One of the groups then has the sums. The others are empty, and their `kin` is its index. Group 0 has all objects
+ * that did not fit into the table. */
 typedef struct gw_group {
     _Alignas(64) uint64_t bytes; /* size of each object; aligned, so that a free touches only one cache line */
     uint32_t pid, tid;
@@ -70,17 +69,16 @@ typedef struct gw_group {
     uint64_t buried_count; /* how many of free_count were destroyed with their context */
     uint64_t t_first_ns, t_last_ns;
     uint64_t t_kept_ns; /* creation time of the newest object that was never freed; gw_model_finish() sets it */
-    /* Number of the group's first and of its last allocation. Each process numbers its allocations of device and
-     * managed memory together. For a group of any other class, the number counts all objects that the process has
-     * created (see made_total). */
+    /* Numbers of the group's first and last allocation. Each process numbers its device and managed allocations
+     * together. For other classes, the number is the process's made_total. */
     uint64_t order_first, order_last;
     uint64_t frees_at_last; /* number of frees in the process when this group's last object was allocated */
     uint64_t step_count;    /* how often the process freed something between two successive allocations of this group */
     uint64_t grown_at;      /* value of alloc_count when live_count_peak was first reached */
 } gw_group;
 
-/* The memory and the objects of one process on one device. live_bytes is the memory that the process requested and has
- * not freed. It excludes the driver's own memory, and managed memory, which need not be on the device. */
+/* The memory and the objects of one process on one device. live_bytes is memory that the process requested and has
+ * not freed. It excludes the driver's own memory, and managed memory, which may be elsewhere. */
 typedef struct gw_usage {
     bool used; /* the process had a context or memory on the device */
     uint64_t live_bytes, live_count;
@@ -93,9 +91,8 @@ typedef struct gw_usage {
     uint64_t class_made[GW_CLASS_COUNT];       /* since the process started */
 } gw_usage;
 
-/* A block that was alive at a snapshot. Lists of blocks are in order of allocation. `order` counts the allocations
- * of the process, or those in an allocator's history. If `order` increases by more than 1 from one block to the
- * next, the blocks between them were freed again. */
+/* A block that was alive at a snapshot. Lists of blocks are sorted by `order`, the number of the allocation in the
+ * process or in an allocator's history. Numbers that are missing belong to freed blocks. */
 typedef struct gw_live {
     uint64_t address, bytes, t_ns, order;
     uint32_t group;

@@ -30,8 +30,8 @@ typedef enum gw_framework {
     GW_FRAMEWORK_COUNT
 } gw_framework;
 
-/* META key: the model was built from a memory snapshot that PyTorch saved, and the value is the snapshot's path.
- * Nothing else is known about the run. */
+/* META key: the path of the memory snapshot, saved by PyTorch, that the model was built from. There is no other
+ * information about the run. */
 #define GW_META_SNAPSHOT "torch.snapshot"
 
 /* META key: the snapshot has blocks in memory pools of their own, of CUDA graphs or made by the program. */
@@ -85,10 +85,10 @@ struct gw_model {
     size_t fact_count;
     gw_hang *hang; /* sorted by time */
     size_t hang_count;
-    /* the first and the last cases that were found, at most GW_UNORDERED_MAX, sorted by time; owned */
+    /* the first and the last frees not ordered with a copy, at most GW_UNORDERED_MAX, sorted by time; owned */
     gw_unordered *unordered;
     size_t unordered_count;
-    uint64_t unordered_total; /* number of all cases, including those not stored */
+    uint64_t unordered_total; /* number of all such frees, including those not stored */
     gw_unwaited *unwaited;    /* at most one per process; owned */
     size_t unwaited_count;
     gw_injection *injection; /* in the order of the recording, at most 4,096; owned */
@@ -130,35 +130,37 @@ static inline bool gw_run_ended_well(const gw_model *model)
 /* Look up a process, a META value or a fact. Returns NULL if there is none. */
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
 const char *gw_model_meta(const gw_model *model, const char *key);
-/* Return the first thread or failure of a pid, or the next one after the given one, in the order of the model's
- * arrays. Returns NULL if there is none. Look up failures only after gw_model_finish(). */
+/* Return the first thread or failure of a pid, or the next one after the given one. NULL: none. The order is that of
+ * the model's arrays. Look up failures only after gw_model_finish(). */
 const gw_thread *gw_model_first_thread(const gw_model *model, uint32_t pid);
 const gw_thread *gw_model_next_thread(const gw_model *model, const gw_thread *thread);
 const gw_failure *gw_model_first_failure(const gw_model *model, uint32_t pid);
 const gw_failure *gw_model_next_failure(const gw_model *model, const gw_failure *failure);
 const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first fact with that key */
-/* Return a snapshot together with its list of live blocks. Call this after gw_model_finish(), and from one thread at a
- * time, because the first call for a snapshot builds its list. Returns NULL if there is no such snapshot. `live` is
- * NULL if nothing was alive, if the program recovered from the failure, if the list was dropped because there were too
- * many failures or freed blocks, or if there is no memory. */
+/* Return a snapshot together with its list of live blocks, or NULL if there is no such snapshot. The first call for a
+ * snapshot builds its list. So call this from one thread at a time, after gw_model_finish(). `live` is NULL if:
+ * - nothing was alive
+ * - the program recovered from the failure
+ * - the list was dropped: there were too many failures or freed blocks
+ * - there is no memory */
 const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
 /* Return the phase that the process was in at t_ns, or NULL if it was in no phase. */
 const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
-/* Get the memory limit for processes on the device: the guard's limit if there is one, otherwise the device's total
- * memory. Returns false if it is unknown. */
+/* Get the memory limit for processes on the device: the guard's limit or, without one, the device's total memory.
+ * Returns false if it is unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);
 /* Format the usual name of a call, such as "cuMemAlloc" for "cuMemAlloc_v2" or "cuMemAlloc_v2_ptds". Returns `out`. */
 enum { GW_CALL_TEXT_MAX = 80 };
 char *gw_call_text(char out[GW_CALL_TEXT_MAX], const char *fn_name);
 
-/* Format what a thread of a hanging process is doing, such as "waiting for a lock (in futex_do_wait)". The text
- * follows the words "thread 12 (left) is". Returns `out`. */
+/* Format what a thread of a hanging process is doing, to follow "thread 12 (left) is". Example: "waiting for a lock (in
+ * futex_do_wait)". Returns `out`. */
 enum { GW_DOING_TEXT_MAX = 112 };
 char *gw_doing_text(char out[GW_DOING_TEXT_MAX], const gw_hang_thread *thread);
 const char *gw_result_name(uint16_t result); /* such as "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" if unknown; static */
-/* Results that leave the context usable, and that gpuwhy recognises by the driver's description ("invalid argument")
+/* Results that leave the context usable. gpuwhy recognises them by the driver's description ("invalid argument")
  * wherever a program prints it. X(name): name as in gw_cuda_results.h. */
 #define GW_RESULTS_KNOWN_BY_TEXT(X)                                                                                    \
     X(CUDA_ERROR_INVALID_VALUE)                                                                                        \

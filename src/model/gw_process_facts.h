@@ -35,13 +35,15 @@ typedef struct gw_thread {
     uint64_t ring_total, ring_synced_total;
 } gw_thread;
 
-/* A signal for a fault in host code. It is reported by gpuwhy's own handler (--catch-crash), a core dump or the
- * Linux kernel's log. The process may have survived, because the program may have a handler for the signal. */
+/* A signal for a fault in host code. It is reported by gpuwhy's handler (--catch-crash), a core dump or the Linux
+ * kernel's log. The program may have handled the signal and survived. */
 typedef struct gw_crash {
     bool seen;
     bool by_handler; /* reported by gpuwhy's handler; if false, `site` is 0 */
-    bool by_core;  /* reported by a core dump; both false: by the Linux kernel's log, with `tid` and `instruction` 0 */
-    bool was_sent; /* the signal was sent by kill() or similar, not raised by a fault of thread `tid` */
+    /* reported by a core dump; if neither by_handler nor by_core is set, the kernel's log reported the signal, and
+     * `tid` and `instruction` are 0 */
+    bool by_core;
+    bool was_sent;    /* the signal was sent by kill() or similar, not raised by a fault of thread `tid` */
     bool has_address; /* the address of the faulting access is known; some faults report none */
     bool in_block;    /* `block` is the live block of device memory that contains the address */
     bool has_code;
@@ -61,7 +63,7 @@ typedef struct gw_process {
     uint64_t t_seen_ns, t_first_call_ns, t_last_event_ns;
     bool init_ok;
     uint64_t address_limit_bytes,
-        data_limit_bytes; /* limits of the process, read after a refused request; 0: unlimited, or none was refused */
+        data_limit_bytes; /* limits of the process, read after a refused request; 0: unlimited, or not read */
     uint64_t t_init_ns;
     bool forked;            /* the process was forked and did not call exec */
     bool forked_after_init; /* the process was forked after its parent had initialised the driver */
@@ -86,9 +88,8 @@ typedef struct gw_process {
     uint32_t rank, world;     /* world: number of ranks */
     uint32_t driver_api;      /* the CUDA version that the driver reports, such as 12040; 0: unknown */
     gw_libraries libraries;   /* CUDA libraries that the supervisor saw mapped into the process */
-    /* The last uncaught exception of the Python interpreter, read when the interpreter exited. It is formatted like
-     * a traceback of Python, without source lines. Owned; NULL if there was no exception, or if it could not be
-     * read. */
+    /* The last uncaught exception of the Python interpreter, read at its exit. It looks like a traceback without source
+     * lines. Owned; NULL if there was none, or if it could not be read. */
     char *raised;
     size_t raised_bytes;
     uint64_t t_raised_ns;
@@ -120,8 +121,8 @@ static inline bool gw_is_any_launch(const gw_ring_call *call)
     return call->is_launch || call->is_graph_launch;
 }
 
-/* True for a launch that may still be running, because no later wait shows that it has ended. A wait for one stream
- * shows nothing about another stream. */
+/* True for a launch that may still be running, because no later wait shows that it has ended. A wait for another stream
+ * shows nothing. */
 static inline bool gw_is_outstanding(const gw_ring_call *call)
 {
     return gw_is_any_launch(call) && !call->captured && !call->waited && !call->maybe_waited;

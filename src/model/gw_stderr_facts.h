@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One kind of line on stderr: the text of the first or the last such line, possibly truncated, and the number of such
+/* The lines of one kind on stderr: the text of the first or the last one, possibly truncated, and the number of
  * lines. */
 enum { GW_STDERR_LINE_MAX = 400 };
 typedef struct gw_stderr_line {
@@ -17,20 +17,19 @@ typedef struct gw_stderr_line {
 } gw_stderr_line;
 typedef struct gw_stderr_facts {
     uint64_t bytes;
-    /* The output to stderr. If it exceeds 1 MiB, lines in the middle are omitted, and `text_gap` is the index of the
-     * first byte after the omitted lines. `text_gap` is 0 if nothing is omitted. */
+    /* The output to stderr. Beyond 1 MiB, lines in the middle are omitted. `text_gap` is the index of the first byte
+     * after the gap, 0 if there is none. */
     char *text; /* owned */
     size_t text_bytes, text_gap;
-    /* If a Python interpreter ended with an exception that stderr does not contain, this exception is appended to
-     * `text` at index `inside_at`, and `inside_pid` is the pid of the interpreter. If `inside_pid` is 0, all of
-     * `text` is from stderr. */
+    /* Index in `text` of an exception that ended a Python interpreter but is missing on stderr; it was appended.
+     * `inside_pid` is the interpreter's pid, 0 if nothing was appended. */
     size_t inside_at;
     uint32_t inside_pid;
     /* the appended traceback begins at the top level of a program, so probably nothing caught it */
     bool inside_from_top;
     bool traceback; /* stderr contains a Python traceback */
-    /* The last exception, such as "ValueError: ...". One that only reports a failed child process is skipped if it
-     * comes shortly after another one, because that one has more details. */
+    /* The last exception, such as "ValueError: ...". One that only reports a failed child is skipped shortly after
+     * another, more detailed one. */
     gw_stderr_line exception;
     char exception_type[96];
     bool exception_about_child; /* `exception` only reports that another process failed */
@@ -88,8 +87,11 @@ typedef enum gw_exception_kind {
 } gw_exception_kind;
 /* Determine the kind of the exception that ended the program from the last line of its traceback. */
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
-/* True if a refused request for memory may have caused the exception: the message mentions memory or a value that was
- * never set, or the exception was raised while another one was handled. The exception's type does not matter. */
+/* True if the last exception may be a consequence of a refused request for memory, even if it is no out-of-memory
+ * error. One of these is true:
+ * - The message mentions memory.
+ * - The exception reports a missing value: None, or an undefined name.
+ * - The exception was raised while another one was handled. */
 bool gw_exception_may_follow_refusal(const gw_stderr_facts *facts);
 
 #endif

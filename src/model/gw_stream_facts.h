@@ -1,5 +1,5 @@
-/* Part of gw_model_facts.h: hangs, work on several streams that is not ordered as it must be, and work for which the
- * program never waited. */
+/* Part of gw_model_facts.h: hangs, sites of launches, memory freed while a copy may have used it, and work that nothing
+ * waited for. */
 #ifndef GW_STREAM_FACTS_H
 #define GW_STREAM_FACTS_H
 
@@ -38,9 +38,8 @@ typedef struct gw_hang {
     size_t thread_count;
 } gw_hang;
 
-/* Memory that was freed while a copy or fill that uses it may still have been running. All events, waits and
- * synchronisations between the copy and the free are known, and none of them orders the two. The verdict decides
- * whether this is a fault. */
+/* Memory that was freed while a copy or fill that uses it may still have been running. No event, wait or
+ * synchronisation orders the two. The verdict decides whether this is a fault. */
 typedef enum gw_unordered_kind {
     GW_UNORDERED_FREE,     /* stream-ordered memory; it was freed immediately, or in the order of another stream */
     GW_UNORDERED_HOST_FREE /* page-locked memory to which the copy writes */
@@ -63,7 +62,7 @@ typedef struct gw_unordered {
     bool by_free; /* the block was freed by a call without a stream argument, such as cuMemFree */
     uint64_t stream[GW_ORDER_STREAMS_MAX]; /* streams whose later work runs after the copy */
     uint32_t stream_count;
-    /* `stream` has a blocking stream, so a launch into the default stream may order the copy and the free */
+    /* `stream` contains a blocking stream, so a launch into the default stream may order the copy and the free */
     bool on_blocking;
     bool recorded;        /* an event was recorded after the copy */
     uint64_t later_count; /* number of copies, fills and similar calls in the streams of `stream` after the copy */
@@ -75,8 +74,8 @@ typedef struct gw_unordered {
 } gw_unordered;
 enum { GW_UNORDERED_MAX = 64 };
 
-/* Copies to the host for which the process did not wait before it ended. All fields except `count` describe the last
- * of these copies. */
+/* Copies to the host that the process did not wait for before it ended. All fields except `count` describe the last of
+ * these copies. */
 typedef struct gw_unwaited {
     uint32_t pid, tid;
     const char *copy_fn;
@@ -84,8 +83,8 @@ typedef struct gw_unwaited {
     uint64_t count; /* number of these copies, including the last one */
 } gw_unwaited;
 
-/* A launch of a function, recorded with its call site. Only the first launch of each function, and a few later ones
- * from other sites, are recorded. */
+/* A launch of a function, with its call site. Only the first launch of each function, and a few from other sites, are
+ * recorded. */
 typedef struct gw_launch_site {
     uint64_t t_ns; /* time of the launch */
     uint64_t function;

@@ -1,20 +1,16 @@
 /* Feeds events in batches, and prefetches the memory that each batch will access.
  *
- * Successive events access unrelated parts of a ledger, which may be far larger than the caches. With a million
- * blocks, most of the time is spent waiting for memory, not computing. So events are fed a few dozen at a time, and
- * their memory is prefetched first. There are three rounds, and each one uses the result of the previous one:
+ * Successive events access unrelated parts of a ledger that may be far larger than the caches. With a million blocks,
+ * most of the time is spent waiting for memory. So a few dozen events are fed at a time, after three rounds of
+ * prefetching for all of them. Each round uses the result of the previous one:
  *
- *     1. the bucket in which an event's address is looked up
- *     2. the object that a free ends
+ *     1. the bucket of the hash table that is searched for an event's address
+ *     2. the object that the event frees
  *     3. the group of that object
  *
- * Each round handles all events of the batch before the next round begins, so the data for the first event has arrived
- * by then. The rounds know which table an event uses, but not whether the event is an allocation or a free. The
- * processor cannot predict the order of allocations and frees, so a branch on the kind would be slow. Instead, every
- * event is treated as a free. For an allocation, rounds 2 and 3 are useless, but cheap.
- *
- * Prefetching never changes a result. A useless prefetch, for example of a block that was freed in the meantime, only
- * costs a little time. */
+ * Every event is treated as a free. A branch on its kind would be slow, because the processor cannot predict the
+ * order of allocations and frees. For an allocation, rounds 2 and 3 are useless, but cheap. Prefetching never
+ * changes a result. */
 #ifndef GWI_AHEAD_H
 #define GWI_AHEAD_H
 

@@ -22,8 +22,8 @@ static inline gwi_spot gwi_spot_of(const gwi_process *process, gwi_space space, 
     return gwi_table_find(&process->table[space], gwi_hash(key), gwi_object_is, &wanted);
 }
 
-/* Find a live object by its address or handle `key`. Sets *ret_index to its index in `process->object`. Returns false
- * if there is no such object. */
+/* Find a live object by its address or handle `key`; *ret_index is its index in `process->object`. Returns false if
+ * there is no such object. */
 bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 
 /* The slow part of gwi_device_of(): look the context up, and store it in context_last with its device. */

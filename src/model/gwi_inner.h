@@ -27,13 +27,16 @@ typedef enum gwi_space {
     GWI_SPACE_COUNT
 } gwi_space;
 
-/* An object that a call created, such as a block, a stream or a context. One cache line, so that a ledger of 100,000
- * blocks causes few cache misses. */
+/* An object that a call created, such as a block, a stream or a context. One cache line, so a ledger of 100,000 blocks
+ * causes few cache misses. */
 typedef struct gwi_object {
     uint64_t key, bytes, t_ns, order;
     uint64_t context; /* the context that was current when the object was created */
-    /* Mapping: index in gwi_process.object of its VMM block. Otherwise a handle. Function: its module, library or
-     * CUkernel. Executable graph: its graph. Context made from a green context: the green context. */
+    /* What this object belongs to or was made from:
+     * - mapping: index of its VMM block in gwi_process.object
+     * - function: handle of its module, library or CUkernel
+     * - executable graph: handle of its graph
+     * - context made from a green context: handle of the green context */
     uint64_t owner;
     /* index of its group in gw_model.group; if the object is dead: index + 1 of the next dead object, 0: none */
     uint32_t group;
@@ -48,8 +51,8 @@ typedef struct gwi_object {
     };
     uint8_t cls, device;
     uint8_t space; /* gwi_space; GWI_SPACE_COUNT: the object is dead */
-    /* Context: gw_context_kind. Function: gw_owner_kind. Stream: 1 for a non-blocking stream, for which the default
-     * stream does not wait. */
+    /* Context: gw_context_kind. Function: gw_owner_kind. Stream: 1 if it is non-blocking, that is, if the default
+     * stream does not wait for it. */
     uint8_t kind;
 } gwi_object;
 _Static_assert(sizeof(gwi_object) == 64, "an object is one cache line");
@@ -65,8 +68,8 @@ static inline bool gwi_is_memory(uint8_t cls)
     return cls <= GW_CLASS_DEVICE_LAST;
 }
 
-/* True if the class is device or managed memory. Only blocks of these classes are listed in snapshots and counted in a
- * process's numbers of allocations and frees. */
+/* True if the class is device or managed memory. Only these are in snapshots and in a process's numbers of allocations
+ * and frees. */
 static inline bool gwi_is_counted(uint8_t cls)
 {
     return gwi_is_memory(cls) || cls == GW_CLASS_MANAGED;
@@ -145,7 +148,7 @@ typedef struct gwi_process {
     gwi_table table[GWI_SPACE_COUNT];
     /* handle of each device's primary context; 0: none, or the device is beyond the table */
     uint64_t primary[GW_MODEL_DEVICE_PLACES];
-    /* context of the last look-up; the next field is its device; context 0 (none) counts as on device 0 */
+    /* the context that was looked up last, and its device: 0 if there is no context or its device is unknown */
     uint64_t context_last;
     uint8_t context_last_device;
     gwi_asker asker[GWI_ASKERS_MAX];
@@ -157,7 +160,7 @@ typedef struct gwi_process {
     uint64_t frees_total;   /* number of freed blocks of device and managed memory */
     uint64_t ends_total;    /* number of ended objects of all classes that have groups */
     uint64_t t_teardown_ns; /* time at which a context of the process last ended */
-    /* how many more failures look_up_named() examines; set to 32 again when a context ends */
+    /* how many more failures look_up_named() examines; set to 32 when a context is destroyed or reset */
     uint32_t named_left;
     /* the last memory pool whose release threshold was set above 0, and its threshold now */
     uint64_t threshold_pool, threshold_bytes;
@@ -192,7 +195,7 @@ typedef struct gwi_process {
     uint64_t t_default_ns; /* time of the last stream-ordered allocation or free in the default stream */
 } gwi_process;
 
-/* The processes, threads and failures with one pid, so that a search need not visit all of them in the run. */
+/* The processes, threads and failures with one pid. A search by pid visits only these. */
 typedef struct gwi_pid {
     uint32_t pid;
     uint32_t process_plus_1; /* index + 1 of the newest process with the pid; 0: none */
@@ -233,8 +236,8 @@ typedef struct gwi_model {
     uint32_t *holder;
     size_t holding_count, holding_capacity;
     gwi_hot_ring *ring; /* same indexes as in gw_model.thread; owned */
-    /* index + 1 of the driver function in which each thread was when last drained; 0: none; indexes as in `ring`;
-     * owned */
+    /* for each thread, index + 1 of the driver function that it was in when its events were last drained; 0: none; same
+     * indexes as in `ring`; owned */
     uint16_t *inside_fn_plus_1;
     size_t launch_site_capacity;
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
@@ -280,8 +283,8 @@ void gwi_model_event(gw_model *model, const gw_event *event);
 
 /* usage of every process that has created no object yet; all zero, never written */
 extern gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES];
-/* processes.c. gwi_process_add() always adds a process, because a pid can be reused. gwi_process_find() returns the
- * newest process with the pid, and adds one if there is none. If there is no memory, both set nomem and return NULL. */
+/* processes.c. gwi_process_add() always adds a process, because pids are reused. gwi_process_find() returns the pid's
+ * newest process, or adds one. Without memory, both set nomem and return NULL. */
 gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns);
 /* Return the newest process with the pid, NULL if there is none. */
 gwi_process *gwi_process_known(const gw_model *model, uint32_t pid);
@@ -296,9 +299,8 @@ static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_
 /* Return the index of a thread in the model. Adds the thread if it is new. If there is no memory, sets nomem and
  * returns SIZE_MAX. */
 size_t gwi_thread_of(gw_model *model, uint32_t pid, uint32_t tid);
-/* Called before a process's first object is added. Allocates the process's gw_usage and adds the process to
- * gwi_model.holder, from which gwi_process_ended() removes it. The list has at most GWI_HOLDING_MAX processes, because
- * no machine has room for more contexts. */
+/* Call this before a process's first object is added. Allocates its gw_usage and adds it to gwi_model.holder, until
+ * gwi_process_ended(). No machine has room for contexts of more than GWI_HOLDING_MAX processes. */
 enum { GWI_HOLDING_MAX = 4096 };
 bool gwi_process_holds(gw_model *model, gwi_process *process); /* false: no memory */
 void gwi_process_ended(gw_model *model, gwi_process *process);
@@ -308,13 +310,13 @@ bool gwi_groups_start(gw_model *model); /* false: no memory */
 void gwi_groups_finish(gw_model *model);
 /* set t_kept_ns of the object's group; the program never freed the object */
 void gwi_group_kept(gw_model *model, const gwi_object *object);
-/* Add the object that an event created. If the space already has an object with this key, end that object first,
- * because the event that ended it was lost. If `device` is -1 (unknown), device 0 is assumed. The returned pointer is
- * valid until the next object is added. If there is no memory, sets nomem and returns NULL. */
+/* Add the object that an event created. An object with the same key is ended first: the event that ended it was lost. A
+ * `device` of -1 (unknown) becomes 0.
+ * The result is valid until the next object is added. Without memory, sets nomem and returns NULL. */
 gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
                            uint64_t key, uint64_t bytes, int device);
-/* Remove an object from its table. Until gwi_object_drop() is called with *ret_index, the object counts as live.
- * Returns false if there is no such object. */
+/* Remove an object from its table. It stays live until gwi_object_drop() is called with *ret_index. Returns false if
+ * there is no such object. */
 bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
 /* Call gwi_object_take() and gwi_object_drop(). Returns false if there is no such object. */
@@ -324,8 +326,8 @@ bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
 void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* Return the hash of the group of an object that `event` created. The hash covers everything that distinguishes groups
- * except the class, because a function nearly always creates objects of the same class. */
+/* Return the hash of the group of an object that `event` created. The class is not included: a function nearly always
+ * creates objects of one class. */
 static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
 {
     uint64_t caller = event->site != 0 ? ~(uint64_t)event->site : event->tid;
@@ -342,8 +344,8 @@ static inline int gwi_device_place(uint64_t number)
     return number < GW_MODEL_DEVICES_MAX ? (int)number : GW_MODEL_DEVICE_BEYOND;
 }
 
-/* launches.c. gwi_launch_site() handles a LAUNCH_SITE event. gwi_launches_finish() runs after the last event, and fills
- * in the names of kernels that were recorded only after the launch. */
+/* launches.c. gwi_launch_site() handles a LAUNCH_SITE event. gwi_launches_finish() adds kernel names that were recorded
+ * after the launch; call it after the last event. */
 void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event);
 void gwi_launches_finish(gw_model *model);
 /* Return the name of a kernel, NULL if unknown. */
@@ -353,11 +355,10 @@ const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
 /* True if the thread was capturing a graph at the time `t_ns`. */
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
 
-/* snapshot.c. A snapshot is the state of the ledger at one time. Taking a snapshot is fast even with many objects,
- * because the list of blocks is built only on request. In these functions, `index` is an index of gw_model.snapshot, or
- * -1 for no snapshot. */
-/* Take a snapshot, or reuse an equal one. The caller becomes one of its users, and needs its list of blocks until
- * gwi_snapshot_unneed() or gwi_snapshot_release() is called. Returns -1 if there is no memory. */
+/* snapshot.c. A snapshot is the state of the ledger at one time. It is fast, because the list of blocks is built only
+ * on request. `index` is an index of gw_model.snapshot, -1 for none. */
+/* Take a snapshot, or reuse an equal one. The list of blocks is kept for the caller until gwi_snapshot_unneed() or
+ * gwi_snapshot_release(). Returns -1 if there is no memory. */
 int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason);
 /* True if nothing was allocated or freed since the snapshot was taken. */
 bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int index);
@@ -372,25 +373,25 @@ void gwi_snapshot_end(gw_model *model, gwi_process *process, int device, uint64_
  * stored. */
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
 
-/* requests.c. Return the entry of the request with the number `order`. Adds the entry if it is new. If there is no
- * memory, sets nomem and returns NULL. */
+/* requests.c. Return the entry of the request with the number `order`, which is added if new. Without memory, sets
+ * nomem and returns NULL. */
 gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order);
-/* Record that the block of request `order` was freed. `frees` is the number of frees in the process, including this
- * one. `order_now` is the number of the newest request. */
+/* Record that the block of request `order` was freed. `frees` is the process's number of frees, including this one.
+ * `order_now` is the newest request's number. */
 void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now);
 /* add the work before a request to the totals of the process; `work` is `extra` of the request's event */
 void gwi_work_add(gwi_process *process, uint32_t work);
-/* Among the requests from `order` on, count the pairs of successive requests between which memory was freed. Stops
- * after 1,024 requests or 16 pairs. */
+/* Count the pairs of successive requests, from `order`, between which memory was freed. Stops after 1,024 requests or
+ * 16 pairs. */
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order);
 void gwi_requests_free(gwi_process *process);
 /* List the stored requests on the snapshot's device, up to the snapshot. The caller frees the list, which has room for
- * one more request (the refused one). Returns NULL if no request is known or there is no memory. */
+ * the refused request. NULL: no request is known, or no memory. */
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
                               bool *ret_work_known);
 
-/* List the requests in the report of a framework's allocator. The caller frees the list, which has room for one more
- * request (the refused one). Returns NULL if the report has none or there is no memory. */
+/* List the requests in the report of a framework's allocator. The caller frees the list, which has room for the refused
+ * request. NULL: the report has none, or no memory. */
 gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count);
 /* If no event of the process contained a number of launches, count the work before each request in the rings of all
  * threads instead. */
@@ -401,8 +402,8 @@ void gwi_memory_call(gw_model *model, gwi_process *process, const gw_event *even
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
-/* Return the thread's counter of granted requests. If the thread has none, add one if `add` is true. Returns NULL if
- * there is still none, because at most GWI_ASKERS_MAX threads are counted. */
+/* Return the thread's counter of granted requests. If `add`, a missing one is added. Returns NULL if there is still
+ * none: at most GWI_ASKERS_MAX threads have one. */
 gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add);
 static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
 {
@@ -412,8 +413,8 @@ static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
     if (asker != NULL)
         asker->count++;
 }
-/* Check whether a successful allocation of `bytes` shows a recovery from earlier failures. Call this if `bytes` is at
- * least the process's open_bytes_min. */
+/* Check whether a successful allocation of `bytes` shows a recovery from earlier failures. Only call this if `bytes` is
+ * at least the process's open_bytes_min. */
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
 void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event); /* handles a POOL_STATE event */
@@ -461,8 +462,8 @@ void gwi_machine_finish(gw_model *model);
 void gwi_cudnn_fact(gw_model *model, const gw_item *item);
 void gwi_cudnn_free(gw_model *model);
 
-/* crash.c. gwi_crash_event() handles a CRASH event. gwi_crash_finish() adds the crashes that the supervisor or the
- * kernel log reported, and finds the block of memory that contains the address of each crash. */
+/* crash.c. gwi_crash_event() handles a CRASH event. gwi_crash_finish() adds crashes from the supervisor or the kernel
+ * log, and finds the memory block of each address. */
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_crash_finish(gw_model *model); /* call this after gwi_machine_finish() */
 
@@ -472,8 +473,8 @@ void gwi_machine_free(gw_model *model);
  * another device. */
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
 
-/* order.c. gwi_order_step() handles the events ORDER and ORDER_RANGE. gwi_order_call() handles a successful call; call
- * it before gwi_ledger_apply() if gwi_order_matters() is true for the kind. */
+/* order.c. gwi_order_step() handles ORDER and ORDER_RANGE. gwi_order_call() handles a successful call for which
+ * gwi_order_matters(); call it before gwi_ledger_apply(). */
 void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
 #define GWI_ORDER_MATTERS(name, price, effect, thing, fold, order, ...)                                                \
@@ -484,11 +485,11 @@ static inline bool gwi_order_matters(uint8_t kind)
 }
 void gwi_order_finish(gw_model *model);
 
-/* waits.c. Find out which work of the calls in the rings has certainly ended. Call this after the rings were
+/* waits.c. Find out which calls in the rings submitted work that has certainly ended. Call this after the rings were
  * decoded. */
 void gwi_waits_finish(gw_model *model);
-/* Return the stream that a thread's call uses, waits for or queries. 1 is the legacy default stream; tid << 8 | 2 is
- * the per-thread default stream of `tid`. */
+/* Return the stream that a thread's call uses, waits for or queries. 1: the legacy default stream. tid << 8 | 2: the
+ * per-thread default stream of `tid`. */
 uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid);
 /* alone.c. Find streams with work that the program never waited for. Call this after gwi_waits_finish() and
  * gwi_launches_finish(). */
@@ -510,7 +511,7 @@ void gwi_rehearsal_request(gw_model *model, const gw_event *event);
 void gwi_rehearsal_free(gw_model *model);
 
 /* raised.c. gwi_raised_event() stores a line of the exception that ended a Python interpreter. gwi_raised_finish()
- * appends the exception to the text of stderr, unless stderr already contains it; call it after gwi_stderr_finish(). */
+ * appends it to the text of stderr if missing there; call it after gwi_stderr_finish(). */
 void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event);
 void gwi_raised_finish(gw_model *model);
 

@@ -1,5 +1,4 @@
-/* Finds where a list of numbers repeats its own beginning. The pattern is computed once, in linear time: a hundred
- * thousand equal numbers take no longer than a hundred thousand different ones. */
+/* Finds where a list of numbers repeats its own beginning, in linear time. */
 #ifndef GWI_PATTERN_H
 #define GWI_PATTERN_H
 
@@ -13,8 +12,8 @@ typedef struct gwi_pattern {
     uint32_t *sorts;  /* [i]: number of runs of equal numbers among the first i; owned */
 } gwi_pattern;
 
-/* Compute the pattern of a list with at least one number. The caller frees it with gwi_pattern_free(). If there is no
- * memory, return false and set nothing. */
+/* Compute the pattern of a list with at least one number; free it with gwi_pattern_free(). Returns false if there is no
+ * memory. */
 bool gwi_pattern_make(const uint64_t *number, size_t count, gwi_pattern *ret_pattern);
 void gwi_pattern_free(gwi_pattern *pattern);
 

@@ -1,11 +1,11 @@
 /* A hash table of 32-bit values, such as indexes. The table stores the hashes. The caller stores the keys and compares
  * them.
  *
- * A bucket is one cache line with seven hashes and seven values. All seven hashes are compared at once, because a loop
- * with an early exit would be mispredicted at every other event, which costs more than the memory access. If a bucket
- * is full, a new value goes to the next bucket with a free lane. Each bucket counts the values that were stored in a
- * later bucket because this one was full, and a search ends at a bucket whose count is 0. Erasing a value clears its
- * lane, and moves no other value. */
+ * A bucket is one cache line with seven hashes and seven values. All seven hashes are compared at once. A loop with an
+ * early exit would be mispredicted at every other event, which costs more than the memory access.
+ *
+ * If a bucket is full, a new value goes to the next bucket with a free lane. Each bucket counts the values that it
+ * passed on. A search ends at a bucket whose count is 0. Erasing a value clears its lane and moves no other value. */
 #ifndef GWI_TABLE_H
 #define GWI_TABLE_H
 
@@ -54,8 +54,8 @@ static inline uint32_t gwi_hash(uint64_t key)
     return (uint32_t)(key >> 32);
 }
 
-/* Prefetch for reading and writing. To gcc, a function that only prefetches has no effect, so gcc removes calls to it.
- * The empty asm statement prevents this. */
+/* Prefetch for reading and writing. Without the empty asm statement, gcc removes calls to this function, which seems to
+ * have no effect. */
 static inline void gwi_prefetch(const void *address)
 {
     __builtin_prefetch(address, 1);
@@ -120,8 +120,8 @@ static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
     return (gwi_bucket_lanes(home, hash) | home->passed_count) != 0;
 }
 
-/* Find the value with the hash `hash` for which `is(context, value)` returns true. Inlined, so that the compiler can
- * inline `is`, too. */
+/* Find the value with this hash for which is(context, value) returns true. Otherwise, the result's bucket is NULL.
+ * Inlined together with `is`. */
 static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_table *table, uint32_t hash,
                                                                      bool (*is)(const void *context, uint32_t value),
                                                                      const void *context)
@@ -139,8 +139,8 @@ static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_t
     }
 }
 
-/* Return the first value in the bucket `home` with this hash. If the bucket has none, return the value in its last
- * lane, which may be any present or erased value of the table, or 0. */
+/* Return the first value in the bucket `home` with this hash. Without one, return the bucket's last lane: any present
+ * or erased value of the table, or 0. */
 static inline uint32_t gwi_bucket_guess(const gwi_bucket *home, uint32_t hash)
 {
     return home->value[__builtin_ctz(gwi_bucket_lanes(home, hash) | 1u << (GWI_BUCKET_LANES - 1))];
@@ -159,9 +159,8 @@ static inline void gwi_table_fill(gwi_table *table, uint32_t hash, uint32_t valu
     bucket->value[lane] = value;
 }
 
-/* Double the number of buckets. The old buckets are copied in order, and each value goes to the same position in the
- * lower or the upper half of the new table, so both tables are accessed sequentially. Marked unused, because some files
- * that include this header do not call this function. */
+/* Double the number of buckets. Values keep their order within the lower and the upper half, so both tables are
+ * accessed sequentially. Unused in some files that include this header. */
 static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
 {
     size_t buckets = table->bucket == NULL ? 16 : ((size_t)table->mask + 1) * 2;

@@ -1,4 +1,4 @@
-/* Reads hangs from the supervisor's facts. Each line below is a key, the ids in the fact, and an example value:
+/* Reads hangs from the supervisor's facts. Each line has a key, the ids in the fact, and an example value:
  *
  *     hang         pid        "for_ms=5000 cpu_ms=3"
  *     hang.thread  pid, tid   "wait=lock owner=12 in=cuCtxSynchronize in_ms=5000 questions=0 site=3221225473

@@ -1,11 +1,11 @@
-/* Finds iterations. Each place (call site) that repeatedly requests memory is tried as the beginning of an iteration,
- * and the live bytes at its requests are compared. gw_iterations.h explains the terms.
+/* Finds iterations. Each place (call site) that repeatedly requests memory may be where an iteration begins. The live
+ * bytes at its requests are compared. gw_iterations.h explains the terms.
  *
  *     weights, then:  batch act act | batch act act | batch act act | batch -> refused
  *     marks:          ^               ^               ^               ^
  *
- * If all `act` blocks are freed and one `batch` block per iteration is not, each of the three whole iterations left
- * one block behind. Places inside an iteration (`act`) are tried as well. The place with the best proof is reported. */
+ * If all `act` blocks are freed but no `batch` block, the three whole iterations left one block each. The place with
+ * the best proof is reported. */
 #include "gw_iterations.h"
 
 #include "gwi_sort.h"
@@ -39,8 +39,8 @@ typedef struct candidate {
     bool is_current;
 } candidate;
 
-/* Return the total work of the process up to a request: launches, copies, reads of results and waits. Frees count, too,
- * because a program that works also frees memory. */
+/* Return the total work of the process up to a request. Frees are work, too, because a program that works frees
+ * memory. */
 static uint64_t work_at(const gw_request *request)
 {
     return request->launches + request->copies + request->reads + request->waits + request->frees;
@@ -111,9 +111,8 @@ static bool is_current(const list *all, const mark_list *marks)
            all->count - last <= 2 * median(all, marks, 0, OF_REQUESTS) + SLACK;
 }
 
-/* Find the newest consecutive iterations that left memory behind. Returns false if there are fewer than two. Also
- * returns false if the live bytes grew by less than three fifths of this memory: then older blocks were freed at the
- * same time, and nothing leaks. */
+/* Find the newest consecutive iterations that left memory behind. False if there are fewer than two, or if the live
+ * bytes grew by less than three fifths of this memory. Then older blocks were freed meanwhile, and nothing leaks. */
 static bool find_leak(const list *all, const mark_list *marks, candidate *ret_found)
 {
     if (marks->count < 3)
@@ -140,8 +139,8 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
     return true;
 }
 
-/* Find the newest consecutive iterations that ended with about as many live bytes as they began with. Store them in
- * `found` if they contain more requests than the iterations stored there. */
+/* Find the newest consecutive iterations that began and ended with about the same live bytes. They replace those in
+ * `found` only if they contain more requests. */
 static void find_balance(const list *all, const mark_list *marks, uint64_t live_now, gw_iterations *found)
 {
     enum { COUNT_MIN = 3, PART = 50, WARM_UP = 1 };
@@ -216,8 +215,8 @@ static bool is_kept_there(const gw_iterations *found, const gw_request *request)
     return false;
 }
 
-/* Return the largest amount of memory that these places held before they freed more than half of it. Holding that much
- * is normal for these places. */
+/* Return the most memory that these places held before they freed more than half of it. Holding that much is normal
+ * here. */
 static uint64_t held_before(const list *all, const gw_iterations *found)
 {
     int64_t *change = calloc(all->count + 1, sizeof *change);
@@ -261,9 +260,8 @@ static uint64_t passing_in(const list *all, const candidate *it)
 
 /* ---- several threads ---- */
 
-/* A thread that loads data and a thread that trains may run independently. Then the work of one thread between two
- * requests of the other is random and differs in the next run. So the work of other threads counts only if the threads
- * are in step: the others make about the same number of requests in each iteration. */
+/* Work of other threads is used only if they make about the same number of requests in each iteration. Otherwise it is
+ * random, as with independent loading and training threads. */
 enum { THREADS_MAX = 8 };
 typedef struct thread_set {
     uint16_t thread[THREADS_MAX];
@@ -294,8 +292,8 @@ static thread_set threads_of(const list *all, const candidate *it)
     return set;
 }
 
-/* True if the threads outside of `own` made the same number of requests in each iteration. If there are at least 16
- * iterations, these threads may also be up to four iterations' requests ahead of or behind this pace. */
+/* True if the threads outside of `own` made the same number of requests in each iteration. With at least 16 iterations,
+ * they may be up to four iterations ahead or behind. */
 static bool is_in_step(const list *all, const candidate *it, const thread_set *own)
 {
     enum { AHEAD_MAX = 4, MANY = 16 };
@@ -379,8 +377,8 @@ static bool is_interleaved(const list *all, const candidate *it)
     return worked * 10 >= (to - from) * 9;
 }
 
-/* True if more than half of all work was done before the first mark of the loop. The loop includes earlier iterations
- * that left nothing behind. */
+/* True if more than half of all work was done before the loop's first mark. The loop includes earlier iterations that
+ * left nothing behind. */
 static bool is_late(const list *all, const candidate *it)
 {
     uint64_t begin = work_at(&all->request[0]), end = work_at(&all->request[all->count - 1]);
@@ -388,16 +386,18 @@ static bool is_late(const list *all, const candidate *it)
 }
 
 /* True if no block was freed and there was at most about one kernel per block. The program may be creating layers, or
- * passing data through its layers once. */
+ * passing data through them once. */
 static bool looks_like_layers(const gw_iterations *found)
 {
     return found->passing == 0 && found->is_interleaved && found->launches * 2 <= found->requests * 3 &&
            found->leak_count < PASS_MAX;
 }
 
-/* True if this may be one pass through layers in a framework, where each operation requests memory for its result. In
- * one pass, there is at most one kernel per request, at most as many results are freed as kept, and the host does not
- * wait. A training iteration exceeds at least one of these limits. */
+/* True if this may be one pass through layers in a framework, where each operation requests memory for its result. A
+ * training iteration exceeds one of these limits:
+ * - at most one kernel per request
+ * - at most as many results freed as kept
+ * - no waits or reads by the host */
 static bool looks_like_operations(const list *all, const gw_iterations *found)
 {
     return all->source == GW_REQUESTS_OF_FRAMEWORK && found->reads == 0 && found->waits == 0 &&
@@ -405,9 +405,10 @@ static bool looks_like_operations(const list *all, const gw_iterations *found)
            found->leak_count < PASS_MAX;
 }
 
-/* True if this may be the program's first pass through its layers. This is always possible if the host neither waited
- * nor read results. Otherwise, each iteration must request at least two blocks. In addition, almost no older block may
- * be alive, or the host read nothing and there is at least one older live block, such as a weight, per iteration. */
+/* True if this may be the program's first pass through its layers: the host neither waited nor read results. Otherwise,
+ * each iteration must request at least two blocks, and one of these must be true:
+ * - hardly any older block is still alive
+ * - the host read nothing, and each iteration has an older live block, such as a weight */
 static bool may_be_one_pass(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t before = all->kept_blocks[it->marks.at[it->first]];
@@ -417,8 +418,8 @@ static bool may_be_one_pass(const list *all, const candidate *it, const gw_itera
            (before <= 2 * found->requests + 2 || (found->reads == 0 && before >= found->leak_count));
 }
 
-/* True if the program had worked before the loop began: at least eight blocks that it had requested were freed, for
- * example by earlier iterations. */
+/* True if the program had worked before the loop began: at least eight earlier blocks were freed, for example by other
+ * iterations. */
 static bool had_worked(const list *all, const candidate *it)
 {
     enum { PASSED_MIN = 8 };
@@ -426,9 +427,11 @@ static bool had_worked(const list *all, const candidate *it)
     return first - all->kept_blocks[first] >= PASSED_MIN;
 }
 
-/* True if the iterations look like the conversion of loaded blocks: staging buffers were allocated and freed, there was
- * at least one copy and at most about one kernel per block that stayed, the host read nothing, and almost nothing was
- * alive before these iterations. */
+/* True if the iterations look like the conversion of loaded blocks:
+ * - staging buffers were allocated and freed
+ * - at least one copy and at most about one kernel per block that stayed
+ * - no reads by the host
+ * - almost nothing alive before */
 static bool is_converted(const list *all, const candidate *it, const gw_iterations *found)
 {
     const gw_request *begin = &all->request[it->marks.at[it->first]];
@@ -442,10 +445,14 @@ static bool are_first_requests(const candidate *it, const gw_iterations *found)
     return it->marks.at[it->first] <= 2 * found->requests + 2;
 }
 
-/* True if the iterations load blocks through about one staging buffer for each block that stayed. Either the host
- * copied for each block and no kernel ran. Or these are the program's first requests, at least two blocks stayed per
- * iteration, and there was either no kernel or one per block; training has more kernels than weights. In a framework,
- * one block per iteration is enough, because each kernel there requests memory for its result. */
+/* True if the iterations load blocks through about one staging buffer for each block that stayed. One of these must be
+ * true:
+ * - The host copied for each block, and no kernel ran.
+ * - These are the first requests, at least two blocks stayed per iteration, and there was one kernel for each of them,
+ *   or none. Training launches more kernels than there are weights.
+ *
+ * A framework needs only the first requests, and per iteration one block that stayed, one buffer and at most one
+ * kernel. */
 static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
@@ -457,8 +464,8 @@ static bool is_staged(const list *all, const candidate *it, const gw_iterations 
            found->passing + 1 >= stayed && (found->launches == 0 || found->launches == stayed);
 }
 
-/* True if these are the program's first requests, and each iteration requested one block, copied, launched one kernel
- * and read nothing: the copy filled the block, and the kernel converted or used it. */
+/* True if these are the first requests, and each iteration kept one block, copied, ran one kernel and read nothing. The
+ * kernel may have converted the copied block. */
 static bool is_copied_in(const candidate *it, const gw_iterations *found)
 {
     return are_first_requests(it, found) && found->requests == 1 && found->passing == 0 && found->launches == 1 &&
@@ -482,8 +489,8 @@ static uint64_t highest_in(const list *all, size_t from, size_t to)
     return highest - begin;
 }
 
-/* True if the program needed more memory after the last whole iteration than all iterations kept, and more than twice
- * as much as within any iteration. */
+/* True if the live bytes rose sharply after the last whole iteration: by more than all iterations kept, and by more
+ * than twice the rise within any iteration. */
 static bool is_outgrown(const list *all, const candidate *it, const gw_iterations *found)
 {
     const mark_list *marks = &it->marks;
@@ -495,10 +502,13 @@ static bool is_outgrown(const list *all, const candidate *it, const gw_iteration
     return since > found->leak_bytes && since > 2 * most;
 }
 
-/* True if the program only allocated blocks, and perhaps filled them: no kernel ran and the host read nothing. It may
- * have freed blocks if there are fewer than 16 iterations. One wait per iteration counts as work. If the host copied,
- * two waits are needed, because a program that loads data also copies and waits once. The same applies to a framework,
- * because its copies are not recorded. */
+/* True if the program only allocated blocks and perhaps filled them. All of this must be true:
+ * - no kernel ran, and the host read nothing
+ * - the host did not wait; one wait per iteration is allowed if it may have copied, because loading copies and waits
+ *   once
+ * - no block was freed, or there are fewer than 16 iterations
+ *
+ * A framework's copies are not recorded, so it may always have copied. */
 static bool did_nothing(const list *all, const gw_iterations *found)
 {
     enum { WAITS_MIN = 2, PASSING_MIN = 16 };
@@ -602,9 +612,8 @@ static int rank_of(const gw_iterations *found)
     return 1;
 }
 
-/* True if `one` is the better candidate. A candidate without doubts is better than one with doubts. Next, the candidate
- * that leaked over 10 % more bytes is better, then the one with the better proof, then the one with longer
- * iterations. */
+/* True if `one` is the better candidate. These are compared in turn: no doubts, over 10 % more leaked bytes, the better
+ * proof, longer iterations. */
 static bool is_better(const gw_iterations *one, const gw_iterations *other)
 {
     int a = rank_of(one), b = rank_of(other);
@@ -641,10 +650,9 @@ static void keep_candidate(search *it, const candidate *found)
     it->tried_count++;
 }
 
-/* Compute how many more bytes were alive at a place's last iteration than at its first, and store the largest result of
- * all places in again_bytes. Another iteration begins when the place requests memory again after kernels ran and the
- * host waited. If there are three or more iterations, start at the second, because the first also allocates memory that
- * the program keeps on purpose, such as the state of an optimizer. */
+/* Compute how many more bytes were alive at a place's last iteration than at its first. again_bytes is the maximum of
+ * all places. An iteration begins with a request after kernels ran and the host waited or read.
+ * With three or more, start at the second: the first allocates memory that stays, such as an optimizer's state. */
 static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_iterations *found)
 {
     const gw_request *first = &all->request[mark[0]], *turn = first;
@@ -661,9 +669,8 @@ static void note_growth(const list *all, const uint32_t *mark, size_t count, gw_
         found->again_bytes = turn->live_bytes - first->live_bytes;
 }
 
-/* Search the iterations that begin at one place for a leak, or else for a balance. `mark` has the indexes of the
- * place's requests. Requests without work since the previous mark are removed from it, because they do not begin an
- * iteration. */
+/* Search the iterations that begin at one place for a leak, otherwise for balanced ones. `mark` has the indexes of the
+ * place's requests. Those without work since the previous one are removed. */
 static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_now, gw_iterations *found)
 {
     size_t kept = 0;
@@ -731,8 +738,8 @@ static bool was_asked(const list *all, const gw_iterations *found, const gw_requ
     return false;
 }
 
-/* True if at most 256 requests followed the balanced iterations, and all of them, including the refused one, came from
- * places that also requested memory in those iterations. The sizes may differ. */
+/* True if at most 256 requests followed the balanced iterations, all from places that also requested memory in these
+ * iterations. The refused request is one of them. */
 static bool were_asked(const list *all, const gw_iterations *found)
 {
     enum { ASKED_MAX = 256 };
@@ -766,8 +773,8 @@ static void choose(search *it, gw_iterations *found)
     for (size_t i = 0; i < it->tried_count; i++) {
         gw_iterations one = {0};
         describe(&it->all, &it->tried[i], &one);
-        /* This loop is part of the unfinished iteration of a longer loop, whose whole iterations freed all of their
-         * memory. */
+        /* A leak that begins after the balanced loop, in the same thread, is part of an unfinished iteration. Earlier
+         * iterations freed their memory, so the leak is in doubt. */
         if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end &&
             is_same_thread(&it->all, found->balanced_end, one.leak_begin))
             one.doubt = GW_LOOP_HELD_BEFORE;

@@ -1,4 +1,5 @@
-/* Tests iterations in plain lists of requests: a proven leak, a suspected leak, and lists that only look like one. */
+/* Tests gw_iterations_find() with lists of requests: a proven leak, a suspected leak, and lists that only look like
+ * one. */
 #include "gw_iterations.h"
 
 #include <setjmp.h>
@@ -122,8 +123,8 @@ static void test_nothing_is_kept(void **state)
     assert_true(found.balanced_count >= 3);
 }
 
-/* The first step allocates state that stays, and later steps keep nothing. If there are at least three steps, this
- * state must not count as growth. */
+/* The first step allocates state that stays, and later steps keep nothing. With three steps or more, this state is not
+ * reported as growth. */
 static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 {
     (void)state;
@@ -161,7 +162,7 @@ static void test_a_phase_outgrows_what_was_kept(void **state)
     assert_int_equal(found.doubt, GW_LOOP_OUTGROWN);
 }
 
-/* The steps of the test above, without the validation, must count as a leak. */
+/* If each step keeps memory and no phase with a larger need follows, the steps must count as a leak. */
 static void test_kept_near_a_phase(void **state)
 {
     (void)state;
@@ -200,8 +201,7 @@ static void test_a_model_is_loaded_through_buffers(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
-/* As many blocks are freed and kept as in the test above, but each weight gets nine kernels, as in training. This must
- * not count as loading. */
+/* Each weight is used by nine kernels, as in a training loop, so this is not loading. Loading runs one kernel. */
 static void test_loading_near_a_training(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void test_copied_into_near_results_that_are_read(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Simulate repeated relu(linear(x)): each operation requests memory for its result, the results of linear() stay, and
+/* Simulate repeated relu(linear(x)). Each operation requests memory for its result. The results of linear() stay, and
  * those of relu() are freed. */
 static void pass_through_layers(int layers, bool waits)
 {
@@ -332,8 +332,8 @@ static void test_work_that_is_not_counted(void **state)
     assert_int_equal(found.leak_count, 0);
 }
 
-/* The work before the last request may include iterations that requested no memory. Callers detect this by comparing
- * last_work with least_work, so least_work must exclude the last request. */
+/* The work before the last request may include iterations without requests. Callers detect these with least_work, so it
+ * must exclude that work. */
 static void test_work_before_the_last_request(void **state)
 {
     (void)state;

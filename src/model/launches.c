@@ -1,5 +1,5 @@
-/* Finds the names of launched kernels and graphs, and records the sites that launched them. A handle may later be
- * reused for another function, so the name is looked up when the event of the launch is read. */
+/* Finds the names of launched kernels and graphs, and their launch sites. A handle may be reused for another function,
+ * so the name is looked up when the launch event is read. */
 #include "gwi_find.h"
 
 #include <stdio.h>

@@ -1,9 +1,8 @@
-/* The ledger: the objects that successful calls created and ended.
- *
- * All objects of a process are in one array. There is one table per space, which finds objects by address or handle. A
- * VMM block lives until all its handles are released and all its mappings are removed. The end of a context (destroy,
- * last release, reset) also ends the objects that were created in it. Pools, VMM handles and graphs do not belong to a
- * context. Memory that was opened from another process belongs to the other process and counts as zero bytes here. */
+/* The ledger: the objects that successful calls created and ended. Each space has a table that finds its objects by
+ * address or handle. Special rules:
+ * - A VMM block lives until all its handles are released and all its mappings are removed.
+ * - The end of a context (destroy, last release, reset) ends its objects, but not pools, VMM handles and graphs.
+ * - Memory opened from another process has zero bytes here. */
 #include "gw_names.h"
 #include "gwi_find.h"
 
@@ -464,9 +463,9 @@ static void pool_set(gwi_process *process, const gw_event *event)
 
 typedef void effect(gw_model *model, gwi_process *process, const gw_event *event);
 
-/* How to handle one kind of object: its space and class, and the functions that create and end it. If `make` is NULL,
- * add an object of this space and class, with arg[1] bytes if `has_bytes`. If `end` is NULL, end the object with the
- * key arg[0]. */
+/* How to handle one kind of object. Defaults:
+ * - `make` is NULL: add an object of this space and class, with arg[1] bytes if `has_bytes`.
+ * - `end` is NULL: end the object with the key arg[0]. */
 typedef struct thing_rule {
     gwi_space space;
     gw_class cls;
@@ -474,8 +473,8 @@ typedef struct thing_rule {
     effect *make, *end;
 } thing_rule;
 
-/* Device and managed memory has no rule here, because gwi_ledger_apply() handles it. No event ends a function: its name
- * is still needed after its module was unloaded. */
+/* gwi_ledger_apply() handles device and managed memory. No event ends a function, because its name is needed after its
+ * module was unloaded. */
 static const thing_rule things[GW_THING_COUNT] = {
     [GW_THING_CONTEXT] = {.make = context_create, .end = context_destroy},
     [GW_THING_HOST_MEMORY] = {.make = host_make, .end = host_end},

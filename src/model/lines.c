@@ -1,5 +1,5 @@
 /* Merges the groups of objects that the same lines of the user's code created. One line may have several call sites,
- * for example because the compiler unrolled a loop, or because the first epoch runs in a separate loop. */
+ * for example after loop unrolling. */
 #include "gwi_inner.h"
 
 #include "gw_hash.h"
@@ -14,8 +14,8 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Number of innermost user frames that identify a place. One frame is not enough, because one function may make all
- * allocations. All frames are too many, because then the first pass and the second would be different places. */
+/* Number of innermost user frames that identify a place. With one, a helper that makes all allocations is one place.
+ * With all, the first pass and the second are different places. */
 enum { DEPTH = 3 };
 typedef struct place {
     const gw_frame *frame[DEPTH];
@@ -36,8 +36,8 @@ static place place_of(const gw_model *model, const gw_group *group)
     return found;
 }
 
-/* If a frame has no line, return its address, because functions with the same name may be different places. Otherwise,
- * return 0. */
+/* Return the frame's address if its line is unknown, otherwise 0. Without a line, functions of the same name may be
+ * different places. */
 static uint64_t address_of(const gw_frame *frame)
 {
     return frame->line == 0 ? frame->address : 0;

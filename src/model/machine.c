@@ -1,6 +1,7 @@
-/* Collects samples into series, and merges events. If both NVML and the kernel log report an Xid, it becomes one
- * event. Equal events within a short time become one event with a count. At the end, when the run's processes and
- * cards are known, each event is marked if it concerns this run. */
+/* Collects samples into series, and merges events:
+ * - An Xid from both NVML and the kernel log becomes one event.
+ * - Equal events within a short time become one event with a count.
+ * At the end, marks the events of the run's own processes and cards. */
 #include "gwi_inner.h"
 
 #include <stdio.h>
@@ -71,8 +72,7 @@ static group *group_of(gw_model *model, gwi_machine *inner, const gw_item *item)
     return g;
 }
 
-/* Extend the series of a group to the time of its new sample, because a value that the sample does not contain is
- * unchanged. */
+/* Extend the series of a group to the time of its new sample. A value that the sample does not contain is unchanged. */
 static void pass_time(gw_model *model, group *g, uint64_t now_ns)
 {
     uint64_t passed = now_ns > g->t_last_ns ? now_ns - g->t_last_ns : 0;
@@ -158,15 +158,15 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* Return the bit for an item's source in gw_machine_event.sources. The source is reduced to 0 to 7, because a damaged
- * recording may contain any number. */
+/* Return the bit for an item's source in gw_machine_event.sources. Only three bits of the source are used: a damaged
+ * recording may have any number. */
 static uint8_t source_bit(const gw_item *item)
 {
     return (uint8_t)(1u << (item->machine.source & 7));
 }
 
-/* True if the item reports this event again: the same source within a second, or for an Xid, another source within
- * two. */
+/* True if the item reports this event again: from the same source within a second, or, for an Xid, from another source
+ * within two seconds. */
 static bool is_same(const gw_machine_event *event, const gw_item *item)
 {
     bool told_twice = event->kind == GW_MACHINE_XID && (event->sources & source_bit(item)) == 0;

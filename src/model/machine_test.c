@@ -124,7 +124,7 @@ static void cards_are_matched_by_their_place(void **state)
 }
 
 /* If NVML and the kernel log report the same Xid, the reports must become one event. Events of other cards or processes
- * must not count as events of this run. */
+ * must not become events of this run. */
 static void events_are_put_together(void **state)
 {
     (void)state;

@@ -1,10 +1,11 @@
 /* Measures how many events per second the model can process: gw_model_bench [LIVE_BLOCKS [EVENTS]]
  *
- * Out of 100 events, 46 are cuMemFree of a random live block and 46 are cuMemAlloc (64 sizes from 512 B to 48 MiB, a
- * quarter of them at most 1 MiB). The others are 2 each of cuMemAllocAsync, cuMemFreeAsync, cuEventCreate and
- * cuEventDestroy. Before the measurement, the ledger is filled with LIVE_BLOCKS blocks. No file is read, and the time
- * to create the events is not measured. The program prints the median of five rounds, and the slowest and the fastest
- * round. */
+ * Before the measurement, the ledger is filled with LIVE_BLOCKS blocks. Of each 100 events:
+ * - 46 are cuMemFree of a random live block
+ * - 46 are cuMemAlloc (64 sizes from 512 B to 48 MiB, a quarter of them at most 1 MiB)
+ * - 2 each are cuMemAllocAsync, cuMemFreeAsync, cuEventCreate and cuEventDestroy
+ *
+ * The time to create the events is not measured. Prints the median, the slowest and the fastest of five rounds. */
 #include "gw_clock.h"
 #include "gw_model_facts.h"
 

@@ -223,8 +223,8 @@ static void test_vmm_lives_until_released_and_unmapped(void **state)
     close_feed();
 }
 
-/* The event that released the first block was lost, and the block's mapping keeps it alive. A second block gets the
- * same handle. The ledger must not confuse the two. */
+/* Two blocks get the same handle. The event that released the first block was lost, but a mapping keeps this block
+ * alive. The ledger must not confuse the blocks. */
 static void test_vmm_number_given_out_twice(void **state)
 {
     (void)state;
@@ -424,8 +424,8 @@ static void test_recovered_by_a_retry(void **state)
     gw_model_free(model);
 }
 
-/* After a refusal, CuPy's pool frees idle blocks and repeats the request, twice. Then CuPy raises an exception. All
- * three refusals must count as one failure. */
+/* CuPy's pool repeats a refused request twice, each time after freeing idle blocks. Then CuPy raises an exception.
+ * These three refusals are one failure. */
 static void test_a_pool_that_asks_again_fails_once(void **state)
 {
     (void)state;
@@ -518,7 +518,7 @@ static void test_echoes_and_probes(void **state)
     gw_model_free(model);
 }
 
-/* The model must recognise the errors after which a process can no longer use the GPU, including those of the MPS
+/* Test which errors are sticky, so that the process can no longer use the GPU. The list includes errors of the MPS
  * server and of an external device. */
 static void test_sticky_results(void **state)
 {
@@ -756,8 +756,8 @@ static void feed_raised(const char *line)
     gw_feed_text_call(&feed, "?", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, line);
 }
 
-/* An empty line in the recorded exception is not its message, so the text of stderr must not be searched for that line.
- * Here, this text exactly fills its buffer, so that AddressSanitizer reports any read beyond the end. */
+/* An empty line in the recorded exception must not be searched for in stderr. The stderr text fills its buffer exactly,
+ * so AddressSanitizer reports any read beyond the end. */
 static void test_an_empty_line_is_no_exception(void **state)
 {
     (void)state;
@@ -784,9 +784,11 @@ static void feed_requests(uint64_t first, uint64_t count, const char *text)
     gw_feed_text_call(&feed, "?", GW_EV_ALLOCATOR_REQUESTS, first, count, 0, 1000, text);
 }
 
-/* Live blocks and requests must have the order numbers that the hook recorded. 32-bit counters must continue after an
- * overflow. If a text is lost, the requests before the gap are dropped. If an entry is damaged, this entry and the rest
- * of its text are skipped. */
+/* Test PyTorch's recorded requests:
+ * - order numbers are those of the hook
+ * - 32-bit counters continue after an overflow
+ * - a lost text drops the requests before the gap
+ * - a damaged entry is skipped, with the rest of its text */
 static void test_a_course_of_requests(void **state)
 {
     (void)state;
@@ -831,9 +833,8 @@ static void test_a_course_of_requests(void **state)
     gw_model_free(model);
 }
 
-/* Equal arrays are reported as a pile, which a loop probably keeps, if there are 1,100 that hold most of the memory, or
- * 99 if the program also read results often enough. 15 arrays, or 1,100 arrays that hold little of the memory, are not
- * reported. */
+/* A pile is many equal arrays that a loop probably keeps. 1,100 arrays are a pile if they hold most of the memory. 99
+ * are one only if the program also read results often enough. 15 are never one. */
 static void test_a_pile_of_arrays(void **state)
 {
     (void)state;
@@ -896,8 +897,8 @@ static void test_ages_of_a_report_are_of_one_moment(void **state)
     gw_model_free(model);
 }
 
-/* Check the sums and relations that hold for every ledger, whatever the program did. Bytes are not compared with
- * totals, because a damaged size can make a sum overflow. */
+/* Check the rules that hold for every ledger, whatever the program did. Bytes are not compared with totals, because a
+ * damaged size can overflow a sum. */
 static void expect_sound_usage(const gw_usage *usage)
 {
     uint64_t live = 0;
@@ -951,8 +952,7 @@ static void expect_sound_failures(const gw_model *model)
     assert_int_equal(linked, model->failure_count);
 }
 
-/* Check that the list of each snapshot has as many blocks and bytes as the ledger counted when the snapshot was taken.
- * Returns the number of lists. */
+/* Check that each snapshot lists as many blocks and bytes as the ledger counted then. Returns the number of lists. */
 static size_t expect_sound_snapshots(const gw_model *model)
 {
     size_t listed = 0;

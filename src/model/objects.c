@@ -1,11 +1,12 @@
-/* Stores, finds and counts the objects of the ledger. Reading a recording spends most of its time here. So adding or
- * ending an object accesses only one slot of a table, one object, one group and the usage. */
+/* Stores, finds and counts the objects of the ledger. Reading a recording spends most of its time here. So the
+ * functions that add or end an object access little memory: one slot of a table, one object, one group and the
+ * usage. */
 #include "gwi_find.h"
 
 /* ---- groups ---- */
 
-/* The key of a group: process, class, function, size and call site. If the site is unknown, the thread is part of the
- * key, too. */
+/* The key of a group of objects: process, class, function, size and call site. If the call site is unknown, the key
+ * also includes the thread. */
 typedef struct group_key {
     const gw_group *group;
     uint64_t bytes;
@@ -263,8 +264,8 @@ void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *even
         free_of_nothing(model, process, event);
 }
 
-/* End an object whose address or handle was used again. The object must have been freed, but the event of the free was
- * lost. */
+/* End an object because a new object got its address or handle. The old one must have been freed, but the event of its
+ * free was lost. */
 static GWI_RARE void end_unseen(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
 {
     if (gwi_object_end(model, process, space, key))
@@ -291,7 +292,8 @@ static inline void request_add(gw_model *model, gwi_process *process, const gwi_
                                  .device = object->device};
 }
 
-/* Add an object, as gwi_object_add() does. Always inlined, so that checks of a constant `space` cost nothing. */
+/* Does the work of gwi_object_add(). It is always inlined, so that the compiler removes the checks of a constant
+ * `space`. */
 static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *model, gwi_process *process,
                                                                     const gw_event *event, gwi_space space,
                                                                     gw_class cls, uint64_t key, uint64_t bytes,

@@ -1,6 +1,6 @@
-/* Reads the reports on a framework's allocator that gpuwhy's observer in the framework writes. An event ALLOCATOR_OOM
- * opens a report. Later events of the same process, such as ALLOCATOR_STATE and ALLOCATOR_BLOCK, add to it. A report
- * without a failure begins with an ALLOCATOR_STATE event. */
+/* Reads the reports about a framework's allocator. gpuwhy's observer inside the framework writes them as events.
+ * ALLOCATOR_OOM begins a report, or ALLOCATOR_STATE if nothing failed. Later events of the same process, such as
+ * ALLOCATOR_BLOCK, add to the report. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 
@@ -22,9 +22,8 @@ static int report_open(gw_model *model, gwi_process *process, const gw_event *ev
     return process->allocator_now = (int)model->allocator_count++;
 }
 
-/* Convert an age to a time. All ages in a report are relative to the time at which the observer began to read the
- * history, because writing the events takes longer on a busy machine. Returns false if the age is unknown, or if the
- * time would be before the start of the run. */
+/* Convert an age to a time. An age counts back from the start of reading the history, because writing the events may
+ * take long. Returns false if the age is unknown, or if the time would be before the start of the run. */
 static bool time_of_age(const gwi_process *process, const gw_event *event, uint64_t age_ns, uint64_t *ret_t_ns)
 {
     uint64_t told_ns = process->history_read_ns != 0 ? process->history_read_ns : event->t_ns;
@@ -33,7 +32,7 @@ static bool time_of_age(const gwi_process *process, const gw_event *event, uint6
     return known;
 }
 
-/* If the process's last failure is a refused allocation less than two seconds before the report, link this failure to
+/* Link the process's last failure to the report, if this failure is a refused allocation less than two seconds before
  * the report. */
 static void tie_failure(gw_model *model, const gwi_process *process, int index)
 {
@@ -125,8 +124,8 @@ static uint64_t unrolled(uint64_t before, uint32_t now)
     return before + (uint32_t)(now - (uint32_t)before);
 }
 
-/* Return the order of the last request before a block was freed. 0: the block was not freed. UINT64_MAX: it was freed
- * about 2^32 or more requests after its own request. */
+/* Return the number (`order`) of the last request before the block was freed, or 0 if it was not freed. UINT64_MAX: it
+ * was freed about 2^32 or more requests later. */
 static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
 {
     if (freed_after == 0)
@@ -134,8 +133,8 @@ static uint64_t freed_order_of(uint64_t order, uint64_t freed_after)
     return freed_after >= UINT32_MAX ? UINT64_MAX : order + freed_after - 1;
 }
 
-/* Add the requests in the text of an ALLOCATOR_REQUESTS event to the report. If they do not follow the stored requests
- * without a gap, some were lost. Then drop the stored ones, because the new ones show how the run ended. */
+/* Add the requests in the text of an ALLOCATOR_REQUESTS event to the report. After a gap, the stored requests are
+ * dropped, because the new ones show how the run ended. */
 static void requests_add(gw_model *model, const gwi_process *process, gw_allocator_report *report,
                          const gw_event *event)
 {
@@ -219,9 +218,9 @@ static int by_peak(const void *left, const void *right)
     return a->t_ns < b->t_ns ? -1 : a->t_ns > b->t_ns;
 }
 
-/* Sort the live blocks and the peaks of a report that is complete, and number the blocks. The number of a block is the
- * count of allocations in the history up to its time, so a gap between two numbers is the number of blocks that were
- * allocated and freed in between. */
+/* Sort the live blocks and the peaks of a complete report, and number the blocks. A block's number is the number of
+ * allocations in the history up to the block's time. So a gap between two blocks shows how many others were allocated
+ * and freed in between. */
 static void settle(gwi_process *process, gw_allocator_report *report)
 {
     if (report->settled)
@@ -376,8 +375,8 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
     }
 }
 
-/* A caching allocator retries a failed request itself. So the program counts as recovered only if it launched at least
- * 64 kernels after the report and waited for the GPU. */
+/* Decide whether the program recovered from the failure: it launched at least 64 kernels afterwards and waited for the
+ * GPU. A later success proves nothing, because a caching allocator retries a failed request itself. */
 static void settle_recovery(gw_model *model, gw_allocator_report *report)
 {
     enum { LAUNCHES_MANY = 64 };
@@ -392,8 +391,8 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
         report->recovery = GW_RECOVERED_BY_WORK;
 }
 
-/* The allocator's history has a limited length, so a block without a time was allocated before the oldest entry. This
- * entry is assumed to lie in the first time span, so return the end of that span. */
+/* A block without a time is older than the allocator's history. Assume that the history begins in the first span of
+ * time, and return the end of this span. */
 bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns)
 {
     if (report->peak_count == 0)

@@ -1,18 +1,25 @@
-/* Finds memory that was freed before a copy or fill that uses it was known to have ended.
+/* Finds memory that was freed while a copy or fill may still have used it.
  *
- * The hook reports calls that order work on the GPU. It numbers these steps over all threads (gw_order_step), and
- * reports them before an event that frees memory. Only copies and fills are tracked. For each copy, this file stores
- * the streams on which later work runs after the copy, and the CUDA events that were recorded after it. If another
- * stream waits for such an event, this stream is stored, too. The copy counts as ended once the host waited for such an
- * event or stream, a query reported that its work was done, or a host function was queued behind the copy. A block is
- * reported if it is freed in a stream whose later work is not ordered after the copy, or if the host frees it before
- * the copy has ended.
+ * The hook reports the calls that order work on the GPU, before each event that frees memory. It numbers these steps
+ * over all threads (gw_order_step). For each copy or fill, this file stores:
+ * - the streams whose later work runs after the copy
+ * - the CUDA events that were recorded after the copy
  *
- * If anything is unknown, the copy counts as ordered and is dropped, so that no false report is made. Examples are a
- * gap in the numbers, an event recorded before the first known step, captured work, or a kind of wait that is not
- * tracked. Calls that wait for the device as a side effect (freeing plain memory, unloading a module) count as waits,
- * too. The hook does not report launches as steps, but a launch between the copy and the free may have ordered them. So
- * the launches in the threads' rings are counted after the last event. */
+ * A stream that waits for such an event is added to the streams.
+ *
+ * A copy has ended when:
+ * - the host has waited for such an event or stream
+ * - a query reported it done
+ * - a host function was queued behind the copy
+ *
+ * A block is reported if it is freed in a stream that is not ordered after the copy. It is also reported if the host
+ * frees it before the copy has ended.
+ *
+ * If anything is unknown, the copy is dropped, to avoid false reports. Examples: a gap in the numbers, captured work, a
+ * wait that is not tracked. Implicit waits for the device (freeing plain memory, unloading a module) are waits, too.
+ *
+ * Launches are not steps, but may have ordered the copy and the free. At the end, this file counts the launches between
+ * them in the threads' rings, for the verdict. */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -54,8 +61,7 @@ static bool is_legacy(uint64_t stream)
     return stream == 0 || stream == STREAM_LEGACY;
 }
 
-/* True if the driver orders the stream with the default stream: if it is a blocking stream, or the default stream
- * itself. */
+/* True if the stream is the default stream, or a blocking stream, which the driver orders with the default stream. */
 static bool is_blocking(const gwi_process *process, uint64_t stream)
 {
     uint32_t index;
@@ -72,7 +78,7 @@ static bool has_stream(const copy *it, uint64_t stream)
     return false;
 }
 
-/* True if work that is now queued in `stream` runs after the copy. */
+/* True if work that is queued in `stream` from now on runs after the copy. */
 static bool is_after(const gwi_process *process, const copy *it, uint64_t stream)
 {
     return has_stream(it, stream) || (it->all_blocking && is_blocking(process, stream)) ||
@@ -85,8 +91,8 @@ static void forget(gwi_order *order, uint32_t index)
     order->count--;
 }
 
-/* Note that later work in `stream` runs after the copy. False if there is no room for another stream; the caller then
- * drops the copy. */
+/* Note that later work in `stream` runs after the copy. Returns false if the copy's list of streams is full; the caller
+ * then drops the copy. */
 static bool add_stream(const gwi_process *process, copy *it, uint64_t stream)
 {
     if (has_stream(it, stream))
@@ -131,8 +137,8 @@ static bool has_event(const copy *it, uint64_t event)
     return false;
 }
 
-/* Note that a CUDA event was recorded in a stream. If the program records the event again, the older copies keep it. At
- * worst, a copy then counts as ordered although it is not, so no false report is made. */
+/* Note that a CUDA event was recorded in a stream. Copies that were linked to an older record of the event stay linked.
+ * A copy may then seem to end too early, but this never causes a false report. */
 static void record(gwi_process *process, uint64_t event, uint64_t stream)
 {
     gwi_order *order = process->order;
@@ -177,8 +183,8 @@ static void event_is_done(gwi_process *process, uint64_t event)
             forget(order, i);
 }
 
-/* Store a new copy. If an older copy has the same stream, addresses and size, the new one runs after it. Everything
- * that is ordered with the new copy is then also ordered with the older one, so the older one is dropped. */
+/* Store a new copy. Drop an older copy with the same stream, addresses and size: work that runs after the new copy also
+ * runs after the older one. */
 static void add_copy(gwi_order *order, const copy *it)
 {
     for (uint32_t i = order->count; i-- > 0;) {
@@ -300,9 +306,9 @@ static bool is_inside(const gwi_process *process, uint64_t at, bool host)
     return false;
 }
 
-/* True if source and destination of the copy are known to be device or page-locked memory. For pageable memory, the
- * driver itself waits; unknown memory counts as pageable. Searching a large ledger takes time, so once a few hundred
- * million objects were examined, the result is always false. */
+/* True if both ends of the copy are known to be device memory or page-locked memory. With pageable memory, the driver
+ * itself waits for the copy. Unknown memory is treated as pageable. Always false once about 270 million objects were
+ * examined: searching a large ledger takes time. */
 static bool is_asynchronous(const gwi_process *process, const copy *it)
 {
     const uint64_t side[] = {it->to, it->is_fill ? it->to : it->from}, looked_max = UINT64_C(1) << 28;
@@ -366,9 +372,8 @@ static uint64_t free_stream(const gw_event *event)
     return stream;
 }
 
-/* True if the copy used this block and may have been running when the block was freed. A copy that began before the
- * block was allocated, or after the free, used another block at the same address. A copy that began before the process
- * last waited for the device has ended. */
+/* True if the copy used this block and may still have run when the block was freed. Before its allocation or after its
+ * free, another block may have had its address. A copy that began before the last wait for the device has ended. */
 static bool is_of_its_time(const gwi_process *process, const copy *it, const gwi_object *block, const gw_event *event)
 {
     return it->t_ns >= block->t_ns && it->t_ns < event->t_ns && it->t_ns > process->t_waited_ns;
@@ -445,10 +450,11 @@ void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event
 
 /* ---- the end: evidence from the rings ---- */
 
-/* Find the first call in the thread's ring that may have been made after `t_ns`. Returns false if such calls may be
- * missing. A thread reads the clock only once for up to eight calls, so a call may be later than its recorded time. So
- * if `t_ns` is the time of another thread (`same_thread` is false), the last calls with an equal, earlier time are
- * included. */
+/* Find the first call in the thread's ring that may have been made after `t_ns`. Returns false if the ring may lack
+ * such calls.
+ *
+ * A thread reads the clock only once for up to eight calls, so a call may be later than its recorded time. If `t_ns` is
+ * the time of another thread, the result therefore includes the calls with the last recorded time before `t_ns`. */
 static bool find_first(const gw_thread *thread, uint64_t t_ns, bool same_thread, size_t *ret_first)
 {
     size_t first = 0;
@@ -488,8 +494,8 @@ static void look_at_thread(gw_unordered *it, const gw_thread *thread)
         const gw_ring_call *call = &thread->ring[i];
         if (call->is_graph_launch)
             it->graph_count++;
-        /* A fill in the legacy stream orders work like a launch. In a program without pools, the hook records no step
-         * for such a fill. */
+        /* A fill in the legacy default stream orders work as a launch does. In a program without memory pools, the hook
+         * records no step for it, so count it here. */
         if (call->is_launch || gw_begins(call->fn_name, "cuMemset"))
             it->default_count += is_legacy(call->stream);
         if (call->is_launch)
@@ -528,8 +534,8 @@ static uint64_t last_wait(const gw_model *model, uint32_t pid)
     return t_ns;
 }
 
-/* True if a page-locked block of at least `bytes`, to which the copy may have written, was never freed: it was alive at
- * the end of the run, or when a context ended after `t_ns`. */
+/* True if a page-locked block of at least `bytes` bytes was never freed. The copy may have written to it. The block was
+ * alive at the end of the run, or when a context ended at or after `t_ns`. */
 static bool has_host_block(const gw_model *model, const gwi_process *process, uint64_t bytes, uint64_t t_ns)
 {
     for (size_t i = 0; i < model->teardown_count; i++) {

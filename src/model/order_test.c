@@ -1,5 +1,5 @@
-/* Feeds steps one by one. Tests which frees are reported as not ordered with a copy, and which uncertain cases are not
- * reported. */
+/* Feeds ordering steps (ORDER events) to the model. Tests which frees are reported as not ordered with a copy.
+ * Uncertain cases must not be reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,10 @@
-/* Computes patterns with two standard algorithms: the Z function for `match`, the prefix function for `border`. */
+/* Computes a gwi_pattern with two standard algorithms: the Z function for `match`, and the prefix function for
+ * `border`. */
 #include "gwi_pattern.h"
 
 #include <stdlib.h>
 
-/* Compute the Z function. [left, right) is the match so far that ends last. For an index inside it, an earlier result
+/* Compute the Z function. [left, right) is the match that ends last so far. For an index inside it, an earlier result
  * can be reused. */
 static void find_matches(const uint64_t *number, uint32_t count, uint32_t *match)
 {

@@ -8,7 +8,7 @@ enum { PHASES_MAX = 1 << 16 };
 
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    /* after this phase begins, a failure is a new one, even if it equals the last failure */
+    /* count the first failure of the new phase as new, even if it equals the last failure */
     process->last_failure = -1;
     if (model->phase_count >= PHASES_MAX ||
         !gwi_room(model, &model->phase, model->phase_count, &model->inner->phase_capacity, sizeof(gw_phase)))
@@ -135,8 +135,8 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
 {
     if (!names_phases(model, pid))
         return 0;
-    /* One group per phase, then one for blocks that were allocated outside of all phases, and one for blocks whose
-     * allocation time is unknown. */
+    /* One group for each phase. Two more are for blocks allocated outside all phases, and for blocks with an unknown
+     * allocation time. */
     size_t groups = model->phase_count + 2;
     gw_kept *kept = calloc(groups, sizeof *kept);
     if (kept == NULL)

@@ -1,4 +1,5 @@
-/* Stores the processes and threads of a run. If a pid was reused, it stands for the newest process with that pid. */
+/* Stores the processes and threads of a run. If several processes had the same pid, the pid stands for the newest of
+ * them. */
 #include "gwi_inner.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ gwi_pid *gwi_pid_find(const gw_model *model, uint32_t pid)
     return spot.bucket == NULL ? NULL : &inner->pid[gwi_spot_value(spot)];
 }
 
-/* Return the entry of a pid, and add one if the pid is new. Returns NULL and sets nomem if there is no memory. */
+/* Return the entry of a pid. If there is none, add one. Returns NULL and sets nomem if there is no memory. */
 static gwi_pid *pid_of(gw_model *model, uint32_t pid)
 {
     gwi_model *inner = model->inner;
@@ -44,7 +45,7 @@ static gwi_pid *pid_of(gw_model *model, uint32_t pid)
 
 /* ---- processes ---- */
 
-/* The usage of every process that has created no object yet. Never written, so all values stay 0. */
+/* All processes that have created no object yet share this usage. It is never written, so all values stay 0. */
 gw_usage gwi_no_usage[GW_MODEL_DEVICE_PLACES];
 
 GWI_RARE gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns)
@@ -124,8 +125,8 @@ static bool thread_is(const void *context, uint32_t index)
     return key->thread[index].pid == key->pid && key->thread[index].tid == key->tid;
 }
 
-/* Add the thread with index `index` in gw_model.thread to the list of its pid, and to thread_table. False if there is
- * no memory. */
+/* Add gw_model.thread[index] to thread_table, and to the list of threads of its pid. Returns false if there is no
+ * memory. */
 static bool link_thread(gw_model *model, uint32_t hash, size_t index)
 {
     gwi_pid *entry = pid_of(model, model->thread[index].pid);

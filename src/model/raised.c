@@ -1,7 +1,7 @@
-/* Adds the uncaught exception that ended a Python interpreter (from hook/torch/observer_raised.c) to stderr.
+/* Adds the uncaught exception that ended a Python interpreter to the stored text of stderr, as its last lines.
  *
- * If stderr contains the exception, the text from stderr is used, because it has more details. Otherwise (stderr may go
- * to /dev/null), the exception is added to the text as if it had been the last output to stderr. */
+ * stderr may have gone to /dev/null. If it already contains the exception, nothing is added.
+ * hook/torch/observer_raised.c records the exception. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 
@@ -30,10 +30,9 @@ void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *even
     process->t_raised_ns = event->t_ns;
 }
 
-/* True if the exception ended the process. An exception ends an interpreter with status 1, an interrupt with status 130
- * or SIGINT. With any other status, the program continued after the exception: debuggers and test runners also set
- * Python's last exception, which the hook reads. If the status is unknown, the result is true for a child and false for
- * the command. */
+/* True if the exception ended the process: its status is 1, or 130 or SIGINT after an interrupt. Otherwise the
+ * program had continued. Debuggers and test runners also set Python's last exception, which the hook reads. If the
+ * status is unknown, the result is true for a child process and false for the command. */
 static bool ended_by_it(const gw_process *process)
 {
     if (process->raised == NULL)
@@ -44,9 +43,8 @@ static bool ended_by_it(const gw_process *process)
            process->exit.signal == SIGNAL_INTERRUPT;
 }
 
-/* Return the last line that begins a message, such as "ValueError: ...", NULL if there is none. *ret_bytes is the
- * length of the line, at least 1. Empty lines are skipped: a class may have an empty name, and a damaged recording may
- * contain any text. */
+/* Return the last line that begins a message, such as "ValueError: ...", or NULL. *ret_bytes is its length, at
+ * least 1. Empty lines are skipped: a class may have an empty name, and a damaged recording may contain any text. */
 static const char *exception_line(const gw_process *process, size_t *ret_bytes)
 {
     const char *found = NULL, *end = process->raised + process->raised_bytes;
@@ -66,9 +64,8 @@ static const char *exception_line(const gw_process *process, size_t *ret_bytes)
     return found;
 }
 
-/* Return the process whose exception is reported, NULL if there is none. This is the process with the first exception,
- * because later exceptions may only follow from the first. But an exception of the command itself takes precedence,
- * unless it only reports that a child failed. */
+/* Return the process whose exception is reported, or NULL. This is the command, unless its exception only reports a
+ * failed child. Otherwise it is the process with the first exception: later ones may only follow from it. */
 static const gw_process *first_raised(const gw_model *model)
 {
     const gw_process *first = NULL;
@@ -86,8 +83,8 @@ static const gw_process *first_raised(const gw_model *model)
     return first;
 }
 
-/* True if the traceback of the last exception begins at the top level of a program, not in a function. Input to the
- * interactive console does not count as a program. */
+/* True if the last traceback begins at the top level of a program, not in a function. Input to the interactive
+ * console is not a program. */
 static bool is_from_top(const char *raised)
 {
     const char *last = NULL;

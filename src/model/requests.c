@@ -1,6 +1,5 @@
-/* Stores the newest requests for device memory of each process: the size and call site of each request, the work
- * between requests, and when the blocks were freed. Requests are in a ring, so that a long run needs no more memory
- * than a short one. */
+/* Stores the newest requests for device memory of each process: size, call site, work between requests, and when the
+ * blocks were freed. The requests are in a ring, so a long run needs no more memory. */
 #include "gwi_inner.h"
 
 #include <string.h>
@@ -15,7 +14,8 @@ struct gwi_requests {
     uint64_t oldest;
 };
 
-/* Double the room. A request is stored at index `order` modulo `room`, so each one moves to its new index. */
+/* Double the size of the ring. A request is stored at index `order` modulo the size, so copy each one to its new
+ * index. */
 static bool grow(gwi_requests *list)
 {
     uint64_t room = list->room == 0 ? ROOM_MIN : list->room * 2;
@@ -103,8 +103,8 @@ static int by_time(const void *left, const void *right)
     return (*a)->t_ns < (*b)->t_ns ? -1 : (*a)->t_ns > (*b)->t_ns;
 }
 
-/* Count the work before each request in the rings of all threads. A thread that only requests memory does no work
- * itself; the rings of other threads contain their work, unless it is so old that newer calls have replaced it. */
+/* Count the work in the rings of all threads up to the time of each request. This is for programs whose requesting
+ * threads do no work themselves. Old work that is no longer in the rings is not counted. */
 static void work_from_rings(const gw_model *model, uint32_t pid, gw_request *request, size_t count)
 {
     size_t room = 0, calls = 0, at = 0;
@@ -184,8 +184,8 @@ static int by_bytes(const void *left, const void *right)
     return (*a)->bytes < (*b)->bytes ? -1 : (*a)->bytes > (*b)->bytes;
 }
 
-/* Give requests of the same size the same group number, which stands in for an unknown call site. False if there is no
- * memory. */
+/* Give all requests of one size the same group number, which replaces the unknown call site. Returns false if there is
+ * no memory. */
 static bool group_by_size(gw_request *list, size_t count)
 {
     gw_request **ordered = malloc(count * sizeof(gw_request *));
@@ -202,8 +202,9 @@ static bool group_by_size(gw_request *list, size_t count)
     return group > 0;
 }
 
-/* Compute the live bytes and the frees before each request from the live bytes at the end. Blocks that are older than
- * the list and were freed during it are unknown, so the live bytes before their free are too low. */
+/* Compute the live bytes and the number of frees before each request, starting from the live bytes at the end. Blocks
+ * allocated before the first request and freed later are unknown. Until their free, the result is too low. Returns
+ * false if there is no memory. */
 static bool add_books(gw_request *list, size_t count, uint64_t live_bytes_now)
 {
     uint64_t *ended = calloc(count + 1, sizeof *ended), *ends = calloc(count + 1, sizeof *ends), alive = 0, frees = 0;

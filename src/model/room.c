@@ -1,5 +1,5 @@
-/* Allocates memory for the model: growing arrays and copies of texts. If memory runs out, the model's `nomem` is
- * set. */
+/* Allocates memory for the model: growing arrays and copies of texts. If there is no memory, sets `nomem` of the
+ * model. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"

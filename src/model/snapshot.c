@@ -1,11 +1,12 @@
-/* Snapshots of the ledger.
+/* Takes snapshots of the ledger. The code also calls a snapshot a picture.
  *
- * A program that fails allocations on purpose, or runs at the limit of its card, may need ten thousand snapshots of a
- * ledger with a million blocks. A verdict uses only one or two of them. So a snapshot (in the code also: a picture)
- * does not list the live blocks, but stores two numbers: how many allocations and how many frees the process had made.
- * A block is in the picture if the first number includes its allocation and the second number does not include its
- * free. When a block that is in a picture is freed, a copy of it is stored in the process's graves. At the end, the
- * list of any picture can be made from the live blocks and the graves.
+ * A program that provokes failures, or runs at its limit, may have ten thousand snapshots of a ledger with a million
+ * blocks. A verdict uses only one or two of them. So a picture does not list the live blocks. It stores two numbers:
+ * how many allocations and how many frees the process had made. A block is in the picture if it was allocated before
+ * and freed later.
+ *
+ * When a block of a picture is freed, a copy goes to the process's graves. At the end, any picture can be listed from
+ * the live blocks and the graves.
  *
  *     alloc A (1), alloc B (2), [picture: 2 made, 0 freed], free A (0 frees before), alloc C (3), alloc fails
  *     in the picture: B (alive, made 2nd) and A (dead, made 1st, 0 frees before its own); not: C (made 3rd) */
@@ -26,7 +27,7 @@ static void settle_order(const gw_model *model, gwi_process *process)
         process->grave_count = 0;
 }
 
-/* Remove a picture from the `pictured` of its process. The picture's list of blocks can then no longer be made. */
+/* Remove a picture from its process's list `pictured`. The blocks of this picture can then no longer be listed. */
 static void unlist(gw_model *model, int index)
 {
     gwi_picture *picture = &model->inner->picture[index];
@@ -43,8 +44,8 @@ static void unlist(gw_model *model, int index)
     settle_order(model, process);
 }
 
-/* Make room for the picture of a failure. If the process already has GWI_PICTURES_MAX of them, drop the oldest of the
- * second half, so that the first half and the newest ones are kept. */
+/* Make room for a picture of a failure. If there are GWI_PICTURES_MAX, one in the middle is dropped: the first half
+ * and the newest ones stay. */
 static void make_way(gw_model *model, gwi_process *process)
 {
     uint32_t failures = 0;
@@ -70,8 +71,8 @@ static void list(gw_model *model, gwi_process *process, int index)
     settle_order(model, process);
 }
 
-/* Return the index of an unused element of gw_model.snapshot and gwi_model.picture, which the caller fills. Returns -1
- * if there is no memory. */
+/* Return an index in gw_model.snapshot and gwi_model.picture whose elements are unused; -1: no memory. The caller
+ * fills the elements. */
 static int place_new(gw_model *model)
 {
     gwi_model *inner = model->inner;
@@ -95,8 +96,8 @@ bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int 
     return snapshot->order == facts->alloc_order && snapshot->frees == facts->free_order;
 }
 
-/* Return the index of the previous failure's picture if it is of the same device and nothing was allocated or freed
- * since, so that both failures share this picture. Returns -1 otherwise. */
+/* Return the index of the previous failure's picture if the new failure can share it, else -1. The device must be
+ * the same, and nothing may have been allocated or freed since then. */
 static int find_same(const gw_model *model, const gwi_process *process, int device)
 {
     if (process->pictured_count == 0)
@@ -159,9 +160,8 @@ void gwi_snapshot_release(gw_model *model, int index, bool needed)
 
 /* ---- graves ---- */
 
-/* True if a freed block is in any picture of the process. The numbers of allocations and frees never decrease from one
- * picture to the next. So it is enough to check the first picture after the block's allocation, because it has the
- * fewest frees. */
+/* True if a freed block is in a picture of the process. Only the first picture after its allocation is checked:
+ * later pictures have at least as many frees. */
 static bool is_pictured(const gw_model *model, const gwi_process *process, const gwi_grave *grave)
 {
     uint32_t low = 0, high = process->pictured_count;
@@ -185,8 +185,8 @@ static void clear_graves(const gw_model *model, gwi_process *process)
     process->grave_count = kept;
 }
 
-/* Make room for one more grave. If the array is full, drop graves that are in no picture. If there are still too many,
- * drop pictures from the middle. */
+/* Make room for one more grave. If the array is full, graves in no picture are dropped, then pictures from the
+ * middle. Returns false if memory runs out. */
 static bool grave_room(gw_model *model, gwi_process *process)
 {
     if (process->grave_count < process->grave_capacity)
@@ -250,8 +250,8 @@ static bool gather(const gw_model *model, const gwi_process *process, gw_snapsho
     return true;
 }
 
-/* Compute how many pages the small blocks occupy. Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B. The
- * driver keeps a page while one of its blocks is alive. */
+/* Compute how many pages the small blocks occupy, up to 1 MiB each. They share pages of 2 MiB in steps of 512
+ * bytes. A page stays as long as one block in it. */
 static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
 {
     uint64_t page_last = UINT64_MAX, used = 0, large = 0;
@@ -276,7 +276,8 @@ static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
     snapshot->small_idle_bytes = held > used ? held - used : 0;
 }
 
-/* Sort the list by address to measure its pages, then in the order of allocation. False if there is no memory. */
+/* Sort the list by address and measure its pages, then sort it in the order of allocation. Returns false if there is no
+ * memory. */
 static bool put_in_order(gw_snapshot *snapshot)
 {
     size_t count = snapshot->live_count;

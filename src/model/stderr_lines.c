@@ -1,8 +1,7 @@
 /* Reads stderr line by line with bounded memory. Only the beginning of a long line is stored.
  *
- * A Python traceback is "Traceback (most recent call last):", then indented frames, then a line that begins with the
- * dotted name of the exception. A chain is several tracebacks with a sentence between them. The last traceback is the
- * one that ended the program. */
+ * A Python traceback is "Traceback (most recent call last):", then indented frames, then a line with the dotted name of
+ * the exception. The last of several tracebacks ended the program. */
 #include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
@@ -32,7 +31,8 @@ static bool has(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
-/* Search `text` for each of `parts` in turn. Return a pointer to the first one found, NULL if there is none. */
+/* Search `text` for each of `parts` in turn. Return a pointer to the first one that is found, or NULL if there is
+ * none. */
 static const char *find_any(const char *text, const char *const *parts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -95,8 +95,8 @@ static const char *const child_words[] = {"ChildFailedError",       "ProcessRais
                                           "CalledProcessError",     "BrokenProcessPool",      "SignalException",
                                           "DataLoader worker (pid", "WorkerCrashedError"};
 
-/* True if the text mentions memory in one of the forms that programs use: "out of memory", "OutOfMemory", "bad_alloc",
- * "allocation failed", "OOM". */
+/* True if the text mentions memory. Programs write "out of memory", "OutOfMemory", "bad_alloc", "allocation failed" or
+ * "OOM". */
 static bool speaks_of_memory(const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -114,8 +114,8 @@ bool gwi_stderr_is_about_child(const char *text)
     return HAS_ANY(line, child_words);
 }
 
-/* If the line begins with the name of an exception (a dotted name, then ":" or the end of the line), return the length
- * of the name. Otherwise, return 0. */
+/* Return the length of the exception's name at the start of the line, or 0 if there is none. The name is dotted and
+ * followed by ":" or the end of the line. */
 static size_t exception_name_bytes(const char *line)
 {
     size_t count = 0;
@@ -203,8 +203,8 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
     model->inner->stderr_state.lines_since_exception++;
     const char *oom = FIND_ANY(line, oom_words);
     if (oom != NULL) {
-        /* XLA prints the whole instruction before the message. If the line is too long to be stored, store it from the
-         * message on. */
+        /* XLA prints a whole instruction before its message. If the line is too long to be stored, store only the part
+         * that begins with the message. */
         const char *kept = strlen(line) < GW_STDERR_LINE_MAX ? line : oom;
         keep(&facts->oom, t_ns, kept, false);
         keep(&facts->oom_last, t_ns, kept, true);
@@ -239,8 +239,8 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->xla_dump, t_ns, line, false);
 }
 
-/* Make room for `more` bytes at the end of the stored text of stderr. If the text would exceed TEXT_BYTES_MAX, drop its
- * middle. False if there is no memory. */
+/* Make room for `more` bytes at the end of the stored stderr text. A text longer than TEXT_BYTES_MAX loses its middle
+ * part. Returns false if out of memory. */
 static bool make_text_room(gw_model *model, size_t more)
 {
     gw_stderr_facts *facts = &model->stderr_facts;

@@ -37,8 +37,8 @@ static bool is_value(const void *context, uint32_t value)
     return *(const uint32_t *)context == value;
 }
 
-/* Add and erase values at random. `hashes` is the number of different hashes. If there are few, many values have the
- * same hash and fill several successive buckets. */
+/* Add and erase values at random. With few different `hashes`, many values share a hash and fill several successive
+ * buckets. */
 static void churn_table(uint32_t hashes)
 {
     enum { VALUES = 3000, TURNS = 60000 };
@@ -138,8 +138,8 @@ static void test_pattern(void **state)
 
 /* ---- looking ahead ---- */
 
-/* Make a random event. Use few addresses and processes, so that the data that was prefetched for an event has often
- * changed when the event is fed. */
+/* Make a random event. There are few addresses and processes. So the data prefetched for an event has often changed
+ * when the event is fed. */
 static gw_event make_event(uint64_t t_ns)
 {
     static char texts[GWI_AHEAD_MAX][512];

@@ -1,8 +1,8 @@
 /* Finds the GPU work that had certainly ended when a process was last drained.
  *
  * A wait for one stream shows nothing about another stream. So the calls of the rings are processed from the newest to
- * the oldest. At each call, `walk` contains the streams and CUDA events whose older work has ended, because a later
- * call waited for it. This is the work that each kind of call (left) proves to have ended:
+ * the oldest. `walk` contains the streams and CUDA events whose older work has ended, because a later call waited for
+ * it. Each kind of call (left) proves that this work has ended:
  *
  *     cuStreamSynchronize(s), a query of s that succeeded     all older work of s
  *     the same for the legacy default stream                  also all older work of all blocking streams
@@ -13,10 +13,13 @@
  *     work of a blocking stream that has ended                all older work of the legacy default stream
  *     work of the legacy default stream that has ended        all older work of all blocking streams
  *
- * A stream created with CU_STREAM_NON_BLOCKING is not a blocking stream. The per-thread default streams are blocking
- * streams. Some cases cannot be decided: a stream whose creation was not recorded, several contexts with a default
- * stream each, a copy between unknown kinds of memory, or calls of another thread that its ring no longer contains. In
- * these cases, the work may have ended. */
+ * All streams without CU_STREAM_NON_BLOCKING are blocking, including the per-thread default streams.
+ *
+ * These cases cannot be decided, so the work may have ended:
+ * - a stream whose creation was not recorded
+ * - several contexts with a default stream each
+ * - a copy between unknown kinds of memory
+ * - calls of another thread that its ring no longer contains */
 #include "gwi_find.h"
 
 #include "gw_text.h"
@@ -36,7 +39,8 @@ typedef struct entry {
     bool captured;
 } entry;
 
-/* whether older work of a stream, or work before the last record of a CUDA event, is over; `key`: its handle */
+/* Shows whether the older work of a stream has ended, or the work before the last record of a CUDA event. `key` is the
+ * handle of the stream or event. */
 typedef struct mark {
     uint64_t key;
     over over;
@@ -99,8 +103,8 @@ static blocking blocking_of(const gwi_process *process, uint64_t stream)
     return process->object[index].kind == 0 ? BLOCKING_SURELY : BLOCKING_NOT;
 }
 
-/* Limit a result for a default stream to OVER_MAYBE if there are several contexts. Each context has default streams of
- * its own, and the recording of a hot call does not contain the context that was current. */
+/* Return `level`, but at most OVER_MAYBE for a default stream if there are several contexts. Each context has its own
+ * default streams. The recording of a hot call does not contain the current context. */
 static over limited(const walk *w, uint64_t stream, over level)
 {
     bool is_default = stream == LEGACY || (stream & 7) == PER_THREAD;
@@ -148,8 +152,8 @@ static void take_event(walk *w, uint64_t event, over level)
         it->over = most(it->over, level);
 }
 
-/* Find out whether the work of this call has ended, and mark the earlier work that has then ended, too. `stream` is the
- * mark of the call's own stream. */
+/* Find out whether the work of this call has ended. If it has, mark the earlier work that it proves to have ended.
+ * `stream` is the mark of the call's own stream. */
 static void take_work(walk *w, const entry *at, const mark *stream)
 {
     const char *name = at->call->fn_name;
@@ -171,7 +175,8 @@ static void take_work(walk *w, const entry *at, const mark *stream)
     if (event == NULL || event->over == OVER_NOT)
         return;
     mark_stream(w, at->stream, event->over);
-    event->over = OVER_NOT; /* the wait for the event proves nothing about earlier records of it */
+    event->over = OVER_NOT; /* a wait covers only the last cuEventRecord() before it, so older records of this event
+                               prove nothing */
 }
 
 static void take(walk *w, const entry *at)
@@ -244,8 +249,8 @@ typedef struct beyond {
     const gw_thread *latest;       /* the thread of latest_ns */
 } beyond;
 
-/* Return the latest time at which the thread may have waited in a call that its ring no longer contains, 0 if there is
- * no such call. */
+/* Return the latest time at which the thread may have waited in a call that its ring no longer contains. Returns 0 if
+ * there is no such call. */
 static uint64_t beyond_of(const gw_thread *thread)
 {
     if (thread->ring_count == 0)

@@ -1,4 +1,4 @@
-/* Tests which launches have certainly ended, depending on the wait and the streams, and which calls prove nothing. */
+/* Tests which launches a wait proves to have ended, depending on the streams, and which calls prove nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -115,8 +115,8 @@ static void the_legacy_stream_and_the_blocking_ones(void **state)
     two_streams(0, BLOCKING, BLOCKING, OVER, OVER);
     two_streams(BLOCKING, 0, BLOCKING, OVER, OPEN);
     two_streams(0, A, A, OPEN, OVER);
-    /* The fill in the legacy stream runs after the launch in the first blocking stream and before the launch in the
-     * second. So a wait for the second stream proves that the first launch has ended, too. */
+    /* The fill in the legacy stream runs between the launches in the blocking streams. So a wait for the second stream
+     * covers the first launch, too. */
     begin();
     launch(BLOCKING);
     gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 64, 0);
@@ -163,13 +163,13 @@ static void the_whole_context(void **state)
 static void events(void **state)
 {
     (void)state;
-    begin(); /* a wait for an event proves only that work before the event's record has ended */
+    begin(); /* a wait for an event proves only that the work launched before cuEventRecord() has ended */
     launch(A);
     record(A);
     launch(A);
     gw_feed_hot(&feed, "cuEventSynchronize", GW_COUNT_SYNC, EVENT, 0);
     expect(OVER, OPEN);
-    begin(); /* the second launch has ended, and before it A waited for B's work */
+    begin(); /* A waited for B's work before A's launch, and that launch has ended, so B's work has ended too */
     launch(B);
     record(B);
     wait_event(A);
@@ -205,7 +205,7 @@ static void queries_and_blocking_copies(void **state)
     launch(A);
     gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
     expect(OVER, OPEN);
-    /* a copy into pageable memory waits, one into page-locked memory does not; which one this is, is unknown */
+    /* a copy into pageable memory waits, one into page-locked memory does not; here the kind of memory is unknown */
     begin();
     launch(A);
     launch(B);

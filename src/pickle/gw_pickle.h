@@ -1,16 +1,17 @@
-/* Reads Python's pickle format, limited to plain data: numbers, texts, lists, tuples and dicts.
+/* Reads Python's pickle format (protocols 2 to 5), limited to plain data: numbers, texts, lists, tuples and dicts.
  *
- * Protocols 2 to 5 are supported. Opcodes that could call, import or build something (GLOBAL, REDUCE, BUILD, INST,
- * persistent ids, extension codes, ...) are not supported: if a file contains one, reading stops with an error that
- * names the file, the offset and the opcode. Nothing in a file is ever executed.
+ * Nothing in a file is ever executed. At an opcode that could call, import or build something (GLOBAL, REDUCE, BUILD,
+ * ...), reading stops with an error that names it.
  *
- * A file is read in small pieces, never as a whole. To save memory, each list, tuple and dict (a container) is passed
- * to the caller's `fold` when it is complete. `fold` may replace the container by one number, which all later
- * references to the container then return. A container is complete when its last batch was added (picklers add batches
- * of 1000 items, and only the last batch is smaller), or when it is put into another container. A file that changes a
- * complete container is rejected, so there can be no cycles.
+ * A file is read in small pieces. To save memory, each complete container (list, tuple or dict) is passed to the
+ * caller's `fold`. `fold` may replace it by one number, which all later references return. A container is complete
+ * when:
+ * - its last batch was added (picklers add 1000 items at a time, and only the last batch is smaller), or
+ * - it is put into another container.
  *
- * A gw_pickle must be used by one thread only. It owns all values and texts until gw_pickle_free(). */
+ * A file that changes a complete container is rejected, so there can be no cycles.
+ *
+ * Use a gw_pickle from one thread only. It owns all values and texts until gw_pickle_free(). */
 #ifndef GW_PICKLE_H
 #define GW_PICKLE_H
 
@@ -40,14 +41,15 @@ typedef struct gw_pickle_value {
 
 typedef struct gw_pickle gw_pickle;
 
-/* Called when `container` (LIST or DICT) is complete. Leave *ret_folded unchanged to keep the container. Set it to a
- * FOLDED value to replace the container, whose items are freed after the call. To stop reading, set `err` and return a
- * status other than GW_OK. */
+/* Called when `container` (LIST or DICT) is complete.
+ * - To keep the container, leave *ret_folded unchanged.
+ * - To replace it, set *ret_folded to a FOLDED value. The container's items are freed after the call.
+ * - To stop reading, set `err` and return a status other than GW_OK. */
 typedef gw_status (*gw_pickle_fold)(void *user, gw_pickle *pickle, gw_pickle_value container,
                                     gw_pickle_value *ret_folded, gw_error *err);
 
-/* Options of the reader. `names` are stored as texts before reading begins and get the ids 0, 1, 2, ..., so that the
- * texts in the file can be compared with them by id. */
+/* Options of the reader. `names` get the text ids 0, 1, 2 and so on. So the caller can compare texts of the file with
+ * these names by id. */
 typedef struct gw_pickle_options {
     const char *const *names;
     size_t name_count;
@@ -59,27 +61,28 @@ typedef struct gw_pickle_options {
 /* True if the file starts like a pickle of protocol 2 to 5. False if it does not, or if it cannot be read. */
 bool gw_pickle_is(const char *path);
 
-/* Read `path` up to its STOP opcode. On GW_OK, the caller owns *ret_pickle, and *ret_root is the file's only value.
- *
- * Returns GW_IO if the file cannot be read, GW_CORRUPT if it breaks the format or is cut off, GW_UNSUPPORTED if it
- * contains more than plain data or needs more memory than allowed, GW_NOMEM, or the status of `fold`. `err` then names
- * file, offset and reason, and the results are unchanged. */
+/* Read the file `path` up to its STOP opcode. On GW_OK, the caller owns *ret_pickle, and *ret_root is the file's only
+ * value. Otherwise, both are unchanged, and `err` names file, offset and reason:
+ * - GW_IO: the file cannot be read
+ * - GW_CORRUPT: it is damaged or cut off
+ * - GW_UNSUPPORTED: it is more than plain data, or needs too much memory
+ * - GW_NOMEM, or the status that `fold` returned */
 GW_MUST_CHECK gw_status gw_pickle_read(const char *path, const gw_pickle_options *options, gw_pickle **ret_pickle,
                                        gw_pickle_value *ret_root, gw_error *err);
 void gw_pickle_free(gw_pickle *pickle); /* takes NULL */
 
 /* Return the number of items of a list or tuple, or the number of pairs of a dict. Returns 0 for all other values. */
 size_t gw_pickle_count(const gw_pickle *pickle, gw_pickle_value value);
-/* Return the item with index `index` of a list or tuple, or the value of the pair with this index of a dict, whose key
- * is stored in *ret_key (may be NULL). If `index` is beyond the end, the value and the key are NONE. */
+/* Return an item of a list or tuple, or a value of a dict, by its index. *ret_key (may be NULL) is the key of the
+ * dict's pair. Beyond the end, value and key are NONE. */
 gw_pickle_value gw_pickle_at(const gw_pickle *pickle, gw_pickle_value value, size_t index, gw_pickle_value *ret_key);
-/* Find the value in `dict` whose key is the text with the id `text`. If several keys match, the last one counts.
- * Returns false if no key matches, or if `dict` is not a dict. */
+/* Find the value in `dict` whose key is the text with the id `text`. If several keys match, the last one wins. Returns
+ * false if no key matches, or if `dict` is not a dict. */
 bool gw_pickle_get(const gw_pickle *pickle, gw_pickle_value dict, uint32_t text, gw_pickle_value *ret_value);
 /* Find a non-negative integer in `dict` whose key is the text with the id `text`. Returns false if there is none. */
 bool gw_pickle_get_number(const gw_pickle *pickle, gw_pickle_value dict, uint32_t text, uint64_t *ret_number);
-/* Return the bytes of a text. They end with a NUL, but may also contain others, and *ret_bytes (may be NULL) is their
- * number without the last NUL. Returns "" if the value is not a text. */
+/* Return the bytes of a text, followed by a NUL, or "" if the value is not a text. The text may contain more NULs.
+ * *ret_bytes (may be NULL) is its length without the final NUL. */
 const char *gw_pickle_text(const gw_pickle *pickle, gw_pickle_value value, size_t *ret_bytes);
 
 #endif

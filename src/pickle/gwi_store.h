@@ -13,7 +13,7 @@ typedef struct gwi_text_ref {
 typedef enum gwi_node_state {
     GWI_NODE_OPEN,   /* items may still be added */
     GWI_NODE_SEALED, /* complete; its items are stored */
-    /* replaced by `fold`, its items were freed; `count` is the tag and `folded` the number of the FOLDED value */
+    /* `fold` replaced it and its items were freed; `count` is the tag and `folded` the number of the FOLDED value */
     GWI_NODE_FOLDED
 } gwi_node_state;
 
@@ -39,14 +39,15 @@ struct gw_pickle {
     uint64_t memory, memory_max;
 };
 
-/* Grow an array, whose size counts against memory_max of the store, so that it has room for `wanted` elements. */
+/* Grow an array so that it has room for `wanted` elements. The memory of the array counts against memory_max of the
+ * store. */
 GW_MUST_CHECK gw_status gwi_store_room(gw_pickle *store, void *array_pointer, uint64_t wanted, uint64_t *capacity,
                                        size_t element_bytes, gw_error *err);
-/* Make room for a text of `bytes` bytes at the end of the store's bytes. The caller writes the text to *ret_room and
- * then calls gwi_store_text(). */
+/* Make room for a text of `bytes` bytes after the texts of the store. The caller writes the text to *ret_room and then
+ * calls gwi_store_text(). */
 GW_MUST_CHECK gw_status gwi_store_text_room(gw_pickle *store, uint32_t bytes, char **ret_room, gw_error *err);
-/* Store the text that the caller wrote to the room that gwi_store_text_room() returned. *ret_id is its id. If the store
- * already has an equal text, *ret_id is the id of that text. */
+/* Store the text that the caller wrote to *ret_room of gwi_store_text_room(). *ret_id is its id. An equal text in the
+ * store keeps its id, which is then returned. */
 GW_MUST_CHECK gw_status gwi_store_text(gw_pickle *store, uint32_t bytes, uint32_t *ret_id, gw_error *err);
 /* Add an empty container. *ret_index is its index in `node`. */
 GW_MUST_CHECK gw_status gwi_store_node(gw_pickle *store, gw_pickle_type type, uint32_t *ret_index, gw_error *err);
@@ -55,7 +56,7 @@ GW_MUST_CHECK gw_status gwi_store_append(gw_pickle *store, uint32_t node, const 
                                          gw_error *err);
 /* Replace a container by a folded value and free the container's items. */
 void gwi_store_fold(gw_pickle *store, uint32_t node, gw_pickle_value folded);
-/* Return the value of a container: the container itself, or the value to which it was folded. */
+/* Return the value of a container: the container itself, or the value that gwi_store_fold() put in its place. */
 gw_pickle_value gwi_store_value(const gw_pickle *store, uint32_t node);
 
 #endif

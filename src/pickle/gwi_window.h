@@ -24,7 +24,8 @@ static inline uint64_t gwi_window_offset(const gwi_window *window)
     return window->passed + window->at;
 }
 
-/* Read exactly `count` bytes. Returns GW_CORRUPT if the file ends before the last of them, GW_IO if reading fails. */
+/* Read exactly `count` bytes. Returns GW_CORRUPT if the file ends before the last of them, and GW_IO if reading
+ * fails. */
 GW_MUST_CHECK gw_status gwi_window_take(gwi_window *window, void *to, size_t count, gw_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Runs the opcodes of a pickle: a stack of values, marks on the stack, and a memo of values that the file refers to
- * later. */
+/* Runs the opcodes of a pickle. They work on a stack of values with marks, and on a memo, a table of values for
+ * later use. */
 #include "gwi_store.h"
 #include "gwi_window.h"
 
@@ -147,8 +147,8 @@ static gw_status push_number(machine *m, gw_pickle_type type, uint64_t number, g
     return push(m, (gw_pickle_value){.type = (uint8_t)type, .number = number}, err);
 }
 
-/* Return the lowest index that an opcode may take from the stack. Values below the last mark belong to containers that
- * are still being filled. */
+/* Return the index of the lowest value that an opcode may take. Values below the last mark belong to containers
+ * that are not complete. */
 static uint64_t floor_of(const machine *m)
 {
     return m->mark_count == 0 ? 0 : m->mark[m->mark_count - 1];
@@ -200,8 +200,8 @@ static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
     return st;
 }
 
-/* Move the values on the stack from index `height` on into the container just below them, which must have the given
- * type. */
+/* Move the values on the stack, from index `height` to the top, into the container just below them. This container must
+ * have the given type. */
 static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error *err)
 {
     uint64_t count = m->stack_count - height;
@@ -347,8 +347,8 @@ static gw_status do_text(machine *m, unsigned length_bytes, gw_error *err)
     return st == GW_OK ? push_number(m, GW_PICKLE_TEXT, id, err) : st;
 }
 
-/* Read an integer: first its length, a number of `length_bytes` bytes, then its bytes, in little-endian two's
- * complement. */
+/* Read an integer. Its length comes first, as a number of `length_bytes` bytes. Then come its bytes, in little-endian
+ * two's complement. */
 static gw_status do_long(machine *m, unsigned length_bytes, gw_error *err)
 {
     unsigned char raw[LONG_BYTES_MAX];
@@ -441,8 +441,8 @@ static gw_status refuse(unsigned char opcode, gw_error *err)
                    "opcode %s is not supported: gpuwhy reads only plain data, not calls and objects", name);
 }
 
-/* The opcodes for plain data: the function, and its argument (a type, a count, a truth value, or the number of bytes of
- * a length or of a number). `run` is NULL for all other opcodes. */
+/* For each opcode for plain data: the function that runs it, and its argument. This is a type, a count, a truth
+ * value, or a number of bytes. `run` is NULL for other opcodes. */
 static const struct {
     gw_status (*run)(machine *m, unsigned argument, gw_error *err);
     unsigned argument;

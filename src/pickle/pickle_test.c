@@ -1,4 +1,4 @@
-/* Tests malicious and damaged input first, then what Python and PyTorch write. */
+/* Tests the pickle reader: first malicious and damaged files, then files as Python and PyTorch write them. */
 #include "gwi_store.h"
 
 #include <setjmp.h>
@@ -104,8 +104,8 @@ static void damage_is_named(void **state)
     expect_refused(BYTES("\x80\x04X\xff\xff\x00\x00."), GW_CORRUPT, "ends early");
 }
 
-/* A container must not contain itself, directly or through another one: a program that follows its items would loop
- * forever. */
+/* A container must not contain itself, directly or through another container. Otherwise, a program that follows the
+ * items would loop forever. */
 static void cycles_are_refused(void **state)
 {
     (void)state;
@@ -247,8 +247,8 @@ static void add(out *o, const void *data, size_t bytes)
     o->bytes += bytes;
 }
 
-/* Write a pickle of a list of `count` dicts {"a": i} to `o`, in batches of `batch` dicts. Python's pickler writes
- * batches of 1,000, and PyTorch's own pickler writes all dicts in one batch. */
+/* Write a pickle of a list of `count` dicts {"a": i}, in batches of `batch` dicts. Python's pickler writes batches of
+ * 1,000. PyTorch's own pickler writes a single batch. */
 static void make_list(out *o, unsigned count, unsigned batch)
 {
     o->bytes = 0;
@@ -351,7 +351,8 @@ static void add_texts(out *o, unsigned count)
     }
 }
 
-/* Reading must fail for every limit below the memory that the file needs, whichever table reaches the limit. */
+/* If the memory limit is below what the file needs, reading must fail, whichever of the reader's tables reaches the
+ * limit. */
 static void every_table_is_bounded(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Writes the comparison of two runs as text: the differences that matter, the place where the calls diverge, the number
- * of equal values, and the differences that do not matter.
+/* Writes the comparison of two runs as text, the differences that matter first and those that do not matter last:
  *
  *    gpuwhy: python train.py: good exited 0 after 3.1 s, bad exited 1 after 1.2 s
  *
@@ -24,8 +23,7 @@ typedef struct page {
     const char *label; /* label of the next line; "" after it was printed */
 } page;
 
-/* Add one line to the page. Replace control characters, because strings from the recording must not control the
- * terminal. */
+/* Add one line to the page. Strings from the recording must not control the terminal, so replace control characters. */
 static void add_line(page *at, const char *line)
 {
     gw_text clean = {0};
@@ -35,7 +33,7 @@ static void add_line(page *at, const char *line)
     at->label = "";
 }
 
-/* Add a value. Of a long value (a path, a list of folders), print only the end, because the end is more specific. */
+/* Add a value. If it is long (a path, a list of folders), print only its end, because the end is more specific. */
 static void add_value(gw_text *line, const gw_trait *trait)
 {
     if (trait == NULL) {
@@ -74,8 +72,8 @@ static void add_difference(page *at, const gw_difference *difference)
     gw_text_free(&line);
 }
 
-/* Print the differences that matter (or, if `matters` is false, those that do not), in at most `lines_max` lines, and
- * the number of those left out. */
+/* Print at most `lines_max` of the differences that matter, and the number of those left out. If `matters` is false,
+ * print those that do not matter. */
 static void add_differences(page *at, const gw_comparison *comparison, bool matters, size_t lines_max)
 {
     size_t told = 0, left = 0;

@@ -1,5 +1,5 @@
-/* Renders verdicts: text for people, JSON for programs. All content comes from the gw_verdict, except the line of
- * source code in the text. The functions keep no state and may be called from any thread. */
+/* Renders verdicts as text for people or as JSON for programs. Only the line of source code is not from the gw_verdict.
+ * Any thread may call the functions. */
 #ifndef GW_RENDER_H
 #define GW_RENDER_H
 
@@ -17,19 +17,20 @@ typedef struct gw_render_style {
     bool colour;       /* the output is a terminal, and colours are wanted */
     bool running;      /* the program is still running: print "is running" if the exit status is unknown */
     bool all;          /* print everything instead of one screen */
-    const char *again; /* command that prints everything, for the last line; NULL: gpuwhy explain --all */
+    const char *again; /* command that the last line suggests for the full text; NULL: gpuwhy explain --all */
 } gw_render_style;
 
-/* Number of lines that fit on one screen: a terminal has 24, and one is left for the next prompt of the shell. */
+/* Number of lines that fit on one screen: a terminal has 24 lines, and the shell needs one for its next prompt. */
 enum { GW_RENDER_LINES = 23 };
 
-/* Add the verdict as text to `text`: a head line, then labelled paragraphs. Each line ends with a newline. Unless
- * style->all is set, there are at most GW_RENDER_LINES lines at a width of 80 columns or more, and the last line states
- * how many lines were left out. Control characters in strings from elsewhere (arguments, log lines, source files)
- * become '?'.
+/* Add the verdict as text to `text`: a head line, then labelled paragraphs. Control characters in strings from
+ * elsewhere become '?'.
  *
- * Below the location of the user's frame, its line of source code is printed if the file exists on this machine and has
- * not changed since the run (gwi_source.h). */
+ * Without style->all, the text has at most GW_RENDER_LINES lines if the width is 80 columns or more. Its last line then
+ * has the number of lines that were left out.
+ *
+ * The source line of the user's frame is printed if the file exists here and is unchanged since the run
+ * (gwi_source.h). */
 void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);
 
 /* Add the answer of a rehearsal as text: whether the program fits, and its peak. `verdict->rehearsal` must not be NULL.

@@ -1,8 +1,7 @@
 /* A page of text made of labelled paragraphs, printed whole or cut to one screen.
  *
- * Add the paragraphs in the order in which they shall be printed. gwi_page_print() prints all of them, unless
- * gwi_page_fit() was called before: it selects the paragraphs to show on one screen, and how much of each. Texts are
- * copied, and their control characters are replaced. Use a page from one thread. */
+ * Add the paragraphs in the order in which they are printed. gwi_page_print() prints all of them, unless gwi_page_fit()
+ * has made a selection. Texts are copied, and their control characters are replaced. Use a page from one thread. */
 #ifndef GWI_PAGE_H
 #define GWI_PAGE_H
 
@@ -27,6 +26,7 @@ typedef enum gwi_section {
     GWI_COULD,
     GWI_CAUSE,   /* the heading "Possible causes", or one possible cause of the error that the user asked about */
     GWI_CONFIRM, /* how to confirm one of these causes */
+    GWI_RUN,     /* attempts, and what gpuwhy did to the run */
     GWI_LATER,
     GWI_BEWARE,
     GWI_ALSO,
@@ -55,13 +55,13 @@ typedef struct gwi_page {
     bool failed; /* out of memory: paragraphs may be missing */
 } gwi_page;
 
-/* Add a paragraph. `label` is static. Returns the paragraph, which is valid until the next call of gwi_page_add(), or
- * NULL if out of memory. */
+/* Add a paragraph. `label` must be a static string. Returns the paragraph, valid until the next call of gwi_page_add(),
+ * or NULL if out of memory. */
 gwi_paragraph *gwi_page_add(gwi_page *page, gwi_section section, const char *label, const char *body, unsigned hang);
 /* Set the brief form of the paragraph that was added last. */
 void gwi_page_brief(gwi_page *page, const char *brief);
-/* Select what to print in at most `lines` lines, the most important paragraphs first (screen.c). Returns the number of
- * lines of the whole page that are left out, without counting the head. */
+/* Select what to print in at most `lines` lines, the most important paragraphs first (screen.c). Returns how many lines
+ * are left out, not counting the head. */
 unsigned gwi_page_fit(gwi_page *page, unsigned lines);
 /* Print what gwi_page_fit() selected, and all paragraphs that were added after that call. If gwi_page_fit() was not
  * called, print everything. */
@@ -70,12 +70,12 @@ void gwi_page_free(gwi_page *page);
 
 /* Return the number of lines that the paragraph would take if `body` were its text. */
 unsigned gwi_paragraph_lines(const gwi_page *page, const gwi_paragraph *paragraph, const char *body);
-/* Return a copy of `body`, cut so that it fits into `lines` lines. Prefers to cut at the end of a clause, if this keeps
- * at least 60 % of the text that would fit. The caller frees the result. Returns NULL if out of memory. */
+/* Return a copy of `body`, cut to `lines` lines. The cut is at the end of a clause, if this keeps at least 60 % of the
+ * text that fits. The caller frees the result. Returns NULL if out of memory. */
 char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, const char *body, unsigned lines);
 
-/* Return a copy of `body` in which words longer than a line are shortened in the middle: "/home/me/.../a.so". The
- * caller frees the result. Returns NULL if out of memory. */
+/* Return a copy of `body` with words longer than a line shortened in the middle: "/home/me/.../a.so". The caller frees
+ * it. Returns NULL if out of memory. */
 char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph, const char *body);
 
 #endif

@@ -1,8 +1,10 @@
-/* Reads the line of source code at the user's frame, and the lines around it, for the text of a verdict.
+/* Reads the line of source code at the user's frame, and the lines around it, at most GWI_SOURCE_BYTES_MAX bytes into
+ * the file.
  *
- * A line is printed only if it is certainly the line that ran: the run must have been on this machine, and the file
- * must be a regular file that has not changed since the run began. For native code the file must also be older than the
- * module that was built from it. At most GWI_SOURCE_BYTES_MAX bytes of the file are read. */
+ * A line is printed only if it is certainly the line that ran:
+ * - The run was on this machine.
+ * - The file is regular and has not changed since the run began.
+ * - For native code, the file is older than the module that was built from it. */
 #ifndef GWI_SOURCE_H
 #define GWI_SOURCE_H
 

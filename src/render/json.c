@@ -276,6 +276,25 @@ static struct json_object *leak_array(const gw_verdict *verdict)
     return array;
 }
 
+static struct json_object *attempt_array(const gw_verdict *verdict)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < verdict->attempt_count; i++) {
+        const gw_verdict_attempt *attempt = &verdict->attempts[i];
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "number", json_object_new_int64(attempt->number));
+        json_object_object_add(one, "cause", string_or_null(attempt->cause));
+        json_object_object_add(one, "headline", string_or_null(attempt->headline));
+        json_object_object_add(one, "ended", string_or_null(attempt->ended));
+        json_object_object_add(one, "again", json_object_new_boolean(attempt->again));
+        json_object_object_add(one, "why", string_or_null(attempt->why));
+        json_object_object_add(one, "change", string_or_null(attempt->change));
+        json_object_object_add(one, "recording", string_or_null(attempt->recording));
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
 static struct json_object *coverage_object(const gw_verdict *verdict)
 {
     if (!verdict->is_coverage_known)
@@ -312,6 +331,8 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "kept", kept_array(verdict));
     json_object_object_add(root, "leaks", leak_array(verdict));
     json_object_object_add(root, "rehearsal", verdict->rehearsal == NULL ? NULL : rehearsal_object(verdict->rehearsal));
+    json_object_object_add(root, "attempts", attempt_array(verdict));
+    json_object_object_add(root, "interventions", strings(&verdict->interventions));
     json_object_object_add(root, "recording", string_or_null(verdict->recording));
     json_object_object_add(root, "recordings", verdict->part_count > 0 ? recordings(verdict) : NULL);
     json_object_object_add(root, "snapshot", string_or_null(verdict->snapshot));

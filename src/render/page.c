@@ -110,7 +110,8 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
     return with_dots(body, longest);
 }
 
-/* Return how many bytes at the beginning of a word, or at its end if `from_end`, fit into `count` columns. */
+/* Return how many bytes at the beginning of a word fit into `count` columns. If `from_end`, count from the end of the
+ * word instead. */
 static size_t bytes_of(const char *word, size_t bytes, unsigned count, bool from_end)
 {
     size_t used = 0;

@@ -1,9 +1,8 @@
 /* Selects the lines of a verdict to show on one screen.
  *
- * A screen has few lines, and the most important parts must be on it: the verdict, the place, what to do, and the
- * decisive evidence. The table `rules` lists the order in which paragraphs receive lines, and the maximum number of
- * lines of each. If a paragraph does not fit, it is left out together with all later paragraphs of its section, because
- * the most important paragraphs of a section come first. */
+ * The most important parts must be on it: the verdict, the place, what to do, and the decisive evidence. The table
+ * `rules` lists which paragraphs receive lines first, and how many at most. Paragraphs of a section are sorted by
+ * importance. If one does not fit, the later ones are left out. */
 #include "gwi_page.h"
 
 #include <limits.h>
@@ -19,15 +18,16 @@ typedef struct rule {
 } rule;
 
 static const rule rules[] = {
-    {GWI_HEAD, 1, 2},       {GWI_VERDICT, 1, 4},  {GWI_WHERE, 1, 2},  {GWI_NEXT, 1, 2},   {GWI_WHY, 1, 3},
-    {GWI_CAUSE, 4, 1},      {GWI_SOURCE, ALL, 1}, {GWI_WHY, 2, 2},    {GWI_NEXT, 2, 2},   {GWI_COULD, 1, 1},
-    {GWI_WHY, 4, 2},        {GWI_CAUSE, 9, 1},    {GWI_NEXT, 4, 2},   {GWI_CALLED, 1, 2}, {GWI_WHY, ALL, 3},
-    {GWI_RULED_OUT, 1, 2},  {GWI_BEWARE, 1, 2},   {GWI_LATER, 1, 2},  {GWI_ALSO, 2, 2},   {GWI_LATER, 4, 2},
-    {GWI_WHERE_NOTE, 1, 2}, {GWI_BEWARE, ALL, 2}, {GWI_ALSO, ALL, 2},
+    {GWI_HEAD, 1, 2},  {GWI_VERDICT, 1, 4},    {GWI_WHERE, 1, 2},    {GWI_NEXT, 1, 2},   {GWI_WHY, 1, 3},
+    {GWI_RUN, 4, 2},   {GWI_CAUSE, 4, 1},      {GWI_SOURCE, ALL, 1}, {GWI_WHY, 2, 2},    {GWI_NEXT, 2, 2},
+    {GWI_COULD, 1, 1}, {GWI_WHY, 4, 2},        {GWI_CAUSE, 9, 1},    {GWI_NEXT, 4, 2},   {GWI_CALLED, 1, 2},
+    {GWI_WHY, ALL, 3}, {GWI_RULED_OUT, 1, 2},  {GWI_BEWARE, 1, 2},   {GWI_LATER, 1, 2},  {GWI_ALSO, 2, 2},
+    {GWI_LATER, 4, 2}, {GWI_WHERE_NOTE, 1, 2}, {GWI_BEWARE, ALL, 2}, {GWI_ALSO, ALL, 2},
 };
 enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
 
-/* The sections of one pool share a limit on their total number of lines. POOL_REST has no limit of its own. */
+/* Sections that share a limit on their number of lines are in POOL_WHY or POOL_NEXT. All others are in POOL_REST,
+ * without a limit. */
 typedef enum pool { POOL_REST, POOL_WHY, POOL_NEXT, POOL_COUNT } pool;
 
 static pool pool_of(gwi_section section)
@@ -51,7 +51,7 @@ static unsigned lines_shown(const gwi_page *page, const gwi_paragraph *paragraph
     return gwi_paragraph_lines(page, paragraph, paragraph->shown) + (paragraph->section == GWI_HEAD);
 }
 
-/* Return the text to show: the body, or the brief form if the body is too long, cut to at most `lines` lines. Words
+/* Return the text to show, in at most `lines` lines: the body, or the brief form if the body is longer. Words
  * longer than a line are shortened in the middle. */
 static char *text_for(gwi_page *page, const gwi_paragraph *paragraph, unsigned lines)
 {
@@ -64,7 +64,7 @@ static char *text_for(gwi_page *page, const gwi_paragraph *paragraph, unsigned l
     return text;
 }
 
-/* Show the paragraph in at most `lines` lines. Returns false without changes if there is no room or no memory. */
+/* Show the paragraph in at most `lines` lines. If there is no room or no memory, return false and change nothing. */
 static bool show(screen *it, gwi_paragraph *paragraph, unsigned lines)
 {
     pool of = pool_of(paragraph->section);
@@ -105,8 +105,8 @@ static void show_source(screen *it)
     }
 }
 
-/* Show a paragraph within the limits of a rule. Do not show it if only one line is left and the rule would allow more,
- * because one line of a longer text is of little use. */
+/* Show a paragraph within the limits of a rule. A longer text is not shown if only one line is left, because one
+ * line of it is of little use. */
 static bool show_by(screen *it, gwi_paragraph *paragraph, const rule *one)
 {
     unsigned room = room_for(it, paragraph->section);

@@ -176,7 +176,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     else
         gw_text_add_str(&line, "not determined: ");
     gw_text_add_str(&line, verdict->headline == NULL ? "" : verdict->headline);
-    /* print the headline without "no fault found: " if it begins with these words, or if gpuwhy observed no process */
+    /* omit "no fault found: " if the headline itself begins with these words, or if gpuwhy observed no process */
     bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
     if (verdict->status == GW_VERDICT_CLEAN && verdict->headline != NULL &&
         (unobserved || gw_begins(verdict->headline, "no fault found"))) {
@@ -187,7 +187,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     gw_text_free(&line);
 }
 
-/* Add the evidence, the most important first. Evidence of equal weight keeps the order of verdict->evidence. */
+/* Add the evidence, the most important first. Entries of equal weight stay in the order of verdict->evidence. */
 static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
     static const gw_weight order[] = {GW_WEIGHT_DECIDES, GW_WEIGHT_PLAIN, GW_WEIGHT_ASIDE};
@@ -208,8 +208,8 @@ static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *
 
 /* ---- the place ---- */
 
-/* Copy a source line: replace tabs by spaces and remove a carriage return at its end. Other control characters become
- * '?' later, in add_source_line(). */
+/* Copy a source line. Replace tabs by spaces, and remove a carriage return at the end. add_source_line() later replaces
+ * other control characters by '?'. */
 static void expand(const char *raw, gw_text *line)
 {
     for (const char *c = raw; *c != '\0'; c++) {
@@ -293,7 +293,7 @@ static void add_source(gwi_page *page, const gw_verdict *verdict)
                      "the source line is not shown because the file has changed since the run", 2);
 }
 
-/* Add the user's frame, and below it the callers that are the user's own code. Frames of libraries are only in the
+/* Add the user's frame, and below it its callers in the user's own code. Frames in libraries are printed only in the
  * JSON. */
 static void add_where(gwi_page *page, const gw_verdict *verdict)
 {
@@ -349,8 +349,8 @@ static int first_sentence(const char *text)
     return end != NULL ? (int)(end - text) + 1 : (int)strlen(text);
 }
 
-/* Add a heading, and below it each possible cause and how to confirm it. Used if the user asked about an error code or
- * message (verdict->question) and the verdict is undetermined. */
+/* Add a heading, and below it each possible cause and how to confirm it. This answers a question about an error code or
+ * message (verdict->question) when the verdict is undetermined. */
 static void add_causes(gwi_page *page, const gw_verdict *verdict)
 {
     /* wider than the column of labels, so it is printed on a line of its own */
@@ -370,10 +370,36 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
     }
 }
 
+/* ---- the attempts of --restart ---- */
+
+/* Add one line per attempt, the newest first: it explains how the run ended. A single attempt that succeeded is not
+ * mentioned. */
+static void add_attempts(gwi_page *page, const gw_verdict *verdict)
+{
+    if (verdict->attempt_count == 1 && verdict->attempts[0].why == NULL)
+        return;
+    for (size_t i = verdict->attempt_count; i-- > 0;) {
+        const gw_verdict_attempt *attempt = &verdict->attempts[i];
+        gw_text line = {0};
+        gw_text_addf(&line, "attempt %u of at most %u: ", attempt->number, verdict->attempts_max);
+        if (attempt->cause != NULL)
+            gw_text_addf(&line, "%s, ", attempt->cause);
+        gw_text_add_str(&line, attempt->ended == NULL ? "its end is not known" : attempt->ended);
+        if (attempt->change != NULL)
+            gw_text_addf(&line, "; then %s", attempt->change);
+        else if (attempt->again)
+            gw_text_add_str(&line, "; then the same command");
+        else if (attempt->why != NULL)
+            gw_text_addf(&line, "; no further attempt: %s", attempt->why);
+        gwi_page_add(page, GWI_RUN, "Run", gw_text_str(&line), 2);
+        gw_text_free(&line);
+    }
+}
+
 /* ---- the whole text ---- */
 
-/* Add the last paragraph: if lines were left out (`more`), the command that prints everything, otherwise the command
- * that explains the recording again. */
+/* Add the last paragraph, a command. It prints everything if lines were left out (`more`). Otherwise, it explains the
+ * recording again. */
 static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_render_style *style, unsigned more)
 {
     gw_text line = {0};
@@ -418,6 +444,8 @@ static void add_all(gwi_page *page, const gw_verdict *verdict, bool running)
         add_causes(page, verdict);
     else
         add_alternatives(page, verdict, label);
+    add_attempts(page, verdict);
+    add_list(page, GWI_RUN, "Run", &verdict->interventions, false);
     add_list(page, GWI_LATER, "Later", &verdict->consequences, false);
     if (verdict->question != NULL)
         add_list(page, GWI_BEWARE, "Beware", &verdict->question->misleading, false);

@@ -166,7 +166,7 @@ static unsigned lines_in(const char *text)
     return lines;
 }
 
-/* A verdict with more entries in every list than fit on one screen, returned by crowded(). The lists are static. */
+/* The lists of the verdict that crowded() returns. Each list has more entries than fit on one screen. */
 enum { MANY = 30 };
 static char many_text[MANY][200];
 static char *many[MANY];
@@ -289,8 +289,8 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Write `source` to a file and return a verdict whose user's frame is at line `line` of this file, in a run that began
- * after the file was written. */
+/* Write `source` to a file. Return a verdict on a run that began after the file was written, with the user's frame at
+ * line `line` of this file. */
 static gw_verdict placed(const char *source, uint32_t line)
 {
     gw_verdict verdict = sample();
@@ -386,7 +386,7 @@ static void a_long_source_line_is_cut(void **state)
     unlink(source_path);
 }
 
-/* The source line is not printed if the file was changed after the run began: it may not be the line that ran. */
+/* If the file was changed after the run began, the source line is not printed, because another line may have run. */
 static void a_file_that_changed_is_not_shown(void **state)
 {
     (void)state;

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Version 1 has no word such as "max" for "no limit": the kernel then reports a number larger than the memory of any
- * machine. A limit of this size or more means no limit. */
+/* A limit of this size or more means "no limit". Version 1 has no word such as "max" for it, and reports a number
+ * larger than any machine's memory. */
 static const uint64_t no_limit_bytes = UINT64_C(1) << 62;
 
 /* ---- paths ---- */
@@ -33,8 +33,8 @@ static bool is_listed(const char *list, size_t bytes, const char *word)
     return false;
 }
 
-/* Find the group's path in the tree of `controller`. `groups` is the text of /proc/PID/cgroup. If it has a path of both
- * versions, the path of version 1 is used. */
+/* Find the group's path in the tree of `controller`. `groups` is the text of /proc/PID/cgroup. A path for version 1
+ * takes precedence over one for version 2. */
 static bool find_path(const char *groups, const char *controller, char *out, size_t room, bool *ret_v2)
 {
     bool found = false;
@@ -63,8 +63,8 @@ typedef struct mount {
     char root[PATH_MAX], point[PATH_MAX];
 } mount;
 
-/* Parse a line of /proc/PID/mountinfo, "36 35 98:0 /root /point options - type source super". Returns false if the line
- * is not the mount of the controller's tree. */
+/* Parse a line of /proc/PID/mountinfo: "36 35 98:0 /root /point options - type source super". Returns false if it is
+ * not the mount of the controller's tree. */
 static bool parse_mount(const char *line, const char *controller, bool is_v2, mount *ret_mount)
 {
     char type[32], super[1024], options[1024];
@@ -102,8 +102,8 @@ static void find_part(gwi_cgroup_part *part, const char *root, const char *group
     if (!find_path(groups, controller, path, sizeof path, &part->is_v2) ||
         !find_mount(mounts, controller, part->is_v2, &place))
         return;
-    /* a container sees its own group as the top of the tree, but the path in /proc begins at the machine's top: skip
-     * the part of the path above the container */
+    /* A container sees its own group as the top of the tree. The path in /proc begins at the top of the machine's tree,
+     * so skip the part above the container. */
     size_t above = strlen(place.root);
     const char *rest = path;
     if (strcmp(place.root, "/") != 0 && strncmp(path, place.root, above) == 0 &&
@@ -158,8 +158,8 @@ void gwi_cgroup_find(gwi_cgroup *group, const char *root, pid_t pid)
 
 /* ---- values ---- */
 
-/* Read a file that contains one number, or "max", which is returned as UINT64_MAX. The file is in the folder that the
- * first `path_bytes` bytes of part->path name: the group or one of its parents. */
+/* Read a file that contains one number or "max" (UINT64_MAX). Its folder is the first `path_bytes` bytes of part->path:
+ * the folder of the group, or of one of its parents. */
 static bool read_number(const gwi_cgroup_part *part, size_t path_bytes, const char *name, uint64_t *ret_number,
                         int *ret_why)
 {
@@ -230,7 +230,7 @@ static void put_key(const gwi_cgroup_part *part, const char *name, const char *k
     gwi_values_number(values, metric, known, number * factor, why);
 }
 
-/* Store how long processes of the group have waited for memory, in us: the total in a line "some avg10=0.00 avg60=0.00
+/* Store how long processes of the group have waited for memory, in us. It is `total` in "some avg10=0.00 avg60=0.00
  * avg300=0.00 total=123". */
 static void put_pressure(const gwi_cgroup_part *part, gwi_values *values)
 {
@@ -258,8 +258,8 @@ static void put_memory(const gwi_cgroup_part *part, gwi_values *values)
     put_pressure(part, values);
 }
 
-/* Store the CPU limit in thousandths of a processor. Version 2 has one file, "50000 100000" or "max 100000", with quota
- * and period in microseconds. Version 1 has one file for the quota and one for the period. */
+/* Store the CPU limit in thousandths of a processor. Version 2 has one file with quota and period in us, "50000
+ * 100000"; "max 100000": no limit. Version 1 has one file for each. */
 static void put_cpu_limit(const gwi_cgroup_part *part, gwi_values *values)
 {
     char text[64] = "";

@@ -88,8 +88,8 @@ static void version_2(void **state)
     EXPECT_ALL(&values, want);
 }
 
-/* If there is no file with a memory limit, the value is known: there is no limit. Other values whose file or line is
- * missing, as on older kernels, are "not supported", not 0. */
+/* Without a file for the memory limit, the limit is known: there is none. Any other missing file or line makes its
+ * value "not supported", not 0. */
 static void version_2_without_limits(void **state)
 {
     (void)state;
@@ -103,8 +103,8 @@ static void version_2_without_limits(void **state)
     expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0);
 }
 
-/* A container on a machine that uses both versions, with the controllers in version 1. The container sees its own group
- * as the top of the tree. */
+/* A container on a machine with control groups of both versions; version 1 has the controllers. The container's own
+ * group is the top of its tree. */
 static void version_1_in_a_container(void **state)
 {
     static const made_file files[] = {
@@ -177,8 +177,8 @@ static void nonsense(void **state)
     expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_NOT_SUPPORTED, 0);
 }
 
-/* Read the values of this machine, this process and its control group. Skip the group if this machine has no control
- * groups for memory. */
+/* Read the values of this machine, this process and its control group. If this machine has no control groups for
+ * memory, skip the group. */
 static void this_machine(void **state)
 {
     (void)state;

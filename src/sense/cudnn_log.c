@@ -1,5 +1,5 @@
-/* Parses the error log of cuDNN: assembles lines, recognises the lines of an entry and reports the first error of each
- * entry, or its first warning if it has no error. */
+/* Parses the error log of cuDNN into entries. Reports the first error of each entry, or its first warning if it has no
+ * error. */
 #define _GNU_SOURCE
 #include "gw_cudnn_log.h"
 

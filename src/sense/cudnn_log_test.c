@@ -1,4 +1,5 @@
-/* Tests the cuDNN log parser with entries with and without level letters, passed in pieces of various sizes. */
+/* Tests the cuDNN log parser. Some logs have level letters and some have none. Each is passed in pieces of various
+ * sizes. */
 #include "gw_cudnn_log.h"
 
 #include <setjmp.h>

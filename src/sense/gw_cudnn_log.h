@@ -1,15 +1,14 @@
-/* Parses cuDNN's log while it grows. The environment variable CUDNN_LOGDEST_DBG names the log's file.
+/* Parses cuDNN's log while cuDNN writes it. The environment variable CUDNN_LOGDEST_DBG names the log's file.
  *
- * An entry consists of a head line, the messages, the time and the process. Versions 8 and 9 begin each line with a
- * letter for the level:
+ * Versions 8 and 9 begin each line of an entry with a letter for the level:
  *
  *    E! CuDNN (v90300 75) function cudnnBackendFinalize() called:
  *    e!         Error: CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED; Reason: ptrDesc->finalize()
  *    e! Time: 2025-01-21T05:14:40.853014 (0d+0h+0m+10s since start)
  *    e! Process=1856706; Thread=1856706; GPU=NULL; Handle=NULL; StreamId=NULL.
  *
- * Several messages in one entry are a traceback, the innermost first. The parser reports the innermost message (an
- * error before a warning) and counts the others. It allocates nothing. Use one gw_cudnn_log per log, from one thread.
+ * Several messages in an entry are a traceback, innermost first. The parser reports only the innermost error, or else
+ * the innermost warning, and counts the others. It allocates nothing. Use one gw_cudnn_log per log, from one thread.
  *
  * Sources: NVIDIA/cosmos issue 75 and NVIDIA/cudnn-frontend issue 39 (the form above); NVIDIA's cuDNN documentation,
  * "Error Reporting And API Logging" (the levels, and the form without letters). */

@@ -1,7 +1,9 @@
-/* Parses the lines of the Linux kernel's log that concern a run on a GPU. The parser reads no file and keeps no state.
+/* Parses the lines of the Linux kernel's log that concern a run on a GPU. Reads no file and keeps no state.
  *
- * A line may have the form of /dev/kmsg ("4,1234,5678901,-;NVRM: Xid ..."), the form of dmesg ("[ 5.678901] NVRM: Xid
- * ...") or no prefix. The input is untrusted: it may contain any bytes. */
+ * The input is untrusted and may contain any bytes. A line may have these forms:
+ * - /dev/kmsg: "4,1234,5678901,-;NVRM: Xid ..."
+ * - dmesg: "[    5.678901] NVRM: Xid ..."
+ * - no prefix */
 #ifndef GW_KLOG_H
 #define GW_KLOG_H
 
@@ -25,8 +27,8 @@ typedef struct gw_klog {
     char text[GW_KLOG_TEXT_MAX]; /* the message, truncated; control characters are replaced by spaces */
 } gw_klog;
 
-/* Parse one line, which ends at the first line feed or after `bytes` bytes. Returns false if the line does not concern
- * a GPU run. */
+/* Parse one line, which ends at the first line feed or after `bytes` bytes. Returns false if it does not concern a GPU
+ * run. */
 bool gw_klog_parse(const char *line, size_t bytes, gw_klog *ret_klog);
 
 #endif

@@ -1,14 +1,13 @@
-/* Samples the machine and its cards while a program runs. The supervisor calls these functions from one thread. They
- * need no privileges.
+/* Samples the machine and its cards while a program runs. Call all functions from one thread. They need no privileges.
  *
- * Call gw_sense_look() at least ten times a second. It passes all results to the sink as items of a recording. It never
- * blocks and does not touch the program. A value that cannot be read is recorded with the reason ("not supported", "no
- * permission").
+ * gw_sense_look() passes results to the sink as items of a recording. Call it at least ten times a second: it never
+ * blocks and does not touch the program. If a value cannot be read, the reason is recorded ("not supported", "no
+ * permission"). Sources:
  *
- * - A separate process queries NVML and file systems. It is started when the program uses the driver or has run for a
- *   second, so that short programs without a GPU do not wait for it.
- * - The lines that are written to the kernel's log (/dev/kmsg) after gw_sense_open() are read, if permitted.
- * - Values of the control group, /dev/shm, the machine's memory and the processes are read from /proc and /sys. */
+ * - NVML and file systems: read by a separate process. It starts when the program uses the driver or has run for a
+ *   second, so short programs do not wait for it.
+ * - The kernel's log (/dev/kmsg): lines written after gw_sense_open(), if we may read them.
+ * - /proc and /sys: the control group, /dev/shm, the machine's memory and the processes. */
 #ifndef GW_SENSE_H
 #define GW_SENSE_H
 
@@ -35,13 +34,14 @@ typedef struct gw_sense_now {
     size_t pid_count;
     uint64_t failure_at_ns;       /* time in the run of the last failed driver call; 0: none */
     uint64_t out_of_memory_at_ns; /* time in the run of the last refused allocation; 0: none */
-    bool holders_known; /* the caller itself finds the processes with card memory: do not query NVML for them */
+    bool holders_known; /* true: do not query NVML for the processes that hold card memory, because the caller finds
+                           them */
 } gw_sense_now;
 
-/* Receives the results. `holder` is called after a refused allocation:
- * - once for each process with memory on a card. `matched` is true if `pid` is a pid of this process's namespace.
- *   `bytes` is UINT64_MAX if unknown.
- * - once for each process that has some card's device file open. `card` is then GW_NO_DEVICE. */
+/* Receives the results. After a refused allocation, `holder` is called
+ * - for each process with memory on a card. `bytes` is UINT64_MAX if unknown. `matched` is true if `pid` is valid in
+ *   our pid namespace.
+ * - for each process with some card's device file open. `card` is then GW_NO_DEVICE. */
 typedef struct gw_sense_sink {
     void *user;
     void (*item)(void *user, const gw_item *item);
@@ -53,8 +53,8 @@ typedef struct gw_sense_sink {
 GW_MUST_CHECK gw_status gw_sense_open(const gw_sense_options *options, gw_sense **ret_sense, gw_error *err);
 /* Read the values that are due and pass them to `sink`. Never blocks. */
 void gw_sense_look(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink);
-/* Read all values once more at the program's end. Waits at most `wait_ms` for the values of the sampler process and, if
- * the program failed less than a second ago, a little longer for the driver to report a fault. */
+/* Read all values once more at the program's end. Waits at most `wait_ms` for the sampler process. If the program
+ * failed less than a second ago, waits a little longer, because the driver may still report a fault. */
 void gw_sense_last(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink, unsigned wait_ms);
 void gw_sense_close(gw_sense *sense); /* takes NULL */
 

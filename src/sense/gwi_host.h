@@ -1,6 +1,5 @@
-/* Reads values from /proc, /sys and local file systems. Every path begins with `root` ("" for the real machine), so
- * that tests can use a made-up tree. No function here blocks: only the sampler process (gwi_sampler.h) reads file
- * systems that may hang. */
+/* Reads values from /proc, /sys and local file systems, under `root` in tests ("" for the real machine). No function
+ * here blocks: only the sampler process (gwi_sampler.h) reads file systems that may hang. */
 #ifndef GWI_HOST_H
 #define GWI_HOST_H
 
@@ -11,7 +10,8 @@
 
 /* ---- control groups (cgroup.c) ---- */
 
-/* The control group of a process for one controller. In version 1 each controller has its own tree of groups. */
+/* The control group of a process for one controller, such as memory. In version 1, each controller has its own tree of
+ * groups. */
 typedef struct gwi_cgroup_part {
     char path[PATH_MAX]; /* folder of the group; "": not found */
     size_t top_bytes;    /* length of the mount point at the start of `path`; groups above it are not visible */
@@ -22,27 +22,27 @@ typedef struct gwi_cgroup {
     int why; /* errno if the group was not found */
 } gwi_cgroup;
 
-/* Find the control group of process `pid`. If there is none for a controller, gwi_cgroup_read() stores the controller's
- * values as "not supported". */
+/* Find the control group of process `pid`. Values of a controller without a group are stored as "not supported". */
 void gwi_cgroup_find(gwi_cgroup *group, const char *root, pid_t pid);
 /* Read limits, use and pressure of the group into `values`. */
 void gwi_cgroup_read(const gwi_cgroup *group, gwi_values *values);
-/* Read only how many processes of the group the kernel has killed for lack of memory. Returns false if the number is
- * unknown. */
+/* Store in *ret_count how many processes of the group the kernel has killed for lack of memory. Returns false if the
+ * number is unknown. */
 bool gwi_cgroup_oom_kills(const gwi_cgroup *group, uint64_t *ret_count);
 
 /* ---- the machine and its processes (host.c) ---- */
 
 /* Read the machine's memory, OOM kills and load, the number of processors that we may use, and the size of /dev/shm. */
 void gwi_host_read(const char *root, gwi_values *values);
-/* Read the memory of process `pid`, its open files, and the time it spent waiting for a processor. Returns false if the
- * process has ended. */
+/* Read the memory of process `pid`, its open files, and the time that it has waited for a processor. Returns false if
+ * the process has ended. */
 bool gwi_process_read(const char *root, pid_t pid, gwi_values *values);
-/* True if this process is in the kernel's initial pid namespace, so that its pids are those in the kernel's log. */
+/* True if this process is in the kernel's initial pid namespace. The pids in the kernel's log are then the same as
+ * ours. */
 bool gwi_host_counts_pids(const char *root);
 
-/* Call `each` with the pid of every process that has a card's device file (/dev/nvidia0, ...) open, whether NVML lists
- * the process or not. Processes of other users are found only if their open files may be read. */
+/* Call `each` with the pid of every process that has a card's device file (/dev/nvidia0, ...) open, even if NVML does
+ * not list it. Other users' processes may be missing. */
 void gwi_host_device_users(const char *root, void (*each)(void *user, uint32_t pid), void *user);
 
 /* ---- small files ---- */
@@ -51,8 +51,7 @@ void gwi_host_device_users(const char *root, void (*each)(void *user, uint32_t p
  * the errno in *ret_why. */
 ssize_t gwi_read_text(char *out, size_t room, int *ret_why, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Find the line of `text` that begins with `key` and a blank, and read the number after the blank. Returns false if
- * there is no such line or number. */
+/* Read the number after `key` and a blank at the beginning of a line of `text`. Returns false if there is none. */
 bool gwi_text_number(const char *text, const char *key, uint64_t *ret_number);
 
 #endif

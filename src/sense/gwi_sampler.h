@@ -1,9 +1,9 @@
-/* The sampler: a process that queries NVML and file systems, and the messages that it sends to the supervisor.
+/* The sampler: a process that queries NVML and file systems, and its messages to the supervisor.
  *
- * On a failing card an NVML call may take seconds or never return. A call on a network file system may hang in the same
- * way. A thread that hangs in the kernel would keep the supervisor from ending. A separate process does not: the
- * supervisor kills it, or leaves it behind if it does not die. The sampler closes all files that it inherits from the
- * supervisor. */
+ * On a failing card, an NVML call may never return, and a network file system may hang. A thread that hangs in the
+ * kernel would keep the supervisor from ending. A separate process can be left behind.
+ *
+ * The sampler closes all files that it inherits from the supervisor. */
 #ifndef GWI_SAMPLER_H
 #define GWI_SAMPLER_H
 
@@ -53,11 +53,11 @@ typedef struct gwi_sampler {
 GW_MUST_CHECK gw_status gwi_sampler_start(gwi_sampler *sampler, const gw_sense_options *options, gw_error *err);
 /* Send a request. Returns false if the process has ended. */
 bool gwi_sampler_ask(const gwi_sampler *sampler, const gwi_request *request);
-/* Read the next message without waiting. Returns 1 for a message, 0 if there is none yet, -1 if the sampler has ended
- * or sent a malformed message. */
+/* Read the next message without waiting. Returns 1 for a message, 0 if there is none yet, and -1 if the sampler has
+ * ended or sent a malformed one. */
 int gwi_sampler_next(const gwi_sampler *sampler, gwi_message *message);
-/* Kill the process, even during an NVML call. Returns false if it has not ended after a second; it is then left
- * running. */
+/* Kill the sampler, even during an NVML call. Returns false if it has not ended after a second; it is then left
+ * behind. */
 bool gwi_sampler_stop(gwi_sampler *sampler);
 
 #endif

@@ -18,9 +18,8 @@ typedef struct gwi_values {                 /* {0}: no value was stored yet */
 void gwi_values_keep(gwi_values *values, gw_metric metric, gw_sample_state state, uint64_t value);
 /* Store a number. If it is unknown, store the state that corresponds to the errno `why` instead. */
 void gwi_values_number(gwi_values *values, gw_metric metric, bool is_known, uint64_t number, int why);
-/* Collect the values to record now: only the changed ones, or all of them if `whole` is true, at the first call, or if
- * the interval for full samples has passed. *ret_whole is true if all were collected. Returns the number of values in
- * ret_value. */
+/* Collect the values to record now, and return their number. These are the changed values, or all values if `whole`, at
+ * the first call, or when a full sample is due. *ret_whole is true if they are all values. */
 uint32_t gwi_values_take(gwi_values *values, uint64_t now_ns, bool whole, gw_sample_value ret_value[GW_METRIC_COUNT],
                          bool *ret_whole);
 

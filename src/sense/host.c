@@ -147,7 +147,7 @@ bool gwi_host_counts_pids(const char *root)
 
 /* ---- a process ---- */
 
-/* Since Linux 6.2 the size of /proc/PID/fd is the number of descriptors. On older kernels the entries are counted. */
+/* Since Linux 6.2, the size of /proc/PID/fd is the number of open descriptors. On older kernels, count the entries. */
 static bool count_descriptors(const char *root, pid_t pid, uint64_t *ret_count, int *ret_why)
 {
     char path[PATH_MAX];

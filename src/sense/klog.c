@@ -105,7 +105,7 @@ static void take_process(const char *text, gw_klog *klog)
 }
 
 /* Parse the PCI address and the Xid number in "Xid (PCI:0000:01:00): 79". `mark` is the text before the address.
- * Returns 0 if there is no number. */
+ * Returns the number; 0: none. */
 static uint32_t xid_at(const char *text, const char *mark, gw_klog *klog)
 {
     const char *place = strstr(text, mark);
@@ -191,8 +191,8 @@ static bool take_oom_kill(const char *text, gw_klog *klog)
     return true;
 }
 
-/* Parse the process name and the pid in "name[123]". `bracket` is the closing bracket, and the name begins at `text`.
- * The name may contain any characters. */
+/* Parse the process name and the pid in "name[123]". The name starts at `text` and may contain any characters.
+ * `bracket` is the "]". */
 static bool take_victim(const char *text, const char *bracket, gw_klog *klog)
 {
     const char *open = bracket;
@@ -204,8 +204,10 @@ static bool take_victim(const char *text, const char *bracket, gw_klog *klog)
     return true;
 }
 
-/* Parse a crash. Examples: "python3[123]: segfault at 7f.. ip .. sp .. error 6 in libc.so[..]", "traps: x[123] general
- * protection fault ip:..", "x[123]: unhandled level 2 translation fault (11) at 0x.., esr 0x..". */
+/* Parse a crash. Examples:
+ * - "python3[123]: segfault at 7f.. ip .. sp .. error 6 in libc.so[..]"
+ * - "traps: x[123] general protection fault ip:.."
+ * - "x[123]: unhandled level 2 translation fault (11) at 0x.., esr 0x.." */
 static bool take_crash(const char *text, gw_klog *klog)
 {
     static const struct {

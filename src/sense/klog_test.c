@@ -121,7 +121,7 @@ static void stamps_are_read(void **state)
     assert_false(klog.has_stamp);
 }
 
-/* The parser must read every Xid number, also an unknown one, and the pid of the process. */
+/* The parser must read every Xid number, including unknown ones, and the pid of the process. */
 static void every_number_is_read(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Equal lines within this time are a burst. The first BURST_TOLD_MAX lines of a burst are reported, the others only
+/* A burst: equal lines within this time. The first BURST_TOLD_MAX lines are reported, and the others are only
  * counted. */
 static const uint64_t burst_ns = 1000000000u;
 enum { BURST_TOLD_MAX = 4, TOLD_MAX = 4096, READS_MAX = 512 };
@@ -37,8 +37,8 @@ void gwi_kmsg_close(gwi_kmsg *kmsg)
     kmsg->fd = -1;
 }
 
-/* True if the line may concern this run. Crashes are skipped if the line does not name a recorded process, and lines
- * about cards if the run's cards are virtual. */
+/* True if the line may concern this run. Ignore crashes of processes that are not recorded and, for virtual cards,
+ * lines about a card. */
 static bool is_wanted(const gwi_kmsg_to *to, const gw_klog *klog)
 {
     if (klog->kind == GW_MACHINE_OOM_KILL)
@@ -110,8 +110,8 @@ static gwi_burst *burst_of(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog 
     return oldest;
 }
 
-/* Return the time when the line was written. The kernel's clock drifts from CLOCK_MONOTONIC over weeks, but a new line
- * was written after the last read, so its time is limited to the time between that read and now. */
+/* Return the time at which the line was written: between the previous read and now. The kernel's clock may have drifted
+ * from CLOCK_MONOTONIC over weeks. */
 static uint64_t time_of(const gwi_kmsg *kmsg, const gw_klog *klog, uint64_t now_ns)
 {
     uint64_t t_ns = klog->has_stamp ? klog->stamp_us * 1000 : now_ns;

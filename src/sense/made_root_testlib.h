@@ -15,7 +15,7 @@
 
 static char made_root[32];
 
-/* Write a file of the made-up machine and create its parent folders. `mode` is that of fopen(). */
+/* Write a file of the made-up machine and create its parent folders. `mode` is passed to fopen(). */
 static inline void write_file(const char *name, const char *mode, const char *text)
 {
     char path[512];

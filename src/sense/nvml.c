@@ -321,7 +321,7 @@ static void read_field(const request *r)
     put(r, 0, answer, number);
 }
 
-/* Read the error counts of all NVLink links together: the card's own totals if it has them, else the sum over the
+/* Read the error counts of all NVLink links together: the card's own totals or, if not supported, the sums over the
  * links. */
 static void read_nvlink(const request *r)
 {
@@ -354,8 +354,8 @@ static void read_nvlink(const request *r)
     }
 }
 
-/* Read the state of the card. This row must be the last one of the table, because the state is the last suitable return
- * code of the other rows. */
+/* Read the state of the card: the last return code of the other calls that was success, lost or reset required. So this
+ * must be the last row. */
 static void read_status(const request *r)
 {
     r->value[0] = (gw_sample_value){(uint16_t)r->row->first, GW_SAMPLE_KNOWN, (uint64_t)r->nvml->status[r->index]};

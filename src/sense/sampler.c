@@ -25,7 +25,8 @@
 
 static const uint64_t second_ns = 1000000000u;
 static const uint64_t fast_ns = 100000000u;
-/* All rows together may use at most 1/SHARE_INVERSE of a processor, so slow rows are read less often. */
+/* All rows of NVML's table (nvml.c) together may use at most 1/SHARE_INVERSE of a processor, so slow rows are read less
+ * often. */
 enum { SHARE_INVERSE = 250 };
 
 /* Return the number of bytes of the message to send. Unused elements at its end are not sent. */
@@ -287,8 +288,8 @@ static _Noreturn void work(worker *s)
     }
 }
 
-/* Close all inherited files except `keep_fd`, which becomes file 3. If the sampler kept the program's pipes open, their
- * readers would not see the end. */
+/* Close all inherited files except `keep_fd`, which becomes descriptor 3. Otherwise readers of the program's pipes
+ * would never see the end. */
 static void leave_files(int keep_fd)
 {
     enum { MINE = 3 };

@@ -1,5 +1,5 @@
-/* Controls the sampling of a run: reads the kernel's log and the host's values, queries the sampler process, and
- * decides how often each is read. */
+/* Controls the sampling of a run. Reads the kernel's log and the host's values itself, and requests all others from the
+ * sampler process. */
 #include "gw_sense.h"
 
 #include "gw_clock.h"
@@ -19,7 +19,8 @@ static const uint64_t second_ns = 1000000000u;
 static const uint64_t fast_ns = 100000000u;
 /* For this time after the start and after each failure, values are read ten times a second. */
 static const uint64_t fast_start_ns = 1000000000u, fast_failure_ns = 3000000000u;
-/* gw_sense_look() reads nothing for this time after the start, so that sampling does not slow down short programs. */
+/* By default, gw_sense_look() reads nothing for this long after the start, so that sampling does not slow down short
+ * programs. */
 static const uint64_t settle_standard_ns = 4000000u;
 /* An NVML call longer than this is reported as stuck. The slowest calls on healthy cards are much shorter. */
 static const uint64_t stuck_ns = 3000000000u;
@@ -48,8 +49,8 @@ struct gw_sense {
     gwi_sampler sampler;
     bool sampler_tried, stuck_told;
     uint64_t failure_seen_ns, request_number, done_number;
-    uint64_t holders_asked_ns; /* time in the run of the last request for holders */
-    uint32_t holders_asked;    /* number of requests for the processes with card memory */
+    uint64_t holders_asked_ns; /* time of the last such query, from the start of the run */
+    uint32_t holders_asked;    /* number of queries for the processes with card memory */
     bool users_told;
     uint64_t card_events; /* number of events that NVML reported */
 };
@@ -127,8 +128,8 @@ static void tell_values(const gw_sense *sense, const gw_sense_sink *sink, gwi_va
 
 /* ---- the host ---- */
 
-/* Report processes of the control group that were killed for lack of memory. Their number is read as often as possible,
- * because the time at which it rises shows which process was killed. */
+/* Report that processes of the control group were killed for lack of memory. The count is read often, because the time
+ * of its rise shows which process was killed. */
 static void look_at_oom_kills(gw_sense *sense, const gw_sense_sink *sink)
 {
     uint64_t count;
@@ -207,9 +208,8 @@ static bool is_ours(const gw_sense *sense, const gw_sense_now *now, uint32_t pid
     return ours;
 }
 
-/* Report the processes with memory on a card. If this process is in a pid namespace (a container), NVML may report pids
- * of the host instead of pids of the namespace. If none of the reported pids is a pid of this run, pass `matched` as
- * false: one of the processes may be the program itself. */
+/* Report the processes with memory on a card. In a container, NVML may list the host's pids. If none of them is a pid
+ * of this run, `matched` is false, because one may be the program itself. */
 static void take_holders(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink,
                          const gwi_message *message)
 {
@@ -296,8 +296,8 @@ static void look_at_sampler(gw_sense *sense, const gw_sense_sink *sink)
     tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 1, now - since, text);
 }
 
-/* True if an allocation was refused since the last query for the processes with card memory. Queries are at least a
- * second apart, and at most HOLDERS_ASKED_MAX. */
+/* True if an allocation was refused since the last query of the card's processes. At most HOLDERS_ASKED_MAX queries are
+ * made, at least a second apart. */
 static bool wants_holders(const gw_sense *sense, const gw_sense_now *now)
 {
     if (now->holders_known || sense->holders_asked >= HOLDERS_ASKED_MAX ||
@@ -345,8 +345,8 @@ static void tell_user(void *user, uint32_t pid)
     sink->holder(sink->user, GW_NO_DEVICE, pid, UINT64_MAX, true);
 }
 
-/* At the first refused allocation, report the processes that have a card's device file open. NVML may list none of
- * them, or list them by pids that mean nothing in this namespace. */
+/* At the first refused allocation, report the processes that have a card's device file open. NVML may omit such
+ * processes, or list their pids of another namespace. */
 static void look_at_users(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink)
 {
     if (now->out_of_memory_at_ns == 0 || sense->users_told || sense->options.is_virtual)

@@ -1,5 +1,6 @@
 /* Tests the sampling as a whole, with a fake libnvidia-ml and a made-up kernel log. */
 #define _GNU_SOURCE
+#include "gw_room.h"
 #include "gw_sense.h"
 
 #include "gw_clock.h"
@@ -112,8 +113,8 @@ static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t 
     }
 }
 
-/* Call gw_sense_look() `times` times, each time after a pause of 5 ms. In the first 4 ms after gw_sense_open() it reads
- * nothing. */
+/* Call gw_sense_look() `times` times, with pauses of 5 ms before each call: it reads nothing in the first 4 ms after
+ * gw_sense_open(). */
 static void look_often(gw_sense *sense, const gw_sense_now *now, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -243,8 +244,8 @@ static void nothing_is_done_for_a_short_program(void **state)
 
 /* ---- a made-up machine ---- */
 
-/* Only lines written after the start are reported. Of 100 equal lines, four are reported one by one, and the number of
- * the others is reported at the end. */
+/* Only lines written after the start are reported. Of 100 equal lines, four are reported singly, and the number of the
+ * others at the end. */
 static void the_kernel_log_is_followed(void **state)
 {
     (void)state;
@@ -266,8 +267,8 @@ static void the_kernel_log_is_followed(void **state)
     gw_sense_close(sense);
     assert_int_equal(all.log_count, 100);
     assert_int_equal(all.events[GW_MACHINE_XID], 5);
-    /* the made-up machine does not show its pid namespace, so the pids in its log cannot be compared with those of the
-     * run */
+    /* On the made-up machine, the pid namespace is unknown, so the pids in the log cannot be compared with those of the
+     * run. */
     assert_int_equal(all.events[GW_MACHINE_CRASH], 0);
     assert_non_null(strstr(all.facts, "sense.pids=of a namespace"));
 }
@@ -316,6 +317,50 @@ static void a_rise_of_oom_kill_is_an_event(void **state)
     gw_sense_close(sense);
 }
 
+static void free_memory_and_holders_are_read_before_a_run(void **state)
+{
+    (void)state;
+    gw_sense_options options = {.nvml_path = GW_FAKE_NVML_PATH, .root = made_root};
+    const gw_room_card *card = NULL;
+    size_t count = 0;
+    gw_room *room = NULL;
+    gw_error err;
+    assert_int_equal(setenv("GW_FAKE_NVML", "", 1), 0);
+    assert_int_equal(gw_room_open(&options, &room, &err), GW_OK);
+    for (int i = 0; i < 2; i++) { /* it can be read again */
+        assert_int_equal(gw_room_read(room, 60000, &card, &count, &err), GW_OK);
+        assert_int_equal(count, 2);
+        assert_true(card[0].is_known && card[1].is_known);
+        assert_int_equal(card[0].free_bytes, 600);
+        assert_int_equal(card[1].total_bytes, 1001);
+        assert_true(card[0].holder_count > 0);
+    }
+    gw_room_close(room);
+}
+
+static void without_nvml_the_reason_is_returned(void **state)
+{
+    (void)state;
+    gw_sense_options options = {.nvml_path = "/nowhere/libnvidia-ml.so.1", .root = made_root};
+    const gw_room_card *card = NULL;
+    size_t count = 0;
+    gw_room *room = NULL;
+    gw_error err = {""};
+    assert_int_equal(gw_room_open(&options, &room, &err), GW_OK);
+    assert_int_equal(gw_room_read(room, 60000, &card, &count, &err), GW_MISSING);
+    assert_non_null(strstr(err.text, "libnvidia-ml"));
+    gw_room_close(room);
+    options.nvml_path = GW_FAKE_NVML_PATH;
+    assert_int_equal(setenv("GW_FAKE_NVML", "crash", 1), 0); /* the library ends the process */
+    assert_int_equal(gw_room_open(&options, &room, &err), GW_OK);
+    assert_int_equal(gw_room_read(room, 60000, &card, &count, &err), GW_IO);
+    gw_room_close(room);
+    assert_int_equal(setenv("GW_FAKE_NVML", "hang", 1), 0);
+    assert_int_equal(gw_room_open(&options, &room, &err), GW_OK);
+    assert_int_equal(gw_room_read(room, 50, &card, &count, &err), GW_IO);
+    gw_room_close(room);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +373,8 @@ int main(void)
         cmocka_unit_test(the_kernel_log_is_followed),
         cmocka_unit_test(users_of_device_files_are_found),
         cmocka_unit_test(a_rise_of_oom_kill_is_an_event),
+        cmocka_unit_test(free_memory_and_holders_are_read_before_a_run),
+        cmocka_unit_test(without_nvml_the_reason_is_returned),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

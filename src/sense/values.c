@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-/* All values are recorded at this interval, even unchanged ones. A recording near its size limit keeps only such full
- * samples. */
+/* At this interval, all values are recorded, even unchanged ones. Near its size limit, a recording drops its old
+ * samples, but keeps some of these complete ones. */
 static const uint64_t whole_every_ns = 60000000000u;
 
 void gwi_values_keep(gwi_values *values, gw_metric metric, gw_sample_state state, uint64_t value)

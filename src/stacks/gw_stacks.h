@@ -1,16 +1,15 @@
 /* Inspects the threads of another process from outside: what each thread waits for, and its stack.
  *
- * Most data is read from /proc and from the process's memory, without disturbing the process. To read a native stack,
- * the thread must be stopped with ptrace for a few milliseconds. The program must not notice this, so a thread in a
- * system call is stopped only if the kernel restarts this call by itself. The caller needs permission to trace the
- * process: it must run as the same user, and if the kernel's Yama module restricts tracing (scope 1, the usual
- * setting), the process must be its descendant. If some data cannot be read, the result contains the reason.
+ * Most data is read from /proc and from the process's memory, without disturbing the process. For a native stack, the
+ * thread is stopped with ptrace for a few milliseconds. The program must not notice this. So a thread in a system call
+ * is stopped only if the kernel restarts this call by itself. The result contains a reason for missing data.
  *
- * Native stacks are unwound with elfutils. A build without elfutils reads no native stacks. Python frames (CPython 3.9
- * to 3.14, as in the hook) are read from the process's memory. If a thread is stopped for its native stack, its Python
- * frames are read during the stop. If a thread must not be stopped, its Python frames are read twice and used only if
- * the thread did not run in between. Frames are stored as numbers, as in gw_site.h, together with the data that is
- * needed to find their names.
+ * The caller must run as the same user. With Yama's scope 1, the usual setting, the process must be a descendant of the
+ * caller, too.
+ *
+ * Native stacks need elfutils. Python frames (CPython 3.9 to 3.14) are read from the process's memory, during the stop
+ * if there is one. Without a stop, they are read twice. They are used only if both results are equal and the thread did
+ * not run in between. Frames are stored as numbers, as in gw_site.h, with the data needed to find their names.
  *
  * Call these functions from one thread at a time. */
 #ifndef GW_STACKS_H
@@ -91,15 +90,14 @@ typedef struct gw_stack_process {
     size_t mapping_count;
 } gw_stack_process;
 
-/* Read the threads of `pid`. If `stacks` is false, no thread is stopped and no frames are read. On GW_OK the caller
- * owns *ret_process and frees it with gw_stack_process_free(). Returns GW_MISSING if there is no such process, GW_IO if
- * its threads cannot be listed, or GW_NOMEM. */
+/* Read the threads of process `pid`. Without `stacks`, no thread is stopped and no frames are read. On GW_OK, free
+ * *ret_process with gw_stack_process_free(). Errors: GW_MISSING if there is no such process; GW_IO if its threads
+ * cannot be listed; GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_process, gw_error *err);
 void gw_stack_process_free(gw_stack_process *process); /* takes NULL */
 
-/* gw_stacks_look() may give up on a thread that does not stop in time. Release such threads if they have stopped by
- * now. After a call with `stacks`, call this function from time to time until the process has ended. Does nothing if
- * there are no such threads. */
+/* Release threads that stopped too late for gw_stacks_look(). After gw_stacks_look() with `stacks`, call this from
+ * time to time until the process has ended. */
 void gw_stacks_let_go(void);
 
 /* Store the total CPU time of all threads of `pid`, in ms, in *ret_ms. Returns false if it is unknown. */

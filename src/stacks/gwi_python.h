@@ -1,11 +1,12 @@
-/* Reads the Python frames of another process's threads from its memory.
+/* Reads the Python frames of another process's threads from its memory. Use from one thread.
  *
- * All reads go through one callback, so the same code can read a process, a damaged copy in a test, or the input of a
- * fuzzer. The data is not trusted: the type of each object is compared with the interpreter's own types, each list is
- * bounded, and a thread state is used only if its own fields name the thread. Frames that fail these checks are
- * reported as unknown. The process may run during the reads, so only the frames of a stopped thread are reliable.
+ * All reads go through one callback, so the source can be a process, a damaged copy in a test, or a fuzzer's input. The
+ * data is not trusted:
+ * - The type of each object is compared with the interpreter's own types.
+ * - The length of each list is limited.
+ * - A thread state must contain the thread's id.
  *
- * Use from one thread. */
+ * Frames that fail these checks are reported as unknown. Only the frames of a stopped thread are reliable. */
 #ifndef GWI_STACKS_PYTHON_H
 #define GWI_STACKS_PYTHON_H
 
@@ -38,12 +39,13 @@ typedef struct gwi_python {
     char why[160];   /* why `incomplete` is set; "" if it is not */
 } gwi_python;
 
-/* If the file whose first mapping is at address `base` contains a Python interpreter, add it to python->copy. */
+/* `base` is the address of a file's first mapping. If this file contains a Python interpreter, add it to
+ * python->copy. */
 void gwi_python_try(gwi_python *python, uint64_t base);
 /* List the thread states of all copies of Python that were added. */
 void gwi_python_list(gwi_python *python);
-/* Append the Python frames of thread->tid to `thread`, and their code objects to `process`. If frames are missing, set
- * flags of gw_site.h in thread->flags. */
+/* Append the Python frames of thread->tid to `thread`, and their code objects to `process`. Missing frames set flags in
+ * thread->flags (gw_site.h). */
 void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_thread *thread);
 
 #endif

@@ -1,5 +1,5 @@
-/* A synthetic image of a process's memory, for tests and the fuzzer. One thread runs three Python functions, in the
- * memory layout of the given Python version. A test may damage the image after it is built. */
+/* Builds a fake memory image of a Python process in the layout of any version, for tests and the fuzzer. One thread
+ * runs three Python functions. */
 #ifndef GWI_PYTHON_IMAGE_H
 #define GWI_PYTHON_IMAGE_H
 

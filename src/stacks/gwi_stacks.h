@@ -6,26 +6,26 @@
 
 #include <sys/types.h>
 
-/* waits.c. Read the start of a /proc file as text. Returns the number of bytes; 0 if the file cannot be read, with the
- * reason in errno. gwi_read_of_thread() reads /proc/PID/task/TID/FILE. */
+/* Read the start of a /proc file as text (waits.c). Returns the number of bytes, or 0 with the reason in errno.
+ * gwi_read_of_thread() reads /proc/PID/task/TID/FILE. */
 size_t gwi_read_small(char *text, size_t room, const char *path);
 size_t gwi_read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid, const char *file);
 /* Read memory of process `pid`. Returns false if not all of it can be read; errno has the reason. */
 bool gwi_read_memory(uint32_t pid, uint64_t address, void *to, size_t bytes);
-/* Find out which system call a thread is in, and what it waits for. The list of threads in `process` must be complete,
- * because lock owners are looked up in it. */
+/* Find out which system call a thread is in, and what it waits for. `process` must have all threads, because lock
+ * owners are looked up there. */
 void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *thread);
 
-/* Return true if the thread may be stopped, because its system call then continues with the same result. The result of
- * other calls (epoll_wait, socket reads with a time limit, a device's ioctl) would reveal the stop. */
+/* Return true if the thread may be stopped without a visible effect. Its system call must continue afterwards with the
+ * same result. A stop may change the result of epoll_wait, socket reads with a time limit, or ioctl on a device. */
 bool gwi_may_be_stopped(const gw_stack_thread *thread);
 
-/* Read the Python frames of a thread that is not stopped. If the thread ran during the read, its Python frames are
- * dropped, GW_SITE_PYTHON_UNKNOWN is set, and no_python contains the reason. */
+/* Read the Python frames of a thread without stopping it. If it ran meanwhile, the frames are dropped,
+ * GW_SITE_PYTHON_UNKNOWN is set, and `no_python` has the reason. */
 void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread *thread, gwi_python *python);
 
-/* walk.c. Read the frames of all threads. Each thread that may be stopped is stopped briefly. Sets process->no_stacks
- * if stacks are missing. */
+/* Read the frames of all threads (walk.c). A thread is stopped briefly if gwi_may_be_stopped() allows it. If stacks are
+ * missing, process->no_stacks has the reason. */
 void gwi_stacks_walk(uint32_t pid, gw_stack_process *process, gwi_python *python);
 
 #endif

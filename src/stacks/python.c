@@ -1,4 +1,4 @@
-/* Reads Python frames from another process's memory. Starts at the symbol _PyRuntime and follows pointers to the
+/* Reads Python frames from another process's memory. It follows pointers from the symbol _PyRuntime to the
  * interpreters, thread states, frames and code objects. */
 #include "gwi_python.h"
 
@@ -51,8 +51,8 @@ static size_t furthest(size_t a, size_t b)
 
 /* ---- an interpreter ---- */
 
-/* Return the Python version, e.g. 0x030B for 3.11; 0 if unknown. Python before 3.11 exports no version number, so
- * derive the version from the functions that exist. fits() also checks the sizes of the types. */
+/* Return the Python version (0x030B for 3.11), 0 if unknown. Before 3.11, Python exports no version number: derive it
+ * from the functions that exist. */
 static unsigned version_of(const gwi_python *python, const gw_image *image, unsigned long *ret_hex)
 {
     uint64_t at;
@@ -64,8 +64,8 @@ static unsigned version_of(const gwi_python *python, const gw_image *image, unsi
     return gw_image_find(image, "PyThreadState_GetFrame", &at) ? 0x0309 : 0;
 }
 
-/* Return true if objects of the type have the size that our layout expects. In a build with other structures, the size
- * differs. */
+/* Return true if objects of the type have the size that our layout expects. In a Python build with other structures,
+ * the size differs. */
 static bool type_fits(const gwi_python *python, uint64_t type, uint16_t bytes)
 {
     enum { TYPE_OBJECT_BYTES = 32 };
@@ -118,9 +118,9 @@ void gwi_python_try(gwi_python *python, uint64_t base)
 
 /* ---- thread states ---- */
 
-/* Return the kernel thread id of a thread state; 0 if unknown. The state has two fields for this: `native_id` is the
- * id itself, and `ident` is the address of the C library's thread structure, in which glibc stores the id. After a
- * fork, `native_id` may still be the parent's id. */
+/* Return the kernel's thread id for a thread state, 0 if unknown:
+ * - `native_id` is the id, but after a fork it may be the parent's.
+ * - `ident` is the address of glibc's thread structure, which has the id. */
 static uint32_t tid_of(const gwi_python *python, uint64_t ident, uint64_t native_id)
 {
 #if defined(__x86_64__)
@@ -161,7 +161,7 @@ static bool read_state(const gwi_python *python, const gwi_interpreter *copy, ui
     return true;
 }
 
-/* Return true if there is an interpreter at this address: its first thread state must point back to this address. */
+/* Return true if there is an interpreter at this address, that is, if its first thread state points back to it. */
 static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t address)
 {
     uint64_t thread, interpreter;
@@ -170,12 +170,11 @@ static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy
            interpreter == address;
 }
 
-/* Find the newest interpreter, which links to the older ones. *ret_interpreter is 0 if Python is not initialised or
- * has been finalised. Returns false if the interpreter is not found.
+/* Find the newest interpreter, which links to the older ones. *ret_interpreter is 0 if Python is not initialised or has
+ * been finalised. Returns false if it is not found.
  *
- * If this version of Python does not publish where the pointer to the newest interpreter is, search the start of
- * _PyRuntime for two adjacent pointers to interpreters. The first points to the newest interpreter, the second to the
- * main one. They are equal if there is only one. */
+ * Some versions of Python do not publish where this pointer is. For these, search the start of _PyRuntime for two
+ * adjacent pointers, to the newest and to the main interpreter. Both may be the same. */
 static bool first_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t *ret_interpreter)
 {
     enum { WORDS = 16 };
@@ -252,7 +251,8 @@ static void fetch_own(void *user, uintptr_t at, void *out, size_t bytes)
     memcpy(out, (const void *)at, bytes);
 }
 
-/* Append a Python string to `out` as one line. Returns the number of bytes; 0 if this is not a string or too long. */
+/* Append a Python string to `out` as one line. Returns the number of bytes, or 0 if this is not a string or it is too
+ * long. */
 static size_t take_text(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, bool is_path,
                         char *out, size_t room)
 {
@@ -301,9 +301,9 @@ static bool same_code(const gw_stack_code *a, const gw_stack_code *b)
            (a->table == NULL || memcmp(a->table, b->table, a->table_bytes) == 0);
 }
 
-/* Add a code object to the process's list and return its index; -1 if out of memory or if the list is full. Takes
- * ownership of the members of `code`. Reuses an equal entry. All fields are compared, not only the address: it may have
- * belonged to another code object before. */
+/* Return the index of a code object in the process's list. If no entry is equal, add one. All fields are compared,
+ * because the address may be reused. Takes ownership of the members of `code`. Returns -1 if out of memory or if the
+ * list is full. */
 static int keep_code(gw_stack_process *process, gw_stack_code *code)
 {
     size_t count = process->code_count;
@@ -405,8 +405,8 @@ static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, u
     return true;
 }
 
-/* Find the innermost frame of a thread; *ret_frame is 0 if the thread runs no Python. Returns false if the frame is
- * unknown. */
+/* Find the innermost frame of a thread. *ret_frame is 0 if the thread runs no Python code. Returns false if the frame
+ * is unknown. */
 static bool top_frame(const gwi_python *python, const gwi_state *state, uint32_t tid, uint64_t *ret_frame)
 {
     const gwi_interpreter *copy = &python->copy[state->copy];

@@ -1,5 +1,5 @@
-/* Reads synthetic memory images of every Python version, intact and damaged. The result must be the right frames or
- * "unknown", and the reader must not loop forever. */
+/* Reads fake memory images of every Python version, intact and damaged. The result must be the correct frames or
+ * "unknown", without an endless loop. */
 #include "gw_python_lines.h"
 #include "gwi_python_image.h"
 
@@ -87,8 +87,8 @@ static void circles_end(void **state)
     }
 }
 
-/* If a thread ends after the lists were read, and another thread reuses the memory of its state, the frames must be
- * unknown. */
+/* A thread may end after the lists were read, and another may reuse the memory of its state. The first thread's frames
+ * are then unknown. */
 static void a_state_of_somebody_else_counts_not(void **state)
 {
     (void)state;
@@ -107,8 +107,8 @@ static void a_state_of_somebody_else_counts_not(void **state)
     }
 }
 
-/* If Python is not initialised, the thread runs no Python: it has no frames, and this is certain. If an interpreter
- * cannot be found, the frames are unknown. */
+/* If Python is not initialised, the thread has no Python frames, so none are missing. If an interpreter cannot be
+ * found, the frames are unknown. */
 static void without_interpreters(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void objects_of_another_type_are_none(void **state)
     }
 }
 
-/* Overwrite each word of the image with several wrong values, one after the other. The frames must be unknown, or have
+/* Overwrite the words of the image, one at a time, with several wrong values. The frames must then be unknown, or have
  * valid texts. */
 static void damaged(void **state)
 {

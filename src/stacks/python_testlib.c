@@ -1,5 +1,5 @@
-/* A library for python_test.py. It reads the Python frames of a process from outside and returns them as text. It
- * reads no native stacks, so it stops no threads. */
+/* A library for python_test.py: reads the Python frames of another process as text. It reads no native stacks, so it
+ * does not stop threads. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -112,8 +112,8 @@ static bool read_damaged(void *user, uint64_t at, void *out, size_t bytes)
     }
 }
 
-/* Read the Python frames of the threads `rounds` times, with different damage each time, and check that the result
- * stays within its limits. Returns the total number of frames, or -1 if a limit was exceeded. */
+/* Read the Python frames `rounds` times, each time with different damage to the data. Returns the total number of
+ * frames, or -1 if a result exceeded its limits. */
 EXPORT long test_damage(uint64_t base, const uint32_t *tids, unsigned count, unsigned rounds, unsigned one_in);
 long test_damage(uint64_t base, const uint32_t *tids, unsigned count, unsigned rounds, unsigned one_in)
 {

@@ -1,4 +1,5 @@
-/* Inspects a child process from outside. The child's threads wait for different things. */
+/* Tests the reading of stacks from outside a process. The process is a child whose threads wait for different
+ * things. */
 #define _GNU_SOURCE
 #include "gw_stacks.h"
 #include "gw_text.h"
@@ -130,7 +131,7 @@ static _Noreturn void be_child(void)
         pause();
 }
 
-/* Wait until the thread sleeps. Use this only for threads that sleep once and then stay in that system call. */
+/* Wait until the thread sleeps. Use this only for a thread that enters one system call, sleeps, and stays there. */
 static void wait_for_sleep(pid_t pid, uint32_t tid)
 {
     enum { LOOKS = 10 };
@@ -184,8 +185,8 @@ static const gw_stack_thread *thread_of(const gw_stack_process *process, int rol
     return NULL;
 }
 
-/* Return true if a frame of the thread is in `function`. The child is a fork, so its functions have the same addresses.
- * Those used here are smaller than 512 bytes, and the compiler does not split them. */
+/* Return true if a frame of the thread is in `function`, which is smaller than 512 bytes. The child was forked from
+ * this process, so `function` has the same address there. */
 static bool stands_in(const gw_stack_thread *thread, void (*function)(void))
 {
     enum { FUNCTION_BYTES_MAX = 512 };

@@ -39,9 +39,9 @@ static bool read_theirs(void *user, uint64_t at, void *out, size_t bytes)
     return gwi_read_memory(*(const uint32_t *)user, at, out, bytes);
 }
 
-/* State of reading /proc/PID/maps, lines of the form "start-end rights offset device inode path". Only files with code
- * are examined, because reading the first page of a data file could wait for a disk. `path` and `base` are the last
- * file whose first mapping was read, and `tried` is set once this file was examined. */
+/* State of reading /proc/PID/maps ("start-end rights offset device inode path"). `path` and `base` are from the last
+ * line with offset 0, a file's first mapping.
+ * A file is examined once (`tried`), and only if it has code: reading a data file could wait for a disk. */
 typedef struct scan {
     uint64_t base;
     char path[4096];

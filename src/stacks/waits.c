@@ -1,5 +1,5 @@
-/* Finds out what a thread waits for: reads its system call from /proc, and the owner of a lock from the process's
- * memory. */
+/* Finds out what a thread waits for. It reads the thread's system call from /proc, and the owner of a lock from the
+ * memory of the process. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -119,9 +119,8 @@ static const gw_stack_thread *thread_at(const gw_stack_process *process, uint32_
     return NULL;
 }
 
-/* Find out what a futex call waits for. While a thread waits for a plain lock of the C library, the lock's word is 2,
- * and the owner's thread id is stored 8 bytes after the word. A priority-inheritance lock stores the owner in the word
- * itself. */
+/* Find out what a futex call waits for. While a thread waits for a plain lock of the C library, the lock's word is 2.
+ * The thread id of the owner is 8 bytes after it. A priority-inheritance lock has the owner in the word itself. */
 static void look_at_futex(uint32_t pid, const gw_stack_process *process, const uint64_t *argument,
                           gw_stack_thread *thread)
 {

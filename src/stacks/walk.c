@@ -1,6 +1,5 @@
-/* Reads native stacks of another process with elfutils. Each thread is attached with PTRACE_SEIZE, stopped with
- * PTRACE_INTERRUPT (which sends no signal), read and released. If gpuwhy dies in between, the kernel releases the
- * thread. */
+/* Reads native stacks of another process with elfutils. Each thread is attached with PTRACE_SEIZE and stopped with
+ * PTRACE_INTERRUPT, which sends no signal. If gpuwhy dies meanwhile, the kernel releases the thread. */
 #define _GNU_SOURCE
 #include "gw_filter.h"
 #include "gwi_stacks.h"
@@ -85,8 +84,8 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     return DWARF_CB_OK;
 }
 
-/* Return true if a signal is pending for the thread, or if this cannot be determined. A pending signal would have
- * interrupted the system call even if we had not stopped the thread. */
+/* True if a signal is pending for the thread, or if this cannot be determined. A pending signal would have interrupted
+ * the system call even without our stop. */
 static bool has_signal(uint32_t tid)
 {
     char path[48], line[128];
@@ -105,8 +104,8 @@ static bool has_signal(uint32_t tid)
     return seen != 2 || any != 0;
 }
 
-/* Between our check and the stop, the thread may have entered a system call that returns EINTR after a stop. Make the
- * call restart, as the kernel does for other calls. */
+/* Some system calls return EINTR after a stop instead of continuing. We do not stop a thread that is in such a call,
+ * but it may have entered one between our check and the stop. Make that call restart. */
 static void undo_interruption(uint32_t tid)
 {
 #ifdef __x86_64__
@@ -146,8 +145,8 @@ void gw_stacks_let_go(void)
     }
 }
 
-/* Attach to a thread and wait until it has stopped. *ret_status is the status from waitpid(). If false is returned,
- * errno has the reason, and the thread was released or is in `pending`. */
+/* Attach to a thread and wait until it has stopped. *ret_status is the status from waitpid(). On failure, returns false
+ * with the reason in errno; gw_stacks_let_go() may still have to release the thread. */
 static bool hold(uint32_t tid, int *ret_status)
 {
     if (pending_count == PENDING_MAX) {
@@ -178,8 +177,8 @@ static bool hold(uint32_t tid, int *ret_status)
     return false;
 }
 
-/* Read the frames of one thread. The thread is stopped for this if it may be. If `dwfl` is NULL, read only Python
- * frames. */
+/* Read the frames of one thread. If the thread may be stopped, stop it while reading. If `dwfl` is NULL, read only its
+ * Python frames. */
 static void walk_thread(Dwfl *dwfl, uint32_t pid, gw_stack_process *process, gw_stack_thread *thread,
                         gwi_python *python)
 {

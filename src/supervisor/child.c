@@ -1,4 +1,4 @@
-/* Starts the program, passes signals on to it and waits for it. A witness process in the same process group shows
+/* Starts the program, passes signals on to it and waits for it. A witness process in the same process group detects
  * whether a signal was sent to the whole group or only to gpuwhy. */
 #include "gwi_child.h"
 
@@ -22,8 +22,10 @@
 
 enum { WITNESS_WAIT_MS = 10 };
 
-/* The signals that we read from a signalfd, so that they do not end us. Left out: signals of our own faults, signals
- * that cannot be blocked, and the terminal's stop signals for background processes, which must stop us too. */
+/* Store in `set` the signals that we read from a signalfd, so that they do not end us. These are all signals except:
+ * - those that errors in our own code cause;
+ * - those that cannot be blocked;
+ * - the terminal's stop signals for background processes, which must stop us, too. */
 static void fill_taken(sigset_t *set)
 {
     static const int left_out[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS,
@@ -37,8 +39,8 @@ static void fill_taken(sigset_t *set)
  *
  * A signal sent to the whole process group has already reached the program. Passing it on would deliver it twice, and
  * a second interrupt makes some launchers abort their clean-up. The kernel does not report whether a signal was sent
- * to the group. Therefore another process in the group, which does nothing else, counts the signals it receives. If it
- * received the signal too, the signal was sent to the group. */
+ * to the group. Therefore the group has another process, the witness, which only counts the signals that it receives.
+ * If the witness received a signal, too, the signal was sent to the group. */
 
 static void close_all(void)
 {
@@ -132,11 +134,18 @@ static bool is_ours_alone(gwi_signals *signals, const struct signalfd_siginfo *i
     return !witness_saw(signals, signal);
 }
 
+bool gwi_signal_is_stop(int signal)
+{
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
 void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
 {
     struct signalfd_siginfo info;
     while (signals->fd >= 0 && read(signals->fd, &info, sizeof info) == sizeof info) {
         int signal = (int)info.ssi_signo;
+        if (gwi_signal_is_stop(signal))
+            signals->stop_signal = signal;
         if (child <= 0 || !is_ours_alone(signals, &info))
             continue;
         union sigval value = {.sival_ptr = (void *)(uintptr_t)info.ssi_ptr};

@@ -1,5 +1,5 @@
-/* `run --deep`: chooses a file for cuDNN's own log, reads it while it grows, and frees the disk space of the parts
- * that were read. */
+/* `run --deep`: chooses a file for cuDNN's own log, reads the log while cuDNN writes it, and frees the disk space of
+ * the parts that were read. */
 #include "gwi_cudnn.h"
 
 #include "gw_fact.h"
@@ -18,15 +18,16 @@
 #include <unistd.h>
 
 static const char destination_variable[] = "CUDNN_LOGDEST_DBG";
-/* cuDNN 9 uses CUDNN_LOGLEVEL_DBG. The other variables are those of version 8 and older, but version 9 still reads
- * them. */
+/* cuDNN 9 uses CUDNN_LOGLEVEL_DBG. Version 8 and older use the other variables, and version 9 still reads them. */
 static const struct {
     const char *name, *value;
 } level_variables[] = {
     {"CUDNN_LOGLEVEL_DBG", "2"}, {"CUDNN_LOGERR_DBG", "1"}, {"CUDNN_LOGWARN_DBG", "1"}, {"CUDNN_LOGINFO_DBG", NULL}};
 enum { LEVELS = sizeof level_variables / sizeof level_variables[0], PIECE = 64 << 10, LAST_LOOKS_MAX = 16 };
-/* One call of gwi_cudnn_look() reads at most look_bytes_max bytes of the log. If more than waiting_bytes_max bytes are
- * unread, it skips all but the last look_bytes_max of them. It frees disk space in steps of give_back_bytes or more. */
+/* Limits of one call of gwi_cudnn_look():
+ * - It reads at most look_bytes_max bytes of the log.
+ * - If more than waiting_bytes_max bytes are unread, it skips all but the last look_bytes_max.
+ * - It frees disk space in steps of at least give_back_bytes. */
 static const uint64_t look_bytes_max = 1 << 20, waiting_bytes_max = 8 << 20, give_back_bytes = 1 << 20;
 
 /* ---- before the run ---- */
@@ -128,8 +129,8 @@ static uint64_t hash_of(const gw_cudnn_message *message)
     return hash;
 }
 
-/* Record an entry of a new kind at once. If its kind has occurred before, record the entry again only when the number
- * of such entries has doubled. gwi_cudnn_end() records the final numbers. */
+/* Record the first entry of a kind at once. After that, record the count each time it has doubled. gwi_cudnn_end()
+ * records the final counts. */
 static void take(void *user, const gw_cudnn_message *message)
 {
     gwi_cudnn *log = user;

@@ -1,6 +1,6 @@
-/* How the hook gets into the program: the facade is preloaded under the driver's name, and its folder is the first
- * element of the library path. The library that PyTorch's allocator calls (gw_c10_door.h) is in the same folder. The
- * code calls these libraries the program's "doors". */
+/* Gets the hook into the program, by libraries that the code calls "doors". The facade is preloaded under the
+ * driver's name, and its folder is first in the library path. This folder also has the library that PyTorch's
+ * allocator calls (gw_c10_door.h). */
 #include "gwi_run.h"
 
 #include "gw_c10_door.h"
@@ -32,8 +32,8 @@ static gw_status choose_driver(gwi_doors *doors, const gw_run_options *options, 
     return gw_fail(err, GW_USAGE, "--gpu %s: must be real or virtual:CARD", options->gpu);
 }
 
-/* Return a hash of the driver, the hook and the version of the facade. The name of the facade's folder contains it, so
- * that different facades never share a folder. */
+/* Return a hash of the driver, the hook and the facade's version. It is in the name of the facade's folder, so
+ * different facades never share one. */
 static uint64_t facade_hash(const char *driver, const char *build_id, const char *hook)
 {
     const char *const parts[] = {driver, "\n", build_id, "\n", hook};
@@ -49,8 +49,8 @@ static uint64_t facade_hash(const char *driver, const char *build_id, const char
     return hash;
 }
 
-/* A program that starts as root may continue as another user. If other users cannot read the installed hook, use a
- * copy in the facade's folder. */
+/* If we are root and other users cannot read the installed hook, set `hook` to a readable copy in the facade's
+ * folder. A program that starts as root may continue as another user, who must be able to read it. */
 static gw_status make_readable(gw_path hook, const char *folder, gw_error *err)
 {
     if (geteuid() != 0 || gw_own_is_public(hook))
@@ -94,13 +94,24 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
     return st;
 }
 
-/* Copy the library that PyTorch's allocator calls into the facade's folder, whose path contains no space and no colon.
- * If this fails, PyTorch's memory blocks are not tracked, but everything else works. */
+/* Copy the library that PyTorch's allocator calls into the facade's folder, whose path has no space or colon.
+ * Without it, PyTorch's blocks are not tracked. */
 static void copy_c10(gwi_doors *doors)
 {
     gw_path library;
     doors->has_c10 = gw_library_find(GW_C10_DOOR_FILE, library, NULL) == GW_OK &&
                      gw_own_file_copy(doors->folder, GW_C10_DOOR_FILE, library, NULL) == GW_OK;
+}
+
+/* The virtual cards belong to this run, unless the user names a folder in which several runs share them. Inside another
+ * run the variable is not the user's: it names that run's own cards. */
+static gw_status choose_virtual_folder(gwi_doors *doors, const char *run_folder, gw_error *err)
+{
+    const char *shared = getenv("GPUWHY_VIRTUAL_DIR");
+    if (shared != NULL && shared[0] == '/' && getenv("GPUWHY_RUN_DIR") == NULL)
+        return gw_path_format(doors->virtual_folder, err, "%s", shared);
+    gw_status st = gw_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
+    return st == GW_OK ? gwi_folder_make(doors->virtual_folder, 0700, err) : st;
 }
 
 gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
@@ -117,17 +128,14 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, con
     st = write_facade(doors, run_folder, err);
     if (st == GW_OK)
         copy_c10(doors);
-    if (st == GW_OK && doors->is_virtual && run_folder[0] != '\0') {
-        st = gw_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
-        if (st == GW_OK)
-            st = gwi_folder_make(doors->virtual_folder, 0700, err);
-    }
+    if (st == GW_OK && doors->is_virtual && run_folder[0] != '\0')
+        st = choose_virtual_folder(doors, run_folder, err);
     doors->open = st == GW_OK;
     return st;
 }
 
-/* Put `first` in front of the old value of the variable. If the old value is empty, add no colon: the empty element
- * after it would mean the current folder. */
+/* Put `first` in front of the variable's old value. If the old value is empty, add no colon: an empty element would
+ * mean the current folder. */
 static void put_first(const char *variable, const char *first, const char *old)
 {
     gw_text value = {0};

@@ -1,8 +1,8 @@
 /* `gpuwhy run --core`: makes the driver write a small GPU core dump when a kernel faults, and reads it afterwards.
  *
- * After writing the dump, the driver aborts the process. We never set the driver's flag skip_abort: with it, a program
- * continues after the fault, its calls return success, and its results are garbage. The user's own settings for file
- * names and contents of the dumps are kept. */
+ * The driver then aborts the process. Never set its flag skip_abort: the program would continue with garbage results,
+ * and its calls would return success.
+ * The user's own settings for dumps are kept. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -29,7 +29,8 @@ enum {
     PATH_BYTES_MAX = 1023, /* the driver's limit for the length of file names */
     DUMPS_MAX = 16
 };
-/* A file's time stamp may be too early by this much, because the kernel uses the time of its last clock tick. */
+/* A file's time stamp may be earlier than the real time by this much, because the kernel uses the time of its last
+ * clock tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
 
 static const char file_variable[] = "CUDA_COREDUMP_FILE";
@@ -55,7 +56,7 @@ void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_f
         if (gw_path_format(dumps->pattern, NULL, "%s", own) != GW_OK)
             dumps->pattern[0] = '\0';
     } else if (choose_file(dumps, record, run_folder)) {
-        setenv(file_variable, dumps->pattern, 1);
+        dumps->is_our_name = setenv(file_variable, dumps->pattern, 1) == 0;
     }
     setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", 1);
     setenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", 0);
@@ -139,8 +140,8 @@ static int by_time(const void *a, const void *b)
     return x->written_at_ns < y->written_at_ns ? -1 : x->written_at_ns > y->written_at_ns;
 }
 
-/* Find the dumps of this run, at most DUMPS_MAX, and sort them, oldest first. Returns their number. The caller frees
- * *ret_list. */
+/* Find the dumps of this run, at most DUMPS_MAX, and store them in *ret_list, oldest first. Returns their number. The
+ * caller frees *ret_list. */
 static size_t find_files(const gwi_dumps *dumps, const gwi_record *record, pid_t command, found_dump **ret_list)
 {
     gw_path folder_copy, name_copy;
@@ -268,6 +269,13 @@ void gwi_dumps_take(const gwi_dumps *dumps, gwi_record *record, pid_t command)
     for (size_t i = 0; i < count; i++)
         take_one(dumps, record, &list[i]);
     free(list);
+}
+
+void gwi_dumps_end(gwi_dumps *dumps)
+{
+    if (dumps->is_our_name)
+        unsetenv(file_variable);
+    dumps->is_our_name = false;
 }
 
 void gwi_dumps_forbid(void)

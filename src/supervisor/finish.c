@@ -29,8 +29,8 @@ static void take_virtual_notes(gw_supervisor *run)
         fclose(notes);
 }
 
-/* Wait for recorded processes that the command left behind, for example the workers of a launcher. They often end soon.
- * Wait only briefly, because the command may have started a service, which does not end. */
+/* Wait for recorded processes that still run after the command's end, such as a launcher's workers. They often end
+ * soon. Wait only for a short time: a service does not end. */
 static void see_others_end(gw_supervisor *run)
 {
     enum { PIDS_MAX = 64 };

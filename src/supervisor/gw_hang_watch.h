@@ -1,5 +1,5 @@
-/* Detects hangs: if a recorded process makes no progress, records what each of its threads waits for. Used by `run` and
- * by `gpuwhy poke`. */
+/* Detects hangs. If a recorded process makes no progress, records what each of its threads waits for. Used by `gpuwhy
+ * run` and `gpuwhy poke`. */
 #ifndef GW_HANG_WATCH_H
 #define GW_HANG_WATCH_H
 
@@ -15,7 +15,7 @@ typedef struct gw_watched_thread {
     uint32_t pid, tid;
     uint64_t calls, progress, questions;
     uint64_t not_ready, not_ready_at_ns;         /* not_ready_at_ns: time at which `not_ready` last grew */
-    uint64_t questions_before, not_ready_before; /* `questions` and `not_ready` when the process last made progress */
+    uint64_t questions_before, not_ready_before; /* values when the process last made progress */
     uint16_t inside_fn_plus_1;
     uint64_t inside_since_ns; /* time at which this call was first seen; it may have begun earlier */
     bool seen;                /* gw_hang_watch_see() saw the thread after the last gw_hang_watch_begin() */
@@ -30,24 +30,25 @@ typedef struct gw_watched_process {
     bool told;
     uint32_t told_count;
     bool seen, moved;
-    uint64_t progress_now; /* the new value of `progress`, summed up over its threads until gw_hang_watch_end() */
+    uint64_t progress_now; /* sum over the threads seen in this round; the next value of `progress` */
 } gw_watched_process;
 
-/* The state of all watched threads and processes. Initialise with zeros. All times are in ns of the caller's clock. */
+/* The state of all watched threads and processes. Set it to zeros before use. All times are in ns of the caller's
+ * clock. */
 typedef struct gw_hang_watch {
     gw_watched_process process[GW_HANG_PROCESSES_MAX];
     size_t process_count;
     gw_watched_thread thread[GW_HANG_THREADS_MAX];
     size_t thread_count;
     uint64_t now_ns;
-    uint32_t sites_told, codes_told; /* last ids used for stacks and code objects that were read from outside */
+    uint32_t sites_told, codes_told; /* last ids given to stacks and code objects read from outside the process */
 } gw_hang_watch;
 
-/* Ids in sites_told and codes_told: the supervisor uses those below this limit. `poke`, which may examine the same run,
- * uses those from this limit on. */
+/* Limit for the ids in sites_told and codes_told. The supervisor uses ids below it. `gpuwhy poke` on the same run
+ * uses ids from this limit upwards. */
 enum { GW_HANG_NUMBERS_MAX = 1 << 16 };
 
-/* Update the state: call gw_hang_watch_begin(), then gw_hang_watch_see() for each thread (it is a gw_thread_sink), then
+/* Update the state: call gw_hang_watch_begin(), then gw_hang_watch_see() (a gw_thread_sink) for each thread, then
  * gw_hang_watch_end(). */
 void gw_hang_watch_begin(gw_hang_watch *watch, uint64_t now_ns);
 void gw_hang_watch_see(void *user, const gw_thread_look *look); /* `user` is the gw_hang_watch */
@@ -55,10 +56,13 @@ void gw_hang_watch_end(gw_hang_watch *watch);
 
 typedef void (*gw_hang_sink)(void *user, const gw_item *item);
 
-/* Pass the facts about a hang of `process` to `put` (they are read in src/model/hang.c). Returns false and passes
- * nothing if the process cannot be read, or if its threads do not look like a hang. They do if one of them is in a
- * driver call or polls the GPU, if all of them wait for locks, or if one waits for a lock with a known owner. If
- * `whatever` is true, the threads need not look like a hang. */
+/* Pass the facts about a hang of `process` to `put`, for src/model/hang.c. Returns false and passes nothing if the
+ * process cannot be read, or if it does not look like a hang. If `whatever`, the second condition is not checked.
+ *
+ * A process looks like a hang if one of these is true:
+ * - A thread is in a driver call or polls the GPU.
+ * - All threads wait for locks or for the end of other threads.
+ * - A thread waits for a lock with a known owner. */
 bool gw_hang_tell(gw_hang_watch *watch, const gw_watched_process *process, bool whatever, gw_hang_sink put, void *user);
 
 #endif

@@ -1,7 +1,7 @@
 /* Limits the number, size and age of the recordings in the state folder.
  *
- * Only files with names that gpuwhy chose itself are removed, never a recording that was written with -o. The newest
- * recording and the recordings of runs in progress are kept, even if they exceed the limits. */
+ * Never removed: a recording made with -o or under a name that gpuwhy did not choose, the newest one, and those of runs
+ * in progress. These may exceed the limits. */
 #ifndef GW_KEEP_H
 #define GW_KEEP_H
 
@@ -17,9 +17,8 @@ typedef struct gw_keep_limits {
     uint64_t days;
 } gw_keep_limits;
 
-/* Read the limits from the user's configuration file. A limit that is not in the file has its standard value (500
- * recordings, 8 GiB, 90 days), as do all limits if there is no file. Returns GW_USAGE if the file is invalid (`err`
- * names the file and the line or key), GW_IO or GW_NOMEM. */
+/* Read the limits from the user's configuration file, which may be missing. Default: 500 recordings, 8 GiB, 90 days.
+ * Returns GW_USAGE if the file is invalid (`err` names the file and the line or key), GW_IO or GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err);
 
 typedef struct gw_keep_result {

@@ -2,6 +2,8 @@
 #ifndef GW_RUN_OPTIONS_H
 #define GW_RUN_OPTIONS_H
 
+#include "gw_option_list.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,19 +35,30 @@ typedef struct gw_run_options {
     bool rehearse; /* run nothing and take no memory: the program sees a card of memory_bytes */
     const char
         *until; /* end a rehearsal at "steady", "end", a number of equal iterations, or "SECONDSs"; NULL: "steady" */
+    uint32_t restart_count;  /* largest number of attempts after the first one; 0: no restart */
+    bool cure;               /* apply a setting that is shown to help */
+    gw_option_list on;       /* CAUSE:ACTION, what to change for the next attempt */
+    const char *alarm_at;    /* "90%", "12GiB", with ":command"; NULL: no alarm */
+    const char *wait_memory; /* "SIZE" or "SIZE:TIMEOUT"; NULL: do not wait */
     bool help;
 } gw_run_options;
 
 typedef struct gw_supervisor gw_supervisor;
 
-/* Judge the recording in progress, which is in the run folder `folder`. If the verdict is a failure
- * (gw_run_judges.failure) or a hang (gw_run_judges.hang), report it and return true. */
+/* Judge the recording in progress, in the run folder `folder`. Report what the verdict shows, and return true: a
+ * failure for gw_run_judges.failure, a hang for gw_run_judges.hang. */
 typedef bool gw_run_judge(gw_supervisor *run, const char *folder, void *user);
+
+struct gw_text;
+/* Append the lines of the program that allocated device memory since the run time `since_ns` and still hold it, the
+ * largest first: "train.py:31 in step (1.10 GiB)". Appends nothing if they are not known. */
+typedef void gw_run_lines(const char *folder, uint64_t since_ns, struct gw_text *text);
 
 typedef struct gw_run_judges {
     gw_run_judge *failure; /* --on-failure: called a few seconds after each failure, until it has returned true */
     /* --hang-after: called after each hang, until it has returned true; --kill-on-hang then ends the program */
     gw_run_judge *hang;
+    gw_run_lines *lines; /* --alarm-at: called once, when memory grows */
     void *user;
 } gw_run_judges;
 

@@ -1,10 +1,9 @@
-/* Runs a program under supervision: starts it with the hook loaded, watches it and records it. The supervisor does not
- * judge the run itself. If the options request a verdict during the run, it calls the functions in gw_run_judges.
+/* Runs a program under supervision: starts it with the hook loaded, watches it and records it. To judge during the run,
+ * the supervisor calls the functions in gw_run_judges.
  *
- * Order of calls: gw_supervisor_start(), gw_supervisor_watch(), gw_supervisor_note() if needed, gw_supervisor_close(),
- * gw_supervisor_end(). Use one thread, and run one program at a time, because the signal handling and the standard
- * descriptors belong to the whole process. If something cannot be set up or recorded, the reason is printed on
- * stderr. */
+ * Call gw_supervisor_start(), gw_supervisor_watch(), gw_supervisor_note() if needed, gw_supervisor_close(),
+ * gw_supervisor_end(), in this order and from one thread. Run only one program at a time, because a process has one set
+ * of signal handlers and standard descriptors. What cannot be set up or recorded is reported on stderr. */
 #ifndef GW_SUPERVISOR_H
 #define GW_SUPERVISOR_H
 
@@ -12,10 +11,10 @@
 #include "gw_run_options.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
-/* Start the program. `argv` and the strings of `options` must outlive the run. Returns GW_EXIT_OK if the program was
- * started. Otherwise, the reason was printed, the caller should exit with the returned status, and *ret_run is
- * unchanged. */
+/* Start the program. `argv` and the strings of `options` must stay valid until the run ends. Returns GW_EXIT_OK.
+ * Otherwise, the reason was printed and *ret_run is unchanged; exit with the returned status. */
 int gw_supervisor_start(const gw_run_options *options, char *const *argv, const gw_run_judges *judges,
                         gw_supervisor **ret_run);
 /* Watch the program until it has ended. The recording is then complete, but still open. */
@@ -29,16 +28,46 @@ _Noreturn void gw_supervisor_end(gw_supervisor *run);
 
 /* Clean up and free `run`, and return to the caller. */
 void gw_supervisor_leave(gw_supervisor *run);
+/* ---- several attempts (attempt.c) ----
+ *
+ * After gw_supervisor_close(), gw_supervisor_next() may take the place of gw_supervisor_end(): it starts the program
+ * again, and everything goes on as after gw_supervisor_start(). */
+
+/* Clean up after the attempt *run, and start the next one with the command line `argv`. It has its own run folder and
+ * recording; with -o, the number of the attempt becomes part of the recording's name. Standard input is read again from
+ * the same position if it is a file. Returns GW_EXIT_OK if the program was started. Otherwise *run is NULL, the reason
+ * was printed, and the caller should call gw_supervisor_end_like() with the status of an earlier attempt. */
+int gw_supervisor_next(gw_supervisor **run, const gw_run_options *options, char *const *argv);
+/* End this process with an exit status or signal, as from waitpid(). */
+_Noreturn void gw_supervisor_end_like(int status);
+/* Return the program's status as from waitpid(). Valid after gw_supervisor_watch(). */
+int gw_supervisor_status(const gw_supervisor *run);
+typedef enum gw_wait_end {
+    GW_WAIT_FREE,
+    GW_WAIT_TIMEOUT,
+    GW_WAIT_STOPPED, /* a signal asked us to end */
+    GW_WAIT_UNKNOWN  /* the free memory is not known; returned at once */
+} gw_wait_end;
+/* Wait until a card has `bytes` free: the one with CUDA's number `device` in the program, or, if it is negative, each
+ * card that the program sees. Waits at most `timeout_ns` (0: no limit). Prints who holds the memory, and records the
+ * wait. Call it between gw_supervisor_watch() and gw_supervisor_close(). */
+gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t bytes, uint64_t timeout_ns);
+/* Wait `pause_ms`. Returns false if a signal asked us to end. */
+bool gw_supervisor_pause(gw_supervisor *run, unsigned pause_ms);
+/* True if a user or another program asked the run to end, by a signal to gpuwhy or to the program, or by ending the
+ * parent process (--end-with-parent). Signals that have arrived up to this call count. A signal that gpuwhy itself sent
+ * because of --kill-on-hang does not count. Valid after gw_supervisor_watch(). */
+bool gw_supervisor_is_stopped(gw_supervisor *run);
 
 /* Flush the recording, and return the path to judge while the recording is open: the run folder, or the recording
  * itself if there is no run folder. Returns NULL if nothing is recorded or if flushing fails. The result is valid until
  * gw_supervisor_end(). */
 const char *gw_supervisor_flush(gw_supervisor *run);
 /* Return the recording's path, or "" if there is none. Valid until gw_supervisor_end(). *ret_is_kept is false if there
- * is no recording, or if it is temporary and will be removed with the run folder. */
+ * is no recording, or if it is temporary and will be removed. */
 const char *gw_supervisor_recording(const gw_supervisor *run, bool *ret_is_kept);
 
-/* For gw_run_judges.failure: start `command` in a shell. Its output goes to our stderr, and its environment variable
+/* Start `command` in a shell, for gw_run_judges.failure. Its output goes to our stderr. Its variable
  * GPUWHY_VERDICT_JSON contains the path `json`. The run folder is kept until the command has ended. */
 void gw_supervisor_command(gw_supervisor *run, const char *command, const char *json);
 

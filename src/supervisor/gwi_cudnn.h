@@ -1,8 +1,7 @@
-/* `gpuwhy run --deep`: reads cuDNN's own log of errors and warnings while it grows.
+/* `gpuwhy run --deep`: reads cuDNN's own log of errors and warnings while cuDNN writes it.
  *
- * cuDNN writes this log to a file. A pipe would be dangerous: if gpuwhy were killed, the pipe would have no reader, and
- * the next write would end the program. gpuwhy punches a hole into the part of the file that it has already read, so
- * that the file occupies at most a few MiB while gpuwhy runs. */
+ * The log is a file. With a pipe, cuDNN's next write would end the program if gpuwhy were killed. gpuwhy punches a hole
+ * into the part that it has read. So the file never occupies more than a few MiB while gpuwhy runs. */
 #ifndef GWI_CUDNN_H
 #define GWI_CUDNN_H
 
@@ -25,9 +24,10 @@ typedef struct gwi_cudnn {
     uint64_t skipped_bytes, untold;
     gw_cudnn_log reader;
     struct {
-        /* hash; entries read; value of `count` when the kind was last recorded; run time at which the last entry was
-         * read */
-        uint64_t hash, count, told, t_ns;
+        uint64_t hash;  /* identifies the kind */
+        uint64_t count; /* number of entries of this kind read so far */
+        uint64_t told;  /* value of `count` when this kind was last recorded */
+        uint64_t t_ns;  /* run time at which the last entry of this kind was read */
         gw_cudnn_message message;
     } kind[GWI_CUDNN_KINDS_MAX]; /* entries of one kind have the same pid, severity, function, status and reason */
     uint32_t kind_count;
@@ -35,8 +35,8 @@ typedef struct gwi_cudnn {
 } gwi_cudnn;
 
 void gwi_cudnn_init(gwi_cudnn *log);
-/* Create the log file beside the recording. Record the reason instead if the file cannot be used: for example, the user
- * has configured cuDNN's log, or the file system cannot punch holes. */
+/* Create the log file beside the recording, or record why not. For example, the user has configured cuDNN's log, or the
+ * file system cannot punch holes. */
 void gwi_cudnn_ask(gwi_cudnn *log, struct gwi_record *record);
 void gwi_cudnn_enter(const gwi_cudnn *log); /* in the child: set cuDNN's environment variables */
 /* Read new entries and record them as facts "cudnn.log" (docs/recording-format.md). */

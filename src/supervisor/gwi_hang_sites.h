@@ -19,10 +19,10 @@ typedef struct gwi_hang_stacks {
     bool full;           /* no unused ids are left: no more stacks are recorded */
 } gwi_hang_stacks;
 
-/* Record the files and the Python code that the process's stacks refer to, as events MAPPED, PYTHON_CODE and
- * PYTHON_LINES. */
+/* Record the files and the Python code objects that the stacks of the process contain, as events MAPPED, PYTHON_CODE
+ * and PYTHON_LINES. */
 void gwi_hang_stacks_begin(gwi_hang_stacks *stacks);
-/* Record a thread's stack as events SITE and SITE_FRAMES. Returns the site's id; 0 if nothing was recorded. */
+/* Record a thread's stack as events SITE and SITE_FRAMES. Returns the id of the site, or 0 if nothing was recorded. */
 uint32_t gwi_hang_stack_tell(gwi_hang_stacks *stacks, const struct gw_stack_thread *thread);
 
 #endif

@@ -15,8 +15,8 @@ typedef struct gwi_program {
     char sanitizer[64]; /* SONAME of a sanitizer's runtime, which must be preloaded first; "" if none */
 } gwi_program;
 
-/* Find the program argv[0] as execvp() does, and examine its file. GW_MISSING: there is no such file (exit status 127).
- * GW_IO: the file cannot be executed (exit status 126). `err` has the reason. */
+/* Find the program argv[0] as execvp() does, and examine its file. `err` has the reason of a failure: GW_MISSING if
+ * there is no such file (exit status 127), GW_IO if it cannot be executed (126). */
 GW_MUST_CHECK gw_status gwi_program_find(char *const *argv, gwi_program *ret_program, gw_error *err);
 
 #endif

@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Find the rank in an environment in the format of /proc/PID/environ: NAME=value strings, each with a final NUL.
- * Appends text such as "rank=3 of=8 local=1 by=RANK" to `text`, without the parts that are unknown. `by` names the
- * variable from which the rank was read, and is always the last part. TF_CONFIG also yields "task=worker". If several
- * launchers set variables, the innermost launcher is used. Returns false and appends nothing if there is no rank. */
+/* Find the process's rank in `environment`, which has the format of /proc/PID/environ. Appends text such as "rank=3
+ * of=8 local=1 by=RANK" to `text`, and "task=worker" from TF_CONFIG. Unknown parts are omitted. `by` is always there,
+ * and names the variable with the rank.
+ *
+ * Of several launchers, the innermost one wins. Returns false and appends nothing if there is no rank. */
 bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text);
 
 #endif

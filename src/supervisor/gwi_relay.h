@@ -1,4 +1,5 @@
-/* Processes that copy the program's stderr to ours, and the memory that they share with the supervisor. */
+/* Starts the processes that copy the program's stderr to ours, and defines the memory that they share with the
+ * supervisor. */
 #ifndef GWI_RELAY_H
 #define GWI_RELAY_H
 
@@ -17,8 +18,8 @@ struct gwi_stderr_tail {
     char bytes[GWI_STDERR_BYTES_MAX];
 };
 
-/* Start copying from `source`, the read end of a pipe or the master of a terminal, to our stderr. Returns false if
- * there is no memory or no process can be started. */
+/* Start copying from `source` (the read end of a pipe or the master side of a terminal) to our stderr. Returns false on
+ * failure. */
 bool gwi_relay_start(gwi_stderr *capture, int source);
 
 #endif

@@ -1,5 +1,5 @@
-/* Declarations shared by the parts of `gpuwhy run`. All functions run in one process and one thread; supervisor.c
- * shows the order of calls. A "run time" is the time since gwi_record.t0_monotonic_ns. */
+/* Declarations shared by the parts of `gpuwhy run`. All run in one process and one thread; supervisor.c shows the order
+ * of calls. A "run time" is in ns since gwi_record.t0_monotonic_ns. */
 #ifndef GWI_RUN_H
 #define GWI_RUN_H
 
@@ -10,6 +10,8 @@
 #include "gwi_place.h"
 #include "gwi_program.h"
 #include "gwi_stderr.h"
+
+#include "gw_text.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -35,23 +37,21 @@ typedef struct gwi_doors {
  * doors.c lists them all. */
 typedef struct gwi_gpu_source {
     const char *name;
-    /* Set doors->driver and, for virtual cards, the other fields of `doors` that describe them. `specification` is the
-     * text after the colon, or "", and outlives the run. GW_USAGE: the specification is wrong. Other errors: the driver
-     * was not found. `err` has the reason. */
+    /* Set doors->driver and the other fields for virtual cards. `specification` is the text after the colon, or "", and
+     * stays valid. Returns GW_USAGE if it is wrong, another error if the driver was not found; `err` has the reason. */
     gw_status (*choose)(gwi_doors *doors, const char *specification, const gwi_program *program, gw_error *err);
 } gwi_gpu_source;
 
 extern const gwi_gpu_source gwi_source_real, gwi_source_virtual;
 
-/* For virtual cards: put the folder of their nvidia-smi first in our own PATH. The program inherits this PATH, and
- * `gpuwhy run nvidia-smi` also starts this nvidia-smi. */
+/* For virtual cards: put the folder of their nvidia-smi first in our own PATH, which the program inherits. */
 void gwi_doors_path(const gw_run_options *options);
-/* Find the driver and write its facade. GW_USAGE: the options are wrong. Other errors: the hook cannot be loaded,
- * `open` is false and closed_why is set. `err` has the reason. */
+/* Find the driver and write its facade. Returns GW_USAGE if the options are wrong. On any other error the hook cannot
+ * be loaded: closed_why is set. `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                                           const char *run_folder, gw_error *err);
-/* In the child, before exec: set the environment variables that load the hook and configure it. If `run_folder` is "",
- * the hook records nothing. `handout` is the value of GW_HANDOUT_VARIABLE, or "". */
+/* In the child, before exec: set the variables that load and configure the hook. `run_folder` "": the hook records
+ * nothing. `handout`: value of GW_HANDOUT_VARIABLE, or "". */
 void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                      const char *run_folder, const char *handout);
 
@@ -95,15 +95,17 @@ typedef struct gwi_record {
     uint64_t holders_told_at_ns;  /* run time at which gwi_holders_record() last recorded facts */
     uint32_t holders_told;        /* number of times that gwi_holders_record() recorded facts */
     struct gw_sites *sites;       /* owned; NULL if nothing is written */
+    struct gwi_held *held;        /* borrowed; gets the events of the processes; NULL: not needed */
 } gwi_record;
 
 void gwi_record_init(gwi_record *record);
-/* Return the length of the recording's path without the ending ".gpuwhy". The names of files that belong to the
- * recording begin with this part. */
+/* Return the length of the recording's path without ".gpuwhy". The names of the recording's other files begin with the
+ * same bytes. */
 int gwi_record_stem_bytes(const gwi_record *record);
-/* Create the recording's file at `options->output`, or in the state folder if that is NULL. If creating it fails,
- * create it in the run folder and print the reason to stderr. Returns GW_OK even if nothing can be written, because the
- * program runs anyway. GW_USAGE: `options->output` already exists. */
+/* Create the recording's file at `options->output` (NULL: in the state folder). On failure, print the reason and use
+ * the run folder.
+ * Returns GW_USAGE if `options->output` already exists, otherwise GW_OK. The program runs even if nothing can be
+ * recorded. */
 GW_MUST_CHECK gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, const char *run_folder,
                                         char *const *argv, gw_error *err);
 /* Write the facts that every recording begins with: version, command line, machine, environment. */
@@ -112,8 +114,8 @@ void gwi_record_put(gwi_record *record, const gw_item *item);
 __attribute__((format(printf, 3, 4))) void gwi_record_fact(gwi_record *record, const char *key, const char *format,
                                                            ...);
 void gwi_record_stderr(gwi_record *record, gwi_stderr *capture);
-/* Move the contents of the buffers into the file. Events of the last 2 ms stay in the buffers, unless `last` is
- * true. */
+/* Move the contents of the buffers into the recording's file. Unless `last` is true, events of the last 2 ms stay in
+ * the buffers. */
 void gwi_record_drain(gwi_record *record, bool last);
 void gwi_record_close(gwi_record *record);
 bool gwi_record_has_process(const gwi_record *record, uint32_t pid);
@@ -122,14 +124,17 @@ uint64_t gwi_record_now_ns(const gwi_record *record);
 /* On a machine with several cards, record how they are connected, as fact "pci.peers" (bus.c). */
 void gwi_record_bus(gwi_record *record);
 
-/* Resolve the addresses of all call sites to names and record the names (names.c). Takes at most GW_NAMES_HARD_MS of
- * CPU time. Source lines are looked up only during the first GW_NAMES_SOFT_MS. */
+/* Record the names of all call sites' addresses (names.c). Takes at most GW_NAMES_HARD_MS of CPU time. Source lines are
+ * looked up in the first GW_NAMES_SOFT_MS. */
 void gwi_record_names(gwi_record *record);
 
-/* After a refused allocation on a virtual card, record how much memory each process has on each virtual card, as facts
- * "card.holder" (holders.c). Records at most once a second, and at most GWI_HOLDERS_TOLD_MAX times. */
+/* After a refused allocation on a virtual card, record each process's memory on each virtual card, as facts
+ * "card.holder" (holders.c). Does so at most once a second, and GWI_HOLDERS_TOLD_MAX times in a run. */
 enum { GWI_HOLDERS_TOLD_MAX = 16 };
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors);
+
+/* Append the command line of a process, with secrets masked. Appends nothing if it cannot be read. */
+void gwi_command_add(gw_text *text, int pid);
 
 /* Callback for gw_sense_sink: record a process that has memory on NVML's card number `card`. If `card` is
  * GW_NO_DEVICE, the process only has some card's device file open. `bytes` is UINT64_MAX if unknown. `matched` is true
@@ -145,6 +150,10 @@ typedef struct gwi_senses {
     const char *environment[3];
 } gwi_senses;
 
+struct gw_sense_options;
+/* Choose the NVML library in `options`: for virtual cards, theirs and not that of a real card. The strings belong to
+ * `senses`. */
+void gwi_senses_choose(gwi_senses *senses, const gwi_doors *doors, struct gw_sense_options *options);
 void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gw_run_options *options, const gwi_doors *doors,
                       pid_t command);
 void gwi_senses_look(gwi_senses *senses, gwi_record *record); /* call it after a drain */
@@ -156,23 +165,26 @@ void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status);
 typedef struct gwi_dumps {
     bool asked;
     bool is_temporary; /* the dumps are in the run folder and are removed with it */
+    bool is_our_name;  /* we set the variable with the file name */
     gw_path pattern;   /* file name given to the driver, with its %p, %h and %t; "" if none */
     uint64_t since_realtime_ns;
 } gwi_dumps;
 
-/* Set the environment variables that make the driver write dumps. They are set in our own environment, which the
- * program inherits. Call this after gwi_record_open(), because the dumps are stored beside the recording. */
+/* Set the environment variables that make the driver write dumps; the program inherits them. Call this after
+ * gwi_record_open(): the dumps are stored beside the recording. */
 void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_folder);
 /* After the program's end: record the contents of the dumps as facts "gpucore.file" and "gpucore.fault". */
 void gwi_dumps_take(const gwi_dumps *dumps, gwi_record *record, pid_t command);
+/* Remove our file name from the environment, so that the next run chooses its own. */
+void gwi_dumps_end(gwi_dumps *dumps);
 /* Stop requesting dumps for the programs that we start from now on. Without dumps, a failing call returns its error;
  * with dumps, the driver aborts the process. */
 void gwi_dumps_forbid(void);
 
 /* ---- core dumps of processes (host_core.c) ---- */
 
-/* After the command's end: record the contents of the core dumps of this run's processes, as facts "host.core".
- * `status` is the command's status. */
+/* After the command's end: record the core dumps of this run's processes as facts "host.core". `status` is the
+ * command's status. */
 void gwi_host_cores_take(gwi_record *record, pid_t command, int status);
 
 /* ---- the processes (watch.c) ---- */
@@ -212,11 +224,11 @@ typedef struct gwi_watch {
     uint32_t seen_count;
 } gwi_watch;
 
-/* Examine the command and its descendants: record the libraries of recorded processes, and report processes that use a
- * driver without the hook. If `now` is false and the next look is not due yet, examine only new processes. */
+/* Examine the command and its descendants: record libraries, and report processes that use a driver without the hook.
+ * If `now` is false and no look is due, examine only new processes. */
 void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command, bool now);
-/* After the last drain: record for each process whether it was observed ("process.coverage"), and report processes
- * that used a driver without any recorded event. */
+/* After the last drain: record for each process whether it was observed ("process.coverage"). Report processes that
+ * used a driver without any recorded event. */
 void gwi_watch_last(gwi_watch *watch, gwi_record *record);
 
 /* ---- hangs (hang_run.c) ---- */
@@ -225,15 +237,16 @@ typedef struct gwi_hangs {
     /* Judge the recording in the run folder. If it shows a hang, report it and return true. */
     bool (*judge)(void *user, const char *run_folder);
     void *user;
-    /* after_ns: time without progress that is a hang, 0: off; looked_at_ns: run time of the last look */
+    /* after_ns: a process that makes no progress for this long hangs; 0: hangs are not detected. looked_at_ns: run
+     * time of the last look. */
     uint64_t after_ns, looked_at_ns;
     bool kill, told;
     uint64_t killed_at_ns; /* run time of the last kill signal; 0 if none */
     gw_hang_watch watch;
 } gwi_hangs;
 
-/* Read the options. The caller sets `judge` and `user` afterwards. GW_USAGE: the options are wrong, and `err` has the
- * reason. */
+/* Read the options for hangs into `hangs`. The caller then sets `judge` and `user`. Returns GW_USAGE, with the reason
+ * in `err`, if the options are wrong. */
 GW_MUST_CHECK gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_error *err);
 /* Look for hangs if a look is due. Call it after a drain. */
 void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child);

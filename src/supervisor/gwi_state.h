@@ -3,8 +3,10 @@
 #define GWI_STATE_H
 
 #include "gw_run_options.h"
+#include "gwi_alarm.h"
 #include "gwi_child.h"
 #include "gwi_cudnn.h"
+#include "gwi_room_wait.h"
 #include "gwi_run.h"
 #include "gwi_shared_file.h"
 
@@ -28,12 +30,16 @@ struct gw_supervisor {
     pid_t child;
     uint64_t started_at_ns; /* run time at which the program was started */
     int status;
-    gwi_hangs hangs; /* --hang-after */
+    gwi_hangs hangs;        /* --hang-after */
+    gwi_room_wanted wanted; /* --wait-memory */
+    gwi_alarm alarm;        /* --alarm-at */
     /* --on-failure */
     uint64_t judged_at_ns;
     bool failure_told;
     pid_t command_pid;
     bool is_second;              /* this is the second run of --blame */
+    unsigned attempt;            /* number of this attempt, from 1; 0 for the second run of --blame */
+    gw_path output;              /* -o for this attempt, if it is not the first one */
     off_t input_at;              /* initial offset of the program's standard input; -1 if it cannot be read again */
     uint64_t rehearsal_ended_ns; /* run time at which a rehearsal was ended; 0: it was not */
     /* --end-with-parent */
@@ -41,11 +47,16 @@ struct gw_supervisor {
     uint64_t parent_gone_at_ns; /* monotonic; 0 while the parent exists */
 };
 
-/* Store the options and `argv`, and start the run time. Set file descriptors to -1 and all other fields to zero. */
+/* Store the options and `argv` in `run`, and start the run time. Set its file descriptors to -1, and all other fields
+ * to zero. */
 void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char *const *argv);
-/* Set up the run and start the program (supervisor.c). Returns GW_EXIT_OK (0) if the program was started. Any other
- * result is an exit status for gpuwhy, and the caller must call gwi_supervisor_clean_up(). */
+/* Set up the run and start the program (supervisor.c). Returns GW_EXIT_OK (0), or gpuwhy's exit status on failure.
+ * After a failure, call gwi_supervisor_clean_up(). */
 int gwi_supervisor_start(gw_supervisor *run);
+/* Like gwi_supervisor_start(), and clean up if the program was not started. */
+int gwi_supervisor_start_or_clean_up(gw_supervisor *run);
+/* Undo this run's signal handling, before another run in this process sets up its own. */
+void gwi_supervisor_release_signals(gw_supervisor *run);
 /* Close everything that is open, and remove the run folder and old recordings. May be called even if the program was
  * not started. */
 void gwi_supervisor_clean_up(gw_supervisor *run);
@@ -57,13 +68,19 @@ GW_MUST_CHECK gw_status gwi_rehearsal_check(const gw_run_options *options, gw_er
 int gwi_rehearsal_possible(const gw_supervisor *run);
 /* End the rehearsed program if enough is known. */
 void gwi_rehearsal_look(gw_supervisor *run);
+typedef struct gwi_setting {
+    const char *name, *value;
+} gwi_setting;
+/* Start `command` in a shell with additional environment variables, up to one with the name NULL. Its output goes to
+ * our stderr. Returns its pid, or -1. */
+pid_t gwi_command_start(const gw_supervisor *run, const char *command, const gwi_setting *settings);
 
 /* Watch the program until it has ended (loop.c). */
 void gwi_loop_run(gw_supervisor *run);
 /* Wait until a signal arrives, a process requests a buffer, a recorded process ends, or the next drain is due. */
 void gwi_loop_wait(const gw_supervisor *run);
 
-/* After the program's end: record the last facts, and finally the names of the call sites (finish.c). */
+/* Call this after the program has ended. Records the last facts, and finally the names of the call sites (finish.c). */
 void gwi_finish_recording(gw_supervisor *run);
 
 #endif

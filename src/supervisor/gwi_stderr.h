@@ -5,14 +5,13 @@
  *   a pipe         is replaced by a second one, from which a relay process copies to the first
  *   anything else  is left alone
  *
- * If standard output is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`), it is recorded too. A file contains the
- * output of both anyway. A second pipe also replaces the program's standard output, so that the order of lines is
- * preserved.
+ * Standard output is recorded if it is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`). The second pipe then
+ * replaces both, so that the order of lines is preserved.
  *
- * The relay is a separate process, so that the program's stderr keeps working if the supervisor dies. A child of the
- * relay does the copying and is replaced if it is killed. The relay ends when the last writer has closed its end, or
- * when our stderr has no reader any more. In the second case, the program's next write fails, as it would without
- * gpuwhy. Only the last GWI_STDERR_BYTES_MAX bytes are kept for the recording. */
+ * The relay is a separate process, so stderr keeps working if the supervisor dies. A child of the relay does the
+ * copying, and is replaced if it is killed. The relay ends when the last writer has closed its end. It also ends
+ * when our stderr has no reader any more: the program's next write then fails, as without gpuwhy. Only the last
+ * GWI_STDERR_BYTES_MAX bytes are kept for the recording. */
 #ifndef GWI_STDERR_H
 #define GWI_STDERR_H
 
@@ -39,8 +38,8 @@ typedef struct gwi_stderr {
     uint64_t bytes_taken;  /* offset of the next byte to return; in a file, relative to file_start */
 } gwi_stderr;
 
-/* Examine our stderr and, if `wanted`, prepare to record it. Never fails: a stderr that cannot be recorded is left
- * alone. */
+/* Examine our stderr. If `wanted`, prepare to record it. Never fails: if stderr cannot be recorded, it stays as it
+ * is. */
 void gwi_stderr_begin(gwi_stderr *capture, bool wanted);
 /* In the child, before exec: replace stderr, and standard output if it is recorded too. */
 void gwi_stderr_enter(const gwi_stderr *capture);
@@ -50,8 +49,8 @@ void gwi_stderr_began(gwi_stderr *capture);
 void gwi_relay_look(gwi_stderr *capture);
 /* After the program's end: wait a short time for the relay to copy the rest of the program's output. */
 void gwi_stderr_settle(gwi_stderr *capture);
-/* Store the bytes that were written since the last call in *ret_bytes, at most the last GWI_STDERR_BYTES_MAX. Returns
- * their number; 0 if there are none. The caller frees *ret_bytes. */
+/* Store the bytes written since the last call in *ret_bytes (caller frees), at most the last GWI_STDERR_BYTES_MAX.
+ * Returns their number. */
 size_t gwi_stderr_take(gwi_stderr *capture, char **ret_bytes);
 void gwi_stderr_end(gwi_stderr *capture);
 

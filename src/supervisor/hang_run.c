@@ -49,11 +49,10 @@ static void tell_over(gwi_record *record, gw_watched_process *process)
     process->told = false;
 }
 
-/* If the process hangs, record this hang once. If a recorded hang of the process is over, record that too. Returns true
- * if a hang was recorded. */
+/* Record a new hang of the process, and the end of a recorded one. Returns true if a hang was recorded. */
 static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
 {
-    /* per process: a program with long kernels must not fill its recording with reported hangs */
+    /* limit per process, so that a program with long kernels does not fill its recording with hangs */
     enum { TOLD_MAX = 8 };
     uint64_t now = hangs->watch.now_ns;
     if (process->told && process->since_ns == now)

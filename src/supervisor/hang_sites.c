@@ -1,5 +1,5 @@
-/* Records stacks that were read from outside the process as call sites. Their names, source lines and the user's frame
- * are then found as for the hook's own sites. */
+/* Converts stacks that were read from outside the process into call sites, so that names, lines and the user's
+ * frame are found as for the hook's sites. */
 #include "gwi_hang_sites.h"
 
 #include "gw_stacks.h"
@@ -37,8 +37,8 @@ static void tell_lines(const gwi_hang_stacks *it, uint32_t id, const uint8_t *ta
     }
 }
 
-/* Return the number of unused ids. `told` is the last id that was used. `run` uses the ids below GW_HANG_NUMBERS_MAX,
- * and `poke` the ids from this limit up to twice the limit. */
+/* Return the number of unused ids; `told` is the last used one. `run` uses the ids below GW_HANG_NUMBERS_MAX, and
+ * `poke` uses the same number of ids above. */
 static uint32_t numbers_left(uint32_t told)
 {
     return (told < GW_HANG_NUMBERS_MAX ? GW_HANG_NUMBERS_MAX : 2 * GW_HANG_NUMBERS_MAX) - 1 - told;

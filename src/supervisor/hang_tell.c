@@ -1,6 +1,5 @@
-/* Describes a hang as facts: for each thread the driver call it is in, what it waits for, and its stack. The data comes
- * from the Linux kernel and from the memory of the process; gpuwhy makes no driver calls for it. A thread is stopped
- * only if it cannot notice the stop, and only briefly. */
+/* Describes a hang as facts: each thread's driver call, what it waits for, and its stack. The data comes from the Linux
+ * kernel and the process's memory, without driver calls. A thread is stopped only briefly, if it cannot notice this. */
 #include "gwi_hang_sites.h"
 
 #include "gw_api.h"
@@ -26,9 +25,12 @@ static bool uses_driver(const gw_watched_thread *thread)
     return thread != NULL && (thread->inside_fn_plus_1 != 0 || thread->questions > thread->questions_before);
 }
 
-/* Return true if the threads look like those of a hanging process: one of them is in a driver call or polls the GPU,
- * all of them wait for locks or for the end of other threads, or one waits for a lock with a known owner. Otherwise,
- * the program may just be waiting for its next input. */
+/* Return true if the threads look like those of a hanging process:
+ * - one is in a driver call or polls the GPU;
+ * - all wait for locks or for the end of other threads; or
+ * - one waits for a lock with a known owner.
+ *
+ * Otherwise, the program may just be waiting for input. */
 static bool looks_like_a_hang(const gw_hang_watch *watch, uint32_t pid, const gw_stack_process *threads)
 {
     bool all_wait = threads->thread_count > 0, owner_known = false;
@@ -62,9 +64,8 @@ static bool has_ended(const gw_stack_process *threads, uint32_t tid)
     return threads->threads_left_out == 0;
 }
 
-/* Return how often queries of this thread have found the GPU busy since the process last made progress. Returns 0 if
- * the last of these queries is not recent: a later query may have found that the work is done, and the thread may then
- * have gone to sleep. */
+/* Return how many queries of this thread have found the GPU busy since the process last made progress. 0 if the last
+ * one is old: the work may be done, and the thread may sleep. */
 static uint64_t answers_not_ready(const gwi_hang_stacks *stacks, const gw_watched_thread *seen)
 {
     if (seen == NULL || stacks->watch->now_ns - seen->not_ready_at_ns > stacks->for_ns / 10)

@@ -1,4 +1,4 @@
-/* Detects that a process makes no progress, from its threads' slots in the buffers. */
+/* Detects processes that make no progress, by comparing their threads' slots in the buffers over time. */
 #include "gw_hang_watch.h"
 
 #include "gw_stacks.h"
@@ -54,8 +54,8 @@ void gw_hang_watch_see(void *user, const gw_thread_look *look)
     process->progress_now += look->progress + 1;
     if (thread->calls != look->calls || thread->inside_fn_plus_1 != look->inside_fn_plus_1)
         thread->inside_since_ns = watch->now_ns;
-    /* If the thread has made calls and none of them was a query or a wait, the program is working, even if `progress`
-     * is unchanged. */
+    /* If the thread has made calls and none of them was a query or a wait, the program is working. This also holds if
+     * `progress` is unchanged. */
     process->moved = process->moved || (thread->calls != look->calls && thread->questions == look->questions);
     thread->calls = look->calls;
     thread->progress = look->progress;

@@ -1,5 +1,5 @@
-/* Records which processes hold memory on a card after a refused allocation. The source is the state of a virtual card,
- * or NVML for a real one. */
+/* Records which processes hold memory on a card after a refused allocation. For a real card, the sources are NVML and
+ * the processes that have the card's device file open. */
 #include "gw_mask.h"
 #include "gwi_run.h"
 
@@ -14,26 +14,25 @@
 
 enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200 };
 
-/* Append the command line of a process, with secrets masked. */
-static void read_command(gw_text *text, int pid)
+void gwi_command_add(gw_text *text, int pid)
 {
     char path[64], bytes[4096], *words[WORDS_MAX + 1] = {NULL};
     snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
     FILE *file = fopen(path, "re");
-    size_t count = file == NULL ? 0 : fread(bytes, 1, sizeof bytes - 1, file), word_count = 0;
+    size_t count = file == NULL ? 0 : fread(bytes, 1, sizeof bytes - 1, file), word_count = 0, before = text->bytes;
     if (file != NULL)
         fclose(file);
     bytes[count] = '\0';
     for (size_t at = 0; at < count && word_count < WORDS_MAX; at += strlen(bytes + at) + 1)
         words[word_count++] = bytes + at;
-    for (size_t i = 0; i < word_count && text->bytes < COMMAND_BYTES_MAX; i++) {
+    for (size_t i = 0; i < word_count && text->bytes - before < COMMAND_BYTES_MAX; i++) {
         gw_text_add_str(text, i == 0 ? "" : " ");
         gw_mask_argument(text, words, (int)i);
     }
 }
 
-/* Append the name of the process's user from /etc/passwd, or the uid if /etc/passwd does not list this user. Other
- * sources of user names are not used, because they may need the network. */
+/* Append the name of the process's user, or the uid. Only /etc/passwd is read, because other sources may need the
+ * network. */
 static void read_user(gw_text *text, int pid)
 {
     char path[64];
@@ -53,14 +52,14 @@ static void read_user(gw_text *text, int pid)
         fclose(list);
 }
 
-/* Record `holder`. If `is_ours`, its pid is valid in our pid namespace, so add the user and the command line of the
- * process. */
+/* Record `holder`. If `is_ours` is true, its pid is valid in our pid namespace, so add the process's user and command
+ * line. */
 static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *holder, bool is_ours)
 {
     gw_text user = {0}, command = {0}, text = {0};
     if (is_ours) {
         read_user(&user, (int)holder->pid);
-        read_command(&command, (int)holder->pid);
+        gwi_command_add(&command, (int)holder->pid);
         holder->has_user = user.bytes > 0;
         holder->user = gw_fact_text_of(gw_text_str(&user));
         holder->has_command = true;

@@ -1,8 +1,5 @@
-/* Reads the core dump of a process that died, if the kernel wrote it to a regular file. The dump contains the address
- * of the fault.
- *
- * gpuwhy does not request core dumps. The user's settings (ulimit -c, core_pattern) decide whether there is one, where
- * it is stored, and its maximum size. */
+/* Reads the core dump of a process that died, to find the address of the fault. The dump must be a regular file. gpuwhy
+ * does not request dumps: the user's settings (ulimit -c, core_pattern) decide. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -23,7 +20,8 @@
 #include <unistd.h>
 
 enum { ENTRIES_MAX = 1 << 16, CORES_MAX = 16 };
-/* Allow for file time stamps that are this many ns too early, because they are taken from the last clock tick. */
+/* A file's time stamp may be up to this much earlier than the real time, because the kernel uses the time of its last
+ * clock tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
 
 typedef struct search {
@@ -49,8 +47,8 @@ static bool read_setting(const char *name, char *out, size_t bytes_max)
     return out[0] != '\0';
 }
 
-/* Convert the file name in core_pattern, with the kernel's %p, %e, ..., to a pattern for fnmatch(). `with_pid`: the
- * kernel appends a dot and the pid if the name contains no %p. Returns false if the pattern is too long. */
+/* Convert the file name in core_pattern, with %p, %e and so on, to a pattern for fnmatch(). With `with_pid`, the kernel
+ * appends a dot and the pid to a name without %p. Returns false if the pattern is too long. */
 static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_max)
 {
     size_t used = 0;
@@ -73,8 +71,8 @@ static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_
     return true;
 }
 
-/* Find the folder in which this run's core dumps are written, and the pattern of their names. Returns NULL on success,
- * otherwise the reason for the failure, as a static string. */
+/* Find the folder of this run's core dumps, and the pattern of their names. Returns NULL on success, otherwise the
+ * reason (static string). */
 static const char *find_place(search *it)
 {
     char setting[512], uses_pid[8] = "0";

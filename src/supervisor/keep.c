@@ -85,7 +85,7 @@ static gw_status read_keep(json_object *root, const char *path, gw_keep_limits *
     return st == GW_OK ? read_number(keep, path, "days", &limits->days, err) : st;
 }
 
-/* Read a file, at most its first 64 KiB. The caller frees *ret_text, which is NULL if there is no such file. */
+/* Read at most the first 64 KiB of a file. The caller frees *ret_text, which is NULL if there is no such file. */
 static gw_status read_file(const char *path, char **ret_text, gw_error *err)
 {
     enum { BYTES_MAX = 64 << 10 };
@@ -178,8 +178,8 @@ static bool has_known_end(const char *end)
     return digits != NULL && strcmp(digits, ".cudacore") == 0;
 }
 
-/* Copy YYYYMMDD-HHMMSS-PID[-N] from the name of a recording (see gwi_recording_name()), or of a file that belongs to a
- * recording. Returns false for other files. */
+/* Copy YYYYMMDD-HHMMSS-PID[-N] from the name of a recording (gwi_recording_name()), or of a file that belongs to one.
+ * Returns false for other files. */
 static bool stem_of(const char *name, char out[STEM_MAX])
 {
     const char *at = skip_digits(name, 8);

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 static const time_t old_seconds = 24 * 3600;
-/* A folder younger than this may belong to a supervisor in another pid namespace that has not locked the folder yet. */
+/* A folder younger than this is left alone. It may belong to a supervisor in another pid namespace that has not locked
+ * the folder yet. */
 static const time_t young_seconds = 10;
 
 /* ---- users of a folder ---- */
@@ -29,8 +30,8 @@ static uint64_t own_pid_namespace(void)
     return digits == NULL ? 0 : strtoull(digits, NULL, 10);
 }
 
-/* Return true if the process that writes this buffer may be alive. Always true for processes of other pid namespaces,
- * which we cannot see. */
+/* True if the process that writes this buffer may be alive. Always true for another pid namespace, whose processes we
+ * cannot see. */
 static bool may_have_writer(int folder, const char *name)
 {
     gw_buffer_head head;
@@ -80,8 +81,8 @@ static bool copy_bytes(int from, int to, off_t bytes)
     return ftruncate(to, bytes) == 0;
 }
 
-/* Copy a regular file from one folder to another. Ignore other entries, such as the virtual cards' folder, because
- * they are no longer needed. */
+/* Copy a regular file from one folder to another. Other entries, such as the virtual cards' folder, are skipped,
+ * because they are not needed any more. Returns false if copying fails. */
 static bool copy_entry(int from, int to, const char *name)
 {
     struct stat info;
@@ -158,9 +159,8 @@ int gwi_run_folder_lock(const char *folder, bool alone)
     return fd;
 }
 
-/* Return true if the folder contains the last events of a recording in our state folder. If the recording is in any
- * other folder, return false: the user who reads it may have another state folder, and gpuwhy would then not find the
- * run folder in ours. */
+/* True if the folder contains the last events of a recording in our state folder. Other run folders stay in place: the
+ * reader of their recording may have another state folder, and would not find them in ours. */
 static bool belongs_to_us(const char *folder)
 {
     gw_path recording, state;

@@ -1,5 +1,5 @@
-/* The main loop while the program runs: drains the buffers, looks for changes, passes signals on, and judges failures
- * and hangs if requested. */
+/* The main loop while the program runs. It drains the buffers into the recording, samples the cards and the machine,
+ * and examines new processes. It passes signals on to the program and, if requested, judges failures and hangs. */
 #include "gwi_state.h"
 
 #include "gw_clock.h"
@@ -9,12 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A program that frees small blocks may start to write 500,000 events a second at any moment (measured on an H200).
- * This fills its buffer in 90 ms, so we check the fill levels several times between two drains. */
+/* A program that frees small blocks may suddenly write 500,000 events a second (measured on an H200). This fills its
+ * buffer in 90 ms. So the fill levels are checked several times between two drains. */
 enum { DRAIN_EVERY_MS = 100, GLANCE_EVERY_MS = 20, DRAIN_SOON_MS = 10, FIRST_LOOK_MS = 5 };
 static const double fill_ratio_soon = 0.5, fill_ratio_now = 0.25;
-/* Judge a failure if no other failure follows for failure_lasts_ns. If failures keep coming, judge every
- * judge_again_ns. */
+/* The program may recover from a failure, so it is judged only failure_lasts_ns after its last failure. If failures
+ * keep coming, it is judged every judge_again_ns. */
 static const uint64_t failure_lasts_ns = 3000000000u;
 static const uint64_t judge_again_ns = 10000000000u;
 
@@ -49,8 +49,8 @@ static void look_at_failures(gw_supervisor *run)
 
 /* ---- --end-with-parent ---- */
 
-/* If a server starts programs through gpuwhy, our parent is the server and the program's parent is us. When the server
- * ends, the parent of the program does not change, so the program cannot notice it, and we have to end the program. */
+/* End the program when our parent has ended. Suppose that a server starts programs through gpuwhy. The program's parent
+ * is gpuwhy, so the program cannot notice the end of the server. */
 static void look_at_parent(gw_supervisor *run)
 {
     static const uint64_t patience_ns = 5000000000u;
@@ -102,6 +102,7 @@ void gwi_loop_run(gw_supervisor *run)
         gwi_record_drain(&run->record, false);
         gwi_cudnn_look(&run->cudnn);
         gwi_holders_record(&run->record, &run->doors);
+        gwi_alarm_look(run);
         gwi_senses_look(&run->senses, &run->record);
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);

@@ -105,8 +105,8 @@ bool gwi_is_in_memory(const char *path)
     return statfs(path, &fs) == 0 && is_memory((uint32_t)fs.f_type);
 }
 
-/* Return true for a local file system that can reserve blocks, as a tmpfs can. On other file systems, above all on a
- * network, writing to a mapped page may fail, and that kills the program. */
+/* Return true for a local file system that can reserve blocks, as tmpfs does. On others, a write to a mapped page
+ * may fail and kill the program. */
 static bool is_local_disk(uint64_t type)
 {
     static const uint64_t types[] = {0xef53 /* ext4 */, 0x58465342 /* xfs */, 0x9123683e /* btrfs */,
@@ -117,9 +117,9 @@ static bool is_local_disk(uint64_t type)
     return found;
 }
 
-/* Folders in which run folders are created, best first. The first one is named by an environment variable, and the last
- * one is the state folder. run_root() returns NULL if the folder does not exist, or if other users could rename our
- * files in it. */
+/* Candidates for the folder of the run folders, best first. The first one is an environment variable, and the last
+ * one is the state folder. A folder is skipped if it does not exist, or if other users could rename our files in
+ * it. */
 static const char *const run_roots[] = {"XDG_RUNTIME_DIR", "/dev/shm", "/tmp", "/var/tmp", "state"};
 enum { RUN_ROOT_COUNT = sizeof run_roots / sizeof run_roots[0] };
 
@@ -168,8 +168,8 @@ gw_status gwi_run_folder_make(gw_path out, bool *ret_is_on_disk, gw_error *err)
     return *ret_is_on_disk ? make_on(is_local_disk, out, err) : GW_OK;
 }
 
-/* Remove the files in a folder, and its subfolders down to `depth` levels. Uses descriptors and follows no links, so
- * that no other folder is emptied. Takes ownership of `fd`. */
+/* Remove the files in a folder, and its subfolders down to `depth` levels. Takes ownership of `fd`. Never follows
+ * links to other folders. */
 static void remove_entries(int fd, int depth)
 {
     DIR *folder = fdopendir(fd);
@@ -197,8 +197,8 @@ void gwi_folder_remove(const char *path)
     rmdir(path);
 }
 
-/* Return true for a folder, not a link, that only we can read and write. Other users may create folders with our names
- * in /dev/shm. */
+/* Return true if `name` is a real folder that only our user can access. In /dev/shm, other users may have created
+ * folders with our names. */
 static bool is_private(int root, const char *name)
 {
     struct stat folder;
@@ -246,8 +246,8 @@ bool gw_run_meta_read(const char *folder, gw_path ret_recording, pid_t *ret_supe
     return true;
 }
 
-/* Return false if we are root and another user owns the folder, or its nearest existing parent. Root must not create
- * folders in another user's home, because that user could not change them. */
+/* Return false if we are root and another user owns the folder, or its nearest existing parent. That user could not
+ * change root's folders. */
 static bool is_ours_to_use(const char *path)
 {
     gw_path part;
@@ -272,7 +272,8 @@ static const char *home(void)
     return entry == NULL || entry->pw_dir[0] != '/' ? NULL : entry->pw_dir;
 }
 
-/* Store $variable/gpuwhy in `out`, or home/standard/gpuwhy if the variable is not set. The folder is not created. */
+/* Store $variable/gpuwhy in `out`, or home/standard/gpuwhy if the variable is unset or its folder is not ours.
+ * Creates no folder. */
 static gw_status user_folder(const char *variable, const char *standard, gw_path out, gw_error *err)
 {
     const char *base = getenv(variable);
@@ -310,8 +311,8 @@ static bool can_hold_code(const char *path)
            access(path, W_OK | X_OK) == 0;
 }
 
-/* Store the path of candidate `index` for the folder of our libraries, best first. A program that starts as root may
- * continue as another user, who must be able to read the libraries too. So root's libraries are not stored in root's
+/* Store the path of folder number `index` in `out`. Our libraries are in the first usable one of three folders. A
+ * program that starts as root may continue as another user, who must read them. So root's folder is not in root's
  * home, unless XDG_CACHE_HOME is set. */
 static gw_status code_folder(size_t index, gw_path out)
 {

@@ -1,4 +1,5 @@
-/* Finds the program in PATH and reads its header: ELF file or script, statically linked or not, privileged or not. */
+/* Finds the program in PATH and reads its header: whether it is an ELF file or a script, statically linked, and
+ * privileged. */
 #include "gwi_program.h"
 
 #include "gw_text.h"
@@ -136,8 +137,7 @@ static uint64_t file_offset(const elf_file *image, uint64_t address)
     return UINT64_MAX;
 }
 
-/* Return the entries of the dynamic section before DT_NULL, and their number in *ret_count. The number is 0 if the
- * dynamic section is missing or damaged. */
+/* Return the entries of the dynamic section before DT_NULL. *ret_count is 0 if the section is missing or damaged. */
 static const Elf64_Dyn *dynamic_entries(const elf_file *image, size_t *ret_count)
 {
     *ret_count = 0;
@@ -150,8 +150,8 @@ static const Elf64_Dyn *dynamic_entries(const elf_file *image, size_t *ret_count
     return entry;
 }
 
-/* A file without PT_INTERP is static unless it has a SONAME. With a SONAME it is a loader that was started directly
- * (`ld.so program`), and honours LD_PRELOAD. */
+/* A file without PT_INTERP is static. But one with a SONAME is a loader that was started directly (`ld.so program`),
+ * and a loader honours LD_PRELOAD. */
 static bool is_static(const elf_file *image)
 {
     if (program_header(image, PT_INTERP) != NULL)
@@ -173,8 +173,8 @@ static bool is_sanitizer(const char *soname)
     return false;
 }
 
-/* Find the sanitizer's runtime that the program needs. A program built with a sanitizer refuses to start if another
- * library is loaded first. */
+/* Find the sanitizer's runtime library, if the program needs one. The program does not start if another library is
+ * loaded before it. */
 static void find_sanitizer(const elf_file *image, gwi_program *program)
 {
     size_t count;

@@ -1,4 +1,4 @@
-/* Tests with real files: programs of this machine, and files in a temporary folder. */
+/* Tests gwi_program_find(), with programs of this machine, and with test files in a temporary folder. */
 #include "gwi_program.h"
 
 #include <elf.h>

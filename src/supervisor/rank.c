@@ -40,8 +40,8 @@ static uint32_t number_of(const char *value)
     return is_number(value) ? (uint32_t)strtoul(value, NULL, 10) : 0;
 }
 
-/* Read the task from TensorFlow's TF_CONFIG: {"cluster": {...}, "task": {"type": "worker", "index": 1}}. Each type of
- * task has its own sequence of indexes. */
+/* Read the rank from TensorFlow's TF_CONFIG: {"cluster": {...}, "task": {"type": "worker", "index": 1}}. The fact has
+ * the type, too, because each type counts its own indexes. */
 static bool find_task(const char *config, gw_text *text)
 {
     const char *task = config == NULL ? NULL : strstr(config, "\"task\"");

@@ -8,6 +8,7 @@
 #include "gw_say.h"
 #include "gw_sites.h"
 #include "gw_text.h"
+#include "gwi_held.h"
 #include "gwi_rank.h"
 
 #include <dirent.h>
@@ -81,7 +82,8 @@ static void create_temporary(gwi_record *record, const char *run_folder)
         gw_say("cannot record: %s", err.text);
 }
 
-/* Prepare for a full disk: the writer then continues the recording in the run folder, so that there is a verdict. */
+/* Prepare for a full disk. If the disk becomes full, the writer continues the recording in the run folder, so that a
+ * verdict is still possible. */
 static void use_spare(gwi_record *record, const char *run_folder)
 {
     gw_path path = "";
@@ -269,8 +271,8 @@ static void put_limits(gwi_record *record)
     }
 }
 
-/* Record facts that help to align the recordings of several hosts: the kernel's estimate of the clock error, and the
- * boot_id, because each boot has its own monotonic clock. */
+/* Record facts for comparing times between hosts: the kernel's estimate of the clock error, and the boot_id. Each boot
+ * has its own monotonic clock. */
 static void put_clock(gwi_record *record)
 {
     struct timex clock = {0};
@@ -378,8 +380,8 @@ void gwi_record_meta(gwi_record *record, const gw_run_options *options, char *co
 
 /* ---- draining ---- */
 
-/* Return true for success, and for errors that programs often provoke on purpose, for example to find out whether there
- * is a GPU. A verdict after each such error would be noise. */
+/* Return true for success, and for errors that programs often cause on purpose, for example to look for a GPU. The run
+ * is not judged after these. */
 static bool is_probe(uint16_t result)
 {
     return result == 0 || result == 100 || result == 201 || result == 500 || result == 600 || result == 704 ||
@@ -402,8 +404,8 @@ static void look_at(gwi_record *record, const gw_item *item)
     }
 }
 
-/* Record the rank that the launcher assigned. The rank is missing if the program sets it later, or if the process has
- * already ended. */
+/* Record the rank that the launcher assigned to the process. There is none if the process has ended, or sets its rank
+ * later. */
 static void put_rank(gwi_record *record, uint32_t pid)
 {
     enum { ENVIRONMENT_BYTES_MAX = 256 << 10 };
@@ -431,6 +433,8 @@ static gw_status sink(void *user, const gw_item *item, gw_error *err)
     (void)err;
     gwi_record *record = user;
     look_at(record, item);
+    if (record->held != NULL)
+        gwi_held_take(record->held, item);
     gwi_record_put(record, item);
     if (item->kind == GW_ITEM_PROCESS)
         put_rank(record, item->pid);

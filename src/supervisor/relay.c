@@ -24,8 +24,8 @@ enum { COPY_BYTES = 64 << 10, COPIERS_MAX = 1000 };
 _Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
                "what was read and not yet passed on is still there");
 
-/* Write the bytes that were read from the program but not yet written to `fd`. They are in shared memory, so if a
- * copier is killed, the next one continues at the same place. Returns false if writing fails. */
+/* Write to `fd` the bytes that were read from the program and not yet written. They are in shared memory, so that the
+ * next copier continues if one is killed. Returns false if writing fails. */
 static bool pass_on(int fd, gwi_stderr_tail *tail)
 {
     uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
@@ -68,8 +68,8 @@ static void note_window_change(int signal)
     window_changed = 1;
 }
 
-/* Close all descriptors but two. The relay may outlive the program, and as long as it keeps a pipe open, the reader of
- * this pipe does not see the end of its input. */
+/* Close all descriptors except `first` and `second`. The relay may outlive the program, and a pipe that it kept open
+ * for writing would never end. */
 static void close_all_but(int first, int second)
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -88,9 +88,8 @@ static void close_all_but(int first, int second)
     closedir(folder);
 }
 
-/* Wait until there are bytes to copy. Returns false if the reader of our stderr has closed its end of the pipe. The
- * relay then ends at once, so that the program's next write fails as it would without gpuwhy. Without this check, the
- * relay would find out only when it copies the program's next write, and that write would still succeed. */
+/* Wait until there are bytes to copy. Returns false if our stderr's reader has closed the pipe. The relay then ends, so
+ * that the program's next write fails as it would without gpuwhy. */
 static bool wait_for_more(int source, bool is_pipe)
 {
     struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = is_pipe ? STDERR_FILENO : -1}};
@@ -118,7 +117,7 @@ static void copy_until_end(int source, gwi_stderr_tail *tail)
     }
 }
 
-/* Move `count` bytes from the pipe `source` to the pipe at our stderr. Returns false if our stderr has no reader any
+/* Move `count` bytes from the pipe `source` to the pipe at our stderr. Returns false if nothing reads our stderr any
  * more. */
 static bool move(int source, size_t count)
 {
@@ -136,16 +135,16 @@ static bool move(int source, size_t count)
     return true;
 }
 
-/* Copy from one pipe to another. The kernel moves the bytes in one step, so a copier that is killed at any moment
- * neither loses nor repeats output. Before each move, tee() copies the bytes to a third pipe, from which we read them.
- * Returns false if tee() fails from the start; nothing was moved then. */
+/* Copy from one pipe to another. The kernel moves the bytes in one step, so killing the copier loses and repeats no
+ * output. Before each move, tee() copies the bytes to a third pipe for us to read. Returns false, with nothing moved,
+ * if tee() never worked. */
 static bool move_until_end(int source, gwi_stderr_tail *tail)
 {
     static char bytes[COPY_BYTES];
     int look[2];
     bool works = false;
-    /* What a killed copier has read was already moved to our stderr, or is still in the pipe and will be read again. So
-     * no read bytes are waiting to be written. */
+    /* An earlier copier may have been killed. The bytes that it read were moved to our stderr, or will be read again
+     * from the pipe. So no byte remains to be written. */
     atomic_store_explicit(&tail->written, atomic_load(&tail->total), memory_order_release);
     if (pipe2(look, O_CLOEXEC) < 0)
         return false;
@@ -172,9 +171,9 @@ static bool is_pipe(int fd)
     return fstat(fd, &stat) == 0 && S_ISFIFO(stat.st_mode);
 }
 
-/* After the reader of our stderr has gone, the program's next write must fail. Therefore wake the supervisor with
- * SIGCHLD and wait until it has closed its read end of the program's pipe. On a busy machine this may take seconds. Do
- * not wait forever: the supervisor may be stopped or dead, and the program may be waiting for room in the pipe. */
+/* Make the program's next write fail after our stderr's reader has gone: wake the supervisor with SIGCHLD, and wait
+ * until it has closed its read end of the program's pipe. This may take seconds on a busy machine. The wait is limited,
+ * because the supervisor may be stopped or dead. */
 static void let_supervisor_close(gwi_stderr_tail *tail)
 {
     enum { WAIT_MS = 5000 };
@@ -196,8 +195,8 @@ static _Noreturn void be_copier(int source, gwi_stderr_tail *tail)
     _exit(0);
 }
 
-/* Start a child that copies the program's output. If this child is killed or stopped, start another one. After
- * COPIERS_MAX children, or if none can be started, copy in this process. */
+/* Start a child that copies the program's output. If it is killed or stopped, start another. After COPIERS_MAX
+ * children, or if none can be started, copy in this process. */
 static void copy_by_child(int source, gwi_stderr_tail *tail)
 {
     for (int i = 0; i < COPIERS_MAX; i++) {

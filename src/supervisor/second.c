@@ -1,4 +1,4 @@
-/* The second run of --blame: the same program, but each kernel launch waits until the kernel has ended. */
+/* Runs the program a second time for --blame. Each kernel launch then waits until the kernel has ended. */
 #include "gwi_state.h"
 
 #include "gw_exit.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Discard the standard output of the second run, so that it is not mistaken for output of the first run. Returns a copy
- * of the old standard output's descriptor, for output_back(); -1: there is none. */
+/* Discard the standard output of the second run, which must not look like output of the first one. Returns a copy of
+ * the old descriptor for output_back(), or -1 if there is none. */
 static int output_to_nowhere(void)
 {
     int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -38,8 +38,8 @@ static gw_status name_second(const gw_supervisor *first, gw_path out)
     return gw_path_format(out, NULL, "%.*s.blame.gpuwhy", gwi_record_stem_bytes(&first->record), first->record.path);
 }
 
-/* Run the program again. On GW_EXIT_OK, second->status is the program's status, and the file `recording` is
- * complete. */
+/* Run the program again. If this returns GW_EXIT_OK, second->status is the program's status, and the file `recording`
+ * is complete. */
 static int run_second(const gw_supervisor *first, gw_supervisor *second, const char *recording)
 {
     gwi_supervisor_init(second, &first->options, first->argv);
@@ -48,8 +48,9 @@ static int run_second(const gw_supervisor *first, gw_supervisor *second, const c
     second->parent = first->parent;
     second->options.output = recording;
     second->options.blame = second->options.core = false;
-    second->options.on_failure = second->options.json = NULL;
+    second->options.on_failure = second->options.json = second->options.alarm_at = second->options.wait_memory = NULL;
     second->options.quiet = true;
+    bool was_set = getenv("CUDA_LAUNCH_BLOCKING") != NULL; /* then it was "0", otherwise there is no second run */
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
     /* without dumps, a failing launch returns its error; with dumps, the driver aborts the process */
     gwi_dumps_forbid();
@@ -61,14 +62,11 @@ static int run_second(const gw_supervisor *first, gw_supervisor *second, const c
         gw_supervisor_watch(second);
     output_back(output);
     gwi_supervisor_clean_up(second);
+    if (was_set)
+        setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+    else
+        unsetenv("CUDA_LAUNCH_BLOCKING"); /* another attempt (--restart) may follow */
     return status;
-}
-
-/* Undo the first run's signal handling before the second run sets up its own. */
-static void give_signals_back(gw_supervisor *first)
-{
-    gwi_signals_restore(&first->signals);
-    gwi_signals_end(&first->signals);
 }
 
 const char *gw_supervisor_again(gw_supervisor *first, gw_path recording, int *ret_status)
@@ -77,10 +75,12 @@ const char *gw_supervisor_again(gw_supervisor *first, gw_path recording, int *re
         return "its recording cannot be named";
     gw_say("a fault on the GPU ended the run; running it again with CUDA_LAUNCH_BLOCKING=1 (--blame), without its "
            "standard output");
-    give_signals_back(first);
+    gwi_supervisor_release_signals(first);
     gw_supervisor *second = calloc(1, sizeof *second);
     int status = second == NULL ? GW_EXIT_CANNOT_RUN : run_second(first, second, recording);
     *ret_status = second == NULL ? 0 : second->status;
+    if (second != NULL && second->signals.stop_signal != 0)
+        first->signals.stop_signal = second->signals.stop_signal;
     free(second);
     return status == GW_EXIT_OK ? NULL : "it could not be started";
 }

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* Maximum time to wait for the cards' last values at the end of a run. Reading these values usually takes a few ms, but
- * NVML may hang or the machine may be busy. */
+/* Maximum time to wait for the cards' last values at the end of a run. Reading takes a few ms, but NVML may hang or the
+ * machine may be busy. */
 enum { LAST_WAIT_MS = 2000 };
 static const uint64_t worth_a_last_look_ns = 1000000000u;
 
@@ -32,6 +32,20 @@ static gw_sense_now now_of(const gwi_senses *senses, const gwi_record *record)
                           .holders_known = senses->nvml[0] != '\0'};
 }
 
+void gwi_senses_choose(gwi_senses *senses, const gwi_doors *doors, gw_sense_options *options)
+{
+    if (!doors->is_virtual)
+        return;
+    options->is_virtual = true;
+    options->nvml_path =
+        gw_library_find("virtual/nvml/libnvidia-ml.so.1", senses->nvml, NULL) == GW_OK ? senses->nvml : "";
+    snprintf(senses->specification, sizeof senses->specification, "GPUWHY_VIRTUAL=%s", doors->virtual_specification);
+    snprintf(senses->folder, sizeof senses->folder, "GPUWHY_VIRTUAL_DIR=%s", doors->virtual_folder);
+    senses->environment[0] = senses->specification;
+    senses->environment[1] = senses->folder;
+    options->environment = senses->environment;
+}
+
 void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gw_run_options *options, const gwi_doors *doors,
                       pid_t command)
 {
@@ -39,17 +53,7 @@ void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gw_run_optio
     gw_error err;
     if (options->no_sense || record->writer == NULL)
         return;
-    if (doors->is_virtual) { /* do not use the NVML of a real card for a virtual one */
-        how.is_virtual = true;
-        how.nvml_path =
-            gw_library_find("virtual/nvml/libnvidia-ml.so.1", senses->nvml, NULL) == GW_OK ? senses->nvml : "";
-        snprintf(senses->specification, sizeof senses->specification, "GPUWHY_VIRTUAL=%s",
-                 doors->virtual_specification);
-        snprintf(senses->folder, sizeof senses->folder, "GPUWHY_VIRTUAL_DIR=%s", doors->virtual_folder);
-        senses->environment[0] = senses->specification;
-        senses->environment[1] = senses->folder;
-        how.environment = senses->environment;
-    }
+    gwi_senses_choose(senses, doors, &how);
     if (gw_sense_open(&how, &senses->sense, &err) != GW_OK)
         gwi_record_fact(record, "sense.none", "%s", err.text);
 }

@@ -1,4 +1,4 @@
-/* The real driver: the one that the program would load without gpuwhy. */
+/* Finds the real driver: the one that the program would load without gpuwhy. */
 #include "gwi_run.h"
 
 #include "gw_facade.h"

@@ -1,4 +1,4 @@
-/* The driver library and NVML of virtual cards, which are installed beside our other libraries. */
+/* Finds the driver library and NVML of the virtual cards. They are installed beside our other libraries. */
 #include "gwi_run.h"
 
 #include "gw_virt_spec.h"

@@ -1,4 +1,5 @@
-/* Replaces the program's stderr if a relay must copy it (relay.c), and returns what the program has written to it. */
+/* Replaces the program's stderr with a pipe or a terminal if a relay must copy it (relay.c), and reads what was
+ * written. */
 #include "gwi_relay.h"
 
 #include "gw_text.h"
@@ -67,7 +68,8 @@ static void begin_pipe(gwi_stderr *capture)
     }
 }
 
-/* Copy the size and modes of the real terminal, but do not translate newlines, because the real terminal does this. */
+/* Copy the real terminal's size and modes to `slave`, without the translation of newlines: the real terminal does
+ * that. */
 static void dress_terminal(int slave)
 {
     struct termios modes;
@@ -139,8 +141,8 @@ void gwi_stderr_began(gwi_stderr *capture)
 
 /* ---- reading ---- */
 
-/* Return true if the copier sleeps until there is more to copy. On a busy machine, the copier may be ready to run but
- * not running yet; it then still has bytes to copy. */
+/* Return true if the relay process sleeps, because it has then copied everything. A relay that is ready to run but
+ * waits for a CPU may still have bytes to copy. */
 static bool relay_sleeps(const gwi_stderr *capture)
 {
     char path[48], line[256] = "";
@@ -170,8 +172,8 @@ void gwi_stderr_settle(gwi_stderr *capture)
         gwi_relay_look(capture);
         poll(NULL, 0, 1);
         uint64_t now = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
-        /* Our own messages must not overtake output that waits for a slow reader: without gpuwhy, the program would
-         * have waited for this reader. */
+        /* If a slow reader of our stderr blocks the relay, wait, as the program would have done without gpuwhy.
+         * Otherwise our messages would overtake its output. */
         bool blocked = atomic_load_explicit(&capture->tail->written, memory_order_acquire) != now;
         quiet_ms = now == before && !blocked && relay_sleeps(capture) ? quiet_ms + 1 : 0;
         blocked_ms += blocked && now == before;

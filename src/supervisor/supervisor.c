@@ -1,5 +1,5 @@
-/* Sets up a run and cleans up after it. The setup finds the program, prepares the facade through which the program will
- * load the driver ("opens the doors"), creates the recording and starts the program. */
+/* Sets up a run and cleans up after it. The setup finds the program, prepares the facade ("opens the doors"), creates
+ * the recording and starts the program. Through the facade, the program loads the driver. */
 #include "gw_keep.h"
 #include "gwi_state.h"
 
@@ -84,9 +84,8 @@ static void say_what_is_not_seen(gw_supervisor *run)
         gw_say("%s is %s: its own GPU calls cannot be recorded", program->image, why);
 }
 
-/* If this run was started inside another run, report this to the outer run: append one line to the file "nested" in the
- * outer run's folder. The outer recording lacks the processes that this run starts, because this run makes its own
- * recording. */
+/* If another run started this one, append a line to the file "nested" in the outer run's folder. The outer recording
+ * lacks this run's processes. */
 static void say_nested(const gw_supervisor *run)
 {
     const char *outer = getenv("GPUWHY_RUN_DIR");
@@ -134,10 +133,24 @@ static int start(gw_supervisor *run)
     return GW_EXIT_CANNOT_RUN;
 }
 
+/* --wait-memory. Returns false if a signal asked us to end. If the time is over, or nothing is known about the memory,
+ * the program is started anyway. */
+static bool wait_for_memory(gw_supervisor *run)
+{
+    return run->is_second || run->wanted.bytes == 0 || gwi_room_wait(run, &run->wanted) != GW_WAIT_STOPPED;
+}
+
+/* True if the user keeps this run out of the list of runs and has named its file: it is then not "the last" one
+ * either. */
+static bool is_apart(const gw_supervisor *run)
+{
+    return run->options.no_history && run->options.output != NULL;
+}
+
 int gwi_supervisor_start(gw_supervisor *run)
 {
     gw_error err;
-    if (!run->is_second)
+    if (run->attempt == 1)
         gwi_doors_path(&run->options);
     int status = find_program(run);
     if (status != GW_EXIT_OK)
@@ -153,11 +166,12 @@ int gwi_supervisor_start(gw_supervisor *run)
     status = gwi_rehearsal_possible(run);
     if (status != GW_EXIT_OK)
         return status;
+    run->record.held = run->alarm.on ? &run->alarm.held : NULL;
     if (gwi_record_open(&run->record, &run->options, run->run_folder, run->argv, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
     }
-    if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second)
+    if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second && !is_apart(run))
         gwi_last_recording_set(run->record.path); /* `gpuwhy explain` reads this recording by default */
     if (run->options.core)
         gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
@@ -170,7 +184,7 @@ int gwi_supervisor_start(gw_supervisor *run)
         gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_DOORS_CLOSED), "no folder has room for the buffers");
     say_what_is_not_seen(run);
     say_nested(run);
-    return start(run);
+    return wait_for_memory(run) ? start(run) : GW_EXIT_STOPPED;
 }
 
 void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char *const *argv)
@@ -186,7 +200,7 @@ void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char
 /* ---- clean-up ---- */
 
 /* Remove old recordings beyond the configured limits. If the limits cannot be read, remove nothing: the user may want
- * to keep more than the default. */
+ * to keep more than usual. */
 static void remove_old_recordings(void)
 {
     gw_keep_limits limits;
@@ -205,8 +219,10 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
     gwi_stderr_end(&run->capture);
     if (run->command_pid > 0)
         waitpid(run->command_pid, NULL, 0); /* wait: the --on-failure command reads the verdict from the run folder */
+    gwi_alarm_end(&run->alarm);
     gwi_handout_end(&run->handout);
     gwi_shared_file_close(&run->shared);
+    gwi_dumps_end(&run->dumps);
     if (run->run_folder[0] != '\0')
         gwi_folder_remove(run->run_folder);
     if (!run->is_second)
@@ -222,11 +238,18 @@ static bool judge_hang(void *user, const char *folder)
     return run->judges.hang != NULL && run->judges.hang(run, folder, run->judges.user);
 }
 
-static int start_or_clean_up(gw_supervisor *run)
+void gwi_supervisor_release_signals(gw_supervisor *run)
+{
+    gwi_signals_restore(&run->signals);
+    gwi_signals_end(&run->signals);
+}
+
+int gwi_supervisor_start_or_clean_up(gw_supervisor *run)
 {
     gw_error err;
-    run->parent = getppid();
-    if (gwi_hangs_begin(&run->hangs, &run->options, &err) != GW_OK) {
+    if (gwi_hangs_begin(&run->hangs, &run->options, &err) != GW_OK ||
+        gwi_room_wanted_parse(run->options.wait_memory, &run->wanted, &err) != GW_OK ||
+        gwi_alarm_parse(run->options.alarm_at, &run->alarm, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
     }
@@ -236,7 +259,6 @@ static int start_or_clean_up(gw_supervisor *run)
     }
     run->hangs.judge = judge_hang;
     run->hangs.user = run;
-    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* -1 for a terminal or a pipe, which cannot be rewound */
     int status = gwi_supervisor_start(run);
     if (status == GW_EXIT_OK)
         return GW_EXIT_OK;
@@ -244,11 +266,13 @@ static int start_or_clean_up(gw_supervisor *run)
     if (run->record.path[0] != '\0')
         unlink(run->record.path); /* an empty recording is of no use: the program never ran */
     gwi_supervisor_clean_up(run);
+    if (status == GW_EXIT_STOPPED)
+        gwi_end_like(run->signals.stop_signal); /* as a program that the signal ended */
     return status;
 }
 
-/* Run the program without gpuwhy, because the limit on open files is too low to watch and record it. Returns only on
- * failure, with the exit status for gpuwhy. */
+/* Run the program without gpuwhy, because the limit on open files is too low to record it. Returns only on failure,
+ * with gpuwhy's exit status. */
 static int run_bare(const gw_run_options *options, char *const *argv)
 {
     if (strcmp(options->gpu, "real") != 0) { /* without gpuwhy, the program would use another GPU */
@@ -274,7 +298,10 @@ int gw_supervisor_start(const gw_run_options *options, char *const *argv, const 
     }
     gwi_supervisor_init(run, options, argv);
     run->judges = *judges;
-    int status = start_or_clean_up(run);
+    run->attempt = 1;
+    run->parent = getppid();
+    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* -1 for a terminal or a pipe, which cannot be rewound */
+    int status = gwi_supervisor_start_or_clean_up(run);
     if (status == GW_EXIT_OK)
         *ret_run = run;
     else
@@ -330,15 +357,6 @@ const char *gw_supervisor_recording(const gw_supervisor *run, bool *ret_is_kept)
 
 void gw_supervisor_command(gw_supervisor *run, const char *command, const char *json)
 {
-    run->command_pid = fork();
-    if (run->command_pid != 0)
-        return;
-    gwi_signals_restore(&run->signals);
-    int null = open("/dev/null", O_RDONLY);
-    if (null >= 0)
-        dup2(null, STDIN_FILENO);
-    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is only for the program's output */
-    setenv("GPUWHY_VERDICT_JSON", json, 1);
-    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-    _exit(GW_EXIT_NOT_FOUND);
+    const gwi_setting settings[] = {{"GPUWHY_VERDICT_JSON", json}, {NULL, NULL}};
+    run->command_pid = gwi_command_start(run, command, settings);
 }

@@ -1,5 +1,5 @@
-/* Records what is visible only from outside: the libraries that each process has mapped, and whether a process uses a
- * driver without our hook. This file reads /proc at growing intervals and does not disturb the processes. */
+/* Records what is visible only from outside a process: the libraries it has mapped, and whether it uses a driver
+ * without our hook. Reading /proc does not disturb it. */
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -169,9 +169,9 @@ static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, cons
     gw_library_free(&library);
 }
 
-/* Return true if a process that loaded the hook and a driver, but is not recorded yet, may still be recorded. A
- * process is recorded when its first call is drained, so wait a while before reporting that its calls were not seen. A
- * forked child of a recorded process may never make a call, so it is never reported. */
+/* True if a process with the hook and a driver may still be recorded later, when its first call is drained. So wait a
+ * while before reporting missing calls. A forked child of a recorded process may never make a call, so it is never
+ * reported. */
 static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pid, pid_t parent)
 {
     const uint64_t patience_ns = 2000000000u;
@@ -189,8 +189,8 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     return true;
 }
 
-/* Read the environment of a process, in which each variable ends with a NUL byte. Returns the number of bytes, or -1
- * if the environment cannot be read. *ret_whole is false if the buffer is too small. */
+/* Read the environment of a process, with a NUL byte after each variable. Returns the number of bytes, -1 on failure.
+ * *ret_whole is false if `buffer` is too small. */
 static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret_whole)
 {
     char path[64];
@@ -223,9 +223,9 @@ static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
     return false;
 }
 
-/* Return true if the environment of the process does not contain the facade's folder. A launcher has then started the
- * process with another environment, so neither the process nor its children load the hook. Also returns true if we lack
- * the permission to read the environment. *ret_why receives the reason. */
+/* Return true if the environment of the process lacks the facade's folder, because a launcher replaced it. Neither the
+ * process nor its children then load the hook. Returns true, too, if we have no permission to read the environment.
+ * *ret_why receives the reason. */
 static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
 {
     char buffer[64 << 10];
@@ -238,8 +238,8 @@ static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char 
     return whole && memmem(buffer, (size_t)used, doors->folder, strlen(doors->folder)) == NULL;
 }
 
-/* Record a process if neither it nor its children will load the hook. During exec() the environment is empty for a
- * moment, so record the process only if a second look, at least exec_ns after the first, finds the same. */
+/* Report a process if neither it nor its children will load the hook. A second look, exec_ns later, must confirm this:
+ * during exec() the environment is empty for a moment. */
 static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
 {
     static const uint64_t exec_ns = 20000000u;
@@ -308,8 +308,8 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
                         "pid %d uses %s, and its calls were not recorded", (int)pid, driver);
 }
 
-/* Check the parent again at the end: on a busy machine, a forked child may have been listed as a suspect before its
- * parent's first call was drained. */
+/* Check the parent again at the end. On a busy machine, a forked child may become a suspect before its parent's first
+ * call is drained. */
 static bool is_child_of_recorded(const gwi_record *record, uint32_t parent)
 {
     return parent != 0 && gwi_record_has_process(record, parent);
@@ -340,8 +340,8 @@ void gwi_watch_last(gwi_watch *watch, gwi_record *record)
     gw_text_free(&text);
 }
 
-/* Return the newest pid of the system, or 0 if unknown. If it is the same as at the last look, no process was started
- * in between. */
+/* Return the newest pid of the system, 0 if unknown. If it is unchanged since the last look, no process was started
+ * meanwhile. */
 static uint32_t newest_pid(void)
 {
     unsigned pid = 0;
@@ -362,9 +362,8 @@ static void forget_gone(gwi_watch *watch)
     watch->young_count = kept;
 }
 
-/* Examine new children more often than other processes. A child without the hook may run for only a second, start and
- * end between two looks at all processes, and be missed. Each new child is examined a few times, which takes little CPU
- * time. */
+/* Examine new children between two looks at all processes: a child without the hook may start and end in that time.
+ * To save CPU time, each child is examined at most LOOKS times. */
 static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command)
 {
     enum { LOOKS = 5, REST_FACTOR = 500 };

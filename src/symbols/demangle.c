@@ -1,6 +1,5 @@
-/* Demangle names and shorten them to what a programmer would write. The demangler of libstdc++ or libc++abi is loaded
- * at run time, because a C program should not depend on a C++ library. If neither library is installed, C++ names are
- * not demangled. */
+/* Demangles names and shortens them to what a programmer would write. The demangler of libstdc++ or libc++abi is loaded
+ * at run time: a C program should not depend on a C++ library. Without it, C++ names are not demangled. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -29,8 +28,8 @@ static demangler *find_demangler(void)
     return found;
 }
 
-/* Return the position of a demangled name's parameter list: the opening parenthesis that matches the last closing one.
- * Text such as " const", "&" or " [clone .cold]" may follow the list. Returns the end of the name if it has no list. */
+/* Return the position of a demangled name's parameter list, or the end of the name if it has none. The list begins at
+ * the parenthesis that matches the last closing one. " const", "&" or " [clone .cold]" may follow it. */
 static size_t parameters_at(const char *name)
 {
     size_t end = strlen(name);
@@ -63,8 +62,8 @@ static size_t parameters_at(const char *name)
     return strlen(name);
 }
 
-/* Return the position at which the name without its return type begins. `end` is the end of the name without
- * parameters. Only the names of template functions contain a return type. */
+/* Return the position after the return type, or 0 if the name has none. Only the names of template functions contain a
+ * return type. `end` is the position of the parameter list. */
 static size_t return_type_end(const char *name, size_t end)
 {
     int depth = 0;

@@ -1,8 +1,8 @@
-/* Read symbol tables and DWARF with elfutils.
+/* Reads symbol tables and DWARF with elfutils.
  *
- * All addresses of one file are looked up together, in one pass over its symbol tables. The functions of all files are
- * looked up first and the source lines second. So if the time is over early, lines are missing, but function names are
- * not. libdwfl is not used: it would find more debug files, but it can also contact servers on the network. */
+ * All addresses of one file are looked up in one pass over its symbol tables. The functions of all files come first, so
+ * they are known even if time runs out for source lines. libdwfl is not used: it would find more debug files, but it
+ * can also contact servers on the network. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"
@@ -183,8 +183,8 @@ static size_t first_from(const wanted *list, size_t count, uint64_t address)
     return low;
 }
 
-/* Return the rank of a symbol. If a function has several names, the name with the highest rank is used: a global name,
- * which other files can use, before a weak one, before a local one. */
+/* Return the rank of a symbol: 2 for a global, 1 for a weak, 0 for a local one. Of several names of a function, the one
+ * with the highest rank is used. Global names are best, because other files use them. */
 static int rank_of(const GElf_Sym *symbol)
 {
     int binding = GELF_ST_BIND(symbol->st_info);
@@ -236,8 +236,8 @@ static void take_tables(Elf *elf, wanted *list, size_t count)
     }
 }
 
-/* Some addresses are in an unnamed part of a function, which the compiler moved away. Give them the name of that
- * function. */
+/* The compiler may move a part of a function elsewhere, without a name. For an address in such a part, use the name of
+ * the function. */
 static void take_owners(Elf *elf, Elf *debug, wanted *list, size_t count)
 {
     gwi_parts *parts = NULL;
@@ -365,8 +365,8 @@ static bool find_unit(object *it, uint64_t address, uint64_t deadline_ns, Dwarf_
     return find_in_ranges(it, address, ret_unit, ret_split);
 }
 
-/* Return the function's name. The mangled name is preferred, because it has the most information. Names in Rust's new
- * scheme cannot be demangled, so the plain name is used for them. The caller owns the result. NULL: unknown. */
+/* Return the function's name; the caller owns it. NULL: unknown. The mangled name has the most information, so it is
+ * preferred. Names in Rust's new scheme cannot be demangled, so the plain name is used for them. */
 static char *function_name(Dwarf_Die *die)
 {
     Dwarf_Attribute attribute;
@@ -478,8 +478,8 @@ static void tell_function(const reading *how, const wanted *it)
     free(name);
 }
 
-/* Add ".part.0" to the name of the outermost frame. In DWARF, a part that the compiler moved out of a function has the
- * name of the whole function, so the function would appear to call itself. */
+/* Add ".part.0" to the name of the outermost frame. In DWARF, a part that was moved out of a function has the
+ * function's name. The function would appear to call itself. */
 static void mark_part(frames *it)
 {
     char *name = NULL;

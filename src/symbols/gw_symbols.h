@@ -1,15 +1,15 @@
-/* Look up native addresses in the mapped files: functions, source lines and inlined functions.
+/* Looks up native addresses in the mapped files: functions, source lines and inlined functions.
  *
- * Symbol tables and DWARF are read with elfutils (libelf, libdw). Separate debug files are used if they are on this
- * machine (found by build id, or by debug link with the same build id). Nothing is requested over a network. C++ names,
- * and Rust names in the old scheme, are demangled with libstdc++ or libc++abi, if one of them is installed.
+ * elfutils (libelf, libdw) reads symbol tables and DWARF. Separate debug files on this machine are used if their build
+ * id matches. Nothing is requested over a network. libstdc++ or libc++abi, if installed, demangles C++ names and Rust
+ * names of the old scheme.
  *
- * A file is skipped if it is not the file that was mapped: its build id differs, or it has no build id and was changed
- * after the run began. Files may be damaged, huge or malicious, so a child process reads them. The child may crash, is
- * killed when its time is over, and may use at most 4 GiB of memory. A child that waits for a hung disk or server may
- * not end even then; after a second, we no longer wait for it. Large files are mapped instead of read, and only the
- * required units of their debug information are parsed. Call gw_symbols_resolve() from one thread. Because it forks, no
- * other thread of the caller may hold a lock. */
+ * A file is skipped if its build id differs, or if it has no build id and was changed after the run began.
+ *
+ * Files may be damaged, huge or malicious, so a child process reads them. The child may crash, has a time limit, and
+ * may use at most 4 GiB of memory. If a hung disk blocks the killed child, we stop waiting for it after a second.
+ *
+ * Call gw_symbols_resolve() from one thread. It forks, so no other thread of the caller may hold a lock. */
 #ifndef GW_SYMBOLS_H
 #define GW_SYMBOLS_H
 
@@ -39,7 +39,7 @@ typedef struct gw_symbols_options {
 } gw_symbols_options;
 
 /* Look up every symbol whose state is NOT_ASKED, and change its state. Returns GW_OK, GW_NOMEM, or GW_IO if a process
- * or pipe cannot be created. On failure the names found so far are kept, and the other symbols get the state LATE. */
+ * or pipe cannot be created. On failure, found names are kept, and the other symbols get the state LATE. */
 GW_MUST_CHECK gw_status gw_symbols_resolve(gw_symbol *symbols, size_t count, const gw_symbols_options *options,
                                            gw_error *err);
 

@@ -4,7 +4,7 @@
 
 #include "gw_symbols.h"
 
-/* Callbacks for the results while files are read. A later result for a symbol replaces an earlier one. Strings are
+/* Callbacks that receive results while files are read. A later result for a symbol replaces an earlier one. Strings are
  * valid only during the call. */
 typedef struct gwi_listener {
     /* The next results come from the file of symbol `index`. `lines`: they come from its debug information; otherwise,
@@ -17,8 +17,8 @@ typedef struct gwi_listener {
 /* Which part of a symbol's file to skip because reading it has crashed a child. */
 enum { GWI_AVOID_NOTHING, GWI_AVOID_LINES, GWI_AVOID_FILE };
 
-/* elf.c: look up all symbols with the state NOT_ASKED in this process. No lines are looked up after `deadline_ns`,
- * which is CPU time as from gw_processor_ns(). `avoid` has one entry per symbol (GWI_AVOID_...); NULL: skip nothing. */
+/* elf.c: look up all symbols with the state NOT_ASKED in this process. Lines are skipped after `deadline_ns` (CPU time
+ * as from gw_processor_ns()). `avoid`: one GWI_AVOID_... per symbol; NULL: skip nothing. */
 void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
                       uint64_t deadline_ns, const gwi_listener *listener);
 
@@ -26,7 +26,7 @@ void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avo
 bool gwi_is_runtime(const char *module);
 
 /* demangle.c: return the function's name as a programmer would write it, without parameters and return type. The caller
- * owns the result. Returns NULL if there is no memory. */
+ * owns it. NULL: no memory. */
 char *gwi_demangle(const char *name);
 
 #endif

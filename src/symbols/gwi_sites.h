@@ -1,4 +1,4 @@
-/* The store of sites, shared by sites.c (which fills it), stack.c (stacks), means.c, user.c and whose.c. */
+/* The store of call sites. sites.c fills it; stack.c, means.c, user.c and whose.c also use it. */
 #ifndef GWI_SYMBOLS_SITES_H
 #define GWI_SYMBOLS_SITES_H
 
@@ -19,9 +19,9 @@ typedef struct gwi_code { /* code of a Python function; text is NULL if it was n
     uint32_t table_bytes, table_have;
 } gwi_code;
 
-/* Stacks have three writers: the hook, a framework, and the reader that observes the process from outside. Each writer
- * has its own ids. Here they are stored without the writer's first id (such as GW_SITE_OUTSIDE_FIRST), so they start at
- * 0. */
+/* There are three writers of stacks: the hook, a framework, and the reader that observes the process from outside. The
+ * ids of each writer begin at a different number, such as GW_SITE_OUTSIDE_FIRST. This number is subtracted here, so
+ * each writer's ids start at 0. */
 enum { GWI_WRITERS = 3 };
 typedef struct gwi_codes {
     gwi_code *code;
@@ -95,7 +95,7 @@ const gw_symbol *gwi_symbol_find(const gw_sites *sites, const char *path, uint64
 /* stack.c: build the stack of a site, but do not look for the user's frame. Returns NULL as gw_sites_stack() does. */
 gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number);
 /* sites.c: return a copy of the text that lives as long as `sites`. Equal texts share one copy. Returns NULL if there
- * is no memory, or if there are too many texts. */
+ * is no memory or too many texts. */
 const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes);
 
 /* means.c: find all helper functions. */

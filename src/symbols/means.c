@@ -1,7 +1,7 @@
-/* Find helper functions in the user's own code, such as "xmalloc" and "tensor_new". A function is a helper if three or
- * more other functions of the user reach the driver through one or two of its lines. The user is then interested in the
- * helper's caller. A function is also a helper if another helper calls it and at most two of its lines appear in
- * stacks. */
+/* Finds helper functions in the user's own code, such as "xmalloc", whose caller is more interesting. At most two lines
+ * of a helper appear in stacks, and one of these must be true:
+ * - At least three other functions of the user call it on the way to the driver.
+ * - Another helper calls it. */
 #include "gwi_sites.h"
 
 #include "gw_array.h"
@@ -110,7 +110,7 @@ static bool is_known(const gw_sites *sites, uint64_t function)
 }
 
 /* True if a helper calls this function, and at most LINES_MAX of its lines appear in stacks. `list` has one element for
- * each stack that contains the function. */
+ * each stack with the function. */
 static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t count)
 {
     uint64_t line[LINES_MAX];

@@ -1,11 +1,10 @@
-/* Find the function to which code without a symbol belongs. Compilers move rarely executed code out of a function
- * ("f.cold"), and a stripped file has no name for that part. In Debian's CPython 3.14, most of the evaluation loop was
- * moved out in this way.
+/* Finds the function that code without a symbol belongs to. Compilers move rarely executed code out of a function
+ * ("f.cold"), and a stripped file has no name for this part. In Debian's CPython 3.14, this is most of the evaluation
+ * loop.
  *
- * The call frame information distinguishes a part from a function: at the start of a function, only the return address
- * is on the stack. The jumps in a part reveal its function: they lead into the middle of the function, and no other
- * code jumps there. The code is not disassembled: any bytes that look like a jump count as one, because random bytes
- * rarely look like a jump into the middle of a function. x86-64 only. */
+ * At the start of a part, more than the return address is on the stack, unlike at the start of a function. The jumps in
+ * a part lead into the middle of its function. Any bytes that look like such a jump are used, because random bytes
+ * rarely do. x86-64 only. */
 #include "gwi_parts.h"
 
 #include <dwarf.h>
@@ -150,8 +149,8 @@ static unsigned jump_bytes(const uint8_t *at, uint64_t left)
     return 0;
 }
 
-/* Find the function that the code jumps into. Count the code's jumps into the middle of other functions. If at least
- * nine tenths of them lead into one function, return its start. Otherwise, return 0. */
+/* Find the function that the code jumps into. Of all its jumps into the middle of other functions, at least nine tenths
+ * must lead into this one. Returns the function's start, otherwise 0. */
 static uint64_t jumped_into(const gwi_parts *it, const uint8_t *code, uint64_t begin, uint64_t bytes)
 {
     uint64_t owner = 0, lead = 0, all = 0, hits = 0;

@@ -1,5 +1,5 @@
-/* Look up names in a child process. A file that crashes the child loses only its own names. If a file keeps the child
- * busy forever, the child is killed when its time is over, and the names found so far are kept.
+/* Look up names in a child process. A file that crashes the child loses only its own names. A child whose time is over
+ * is killed, and the names found so far are kept.
  *
  * The child writes its results to a pipe, as messages in this process's own memory layout:
  *
@@ -8,8 +8,7 @@
  *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), then both texts,
  *           each with a final 0
  *
- * If a child crashes, its last BEGIN names the file that crashed it, and the next child skips that file or only its
- * lines. */
+ * The last BEGIN names the file that crashed a child. The next child skips that file or only its lines. */
 #include "gw_array.h"
 #include "gwi_inner.h"
 
@@ -234,8 +233,8 @@ static bool take_messages(listening *to)
     return true;
 }
 
-/* True if the time is over. The limit counts the child's own CPU time, so that load on the machine does not matter. A
- * slow file system uses no CPU time, so real time is limited too. */
+/* True if the child's time is over. Its CPU time is limited, so that the load on the machine does not matter. The real
+ * time is limited, too, because a slow file system uses no CPU time. */
 static bool is_over(pid_t child, const gw_symbols_options *options, uint64_t begun_ns)
 {
     enum { WALL_FACTOR = 4 };
@@ -284,8 +283,8 @@ static void avoid_file(listening *to)
     }
 }
 
-/* Wait until the child has ended. Returns false if that takes longer than a second: a process that waits for a hung
- * disk or server does not end, even if it was killed. */
+/* Wait at most a second until the child has ended. A process that waits for a hung disk does not end, even if it was
+ * killed. */
 static bool wait_for_end(pid_t child, int *ret_status)
 {
     enum { PATIENCE_MS = 1000 };

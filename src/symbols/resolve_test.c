@@ -1,5 +1,5 @@
-/* Test a child that cannot be ended. A process that waits for a hung disk or server does not end when it is killed.
- * This program's waitpid() takes the place of the C library's, and reports that no child has ended. */
+/* Tests that gpuwhy does not wait forever for a child that cannot be killed, for example because a disk hangs. To
+ * simulate this, waitpid() always reports that the child is running. */
 #include "gw_symbols.h"
 
 #include "gw_clock.h"
@@ -43,7 +43,7 @@ static void a_killed_child_is_not_waited_for_without_limit(void **state)
     resolve(0, true);
 }
 
-/* The same for a child that has finished: all its results have arrived. */
+/* A child that has sent all its results but does not exit is not waited for without limit either. */
 static void nor_is_one_that_has_finished(void **state)
 {
     (void)state;

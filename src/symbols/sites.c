@@ -66,8 +66,8 @@ void gw_sites_free(gw_sites *sites)
     free(sites);
 }
 
-/* Make room for the entry with index `id` in an array of `*count` entries; new entries are zero. Ids are consecutive,
- * but a damaged recording may contain any number. Returns false if there is no memory or a limit is reached. */
+/* Make room for index `id` in an array of `*count` entries; new ones are zero. A damaged recording may contain any id.
+ * Returns false without memory or beyond a limit. */
 static bool reach_id(gw_sites *sites, void *array, uint32_t id, uint32_t *count, uint32_t most, size_t element_bytes)
 {
     size_t before = *count, wider = before;
@@ -124,8 +124,8 @@ static gwi_program *program_of(gw_sites *sites, uint32_t pid)
     return program != NULL ? program : program_add(sites, pid);
 }
 
-/* Add a process. A reader that continues from the recording to the live buffers reports a process twice. The same pid
- * and start time mean the same process. */
+/* Add a process if it is new. A reader that continues from the recording to the live buffers reports a process twice,
+ * with the same pid and start time. */
 static bool process_item(gw_sites *sites, const gw_item *item)
 {
     gwi_program *program = program_of(sites, item->pid);
@@ -162,8 +162,8 @@ static void script_is(gw_sites *sites, const char *argument)
         sites->script_folder = strndup(sites->script, (size_t)(slash - sites->script));
 }
 
-/* Process a META item. The arguments come before the working folder, so the script's path is completed when the folder
- * arrives. */
+/* Process a META item. A relative script path is completed when the working folder arrives, which is recorded after the
+ * arguments. */
 static void meta_item(gw_sites *sites, const gw_item *item)
 {
     const char *key = item->pair.key, *value = item->pair.value == NULL ? "" : item->pair.value;
@@ -192,9 +192,10 @@ static gwi_site *site_at(gw_sites *sites, uint32_t number)
     return number == 0 || number > sites->site_count ? NULL : &sites->site[number - 1];
 }
 
-/* Return the writer of an id: 0 the hook, 1 a framework, 2 the reader from outside. Ids of a framework start at
- * `framework`, ids of the reader from outside at `outside`, and the hook has the lower ids. *ret_at is the index among
- * the writer's own ids. */
+/* Return the writer of an id; *ret_at is the index among its own ids:
+ * - 0: the hook, with ids below `framework`
+ * - 1: a framework, with ids from `framework`
+ * - 2: the reader from outside, with ids from `outside` */
 static unsigned writer_of(uint64_t id, uint32_t framework, uint32_t outside, uint64_t *ret_at)
 {
     *ret_at = id;

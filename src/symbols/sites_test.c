@@ -1,4 +1,5 @@
-/* Test stacks that this program records of itself, and invented stacks. */
+/* Tests the conversion of call sites to stacks, with stacks that this program records of itself and with invented
+ * ones. */
 #define _GNU_SOURCE
 #include "gw_sites.h"
 #include "gwi_inner.h"
@@ -373,8 +374,8 @@ static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
     gw_sites *sites = a_python_program();
     const uint64_t plain[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), PYTHON(IN_EVAL), FRAME(1, false), FRAME(2, true)};
     expect_stack(sites, plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
-    /* The native stack enters Python twice, and the native frame between the two entries must stay between them. The
-     * second frame of the evaluation loop is in a part that the compiler moved out of the loop's function. */
+    /* The native stack enters Python twice, and the native frame between the entries must stay there. The compiler
+     * moved a part of the evaluation loop out of its function. */
     const uint64_t nested[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), PYTHON(IN_CALL), PYTHON(IN_COLD),
                                FRAME(3, false), FRAME(1, true),  FRAME(2, true)};
     expect_stack(sites, nested, 7, 0, "THPModule_empty Module.__call__ load_batch cfunction_call train", "load_batch");
@@ -447,7 +448,8 @@ static void frameworks_stacks(void **state)
     gw_sites_free(sites);
 }
 
-/* Stacks read from outside have their own ids, which are different from those of the hook and of a framework. */
+/* Stacks that were read from outside the process have their own ids, which are different from those of the hook and of
+ * a framework. */
 static void stacks_from_outside(void **state)
 {
     (void)state;
@@ -526,8 +528,8 @@ static void nonsense_is_passed_over(void **state)
     gw_sites_free(sites);
 }
 
-/* Two SYMBOL items for one address have the state NOT_ASKED and a name. The first name must be kept and freed only
- * once. */
+/* Feed two damaged SYMBOL items for one address: they have a name, but the state NOT_ASKED. The first name must be
+ * kept, and freed only once. */
 static void a_name_is_kept_once(void **state)
 {
     (void)state;

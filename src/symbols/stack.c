@@ -39,8 +39,8 @@ static bool is_python_left(const building *it)
     return it->python < it->site->frame_count;
 }
 
-/* Return the line of an instruction, or -1 if it is not known. Code of a framework's stack (version 0) has no line
- * table: its instructions are line numbers. */
+/* Return the line of an instruction, or -1. In a framework's stack (version 0), the recorded "instruction" is already
+ * the line. */
 static int32_t line_of(const gwi_code *code, int32_t instruction)
 {
     if (code->version == 0)
@@ -50,8 +50,8 @@ static int32_t line_of(const gwi_code *code, int32_t instruction)
     return gw_python_line(code->version, code->table, code->table_bytes, code->first_line, instruction);
 }
 
-/* True if the code is Python code. A framework's stack may contain native frames that the framework named; their files
- * are not Python files. */
+/* True if the code is Python code. A framework's own stack may also contain native frames, and their files are not
+ * Python files. */
 static bool is_python(const gwi_code *code)
 {
     size_t bytes = code->file == NULL ? 0 : strlen(code->file);
@@ -79,8 +79,7 @@ static void add_python(building *it)
     add_python_frame(it, it->site->frame[it->python++]);
 }
 
-/* Add Python frames to the stack of a thread that runs no Python: the last ones that were recorded on the main thread,
- * if any. */
+/* If the thread runs no Python, add the Python frames that were last recorded on the main thread, if any. */
 static void add_borrowed(building *it)
 {
     const gwi_site *from = it->site->python_number == 0 ? NULL : &it->sites->site[it->site->python_number - 1];
@@ -108,7 +107,8 @@ static void add_rest(building *it, gw_stack *stack)
         return;
     bool cut = (stack->flags & (GW_SITE_NATIVE_CUT | GW_SITE_PYTHON_BORROWED)) != 0;
     size_t at = cut || it->interpreter_at == SIZE_MAX ? it->count : it->interpreter_at, before = it->count;
-    /* A stack that has only Python frames (recorded by PyTorch) is already in order. */
+    /* A stack without native frames, such as one recorded by PyTorch, is not unplaced: its Python frames already have
+     * the right order. */
     stack->unplaced = !cut && it->count > 0;
     while (is_python_left(it))
         add_python(it);
@@ -139,8 +139,7 @@ static bool is_evaluation(const gw_symbol *symbol)
     return false;
 }
 
-/* True if the function executes a single Python instruction. In the tail-calling interpreter of Python 3.14, the
- * evaluation loop calls such a function for each instruction. */
+/* True if the function executes a single Python instruction, as in the tail-calling interpreter of Python 3.14. */
 static bool is_evaluation_part(const gw_symbol *symbol)
 {
     for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++)
@@ -149,8 +148,8 @@ static bool is_evaluation_part(const gw_symbol *symbol)
     return false;
 }
 
-/* Return the name without the suffixes that compilers give to parts and copies of a function: "load.constprop.0",
- * "load.part.0", "load.cold". *ret_part is true if the name has a ".part." suffix. */
+/* Return the name without a compiler's suffix for parts and copies: "load.constprop.0", "load.part.0", "load.cold".
+ * *ret_part is true for ".part.". */
 static const char *plain_name(gw_sites *sites, const char *function, bool *ret_part)
 {
     static const char *const suffixes[] = {".part.", ".constprop.", ".isra.", ".cold", ".lto_priv.", ".llvm."};
@@ -163,8 +162,8 @@ static const char *plain_name(gw_sites *sites, const char *function, bool *ret_p
     return end == NULL ? function : gwi_intern(sites, function, (size_t)(end - function));
 }
 
-/* True if the previous frame is a moved part of this frame's function. Both are then shown as one frame, the part's
- * frame, because only the part contains the line that was running. */
+/* True if the previous frame is a part (`f.part.0`) of this frame's function. Only the part is shown then, because it
+ * has the line that was running. */
 static bool is_rest_of(const building *it, const gw_frame *frame)
 {
     const gw_frame *part = it->count == 0 ? NULL : &it->frame[it->count - 1];

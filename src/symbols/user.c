@@ -1,8 +1,8 @@
 /* Find the frame of a stack that belongs to the user. */
 #include "gwi_sites.h"
 
-/* Return the index of the user's frame: the innermost frame of the most specific owner. Helper functions are skipped if
- * an outer frame of the same owner is not a helper. Returns `count` if there is no such frame. */
+/* Return the index of the innermost frame of the most specific owner, or `count` if all frames belong to the runtime. A
+ * helper function is skipped if its owner has another frame further out. */
 static size_t find_user(const gw_sites *sites, const gw_frame *frame, size_t count)
 {
     size_t best = count;

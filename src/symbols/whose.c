@@ -10,8 +10,11 @@
 
 typedef enum field { MODULE, PATH, FUNCTION } field;
 
-/* The first matching row decides. MODULE: last part of the mapped file's path; PATH: the source file or the mapped
- * file; FUNCTION: the function's name. The patterns are shell patterns, and a star also matches slashes. */
+/* The first matching row decides. The patterns are shell patterns whose star also matches slashes. They are matched
+ * with:
+ * - MODULE: last part of the mapped file's path
+ * - PATH: the source file or the mapped file
+ * - FUNCTION: the function's name */
 static const struct {
     field field;
     gw_whose whose;

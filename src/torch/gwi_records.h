@@ -1,4 +1,4 @@
-/* The records of a snapshot, as read from the pickle. */
+/* The records of a PyTorch memory snapshot, as read from its pickle. */
 #ifndef GW_TORCH_RECORDS_H
 #define GW_TORCH_RECORDS_H
 
@@ -41,8 +41,8 @@ typedef struct gwi_torch_entry {
     uint64_t time_us; /* 0: not known */
 } gwi_torch_entry;
 
-/* Record types. A dict or list that was converted to a record is replaced by a folded value: its tag is the type of the
- * record, and its number is the index of the record. */
+/* Record types. A folded value replaces a dict or list that became a record. Its tag is the record's type, and its
+ * number is the record's index. */
 enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY };
 
 #define GWI_TORCH_NAMES(X)                                                                                             \
@@ -105,13 +105,13 @@ typedef struct gwi_torch {
     uint32_t stream_count;
 } gwi_torch;
 
-/* Read and check a snapshot. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On failure `err` gives the
- * reason, and `torch` is freed. */
+/* Read and check a snapshot. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On failure, `err` has the
+ * reason and `torch` is freed. */
 GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
 void gwi_torch_free(gwi_torch *torch);
 
-/* Return the list of the devices' histories ("device_traces" in the root). If the root has no such list, the type of
- * the returned value is NONE. */
+/* Return the list of the devices' histories ("device_traces" in the root). Without such a list, the returned value has
+ * the type NONE. */
 gw_pickle_value gwi_torch_traces(const gwi_torch *torch);
 
 /* Return the allocator settings that the program was started with, as in PYTORCH_ALLOC_CONF. NULL: not known. The text

@@ -1,5 +1,5 @@
-/* Convert the dicts and lists of a pickle to records while the pickle is read. As soon as a dict is complete, its keys
- * show the type of the record. */
+/* Convert the dicts and lists of a pickle to records while the pickle is read. The keys of a complete dict show the
+ * type of its record. */
 #include "gwi_records.h"
 
 #include "gw_array.h"
@@ -45,8 +45,8 @@ static uint64_t hash_of_stack(const uint32_t *frame, size_t count)
     return hash;
 }
 
-/* Make room for one more entry in a hash table, which stays at most half full. `again` returns the hash of an entry.
- * Returns false if there is no memory. */
+/* Make room for one more entry in a hash table, which stays at most half full. `again` returns the hash of a stored
+ * entry, to move it to a larger table. Returns false if there is no memory. */
 static bool table_room(const gwi_torch *torch, uint32_t **slot, size_t *slot_count, size_t count,
                        uint64_t (*again)(const gwi_torch *torch, uint32_t number))
 {
@@ -100,8 +100,8 @@ static gw_status frame_number(gwi_torch *torch, gwi_torch_frame frame, uint64_t 
     return GW_OK;
 }
 
-/* Return the number of the stack whose `count` frames are stored just after the end of the pool (pool_count). If the
- * stack is new, its frames become part of the pool. If the same stack is already stored, they are dropped. */
+/* Return the number of the stack whose `count` frames are just after the end of the pool (pool_count). The frames of a
+ * new stack become part of the pool. Those of a known stack are dropped. */
 static gw_status stack_number(gwi_torch *torch, size_t count, uint64_t *ret_number, gw_error *err)
 {
     const uint32_t *frames = torch->pool + torch->pool_count;
@@ -350,8 +350,8 @@ static gw_status check_segment(const gwi_torch *torch, size_t index, const char 
     return GW_OK;
 }
 
-/* Reject a snapshot with unexpected parts, and a pickle that is no snapshot. Without this check, such a pickle would
- * look like an empty snapshot. */
+/* Reject a snapshot with unexpected parts, and a pickle that is not a snapshot, which would otherwise look like an
+ * empty one. */
 static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
 {
     const gw_pickle *pickle = torch->pickle;

@@ -1,9 +1,8 @@
 /* Convert the records of a snapshot to the facts that a model reads.
  *
- * The facts describe each device at its last out-of-memory error after which no request of that size succeeded. The
- * snapshot was taken later, when the exception had already freed much memory. So the live blocks are computed backwards
- * through the history to the time of that error. A device without such an error is described as it was when the
- * snapshot was taken. */
+ * The facts describe each device at its last out-of-memory error, or as in the snapshot if there was none. An error is
+ * ignored if a later request of at least that size succeeded. The snapshot was taken after the exception had freed much
+ * memory. So the live blocks at the error are computed backwards through the history. */
 #include "gw_torch.h"
 #include "gwi_records.h"
 
@@ -92,8 +91,8 @@ static uint64_t time_of(const feeder *f, const gwi_torch_entry *entry)
     return entry->time_us >= f->first_us && f->first_us != 0 ? (entry->time_us - f->first_us) * 1000 : 0;
 }
 
-/* Return the age of something that happened at `t_ns`. Entries are not sorted by time, so `t_ns` may be later than
- * f->now_ns. The age is then 0. */
+/* Return the age of something that happened at `t_ns`. Entries are not sorted by time: if `t_ns` is later than
+ * f->now_ns, the age is 0. */
 static uint64_t age_since(const feeder *f, uint64_t t_ns)
 {
     return t_ns < f->now_ns ? f->now_ns - t_ns : 0;
@@ -158,12 +157,12 @@ static uint64_t block_bytes(const gwi_torch_block *block)
     return block->requested_bytes != 0 ? block->requested_bytes : block->bytes;
 }
 
-/* Placeholder for the stack of a block that was freed after the moment. The entry of the free has the stack of the code
- * that freed the block. The stack of the allocation is in an earlier entry of the history. */
+/* Placeholder for the stack of a block that was live at the described moment and freed later. The entry of the free
+ * lacks the stack of the allocation. */
 enum { STACK_NOT_MET = -1 };
 
-/* Replace the placeholders in the set of live blocks at entry `end` by the stacks of the allocations. The stack becomes
- * 0 (unknown) if the history does not contain the allocation. */
+/* Replace the placeholders in the set of live blocks with the stacks of the allocations. These are in the history
+ * before entry `end`. If an allocation is not there, its stack becomes 0 (unknown). */
 static void name_stacks(const feeder *f, const trace *t, gw_live_set *live, size_t end)
 {
     for (size_t i = end; i-- > 0;) {
@@ -201,7 +200,7 @@ static void step_back(moment *at, const gwi_torch_entry *entry)
     }
 }
 
-/* Add the live blocks of one device, and the size of its segments, to `at`, as they are stored in the snapshot. */
+/* Add to `at` the blocks of one device that are live in the snapshot, and the size of the device's segments. */
 static void add_blocks(const feeder *f, uint32_t device, moment *at)
 {
     for (size_t i = 0; i < f->torch->segment_count; i++) {
@@ -223,7 +222,7 @@ static void add_blocks(const feeder *f, uint32_t device, moment *at)
     }
 }
 
-/* Allocate an empty set of live blocks for the moment. The caller frees at->live.entry. Returns false if there is no
+/* Allocate an empty set of live blocks in `at`. The caller frees at->live.entry. Returns false if there is no
  * memory. */
 static bool moment_make(const feeder *f, const trace *t, moment *at)
 {
@@ -232,9 +231,8 @@ static bool moment_make(const feeder *f, const trace *t, moment *at)
     return at->live.entry != NULL;
 }
 
-/* Return the last out-of-memory error after which no request of at least that size succeeded, or NULL if there is none.
- * `*ret_index` is its index in the history. `*ret_handled` is the last out-of-memory error after which such a request
- * succeeded, or NULL. */
+/* Return the last out-of-memory error after which no request of at least that size succeeded, or NULL. *ret_index is
+ * its index in the history. *ret_handled is the last error after which such a request did succeed, or NULL. */
 static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *ret_index,
                                        const gwi_torch_entry **ret_handled)
 {
@@ -389,8 +387,8 @@ static void tell_blocks(feeder *f, const trace *t, const moment *at)
     free(list);
 }
 
-/* Walk back from the moment to the start of the history, and store in `spans` the highest and lowest live bytes over
- * time. Returns the index of the first entry after the peak of live bytes. */
+/* Walk back from the moment `at` to the start of the history. Store each period's highest and lowest live bytes in
+ * `spans`. Returns the index of the first entry after the peak of live bytes. */
 static size_t walk_back(const feeder *f, const trace *t, moment at, gw_history_spans *spans)
 {
     uint64_t highest = at.live_bytes;
@@ -475,8 +473,8 @@ static void tell_device(feeder *f, const trace *t)
         step_back(&at, entry_at(f, t, at.end - 1));
     f->now_ns = at.oom != NULL && t->has_times ? time_of(f, at.oom) : end_ns;
     if (at.oom != NULL) {
-        /* If the card had enough free memory for the request, PyTorch refused the request because of its own limit. The
-         * limit is at least the reserved memory, and less than the reserved memory plus the request. */
+        /* If the card had enough free memory, PyTorch refused the request because of its own limit. The limit is at
+         * least the reserved memory, and less than the reserved memory plus the request. */
         bool own_limit = at.oom->address >= at.oom->bytes;
         fact(f, GW_EV_ALLOCATOR_OOM, site_of(f, at.oom->stack), at.oom->bytes, 0, own_limit ? 0 : at.oom->address,
              t->device);
@@ -496,7 +494,7 @@ static void tell_device(feeder *f, const trace *t)
     state(f, t->device, GW_ALLOCATOR_HISTORY_TOTAL, t->count);
     name_stacks(f, t, &at.live, at.end);
     tell_blocks(f, t, &at);
-    tell_history(f, t, &at); /* must be last: it replaces the set of live blocks by that of the peak */
+    tell_history(f, t, &at); /* must be last: it replaces the set of live blocks with the blocks at the peak */
     free(at.live.entry);
 }
 

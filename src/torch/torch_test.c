@@ -218,9 +218,8 @@ static void empty_snapshot(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The threads of a program may read the clock in another order than they allocate. So an allocation may have a later
- * time than the out-of-memory error that follows it in the history. The age of its block must then be zero, not
- * unknown. */
+/* An allocation may have a later time than the out-of-memory error after it, because its thread read the clock later.
+ * The age of its block is then zero, not unknown. */
 static void a_block_from_after_the_failure_is_new(void **state)
 {
     (void)state;

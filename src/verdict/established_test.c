@@ -1,5 +1,5 @@
-/* Tests programs that nearly satisfy the proof of a cause but ended for another reason. Their verdicts must not
- * establish the cause. For their counterparts that do satisfy the proof, the cause must be established. */
+/* Tests programs that show nearly all the evidence for a cause but ended for another reason. The verdict must not
+ * establish the cause. A counterpart shows all the evidence, and there the cause must be established. */
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30, mib = 1u << 20, kib = 1u << 10;
@@ -83,8 +83,8 @@ static void no_card_and_another_end(void **state)
     expect("no-device-visible", GW_ESTABLISHED);
 }
 
-/* The program continued without the failed feature, and ended within seconds for another reason that it did not print.
- * Only a last output about this failure shows that the failure ended the program. */
+/* A program may continue without the failed feature, and soon end for a reason that it does not print. So the last
+ * output must be about the failure. */
 static void went_on_and_ended_in_silence(void **state)
 {
     (void)state;
@@ -128,8 +128,8 @@ static void went_on_and_ended_in_silence(void **state)
     }
 }
 
-/* Python prints the same traceback for an uncaught exception and for one that the program caught, printed and survived.
- * Only the report of the observed interpreter distinguishes them. */
+/* Python prints the same traceback whether or not the program caught the exception. Only the interpreter's own report,
+ * which gpuwhy records, distinguishes the two. */
 static void a_traceback_that_was_printed(void **state)
 {
     static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
@@ -280,7 +280,8 @@ static void two_cudnn_that_were_outlived(void **state)
 
 /* ---- failed calls that a program may survive ---- */
 
-/* PyTorch refuses to start in the forked child. The parent ends immediately, or an hour later for another reason. */
+/* PyTorch refuses to use CUDA in the forked child. The parent ends immediately for this reason, or an hour later for
+ * another one. */
 static void a_forked_child_that_was_told(void **state)
 {
     (void)state;
@@ -296,7 +297,8 @@ static void a_forked_child_that_was_told(void **state)
     }
 }
 
-/* The first image was not built for this card, but a second image loaded. */
+/* The first image was not built for this card, but the second one loads. So the failure of the first one did not end
+ * the program. */
 static void a_second_image_that_loads(void **state)
 {
     (void)state;
@@ -341,8 +343,8 @@ static void a_forked_child_that_coped(void **state)
     expect("fork-after-init", GW_ESTABLISHED);
 }
 
-/* A destructor frees memory that a reset had already freed. With `told`, the exception of a failed test ended the
- * program. */
+/* A destructor frees memory that a reset had already freed. With `told`, the exception of a failed test is the cause of
+ * the end. */
 static void a_free_after_the_reset_at_the_end(void **state)
 {
     (void)state;
@@ -407,7 +409,7 @@ static void no_page_locked_memory_and_another_end(void **state)
 
 /* ---- memory ---- */
 
-/* One process fills the card by itself, and two helpers use a little of its memory. A second card is unused. */
+/* One process fills the card by itself. Two helpers that use a little of its memory must not be the cause. */
 static void small_helpers_on_the_card(void **state)
 {
     (void)state;
@@ -428,7 +430,8 @@ static void small_helpers_on_the_card(void **state)
     expect_unproven("gpu-context-pileup");
 }
 
-/* Another process holds less than a tenth of the card, but without it the request would have fitted. */
+/* Another process holds less than a tenth of the card, but its memory would have sufficed. So the card's capacity is
+ * not established. */
 static void a_small_neighbour_that_mattered(void **state)
 {
     (void)state;
@@ -441,7 +444,8 @@ static void a_small_neighbour_that_mattered(void **state)
     expect("gpu-oom-capacity", GW_SUPPORTED);
 }
 
-/* Two blocks of 690 KiB leave a third of each 2 MiB page unused, although nothing was ever freed. */
+/* Two blocks of 690 KiB leave a third of each 2 MiB page unused, without any free. This must not establish
+ * fragmentation. */
 static void pages_wasted_by_rounding(void **state)
 {
     (void)state;
@@ -454,7 +458,7 @@ static void pages_wasted_by_rounding(void **state)
     expect_unproven("gpu-oom-fragmentation");
 }
 
-/* The process keeps a block in every step, so it would soon have filled the card even without the other process. */
+/* The process keeps a block in every step. Even without the other process, it would soon have filled the card. */
 static void a_neighbour_of_what_may_be_a_leak(void **state)
 {
     (void)state;
@@ -504,8 +508,8 @@ static void a_neighbour_of_a_small_leak(void **state)
     expect("gpu-oom-other-process", GW_ESTABLISHED);
 }
 
-/* Feed another process of this run that allocates `bytes` of the card's 2,000 MiB. The driver then refuses the
- * program's first context for lack of memory. */
+/* Feed another process of this run that allocates `bytes` of the card's 2,000 MiB. The program's first context is then
+ * refused for lack of memory. */
 static void start_beside(uint64_t bytes)
 {
     gw_feed_open(&feed, 2000 * mib);
@@ -521,8 +525,8 @@ static void start_beside(uint64_t bytes)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The ledger contains the allocations of the other process, which also has a context on the card. This memory counts
- * even if the card was not sampled. */
+/* The recording contains the context and the allocations of the other process. This memory counts even if the card was
+ * not sampled. */
 static void no_context_beside_a_recorded_process(void **state)
 {
     (void)state;
@@ -559,7 +563,7 @@ static void lose_context(uint16_t result)
     gw_feed_exit(&feed, 1, 0);
 }
 
-/* The card reported an error long before the failure, or an error that does not end a process. */
+/* An error of the card long before the failure, or one that does not end a process, must not be the cause. */
 static void an_old_error_of_the_card(void **state)
 {
     (void)state;
@@ -591,7 +595,7 @@ static void a_full_card_after_an_error_of_the_card(void **state)
     expect("gpu-oom-capacity", GW_SUPPORTED);
 }
 
-/* A kernel had a fault of its own, and the card was lost ten minutes later. */
+/* A kernel had a fault of its own, and the card was lost ten minutes later. The fault is the cause. */
 static void a_card_that_was_lost_later(void **state)
 {
     (void)state;
@@ -630,8 +634,9 @@ static void start_fails(uint16_t result, uint64_t mode)
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, result, 0, 0, 0, 0);
 }
 
-/* Errors 802 and 46 have several possible causes. A second fact establishes the cause: for 802, an NVSwitch; for 46, a
- * process that holds the card, or a compute mode that forbids contexts. */
+/* Errors 802 and 46 have several possible causes. A second fact establishes the cause:
+ * - for 802: an NVSwitch
+ * - for 46: a process that holds the card, or a compute mode that forbids contexts */
 static void refusals_of_several_meanings(void **state)
 {
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
@@ -697,7 +702,8 @@ static void too_many_files_with_few_open(void **state)
     expect("fd-or-process-limit", GW_SUPPORTED);
 }
 
-/* SIGTERM follows an exception. The failing program may have signalled its own process group. */
+/* SIGTERM follows an exception. The signal need not be from outside: the failing program may have signalled its own
+ * process group. */
 static void a_signal_after_an_exception(void **state)
 {
     (void)state;
@@ -715,7 +721,7 @@ static void a_signal_after_an_exception(void **state)
     expect("killed-by-scheduler-or-user", GW_ESTABLISHED);
 }
 
-/* A worker was killed for lack of host memory. The parent replaced it and failed for another reason an hour later. */
+/* A worker was killed for lack of host memory, but the parent replaced it. An exception an hour later ended the run. */
 static void a_killed_worker_that_was_replaced(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* The verdict on one run: what the facts of the model prove. The texts are final; render/ only formats them.
+/* The verdict on one run: what the facts of the model prove. The texts are final, and render/ only formats them.
  *
- * gw_judge() never fails for lack of evidence: the status is then UNDETERMINED. All strings belong to the verdict and
- * are freed with it. The model is only needed during gw_judge(). */
+ * Without enough evidence, gw_judge() returns a verdict with the status UNDETERMINED, not an error. The verdict
+ * owns all its strings. It does not need the model any more. */
 #ifndef GW_VERDICT_H
 #define GW_VERDICT_H
 
@@ -43,7 +43,8 @@ typedef struct gw_evidence {
 typedef struct gw_alternative {
     const char *cause; /* static id */
     gw_certainty certainty;
-    const char *summary, *told_by; /* static: the cause in a sentence, and what proves it; NULL: no question asked */
+    /* static: the cause in a sentence, and what proves it; NULL unless the verdict is the answer to a question */
+    const char *summary, *told_by;
 } gw_alternative;
 
 typedef struct gw_string_list {
@@ -51,8 +52,8 @@ typedef struct gw_string_list {
     size_t count;
 } gw_string_list;
 
-/* Where and when a run took place, and when its first trouble began: a failure, a hang or a bad end. Used to order the
- * recordings of one job. */
+/* Where and when a run took place, and when its first trouble began: a failure, a hang or a bad end. Used to order
+ * the recordings of one job. */
 typedef struct gw_verdict_run {
     char *host, *boot_id; /* owned; NULL: not recorded */
     char *cwd;            /* owned; working directory of the command; NULL: not recorded */
@@ -63,7 +64,10 @@ typedef struct gw_verdict_run {
     uint64_t clock_error_ns; /* maximum error of the realtime clock at the start of the run */
     bool has_trouble;
     uint64_t t_trouble_ns; /* since the run began */
-    /* 2: the context was lost, or memory was refused; 1: a hang, or another bad end; 0: ended from outside, or well */
+    /* How bad the trouble was:
+     * - 2: the context was lost, or memory was refused
+     * - 1: a hang, or another bad end
+     * - 0: the run ended well, or was ended from outside */
     unsigned trouble_weight;
     uint32_t pid; /* 0: not known */
     bool has_rank;
@@ -102,7 +106,7 @@ typedef struct gw_where_frame {
     char *function, *file; /* owned; NULL: not known */
     char *module;          /* owned; mapped file of a native frame; NULL: not known, or Python */
     char *text;            /* owned; the frame in short: "train.py:41 in load_batch" */
-    uint64_t address;      /* of a native frame, in the address space of the module's symbol table */
+    uint64_t address;      /* native frames only: address as in the module's symbol table */
     uint32_t line;         /* 0: not known */
     const char *whose;     /* static: "own", "user", "package", "framework", "runtime"; NULL: not known */
     bool python;
@@ -122,10 +126,20 @@ typedef struct gw_verdict_leak {
     char *call;       /* owned; driver call that created the objects */
     uint32_t pid;
     uint64_t made, left; /* number created; number never freed: live at the end, or destroyed with their context */
-    uint64_t bytes;      /* of the objects in `left`; 0: they have no size, or are memory of another process */
+    uint64_t bytes;      /* size of the objects in `left`; 0: they have no size, or are memory of another process */
     uint64_t t_first_ns, t_last_ns;
     gw_where *where; /* owned; NULL: not known */
 } gw_verdict_leak;
+
+/* An attempt of `gpuwhy run --restart`. */
+typedef struct gw_verdict_attempt {
+    uint32_t number;                    /* from 1 */
+    bool again;                         /* another attempt followed */
+    char *cause;                        /* owned, like all texts; NULL: none, or not known */
+    char *headline, *ended, *recording; /* NULL: not known */
+    char *why;                          /* reason for the decision that followed; NULL: not known */
+    char *change;                       /* what was different in the next attempt; NULL: nothing */
+} gw_verdict_attempt;
 
 /* One possible meaning of the code, name or message that the user asked about (instead of a recording or a log). */
 typedef struct gw_verdict_meaning {
@@ -215,19 +229,26 @@ typedef struct gw_verdict {
     gw_verdict_leak *leaks; /* only for a clean run; grouped by process, largest first */
     size_t leak_count;
     gw_verdict_rehearsal *rehearsal; /* owned; NULL: the run was no rehearsal */
+    gw_verdict_attempt *attempts;    /* owned; in order, up to the judged one; empty without --restart */
+    size_t attempt_count;
+    uint32_t attempts_max;
+    gw_string_list interventions; /* what gpuwhy did to the run because an option requested it, one sentence each */
+    int needed_device;            /* CUDA's number of the card; only valid if needed_bytes is not 0 */
+    uint64_t
+        needed_bytes; /* memory that the failed process needed on its card; 0: not known, or memory is not the cause */
 } gw_verdict;
 
 /* Judge a recording. The caller frees the verdict. GW_NOMEM: no memory. */
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
-/* Judge a text log by the same catalogue of causes. The certainty is limited to what a log can prove. Errors:
- * GW_NOMEM. */
+/* Judge a text log with the same catalogue of causes as a recording. A log proves less, so the certainty is usually
+ * lower. Errors: GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err);
 /* List the possible causes of a code or a name: "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit 137". A code
- * alone proves nothing, so the verdict is UNDETERMINED, with the causes as alternatives, most likely first. GW_MISSING:
- * `question` is not a known code or name; GW_NOMEM. */
+ * alone proves nothing. So the verdict is UNDETERMINED and lists the causes as alternatives, most likely first.
+ * Errors: GW_MISSING if `question` is not a known code or name; GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_question(const char *question, gw_verdict **ret_verdict, gw_error *err);
-/* Judge a single message as a log, and list the meanings of its codes. The verdict is a fault only if the message
- * contains more than a code, such as decisive numbers or a cause in words. GW_NOMEM. */
+/* Judge a single message as a log, and list the meanings of its codes. A code alone is no fault: the message must
+ * have decisive numbers or name a cause. Errors: GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **ret_verdict,
                                          gw_error *err);
 void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
@@ -235,15 +256,23 @@ void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
 bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text);
 
 /* Combine the verdicts on `count` >= 2 recordings of one job into one verdict. Each recording must have been judged
- * alone. The run whose trouble came first is the root, and the faults of the other runs are its consequences. The
- * verdict claims this order only if the times of the troubles differ by more than the possible error of the clocks.
- * Runs within one boot of one machine share a clock, without such an error. The caller still owns `runs`.
- * GW_UNSUPPORTED: two runs, named in `err`, did not overlap in time; GW_NOMEM. */
+ * alone. The run whose trouble began first is the root. The faults of the others are its consequences.
+ *
+ * The clocks of two machines may differ. The verdict claims an order only if the troubles are further apart than
+ * the clocks' possible error. Within one boot there is no such error. The caller still owns `runs`. Errors:
+ * GW_UNSUPPORTED if two runs, named in `err`, did not overlap in time; GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_judge_together(const gw_verdict *const *runs, size_t count, gw_verdict **ret_verdict,
                                           gw_error *err);
 
 const char *gw_certainty_text(gw_certainty certainty);        /* "established", ... */
 const char *gw_verdict_status_text(gw_verdict_status status); /* "fault", "clean", "undetermined" */
+
+/* Whether the same command can succeed if it is started again after a failure (`gpuwhy run --restart`). */
+typedef enum gw_again {
+    GW_AGAIN_PERMANENT, /* it fails in the same way until somebody changes something */
+    GW_AGAIN_TRANSIENT, /* the failure may not happen again */
+    GW_AGAIN_WAIT       /* it can succeed as soon as others have released what they hold */
+} gw_again;
 
 /* The catalogue of causes, for `gpuwhy causes`. Static. */
 enum { GW_CAUSE_FRAMEWORKS = 3 };
@@ -257,15 +286,18 @@ typedef struct gw_cause_info {
     } fixes_for[GW_CAUSE_FRAMEWORKS];
     bool from_recording; /* false: no recorded event shows this cause, only messages */
     bool is_advice;      /* only gives advice; never the cause of a failure */
+    gw_again again;
 } gw_cause_info;
 /* Return all causes, in the order of the catalogue. Static. */
 const gw_cause_info *gw_causes(size_t *ret_count);
+/* Return the cause with this id. Static. NULL if there is none. */
+const gw_cause_info *gw_cause_find(const char *id);
 
-/* Return the id of a cause, or the name of an error or status, that differs from the word by few characters. Static.
- * NULL if there is none. */
+/* Return the id of a cause, or the name of an error or status, that is similar to `word`; NULL: none. The text is
+ * static. */
 const char *gw_suggest_name(const char *word);
-/* Return the number of characters to insert, delete or replace to turn one name into the other, ignoring case. SIZE_MAX
- * if `b` is longer than 80 characters. */
+/* Return how many characters must change, ignoring case, to turn one name into the other. SIZE_MAX if `b` is longer
+ * than 80 characters. */
 size_t gw_name_edits(const char *a, const char *b);
 
 /* A kind of log line that points to a cause. The strings are static. */
@@ -279,14 +311,14 @@ typedef struct gw_cause_line {
 /* List the log lines that point to a cause, most likely first. Returns their number, at most `count_max`. */
 size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max);
 
-/* A cause that has some of the words of a search. */
+/* A search result: a cause that matches at least one of the words. */
 typedef struct gw_cause_hit {
     const gw_cause_info *cause;
     size_t word_count; /* number of the words that matched */
     unsigned weight;   /* sum over these words; a match in the id weighs most */
 } gw_cause_hit;
-/* Find causes that have these words in their id, summary, fixes, proof or log lines, ignoring case. Sort them by the
- * number of matching words, then by weight. Returns the number of causes, at most `count_max`. */
+/* Find causes with at least one of these words in their id, summary, fixes, proof or log lines, ignoring case.
+ * Sorted by the number of matching words, then by weight. Returns their number, at most `count_max`. */
 size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hit *ret_hits, size_t count_max);
 
 #endif

@@ -1,4 +1,5 @@
-/* Healthy runs, and runs that look healthy but were not observed completely. */
+/* Tests that the verdict on a healthy run reports no fault. Also tests runs that look healthy but were not observed
+ * completely. */
 #include "run_testlib.h"
 
 static void feed_healthy_run(void)

@@ -1,5 +1,5 @@
-/* Helpers for tests of verdicts: judge the recording that a feed (gw_feed.h) made, and search the verdict. Each test
- * has its own feed and verdict. Only for cmocka tests. */
+/* Helpers for tests of verdicts with cmocka. They judge a feed's recording (gw_feed.h) and search the verdict for
+ * texts. Each test has its own feed. */
 #ifndef GW_JUDGE_TESTLIB_H
 #define GW_JUDGE_TESTLIB_H
 

@@ -1,5 +1,5 @@
-/* Judges a program with a large ledger, whose blocks nearly fill the card, and with tens of thousands of refused
- * requests. The judgement must not walk through the ledger for each failure, and must still find the last failure. */
+/* Judges a program with tens of thousands of refused requests and a large ledger. Judging must not walk through the
+ * ledger for each failure, and must find the last one. */
 #include "judge_testlib.h"
 
 #include <time.h>
@@ -97,8 +97,8 @@ static void test_many_failures_cost_little(void **state)
     close_judged();
 }
 
-/* The snapshot at the last failure must contain exactly the blocks that were live at that failure, although blocks were
- * freed and allocated between the snapshots. */
+/* The snapshot at the last failure must contain exactly the blocks that were live then. Blocks are freed and allocated
+ * between failures, so all snapshots differ. */
 static void test_the_last_of_many_is_the_root(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* Refused requests: the memory is fragmented, or another process or another library holds it. */
+/* Tests verdicts on refused requests where memory is fragmented, or where another process or library holds it. */
 #include "run_testlib.h"
 
-/* Feed and judge a request for 6 GiB that fails because a pool keeps `kept` bytes of the card's 16 GiB. The program
- * uses `used` bytes of the pool. */
+/* Feed and judge a refused request for 6 GiB on a card of 16 GiB. A pool keeps `kept` bytes but uses only `used`.
+ * `kind` and `pool` describe the request. */
 static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind, uint64_t pool)
 {
     enum { POOL = 0xb001, THRESHOLD = 4 };
@@ -71,9 +71,8 @@ static void feed_framework_fragmentation(void)
     close_program(1);
 }
 
-/* Feed and judge a refusal on a card of 140 GiB where PyTorch may use only 2867 MiB. With `is_told`, PyTorch also
- * reports this limit as a field of its state. With `by_driver`, the driver refuses the request, because the card is
- * full. */
+/* Feed and judge a refusal on a card of 140 GiB where PyTorch may use only 2867 MiB. If `is_told`, PyTorch reports
+ * this limit in its state. If `by_driver`, the card is full and the driver refuses. */
 static void at_own_limit(bool is_told, bool by_driver)
 {
     const uint64_t allowed = 2867 * mib, card = 140 * gib, left = by_driver ? 10 * mib : 134 * gib;
@@ -148,8 +147,8 @@ static void feed_other_process(void)
     close_program(1);
 }
 
-/* The model has no facts about devices beyond its table. The verdict must not use any memory for such a device, least
- * of all the memory of device 0. */
+/* The model has no facts about this device. The verdict must not report the memory of another device, such as
+ * device 0. */
 static void feed_a_refusal_beyond_the_table_is_not_of_the_first_card(void)
 {
     open_program(16 * gib);
@@ -197,8 +196,8 @@ static void feed_other_process_by_difference(void)
     close_program(1);
 }
 
-/* 4.5 GiB of the memory in use are not from recorded allocations. If another process held all of it, the request would
- * have fitted without that process. But a part of it may be this program's own context. */
+/* No recorded allocation explains 4.5 GiB of the card. Without another process that holds them, the request would
+ * fit. But part of them may be the program's own context. */
 static void feed_other_process_by_difference_near_its_own_context(void)
 {
     open_program(16 * gib);

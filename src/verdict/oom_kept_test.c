@@ -1,4 +1,4 @@
-/* Refused requests, where a framework's allocator shows the age of the memory that was kept. */
+/* Tests verdicts on refused requests when a framework's allocator reports how long the live blocks have existed. */
 #include "run_testlib.h"
 
 static void feed_kept_exception(void)
@@ -26,10 +26,9 @@ static void observe_blocks(uint64_t first_bytes, size_t count, uint64_t age_ns)
                      age_ns, GW_BLOCK_LIVE);
 }
 
-/* A step fails immediately: a library's requests for two workspaces are refused, then the program's request for a
- * tensor. With `second`, the program catches the exception and tries a smaller step: it uploads the batch, and a
- * request of the same size as the tensor's is refused within milliseconds. With `kept`, the memory of the first step is
- * still live then. */
+/* A step fails at once: a library's two requests for workspaces are refused, then the program's request for a tensor.
+ * With `second`, the program catches the exception, tries a smaller step, and is soon refused the same size again. With
+ * `kept`, the first step's memory is still live then. */
 static void fail_twice(bool kept, bool second)
 {
     open_torch(7 * gib);
@@ -79,8 +78,8 @@ static void feed_kept_exception_near_a_library_that_tries(void)
     fail_twice(false, false);
 }
 
-/* Feed the maximum and minimum of live bytes in one span of 1 ms, which began `ago_ms` before the failure. Feed the
- * spans in order of time. */
+/* Feed the maximum and minimum of live bytes in a span of 1 ms that began `ago_ms` before the failure. Call this in
+ * order of time. */
 static void observe_span(uint64_t ago_ms, uint64_t peak, uint64_t low)
 {
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, peak, ago_ms * 1000000);
@@ -105,8 +104,8 @@ static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
     }
 }
 
-/* Feed `count` spans of 1 ms in which the peak alternates between 900 MiB and 100 MiB above `base`, as in steps that
- * free what they allocate. */
+/* Feed `count` spans of 1 ms, as in steps that free everything. Their peaks alternate between 900 MiB and 100 MiB above
+ * `base`. */
 static void observe_steps(uint64_t ago_ms, uint64_t count, uint64_t base)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -157,7 +156,7 @@ static void feed_a_leak_near_a_copy_of_the_weights(void)
 }
 
 /* Feed a loop that keeps a block every 50 ms. Only the observer reports these blocks. With `later_phase`, all blocks
- * are allocated in the last 12 ms instead. */
+ * are from the last 12 ms. */
 static void judge_kept_steps(bool later_phase)
 {
     open_torch(4 * gib);
@@ -189,8 +188,8 @@ static void feed_kept_steps_near_a_late_phase(void)
     judge_kept_steps(true);
 }
 
-/* Feed 12 kept blocks. The history begins 800 ms before the failure, when the first 3 blocks already existed, so these
- * have no age. The process first allocated memory `earlier_ns` before the history began. */
+/* Feed 12 kept blocks. The first 3 are older than the history of 800 ms, so they have no age. The process first
+ * allocated memory `earlier_ns` before the history began. */
 static void judge_kept_steps_with_undated(uint64_t earlier_ns)
 {
     open_torch(4 * gib);
@@ -219,8 +218,8 @@ static void feed_kept_steps_near_a_history_that_began_late(void)
     judge_kept_steps_with_undated(5000000000);
 }
 
-/* Judge a run as feed_kept_exception() feeds it, but in which no block has an age. `history_ms` is the length of the
- * history; 0: there is none. */
+/* Judge the run of feed_kept_exception(), but without an age for any block. `history_ms` is the length of the history;
+ * 0: there is none. */
 static void judge_kept_exception_without_ages(uint64_t history_ms)
 {
     open_torch(8 * gib);

@@ -1,4 +1,4 @@
-/* Refused requests, where iterations or an earlier run of the same work kept memory. */
+/* Tests refused requests in programs where iterations, or an earlier run of the same work, kept memory. */
 #include "run_testlib.h"
 
 static void train_twice(bool keep)
@@ -67,8 +67,8 @@ static void refuse_at(int where, uint64_t bytes)
     feed.site = 0;
 }
 
-/* Load a layer in PARTS parts, which stay live. Each part is copied through a staging block, which is then freed.
- * `kept` receives the addresses of the parts; NULL: not wanted. */
+/* Load a layer in PARTS parts, which stay live. Each part is copied through a staging block, which is freed. Stores
+ * the parts' addresses in `kept`, unless it is NULL. */
 static void load_layer_of(uint64_t bytes, uint64_t *kept)
 {
     for (int k = 0; k < PARTS; k++) {
@@ -120,8 +120,8 @@ static void feed_second_run_of_loaded_layers(void)
     close_program(1);
 }
 
-/* Train twice, with different sizes at the same lines. With `keep`, the memory of the first training is still live in
- * the second; otherwise it is freed before. */
+/* Train twice; the second run requests other sizes at the same lines. With `keep`, the memory of the first run is
+ * not freed before the second. */
 static void train_another_size(bool keep)
 {
     enum { LAYERS = 8 };
@@ -182,8 +182,8 @@ static void feed_second_run_near_two_threads(void)
     close_program(1);
 }
 
-/* Two complete runs, and a third one that fails in its training steps: the third counts as a repetition, although it is
- * not complete. */
+/* Two complete runs, and a third one that fails in its training steps. The third run counts as a repetition, although
+ * it is not complete. */
 static void test_second_run_that_fails_in_its_steps(void **state)
 {
     (void)state;
@@ -237,7 +237,8 @@ static void feed_leak_near_activations_of_one_pass(void)
     close_program(1);
 }
 
-/* Only allocations were recorded, so the blocks may be a pool allocated in pieces, or blocks that a loop keeps. */
+/* Only allocations were recorded. So the blocks may be a pool that is allocated in pieces, or blocks that a loop
+ * keeps. */
 static void feed_equal_blocks_without_work(void)
 {
     open_program(2 * gib);
@@ -311,8 +312,8 @@ static void feed_context_leak(void)
     close_program(1);
 }
 
-/* Feed balanced steps, then `made` further contexts, then a refused request for 200 MiB. The request might have fitted
- * without these contexts. */
+/* Feed steps that free everything, then `made` more contexts, then a refused request for 200 MiB that might have
+ * fitted without them. */
 static void train_in_contexts(int made)
 {
     open_program(3 * gib);

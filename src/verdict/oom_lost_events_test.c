@@ -1,5 +1,5 @@
-/* Refused requests after events were lost: the events of some blocks may be missing, and no verdict may depend on these
- * blocks. */
+/* Tests verdicts on refused requests after events were lost. Some blocks may be known wrongly, so no verdict may depend
+ * on them. */
 #include "run_testlib.h"
 
 /* If events were lost, this process itself may have allocated the memory of unknown origin. */
@@ -43,8 +43,8 @@ static void test_capacity_and_lost_events(void **state)
     }
 }
 
-/* A request larger than the card explains the failure by itself, even if the program keeps memory, and even if the
- * frees of that memory may have been lost. */
+/* A request larger than the card explains the failure by itself. Kept memory does not matter, even if its frees were
+ * lost. */
 static void test_no_leak_explains_an_impossible_request(void **state)
 {
     (void)state;
@@ -65,8 +65,8 @@ static void test_no_leak_explains_an_impossible_request(void **state)
     }
 }
 
-/* A few blocks that seem to be kept are not reported as a leak if events were lost. The driver's numbers cannot confirm
- * such blocks, because a context takes more memory than they do. */
+/* After lost events, a few blocks that seem to be kept are not reported as a leak. They are smaller than a context, so
+ * the driver's numbers cannot confirm them. */
 static void test_few_blocks_and_lost_events(void **state)
 {
     (void)state;
@@ -86,8 +86,8 @@ static void test_few_blocks_and_lost_events(void **state)
     judge_close();
 }
 
-/* Blocks that seem to be kept may have been freed in the lost events, unless the driver reports as much memory in use
- * as these blocks have. */
+/* Blocks that seem to be kept may have been freed in the lost events. They are a leak only if the driver counts about
+ * as much memory in use. */
 static void test_leak_and_lost_events(void **state)
 {
     (void)state;
@@ -113,8 +113,8 @@ static void test_leak_and_lost_events(void **state)
     }
 }
 
-/* The lost events do not matter if the driver reports only as much memory in use as the ledger counted (card of 8 GiB).
- * They do if the driver reports much more (card of 16 GiB). */
+/* On the card of 8 GiB, the driver and the ledger count the same memory in use, so the lost events do not matter. On
+ * the card of 16 GiB, the driver counts much more. */
 static void test_driver_fragmentation_and_lost_events(void **state)
 {
     (void)state;
@@ -153,8 +153,7 @@ static void train_beside_another(int steps, uint64_t keeps)
     close_program(1);
 }
 
-/* If a single step kept much memory, that may be the start of a leak, which may explain the refusal without the other
- * process. So the other process is only a supported cause then. */
+/* A single step that kept much memory may be the start of a leak. So the other process is only a supported cause. */
 static void test_other_process_and_a_first_step_that_keeps(void **state)
 {
     (void)state;

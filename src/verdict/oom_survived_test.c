@@ -1,4 +1,4 @@
-/* Refused requests that the program survived, or seemed to survive, before it ended for another reason. */
+/* Tests verdicts on programs that survived a refused request, or seemed to, and later ended for another reason. */
 #include "run_testlib.h"
 
 typedef enum after {
@@ -89,7 +89,7 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
     }
 }
 
-/* The program only returned an exit code, without a message. Then a refusal is the root, unless the program certainly
+/* The program ended with an exit code and printed no message. Then a refusal is the root, unless the program certainly
  * handled it. */
 static void test_an_exit_code_after_an_outlived_refusal(void **state)
 {
@@ -118,8 +118,8 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     judge_close();
 }
 
-/* A request of half the size at the same line is a search for a size that fits, so the program handled the refusal. At
- * another line, it is just the next request. */
+/* After a refusal, a request of half the size succeeds. If both are on one line, the program searches for a size
+ * that fits, and has handled the refusal. Otherwise it is only the next request. */
 static void test_a_retreat_without_a_free(void **state)
 {
     (void)state;

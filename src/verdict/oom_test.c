@@ -1,4 +1,4 @@
-/* Requests for memory that were refused: one request or a phase that is too large, and what the refusal led to. */
+/* Tests refused requests for memory: one request or one phase that is too large, and the consequences of a refusal. */
 #include "run_testlib.h"
 
 static void feed_capacity(void)
@@ -97,8 +97,8 @@ static void feed_jax_says_it_itself(void)
     close_program(1);
 }
 
-/* XLA prints a whole instruction before its message. The exception that follows gives the size only in its second
- * line. */
+/* Feed an out-of-memory error of XLA. XLA prints a whole instruction before its message. The exception that follows
+ * gives the size only in its second line. */
 static void judge_jax_exception(const char *second_line)
 {
     char long_line[700];
@@ -178,7 +178,8 @@ static void feed_peak_phase_near_always_high(void)
     close_program(1);
 }
 
-/* A single request is too large for a nearly empty card. It is not a phase, even if memory use was level before. */
+/* A single request is too large for a nearly empty card. This is not a peak phase, even if memory use was level
+ * before. */
 static void feed_peak_phase_near_one_large_request(void)
 {
     open_torch(4 * gib);
@@ -351,7 +352,7 @@ static const row rows[] = {
           .alternative = {"gpu-oom-capacity"}),
     FAULT(jax_says_it_itself, "gpu-oom-capacity", GW_SUPPORTED, .value = {{(double)(2 * gib), "bytes"}}),
     FAULT(jax_size_in_the_second_line, "gpu-oom-capacity", GW_ESTABLISHED, .says = {"4.02 GiB is larger"}),
-    /* what PyTorch uses of its segments is unknown, because the driver sees only whole segments */
+    /* unknown how much of its segments PyTorch uses, because the driver sees only whole segments */
     NO_FAULT(torch_without_its_observer, GW_VERDICT_UNDETERMINED, .alternative = {"gpu-oom-capacity"}),
     FAULT(the_same_request_again, "gpu-oom-capacity", GW_ESTABLISHED, .says = {"refused 2 times, first at 0.00 s"}),
     FAULT(peak_phase, "gpu-oom-peak-phase", GW_SUPPORTED, .says = {"no_grad"}),

@@ -1,4 +1,4 @@
-/* Tests the line of the program that a verdict names. */
+/* Tests which line of the program a verdict reports as its place. */
 #include "run_testlib.h"
 
 static void feed_leak_names_its_line(void)
@@ -49,7 +49,7 @@ static void also_places_of_a_reset(void)
     expect_place("main.py:9 in restart", "reset");
 }
 
-/* A call other than the launch reports the fault. The verdict must state that the place is that of the reporting
+/* A later call reports the fault of a launch. The verdict must state that its place is the place of the reporting
  * call. */
 static void feed_place_of_a_late_report(void)
 {

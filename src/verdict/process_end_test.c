@@ -1,4 +1,4 @@
-/* Contexts that were destroyed, forks, exceptions, crashes and signals. */
+/* Tests verdicts on destroyed contexts, forks, exceptions, crashes and signals. */
 #include "run_testlib.h"
 
 enum { OLD_EVENT = 0xe7e7e7 };
@@ -52,8 +52,8 @@ static void test_context_destroyed(void **state)
     judge_close();
 }
 
-/* Use each kind of object by its handle, or by a pointer into it, after its context was destroyed. The last call
- * fails. */
+/* For each kind of object: create it, destroy its context, and then use the object by its handle or by a pointer into
+ * it. This last call fails. */
 static void test_context_destroyed_by_kind(void **state)
 {
     (void)state;
@@ -201,8 +201,8 @@ static void test_fork_after_init_by_a_question(void **state)
     }
 }
 
-/* The child's driver call failed, but did not end the child: the child was killed, at once or 100 s later, or exited by
- * itself after 100 s. */
+/* A driver call of the child failed, but the child went on. It was killed at once, was killed after 100 s, or exited
+ * with status 77 after 100 s. */
 static void test_fork_near_the_child_worked_on(void **state)
 {
     (void)state;

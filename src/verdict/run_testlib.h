@@ -1,6 +1,5 @@
-/* Tests of verdicts as tables: a row feeds one run, and lists what the verdict must and must not contain. Also has a
- * small training program that most runs are made from, and helpers that several tests share. Each test program has its
- * own feed and verdict. */
+/* Helpers for verdict tests that are written as tables, and the small training program that most runs imitate. Each row
+ * has a run and the rules for its verdict. Each test program has its own feed and verdict. */
 #ifndef GW_RUN_TESTLIB_H
 #define GW_RUN_TESTLIB_H
 
@@ -191,7 +190,8 @@ typedef struct row {
         double value;
         const char *unit;
     } value[VALUES_MAX]; /* values that the evidence must contain */
-    /* texts that headline, evidence, next steps or advice must contain (`says`) or must not contain (`silent`) */
+    /* texts that the headline, evidence, next steps or advice must contain (`says`), or that none of them may contain
+     * (`silent`) */
     const char *says[PARTS_MAX], *silent[PARTS_MAX];
     const char *alternative[PARTS_MAX], *no_alternative[PARTS_MAX];
     const char *advice[PARTS_MAX], *no_advice[PARTS_MAX];
@@ -201,8 +201,12 @@ typedef struct row {
     void (*test)(void **state);  /* a test that judges several runs itself; the other members are then unused */
 } row;
 
-/* FAULT: a cause with this certainty. NO_FAULT: no cause. NAMED: a cause of any certainty. NOT_NAMED: another cause, or
- * none. TEST: a function. */
+/* What the verdict on the run must have:
+ * - FAULT: this cause with this certainty
+ * - NO_FAULT: no cause
+ * - NAMED: this cause with any certainty
+ * - NOT_NAMED: another cause, or none
+ * - TEST: the function checks it */
 #define FAULT(run, which, how, ...)                                                                                    \
     {                                                                                                                  \
         .name = #run, .feed = feed_##run, .cause = which, .certainty = how, __VA_ARGS__                                \

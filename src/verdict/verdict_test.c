@@ -1,8 +1,8 @@
 /* Tests that random events give sound verdicts, and that the catalogue of causes is complete. */
 #include "run_testlib.h"
 
-/* Random calls and results of four processes. judge_fed() checks that each verdict is sound. At least one of the 40
- * runs must be judged a fault. */
+/* Feed random calls and results of four processes. Each verdict must be sound, and at least one of the 40 runs must be
+ * judged a fault. */
 static void test_hostile_events(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tests advice about wasted time in runs that end well, and the causes of failures in the host, cards and links. Each
- * case has a counterpart that differs a little and must get another verdict. */
+/* Tests advice about wasted time in runs that end well, and the causes of failures in host, cards and links. Each case
+ * has a slightly different counterpart that must get another verdict. */
 #include "judge_testlib.h"
 
 static const uint64_t ms_ns = 1000000u, gib = 1u << 30;
@@ -16,7 +16,7 @@ static bool advises(const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* Expect a clean run whose advice contains `part`; if `is_there` is false, whose advice does not contain it. */
+/* Expect a clean run. Its advice must contain `part`, or must not contain it if `is_there` is false. */
 static void expect_advice(const char *part, bool is_there)
 {
     gw_feed_exit(&feed, 0, 0);
@@ -319,7 +319,8 @@ static void a_crowd(void **state)
         true);
 }
 
-/* The process waits for a processor for only 30 % of the time, or only for 1.5 seconds. */
+/* The process waits for a processor for only 30 % of the time, or for only 1.5 seconds. This is too little for
+ * advice. */
 static void no_crowd(void **state)
 {
     (void)state;
@@ -357,7 +358,7 @@ static void libraries_known_for_wrong_numbers(void **state)
     expect_advice("silent-data-corruption: cuDNN 9.8.0", true);
 }
 
-/* The known errors of the libraries do not apply: a fixed version, another card, or a single GPU. */
+/* Known errors of libraries do not apply if the version has the fix, on another card, or with a single GPU. */
 static void libraries_that_are_not(void **state)
 {
     (void)state;
@@ -481,8 +482,8 @@ static void no_more_threads(void **state)
 
 /* ---- memory that no call requested ---- */
 
-/* The program has allocated 1 GiB of 16 GiB, and its next request is refused with `free_gib` free. `holder` is what
- * NVML reports about a process on the card; NULL: nothing. */
+/* A request is refused. The program has 1 GiB of the card's 16 GiB. `holder` is what NVML reports about a process on
+ * the card, or NULL. */
 static void run_out(uint64_t wanted_gib, uint64_t free_gib, const char *holder)
 {
     gw_feed_open(&feed, 16 * gib);

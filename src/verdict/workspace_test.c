@@ -1,5 +1,5 @@
-/* Tests the advice about a library that chose a smaller workspace after its first request was refused. Runs that differ
- * a little must get no such advice. */
+/* Tests the advice about a library that chose a smaller workspace after its first request was refused. Slightly
+ * different runs must not get it. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
@@ -89,7 +89,8 @@ static void what_is_nearly_that_is_not(void **state)
     }
 }
 
-/* If cuDNN's own log has a line about workspaces at that time, the advice quotes it. */
+/* If cuDNN's own log has a line about workspaces from the time of the refusal, the advice quotes it. The line alone is
+ * no reason for advice. */
 static void the_librarys_own_word(void **state)
 {
     (void)state;

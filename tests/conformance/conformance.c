@@ -3,8 +3,8 @@
  *
  *     conformance [--card-memory-light] [GROUP...]
  *
- * Every group runs in its own process, because some faults make a process unusable. Prints one line per check, "ok
- * GROUP.NAME" or "not ok GROUP.NAME got X want Y", and a summary in the last line. Exit status 0: all checks are ok. */
+ * Every group runs in its own process, because some faults make a process unusable. Prints "ok GROUP.NAME" or "not ok
+ * GROUP.NAME got X want Y" for each check, and a summary. Exit status 0: all checks are ok. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static const char *group_name = "";
 static unsigned failed_count;
 static bool light;
 enum { TOO_SLOW = 3, SLOWNESS_MAX = 64 };
-static unsigned slowness = 1; /* the duration of kernels that are observed while they run is multiplied by this */
+static unsigned slowness = 1; /* factor for the run time of kernels that a check observes while they run */
 static double runs_until_ms;  /* the most recently launched kernel runs at least until this time */
 
 static void check(bool ok, const char *name, long long got, const char *relation, long long want)
@@ -47,7 +47,7 @@ static void check(bool ok, const char *name, long long got, const char *relation
         check(got_ == (long long)(want), name, got_, "", (long long)(want));                                           \
     } while (0)
 /* Check that a query for the kernel of the last spin_ms() returned NOT_READY. On a slow machine, the kernel may already
- * have ended. Then the check proves nothing, and the group is run again with longer kernels. */
+ * have ended, and the check proves nothing. The group is then run again with longer kernels. */
 #define still_runs(name, result)                                                                                       \
     do {                                                                                                               \
         long long got_ = (long long)(result);                                                                          \
@@ -84,7 +84,7 @@ static const char *kernels_text(void)
     return conformance_kernels[0].text;
 }
 
-/* Stop the group with status 1 if this call, on which its checks depend, has failed. */
+/* Stop the group with status 1 if this call has failed, because the group's checks depend on it. */
 static void need(CUresult result, const char *what)
 {
     if (result == 0)
@@ -384,7 +384,7 @@ static void pages(void)
     is("first", cuMemFree(first), 0);
 }
 
-/* A page stays in use while one small block in it is in use. The pages of freed large blocks can form a new block even
+/* A page stays in use until all small blocks in it are freed. The pages of freed large blocks can form a new block even
  * if they are scattered. */
 static void fragmentation(void)
 {
@@ -929,7 +929,7 @@ static void resolver(void)
 }
 
 /* Run the checks that apply to every sticky fault. `launched` is the result of launching the faulty kernel, which is
- * queued behind a slow kernel. `code` is the error that the fault causes. */
+ * queued behind a slow kernel. `code` is the error that it causes. */
 static void after_fault(CUresult launched, int code)
 {
     CUdeviceptr p = 0;
@@ -1026,8 +1026,8 @@ static void freed_in_kernel(void)
     is("own-pages-are-not", cuCtxSynchronize(), 700);
 }
 
-/* Synchronise repeatedly, for this time at most, until an error is reported. A GPU may report a fault only shortly
- * after a synchronisation that already waited for the kernel. */
+/* Synchronise repeatedly until an error is reported, for at most `seconds`. A GPU may report a fault only a moment
+ * after the kernel has ended and the first synchronisation has returned. */
 static CUresult synchronise_for(double seconds)
 {
     CUresult result = cuCtxSynchronize();
@@ -1259,8 +1259,8 @@ static char *output_of(const char *name, int *ret_status)
     return text;
 }
 
-/* Run a group in a new process, print its output and count the results. If the machine was so slow that kernels ended
- * before the test could query them, repeat the group with longer kernels. */
+/* Run a group in a new process, print its output and count the results. If kernels ended before the test could query
+ * them, repeat the group with longer kernels. */
 static void run_fresh(const char *name, unsigned *ok_count, unsigned *bad_count)
 {
     int status = 0;

@@ -1,5 +1,5 @@
-/* Checks features that only the virtual GPU has: faults requested by an option, other driver versions, limits of the
- * host memory, several processes on one GPU, and notes for the supervisor. Every case runs in its own process. */
+/* Checks features that only the virtual GPU has: requested faults, other driver versions, limits of the host memory,
+ * several processes on one GPU, and notes for the supervisor. Every case runs in its own process. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Fuzz the evaluation of call frame information (CFI). The input is XORed into a valid region with the CFI of one
- * function. The first four bytes of the region then select the position of the table and the instruction to look up.
- * Finally, the region is evaluated as an expression, starting at each of its first 64 bytes. */
+ * function. The region's first four bytes select the table and the instruction to look up. The region is then evaluated
+ * as an expression, from each of its first 64 bytes. */
 #include "gwi_cfi.h"
 
 #include <stdlib.h>
@@ -10,9 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A valid region: the position of the table (u16, 4), the position of the instruction to look up (u16, 4108, the second
- * instruction of the function), the header of the table, the common information entry, and the entry of the
- * function. */
+/* A valid region. It contains:
+ * - the position of the table (u16: 4);
+ * - the position of the instruction to look up (u16: 4108, the second of the function);
+ * - the table's header, the common information entry, and the function's entry. */
 static const uint8_t whole[] = {
     0x04, 0x00, 0x0c, 0x10, 0x01, 0x1b, 0x03, 0x3b, 0x10, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x10,
     0x00, 0x00, 0x2c, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x7a, 0x52, 0x00,

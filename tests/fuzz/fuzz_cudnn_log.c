@@ -1,5 +1,4 @@
-/* Fuzz the reader of cuDNN's log with any bytes. The first byte selects the size of the pieces in which the log is
- * fed. */
+/* Fuzz the reader of cuDNN's log with any bytes. The log is fed in pieces. The first byte selects their size. */
 #include "gw_cudnn_log.h"
 
 #include <stdio.h>

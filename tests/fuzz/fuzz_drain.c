@@ -1,8 +1,8 @@
 /* Overwrite parts of a valid buffer and drain it, twice. A process may write anything into its buffer, so draining must
  * never fail.
  *
- * Input: records of { u16 place, u8 length, bytes }. The bytes are written to the offset that real_place() returns, so
- * that header, slots, rings, chunk headers and records are all hit often. */
+ * Input: records of { u16 place, u8 length, bytes }. real_place() turns `place` into an offset. It hits the header,
+ * slots, rings, chunk headers and records often. */
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"
@@ -76,8 +76,8 @@ static void fill_sound(void)
     head->ready = 1;
 }
 
-/* Map a number from the input to an offset in the buffer: in the first 8 KiB of one of its four areas, or in the first
- * 512 bytes of one of its first four chunks. */
+/* Map a number from the input to an offset in the buffer. It is near the start of one of the four areas, or of one
+ * of the first four chunks. */
 static uint32_t real_place(uint16_t place)
 {
     uint32_t area = place >> 13, at = place & 0x1fff;

@@ -1,8 +1,8 @@
-/* Read a run folder whose files are damaged: run.meta, a buffer, and the recording that run.meta names.
+/* Reads a run folder with damaged files: run.meta, a buffer, and the recording that run.meta names.
  *
- * Input: for each of the three files, u16 number of changes, and then as many { u24 place, u8 byte }, where
- * real_place() maps the place to an offset in the file. The changes are applied to the files of a valid folder, so that
- * the reader gets past the first checks. Checksums are ignored. */
+ * For each of the three files, the input has the number of changes (u16), then each change as { u24 place, u8 byte }.
+ * real_place() maps the place to an offset in the file. The files are those of a valid folder, so that the reader gets
+ * past the first checks. Checksums are ignored. */
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"
@@ -118,8 +118,8 @@ static void begin(void)
         load(i);
 }
 
-/* Map a number from the input to an offset in the file. A buffer is mostly zeros, so in a buffer choose an offset in
- * the first 64 KiB of one of its four areas. */
+/* Map a number from the input to an offset in the file. A buffer is mostly zeros, so choose an offset in the first 64
+ * KiB of one of its four areas. */
 static size_t real_place(int index, uint32_t place)
 {
     static const uint32_t starts[] = {0, GW_SLOTS_OFFSET, GW_RINGS_OFFSET, GW_CHUNKS_OFFSET};

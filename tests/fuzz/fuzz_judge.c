@@ -1,10 +1,10 @@
 /* Feed the model any items that a recording can contain, judge the run and render the verdict.
  *
- * fuzz_reader mutates files, and most of its inputs are rejected by the reader. Here each input is a list of items as
- * the reader returns them, so every input reaches the model and the verdict. The numbers of an item come from a small
- * set, so that items often refer to the same object, process or site, or are raw bytes, so that sums overflow.
+ * fuzz_reader mutates files, but the reader rejects most of them. Here each input is a list of items as the reader
+ * returns them. Most numbers come from a small set, so that items often refer to the same object, process or site.
+ * Others are raw bytes, so that sums overflow.
  *
- * Input: for each item, the time since the last item, a byte for its kind, and the fields that take_item() reads. */
+ * Input, for each item: the time since the last item, a byte for its kind, and the fields that take_item() reads. */
 #include "gw_fact.h"
 #include "gw_model.h"
 #include "gw_recording.h"
@@ -42,8 +42,8 @@ static uint32_t take_pid(source *from)
     return form < 250 ? 1 + (uint32_t)(form & 7) : (uint32_t)take(from, 4);
 }
 
-/* Read a byte with the length, and a text of up to 63 raw bytes, into the static buffer number `place`. The text is
- * valid until the next call with the same `place`. */
+/* Read a length byte and a text of up to 63 raw bytes into static buffer number `place`. The next call with that
+ * `place` overwrites it. */
 static const char *take_text(source *from, unsigned place, uint32_t *ret_bytes)
 {
     static char texts[4][64];

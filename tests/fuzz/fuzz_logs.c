@@ -1,5 +1,5 @@
-/* Fuzz text logs: the reader, then the judge. The first byte selects the size of the pieces in which the log is fed,
- * and whether a second file begins in the middle of the input. */
+/* Fuzz text logs: the reader, then the judge. The log is fed in pieces. The first byte selects their size, and whether
+ * a second file begins halfway. */
 #include "gw_logs.h"
 #include "gw_verdict.h"
 #include "seeds.h"

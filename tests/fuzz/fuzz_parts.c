@@ -1,5 +1,5 @@
-/* Fuzz gwi_part_owner(). It finds, in an ELF file, the function that a separate part of code belongs to.
- * Input: the first address to look up (8 bytes), then the file. Seed: any eight bytes and a program. */
+/* Fuzz gwi_part_owner(), which finds the function from which the compiler moved code (`f.cold`). Input: the first
+ * address to look up (8 bytes), then the ELF file. Seed: any eight bytes and a program. */
 #include "gwi_parts.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Fuzz the line tables of Python code. The first byte selects the Python version, the next two the instruction. The
- * rest is the table. */
+/* Fuzzes gw_python_line(), which finds the source line of an instruction. Input: the Python version (1 byte), the
+ * instruction's offset (2 bytes), then the line table. */
 #include "gw_python_lines.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Fuzz the judges of messages: judge any text as a question, which may name error codes, and as a log. */
+/* Fuzz the judgement of messages: judge the input as a question, which may contain error codes, and as a log. */
 #include "gw_logs.h"
 #include "gw_verdict.h"
 #include "seeds.h"

@@ -1,4 +1,5 @@
-/* Fuzz call sites. In a damaged or hostile recording, the events and names may come in any order. */
+/* Fuzz the conversion of call sites to stacks. In a damaged or hostile recording, the events and names may come in any
+ * order. */
 #include "gw_sites.h"
 #include "gwi_inner.h"
 
@@ -28,7 +29,7 @@ static uint64_t take(const uint8_t **at, const uint8_t *end, size_t bytes)
     return value;
 }
 
-/* Read a byte with the length, and a text of up to 63 bytes. The text is copied, so that the sanitizer detects reads
+/* Read a length byte and a text of up to 63 bytes. It gets its own heap block, so that the sanitizer detects reads
  * beyond its end. */
 static char *take_text(const uint8_t **at, const uint8_t *end, uint32_t *ret_bytes)
 {

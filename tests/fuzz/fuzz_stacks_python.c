@@ -1,6 +1,6 @@
-/* Fuzz the reader of a Python process's memory. The first input byte selects the Python version. Then come up to 64
- * words of eight bytes, each after two bytes with the position at which it is written into a valid image of the memory.
- * The remaining input is read as a mapped file. */
+/* Fuzz the reader of a Python process's memory. The first input byte selects the Python version. Up to 64 records
+ * follow: a position (two bytes) and eight bytes to write there into a valid image of the memory. The remaining input
+ * is a mapped file. */
 #include "gwi_python_image.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* Fuzz the files that the trainer (examples/cnn) reads: data files, checkpoints without verification of their
- * checksums, and models with their schedules. The first byte selects the kind of file. For IDX files, the next two
- * bytes are the size of the images, which the labels follow. */
+/* Fuzz the files that the trainer (examples/cnn) reads. The first byte selects the kind of file:
+ * - data files; for IDX, two bytes with the size of the image file, then the image file, then the label file;
+ * - checkpoints, without verification of their checksums;
+ * - models with their schedules. */
 #include "checkpoint.h"
 #include "pictures.h"
 #include "schedule.h"

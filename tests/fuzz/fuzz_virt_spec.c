@@ -1,5 +1,5 @@
-/* Fuzz the text after `--gpu virtual:`, which follows the first byte. If this byte is below 128, the text is put after
- * a valid GPU and "fault=". */
+/* Fuzz the parser of the text after `--gpu virtual:`. The input is one byte, then this text. If the byte is below 128,
+ * "2xh200,fault=" is put before the text. */
 #include "gw_virt_spec.h"
 
 #include <stdlib.h>

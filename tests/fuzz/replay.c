@@ -1,5 +1,5 @@
-/* Run a fuzzer without a fuzzing engine: on its own seeds, on the files named as arguments, and on deterministic
- * mutations of both. In this way, `make check` builds and runs every fuzzer under the sanitizers.
+/* Run a fuzzer without a fuzzing engine, so that `make check` runs every fuzzer under the sanitizers. The inputs are
+ * its own seeds, the named files, and deterministic mutations of both.
  *
  *     fuzz_x SEED_FOLDER ROUNDS [FILE..] */
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* Lets a fuzzer write its own seeds at start, into the folder named by GW_FUZZ_SEEDS. Include this header in one file
- * of the fuzzer, and define write_seeds() in that file. */
+/* Makes a fuzzer write its own seeds at start, into the folder GW_FUZZ_SEEDS. Include this header in one file of the
+ * fuzzer, and define write_seeds() there. */
 #ifndef GW_FUZZ_SEEDS_H
 #define GW_FUZZ_SEEDS_H
 

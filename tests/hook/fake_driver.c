@@ -69,8 +69,8 @@ int fake_called(const char *name)
     return scripted.name != NULL && strcmp(scripted.name, name) == 0 ? scripted.result : 0;
 }
 
-/* The functions below replace the weak functions of the same names that fake_gen generates. The linker map hides those
- * that are not in the list of exports of this build. */
+/* The functions below replace the weak ones that fake_gen generates. The linker map hides those that this build
+ * does not export. */
 #define CALLED()                                                                                                       \
     int scripted_result = fake_called(__func__);                                                                       \
     if (scripted_result != 0)                                                                                          \
@@ -346,8 +346,8 @@ int cuLogsDumpToMemory(void *iterator, char *buffer, size_t *bytes, unsigned fla
     return 0;
 }
 
-/* Resolve a name by our API table, as a driver of this version does. Returns NULL if this driver has no such symbol.
- * Some names simulate functions of future versions. */
+/* Return the function for a name, as this version of the driver resolves it; NULL: it has no such symbol. Some
+ * names simulate functions of the future. */
 static void *resolve(const char *name, int version, uint64_t flags)
 {
     int fn = gw_api_resolve(name, version < fake_version ? version : fake_version, (flags & 2) != 0);

@@ -1,6 +1,5 @@
-/* The fake driver simulates a few functions, and for all others only records that they were called. It shows which
- * calls reach the driver, and whether the result of the driver is returned unchanged. Each build has its own list of
- * exports and its own version. */
+/* A fake driver that shows which calls reach the driver, and whether its results are returned unchanged. It
+ * simulates only a few functions. Each build has its own list of exports and its own version. */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
 

@@ -1,5 +1,5 @@
-/* Generate the parts of a fake driver that depend on its list of exports: a weak function for every name, which only
- * records that it was called, and the table in which the fake resolver looks up names.
+/* Generate the parts of a fake driver that depend on its list of exports: a weak function for each name, which only
+ * records its call, and the table of the fake resolver.
  *
  *   fake_gen VERSION OUT.c OUT.map [EXPORTS.txt | -] [EXTRA_NAME...]
  *

@@ -1,6 +1,5 @@
-/* Test what the hook must not do inside a program: call a driver that must not be called, wait for locks that other
- * code holds, read memory that may be invalid, or count wrongly. Each part runs in its own process, with one fake
- * driver. Usage: harm_test [PART] */
+/* Test what the hook must not do: call a driver that must not be called, wait for the program's locks, read invalid
+ * memory, or count wrongly. Each part runs in its own process, with one fake driver. Usage: harm_test [PART] */
 #include "gw_api.h"
 #include "gw_cuda_abi.h"
 #include "gw_facade.h"
@@ -111,8 +110,8 @@ static uint64_t free_mib(void)
 
 /* ---- parts ---- */
 
-/* Make one allocation for which the driver returns `result`. Returns how many calls the driver received in this time:
- * more than one if the hook itself called the driver. */
+/* Make one allocation that returns `result`. Returns how many calls the driver received: more than one if the hook
+ * called it. */
 static long calls_for(int result)
 {
     uint64_t address = 0;
@@ -124,7 +123,7 @@ static long calls_for(int result)
     return count() - before;
 }
 
-/* After a failure, the hook must not call a driver that is not initialised, is being unloaded, or runs a host
+/* After a failed call, the hook must not call a driver that is not initialised, is being unloaded, or is running a host
  * function. */
 static void part_quiet(void)
 {
@@ -208,7 +207,8 @@ static void part_guard_churn(void)
           (unsigned long long)before_mib);
 }
 
-/* One call may unmap several mappings, and its range may contain an address at which the guard knows of no mapping. */
+/* One call may unmap several mappings. Its range may also contain an address where the guard has recorded no
+ * mapping. */
 static void part_guard_unmap(void)
 {
     enum { BLOCK = 2 << 20 };
@@ -260,9 +260,8 @@ static void expect_free_mib(uint64_t mib, const char *when)
     CHECK(left == mib, "%s: %llu MiB", when, (unsigned long long)left);
 }
 
-/* Each context uses 64 MiB until it is destroyed, whichever context is created first. A green context uses the primary
- * context. A reset does not change how often the primary context must be released. Real cards behave in the same
- * way. */
+/* Each context uses memory until it is destroyed, here 64 MiB. A green context uses the primary context. A reset does
+ * not change the primary context's reference count. Real cards behave in the same way. */
 static void part_guard_contexts(void)
 {
     void *const green[] = {(void *)(uintptr_t)0x66, (void *)(uintptr_t)0x67};
@@ -343,8 +342,8 @@ static void *take_the_address(void *unused)
     return NULL;
 }
 
-/* Called inside each call of the driver. Before cuMemFree_v2 returns in the first thread, another thread allocates
- * memory. It may get the address that is being freed, so its allocation must be recorded after the free. */
+/* Called inside each call of the driver. Another thread may get the address that cuMemFree_v2 frees before that call
+ * returns. Its allocation must be recorded after the free. */
 static void during_free(const char *name)
 {
     pthread_t thread;
@@ -435,8 +434,8 @@ static void part_loader(void)
 }
 #endif
 
-/* A thread is cancelled before its first driver calls. The functions of the driver are not cancellation points, so the
- * hook must not add one: both calls must return. */
+/* A thread is cancelled before its first driver calls. Both calls must return: the hook must not add a cancellation
+ * point. */
 static _Atomic int came_back;
 
 static void *call_while_cancelled(void *unused)

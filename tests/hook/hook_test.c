@@ -26,8 +26,8 @@ static walk seen;
 
 /* ---- running programs ---- */
 
-/* Return the path of the program under test. The variable GPUWHY_TEST_PROBE may name another build of the program, such
- * as one for another C library. */
+/* Return the path of the program under test. GPUWHY_TEST_PROBE may name another build of it, such as one for another C
+ * library. */
 static const char *probe_program(void)
 {
     const char *other = getenv("GPUWHY_TEST_PROBE");
@@ -88,8 +88,9 @@ static void new_run_dir(char *out, size_t bytes)
 
 enum { DOOR_NONE = 0, DOOR_PRELOAD = 1, DOOR_PATH = 2 };
 
-/* Run argv and store its output. `doors`: how the facade and the hook are loaded (DOOR_NONE: not at all). `extra`: one
- * more NAME=value for the environment, or NULL. */
+/* Run argv and store its output.
+ * - `doors`: how the facade and the hook are loaded (DOOR_NONE: not at all)
+ * - `extra`: one more NAME=value for the environment, or NULL */
 static void run(run_result *r, const char *fake, int doors, const char *const *argv, const char *extra)
 {
     char facade[512], preload[900], library_path[1200], run_dir[300], hint[64];
@@ -143,7 +144,7 @@ static void probe(run_result *r, const char *fake, int doors, const char *route,
     run(r, fake, doors, argv, extra);
 }
 
-/* Read and check the n-th buffer of a run into `seen`. Returns false if there is none. */
+/* Read the n-th buffer of a run into `seen`, and check it. Returns false if there is none. */
 static bool walk_run(const run_result *r, int n)
 {
     char path[512];
@@ -292,10 +293,10 @@ static void part_kernels(void)
           "FUNCTION");
 }
 
-/* The hook samples the first launches of a function and records each new call site. A function that is launched from
- * one place has one site. A function that is launched from six places in turn has the sites of its 1st, 2nd and 4th
- * launch: the 8th and 16th launch come from two of these places again. After a module was unloaded, and in a child, the
- * sites are recorded again. */
+/* The hook samples the 1st, 2nd, 4th, 8th and 16th launch of a function and records each new call site.
+ * - Launches from one place give one site.
+ * - Launches from six places in turn give three sites: the 8th and 16th repeat the places of the 2nd and 4th.
+ * - After a module was unloaded, and in a child, the sites are recorded again. */
 static void part_launch_places(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "launch-places", NULL);
@@ -336,8 +337,8 @@ static void part_room(void)
     static const char *const refusals[] = {"GPUWHY_RUN_DIR=/nonexistent/folder", "GPUWHY_RUN_DIR=relative",
                                            "GPUWHY_RUN_DIR="};
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        /* Set the variable with env(1) and call run() without it, because a variable must not be set twice: C libraries
-         * differ in which of two equal variables getenv() returns. */
+        /* Set the variable with env(1) and call run() without it. A variable must not be set twice: C libraries differ
+         * in which value getenv() returns. */
         char facade[512], preload[900];
         make_facade("fake_same", facade, sizeof facade);
         set_preload(preload, sizeof preload, facade);
@@ -373,8 +374,8 @@ static void part_room(void)
     umount(full);
 }
 
-/* Return the site at which the process of buffer `n` was forked, as its parent numbers its sites; 0: unknown. Sets
- * *ret_parent to the pid of the parent. Returns -1 if the process was not forked. */
+/* Return the number of the site where the process of buffer `n` was forked. The number is the parent's. 0: unknown; -1:
+ * the process was not forked. *ret_parent is the pid of the parent. */
 static int64_t fork_site(int n, uint64_t *ret_parent)
 {
     const walk_event *fork_event = walk_run(&with, n) ? walk_event_find(&seen, GW_EV_FORK, 0) : NULL;
@@ -395,8 +396,10 @@ static bool site_is_known(uint64_t pid, uint64_t site)
     return known;
 }
 
-/* A child process records where it was forked. Test a child, a grandchild, a raw clone(), whose site is unknown, and
- * children of threads that fork at the same time. */
+/* A child process records where it was forked. The cases:
+ * - a child and a grandchild
+ * - the child of a raw clone(): its site is unknown
+ * - children of threads that fork at the same time */
 static void part_fork_sites(void)
 {
     static const char *const single[] = {"fork", "fork-nested", "clone"};
@@ -806,9 +809,8 @@ static void resolver_of(const char *fake)
                 info.dli_sname = "cuMemFreeHost"; /* under this name the fake driver records calls of this function */
             int fn = gw_api_find_symbol(info.dli_sname);
             bool must_wrap = fn >= 0 && (gw_api_fns[fn].flags & GW_API_PUBLIC) && !undecided;
-            /* For a name, dlsym() and the driver's resolver return the same function, so those of the facade must do
-             * so, too. If two names share an address, the requested name decides which function of the facade is
-             * returned. */
+            /* For each name, the driver's dlsym() and its resolver return the same function, so the facade's must do
+             * so, too. If two names share an address, the requested name decides which wrapper is returned. */
             bool is_other = real == two_in_one && strcmp(name, "cuMemHostUnregister") == 0;
             void *by_name = dlsym(facade, is_other ? name : info.dli_sname);
             CHECK(ours == by_name || (!must_wrap && ours == real), "%s %d %llu -> %s: %p, by name %p", name, version,
@@ -872,7 +874,7 @@ static void part_resolver(void)
 
 /* ---- the hook's file ---- */
 
-/* Check that the file needs no version of a C library symbol above 2.17, so that it can be loaded on old systems. */
+/* Check that the file needs no C library symbol of a version above 2.17, so that it can be loaded on old systems. */
 static void check_ceiling(const gwi_elf *elf)
 {
     int versions = 0;
@@ -921,7 +923,7 @@ static void part_ceiling(void)
 
 /* ---- programs that use no GPU ---- */
 
-/* Return true, and print the reason, if `unless` is true: then this part cannot run here, and the whole test counts as
+/* If `unless` is true, print the reason and return true: this part cannot run here, and the whole test counts as
  * skipped (exit status 77). */
 static bool skip_part(bool unless, const char *reason)
 {

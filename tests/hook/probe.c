@@ -1,10 +1,9 @@
-/* The program under test: it loads the driver by the given route, does the given action, and prints every result. Its
- * output must be the same with and without the hook.
+/* The program under test. It loads the driver by a route, performs an action, and prints every result. Its output must
+ * be the same with and without the hook.
  *
  *   probe ROUTE ACTION [driver path]
  *
- * ROUTE: soname, name, absolute, namespace, resolver (and link, when built with PROBE_LINKED). ACTION: a name in
- * `actions`. */
+ * ROUTE: soname, name, absolute, namespace, resolver; link, if built with PROBE_LINKED. ACTION: a name in `actions`. */
 #include "gw_cuda_abi.h"
 
 #include <dlfcn.h>
@@ -117,7 +116,7 @@ static void basic(void)
     CALL(free_fn, "cuMemFree_v2", block);
 }
 
-/* Get the functions of two CUkernels again and again, as a runtime library does before each launch. After a library is
+/* Get the functions of two CUkernels repeatedly, as a runtime library does before each launch. After another library is
  * loaded, the same handles may denote other functions. */
 static void kernel_functions(void)
 {
@@ -225,8 +224,8 @@ static __attribute__((noinline)) pid_t fork_there(volatile int *count)
     return child;
 }
 
-/* Run by two threads, which fork at the same time from different places. The size of the allocation of a child tells
- * which thread forked it. */
+/* Run by two threads, which fork at the same time from different places. The size of a child's allocation shows which
+ * thread forked the child. */
 static void *fork_often(void *who)
 {
     enum { FORKS = 5 };
@@ -274,8 +273,8 @@ static void fork_now(int sig)
     forks_done++;
 }
 
-/* A signal handler forks, usually during a launch. The child finishes the interrupted call and makes more calls. Each
- * signal is requested separately, because a repeating timer may leave no time between two signals. */
+/* A signal handler forks, usually during a launch. The child finishes the interrupted call and makes more calls. A
+ * repeating timer may leave no time between two signals, so each signal is requested separately. */
 static void fork_in_calls(void)
 {
     enum { FORKS = 40 };
@@ -349,7 +348,7 @@ static void *new_thread_shares(void *unused)
 {
     static char stack[256 << 10];
     (void)unused;
-    /* This thread has no slot in the buffer yet. The child shares all memory with it, including thread-local
+    /* This thread has no slot in the buffer yet. The child shares all memory with this thread, including thread-local
      * storage. */
     pid_t child = clone(shared_child, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
     await(child);
@@ -418,7 +417,8 @@ static void show_free(void)
     printf("free %zu MiB\n", free_bytes >> 20);
 }
 
-/* Every kind of memory counts against the limit until the driver frees it. */
+/* Allocate and free memory of every kind under a limit, and print the free memory after each step. Memory uses up the
+ * limit until the driver frees it. */
 static void guarded_kinds(void)
 {
     const CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
@@ -500,8 +500,8 @@ static void lost(void)
 
 typedef int record_fn(int);
 
-/* Switch recording off and on again. Without the hook, this has no effect. A function that was resolved while recording
- * was off is called after it was switched on. */
+/* Switch recording off and on again, which has no effect without the hook. A function resolved while recording was off
+ * is called after recording is on again. */
 static void switched(void)
 {
     void *hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
@@ -596,8 +596,8 @@ static void many_threads(void)
     printf("%d of %d\n", good, MANY);
 }
 
-/* Launch one function from one place, and another function from six places in turn. Then launch the first function
- * again after a module was unloaded, and in a child. */
+/* Launch one function from one place, and another function from six places in turn. Then launch the first one again
+ * after a module was unloaded, and in a child. */
 static void launch_places(void)
 {
     void *one = (void *)0x10000, *six = (void *)0x20000;

@@ -1,5 +1,5 @@
-/* Test the hook with the driver of this machine: every exported name, the resolver with every name, version and flag,
- * and one context from its creation to its end. Exits with 77 (skipped) without a driver. */
+/* Test the hook with the driver of this machine: every export, the resolver with every name, version and flag, and one
+ * context. Exits with 77 (skipped) without a driver. */
 #include "gw_api.h"
 #include "gw_facade.h"
 #include "gwi_elf.h"

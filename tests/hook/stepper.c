@@ -1,5 +1,5 @@
-/* The program for the single-step test of hook_test.c. Between two SIGSTOPs that it sends to itself, it calls functions
- * that record every kind of event. */
+/* The program for the single-step test of hook_test.c. Between two SIGSTOPs to itself, it calls functions that record
+ * every kind of event. */
 #include "gw_api.h"
 #include "gw_event.h"
 
@@ -24,8 +24,7 @@ static void mark(void)
     syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSTOP);
 }
 
-/* Usage: stepper [FUNCTIONS]. FUNCTIONS: the largest number of functions to call. Without it, at most two functions are
- * called for every kind of event. */
+/* Usage: stepper [FUNCTIONS]. Calls at most FUNCTIONS functions, and at most two for each kind of event. */
 int main(int argc, char **argv)
 {
     int left = argc > 1 ? atoi(argv[1]) : GW_FN_COUNT;

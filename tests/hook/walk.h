@@ -130,7 +130,7 @@ static inline const void *walk_open(const char *path)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Find the n-th buffer (from 0) of a folder, in the order of names. Returns false if there is none. */
+/* Find the n-th buffer (from 0) of a folder, sorted by name. Returns false if there is none. */
 static inline bool walk_find(const char *folder, int n, char *path, size_t path_bytes)
 {
     struct dirent **names;

@@ -1,5 +1,5 @@
 /* Allocate memory from call stacks of every kind and print how the C library sees each stack. tests/e2e/walks.py
- * compares this with the stacks that gpuwhy recorded.
+ * compares them with the recorded stacks.
  *
  *   walks PLUGIN_A PLUGIN_B
  *
@@ -150,8 +150,8 @@ static void coroutine(void)
     }
 }
 
-/* Run the same coroutine on two stacks. The second stack is the lower half of the first. By then, the upper half is
- * unmapped. */
+/* Run the same coroutine on two stacks. The second one is the lower half of the first, whose upper half is unmapped
+ * before the second run. */
 static void in_coroutines(void)
 {
     static const size_t bytes = 512 << 10;
@@ -209,8 +209,8 @@ static void in_threads(void)
         pthread_join(thread[i], NULL);
 }
 
-/* A child cannot use the stacks that its parent recorded. The allocation of the child fails, because the driver cannot
- * be used after a fork. Failures also have call sites. */
+/* A child cannot use the stacks that its parent recorded. Its allocation fails, because the driver cannot be used after
+ * a fork, but failures have call sites, too. */
 static void in_children(void)
 {
     for (int i = 0; i < CHILDREN; i++) {

@@ -1,15 +1,13 @@
-/* A program that reads commands from stdin, one per line, runs them on the GPUs, and prints the driver's results:
+/* Runs commands from stdin on the GPUs, one per line, and prints the driver's results. Exits at the end of its input.
  *
- *     open CARD          make a context on this card and make it current; prints the first result that is an error
- *     alloc BYTES        allocate a block
- *     launch MS          launch a kernel of this duration
- *     fault              launch a kernel that writes to an invalid address
- *     upload BYTES       copy this many bytes to a new block, wait, and free the block
- *     sync               call cuCtxSynchronize
- *     info               call cuMemGetInfo
- *     ask                call cuStreamQuery
- *
- * The program exits at the end of its input. */
+ *    open CARD          make a context on this card and make it current; prints the first result that is an error
+ *    alloc BYTES        allocate a block
+ *    launch MS          launch a kernel of this duration
+ *    fault              launch a kernel that writes to an invalid address
+ *    upload BYTES       copy this many bytes to a new block, wait, and free the block
+ *    sync               call cuCtxSynchronize
+ *    info               call cuMemGetInfo
+ *    ask                call cuStreamQuery */
 #include "gpu.h"
 #include "kernel_ptx.h"
 

@@ -1,7 +1,8 @@
-/* A client of NVML in C, written like a monitor: it loads the library by name and prints its values, one "CARD KEY
- * VALUE" per line. An unavailable value is printed as "error N". With --events MS, it prints the events within that
- * time as "event CARD TYPE DATA". With --layouts, it prints the sizes and offsets of the structures in gw_nvml_abi.h as
- * compiled here; tests/e2e/nvml.py compares them with those of nvidia-ml-py. */
+/* A client of NVML in C that prints values like a monitor, one "CARD KEY VALUE" per line. An unavailable value is
+ * "error N". Options:
+ * - --events MS prints the events within that time as "event CARD TYPE DATA".
+ * - --layouts prints the sizes and offsets of the structures in gw_nvml_abi.h. tests/e2e/nvml.py compares them with
+ *   those of nvidia-ml-py. */
 #include "gw_nvml_abi.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-/* The functions of cuDNN, cuBLAS, cuBLASLt and NCCL that libgpuscope calls. They create, destroy and count handles. */
+/* Fake versions of the functions of cuDNN, cuBLAS, cuBLASLt and NCCL that libgpuscope calls. They create, destroy and
+ * count handles. */
 #include <gpuwhy/scope.h>
 
 #include <stdlib.h>

@@ -1,9 +1,10 @@
-/* Let each driver call fail in turn, in several ways. Each time there must be no crash and no hang, the first failure
- * must name the right call, and everything must be released or the scope must be dead. Unless the scope is dead, the
- * next run must work.
+/* Lets each driver call fail in turn, in several ways. Requirements:
+ * - no crash and no hang
+ * - the first failure names the right call
+ * - everything is released and the next run works, or the scope is dead
  *
- *     faults_test [--few]                       all cases, with five ways of failing (--few: with two)
- *     faults_test VARIANT CALL CODE STICKS      a single case */
+ *    faults_test [--few]                       all cases, with five ways of failing (--few: with two)
+ *    faults_test VARIANT CALL CODE STICKS      a single case */
 #include "shim.h"
 
 #include <gpuwhy/scope.h>
@@ -126,8 +127,9 @@ static gs_status run(gs_report *ret_report)
 
 /* ---- requirements ---- */
 
-/* True if the failure of `call` need not be reported: a failed query about other users of the context only affects the
- * report, and after a failed allocation a workspace tries a smaller size. */
+/* True if the scope need not record the failure of `call`:
+ * - a query that only affects the report
+ * - an allocation without enough memory: the workspace then tries a smaller size */
 static int may_stay_unsaid(const char *call, int code)
 {
     return strcmp(call, "cuDevicePrimaryCtxGetState") == 0 || (strcmp(call, "cuMemAlloc_v2") == 0 && code == 2);
@@ -166,8 +168,8 @@ static int judge(long at, int code, int sticks)
         bad |= is_wrong(report.context != GS_CONTEXT_UNSURE || status == GS_OK, "the context's release is not told");
     else
         bad |= is_wrong(alive() != 0, "something was not given back");
-    /* Only one object, whose release failed, may be left for the end of the context to free. After the sticky error
-     * 700, no object can be released before. */
+    /* The end of the context may free only the object whose release failed. After the sticky error 700, every release
+     * fails, so it frees all. */
     bad |= is_wrong(code != 700 && left() > 1, "things were left to the context");
     bad |= is_wrong(code == 999 && left() > 0 && strstr(call, "Destroy") == NULL && strstr(call, "Unload") == NULL,
                     "memory was left to the context");

@@ -1,5 +1,5 @@
-/* Test libgpuscope on the virtual GPU: what it owns, releases and reports. The library path selects the virtual GPU
- * (CMakeLists.txt). A test that ruins the process's GPU runs in a child of gs_run_in_child(). */
+/* Test libgpuscope on the virtual GPU, which the library path selects (CMakeLists.txt). A test that ruins the process's
+ * GPU runs in a child of gs_run_in_child(). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -396,7 +396,7 @@ static void a_workspace_falls_back(void **state)
     assert_int_equal(gs_workspace_open(scope, 64 * MIB, &workspace), GS_OK);
     const size_t sizes[] = {100 * MIB, 50 * MIB, 20 * MIB, 0};
     assert_int_equal(gs_workspace_choose(workspace, sizes, 4, &choice, &at), GS_OK);
-    /* 100 MiB is more than the workspace's budget (64 MiB), and 50 MiB more than the scope's limit (40 MiB). */
+    /* 100 MiB is more than the workspace's budget (64 MiB). 50 MiB is more than the scope's limit (40 MiB). */
     assert_int_equal(choice, 2);
     assert_int_equal(lines, 2);
     assert_true(at != 0);

@@ -1,8 +1,8 @@
-/* A library between libgpuscope and the virtual GPU's driver. It counts the calls, makes one of them fail, and
- * counts the objects that were created and not released. It only has the functions that libgpuscope uses.
+/* A library between libgpuscope and the virtual GPU's driver. It counts the calls and the objects that were not
+ * released, and makes one call fail. It has only the functions that libgpuscope uses.
  *
- * All functions have the same number of parameters, enough for every driver function, and pass all of them on. All
- * arguments are integers and pointers, so a driver function with fewer parameters ignores the additional ones. */
+ * All functions have the same number of parameters, enough for every driver function. All arguments are integers or
+ * pointers, so the driver ignores the additional ones. */
 #include "shim.h"
 
 #include "gwi_driver.h"
@@ -98,8 +98,8 @@ static void note_effect(const char *name)
     memset(alive, 0, sizeof alive);
 }
 
-/* Return the code with which a call must fail, or 0. After a sticky failure, only the texts of errors and the release
- * of the context still work. */
+/* Return the code with which the call must fail, or 0. After a sticky failure, every call fails, except those for
+ * error texts and cuDevicePrimaryCtxRelease(). */
 static int refusal(const char *name)
 {
     if (strncmp(name, "cuGetError", 10) == 0)

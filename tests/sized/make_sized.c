@@ -3,8 +3,8 @@
  *     make_sized FILE SHAPE COUNT
  *     make_sized --list
  *
- * tests/sized/sized.py uses such files to check that the cost of each command grows no faster than the file. Random
- * mutation does not find a slow loop, because such a loop needs many items that differ only in the right field. */
+ * tests/sized/sized.py checks that the cost of each command grows no faster than the file. Random mutation does not
+ * find slow loops: these need many items that differ only in the right field. */
 #include "gw_fact.h"
 #include "gw_names.h"
 #include "gw_recording.h"
@@ -202,7 +202,7 @@ static void many_machine_events(uint64_t i)
                               (uint32_t)i, i % 120, i, text_of(i)}});
 }
 
-/* One report of a framework's allocator about a failed request, with many blocks. */
+/* Write one report of a framework's allocator about a failed request, with many blocks. */
 static void many_blocks(uint64_t i)
 {
     if (i == 0)
@@ -214,7 +214,7 @@ static void many_blocks(uint64_t i)
                          .arg = {i << 12, 512 + i, 1000000000 - i, i % 3 | (i + 1) << GW_BLOCK_ORDER_SHIFT}});
 }
 
-/* Memory that is allocated and freed, with 100,000 blocks live: the usual load of a program that caches nothing. */
+/* Allocate and free memory, with 100,000 blocks live, as a program does that caches nothing. */
 static void churn(uint64_t i)
 {
     enum { LIVE = 100000 };
@@ -230,7 +230,8 @@ static void churn(uint64_t i)
     is_live[slot] = !is_live[slot];
 }
 
-/* Many reports of an allocator about failed requests. After each report comes the driver allocation that failed. */
+/* Write many reports of an allocator about failed requests. After each report comes the driver allocation that
+ * failed. */
 static void many_reports(uint64_t i)
 {
     put_event((gw_event){.pid = 1, .tid = 1, .kind = GW_EV_ALLOCATOR_OOM, .arg = {i + 1, 1u << 30, 0, 0}});

@@ -1,7 +1,5 @@
-/* Compare the back end `cpu` with central differences of the same network in double (exact.c), and with itself.
- *
- * Every kind of layer comes after a convolution. The convolution's parameters then depend on the layer's input
- * gradient, so that this gradient is tested, too. */
+/* Compare the gradients of the back end `cpu` with central differences of the loss, computed in double by exact.c.
+ * Every kind of layer follows a convolution, whose gradients depend on the layer's input gradient. */
 #include "exact.h"
 #include "rig.h"
 
@@ -17,8 +15,8 @@
 
 enum { MIB = 1 << 20, SAMPLES = 5 };
 
-/* Largest allowed error of a gradient, relative to the largest gradient of its layer. fp32 rounds by 6e-8, and the sums
- * here have some thousand terms, whose errors mostly cancel. The largest measured error is 7e-7. */
+/* Largest allowed error of a gradient, relative to the largest gradient of its layer. Measured: at most 7e-7. fp32
+ * rounds by 6e-8, and the sums have some thousand terms. */
 static const double gradient_tolerance = 1e-5;
 
 static const struct {
@@ -79,8 +77,7 @@ static double *widen(const float *from, size_t count)
     return to;
 }
 
-/* Try seeds until every value is so far from the bend of a ReLU or of a maximum that rounding does not move it
- * across. */
+/* Try seeds until no value is close to the bend of a ReLU or of a maximum. Rounding could move it across the bend. */
 static void open_smooth(struct rig *rig, const char *text, struct rig_options options)
 {
     for (options.seed = 1;; options.seed++) {
@@ -116,8 +113,8 @@ static double largest(const float *values, size_t count)
     return found;
 }
 
-/* Check the gradients of some of a layer's weights or biases, from `begin` on. Returns the largest error, relative to
- * the largest of these gradients. */
+/* Check up to SAMPLES of the gradients of `count` weights or biases. Returns the largest error, relative to the largest
+ * of the `count` gradients. */
 static double check_part(struct exact *exact, double *parameters, const float *gradients, size_t begin, size_t count)
 {
     double scale = largest(gradients + begin, count), worst = 0;

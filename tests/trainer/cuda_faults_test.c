@@ -1,6 +1,6 @@
 /* Test the back end `cuda` on the virtual GPU, with fake libraries. First everything works; then each call of the
- * driver and of the libraries fails in turn. Each time there must be no crash and no hang, the failed call must be
- * named, and everything must be released or the GPU must be dead.
+ * driver and of the libraries fails in turn. There must be no crash and no hang, and the failed call must be named.
+ * Everything must be released, unless the GPU is dead.
  *
  *     cuda_faults_test [EVERY]               each call, or every EVERY-th
  *     cuda_faults_test WHOSE CALL CODE       a single case; WHOSE: driver, library */

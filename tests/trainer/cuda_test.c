@@ -1,6 +1,6 @@
-/* Test the back end `cuda` on a GPU emulated in host memory (emulated_card.c), with libraries that compute with plain
- * loops (fake_nvidia.c). It must compute the same gradients, steps and results as the back end `cpu`, whose gradients
- * other tests compare with finite differences in double. This does not test real libraries and GPUs. */
+/* Test the back end `cuda` without a GPU: emulated_card.c emulates the GPU, and fake_nvidia.c replaces NVIDIA's
+ * libraries with plain loops. The gradients, steps and results must equal those of the back end `cpu`, which cpu_test.c
+ * checks. */
 #include "fake_nvidia.h"
 #include "rig.h"
 
@@ -17,7 +17,7 @@
 enum { MIB = 1 << 20 };
 
 /* Some models have channels in multiples of 8 and others do not, so that both widths of the kernels run. Each kind of
- * layer comes after another layer, so that its input gradient is used and thus tested. */
+ * layer follows another one, so that its input gradient is tested. */
 static const struct {
     const char *name, *text;
     size_t images;
@@ -46,10 +46,9 @@ static const struct {
 };
 enum { MODELS = sizeof models / sizeof *models };
 
-/* Allowed differences between the back ends by precision (fp32, bf16, fp16), relative to the norm of all values. The
- * precisions round to 24, 8 and 11 binary digits, over several layers; the measured differences are 4e-7, 1.4e-2 and
- * 1.4e-3. In the deepest network, rounding switches some ReLUs for a few images, which has a larger effect: 8e-2 was
- * measured. For that network, only fp32 shows that the computation is right. */
+/* Allowed differences between the back ends for fp32, bf16 and fp16, relative to the norm of all values. Measured:
+ * 4e-7, 1.4e-2 and 1.4e-3. These are rounding errors of several layers (24, 8 and 11 binary digits). In the deepest
+ * network, rounding switches some ReLUs for a few images, and the difference is 8e-2. */
 static const double tolerance[PRECISION_COUNT] = {1e-5, 6e-2, 8e-3};
 static const double deep_tolerance[PRECISION_COUNT] = {1e-5, 0.3, 0.3};
 

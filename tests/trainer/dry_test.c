@@ -1,5 +1,5 @@
-/* Compare plans with the memory that is really used on the GPU: every model, precision, checkpointing, optimizer and a
- * few batches, each loaded on the virtual GPU. */
+/* Compares plans with the memory that they really use. Loads plans on the virtual GPU for every model, precision and
+ * optimizer, for a few batch sizes, with and without checkpointing. */
 #include "backend.h"
 
 #include <setjmp.h>
@@ -23,8 +23,8 @@ static uint64_t card_free(void)
     return free_bytes;
 }
 
-/* Load and close a plan. The load takes the plan's size from the GPU's free memory, in whole pages, and the close
- * returns all of it. */
+/* Load and close a plan. Loading takes the plan's size from the GPU's free memory, in whole pages, and closing returns
+ * all of it. */
 static void load_one(const struct model *model, const struct schedule_options *options)
 {
     struct backend_options backend_options = {.name = "grid"};

@@ -1,6 +1,6 @@
-/* A GPU emulated in host memory, which replaces libgpuscope's scopes: allocations, copies and launches are executed
- * at once, and the kernels really compute (host_launch.c). A test linked to it checks the arithmetic of the cuda back
- * end, with the back end's own launches, without a GPU. Only the functions for plans come from libgpuscope. */
+/* A GPU emulated in host memory, which replaces libgpuscope's scopes. Everything is executed at once, and the kernels
+ * really compute (host_launch.c). So a test without a GPU checks the arithmetic of the cuda back end. Only the
+ * functions for plans are from libgpuscope. */
 #include "cuda_state.h"
 #include "fake_nvidia.h"
 #include "host_kernels.h"

@@ -1,4 +1,4 @@
-/* The loss of a model in double: see exact.h. */
+/* Computes the loss of a model in double precision: see exact.h. */
 #include "exact.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The loss of a model in double, computed with the simplest loops. Tests compare the gradients of a back end with it.
- * This code only uses model.h of the trainer, and shares nothing with any back end. */
+/* Computes the loss of a model in double precision, with the simplest loops, so that tests can check gradients. It
+ * shares no code with any back end. */
 #ifndef TRAINER_EXACT_H
 #define TRAINER_EXACT_H
 

@@ -26,7 +26,8 @@ struct state {
     const struct schedule *schedule;
     void **blocks; /* owned */
     size_t block_count;
-    bool is_fed[2], is_read[2]; /* by turn: feed() was called, iterate() was called since; protected by `lock` */
+    bool is_fed[2], is_read[2]; /* for each turn: whether feed() was called, and whether iterate() was called since
+                                   then; protected by `lock` */
     struct results results;
 };
 

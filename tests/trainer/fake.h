@@ -1,7 +1,5 @@
-/* A back end for tests: "input, linear" in plain C, on any number of devices, with checks for misuse.
- *
- * It computes and learns, and the same calls give bit-identical results. Every function can be made to fail. A
- * violation of backend.h's rules ends the program. */
+/* A back end for tests: "input, linear" in plain C, on any number of devices. It really learns, and equal calls give
+ * bit-identical results. Every function can be made to fail. A violation of backend.h's rules ends the program. */
 #ifndef TRAINER_FAKE_H
 #define TRAINER_FAKE_H
 
@@ -23,13 +21,15 @@ struct fake_watch {
     int calls[FAKE_CALL_COUNT];
     enum fake_call fails; /* call number `fails_at` of this function fails; 0: none */
     int fails_at;
-    uint64_t broken_first, broken_last; /* update() calls from 1 on: the first and last with non-finite gradients */
-    int states, host_blocks;            /* opened or allocated, and not released yet */
-    struct backend_watch seen;          /* returned by watch() */
+    /* update() calls with these numbers, and all calls between them, find gradients that are not finite; the first call
+     * is number 1 */
+    uint64_t broken_first, broken_last;
+    int states, host_blocks;   /* opened or allocated, and not released yet */
+    struct backend_watch seen; /* returned by watch() */
 };
 /* Reset the requested failures and all counts. */
 void fake_reset(void);
-struct fake_watch *fake_watch(void); /* use it between trainings, from one thread */
+struct fake_watch *fake_watch(void); /* use it between training runs, from one thread */
 
 extern const struct backend backend_fake; /* "fake" */
 

@@ -113,7 +113,8 @@ static bool is_whole(const struct convolution *c)
            c->out_width == (c->width + 2 * c->pad - c->kernel) / c->stride + 1;
 }
 
-/* Compute the convolution or a gradient of it (`kind`), visiting every input and output that a weight connects. */
+/* Compute the convolution, or one of its two gradients, depending on `kind`. Visit every pair of an input and an output
+ * that a weight connects. */
 static void compute(const struct convolution *c, const void *x, const void *w, const void *y, void *to, float beta)
 {
     size_t counts[] = {(size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels),
@@ -792,8 +793,8 @@ static void entry(struct program *program, const char *name, int name_length, co
     program->bytes += (size_t)used;
 }
 
-/* Write PTX entries for each KERNEL name(parameters) and PAIR(name, (parameters), ...) at the beginning of a line of
- * the source. */
+/* Write PTX entries for the kernels in the source: one for a line KERNEL name(parameters), two for a line
+ * PAIR(name, (parameters), ...). */
 static void entries(struct program *program, const char *source)
 {
     for (const char *line = source; line != NULL && *line != '\0'; line = strchr(line, '\n'), line += line != NULL) {

@@ -1,20 +1,20 @@
-/* The functions of cuDNN, cuBLAS, NCCL and NVRTC that the trainer calls. They check their arguments like the real ones,
- * count the objects that they create, and fail on request. If all memory is host memory (fake_computes), they compute
- * with plain loops. */
+/* The functions of cuDNN, cuBLAS, NCCL and NVRTC that the trainer calls. They check their arguments, count the
+ * objects that they create, and fail on request. With fake_computes, they compute, too. */
 #ifndef FAKE_NVIDIA_H
 #define FAKE_NVIDIA_H
 
 #define FAKE_API __attribute__((visibility("default")))
 
-/* 1: the memory is host memory, and the functions compute. */
+/* 1: all memory is host memory, and the fake functions really compute their results. 0: they only check their
+ * arguments and count the calls. */
 FAKE_API extern int fake_computes;
-/* Calls are counted; the `fake_fail_at`-th (from 1; 0: none) returns `fake_fail_code` and has no effect. */
+/* Number of calls so far. Call number `fake_fail_at` (1-based; 0: none) returns `fake_fail_code` and has no effect. */
 FAKE_API extern long fake_calls, fake_fail_at;
 FAKE_API extern int fake_fail_code;
 FAKE_API extern const char *fake_failed; /* the call that failed; NULL: none yet */
 /* 1: cuDNN's graph interface refuses to run the plans that it made. */
 FAKE_API extern int fake_refuses_graphs;
-/* Handles, descriptors, plans and programs that were created and not released. */
+/* Number of handles, descriptors, plans and programs that were created and not released. */
 FAKE_API extern long fake_alive;
 /* Number of runs: convolutions by the older and by the graph interface, matrix products, and sums over devices. */
 FAKE_API extern long fake_legacy_runs, fake_graph_runs, fake_gemm_runs, fake_sums;

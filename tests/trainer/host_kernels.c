@@ -1,4 +1,4 @@
-/* cuda_kernels.cu compiled for the host, in one precision: -DELEMENT=0 (fp32), 1 (bf16) or 2 (fp16). */
+/* Compiles cuda_kernels.cu for the host, in one precision: -DELEMENT=0 (fp32), 1 (bf16) or 2 (fp16). */
 #include "host_kernels.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
-/* The kernels of the cuda back end, compiled for the host. A launch runs the blocks one after the other. Each thread of
- * a block is a fiber that runs from one barrier to the next. The results are those of a GPU, except for the rounding
- * of expf() and similar functions. The only synchronisation error that is detected is a barrier that not all threads
- * of a block reach. */
+/* The kernels of the cuda back end, compiled for the host. Each thread of a block is a fiber that runs from one barrier
+ * to the next. The results are those of a GPU, except for the rounding of expf() and similar functions. Only one
+ * synchronisation error is detected: a barrier that not all threads of a block reach. */
 #ifndef HOST_KERNELS_H
 #define HOST_KERNELS_H
 

@@ -1,8 +1,8 @@
 /* Test models and schedules. They are plain data, so no back end is needed.
  *
- * The test runs a schedule on marks instead of numbers, one mark per byte range: when a step reads a block, the block
- * must still have the marks of its last write. This shows whether blocks that are alive at the same time are
- * separate, and whether data is read before it was computed. */
+ * The test runs a schedule on marks instead of numbers. Writing a block gives its granules a new mark, and reading
+ * it must find this mark. So the test detects live blocks that overlap, and data that is read before it was
+ * computed. */
 #include "backend.h"
 #include "schedule.h"
 
@@ -196,8 +196,8 @@ static void play_iterations(const struct schedule *schedule)
     free(play.written);
 }
 
-/* Check that the backward pass visits each layer with parameters once, from the last to the first, and that layers are
- * only computed again with checkpointing. */
+/* Check that the backward pass visits each layer with parameters once, last to first. Only checkpointing may
+ * compute layers a second time. */
 static void count_steps(const struct schedule *schedule)
 {
     const struct model *model = schedule->model;

@@ -1,7 +1,10 @@
-/* Run some training steps on a back end and write all inputs and outputs: trainer_steps BACKEND MODEL.net OPTIMIZER
- * IMAGES PARTS STEPS OUT [checkpointing]. Each step has PARTS micro-batches of IMAGES made-up images. After the last
- * step, the first batch is evaluated. OUT has a line "name type count" before each array, fp32 or int32 in this
- * machine's byte order. reference.py reads OUT and repeats the computation. */
+/* Runs training steps on a back end and writes all inputs and outputs to OUT. reference.py reads OUT and repeats the
+ * computation.
+ *
+ *    trainer_steps BACKEND MODEL.net OPTIMIZER IMAGES PARTS STEPS OUT [checkpointing]
+ *
+ * Each step has PARTS micro-batches of IMAGES made-up images. After the last step, the first batch is evaluated. OUT
+ * has a line "name type count" before each array (fp32 or int32, this machine's byte order). */
 #include "rig.h"
 
 #include <stdio.h>

@@ -1,5 +1,8 @@
-/* Test the training loop with a back end whose behaviour the test controls: whether it learns, how steps are
- * divided, how it continues from a checkpoint, and whether anything is left over when a call fails. */
+/* Tests the training loop with a back end that the test controls:
+ * - whether the loop learns
+ * - how it divides steps
+ * - how it continues from a checkpoint
+ * - whether it releases everything when a call fails */
 #include "checkpoint.h"
 #include "fake.h"
 #include "scale.h"
@@ -78,7 +81,8 @@ static struct checkpoint read_checkpoint(void)
     return is;
 }
 
-/* Let each call of each function fail in turn: the failure is named, nothing hangs, everything is released. */
+/* Let each call of each function fail in turn. Each time, the reason must name the function, nothing may hang, and
+ * everything must be released. */
 static void fails_cleanly(const struct train_options *options)
 {
     struct train_result result;
@@ -197,8 +201,8 @@ static void goes_on(void **state)
     assert_non_null(strstr(reason.text, "/c: the checkpoint is for batch 32, not 16"));
 }
 
-/* The number of threads that fill the buffers changes no step. A batch of 32 images of 48 x 48 values is large enough
- * that the loader uses helper threads. */
+/* The number of threads that fill the buffers must not change any step's result. 32 images of 48 x 48 values are enough
+ * for helper threads. */
 static void helpers_change_nothing(void **state)
 {
     (void)state;
@@ -295,7 +299,8 @@ static void broken_steps_are_not_taken(void **state)
     assert_false(train(&options, &result, &reason));
     assert_non_null(strstr(reason.text, "step 52: gradients were not finite for 50 steps in a row"));
     assert_int_equal(fake_watch()->states, 0);
-    /* All steps from 3 on are broken, but only every second result is read: 50 in a row need 100 steps. */
+    /* All steps from 3 on are broken. Only every second result is read, so 50 broken results in a row take 100
+     * steps. */
     options.steps = 200;
     options.results_every = 2;
     fake_reset();

@@ -1,11 +1,11 @@
-/* Run a plan: a text with one statement per line. truth.py writes the plan and knows the expected verdict.
+/* Runs a plan: a text with one statement per line, as in truth.py's class Interpreted. truth.py writes the plan and
+ * knows the expected verdict.
  *
  *     truth_plan PLAN [READY-FD]
  *
- * With READY-FD, this is the second process, which runs beside a program: it writes a byte to READY-FD when it reaches
- * the statement `ready`. The statements are those of truth.py's class Interpreted. Each `alloc` names one of 24 places.
- * The places are separate functions: half of them call the driver themselves, and half call it through the helper of
- * their subsystem, as in real programs. */
+ * With READY-FD, this is the second process beside a program. It writes a byte there at the statement `ready`.
+ * Each `alloc` names one of 24 places, which are separate functions. As in real programs, half of them call the driver
+ * themselves, and half call a helper. */
 #include "truth_run.h"
 
 #include <errno.h>

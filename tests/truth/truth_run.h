@@ -1,8 +1,8 @@
 /* Code shared by the truth programs: bags of device memory and handles, and the calls that fill and empty them.
  *
- * truth_plan.c, which interprets plans, and the C and C++ sources that truth.py writes include this file. Each TAKE_
- * macro calls the driver on the line where the macro is used, so that each allocation in a program has its own call
- * site. Include this file only once per program, because it contains definitions. */
+ * truth_plan.c, which interprets plans, includes this file. So do the sources that truth.py writes. A TAKE_ macro
+ * calls the driver on the line of its use, so each allocation has its own call site. Include the file only once per
+ * program: it contains definitions. */
 #ifndef TRUTH_RUN_H
 #define TRUTH_RUN_H
 
@@ -27,7 +27,7 @@ enum take_kind {
     TAKE_pool,   /* from a pool that the program created */
     TAKE_vmm,    /* created and mapped; the handle is kept */
     TAKE_vmmh,   /* created, but never mapped */
-    TAKE_vmmr,   /* created, mapped, handle released at once: unmapping frees the memory */
+    TAKE_vmmr,   /* created and mapped; its handle is released at once, so unmapping frees the memory */
     TAKE_cached, /* from the program's own list of free blocks, by size */
     TAKE_managed,
     TAKE_host, /* page-locked */

@@ -1,10 +1,10 @@
 /* Internal header of the virtual GPU's NVML.
  *
- * The library exports every name that a real library of the 580 family exports. A function that is not implemented
- * here is a generated weak stub that returns NVML_ERROR_NOT_SUPPORTED; a function of the same name overrides it. The
- * values are derived from the specification (GPUWHY_VIRTUAL), the GPU model's data and the state that the programs of
- * the run share (GPUWHY_VIRTUAL_DIR). The first nvmlInit reads the specification and opens the state. Functions may be
- * called from any thread. */
+ * The library exports every name of a real library of the 580 family. A function that is not implemented is a generated
+ * weak stub that returns NVML_ERROR_NOT_SUPPORTED. A function of the same name overrides the stub.
+ *
+ * Values are derived from the specification (GPUWHY_VIRTUAL), the GPU model's data, and the run's shared state
+ * (GPUWHY_VIRTUAL_DIR). The first nvmlInit opens them. Any thread may call the functions. */
 #ifndef GWI_NVML_H
 #define GWI_NVML_H
 
@@ -43,7 +43,7 @@ extern gwi_nvml_state gwi_nvml;
 /* Return the result of every stub: "not supported", or "uninitialized" before nvmlInit. */
 nvmlReturn_t gwi_nvml_lacks(void);
 /* Start a call about a GPU: check the arguments and apply the faults that are due. `out` is the caller's result
- * pointer. Returns UNINITIALIZED, INVALID_ARGUMENT, GPU_IS_LOST, or NVML_SUCCESS. */
+ * pointer. Returns NVML_SUCCESS, UNINITIALIZED, INVALID_ARGUMENT or GPU_IS_LOST. */
 nvmlReturn_t gwi_enter(nvmlDevice_t device, const void *out);
 static inline const gwi_shared_card *gwi_card_of(nvmlDevice_t device)
 {
@@ -87,8 +87,7 @@ unsigned gwi_temperature(nvmlDevice_t device);
 unsigned gwi_power_mw(nvmlDevice_t device);
 unsigned gwi_power_limit_mw(nvmlDevice_t device);
 uint64_t gwi_energy_mj(nvmlDevice_t device);
-/* Return how long a cause of lower clocks has lasted, if it began at `since_ns`. 0 means that it is not active; then
- * returns 0. */
+/* Return how long a reason for lower clocks has been active, given the time when it became active (0: not active). */
 uint64_t gwi_lasted_ns(uint64_t since_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* Error counters, fields and events of a GPU. */
+/* Implements NVML's error counters, fields and events for a virtual GPU. */
 #include "gwi_nvml.h"
 
 #include <poll.h>
@@ -127,8 +127,8 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsig
     return result;
 }
 
-/* Several GPUs are connected by switches. Their fabric manager has finished its setup, unless the specification makes
- * cuInit return 802 (system not ready). */
+/* Return the state of the fabric. Several GPUs have one that is set up, unless the specification makes cuInit return
+ * 802 (system not ready). A single GPU has none. */
 static unsigned fabric_state(void)
 {
     for (unsigned i = 0; i < gwi_nvml.spec.fault_count; i++)
@@ -393,7 +393,8 @@ static bool event_next(nvmlEventSet_t set, unsigned d, nvmlEventData_t *ret)
     return false;
 }
 
-/* Check all GPUs for an event. Returns NVML_ERROR_TIMEOUT if there is none. A lost GPU is reported after its events. */
+/* Get the next event of the GPUs in the set. If there is none, returns NVML_ERROR_GPU_IS_LOST if a GPU of the set is
+ * lost, otherwise NVML_ERROR_TIMEOUT. */
 static nvmlReturn_t look(nvmlEventSet_t set, nvmlEventData_t *ret)
 {
     bool lost = false;

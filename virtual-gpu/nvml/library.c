@@ -251,7 +251,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *d
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-/* Write the UUID that cuDeviceGetUuid returns: the bytes of a text, then the GPU's number. */
+/* Write the UUID that cuDeviceGetUuid() returns, as text. Its 16 bytes are a fixed string and then the GPU's number. */
 static void uuid_text(unsigned index, char out[NVML_DEVICE_UUID_BUFFER_SIZE])
 {
     unsigned char bytes[16];

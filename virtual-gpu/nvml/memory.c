@@ -1,4 +1,4 @@
-/* Memory use of a GPU, in total and per process. */
+/* Reports the memory use of a GPU, in total and per process. */
 #include "gwi_nvml.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
     return result;
 }
 
-/* The first version of this function: the memory that the driver reserves counts as used, too. */
+/* Unlike version 2, the original function counts the memory that the driver reserves as used. */
 GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     nvmlMemory_v2_t full;
@@ -90,7 +90,8 @@ static void put_detail(void *list, unsigned index, const gwi_shared_process *pro
                                  .usedGpuCcProtectedMemory = NVML_VALUE_NOT_AVAILABLE};
 }
 
-/* Copy the GPU's processes into `list`, which has room for *count. *count is always set to the number of processes. */
+/* Copy the GPU's processes into `list`, which has room for *count; then set *count. NVML_ERROR_INSUFFICIENT_SIZE if
+ * not all fit. */
 static nvmlReturn_t processes_put(nvmlDevice_t device, unsigned *count, void *list, put_process *put)
 {
     nvmlReturn_t result = gwi_enter(device, count);

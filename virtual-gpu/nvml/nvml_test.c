@@ -244,8 +244,8 @@ static void test_processes(void **state)
     nvmlShutdown();
 }
 
-/* A listener receives the events after its registration, in order. If more events occurred than the state stores, it
- * receives only the newest ones. */
+/* A listener receives the events after its registration, in order. If the state could not store them all, it receives
+ * the newest ones. */
 static void test_events(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void test_events(void **state)
     nvmlShutdown();
 }
 
-/* A fault at a given time: it has no effect while the time is in the future, and is applied when it has passed. */
+/* A fault with a time must have no effect before that time, and must be applied after it. */
 static void test_timed_fault(void **state)
 {
     (void)state;

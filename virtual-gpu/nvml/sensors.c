@@ -1,5 +1,5 @@
-/* Sensor values of a GPU. They are computed from the GPU's faults and from the time that kernels kept it busy,
- * without noise or inertia, so the same program always shows the same values. */
+/* Computes a GPU's sensor values from its faults and its busy time. There is no noise: the same program always shows
+ * the same values. */
 #include "gwi_nvml.h"
 
 #include "gw_clock.h"
@@ -33,8 +33,8 @@ uint64_t gwi_lasted_ns(uint64_t since_ns)
 
 /* --- how busy ------------------------------------------------------------------------------------------- */
 
-/* Return the begin of the window, or of the oldest span that is still stored, if that is later and older spans were
- * overwritten. */
+/* Return the start of the window. If spans in the window were overwritten, return the start of the oldest span that is
+ * still stored. */
 static uint64_t known_from_ns(const gwi_shared_busy *busy, uint64_t now_ns)
 {
     uint64_t from_ns = now_ns - window_ns;

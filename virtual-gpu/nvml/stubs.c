@@ -1,5 +1,5 @@
-/* A stub for every name that a real library exports. A stub returns "not supported". It is weak, so that a real
- * implementation overrides it. Its declaration has no parameters. */
+/* A stub for every name that a real library exports; it returns "not supported". Stubs are weak and without parameters,
+ * so real implementations override them. */
 __attribute__((visibility("hidden"))) int gwi_nvml_lacks(void);
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"

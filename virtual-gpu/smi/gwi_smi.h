@@ -27,7 +27,7 @@ typedef struct gwi_smi_field {
 const gwi_smi_field *gwi_smi_field_find(const char *name);
 /* Write the value to `out`, without its unit. If there is no value, write the reason in brackets. */
 void gwi_smi_value(const gwi_smi_field *field, nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]);
-/* Return the value of the field `name` as text, "N/A" if the GPU does not have it, or "" if there is no such field.
+/* Return the value of the field `name` as text: "N/A" if the GPU does not have it, "" if there is no such field.
  * `out` is a buffer for the text. */
 const char *gwi_smi_get(const char *name, nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]);
 

@@ -1,5 +1,5 @@
-/* nvidia-smi for the virtual GPU, with only the options that scripts and small libraries use. It is an ordinary
- * client of NVML, so both always report the same values. It rejects unknown options with exit status 2. */
+/* nvidia-smi for the virtual GPU, with only the options that scripts and small libraries use. It is an ordinary client
+ * of NVML. Unknown options make it exit with status 2. */
 #include "gwi_smi.h"
 
 #include <limits.h>

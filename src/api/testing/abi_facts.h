@@ -1,5 +1,5 @@
-/* Sizes, offsets and numbers of the driver's ABI, as one header defines them. A test compares the facts of our header
- * with those of a toolkit's cuda.h. */
+/* Sizes, offsets and numbers of the driver's ABI, as one header defines them. A test compares our header with a
+ * toolkit's cuda.h. */
 #ifndef ABI_FACTS_H
 #define ABI_FACTS_H
 

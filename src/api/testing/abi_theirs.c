@@ -1,12 +1,12 @@
-/* The ABI facts (abi_facts.h) as defined by a toolkit's cuda.h. This file also includes the prototypes that are
- * generated from api/driver.api, so that a prototype that differs from cuda.h is a compile error. */
+/* Builds the table of ABI facts (abi_facts.h) from a toolkit's cuda.h. The prototypes generated from api/driver.api are
+ * included: one that differs from cuda.h is a compile error. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
 #include "abi_facts.h"
 
-/* Prevent gw_cuda_calls.h from including our own types, so that its prototypes use the toolkit's types. Types that an
- * older toolkit lacks are declared here without fields. */
+/* Prevent gw_cuda_calls.h from including our own types: its prototypes must use the toolkit's. Types missing in older
+ * toolkits are declared here without fields. */
 #define GW_CUDA_ABI_H
 typedef struct CUeglFrame_st CUeglFrame;
 typedef struct CUeglStreamConnection_st *CUeglStreamConnection;

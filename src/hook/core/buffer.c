@@ -32,21 +32,20 @@ static slot_private *private_of(gw_slot *slot)
     return (slot_private *)(void *)slot->reserved;
 }
 
-/* The slot that all threads without a slot of their own share: there is no buffer, or no slot was free. It is always
- * marked as inside a call, so nothing is recorded. */
+/* Threads without a slot share this one. It is always marked as inside a call, so nothing is recorded. */
 static gw_slot no_slot = {.inside_fn = 1};
 static gw_buffer_head no_head;
 
 static pthread_key_t thread_end_key;
 static bool thread_end_key_made;
 
-static _Atomic uint64_t full_since; /* time of the last search that found no free chunk, in ticks, to delay the next
-                                       search; 0: the last search found one */
+static _Atomic uint64_t full_since; /* time of the last search for a free chunk, in ticks, if it failed: the next search
+                                       then waits a little; 0: it succeeded */
 
 /* ---- clock ---- */
 
-/* Use the TSC as the clock only if its rate is constant, it never stops, and the kernel uses it too (the TSCs of
- * several sockets may differ). */
+/* Return whether to use the TSC as the clock. It must be constant, never stop, and be the kernel's clock: the TSCs of
+ * several sockets may differ. */
 static bool counter_is_clock(void)
 {
 #if defined(__x86_64__)
@@ -188,8 +187,8 @@ uint64_t gwi_slot_facts_ticks(gw_slot *slot)
     return private_of(slot)->facts_ticks;
 }
 
-/* Return a slot in private memory, which no reader sees. With such a slot, the guard works even if nothing can be
- * recorded. */
+/* Return a slot in private memory, which the supervisor does not read. The guard needs a slot for each thread, even if
+ * nothing can be recorded. */
 static gw_slot *unshared_slot(uint32_t mark)
 {
     if (!thread_end_key_made) /* without the key nothing would free the slot at thread exit */
@@ -236,7 +235,8 @@ gw_slot *gwi_slot_take(uint32_t mark)
         slot->tid = (uint32_t)syscall(SYS_gettid);
         slot->calls = slot->inside_since = slot->ring_head = slot->synced_at = slot->synced_ring_head = 0;
         slot->inside_fn = 0;
-        /* There are few rings, so a reused slot keeps the ring of its previous thread. The ring was emptied above. */
+        /* There are few rings, so a reused slot keeps the ring of its previous thread. The ring is empty now, because
+         * ring_head is 0. */
         if (slot->generation == 0)
             slot->ring_index = -1;
         for (int c = 0; c < GW_COUNT_COUNT; c++)
@@ -361,8 +361,8 @@ static bool has_room(uint32_t chunk, uint32_t records)
 /* FULL_TICKS: when no chunk is free, wait this many ticks (about 0.1 ms or more) before the next search. */
 enum { FULL_TICKS = 300000, CHUNKS_PLAIN = GW_CHUNK_COUNT - GW_CHUNKS_FOR_FAILURES };
 
-/* Return a chunk of this thread with room for `records` records. Returns 0 if there is none; the records are then
- * lost. */
+/* Return the number of a chunk of this thread that has room for `records` records. Returns 0 if there is none, and the
+ * records are then lost. */
 static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool may_use_reserve)
 {
     slot_private *own = private_of(slot);
@@ -402,8 +402,8 @@ static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *t
     }
 }
 
-/* Prefetch the chunk that chunk_take() will try first. The supervisor was the last to write these cache lines, on
- * another core. */
+/* Prefetch the chunk that chunk_take() will try first. Its cache lines are on another core, where the supervisor wrote
+ * them last. */
 static void prefetch_next_chunk(gw_slot *slot)
 {
     gw_chunk *next = &gwi.chunks[private_of(slot)->chunk_hint % CHUNKS_PLAIN];

@@ -1,8 +1,8 @@
-/* Provides the memory for the process's buffer, which is a mapped file in the run folder. Either this process creates
- * the file, or the supervisor creates it and sends a descriptor.
+/* Provides the memory of the process's buffer: a mapped file in the run folder. This process creates the file, or the
+ * supervisor creates it and sends a descriptor.
  *
- * A seccomp filter may kill the program for a system call that is not allowed. So while a filter is active, only open,
- * read, write, mmap and close are used, which every CUDA program needs, and unlink after a failure. */
+ * A seccomp filter may kill the program for a forbidden system call. So while a filter is active, this file uses only
+ * open, read, write, mmap, close and, after a failure, unlink. */
 #include "gw_handout.h"
 #include "gwi_hook.h"
 
@@ -33,8 +33,8 @@ bool gwi_read_small_file(const char *path, char *out, size_t out_bytes)
     return done > 0;
 }
 
-/* True if the file size limit (RLIMIT_FSIZE) allows a buffer. If a write exceeds the limit, the kernel not only
- * refuses it but also sends SIGXFSZ. */
+/* True if RLIMIT_FSIZE allows a file of the buffer's size. A write beyond the limit would fail, and the kernel would
+ * send SIGXFSZ. */
 static bool file_size_allowed(bool is_filtered)
 {
     static const char name[] = "\nMax file size";
@@ -63,8 +63,8 @@ static bool write_zeros(int fd)
     return true;
 }
 
-/* Reserve space for the whole file. Otherwise, if the file system becomes full, a write to the mapped memory would
- * kill the program with SIGBUS. */
+/* Reserve space for the whole file now. If the file system became full later, a write to the mapped memory would kill
+ * the program with SIGBUS. */
 static bool reserve(int fd, bool is_filtered)
 {
     int refused = EPERM;
@@ -95,8 +95,8 @@ static void *map_new_file(bool is_filtered)
 
 /* ---- from the supervisor ---- */
 
-/* Connect to the supervisor. The socket has its own address, so that the supervisor can answer. Sending and receiving
- * have a time limit, because the supervisor may be stopped or gone. */
+/* Connect to the supervisor. The socket has its own address, so that the supervisor can answer. The supervisor may be
+ * stopped, so send and receive time out after 0.3 s. */
 static int connect_to_supervisor(const char *name)
 {
     struct sockaddr_un own = {.sun_family = AF_UNIX}, to = {.sun_family = AF_UNIX};

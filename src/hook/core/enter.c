@@ -1,5 +1,5 @@
-/* The slow path into a wrapper: the first call of a thread or of a forked child. Also the functions that record facts,
- * which any thread may call. */
+/* The slow path into a wrapper, for the first call of a thread or of a forked child. Any thread may call the functions
+ * here that record facts. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -24,16 +24,15 @@ static void forked(void)
 
 static _Atomic bool children_are_told; /* gwi_tell_children() has succeeded; written only with the lock held */
 
-/* Ask the kernel to clear gwi_wipe in forked children. The kernel does this only for anonymous memory, and gwi_wipe is
- * in such memory. If pages are larger than GWI_PAGE_BYTES_MAX, do not ask, because the data beside gwi_wipe would be
- * cleared too. */
+/* Ask the kernel to clear gwi_wipe in forked children. Returns false for pages larger than GWI_PAGE_BYTES_MAX, because
+ * data beside gwi_wipe would be cleared, too. */
 static bool kernel_wipes(void)
 {
     return sysconf(_SC_PAGESIZE) <= GWI_PAGE_BYTES_MAX && madvise(&gwi_wipe, sizeof gwi_wipe, MADV_WIPEONFORK) == 0;
 }
 
-/* Make sure that gwi_wipe is cleared in a forked child. Kernels before 4.14 cannot clear it, so there an atfork handler
- * does: in children made by fork(), but not in those made by a raw clone. */
+/* Make sure that gwi_wipe is cleared in a forked child. Kernels before 4.14 need an atfork handler, which does not run
+ * after a raw clone. Returns false if neither way works. */
 bool gwi_tell_children(void)
 {
     if (!children_are_told)
@@ -46,8 +45,8 @@ static void write_fork_fact(const gw_buffer_head *parent, uint32_t site)
     gwi_fact(GW_EV_FORK, parent->pid, atomic_load(&parent->initialised), site, 0, NULL);
 }
 
-/* True if the buffer belongs to another process that is alive and whose memory we share (vfork, clone with CLONE_VM).
- * In this case, nothing is recorded. */
+/* True if the buffer belongs to another live process whose memory we share (vfork, clone with CLONE_VM). Nothing is
+ * recorded then. */
 static bool in_foreign_memory(void)
 {
     pid_t owner = (pid_t)gwi.head->pid;

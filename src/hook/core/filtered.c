@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* Number of seccomp filters that the supervisor has too, and this process has inherited. The supervisor has tested that
- * these filters allow the unusual system calls. */
+/* Number of seccomp filters inherited from the supervisor, which has tested that they allow the unusual system
+ * calls. */
 static _Atomic int filters_passed;
 
 void gwi_filters_begin(void)

@@ -1,13 +1,14 @@
 /* Declarations shared by the generated wrappers and the hook's own files.
  *
- * A wrapper enters, calls the real function, records the call and leaves. On the common path, this code does not
- * allocate, lock or make a system call, and does not change results, arguments or errno.
+ * A wrapper enters, calls the real function, records the call and leaves. The common path does not allocate, lock or
+ * make a system call. It does not change results, arguments or errno.
  *
- * Per-thread state is the thread's slot in the shared buffer; thread-local storage holds one pointer to it. A slot is
- * valid while its mark equals gwi_wipe.mark, which the kernel sets to 0 in a forked child. A thread without a slot, or
- * with a slot inherited from the parent process, calls gwi_enter_slow(). A call made while the thread is already inside
- * a call (inside_fn != 0) is not recorded. So the recording does not contain our own calls, the driver's calls to
- * itself and calls from signal handlers that interrupt a call. */
+ * The thread's slot in the shared buffer has all per-thread state; thread-local storage only points to it. A slot is
+ * valid while its mark equals gwi_wipe.mark, which the kernel sets to 0 in a forked child. A thread without a valid
+ * slot calls gwi_enter_slow().
+ *
+ * A call inside another call (inside_fn != 0) is not recorded. These are our own calls, the driver's calls to itself,
+ * and calls from a signal handler that interrupts a call. */
 #ifndef GWI_HOOK_H
 #define GWI_HOOK_H
 
@@ -30,8 +31,8 @@
 #define gwi_unlikely(x) __builtin_expect(!!(x), 0)
 #define GWI_COLD        __attribute__((noinline, cold))
 
-/* The attribute must be on the declaration of a variable. Otherwise, code that sees only the declaration first loads
- * the variable's address from a table (the GOT), which costs time. */
+/* Put this attribute on a variable's declaration. If only the definition has it, other files load the address from a
+ * table (the GOT), which costs time. */
 #define GWI_HIDDEN __attribute__((visibility("hidden")))
 
 /* One call in progress. */
@@ -41,13 +42,13 @@ typedef struct gwi_slot_ref {
     bool is_timed;          /* the clock was read for this call */
 } gwi_slot_ref;
 
-/* Reading the clock costs as much as the rest of a hot call (12 of 25 ns on an H200's host), so this many short
- * calls of a thread share one reading. Every synchronisation and every call recorded as an event reads the clock again.
- * A power of two. */
+/* A thread reads the clock only at about every GWI_CALLS_A_LOOK-th short call (a power of two). The calls between use
+ * the same time. Reading it costs 12 of the 25 ns of a hot call (host of an H200). Every synchronisation and every
+ * recorded event reads the clock again. */
 enum { GWI_CALLS_A_LOOK = 8 };
 
-/* The largest page size of the architecture. gwi_wipe is aligned to this size, but older dynamic loaders align it
- * only to the usual page size. */
+/* The largest page size of the architecture. gwi_wipe is aligned to it, to have pages of its own. Older dynamic loaders
+ * align it only to the usual page size. With larger pages, the kernel then refuses to clear gwi_wipe in children. */
 #if defined(__x86_64__)
 enum { GWI_PAGE_BYTES_MAX = 4096 };
 #else
@@ -56,11 +57,14 @@ enum { GWI_PAGE_BYTES_MAX = 65536 };
 
 enum { GWI_COURSE_DEVICES = 16 }; /* PyTorch's allocations are followed on at most this many devices */
 
-/* The page that the kernel fills with zeros in a forked child. If `mark` is 0, this process has no buffer yet;
- * otherwise the other fields are valid. At a launch, the hook's data is usually no longer in the caches, because the
- * program has worked since the last launch. So everything that frequent calls need is in one page, most of it in one
- * cache line. A signal handler may fork between any two of our instructions. The rest of the interrupted call then runs
- * in the child with all fields 0, and must do no harm. */
+/* The page that the kernel fills with zeros in a forked child. If `mark` is 0, this process has no buffer yet, and the
+ * other fields are not valid.
+ *
+ * It has everything that frequent calls need, most of it in one cache line, because the program's own work usually
+ * evicts the hook's data from the caches.
+ *
+ * A signal handler may fork between any two of our instructions. In the child, the rest of the interrupted call then
+ * runs with all fields 0, and must do no harm. */
 typedef union gwi_wipe_page {
     struct {
         _Atomic uint32_t mark;
@@ -84,7 +88,8 @@ typedef struct gwi_state {
     bool inert; /* all calls pass through: GPUWHY_OFF=1, or neither a recording nor a memory limit was requested */
     bool attach_observer; /* GPUWHY_ATTACH is not 0 */
     bool records_sites;   /* GPUWHY_SITES is not 0 */
-    gw_buffer_head *head; /* of this process's buffer; NULL before the first call; no_head: there is no buffer */
+    /* head of this process's buffer; NULL before the first call; &no_head: the process has no buffer */
+    gw_buffer_head *head;
     gw_slot *slots;
     gw_chunk *chunks;
     void *driver;        /* dlopen() handle of the next driver; NULL: not open */
@@ -92,8 +97,8 @@ typedef struct gwi_state {
     char driver_path[1024];
     char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
     char run_dir[1024]; /* "": no recording was requested */
-    /* Number of modules, libraries and contexts created so far. After each creation, a kernel's handle may refer to
-     * another kernel than before. */
+    /* Number of modules, libraries and contexts created so far. If it has changed, a handle may refer to another
+     * kernel than before. */
     _Atomic uint32_t handles_made;
     _Atomic uint64_t card_bytes; /* total memory of the smallest device, as the program sees it; 0: not known yet */
 } gwi_state;
@@ -105,8 +110,8 @@ extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 /* What the wrappers call, indexed by fn: the next driver's function, or a layer in front of it (gwi_layers.h). NULL:
  * the driver does not have the function. */
 extern GWI_HIDDEN void *gwi_real[GW_FN_COUNT];
-/* The address that the program gets when it looks up a function by name: the facade's stub, which jumps to the
- * wrapper. NULL: none. */
+/* The address that the program gets when it looks up a function by name: the facade's stub, which jumps to the wrapper.
+ * NULL: no stub. */
 extern GWI_HIDDEN void *gwi_stub[GW_FN_COUNT];
 #define GWI_REAL(symbol) ((gw_fn_t_##symbol *)gwi_real[GW_FN_##symbol])
 
@@ -134,7 +139,7 @@ static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
-/* Return the thread's slot, after taking one for a new thread and creating the buffer for a new process. NULL: pass the
+/* Return the thread's slot. Takes one for a new thread, and creates the buffer first for a new process. NULL: pass the
  * call through. */
 gw_slot *gwi_enter_slow(void) GWI_COLD;
 
@@ -177,7 +182,7 @@ static inline __attribute__((always_inline)) bool gwi_enter(gwi_slot_ref *th, un
     return gwi_enter_as(th, fn, true);
 }
 
-/* Enter the wrapper of a short call. Only its failures are recorded as events. False: do not record the call. */
+/* Enter the wrapper of a short call, which is recorded as an event only if it fails. False: do not record the call. */
 static inline __attribute__((always_inline)) bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn)
 {
     return gwi_enter_as(th, fn, false);
@@ -230,16 +235,16 @@ static inline void gwi_hot_read(gwi_slot_ref *th)
     gwi_bump(&th->slot->counter[GW_COUNT_READ], 1);
 }
 
-/* True if the calls that order work on the GPU are recorded (launches are not). Recording them starts when the program
- * allocates memory for which the order matters. From these calls the reader determines whether a block was freed while
- * work on another stream could still use it. See order.c. */
+/* True if the calls that order work on the GPU, other than launches, are recorded. They show whether a block was freed
+ * while another stream could still use it. Recording starts at the first allocation of memory for which this matters
+ * (order.c). */
 static inline bool gwi_orders(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.orders, memory_order_relaxed));
 }
 
-/* True if fills are recorded too. Recording them starts at the first stream-ordered allocation. Before that, the order
- * matters only for page-locked host memory, and there only copies count. */
+/* True if fills are recorded, too, from the first stream-ordered allocation. Until then, the order matters only for
+ * page-locked host memory, for which copies are enough. */
 static inline bool gwi_orders_fills(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.pools, memory_order_relaxed));
@@ -255,30 +260,29 @@ void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned step, unsigned flags, uin
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 
-/* Record a failed call. Results that mean "not yet" are only counted. Failed lookups of functions are counted too,
- * and some of them are recorded with `text`, the name that was looked up. `text` may be NULL. It is read only if the
- * result shows that the driver has read it too; otherwise it may be an invalid pointer. */
+/* Record a failed call. Results that mean "not yet" are only counted. A failed lookup of a function is counted, but its
+ * event is recorded only sometimes, with the function's name as `text`. `text` may be NULL. It is read only if the
+ * result shows that the driver has read it, too. */
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                 uint64_t a1, uint64_t a2, uint64_t a3, const char *text) GWI_COLD;
 
-/* Record a failed call of a GET function (one that only reads something, see driver.api) as an event of kind CALL. The
- * wrapper of a GET function does not call gwi_enter(). */
+/* Record a failed call of a GET function as an event of kind CALL. Such a function only reads something (driver.api),
+ * and its wrapper does not call gwi_enter(). */
 void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2,
                     uint64_t a3) GWI_COLD;
 
 /* ---- inside the hook ---- */
 
-/* Record a fact found by the hook. Any thread may call this, inside a wrapper or outside, and also while recording is
- * switched off (gpuwhy_record()). Returns false if the fact was not recorded (no room or no buffer). `text` may be NULL
- * and is cut to GW_TEXT_BYTES_MAX. */
+/* Record a fact found by the hook. Any thread may call this, inside a wrapper or outside, even while recording is
+ * switched off. Returns false without room or buffer. `text` may be NULL and is cut to GW_TEXT_BYTES_MAX. */
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 /* The same, about a call of `fn`. */
 bool gwi_fact_of(unsigned fn, unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 bool gwi_fact_at(unsigned kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
 bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text);
 
-/* Write one record and its text. Failures may use the reserved chunks. Failures of plain calls may not, unless they are
- * sticky: some healthy programs cause many of them (for example by querying attributes of host pointers). */
+/* Write one record and its text. A failure may use the reserved chunks, except for a frequent one: a plain call whose
+ * error is not sticky, or the result 500 (not found). */
 bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text);
 bool gwi_is_precious(const gw_raw_event *event);
 
@@ -298,15 +302,15 @@ gw_slot *gwi_slot_take(uint32_t mark);
 bool gwi_slot_is_shared(const gw_slot *slot); /* true if the slot is in this process's buffer */
 uint32_t gwi_slot_index(const gw_slot *slot); /* index in the buffer; only for a shared slot */
 
-/* The lock for set-up. A fork cannot leave it held in the child, and a signal handler cannot deadlock on it: gwi_lock()
- * returns false if the calling thread already holds it. */
+/* The lock for set-up. If a thread holds it during a fork, the child takes it over. gwi_lock() returns false if this
+ * thread already holds it, so a signal handler cannot deadlock. */
 bool gwi_lock(void);
 void gwi_unlock(void);
 
-/* enter.c. Make sure that gwi_wipe is cleared in forked children, by the kernel or else by an atfork handler. Returns
- * false if neither works; then nothing is recorded. Call with the lock held. */
+/* enter.c. Make sure that the kernel, or else an atfork handler, clears gwi_wipe in forked children. Returns false if
+ * neither works; then nothing is recorded. Call with the lock held. */
 bool gwi_tell_children(void);
-/* Functions that are called, with the lock held, when a process starts to record. Set by attach.c before
+/* Functions to call, with the lock held, when a process starts to record. attach.c sets them before it calls
  * gwi_tell_children(). */
 typedef struct gwi_start {
     void (*begin)(bool has_buffer);
@@ -314,28 +318,27 @@ typedef struct gwi_start {
 } gwi_start;
 extern GWI_HIDDEN gwi_start gwi_at_start;
 
-/* forks.c. From now on, read the call site of each fork() of this process. Call this at the first call into the hook,
- * without holding any of our locks. */
+/* forks.c. From now on, record the call site of each fork() of this process. Call this at the first call into the hook,
+ * without any of our locks. */
 void gwi_forks_watch(void);
-/* Return the call site at which this process was forked, as a site number of the parent; 0: not known. Only the first
- * call returns it. If the slot's thread is the one that forked, the slot also gets the limits of its stack. Call with
- * the lock held. */
+/* Return the call site at which this process was forked, as a site number of the parent. 0: not known, or already
+ * returned. If `slot` belongs to the thread that forked, it gets the limits of its stack. Call with the lock held. */
 uint32_t gwi_fork_take(gw_slot *slot);
 
 /* crash.c. If GPUWHY_CATCH_CRASH=1, record fault signals from now on, before they take effect. */
 void gwi_crash_watch(void);
 
-/* record.c. Remember the facade, so that gpuwhy_record() can switch its table. Call this with the lock held, once the
- * table points to the wrappers. */
+/* record.c. Remember the facade, whose table gpuwhy_record() switches. Call this with the lock held, once the table
+ * points to the wrappers. */
 void gwi_facade_attached(gw_facade_head *head);
 /* Call this when cuInit has succeeded. From now on, functions whose row in driver.api says READ go straight to the
  * driver. */
 void gwi_initialised(void);
 bool gwi_recording_is_off(void); /* true while gpuwhy_record() has switched recording off */
 
-/* order.c. Call this when a rare call has succeeded and is about to be recorded. The first allocation of
- * stream-ordered or page-locked memory starts the recording of ordering steps. After that, for each call that frees
- * memory, the earlier steps that matter to the free are written and `extra` is filled in. */
+/* order.c. Call this when a rare call has succeeded and is about to be recorded. The first allocation of stream-ordered
+ * or page-locked memory starts the recording of ordering steps. Before a later free, this writes the earlier steps that
+ * matter to it, and sets the event's `extra`. */
 #define GWI_ORDER_BEGINS(name, price, effect, thing, fold, order, ...)                                                 \
     GW_KIND_BIT(name, GW_ORDERING_##order == GW_ORDERING_QUEUES || GW_ORDERING_##order == GW_ORDERING_PINS)
 #define GWI_ORDER_ENDS(name, price, effect, thing, fold, order, ...)                                                   \
@@ -362,15 +365,16 @@ bool gwi_current_device(int *ret_device);
 bool gwi_capture_is_open(void);
 /* Read free and total bytes of the current context's device. False: not known. */
 bool gwi_memory_info(size_t *ret_free, size_t *ret_total);
-/* Read a device's free and total bytes from the driver. If the current context is on another device, `context` is
- * made current for the query; 0: no context is known. False: not known. */
+/* Read a device's free and total bytes from the driver. `context` is a context on that device, or 0. If the current
+ * context is on another device, `context` is made current for the query. Returns false if the sizes cannot be read. */
 bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total);
-/* Return false if a call's result shows that the driver must not be queried: it is not initialised in this process (in
- * a forked child its locks may be held forever), it is shutting down with the program, or this thread runs a host
- * function. */
+/* Return false if a call's result shows that the driver must not be queried, for one of these reasons:
+ * - the driver is not initialised in this process; in a forked child, its locks may be held forever;
+ * - the driver is shutting down with the program;
+ * - this thread is running a host function. */
 bool gwi_may_ask(int result);
-/* Return true at most ten times a second, all threads together. *last_ns is the time at which it last returned
- * true. */
+/* Limit work to ten times a second, for all threads together. *last_ns is the time of the last call that returned true;
+ * 0: none. */
 bool gwi_turn(_Atomic uint64_t *last_ns);
 
 /* Read the memory limit from the environment (guard.c). */
@@ -379,19 +383,20 @@ void gwi_guard_begin(void);
  * guard is off. */
 void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes);
 
-/* Return the numbers of launches, copies, reads and waits of the thread since its last call of gwi_slot_work(), packed
- * by gw_work_pack() (buffer.c). */
+/* Return the thread's launches, copies, reads and waits since its last call of this function, packed by gw_work_pack()
+ * (buffer.c). */
 uint32_t gwi_slot_work(gw_slot *slot);
 
-/* The readable range of a stack. The limits of a thread's own stack are stored with the thread. On any other stack
- * (of a coroutine or a signal handler), each page is checked before it is read. */
+/* The readable range of a stack. The limits of a thread's own stack are stored with the thread. On another stack (of a
+ * coroutine or signal handler), each page is checked before it is read. */
 typedef struct gwi_stack_known {
     uint64_t low, high; /* limits of the thread's own stack; 0: not looked up yet, or not known */
     uint32_t looks;     /* how many times the limits were looked up */
 } gwi_stack_known;
 
-/* Per-thread data of site.c (buffer.c): the thread's stack, and the settings for facts that belong to the next
- * event. These facts get that event's time. If the event is precious, they may use the chunks reserved for failures. */
+/* Per-thread data of site.c, stored by buffer.c: the thread's stack, and settings for facts that are written just
+ * before their event. Such facts get the event's time. If the event is precious (gwi_is_precious()), they may use the
+ * chunks reserved for failures. */
 gwi_stack_known *gwi_slot_stack(gw_slot *slot);
 void gwi_slot_facts_begin(gw_slot *slot, uint64_t ticks, bool is_precious);
 void gwi_slot_facts_end(gw_slot *slot);
@@ -420,8 +425,8 @@ bool gwi_slot_take_refused(gw_slot *slot);
 void gwi_slot_note_forced(gw_slot *slot, unsigned flags);
 unsigned gwi_slot_take_forced(gw_slot *slot);
 
-/* Notify the frameworks' observer that a rare call was recorded. The function is in observer_port.c, and is NULL if
- * that file is not linked. gw_event.h gives the meaning of the arguments for each `kind`. */
+/* Notify the frameworks' observer that a rare call was recorded. gw_event.h gives the meaning of `arg` for each `kind`.
+ * The function is in observer_port.c, and NULL if that file is not linked. */
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4]) __attribute__((weak));
 
 /* The generated wrappers, indexed by fn. NULL: calls of the function pass through. */

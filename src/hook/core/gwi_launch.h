@@ -1,4 +1,5 @@
-/* Call sites of kernel launches (launch_sites.c). This header has the part that runs on the launch path. */
+/* Records the call sites that launch kernels (launch_sites.c). The inline functions run at every launch and skip
+ * ignored functions. */
 #ifndef GWI_LAUNCH_H
 #define GWI_LAUNCH_H
 
@@ -10,10 +11,10 @@
 
 struct gwi_slot_ref;
 
-/* Size of the filter of functions whose launches are currently ignored (gwi_wipe.launches_settled). Each function
- * sets three bits of one word, so that the whole filter fits into two or three dozen cache lines. If the three bits
- * of a new function are already set by others, its launches are ignored too. This affects 1 function in 10,000 if
- * 100 are settled, 1 in 1,000 if 400 are, and 1 in 30 if 2,000 are. */
+/* Size in words of the filter for functions whose launches are ignored for now (gwi_wipe.launches_settled). Each
+ * function sets three bits of one word, so a launch touches only one cache line. A new function is ignored, too, if its
+ * three bits are already set: 1 function in 10,000 if 100 are settled, 1 in 1,000 if 400 are, and 1 in 30 if 2,000
+ * are. */
 enum { GWI_LAUNCH_WORDS = 256 };
 
 static inline uint64_t gwi_launch_hash(uint64_t function)
@@ -43,8 +44,8 @@ void gwi_launch_look(struct gwi_slot_ref *th, unsigned fn, uint64_t function, ui
     __attribute__((noinline, cold));
 /* Forget all functions. Called when handles of functions may be reused for other functions, and in a new process. */
 void gwi_launch_forget(void);
-/* Stop ignoring launches: watch those of all functions again. Called at a synchronisation at tick `now`, once
- * gwi_wipe.launches_due is reached. */
+/* Stop ignoring launches of any function. Called at the first synchronisation at or after gwi_wipe.launches_due, which
+ * is at `now` (ticks). */
 void gwi_launch_watch_again(uint64_t now) __attribute__((noinline, cold));
 
 #endif

@@ -21,9 +21,9 @@ bool gwi_guard_on;
 static _Atomic uint32_t lock_tid; /* thread that holds the lock; 0: none */
 static int lock_cancel_state;     /* the holder's own cancel state, restored at unlock */
 
-/* A fork copies the lock even if another thread holds it. That thread does not exist in the child, so the child
- * takes the lock over. Cancellation is disabled while a thread waits for the lock or holds it, because files are
- * opened under the lock, and open() is a cancellation point. */
+/* Take the lock. Returns false if this thread already holds it. After a fork, the child takes it over from a thread
+ * that does not exist there. Cancellation is disabled meanwhile, because files are opened under the lock, and open() is
+ * a cancellation point. */
 bool gwi_lock(void)
 {
     int cancel_state;

@@ -1,13 +1,12 @@
-/* Shared declarations of the Python part of the hook. The layout of each CPython version is in
- * cpython/gw_python_layout.h.
+/* Shared declarations of the Python part of the hook:
  *
  *   python_find.c    find interpreters among the mapped files
  *   python_frames.c  read a thread's frames
  *   python_memory.c  copy interpreter memory that may be freed while it is read
  *   python_code.c    number code objects and record each new one
  *
- * We do not link Python or include its headers. The interpreter functions that we call take no lock, allocate nothing
- * and raise nothing. */
+ * We do not link Python or include its headers (see cpython/gw_python_layout.h). The interpreter functions that we call
+ * take no lock, allocate nothing and raise nothing. */
 #ifndef GWI_PYTHON_H
 #define GWI_PYTHON_H
 
@@ -25,13 +24,12 @@
  * for any other version, a thread of a sub-interpreter, an interpreter that is shutting down, and memory whose contents
  * are implausible. */
 
-/* Look for an interpreter among the mapped files. Too slow to be called often: it takes a millisecond for a thousand
- * files. Call it at the first call into the hook, and whenever a new mapped file is found. Takes no loader lock.
- * Returns true if it found a new interpreter. */
+/* Look for an interpreter among the mapped files. Returns true if it found a new one. Takes no loader lock. Call it
+ * rarely, at the first call into the hook and after each new mapped file: 1000 files take a millisecond. */
 bool gwi_python_look(void);
 
-/* Call in a forked child. Returns true if a thread of the parent was inside gwi_python_look() at the time of the
- * fork; then the child must call gwi_python_look() again. */
+/* Call in a forked child. If it returns true, a thread of the parent was inside gwi_python_look(), and the child must
+ * call that function again. */
 bool gwi_python_look_forked(void);
 
 typedef struct gwi_python_frame {
@@ -42,29 +40,30 @@ typedef struct gwi_python_frame {
     bool is_entry;
 } gwi_python_frame;
 
-/* A stop is one reading of a thread's frames inside the hook. Begin a stop, and choose how it reads the interpreter's
- * memory. The first thread of the process gets NULL and reads in place, because the interpreter cannot shut down while
- * this thread is inside the hook. Other threads get `space`, which is cleared, and read through the kernel, because the
- * interpreter may shut down during their stops unless they hold its lock. */
+/* Begin a stop: one reading of a thread's frames inside the hook. Choose how it reads the interpreter's memory:
+ * - The first thread of the process gets NULL and reads in place. The interpreter cannot shut down while this thread is
+ *   inside the hook.
+ * - Any other thread gets `space`, cleared, and reads through the kernel. The interpreter may shut down during the stop
+ *   unless the thread holds its lock. */
 typedef struct gwi_python_memory gwi_python_memory;
 gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_first_thread);
 
 /* Read the Python frames of this thread, innermost first. Stores at most `max` frames in `out` and returns their
- * number. 0: this thread runs no Python, there is no interpreter, or (see `*ret_flags`) the frames could not be
- * read. `memory` is the value of gwi_python_memory_begin() for this stop. `*ret_flags` gets GW_SITE_PYTHON_* bits.
- * `*ret_is_main` is true on the interpreter's main thread. Do not keep the frames' addresses after the stop, because
- * the interpreter reuses them for other code. */
+ * number. 0 means that there are none, or that they could not be read.
+ * - `memory` is the result of gwi_python_memory_begin() for this stop.
+ * - `*ret_flags` gets GW_SITE_PYTHON_* bits.
+ * - `*ret_is_main` is true on the interpreter's main thread.
+ * Do not keep addresses of code objects after the stop, because the interpreter reuses them. */
 size_t gwi_python_frames(gwi_python_frame *out, size_t max, gwi_python_memory *memory, unsigned *ret_flags,
                          bool *ret_is_main);
 
-/* Return the number of the code object of a frame that was just read, or 0 if the code object could not be read or
- * recorded. A code object's PYTHON_CODE and PYTHON_LINES records are written when it is first seen. If a code object
- * was freed and another one now has its address, the two get different numbers. */
+/* Return the number of a frame's code object, or 0 if it could not be read or recorded. Call this in the stop that read
+ * the frame. A new code object is recorded first, even if it has the address of a freed one. */
 uint32_t gwi_python_code(const gwi_python_frame *frame, gwi_python_memory *memory);
 
-/* For threads that run no Python (PyTorch's backward threads): the main thread stores its site each time the site
- * has Python frames. A thread for which gwi_python_frames() returns GW_SITE_PYTHON_BORROWED uses the site that was
- * stored last, which becomes part of its key and of its SITE record. */
+/* For threads that run no Python, such as PyTorch's backward threads. The main thread stores its latest site with
+ * Python frames. If gwi_python_frames() sets GW_SITE_PYTHON_BORROWED, the thread adds this site to its own key and SITE
+ * record. */
 void gwi_python_main_site(uint32_t site);
 uint32_t gwi_python_borrowed_site(void);
 
@@ -76,8 +75,8 @@ typedef struct gwi_python_interpreter {
     uintptr_t base;    /* start address of the interpreter's file */
     bool stays;        /* the program cannot unload this file */
     bool is_readable;  /* its layout is known, so frames can be read */
-    uint8_t probe[16]; /* first bytes of get_thread's code; unless `stays`, they are compared to check that the file is
-                          still loaded */
+    uint8_t probe[16]; /* first bytes of get_thread's code; unless `stays` is set, they are compared to check that the
+                          file is still loaded */
     gw_python_layout layout;
     int row;                   /* the row of gw_python_rows with this layout; -1: no row matches */
     void *(*get_thread)(void); /* PyGILState_GetThisThreadState */
@@ -95,23 +94,23 @@ enum { GWI_PYTHON_INTERPRETERS_MAX = 4 };
 extern gwi_python_interpreter gwi_python_interpreter_list[GWI_PYTHON_INTERPRETERS_MAX];
 extern _Atomic uint32_t gwi_python_interpreter_count;
 
-/* True if it is safe to call process_vm_readv() and process_vm_writev(): the thread has no seccomp filter that might
- * kill the process for such a call. The result is at most 50 ms old. */
+/* True if no seccomp filter may kill the process for process_vm_readv() or process_vm_writev(). The answer may be up to
+ * 50 ms old, and that of another thread. */
 bool gwi_python_may_copy(void);
-/* Copy memory that may be unmapped, or may become unmapped while we read. Returns false if not all of it was mapped.
- * Costs two system calls; for rare use. */
+/* Copy memory that may be unmapped before or while we read. Returns false if not all of it was mapped. Costs two system
+ * calls; for rare use. */
 bool gwi_python_read(uintptr_t at, void *out, size_t bytes);
 
 /* ---- python_memory.c ---- */
 
-/* Copies of interpreter memory, for a thread that does not keep the interpreter from shutting down, such as a daemon
- * thread inside a driver call. All of that memory may be freed between two instructions, so the kernel copies it,
- * and memory that is gone reads as 0. Two kinds of threads read the memory in place and have no copies (NULL): the
- * first thread of the process, which shuts the interpreter down itself, and a thread that holds the interpreter's
- * lock, because shutdown needs that lock.
+/* Copies of interpreter memory, for a thread that cannot prevent the interpreter's shutdown. An example is a daemon
+ * thread inside a driver call. The memory may be freed between two instructions, so the kernel copies it. Freed memory
+ * reads as 0. Two kinds of threads need no copies (NULL) and read in place:
+ * - the first thread of the process, which itself shuts the interpreter down;
+ * - a thread that holds the interpreter's lock, which the shutdown needs.
  *
- * Memory is copied in lines; one system call copies all the lines requested so far. Consecutive lines form a run.
- * The struct belongs to the calling thread and is valid for one stop. */
+ * Memory is copied in lines of 128 bytes; consecutive lines form a run. One system call copies all requested lines. The
+ * struct belongs to the calling thread and is valid for one stop. */
 enum { GWI_PYTHON_LINE_BYTES = 128, GWI_PYTHON_LINES = 1024, GWI_PYTHON_PLACES = 2048, GWI_PYTHON_VIEWS = 2 };
 struct gwi_python_memory {
     bool failed;   /* some of the requested memory was not mapped */
@@ -133,15 +132,15 @@ struct gwi_python_memory {
     uint8_t line[GWI_PYTHON_LINES][GWI_PYTHON_LINE_BYTES];
 };
 
-/* Return whether all the memory was mapped when it was read, and the interpreter has not started to shut down since
- * then. */
+/* Return whether the copies are valid: all the memory was mapped when it was read, and the interpreter has not started
+ * to shut down since then. */
 bool gwi_python_memory_held(const gwi_python_memory *memory, const gwi_python_interpreter *py);
 void gwi_python_copy(gwi_python_memory *memory, uintptr_t at, void *out, size_t bytes);
-/* Request memory that will be read, at most a few kilobytes. The memory must be mapped, unless the interpreter is
- * shutting down. The first read copies all requested memory at once. */
+/* Request memory that will be read, at most a few kilobytes. The next read copies all requested memory at once. The
+ * memory must be mapped, unless the interpreter is shutting down. */
 void gwi_python_want(gwi_python_memory *memory, uintptr_t at, size_t bytes);
-/* Like gwi_python_want(), for an object that may be shorter than `bytes`: request no memory beyond the end of the
- * page in which the object starts. */
+/* Like gwi_python_want(), for an object that may be shorter than `bytes`. Requests nothing beyond the end of the page
+ * in which the object starts. */
 void gwi_python_want_about(gwi_python_memory *memory, uintptr_t at, size_t bytes);
 
 static inline __attribute__((always_inline)) void gwi_python_fetch(gwi_python_memory *memory, uintptr_t at, void *out,

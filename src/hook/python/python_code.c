@@ -1,6 +1,5 @@
-/* Gives each Python code object a number, and records the name, the file and the line table of each new one. The
- * address is not enough to identify a code object: a program that compiles code in a loop gets the same address
- * again and again. */
+/* Gives each Python code object a number, and records the name, the file and the line table of each new one. Its
+ * address is not enough: a program that compiles code in a loop gets the same address repeatedly. */
 #include "gw_hash.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
@@ -20,9 +19,9 @@ enum {
     TEXT_CHARACTERS_MAX = 1 << 20
 };
 
-/* An entry of an open-addressing hash table. `tag` never changes once it is set. `id`, the number of the code
- * object, is set after the tag; while `id` is 0, another thread is about to set it. The first table is small, so
- * that a program with a few hundred functions uses few pages. */
+/* An entry of an open-addressing hash table. `tag` never changes once it is set. `id`, the number of the code object,
+ * is 0 until the thread that set the tag stores it. The first table is small: a few hundred functions then need few
+ * pages. */
 typedef struct code_entry {
     _Atomic uint64_t tag; /* hash of address and mark; 0: free */
     _Atomic uint32_t id;
@@ -31,7 +30,7 @@ typedef struct code_entry {
 static code_entry *_Atomic table[LEVELS]; /* memory mappings; NULL: not created yet, or out of memory */
 static _Atomic uint32_t last_id;
 
-/* Find the interpreter that a code object belongs to, from the type of the object. Returns NULL if there is none. */
+/* Find the interpreter whose code type is the type of the code object. Returns NULL if there is none. */
 static const gwi_python_interpreter *interpreter_of(gwi_python_memory *memory, uintptr_t code)
 {
     uint32_t count = atomic_load_explicit(&gwi_python_interpreter_count, memory_order_acquire);
@@ -162,8 +161,8 @@ static code_entry *table_of(unsigned level)
     return t;
 }
 
-/* Return the entry that has the tag or, if there is none, a free entry for it. Returns NULL if all entries in which
- * the tag may be are used by other tags, or if the memory is exhausted. */
+/* Return the entry that has the tag, or a free entry for it. Returns NULL if other tags use all possible entries, or if
+ * there is no memory for another table. */
 static code_entry *entry_of(uint64_t tag)
 {
     for (unsigned level = 0; level < LEVELS; level++) {
@@ -178,9 +177,8 @@ static code_entry *entry_of(uint64_t tag)
     return NULL;
 }
 
-/* Store the number of a new code object. If two threads see the same new code object at once, each gives it a
- * number, and only one of the two numbers is stored here. Both numbers are valid, because each thread has written
- * the records for its own number. */
+/* Store the number of a new code object. Two threads that see it at once both give it a number and write its records.
+ * Only one number is stored here, but both are valid. */
 static void remember(uint64_t tag, uint32_t id)
 {
     for (unsigned tries = 0; tries < PROBES_MAX; tries++) {

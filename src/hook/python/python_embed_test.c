@@ -1,4 +1,4 @@
-/* Tests the hook with a Python interpreter that a program loads late and with local scope, then finalises and unloads.
+/* Tests the hook with a Python interpreter that is loaded late, with local scope, then finalised and unloaded.
  *
  *   python_embed_test LIBPYTHON 3.11     run by python_embed_test.py */
 #include "gwi_python.h"
@@ -152,9 +152,8 @@ static struct {
 } late;
 static __thread bool answers_late;
 
-/* Replaces PyGILState_GetThisThreadState(). If answers_late is set, this function returns only after the interpreter
- * is finalised, so the thread state that it returns no longer exists. This simulates an interpreter that is
- * finalised just after the hook has checked that it is running. */
+/* Replaces PyGILState_GetThisThreadState(). If answers_late is set, it returns a thread state that no longer exists, as
+ * if the interpreter was finalised just after the hook's check. */
 static void *answer_late(void)
 {
     void *answer = late.get_thread();
@@ -166,15 +165,15 @@ static void *answer_late(void)
     return answer;
 }
 
-/* Simulate two stops of a thread that has released the interpreter's lock for a driver call. The interpreter is
- * finalised during the second stop. */
+/* Release the interpreter's lock as before a driver call, and read this thread's frames twice (test_stop()). The
+ * interpreter is finalised during the second read. */
 static void *leave(void *self, void *arguments)
 {
     test_frame frame[32];
     (void)self;
     (void)arguments;
     py.PyEval_SaveThread();
-    uint32_t flags = test_stop(frame, 32, &late.count); /* the first stop also records the code objects */
+    uint32_t flags = test_stop(frame, 32, &late.count); /* the first call also records the code objects */
     EXPECT(flags == 0 && late.count >= 21 && strcmp(name_of(frame[0].code), "deep") == 0);
     sem_post(&late.left);
     sem_wait(&late.go);

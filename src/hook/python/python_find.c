@@ -1,7 +1,8 @@
-/* Finds Python interpreters among the mapped files. An interpreter may be part of the program's own file, or a
- * library that is linked or loaded, with or without global names. The list of mappings and the symbol tables of the
- * files are read as data. No functions of the loader are called, because they take the loader's lock, and another
- * thread may hold this lock while it waits for a lock that the hook's caller holds. */
+/* Finds Python interpreters among the mapped files: in the program's own file, or in a library, even without global
+ * names.
+ *
+ * The mappings and symbol tables are read as data. The loader's functions take the loader's lock. Another thread may
+ * hold this lock while it waits for a lock of the hook's caller. */
 #include "gw_hash.h"
 #include "gw_image.h"
 #include "gw_python_versions.h"
@@ -25,8 +26,8 @@ _Atomic uint32_t gwi_python_interpreter_count;
 
 /* ---- memory that may be unmapped ---- */
 
-/* Open a file for reading. Here and below, raw system calls are used because the C library's wrappers are cancellation
- * points. */
+/* Open a file for reading, with raw system calls. The C library's wrappers are cancellation points: the program could
+ * end this thread there. */
 static int open_plainly(const char *path)
 {
     return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -89,8 +90,8 @@ static bool find_symbol(const gw_image *file, const char *name, uintptr_t *ret_a
 
 /* ---- an interpreter ---- */
 
-/* Return the version of Python, for example 0x030B for 3.11, or 0 if it is not available. *ret_hex is the full version
- * number, or 0 if the interpreter does not publish the number. */
+/* Return the version of Python, for example 0x030B for 3.11, or 0 if it is not available. *ret_hex is Py_Version, or 0
+ * before 3.11, which does not publish it. */
 static unsigned version_of(const gw_image *file, unsigned long *ret_hex)
 {
     uintptr_t at;
@@ -110,8 +111,8 @@ static unsigned version_of(const gw_image *file, unsigned long *ret_hex)
     return major == 3 && minor < 0x100 ? (unsigned)(major << 8 | minor) : 0;
 }
 
-/* True if the objects of a type have the expected size. If they do not, this build of Python has other structures than
- * the layout describes. */
+/* True if objects of this type have the size that the layout expects. If not, this build of Python uses different
+ * structures. */
 static bool type_fits(const gw_image *file, const char *name, uint16_t bytes)
 {
     uintptr_t at;
@@ -239,8 +240,8 @@ static void try_file(scan *s)
     s->found = true;
 }
 
-/* Parse a line "start-end rights offset device inode path". Only files that contain code are examined, because the
- * first page of a data file may have to be read from a slow disk. */
+/* Parse a line "start-end rights offset device inode path" of /proc/self/maps. Files without code are skipped, because
+ * reading a data file may need a slow disk. */
 static void see_mapping(scan *s, const char *line)
 {
     char *rest;
@@ -265,8 +266,8 @@ static void see_mapping(scan *s, const char *line)
         try_file(s);
 }
 
-/* Pass every complete line of `text` to see_mapping(), and move the incomplete last line to the front. Returns the
- * length of the incomplete line. */
+/* Pass every complete line of `text` to see_mapping(), and move the incomplete last line to the front. Returns its
+ * length. */
 static size_t see_lines(scan *s, char *text, size_t bytes)
 {
     char *line = text, *end;

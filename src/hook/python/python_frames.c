@@ -1,5 +1,5 @@
-/* Reads the Python frames of the calling thread without taking the interpreter's lock, and computes a mark that
- * identifies the code of each frame. gwi_python.h describes the interface. */
+/* Reads the calling thread's Python frames without the interpreter's lock. For each frame, it computes a mark that
+ * identifies the code. */
 #include "gw_python_versions.h"
 #include "gw_python_walk.h"
 #include "gwi_hook.h"
@@ -18,8 +18,8 @@ static _Atomic uintptr_t main_thread;
 
 /* ---- finding the thread state ---- */
 
-/* True if the interpreter is still loaded. Its code is compared with the stored bytes only if the program can unload
- * the interpreter. */
+/* True if the interpreter is still loaded. If the program may unload it, compare its code with the bytes stored when it
+ * was found. */
 static bool is_loaded(const gwi_python_interpreter *py)
 {
     uint8_t code[sizeof py->probe];
@@ -47,10 +47,9 @@ static bool has_frame(const gw_python_layout *layout, uintptr_t thread)
                : frame != 0;
 }
 
-/* True if this thread may run a sub-interpreter. Before 3.12, PyGILState_GetThisThreadState() returns the first thread
- * state of a thread, even while the thread runs a sub-interpreter with another thread state. Other threads may change
- * the lists of interpreters and thread states at the same time. So the lists are read with gwi_python_read(), which
- * does not crash if memory was freed. */
+/* True if this thread may run a sub-interpreter: some thread has a frame in one, or the lists cannot be read. Before
+ * 3.12, PyGILState_GetThisThreadState() does not show this, because it returns a thread's first state.
+ * Other threads may change the lists, but gwi_python_read() does not crash on freed memory. */
 static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main)
 {
     const gw_python_layout *layout = &py->layout;
@@ -95,10 +94,9 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
         return PRESENCE_NONE;
     if (py->is_finalizing())
         return PRESENCE_UNKNOWN;
-    /* Read the lock holder before the thread state. If both are the same, this thread held the lock at the first read
-     * and still holds it, so the interpreter cannot shut down. In the other order, two equal values would prove
-     * nothing: the thread state could be freed between the two reads, and another thread could get a new one at the
-     * same address. */
+    /* Read the lock holder before the thread state. If both are the same, this thread still holds the lock, so the
+     * interpreter cannot shut down. In the other order, the state could be freed in between, and another thread could
+     * get one at the same address. */
     uintptr_t holder = *memory == NULL || py->get_lock_holder == NULL ? 0 : (uintptr_t)py->get_lock_holder();
     uintptr_t thread = (uintptr_t)py->get_thread();
     *ret_thread = thread;
@@ -107,8 +105,8 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     uintptr_t interpreter = 0, at = thread + py->layout.thread_interpreter;
     if (!gw_python_plausible(thread))
         return PRESENCE_UNKNOWN;
-    /* If two copies of Python are loaded, the functions of one may return data of the other, whose layout may
-     * differ. So read in a way that cannot fault. */
+    /* With two copies of Python, a function of one may return data of the other, with another layout. So read without
+     * the risk of a fault. */
     if (!is_only) {
         int error = errno;
         (void)gwi_python_read(at, &interpreter, sizeof interpreter);
@@ -134,9 +132,8 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     return PRESENCE_THREAD;
 }
 
-/* Find the interpreter that runs this thread. A process may have loaded two copies of the Python library. Then one
- * of the copies is idle, or the symbols of both refer to the same data. If the copies report different thread states
- * for this thread, the result is PRESENCE_UNKNOWN. */
+/* Find the interpreter that runs this thread. PRESENCE_UNKNOWN if two copies of the Python library report different
+ * thread states. Usually one is idle, or both use the same data. */
 static presence find_thread(gwi_python_memory **memory, const gwi_python_interpreter **ret_py, uintptr_t *ret_thread)
 {
     uint32_t count = atomic_load_explicit(&gwi_python_interpreter_count, memory_order_acquire);
@@ -191,13 +188,12 @@ static inline __attribute__((always_inline)) uint64_t table_mark(gwi_python_memo
     return head ^ count << 56;
 }
 
-/* Return a mark (hash) of a code object. It changes if other code is placed at the same address. From 3.12 on, each
- * code object has its own version number, which is part of the mark. Before 3.12, the mark is computed from the
- * name, the file and the line table. The addresses of these objects are also reused, so the mark must include their
- * contents. Names are interned, so their hash is already computed. The instructions cannot be used, because the
- * interpreter rewrites them while they run. The name, the file and the line table can be read without checks,
- * because the code object has the right type. The products are added, not chained, so that the processor can compute
- * them in parallel. */
+/* Return a mark (hash) of a code object, which changes if other code is placed at the same address.
+ * - From 3.12: from the code object's version number, unless the interpreter ran out of numbers.
+ * - Otherwise: from the contents of the name, the file and the line table. Their addresses may be reused, too.
+ *
+ * The interpreter rewrites the instructions while they run, so they are not used. The type was checked before, so all
+ * reads are valid. The products are added, not chained, so that the processor computes them in parallel. */
 static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory *memory, const gw_python_layout *layout,
                                                               uintptr_t code, uintptr_t *last_file,
                                                               uint64_t *last_file_mark)
@@ -311,8 +307,7 @@ static uintptr_t top_frame(gwi_python_memory *memory, const gw_python_layout *la
 
 enum { STACK_BYTES_AHEAD = 8 << 10 }; /* about fifty frames; further frames are requested one by one */
 
-/* Request the most recently used part of the frame stack, at most STACK_BYTES_AHEAD bytes. In versions of Python
- * that have a frame stack, the frames are next to each other in memory. */
+/* Request the most recently used STACK_BYTES_AHEAD bytes of the frame stack, in versions of Python that have one. */
 static void want_stack(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t thread)
 {
     uintptr_t holder = gwi_python_word(memory, thread + layout->thread_frame);
@@ -334,8 +329,8 @@ static void want_code(gwi_python_memory *memory, const gw_python_layout *layout,
     gwi_python_want(memory, code + GW_PYTHON_OB_TYPE, layout->code_table + sizeof(uintptr_t) - GW_PYTHON_OB_TYPE);
 }
 
-/* Request the objects that mark_of() reads if the code object has no version number. The requested sizes are enough for
- * most file names and line tables. */
+/* Request what mark_of() reads without a version number. The sizes suffice for most file names and line tables. Longer
+ * ones are copied later. */
 static void want_parts(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t code, uintptr_t *last_file)
 {
     enum { FILE_BYTES = 192, TABLE_BYTES = 256 };

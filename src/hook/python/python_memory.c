@@ -1,9 +1,10 @@
 /* Copies memory of a Python interpreter that another thread may free at any time.
  *
- * A system call costs as much as copying ten objects. So memory is requested first, and then one process_vm_writev()
- * from this process to itself copies all of it. The requested pieces are the local side of this call, which the
- * kernel reads like the arguments of any call. Only the remote side needs a slow lookup, and it has a single piece,
- * the destination. If a requested piece is not mapped, the copy ends there without a fault. */
+ * A system call costs as much as copying ten objects, so one process_vm_writev() from this process to itself copies all
+ * requested pieces.
+ * The pieces are the local side of the call, because each remote piece needs a slow lookup. The remote side is the
+ * destination.
+ * If a piece is not mapped, the copy ends there without a fault. */
 #include "gwi_hook.h"
 #include "gwi_python.h"
 
@@ -11,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads of more than LARGE_BYTES bypass the copied lines and go directly to the caller. No object header is that
- * large. AHEAD_BYTES are copied at a read that was not requested. */
+/* Reads larger than LARGE_BYTES go directly to the caller; no object header is that large. A read that was not
+ * requested also copies the next AHEAD_BYTES. */
 enum { LARGE_BYTES = 256, AHEAD_BYTES = 256, PAGE_BYTES = 4096 };
 
 static uintptr_t line_of(uintptr_t at)
@@ -20,8 +21,7 @@ static uintptr_t line_of(uintptr_t at)
     return at & ~(uintptr_t)(GWI_PYTHON_LINE_BYTES - 1);
 }
 
-/* Discard all copied lines. The hash table is cleared later, when the next line is added, because most threads run no
- * Python and never add a line. */
+/* Discard all copied lines. The next added line clears the hash table: most threads run no Python and never add one. */
 static void forget(gwi_python_memory *memory)
 {
     memory->line_count = memory->run_count = memory->copied_runs = memory->views = 0;
@@ -39,15 +39,15 @@ gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_fir
     return space;
 }
 
-/* Check after the reads whether the interpreter is still running: it sets is_finalizing before it frees anything,
- * and has no main interpreter once it is finalised. */
+/* True if all reads were valid. Call this after the reads: the interpreter sets is_finalizing before it frees anything,
+ * and has no main interpreter afterwards. */
 bool gwi_python_memory_held(const gwi_python_memory *memory, const gwi_python_interpreter *py)
 {
     return memory == NULL || (!memory->failed && !py->is_finalizing() && py->get_main_interpreter() != NULL);
 }
 
-/* Return the hash table entry of a line or, if there is none, a free entry for it. A free entry always exists,
- * because the table has twice as many entries as there can be lines. */
+/* Return the hash table's entry of a line, or a free entry for it. The table is twice as large as the number of
+ * lines. */
 static inline uint16_t *place_of(gwi_python_memory *memory, uintptr_t line)
 {
     if (gwi_unlikely(memory->line_count == 0))
@@ -60,7 +60,8 @@ static inline uint16_t *place_of(gwi_python_memory *memory, uintptr_t line)
     }
 }
 
-/* Copy the requested memory with gwi_python_read(), one run after the other. Used if process_vm_writev is forbidden. */
+/* Copy the requested runs of lines one by one. Used if process_vm_writev() is forbidden. Returns false if a run is not
+ * mapped. */
 static GWI_COLD bool bring_one_by_one(gwi_python_memory *memory)
 {
     for (uint32_t i = memory->copied_runs; i < memory->run_count; i++)
@@ -124,8 +125,8 @@ void gwi_python_want_about(gwi_python_memory *memory, uintptr_t at, size_t bytes
     gwi_python_want(memory, at, bytes < page ? bytes : page);
 }
 
-/* Return the copy of a line, or NULL if its memory is not mapped. If the line was not requested, the next lines in its
- * page are copied with it, since these are mapped too. */
+/* Return the copy of a line, NULL if some requested memory was not mapped. The next lines of its page are mapped, too,
+ * so an unrequested line is copied with them. */
 static const uint8_t *choose_view(gwi_python_memory *memory, uintptr_t line)
 {
     uint16_t number = *place_of(memory, line);

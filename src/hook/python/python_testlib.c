@@ -1,5 +1,5 @@
-/* Makes the Python part of the hook a library that a Python interpreter can load. python_test.py calls the functions
- * of the library. */
+/* Builds the Python part of the hook as a library that a Python interpreter can load. python_test.py calls the
+ * functions of the library. */
 #include "python_testlib.h"
 
 #include "gw_python_lines.h"
@@ -181,8 +181,8 @@ uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum)
     return now_ns() - begin;
 }
 
-/* Record the code of all frames as if it were new. Returns the time in ns. Afterwards the numbers of code objects start
- * at 1 again. */
+/* Record the code of all frames again, and return the time that this took in ns. Code objects are numbered from 1 again
+ * afterwards. */
 EXPORT uint64_t test_time_codes(uint64_t *ret_bytes);
 uint64_t test_time_codes(uint64_t *ret_bytes)
 {

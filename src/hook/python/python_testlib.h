@@ -1,5 +1,5 @@
-/* The Python part of the hook as a library for tests (python_testlib.c). Declares what tests in C use. Tests in
- * Python have their own declarations. */
+/* Declares the functions of python_testlib.c for tests in C. Tests in Python declare them themselves. The library
+ * contains the Python part of the hook. */
 #ifndef GWI_PYTHON_TESTLIB_H
 #define GWI_PYTHON_TESTLIB_H
 
@@ -33,7 +33,7 @@ EXPORT int test_look(void);
 EXPORT uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count);
 /* Simulate a stop on a thread that never ran Python. Returns non-zero if the thread could not be created. */
 EXPORT int test_stop_native(test_thread_stop *into);
-/* Return the number of recorded facts, and the fact with the index `at`. A fact is valid as long as the library is
+/* Return the number of recorded facts, and the fact at index `at`. A fact is valid as long as the library is
  * loaded. */
 EXPORT uint32_t test_fact_count(void);
 EXPORT const test_fact *test_fact_at(uint32_t at);

@@ -1,5 +1,6 @@
 /* The card of a rehearsal: its size, what the books hold of it, and what the driver holds. */
 #include "gw_hook_rehearsal.h"
+#include "gwi_own_memory.h"
 #include "gwi_rehearse.h"
 
 #include <stdlib.h>
@@ -116,7 +117,7 @@ static void mirror_share(gwi_card *card)
 
 void gwi_card_measure(gwi_card *card)
 {
-    uint64_t extra, share = gwi_share_read(card->device, &extra);
+    uint64_t extra, share = gwi_own_memory_read(card->device, &extra);
     size_t free_bytes = 0, total = 0;
     if (share == UINT64_MAX && GWI_DRIVER(cuMemGetInfo_v2) != NULL &&
         GWI_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total) == 0 && total - free_bytes > usual_extra_bytes) {

@@ -90,12 +90,6 @@ bool gwi_addresses_are_ours(uint64_t address);
 /* The first kernel was loaded: the driver frees addresses that it held for it. With the lock. */
 void gwi_cards_launched(void);
 
-/* ---- share.c ---- */
-
-/* Return the bytes that NVML counts for this process on a device, or UINT64_MAX if it does not tell. *ret_extra is what
- * the card holds beyond all its processes, or UINT64_MAX. Call without the lock. */
-uint64_t gwi_share_read(int device, uint64_t *ret_extra);
-
 /* ---- held.c: blocks; all with the lock ---- */
 
 gwi_held *gwi_held_at(uint64_t address);

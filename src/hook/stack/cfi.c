@@ -84,8 +84,8 @@ enum {
     ENC_OMIT = 0xff
 };
 
-/* Read a pointer. For an indirect pointer, returns the address where the pointer is stored. Only pointers to
- * personality routines are indirect, and these routines are not used here. */
+/* Read a pointer. For an indirect one, returns where it is stored. Only pointers to personality routines are indirect,
+ * and they are not used here. */
 static uintptr_t take_pointer(cursor *c, unsigned encoding, uintptr_t data_base)
 {
     uintptr_t here = c->at, value = 0;
@@ -157,8 +157,8 @@ static cursor open_record(const gwi_cfi_region *region, uintptr_t at)
     return c;
 }
 
-/* Read the augmentation data. Each letter after 'z' stands for the next value in the data, or is a flag without a
- * value. */
+/* Read the augmentation data of a CIE. `letters` describes the data: each letter stands for the next value, or is a
+ * flag without a value. */
 static void take_augmentation(cursor *c, const char *letters, common *ret)
 {
     uint64_t bytes = take_uleb(c);
@@ -451,8 +451,8 @@ static bool run_op(machine *m, cursor *c, unsigned op)
     }
 }
 
-/* Run a program until it ends or advances past `pc`. Then m->now has the rules for `pc`. Returns false if the
- * program is damaged or not supported. */
+/* Run a call frame program until it ends or advances past `pc`. m->now then has the rules for `pc`. Returns false if
+ * the program is damaged or unsupported. */
 static bool run(machine *m, cursor c, uintptr_t pc)
 {
     while (!c.bad && c.at < c.end && m->at_pc <= pc) {
@@ -714,8 +714,8 @@ static void run_unary(evaluation *e, cursor *c, unsigned op)
     }
 }
 
-/* Jump if `always` is set or the popped value is not 0. `begin` is the start of the expression, and a jump out of
- * the expression is an error. */
+/* Read the distance of a jump, and jump if `always` is set or the popped value is not 0. A jump out of the expression,
+ * which starts at `begin`, is an error. */
 static void jump(evaluation *e, cursor *c, uintptr_t begin, bool always)
 {
     int64_t by = take_signed(c, 2);

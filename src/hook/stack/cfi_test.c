@@ -267,8 +267,8 @@ static void damage(uint8_t *copy, size_t bytes, unsigned places)
     }
 }
 
-/* Search damaged copies of the table. Each copy ends at the end of its allocation, so that AddressSanitizer detects
- * a read past the end. */
+/* Look up addresses in damaged copies of the table. Each copy ends at the end of its allocation, so
+ * AddressSanitizer detects reads past it. */
 static void damaged_copies(void **state)
 {
     enum { COPIES = 300, LOOKS = 200, HEAD_BYTES = 12 };
@@ -289,8 +289,8 @@ static void damaged_copies(void **state)
         gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + bytes, (uintptr_t)copy + table_at};
         for (unsigned i = 0; i < LOOKS; i++) {
             gwi_cfi_rules rules;
-            /* Pick addresses up to 2 MiB before the copy. The functions of a copied table appear to be there,
-             * because its offsets are relative and the C library's code is before its table. */
+            /* Look up addresses in the 2 MiB before the copy. The C library's code is before its table, and the
+             * table's offsets are relative. So the functions seem to be there. */
             uintptr_t pc = (uintptr_t)copy - next_random() % (1 << 21);
             bool found_rules = gwi_cfi_find(&region, pc, &rules);
             if (found_rules)

@@ -1,8 +1,8 @@
-/* Call frame information: rules that find a function's caller from the registers and the stack. Compilers write them
- * into .eh_frame of every program and library (DWARF 5, 6.4; Linux Standard Base, "Exception Frames").
+/* Call frame information: rules that find a function's caller from the registers and the stack. Compilers write it into
+ * .eh_frame of every program and library (DWARF 5, 6.4; Linux Standard Base, "Exception Frames").
  *
- * The functions here keep no state, take no lock and allocate nothing. They read the call frame information only within
- * its region, and its bytes may be damaged. They read any other memory only through the caller's read function. */
+ * The functions keep no state, take no lock and allocate nothing. The information may be damaged, so they never
+ * read outside its region. They read other memory only through the caller's read function. */
 #ifndef GWI_CFI_H
 #define GWI_CFI_H
 
@@ -25,8 +25,8 @@ typedef enum gwi_cfi_how {
     GWI_CFI_AT,        /* in memory at frame address + value */
     GWI_CFI_IS,        /* equal to frame address + value */
     GWI_CFI_REGISTER,  /* in the register with the number `value` */
-    /* `value` is the address of an expression, which begins with its length. The expression computes the address where
-     * the register is stored (AT), or the register itself (IS). */
+    /* `value` is the address of an expression, which begins with its length. It computes the register (IS), or the
+     * address where it is stored (AT). */
     GWI_CFI_AT_EXPRESSION,
     GWI_CFI_IS_EXPRESSION
 } gwi_cfi_how;
@@ -53,8 +53,8 @@ typedef struct gwi_cfi_inputs {
     void *user;
 } gwi_cfi_inputs;
 
-/* Evaluate the expression at `at`. If `pushed` is true, the evaluation starts with `first` on its stack. Returns
- * false if the expression is damaged, not supported, does not end, or needs an unknown input. */
+/* Evaluate the expression at `at`, and set *ret_value to its result. If `pushed`, its stack begins with `first`.
+ * Returns false if the expression is damaged or unsupported, does not end, or needs an unknown input. */
 bool gwi_cfi_evaluate(const gwi_cfi_region *region, uintptr_t at, const gwi_cfi_inputs *inputs, bool pushed,
                       uint64_t first, uint64_t *ret_value);
 

@@ -7,13 +7,13 @@
 
 #if defined(__x86_64__)
 
-/* DWARF's tables treat the return address as a register of its own, number 16. A call instruction stores the return
- * address directly below the frame address. */
+/* In DWARF's tables, the return address is a register of its own, number 16. A call stores it directly below the frame
+ * address. */
 enum { GWI_REGISTER_COUNT = 17, GWI_REG_BP = 6, GWI_REG_SP = 7, GWI_REG_PC = 16 };
 enum { GWI_CAN_UNWIND = 1 };
 
-/* Store the current registers. The function that calls this must not return while the stored registers are used.
- * Returns a bit mask of the known registers: those that a callee preserves, and the PC. */
+/* Store the current registers in `reg`. The calling function must not return while they are used. Returns a bit mask of
+ * the known ones: the callee-saved registers and the PC. */
 static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_t reg[GWI_REGISTER_COUNT])
 {
     __asm__ volatile("movq %%rbx, 3*8(%0)\n\t"
@@ -31,8 +31,7 @@ static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_
     return 1u << 3 | 1u << 6 | 1u << 7 | 0xfu << 12 | 1u << 16;
 }
 
-/* Read a word of memory without the checks of sanitizers, because the word may be in a frame of another function,
- * where AddressSanitizer would report an error. */
+/* Read a word without the sanitizers' checks, which would report reads in another function's frame. */
 static inline uint64_t gwi_peek(uintptr_t at)
 {
     uint64_t value;
@@ -57,8 +56,7 @@ static inline bool gwi_follows_call(uintptr_t pc)
 
 #else
 
-/* No native walk on this machine yet: sites have only their Python frames, and the flag NATIVE_LOST for the missing
- * part. */
+/* On this machine, native stacks cannot be walked yet. A site has only its Python frames and the flag NATIVE_LOST. */
 enum { GWI_REGISTER_COUNT = 33, GWI_REG_BP = 29, GWI_REG_SP = 31, GWI_REG_PC = 32 };
 enum { GWI_CAN_UNWIND = 0 };
 

@@ -1,9 +1,8 @@
 /* Trails: recorded stack walks that can be repeated cheaply.
  *
- * A walk by rules is a chain: each word read from the stack determines where the next one is. The path from a frame
- * depends only on that frame's registers and on the words that the walk reads (as long as the same files are
- * mapped). So if the registers and these words are unchanged, the result is unchanged too. Comparing words at known
- * places takes a tenth of the time of a walk.
+ * In a walk by rules, each word read from the stack determines where the next word is. So the registers at the start
+ * and these words determine the result, while the mapped files are the same. Comparing them takes a tenth of the time
+ * of a walk.
  *
  * Any number of threads may use trails. A trail that another thread is writing is skipped. */
 #ifndef GWI_TRAIL_H
@@ -22,8 +21,8 @@ typedef struct gwi_trail_start {
     uint64_t key; /* distinguishes trails with equal registers */
 } gwi_trail_start;
 
-/* A trail that is being recorded. `value` has the words that the walk read, `distance` their distances from the
- * stack pointer at the start. */
+/* A trail that is being recorded: the words that the walk read, and the distance of each from the stack pointer at the
+ * start. */
 typedef struct gwi_trail_draft {
     gwi_trail_start start;
     bool is_good; /* false: the walk depended on something that a trail cannot record */
@@ -39,13 +38,12 @@ typedef struct gwi_trail_draft {
 enum { GWI_TRAIL_SETS = 128, GWI_TRAIL_WAYS = 4, GWI_TRAIL_BYTES = GWI_TRAIL_SETS * GWI_TRAIL_WAYS * 2048 };
 void gwi_trail_place(void *memory);
 
-/* Return whether a stored trail matches the walk that starts with the registers `start`. The stack must be readable
- * from start->sp (a multiple of eight) to `stack_end`, which is at least eight bytes higher. `*ret_result` is the
- * value stored with the trail. */
+/* Return whether a stored trail matches the walk that starts with `start`, and its value in `*ret_result`. The stack
+ * must be readable from start->sp (a multiple of eight) to `stack_end`, at least eight bytes higher. */
 bool gwi_trail_follow(const gwi_trail_start *start, uint64_t stack_end, uint64_t *ret_result);
 
-/* Return whether the walk that starts with the registers `start` should be recorded as a trail. Recording slows the
- * walk down, so if there is no free entry, the answer is true only once in 16 calls. */
+/* Return whether to record the walk that starts with `start` as a trail. Without a free entry, this is true only once
+ * in 16 calls, because recording slows the walk down. */
 bool gwi_trail_is_wanted(const gwi_trail_start *start);
 
 void gwi_trail_begin(gwi_trail_draft *draft, const gwi_trail_start *start);

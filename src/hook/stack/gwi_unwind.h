@@ -1,8 +1,8 @@
-/* The native walk: from registers to the return addresses of the calling frames.
+/* Walks the native stack: from registers to the return addresses of the calling frames.
  *
- * The walk follows the call frame information of each file and caches the rules of each instruction. A frame whose
- * rules are cached costs one table lookup and one or two words read from the stack. The walk reads only the thread's
- * current stack (gwi_stack_known) and files that the loader reports as mapped. */
+ * The walk uses each file's call frame information. Rules are cached by instruction; a cached frame costs one table
+ * lookup and one or two words of the stack.
+ * It reads only the thread's current stack (gwi_stack_known) and files that the loader reports as mapped. */
 #ifndef GWI_UNWIND_H
 #define GWI_UNWIND_H
 
@@ -21,8 +21,8 @@ typedef struct gwi_walk {
     unsigned flags;                /* out: GW_SITE_NATIVE_* */
     uint64_t key;                  /* out: identifies all frames and their files */
     uint32_t count;
-    /* Return addresses, innermost first. For a frame interrupted by a signal, one byte past the interrupted
-     * instruction, so that the byte before the address is always in the code that was running. */
+    /* Return addresses, innermost first. The byte before each belongs to the code that was running. So after a signal,
+     * it is one byte past the start of the interrupted instruction. */
     uintptr_t pc[GW_SITE_NATIVE_MAX];
     uint16_t module[GW_SITE_NATIVE_MAX]; /* 0: no file */
     gwi_trail_draft draft;               /* private */
@@ -32,8 +32,8 @@ typedef struct gwi_walk {
 enum { GWI_UNWIND_ENTRIES = 16 << 10, GWI_UNWIND_BYTES = GWI_UNWIND_ENTRIES * 16 };
 void gwi_unwind_place(void *memory);
 
-/* Walk from the registers `reg`, which gwi_registers_here() stored in a function that has not returned. `known` is
- * the result of gwi_registers_here(). */
+/* Walk from the registers `reg` that gwi_registers_here() stored. `known` is its return value. The function that called
+ * gwi_registers_here() must still be running. */
 void gwi_unwind(gwi_walk *walk, const uint64_t reg[GWI_REGISTER_COUNT], uint32_t known);
 
 #endif

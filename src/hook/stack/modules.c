@@ -1,4 +1,5 @@
-/* Finds the file at an address through the loader or /proc/self/maps, and keeps a table of the files found. */
+/* Finds the file that is mapped at an address, through the loader or /proc/self/maps, and keeps a table of the files
+ * found. */
 #include "gwi_modules.h"
 
 #include "gwi_hook.h"
@@ -32,9 +33,8 @@ static char *text;                                /* end of the paths stored so 
 
 /* ---- is memory readable? ---- */
 
-/* Pass the eight bytes to rt_sigprocmask as a signal mask. If they are unreadable, the call fails with EFAULT.
- * Otherwise it fails because the operation -1 is invalid, and changes nothing: the kernel copies the mask before it
- * checks the operation. */
+/* Check the eight bytes by passing them to rt_sigprocmask as a signal mask. The kernel fails with EFAULT if they
+ * are unreadable, otherwise with another error, because the operation -1 is invalid. It changes nothing. */
 bool gwi_may_read(uintptr_t at)
 {
     enum { MASK_BYTES = 8 };
@@ -112,8 +112,8 @@ static bool next_mapping(maps_reader *in, mapping *ret)
     return true;
 }
 
-/* Find the mapping that contains the address `at`, and the start of its file. The results are in static memory, so
- * call this with our lock held. */
+/* Find the mapping that contains the address `at`, and the start of its file. The results are static, so call this
+ * with our lock held. */
 static bool look_up(uintptr_t at, const mapping **ret_found, uintptr_t *ret_file_start)
 {
     static maps_reader in;
@@ -182,8 +182,8 @@ static bool measure(const ElfW(Phdr) * header, unsigned count, uintptr_t start, 
     return true;
 }
 
-/* Find the readable loaded segment that contains the segment `inner`. The returned range has only the bytes that
- * come from the file. */
+/* Find the readable loaded segment that contains `inner`, and the limits of its part from the file. False if there
+ * is none inside the module. */
 static bool segment_around(const ElfW(Phdr) * header, unsigned count, const gwi_module *m, const ElfW(Phdr) * inner,
                            uintptr_t *ret_low, uintptr_t *ret_high)
 {
@@ -227,8 +227,8 @@ static uint64_t word_at(uintptr_t at)
     return word;
 }
 
-/* Choose the words that distinguish this file from others that may be mapped here later: the build id and the start
- * of the function table. Without a build id, the path is compared too. */
+/* Choose words by which this file differs from one that is mapped here later: one of the build id, one near the
+ * start of the function table. Without a build id, the path is compared, too. */
 static void choose_marks(gwi_module *m, uintptr_t build_id_at)
 {
     enum { TABLE_HEAD_BYTES = 4, TABLE_BYTES_MIN = 20 };
@@ -266,8 +266,8 @@ static bool read_file_in_memory(uintptr_t start, gwi_module *m)
 
 void gwi_modules_begin(bool without_loader)
 {
-    /* Do not look up a name that glibc lacks: this would leave an error message that the program could get from
-     * dlerror(). */
+    /* Call dlsym() only if this glibc has the function. A failed lookup would leave an error message, which the program
+     * could get from dlerror(). */
     const char *version = gnu_get_libc_version();
     bool has_it = version[0] == '2' && version[1] == '.' && strlen(version) == 4 &&
                   (version[2] - '0') * 10 + (version[3] - '0') >= 35;
@@ -306,9 +306,8 @@ static const char *keep_path(const char *path)
     return at;
 }
 
-/* Return the path of a module. The loader has no name for the program itself, so the program's path is read from
- * /proc/self/maps. (/proc/self/exe is the loader if the program was started with `ld-linux.so program`.) Call with
- * our lock held. The result is valid until the next look_up(). */
+/* Return the path of a module, valid until the next look_up(). Call this with our lock held. The loader has no name
+ * for the program itself, so /proc/self/maps is read. /proc/self/exe may be the loader (`ld-linux.so program`). */
 static const char *path_of(const struct link_map *map, uintptr_t pc)
 {
     const mapping *found;
@@ -364,8 +363,8 @@ static uint32_t find_known(uintptr_t pc)
     return 0;
 }
 
-/* True if the loader has mapped no file at `pc`. Code generated at run time is in no file and may be on the stack
- * very often, so it must be detected quickly. */
+/* True if the loader has mapped no file at `pc`; false if only a slow search could tell. Generated code is in no
+ * file, and often on the stack. */
 static bool is_in_no_file(uintptr_t pc)
 {
     find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
@@ -435,8 +434,8 @@ bool gwi_module_is_there(uint32_t number, uintptr_t pc)
                 return false;
         return marks_agree(m);
     }
-    /* Compare the address of the table before the marks are read, because another file's memory may have holes where
-     * the marks were. */
+    /* Compare the table's address before reading the marks. If another file is mapped here now, the marks may be
+     * unreadable. */
     if (ask((void *)pc, &object) != 0 || (uintptr_t)object.map_start != m->start ||
         (m->cfi.table != 0 && (uintptr_t)object.eh_frame != m->cfi.table) || !marks_agree(m))
         return false;

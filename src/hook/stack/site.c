@@ -1,10 +1,11 @@
 /* Maps a stack to the number of its call site.
  *
- * The key is computed from everything that is recorded about a stack: all return addresses (up to
- * GW_SITE_NATIVE_MAX), their files, and all Python code and instructions. So two stacks get the same number only if
- * their recorded parts are equal, or if two 64-bit hashes collide. The table of keys uses open addressing in its own
- * memory. Threads do not wait for each other, with one exception: if another thread is writing the records of the
- * same new site, a thread waits about 20 us for the number. */
+ * The key is computed from everything that is recorded about a stack: all return addresses (up to GW_SITE_NATIVE_MAX),
+ * their files, and all Python code and instructions. Two different stacks share a number only if two 64-bit hashes
+ * collide.
+ *
+ * The table of keys uses open addressing in its own memory. Threads do not wait for each other. Only if another thread
+ * is writing the same new site, a thread waits about 20 us for its number. */
 #include "gwi_site.h"
 
 #include "gwi_hook.h"
@@ -63,8 +64,8 @@ typedef struct memory {
     stack scratch[GW_SLOT_COUNT]; /* for each slot; not on the thread's stack, which may be small */
 } memory;
 
-/* In a forked child, clear the parent's stacks and sites. The modules and the Python interpreters among them remain,
- * because they are still valid, and finding them again takes milliseconds if there are thousands of files. */
+/* In a forked child, clear the parent's stacks and sites, but keep the tables of modules and Python interpreters. They
+ * are still valid. Finding thousands of files again would take milliseconds. */
 static void forget_parents(memory *m)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), all = offsetof(memory, modules), whole = all / page * page;
@@ -103,8 +104,8 @@ static uint64_t mixed(uint64_t key, uint64_t word)
     return key ^ key >> 32;
 }
 
-/* Look for Python interpreters only if the number of modules has changed, because an interpreter comes with a new
- * file. */
+/* Look for Python interpreters if the number of modules has changed since the last look. A new interpreter always comes
+ * with a new file. */
 static void look_for_python(void)
 {
     uint32_t count = gwi_modules_count();
@@ -189,8 +190,8 @@ static uint64_t python_frame(const gwi_python_frame *frame, gwi_python_memory *p
     return GW_FRAME_OF_CODE(code, frame->instruction) | entry;
 }
 
-/* Write the records of the stack's Python code, which must come before the SITE record. Returns false if one of them
- * could not be written. */
+/* Write the records of the Python code on the stack. They must come before the SITE record. Returns false if one of
+ * them could not be written. */
 static bool write_codes(const stack *s)
 {
     for (uint32_t i = 0; i < s->python_count; i++)
@@ -214,9 +215,8 @@ static bool write_frames(uint32_t site, const stack *s)
     return !w.failed;
 }
 
-/* Write all records of a new stack. Returns 0 if there is no room or no free number. Unless `is_precious`, a site is
- * written only if there is plenty of room: a program that makes new stacks faster than the buffer is drained should
- * lose sites, not events. */
+/* Write all records of a new stack, and return the number of its site; 0 if there is no room or no free number. Unless
+ * `is_precious`, at least half of the buffer must be free: it is better to lose sites than events. */
 static GWI_COLD uint32_t write_site(gw_slot *slot, uint64_t ticks, bool is_precious, const stack *s)
 {
     uint32_t site = 0;

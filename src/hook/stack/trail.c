@@ -5,8 +5,8 @@
 #include "gwi_machine.h"
 #include "gwi_modules.h"
 
-/* All fields are atomic because they may be read while another thread writes them. `version` is odd during a write
- * and has a new even value after the write. */
+/* All fields are atomic: another thread may write them during a read. `version` is odd during a write, and a new
+ * even number afterwards. */
 typedef struct trail {
     _Atomic uint32_t version;
     _Atomic uint32_t word_count;
@@ -29,8 +29,8 @@ _Static_assert(sizeof(trail_space) == 2048 && GWI_TRAIL_BYTES == GWI_TRAIL_SETS 
 static trail_space *_Atomic trails;
 static _Atomic uint32_t next_way;
 
-/* With acquire and release, a reader that sees a field of a newer trail also sees that `version` has changed, and
- * ignores what it read. On x86-64, they cost nothing extra. */
+/* Readers use acquire, and the writer uses release. A reader of a changed field also sees the changed `version`,
+ * and ignores what it read. On x86-64, this order costs nothing. */
 #define GET(field)        atomic_load_explicit(&(field), memory_order_acquire)
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
 
@@ -46,8 +46,8 @@ static trail_space *set_of(trail_space *all, const gwi_trail_start *start)
 }
 _Static_assert(GWI_TRAIL_SETS == 1 << 7, "as many as the hash can tell");
 
-/* Compare the words of a trail with the stack. Another thread may rewrite the trail meanwhile. Then the result is
- * ignored (see follow()), but no read may be outside the stack. */
+/* Compare the words of a trail with the stack. follow() ignores the result if another thread changes the trail.
+ * Even then, no read may be outside the stack. */
 static bool words_agree(trail *t, uint64_t sp, uint64_t stack_bytes)
 {
     uint32_t count = GET(t->word_count);

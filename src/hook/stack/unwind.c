@@ -1,8 +1,8 @@
-/* The native walk with compact, cached rules.
+/* Walks native stacks with compact, cached rules.
  *
- * In nearly all code, the caller is found in the same way: the frame address is the stack pointer or the frame pointer
- * plus a constant, the return address is directly below the frame address, and the caller's frame pointer is either
- * unchanged or saved at a constant distance. Such a rule fits into one word, together with the number of its module:
+ * In nearly all code, the frame address is the stack pointer or the frame pointer plus a constant. The return address
+ * is directly below it. The caller's frame pointer is unchanged, or saved at a constant distance. Such a rule fits into
+ * one word, together with the number of its module:
  *
  *   bits 0-1    source of the frame address: FROM_SP, FROM_BP, FROM_SAVED; FROM_UNUSUAL: an unusual frame
  *   bits 2-3    where the caller's frame pointer is: BP_SAME, BP_AT_FRAME, BP_AT_BP
@@ -12,10 +12,11 @@
  *   bits 41-56  offset of the saved frame pointer, in words, signed
  *   bit  63     always set, so that a rule is never 0
  *
- * The table holds pairs (address ^ rule, rule), where the address is that of the instruction. If two threads write the
- * same entry at once, the resulting pair matches no address, so a wrong rule is never used. Only the PC, the stack
- * pointer and the frame pointer are followed. If an unusual frame needs another register, the walk starts again and
- * follows all registers. */
+ * The table holds pairs (address ^ rule, rule), with the address of the instruction. If two threads write an entry at
+ * once, the resulting pair matches no address. So a wrong rule is never used.
+ *
+ * The walk follows only the PC, the stack pointer and the frame pointer. If an unusual frame needs other registers, it
+ * starts again and follows all of them. */
 #include "gwi_unwind.h"
 
 #include "gwi_hook.h"
@@ -50,8 +51,8 @@ void gwi_unwind_place(void *memory)
 
 /* ---- the stack ---- */
 
-/* The memory that a walk may read: the thread's own stack, without checks, and STRANGE_STACK_BYTES from `floor` on,
- * where each page is read only if the kernel reports it as readable. */
+/* The memory that a walk may read. The thread's own stack starts at `low` and is read without checks. On another stack,
+ * up to STRANGE_STACK_BYTES after `floor` may be read, if the kernel reports each page as readable. */
 typedef struct stack {
     uintptr_t low, span; /* the last readable word starts at low + span */
     uintptr_t floor;
@@ -60,9 +61,11 @@ typedef struct stack {
 
 enum { STRANGE_STACK_BYTES = 16 << 20, ASK_PAGE_BYTES = 4096, LOOKS_MAX = 16 };
 
-/* Find the thread's own stack. The mapping that contains the stack pointer belongs to the thread if the thread's TLS
- * is in the same mapping at a higher address, or if it is the stack that the kernel created for the process. The
- * limits of other stacks are not stored, because these may be unmapped while the thread lives. */
+/* Find the thread's own stack, and store its limits in `known`. It is the mapping that contains the stack pointer, if:
+ * - the thread's TLS is in this mapping at a higher address, or
+ * - the kernel created it as the stack of the process.
+ *
+ * Limits of other stacks are not stored: such a stack may be unmapped while the thread lives. */
 static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
 {
     uintptr_t own = (uintptr_t)&gwi_slot;
@@ -80,8 +83,8 @@ static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
     }
 }
 
-/* True if `sp` may be on the thread's own stack although it is outside the known limits: no limits are known yet, or
- * the stack of the first thread has grown downwards since. */
+/* True if `sp` may be on the thread's own stack although it is outside the known limits. Either no limits are known
+ * yet, or the stack of the first thread may have grown downwards. */
 static bool may_be_own(const gwi_stack_known *known, uintptr_t sp)
 {
     return known->high == 0 || (sp < known->low && known->low - sp < STRANGE_STACK_BYTES);
@@ -205,7 +208,7 @@ static entry *entry_of(entry *table, uintptr_t pc)
 }
 _Static_assert(GWI_UNWIND_ENTRIES == 1 << 14, "as many as the hash can tell");
 
-/* Compute and cache the rule for `pc`. If there is no file at `pc`, the rule's module is 0, and the rule is not
+/* Compute and cache the rule for `pc`. If no known module contains `pc`, the rule's module is 0, and the rule is not
  * cached. */
 static GWI_COLD uint64_t learn(uintptr_t pc)
 {
@@ -334,9 +337,9 @@ static GWI_COLD bool is_behind_call(uint64_t pc)
            gwi_may_read((pc - 1) & ~(uint64_t)(WORD - 1)) && gwi_follows_call(pc);
 }
 
-/* Make one step to the caller through code without call frame information (generated at run time, or written by
- * hand). If the code keeps a standard frame pointer, the return address is found through it. The step fails unless
- * this address is just after a call. */
+/* Make one step to the caller through code without call frame information, generated at run time or written by hand.
+ * The frame pointer is assumed to point to the caller's saved frame pointer, with the return address above it. Fails if
+ * no call precedes the return address. */
 static step step_by_pointer(frame *f, stack *s)
 {
     uint64_t at = f->reg[GWI_REG_BP], bp, pc;
@@ -360,8 +363,8 @@ static GWI_COLD step step_unusual(frame *f, stack *s, uint64_t rule, uintptr_t p
     return done == STEP_LOST && !f->needs_all ? step_by_pointer(f, s) : done;
 }
 
-/* Records a walk as a trail. The frame pointer is added to the trail only when a frame is found through it, because
- * many functions use that register for other values. */
+/* Records a walk as a trail (gwi_trail.h). The frame pointer becomes part of the trail only when a frame is found
+ * through it. Many functions use that register for other values, so such a trail matches less often. */
 typedef struct trace {
     gwi_trail_draft *draft; /* NULL: no trail is being recorded */
     /* where the frame pointer was read from the stack; 0: it is unchanged since the start of the trail */
@@ -478,9 +481,9 @@ typedef struct progress {
     unsigned steps_left;
 } progress;
 
-/* A walk is looked up among the trails twice: as a whole, and again after this many frames. The second lookup is
- * needed because there are too many different walks to store each as a whole, but most of them differ only in their
- * first frames. */
+/* A walk is looked up among the trails twice: as a whole, and after FRAMES_BEFORE_TRAIL frames. There are too many
+ * different walks to store each as a whole. Most differ only in their first frames, so the second lookup often
+ * succeeds. */
 enum { FRAMES_BEFORE_TRAIL = 6, OWN_FRAMES_MAX = 16 };
 
 static void record_trail(progress *p, const gwi_trail_start *start)

@@ -1,5 +1,5 @@
-/* Tests the native walk: compares it with the C library's backtrace() at the same place, and runs it on corrupted
- * stacks. The hook's files are compiled into this program, so that a walk starts here and not in the hook. */
+/* Tests the native walk against the C library's backtrace(), and on corrupted stacks. The hook's files are compiled
+ * into this program, so that a walk starts here. */
 #include "gwi_hook.h"
 #include "gwi_unwind.h"
 
@@ -258,7 +258,8 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Build stacks of the same depth and with the same innermost frames. At each level, the call is on one of two lines. */
+/* Build a stack that depends on `path`: each bit chooses one of two lines for a call. The depth and the innermost
+ * frames do not change. */
 static NOINLINE void two_lines(unsigned depth, uint64_t path, gwi_walk *w)
 {
     if (depth == 0) {
@@ -364,7 +365,7 @@ static void from_a_signal_handler(void **state)
             assert_int_equal(sigaltstack(&stack, NULL), 0);
         assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
         deeper(20, (way){31337, raise_here, NULL});
-        /* Our address is one byte past the interrupted instruction and the C library's is not, so make both equal. */
+        /* For the interrupted instruction, our address is one byte higher than the C library's, so make both equal. */
         for (uint32_t i = 0; i < of_signal->walk.count; i++)
             for (int k = 0; k < of_signal->expected_count; k++)
                 if ((uintptr_t)of_signal->expected[k] + 1 == of_signal->walk.pc[i])
@@ -562,8 +563,8 @@ static void code_without_information(void **state)
 
 typedef void through_function(void (*)(void *), void *);
 
-/* Load and unload two files with the same code, twice each. They are usually mapped at the same address, but their
- * call sites must get different keys. */
+/* Load and unload two files with the same code, each twice, usually at the same address. The call sites of both files
+ * must get different keys. */
 static void another_library_at_the_same_place(void **state)
 {
     static const char *const files[] = {PLUGIN_A, PLUGIN_B};

@@ -1,4 +1,4 @@
-/* Compiled into two libraries that differ only in the name of one function: see unwind_test.c. */
+/* This file is compiled into two libraries that differ only in the name of one function: see unwind_test.c. */
 void plugin_through(void (*function)(void *), void *user);
 int PLUGIN_NAME(int value);
 

@@ -1,34 +1,31 @@
-/* Follow each event of PyTorch's allocator: see gwi_course.h.
+/* Follow each event of PyTorch's allocator (gwi_course.h).
  *
  *   c10_door -> usage() -> the device's log -> PyTorch's own function
  *                             |  256 at a time, and before each read
  *                        table, ring, sizes, spans
  *
- * An event is only appended to a short log. Updating the table and the ring at each event would be slow: in a training
- * run, nearly every cache line of them must be fetched from another core or from memory, because one thread allocates,
- * another one frees, and the program's own work runs between two events. So many events are settled at once (entered
- * into the table and the ring), and all the cache lines that they need are fetched first, so that the latencies
- * overlap. Appending needs only one cache line of the course, two of the thread's slot, and one of the process's page.
+ * An event is only appended to a short log. Many events are later settled at once, that is, entered into the table and
+ * the ring. Settling one event alone would be slow. One thread allocates and another one frees, so nearly every cache
+ * line must come from another core or from memory. Settling fetches the cache lines of many events first, so that the
+ * latencies overlap.
  *
  * PyTorch holds a lock for each device around every event, so only one thread appends at a time. This thread does not
- * wait for readers: settling, which a reader may also do, uses another lock. If two threads ever append at once, the
- * event of the second one is not followed, and the course counts it as missed.
+ * wait for readers, because settling uses another lock. If two threads ever append at once, the second event is counted
+ * as missed.
  *
- * A process that uses little of the card's memory and does not grow is followed only at its start. Then the course
- * rests: it follows no events, and an event costs only one comparison with a value that rarely changes. The course
- * resumes as soon as the process uses an eighth more memory than its highest value before the rest, long before the
- * card is full. The bytes allocated at that time are the base. The blocks of the base are not known one by one, and
- * they take at most 1/64 of the card's memory.
+ * A course rests if the process uses little of the card's memory and does not grow. An event then costs one comparison.
+ * The course resumes when the process uses an eighth more memory than its highest value before the rest. Of the blocks
+ * that exist then, only the total is known (the base), at most 1/64 of the card's memory.
  *
- * Live blocks are in a hash table by address with linear probing, which doubles by moving to a new mapping. The ring
- * has the last requests. A free stores the lifetime of the freed block in the ring, too, because the lifetime
- * distinguishes an iteration's working memory from memory that is kept.
+ * Live blocks are in a hash table by address with linear probing. The table doubles by moving to a new mapping. The
+ * ring has the last requests and the lifetimes of freed blocks. The lifetime distinguishes an iteration's working
+ * memory from memory that is kept.
  *
- * A request gets the time of its thread's last clock reading. The thread's driver calls read the clock, and there is a
- * launch between most requests. A free gets the time of the request before it. A course's time never goes back.
+ * Most events do not read the clock. A request gets the time at which its thread last read the clock, usually at the
+ * last driver call. A free gets the time of the request before it. Times never decrease.
  *
- * Call sites are recorded for large blocks and for a random part of the others, as long as their cost is a small share
- * of the elapsed time: unwinding a stack costs as much as fifty events. */
+ * Call sites are recorded for large blocks and for a random part of the others. Unwinding a stack costs as much as
+ * fifty events. */
 #include "gwi_course.h"
 
 #include "gwi_hook.h"
@@ -53,8 +50,8 @@ enum {
     SITES_IN_HAND = 1 << 24,
     SITES_TIME_PARTS = 1024,
     PAUSE_TICKS = 1 << 26, /* 20 to 70 ms, depending on the tick rate */
-    /* a stretch of this many requests is calm if its lowest live bytes are at most 1/64 above those of the stretch
-     * before */
+    /* a stretch is this many requests; it is calm if its lowest number of live bytes is at most 1/64 higher than that
+     * of the previous stretch */
     CALM_REQUESTS = 2048,
     CALM_STRETCHES = 4, /* after this many calm stretches in a row, the course may rest */
     SPINS_MAX = 200,
@@ -68,8 +65,9 @@ typedef struct seen_counts {
     uint32_t generation, launches, waits;
 } seen_counts;
 
-/* An event that is not settled yet. `who`: address << 16 | index of the thread's slot << 8 | low 8 bits of the slot's
- * generation. */
+/* An event that is not settled yet. `who` is the block and the thread:
+ *
+ *   address << 16 | index of the thread's slot << 8 | low 8 bits of the slot's generation */
 typedef struct logged {
     uint64_t who;
     /* positive: allocated, negative: freed; 0: this entry holds the call site of the request before it */
@@ -87,8 +85,8 @@ enum { NO_SLOT = 0xff };
 #define SITE_CHANCE (UINT32_MAX / 8)
 _Static_assert((int)GW_SLOT_COUNT <= (int)NO_SLOT, "a slot fits");
 
-/* Live bytes of the current and the previous stretch: the lowest of each, and the highest since the course last
- * started to follow. `stretches`: calm stretches in a row. */
+/* The lowest number of live bytes in this stretch (CALM_REQUESTS) and in the previous one. `highest` is the maximum
+ * since the course last began to follow events. */
 typedef struct calm {
     uint64_t until; /* number of the request that ends this stretch */
     uint64_t lowest, lowest_before, highest;
@@ -96,9 +94,8 @@ typedef struct calm {
 } calm;
 
 typedef struct gwi_course_of_device {
-    /* Fields that appending uses, besides the log itself. Other threads only read these fields, except that a reader
-     * that settles sets large_bytes and site_chance. A reader may see allocated_bytes and reserved_bytes of a newer
-     * event than its other values. */
+    /* Fields for appending. Other threads only read them, with one exception: a reader that settles sets large_bytes
+     * and site_chance. The allocated_bytes and reserved_bytes that a reader sees may be newer than its other values. */
     _Alignas(64) _Atomic uint64_t logged_count;
     uint64_t settled_seen; /* settled_count, as last read by the appending thread */
     uint64_t last_ticks;
@@ -106,8 +103,9 @@ typedef struct gwi_course_of_device {
     _Atomic uint64_t large_bytes; /* requests of at least this many bytes get a call site */
     /* chance, out of 2^32, that a smaller request gets a call site; 0: the time limit for these is reached */
     _Atomic uint32_t site_chance;
-    uint16_t stale;       /* events since last_ticks last changed */
-    _Atomic bool is_busy; /* a thread is appending */
+    uint16_t stale;              /* events since last_ticks last changed */
+    _Atomic bool is_busy;        /* a thread is appending */
+    uint64_t reserved_published; /* reserved_bytes, as the appending thread last stored it for the supervisor */
     /* Fields that are rarely written. */
     /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
     _Alignas(64) _Atomic uint64_t rest_below;
@@ -121,11 +119,12 @@ typedef struct gwi_course_of_device {
     _Atomic uint64_t site_may_ticks; /* limit for site_ticks */
     uint64_t site_earned_until;      /* ticks up to which site_may_ticks has been raised */
     uint32_t span_shift, span_index;
+    uint32_t device;
     gwi_course_block *table; /* after this struct in the same mapping or, if larger, in its own mapping */
     uint64_t span_end_ticks; /* end of the current span */
     uint32_t launches, waits;
     gwi_course_totals now; /* totals of the settled events */
-    uint64_t first_order;  /* number of the first request since the course last started to follow */
+    uint64_t first_order;  /* number of the first request since the course last began to follow events */
     uint64_t base_bytes;   /* live bytes of blocks that were allocated before request first_order */
     calm calm;
     gwi_course_size size[GWI_COURSE_SIZES];
@@ -134,6 +133,7 @@ typedef struct gwi_course_of_device {
     _Alignas(64) logged log[LOG_ROOM];
     _Alignas(64) gwi_course_request ring[GWI_COURSE_REQUESTS];
 } course;
+_Static_assert((int)GWI_COURSE_DEVICES == (int)GW_BUFFER_DEVICES, "publish()");
 _Static_assert(offsetof(course, rest_below) == 64 && offsetof(course, lock) == 128, "a line each");
 
 static struct {
@@ -141,7 +141,7 @@ static struct {
     _Atomic uint32_t mark;
     gw_c10_door *door;
     gwi_course_refusal *refused;
-    bool never_rests; /* GPUWHY_ALLOCATIONS=1: every allocation is wanted, even of a small process */
+    bool never_rests;                /* GPUWHY_ALLOCATIONS=1: every allocation is wanted, even of a small process */
     _Atomic uint64_t missed_outside; /* events without a course, because creating it failed */
 } courses;
 
@@ -206,8 +206,8 @@ static inline gwi_course_block *find(const course *c, uint64_t address)
     return find_from(c, address, place_of(address, c->table_bits));
 }
 
-/* Remove a block. A block that is stored after the gap moves into the gap if a search for that block passes the gap,
- * so that no search ends too early. */
+/* Remove a block from the table. A later block of the same search moves into the gap, so that no search ends too
+ * early. */
 static void take_out(course *c, gwi_course_block *gone)
 {
     size_t mask = ((size_t)1 << c->table_bits) - 1, gap = (size_t)(gone - c->table);
@@ -254,7 +254,7 @@ static inline void span_see(gwi_course_span *span, uint64_t live_bytes)
     span->lowest = live_bytes < span->lowest ? live_bytes : span->lowest;
 }
 
-/* All spans are used: merge them in pairs, so that each is twice as long from now on. */
+/* Call this when all spans are used. Merges them in pairs, so from now on each span is twice as long. */
 static void spans_halve(course *c)
 {
     for (size_t i = 0; i < GWI_COURSE_SPANS / 2; i++) {
@@ -280,8 +280,7 @@ static GWI_COLD void span_next(course *c)
 
 /* ---- the first event of a device ---- */
 
-/* Return the smallest size of a block that counts as large: 1/1024 of the smallest card's memory; 64 MiB if that is
- * not known. */
+/* Return the size from which a block is large: 1/1024 of the smallest card's memory, or 64 MiB if that is not known. */
 static uint64_t large_bytes(void)
 {
     enum { CARD_PARTS = 1024, UNKNOWN_CARD = 64 << 20 };
@@ -289,8 +288,8 @@ static uint64_t large_bytes(void)
     return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
 }
 
-/* Map a course with its first table. The program's work between two events evicts the TLB entries of both, so both
- * are placed in two large pages if the kernel provides them. */
+/* Map a course and its first table, in two large pages if possible. The program's work between two events would evict
+ * the TLB entries of many small pages. */
 enum { LARGE_PAGE_BYTES = 2 << 20, COURSE_BYTES = 2 * LARGE_PAGE_BYTES };
 _Static_assert(sizeof(course) + (sizeof(gwi_course_block) << TABLE_BITS_FIRST) <= COURSE_BYTES, "both fit");
 
@@ -314,15 +313,15 @@ static void miss(course *c)
     atomic_fetch_add_explicit(&c->missed, 1, memory_order_relaxed);
 }
 
-/* Return whether this is the process whose allocations are followed. The first process that calls this is followed.
- * A forked child inherits that process's mark in `courses`, but its own mark is 0 or a different one. */
+/* Return whether this is the first process that called this. Only its allocations are followed. A forked child inherits
+ * the mark in `courses`, but its own mark differs. */
 static bool is_our_process(void)
 {
     uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed), none = 0;
     return mark != 0 && (atomic_compare_exchange_strong(&courses.mark, &none, mark) || none == mark);
 }
 
-static course *make_course(void)
+static course *make_course(uint64_t device)
 {
     course *c = map_course();
     if (c == NULL)
@@ -332,6 +331,7 @@ static course *make_course(void)
     c->table = (gwi_course_block *)(void *)(c + 1);
     c->table_bits = TABLE_BITS_FIRST;
     c->first_order = 1;
+    c->device = (uint32_t)device;
     c->calm.until = CALM_REQUESTS;
     c->now.first_ticks = c->now.last_ticks = c->last_ticks = c->site_earned_until = gwi_ticks();
     c->site_may_ticks = SITES_IN_HAND;
@@ -350,7 +350,7 @@ static GWI_COLD course *begin(uint64_t device)
     int saved_errno = errno;
     course *c = NULL, *before = NULL;
     if (is_our_process()) {
-        c = make_course();
+        c = make_course(device);
         if (c == NULL)
             atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
         else if (!atomic_compare_exchange_strong(&gwi_wipe.course[device], &before, c)) {
@@ -364,8 +364,8 @@ static GWI_COLD course *begin(uint64_t device)
 
 /* ---- an event ---- */
 
-/* Return the index of a slot in this process's buffer, or NO_SLOT. The index is computed from `rings`, because the
- * cache line of `rings` is needed anyway. */
+/* Return the index of a slot, or NO_SLOT if it is not in this process's buffer. Uses `rings`, not gwi.slots, because
+ * the cache line of `rings` is needed anyway. */
 static inline uint64_t index_of(const gw_slot *slot)
 {
     uintptr_t rings = (uintptr_t)atomic_load_explicit(&gwi_wipe.rings, memory_order_relaxed);
@@ -374,7 +374,8 @@ static inline uint64_t index_of(const gw_slot *slot)
     return index < GW_SLOT_COUNT ? index : NO_SLOT;
 }
 
-/* Return the thread's slot, or NULL if the thread has made no driver call, for example because it only frees. */
+/* Return the thread's slot, or NULL if the thread has none because it made no driver call. For example, some threads
+ * only free memory. */
 static inline gw_slot *slot_of_thread(void)
 {
     gw_slot *slot = gwi_slot;
@@ -497,8 +498,8 @@ static inline void see_work(course *c, const logged *event)
     seen->waits = event->waits;
 }
 
-/* Prefetch a cache line for writing. GCC's builtin emits prefetchw only when it compiles for newer processors. Older
- * processors ignore this instruction. */
+/* Prefetch a cache line for writing with the instruction prefetchw, which older processors ignore. GCC's builtin emits
+ * it only for newer targets. */
 static inline void fetch_to_write(const volatile void *at)
 {
 #if defined(__x86_64__)
@@ -508,8 +509,8 @@ static inline void fetch_to_write(const volatile void *at)
 #endif
 }
 
-/* Prefetch the cache lines that settling will write: first the table entries of all events, then the ring entries of
- * the new requests and of the freed blocks. */
+/* Prefetch the cache lines that settling will write: the table entries of all events, then the ring entries of new
+ * requests and freed blocks. */
 static inline void fetch_ahead(const course *c, const logged *event, uint32_t count, uint32_t *ret_place)
 {
     uint64_t order = c->now.requests;
@@ -553,11 +554,11 @@ static void settle_some(course *c, const logged *event, uint32_t count)
     }
 }
 
-/* Return whether there is time to look up a call site. The limit for the time spent on call sites is about a
- * thousandth of the time in which the program works. Blocks that are not large get a call site only while less than
- * a quarter of the limit is used. Pauses do not count as work: an hour of waiting raises the limit no more than a
- * short pause does. The first sites of a process cost more, because the unwinder has not read the files and their
- * rules yet, so the limit starts above 0. */
+/* Return whether there is time to look up a call site.
+ *
+ * The limit is about a thousandth of the time in which the program works, without pauses. A small block gets a call
+ * site only while less than a quarter of the limit is used. The limit starts above 0, because the unwinder must first
+ * read files and rules. */
 static bool may_have_site(const course *c, bool is_large)
 {
     uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
@@ -565,8 +566,7 @@ static bool may_have_site(const course *c, bool is_large)
     return spent < (is_large ? may_spend : may_spend / 4);
 }
 
-/* Raise the limit for call sites by 1/1024 of the time since the last call of this function. A longer time than
- * PAUSE_TICKS counts as PAUSE_TICKS. */
+/* Raise the limit for call sites by 1/1024 of the time since the last call, of which at most PAUSE_TICKS are used. */
 static void earn_sites(course *c)
 {
     uint64_t passed = c->now.last_ticks - c->site_earned_until;
@@ -574,6 +574,17 @@ static void earn_sites(course *c)
     uint64_t may_spend = atomic_load_explicit(&c->site_may_ticks, memory_order_relaxed);
     atomic_store_explicit(&c->site_may_ticks, may_spend + worked / SITES_TIME_PARTS, memory_order_relaxed);
     c->site_earned_until = c->now.last_ticks;
+}
+
+/* Store PyTorch's totals where the supervisor can read them (`gpuwhy run --alarm-at`). */
+static void publish(course *c)
+{
+    if (gwi.head == NULL)
+        return;
+    uint64_t allocated = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
+    uint64_t reserved = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    atomic_store_explicit(&gwi.head->torch_allocated_bytes[c->device], allocated, memory_order_relaxed);
+    atomic_store_explicit(&gwi.head->torch_reserved_bytes[c->device], reserved, memory_order_relaxed);
 }
 
 /* Settle all logged events. Call with the lock held. */
@@ -592,6 +603,7 @@ static __attribute__((hot)) void settle(course *c)
     atomic_store_explicit(&c->settled_count, end, memory_order_release);
     c->now.allocated_bytes = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
     c->now.reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    publish(c);
     atomic_store_explicit(&c->large_bytes, large_bytes(), memory_order_relaxed);
     earn_sites(c);
     atomic_store_explicit(&c->site_chance, may_have_site(c, false) ? SITE_CHANCE : 0, memory_order_relaxed);
@@ -617,8 +629,8 @@ static void calm_begin(course *c)
                      .stretches = c->calm.stretches};
 }
 
-/* Let the course rest (stop following events) if memory use has been small and has not grown for CALM_STRETCHES
- * stretches, and no event was missed. Call with the lock held, in the thread that appends. */
+/* Let the course rest if memory use is small and did not grow for CALM_STRETCHES stretches, and no event was missed.
+ * Call with the lock held, in the thread that appends. */
 static void consider_rest(course *c)
 {
     enum { CARD_PARTS = 64, GROWTH_PARTS = 64, MORE_PARTS = 8 };
@@ -639,9 +651,8 @@ static inline bool is_resting(const course *c)
     return atomic_load_explicit(&c->rest_below, memory_order_acquire) != 0;
 }
 
-/* Resume following events. The course does not know the blocks that PyTorch has at this time, only that they have
- * `base_bytes` in total. Call in the thread that appends. Returns false if the lock was not obtained because a
- * reader holds it; then the course continues to rest. */
+/* Resume following events, in the thread that appends. PyTorch's blocks are known only by their total, `base_bytes`.
+ * Returns false and keeps resting if a reader holds the lock for too long. */
 static GWI_COLD bool wake(course *c, uint64_t base_bytes)
 {
     if (!lock(c))
@@ -661,9 +672,8 @@ static GWI_COLD bool wake(course *c, uint64_t base_bytes)
 
 /* ---- appending ---- */
 
-/* Make room for one more event in the log. While a reader holds the lock, the other half of the log is used. If the
- * reader holds it for too long and the log is full, the last event is dropped and false is returned, so there is
- * always room for one more event. */
+/* Make room for one more event in the log by settling the older ones. If a reader holds the lock, settling is postponed
+ * until the log is nearly full. If the log is full and still locked, drop the last event and return false. */
 static bool make_room(course *c)
 {
     enum { NEARLY_FULL = LOG_ROOM - 2 };
@@ -690,8 +700,8 @@ static inline void append(course *c, logged event)
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
 }
 
-/* Record the current call site and return its number; 0: not known, or the thread is inside a driver call. inside_fn
- * is set meanwhile, so that this thread's driver calls are not recorded until this function returns. */
+/* Record the current call site and return its number, or 0 if it is unknown or the thread is in a driver call.
+ * inside_fn is set meanwhile, so that our own driver calls are not recorded. */
 static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
 {
     if (slot == NULL || !gwi_slot_is_shared(slot) || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0)
@@ -735,6 +745,11 @@ static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
         c->last_ticks = now > c->last_ticks ? now : c->last_ticks;
         c->stale = 0;
     }
+    uint64_t reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    if (reserved_bytes != c->reserved_published) { /* the supervisor has seen, or will see, the driver's allocation */
+        publish(c);
+        c->reserved_published = reserved_bytes;
+    }
     bool is_there = make_room(c);
     if (is_there && bytes > 0 &&
         may_want_site(c, bytes, atomic_load_explicit(&c->logged_count, memory_order_relaxed))) {
@@ -759,8 +774,8 @@ static course *course_made(gw_c10_device device)
     return c == NULL && can_be ? begin((uint64_t)device.index) : c;
 }
 
-/* Fill in the event's fields about the thread that requests memory. The request's time is the thread's last clock
- * reading. */
+/* Fill in the event's fields about the thread that requests memory. If the thread's last clock reading is newer than
+ * c->last_ticks, advance c->last_ticks to it. follow() uses c->last_ticks as the time of the event. */
 static inline void note_thread(course *c, logged *event, const gw_slot *slot)
 {
     uint64_t looked = atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
@@ -802,11 +817,11 @@ static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t all
     atomic_store_explicit(&c->reserved_bytes, reserved_bytes, memory_order_relaxed);
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
     return count - c->settled_seen >= SETTLE_EVERY || c->stale >= LOOK_EVERY ||
-           (bytes > 0 && may_want_site(c, bytes, count));
+           gwi_unlikely(reserved_bytes != c->reserved_published) || (bytes > 0 && may_want_site(c, bytes, count));
 }
 
-/* Handles special cases: the first event of a device, an empty event, an event that ends a rest, and an event that
- * arrives while another thread appends. */
+/* Handle special cases: the first event of a device, an empty event, the end of a rest, or another thread that
+ * appends. */
 static GWI_COLD void usage_apart(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                                  gw_c10_device device)
 {
@@ -901,8 +916,8 @@ static uint64_t missed_by(course *c)
            atomic_load_explicit(&courses.missed_outside, memory_order_relaxed);
 }
 
-/* Settle all events of a device and return its totals. Returns false if the device has no course, if its course
- * rests, or if the lock was not obtained. */
+/* Settle all events of a device and return its totals. Returns false if the device has no course, if it rests, or if
+ * the lock was not obtained. */
 static bool course_totals_of(uint64_t device, gwi_course_totals *ret_totals)
 {
     course *c = known(device);
@@ -956,8 +971,8 @@ static void copy_requests(const course *c, gwi_course_copy *copy)
         copy->request[i] = c->ring[(first + i) % GWI_COURSE_REQUESTS];
 }
 
-/* Allocate memory for a copy and lock the course. The memory is allocated before the lock is taken, with room for SLACK
- * blocks that are added in between. If more were added, try again. Returns false, without the lock, on failure. */
+/* Allocate memory for a copy, then lock the course. Returns false without the lock on failure. Blocks may be added
+ * before the lock is taken, so there is room for SLACK more. If these do not suffice, try again. */
 static bool copy_locked(course *c, uint64_t device, gwi_course_copy *copy)
 {
     enum { TRIES_MAX = 4, SLACK = 4096 };

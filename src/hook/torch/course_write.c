@@ -1,5 +1,5 @@
-/* When PyTorch runs out of memory on a device, write the device's course (its allocations and frees so far) into the
- * buffer. This runs in the thread whose allocation failed. */
+/* When PyTorch runs out of memory on a device, write the device's allocations and frees so far into the buffer. This
+ * runs in the thread whose allocation failed. */
 #include "gwi_course.h"
 
 #include "gw_requests.h"
@@ -10,8 +10,8 @@
 #include <time.h>
 
 enum {
-    FULL_REPORTS = 8, /* the first reports of a process, up to this number, are full */
-    REST_FACTOR = 20, /* a later report is full only if this many times the duration of the last full one have passed */
+    FULL_REPORTS = 8, /* this many reports of a process are always full */
+    REST_FACTOR = 20, /* after those, only if this many times the duration of the last full report has passed */
     ROOM_WAIT_NS = 2000000,
     ROOM_WAITS_MAX = 100, /* a report waits at most 0.2 s for the supervisor */
     ROOM_EVERY = 64       /* check the buffer's free space after this many facts */
@@ -30,7 +30,7 @@ typedef struct out {
     uint32_t facts, waits;
 } out;
 
-/* If the buffer has little room, wait for the supervisor to drain it. A report may have more requests and blocks than
+/* Wait for the supervisor to drain the buffer if it has little room. A report may have more requests and blocks than
  * fit into the buffer. */
 static void make_room(out *to)
 {
@@ -145,7 +145,8 @@ bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns)
 
 /* ---- reports without the observer: in a C++ program, or before the observer is attached ---- */
 
-/* True if `a` must be written before `b`: larger blocks first, and the older one of two blocks of equal size. */
+/* True if `a` must be written before `b`. Larger blocks come first. Of two blocks of equal size, the older one comes
+ * first. */
 static bool is_larger(const gwi_course_block *a, const gwi_course_block *b)
 {
     return gwi_course_bytes(a) != gwi_course_bytes(b) ? gwi_course_bytes(a) > gwi_course_bytes(b) : a->order < b->order;
@@ -164,8 +165,8 @@ static void sift(gwi_course_block *heap, size_t at, size_t count)
     }
 }
 
-/* Sort in descending order. Heap sort is used because there may be many blocks and no spare memory. The top of the heap
- * is the smallest block. */
+/* Sort in descending order. A heap sort needs no spare memory, and there may be many blocks. The top of the heap is the
+ * smallest block. */
 static void sort_falling(gwi_course_block *block, size_t count)
 {
     for (size_t i = count / 2; i-- > 0;)
@@ -214,9 +215,8 @@ static void write_report(uint64_t device, uint64_t bytes, uint32_t site, bool wh
     gwi_course_copy_free(&copy);
 }
 
-/* Report an out-of-memory. FULL_REPORTS and REST_FACTOR limit the number of full reports, so that the cost is small
- * for a program that probes for memory. If the observer is attached, only the call site is stored here, because the
- * observer writes the report. */
+/* Report a refused request. If the observer is attached, it writes the report, so store only the call site. A program
+ * may probe for memory, so full reports are limited by FULL_REPORTS and REST_FACTOR. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site)
 {
     static _Atomic uint32_t reports;

@@ -1,12 +1,12 @@
-/* The course of PyTorch's allocations: every allocation and free, from the first block on (gw_c10_door.h describes how
- * the events get here).
+/* The course of PyTorch's allocations: every allocation and free, from the first block on. gw_c10_door.h describes how
+ * the events get here.
  *
  *   course.c        updates live blocks, a ring of the last requests and spans of live bytes at each event
- *   course_write.c  writes this data into the buffer at an out-of-memory, or when the observer requests it
+ *   course_write.c  writes this data into the buffer when PyTorch runs out of memory, or when the observer requests it
  *
- * An event costs a few cache lines: no system call, no malloc, and no record in the buffer. Each device has its own
- * course, because PyTorch has one allocator and one lock per device. A course that missed an event counts it and is
- * never repaired. A forked child has no course: PyTorch refuses CUDA there. */
+ * An event costs a few cache lines, but no system call, no malloc and no record in the buffer. Each device has its
+ * own course, as PyTorch has one allocator and one lock per device. A course that misses events counts them and
+ * stays incomplete. A forked child has no course, because PyTorch refuses CUDA there. */
 #ifndef GWI_COURSE_H
 #define GWI_COURSE_H
 
@@ -77,12 +77,12 @@ typedef struct gwi_course_totals {
  * of the request. */
 typedef void gwi_course_refusal(uint64_t device, uint64_t bytes, uint32_t site);
 
-/* Connect PyTorch's allocator events to this module. Call this once the hook is in the process, in any thread that
- * does not hold the hook's lock. `refusal` is called at each refused request. */
+/* Connect PyTorch's allocator events to this module. Call this once, after the hook has been attached, from a
+ * thread that does not hold the hook's lock. `refusal` is called for each request that PyTorch refuses. */
 void gwi_course_attach(gwi_course_refusal *refusal);
 
-/* True if PyTorch's allocations are followed on at least one device, and no event of a followed device was missed.
- * Events during a rest of the course do not count as missed. */
+/* True if PyTorch's allocations are followed on at least one device, and no event was missed there. Events during a
+ * rest of the course do not matter. */
 bool gwi_course_is_whole(void);
 
 /* Find the live block that starts at `address`. Returns false if no live block is known to start there. */
@@ -106,25 +106,25 @@ typedef struct gwi_course_copy {
 } gwi_course_copy;
 
 /* Copy all data of a device. Returns false if the device has no course, if its course rests, if the lock was not
- * obtained, or if there is no memory. */
+ * obtained, or if memory runs out. */
 bool gwi_course_copy_make(uint64_t device, gwi_course_copy *ret_copy);
 void gwi_course_copy_free(gwi_course_copy *copy);
 
 /* ---- course_write.c ---- */
 
-/* Write a device's totals, spans, sizes and requests into the open report, but not its blocks. Returns false if
- * nothing is known about the device. */
+/* Write a device's totals, spans, sizes and requests into the current report, but not its blocks. Returns false if
+ * the device has no data. */
 bool gwi_course_write(uint64_t device);
 
-/* Set *ret_age_ns to the time in ns from `ticks` to the last gwi_course_write() for that device. Returns false if
- * nothing was written for the device. */
+/* Set *ret_age_ns to the time in ns from `ticks` to that device's last gwi_course_write(). Returns false if nothing
+ * was written for the device. */
 bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns);
 
 /* A gwi_course_refusal that writes a report, unless the observer is attached and will write it. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site);
 
-/* Return the call site of the request that PyTorch refused last on that device; 0: not known, or already returned
- * for this refusal. */
+/* Return the call site of the request that PyTorch last refused on that device. 0 if it is unknown, or was already
+ * returned once. */
 uint32_t gwi_course_refused_site(uint64_t device);
 
 #endif

@@ -1,11 +1,11 @@
-/* Inside the observer: the interpreter's functions, the state, and the functions that its files share.
+/* What the files of the observer share: the interpreter's functions, the state, and their own functions.
  *
- *   observer_python.c  attempts, attaching, enabling the history, the callback that PyTorch calls
- *   observer_read.c    reading and recording: statistics, blocks, history, peaks
- *   observer_stacks.c  stacks of the history as call sites
- *   observer_raised.c  the uncaught exception, at the interpreter's shutdown
- *   observer_jax.c     JAX's live arrays
- *   observer_py.c      state, small helpers over Python and PyTorch
+ *   observer_python.c  attaches to PyTorch, enables the history, and has the callback that PyTorch calls
+ *   observer_read.c    reads and records statistics, blocks, the history and peaks
+ *   observer_stacks.c  records stacks of the history as call sites
+ *   observer_raised.c  records the uncaught exception at the interpreter's shutdown
+ *   observer_jax.c     records JAX's live arrays
+ *   observer_py.c      has the state, and small helpers for Python and PyTorch
  *
  * Call all functions with the interpreter's lock held, unless a comment says otherwise. */
 #ifndef GWI_OBSERVER_INSIDE_H
@@ -34,8 +34,10 @@ typedef struct py_method {
 
 enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
 
-/* X(name, result, parameters): the functions of the stable ABI that we call. References: "new" must be released,
- * "borrowed" must not. */
+/* X(name, result, parameters): the functions of Python's stable ABI that we call. A comment describes the returned
+ * reference:
+ * - "new": the caller must release it
+ * - "borrowed": the caller must not */
 #define PY_FUNCTIONS(X)                                                                                                \
     X(Py_IsInitialized, int, (void))                                                                                   \
     X(Py_AddPendingCall, int, (int (*function)(void *), void *argument))                                               \
@@ -77,7 +79,8 @@ enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
     X(PyErr_Fetch, void, (py_object * *type, py_object * *value, py_object * *traceback))                              \
     X(PyErr_Restore, void, (py_object * type, py_object * value, py_object * traceback))
 
-/* X(name): Python's built-in types. Using an object whose type is exactly one of these runs no code of the program. */
+/* X(name): built-in types of Python. If the type of an object is exactly one of these, using the object runs no code of
+ * the program. */
 #define PY_TYPES(X)                                                                                                    \
     X(PyUnicode_Type)                                                                                                  \
     X(PyLong_Type)                                                                                                     \
@@ -149,16 +152,16 @@ struct gwi_obs_state {
     bool deep;                         /* the history has stacks, and is also read when the program ends */
     bool allocations;                  /* what the hook itself has followed is also written when the program ends */
     _Atomic uint64_t history_since_ns; /* when we enabled the history, in CLOCK_MONOTONIC; 0: we did not */
-    _Atomic bool reading; /* a thread reads the history; keeps others out in a Python without a global lock */
+    _Atomic bool reading; /* a thread is reading the history; keeps others out if Python has no global lock */
     bool have_python;
-    uint32_t full_reads;                 /* number of out-of-memories at which the whole history was read */
+    uint32_t full_reads;                 /* number of out-of-memory errors at which the whole history was read */
     uint64_t last_read_ns, last_took_ns; /* end (CLOCK_MONOTONIC) and duration of the last of these reads */
     python py;
     keys key;
     py_object *torch_c;    /* dict of torch._C; owned once attached, so that it stays valid if the module is deleted */
     pid_t jax_attached_by; /* process that registered our exit handler for JAX; 0: none */
-    pid_t attached_by; /* process that attached to PyTorch; 0: none. In its forked children, PyTorch's locks may be held
-                          forever */
+    pid_t attached_by; /* process that attached to PyTorch; 0: none. Its forked children must not call PyTorch, whose
+                          locks may be held forever there */
     bool raised_begun; /* the exit handler for the uncaught exception was registered, or registering it failed */
     pid_t raised_pid;  /* process in which this handler may run: the one that registered it, or its forked child */
 };
@@ -171,13 +174,14 @@ void gwi_obs_note(gw_note reason, const char *text);
  * PyTorch cannot report this. */
 bool gwi_obs_history_is_off(char *reason);
 
-/* Return the dict of a module that is fully imported, otherwise NULL. Runs no code of the module. Borrowed. */
+/* Return the dict of a module that is fully imported, otherwise NULL. Runs no code of the module. The reference is
+ * borrowed. */
 py_object *gwi_obs_imported(const char *name);
 
 /* ---- small helpers over Python: observer_py.c ---- */
 
-/* Look up all of Python's functions and types that the observer uses. Needs no interpreter lock. On false, *ret_missing
- * is the symbol that this Python lacks, or NULL if there is no Python in the process. */
+/* Look up all functions and types of Python that the observer uses. Needs no interpreter lock. If one is missing,
+ * returns false and sets *ret_missing to its name (NULL: there is no Python in the process). */
 bool gwi_py_find(python *py, const char **ret_missing);
 void gwi_py_give_back(py_object *object); /* release a reference; accepts NULL */
 /* Return the value of an integer object. If `object` is NULL or not an integer, returns 0 and sets *ret_known to
@@ -198,7 +202,7 @@ py_object *gwi_py_none(void);                /* new */
 ptrdiff_t gwi_py_list_size(py_object *list); /* 0: not a list */
 
 /* Call gwi_obs_enter() at the start of every callback from the interpreter, and gwi_obs_leave() at its end. They save
- * and restore errno and the interpreter's pending error, and keep our own driver calls out of the recording. */
+ * and restore errno and Python's pending error. Between them, our own driver calls are not recorded. */
 typedef struct gwi_obs_saved {
     py_object *type, *value, *traceback;
     uint32_t guard;
@@ -209,16 +213,15 @@ void gwi_obs_leave(const gwi_obs_saved *before);
 
 /* ---- the uncaught exception: observer_raised.c ---- */
 
-/* Register the exit handler that records the uncaught exception, unless this was done before. Call in the interpreter's
- * main thread, between gwi_obs_enter() and gwi_obs_leave(). */
+/* Register the exit handler that records the uncaught exception. A second call has no effect. Call it in the
+ * interpreter's main thread, between gwi_obs_enter() and gwi_obs_leave(). */
 void gwi_obs_raised_begin(void);
 void gwi_obs_raised_forked(void); /* call at the first driver call of a forked child; takes no interpreter lock */
 
 /* ---- reading: observer_read.c ---- */
 
-/* Write the memory limit that the program has set in PyTorch (set_per_process_memory_fraction), if any.
- * `total_bytes` is the total memory that PyTorch passed to the out-of-memory callback: if a limit is set, it is the
- * limit. */
+/* Write the memory limit that the program set with set_per_process_memory_fraction(), if any. `total_bytes` is from
+ * PyTorch's out-of-memory callback: the limit or, without one, the total memory. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes);
 void gwi_obs_read_at_oom(uint64_t device, bool with_history);
 void gwi_obs_read_at_end(void);
@@ -231,16 +234,16 @@ void gwi_obs_jax_at_end(void);
 
 /* ---- stacks: observer_stacks.c ---- */
 
-/* Start a new memory snapshot. Python objects of the previous one are no longer used. Returns false if out of memory;
- * then all stacks are unknown. */
+/* Start a new memory snapshot, and stop using the Python objects of the previous one. Returns false if out of memory:
+ * all stacks of the new snapshot are then unknown. */
 bool gwi_stacks_begin(void);
-/* Return the number of the stack in a list of frames. Equal stacks have equal numbers, within a snapshot and across
- * snapshots. Returns 0 if the list has no frames, or if there are too many different stacks. `frames` may be NULL; it
- * must live until the next gwi_stacks_begin(). */
+/* Return the number of the stack in a list of frames. Equal stacks have equal numbers, even in different snapshots.
+ * Returns 0 for an empty list or NULL, or if there are too many stacks. `frames` must live until the next
+ * gwi_stacks_begin(). */
 uint32_t gwi_stacks_number(py_object *frames);
 uint32_t gwi_stacks_count(void); /* greater than all stack numbers returned so far */
-/* Return the call site of the stack with this number. The site is recorded when it is first requested. Returns 0 if the
- * stack is unknown, or if its site cannot be recorded: there are too many sites, or the buffer is full. */
+/* Return the call site of the stack with this number. The first request records the site. Returns 0 if the stack is
+ * unknown, there are too many sites, or the buffer is full. */
 uint32_t gwi_stacks_site(uint32_t number);
 
 #endif

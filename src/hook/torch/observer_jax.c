@@ -1,14 +1,14 @@
 /* Record JAX's live arrays after JAX has run out of memory.
  *
- * XLA allocates most of the card's memory at once and divides it up itself, so the driver sees neither the arrays nor,
- * usually, the failed allocation. JAX can list its live arrays and its allocator's statistics, and neither call needs
- * the GPU or waits for it. But JAX has no callback for a failed allocation, and JAX may not be queried inside the
- * allocation. So the arrays are read when the interpreter shuts down, if the exception that ends the program contains
- * RESOURCE_EXHAUSTED. Our exit handler runs before JAX's own, which was registered before ours. At that time the
- * exception's traceback still refers to the failed frames, and the program's variables still exist. Nothing is recorded
- * if the program survives the failure, or exits by os._exit().
+ * XLA allocates most of the card's memory at once and divides it up itself. So the driver sees neither the arrays nor,
+ * usually, the failed allocation. JAX can list its live arrays and its allocator's statistics without the GPU. But it
+ * has no callback for a failed allocation, and must not be queried inside one.
  *
- * With several local devices an array's size does not show how much of it is on one device, so nothing is written. */
+ * So the arrays are read when the interpreter shuts down, before JAX's own exit handler. The program's variables and
+ * the frames in the traceback still exist then. The exception that ends the program must have RESOURCE_EXHAUSTED in its
+ * message. Nothing is recorded if:
+ * - the program survives the failure, or exits by os._exit();
+ * - there are several local devices: an array's size does not show how much of it is on each device. */
 #include "gwi_observer_inside.h"
 
 #include "gw_text.h"
@@ -69,8 +69,8 @@ static bool text_of_attribute(py_object *object, const char *name, char *buffer,
     return good;
 }
 
-/* True if the program ends with an out-of-memory exception. *ret_wanted is then the size of the failed allocation, or 0
- * if the exception's message does not have the exact size. */
+/* True if the program ends with an out-of-memory exception. *ret_wanted is then the failed allocation's size in bytes;
+ * 0: the message has no exact size. */
 static bool is_out_of_memory(uint64_t *ret_wanted)
 {
     static const char wanted_words[] = "allocate ";
@@ -133,8 +133,8 @@ static int by_held_falling(const void *left, const void *right)
     return (held_a < held_b) - (held_a > held_b);
 }
 
-/* Count the arrays of each type and shape. If there are more than KINDS_MAX types and shapes, `rest` gets the arrays of
- * all others. Returns false if the time limit was reached before all arrays were counted. */
+/* Count the arrays of each type and shape. The first KINDS_MAX combinations are counted in `kind`, all others together
+ * in `rest`. Returns false if the time limit stopped the count. */
 static bool count_arrays(py_object *arrays, array_kind *kind, size_t *ret_kinds, array_kind *rest)
 {
     uint64_t deadline_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) + ARRAYS_BUDGET_MS * UINT64_C(1000000);

@@ -44,8 +44,8 @@ static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *re
     return true;
 }
 
-/* Return the device bytes that a call has just allocated. Frees are not subtracted, because a caching allocator
- * rarely frees memory. */
+/* Return the bytes of device memory that a call has just allocated. Callers do not subtract frees, because a caching
+ * allocator rarely frees memory. */
 static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
 {
     /* location type 1 (arg[3]): cuMemCreate() allocated on a device, not on the host */

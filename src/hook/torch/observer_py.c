@@ -197,8 +197,8 @@ py_object *gwi_obs_imported(const char *name)
     return finished ? dict : NULL;
 }
 
-/* True if the memory history is off. Returns false and sets `reason` if the program enabled the history itself, or if
- * this PyTorch cannot report whether it is on (the asynchronous allocator, old versions). */
+/* True if the memory history is off. Otherwise sets `reason`: the program enabled it, or this PyTorch cannot report it
+ * (the asynchronous allocator, old versions). */
 bool gwi_obs_history_is_off(char *reason)
 {
     py_object *answer = gwi_py_call_torch("_cuda_isHistoryEnabled", gwi_obs.py.PyTuple_New(0), reason);

@@ -2,8 +2,7 @@
  *
  *   notice (any thread)  ->  Py_AddPendingCall  ->  attach_pending (main thread, interpreter's lock held)
  *        the first time: register the exit handler that reads sys.last_exc (observer_raised.c)
- *        has the program imported torch, and torch initialised CUDA?  if not: try again at a later notice, with
- *        growing pauses
+ *        torch imported and CUDA initialised?  if not: try again at a later notice, with growing pauses
  *        attach the out-of-memory observer, register the exit handler; enable the history if it is already needed
  *   taken (any thread): 1/16 of the card's memory has been allocated
  *        notice  ->  Py_AddPendingCall  ->  history_pending: enable the history
@@ -12,8 +11,8 @@
  *   interpreter exits   ->  on_exit_of_interpreter    (atexit; runs before PyTorch's handlers, because PyTorch
  *                                                      registered them earlier)
  *
- * Only functions of Python's stable ABI are used. If a version of PyTorch lacks a function, the observer records the
- * reason and does not attach. */
+ * Only functions of Python's stable ABI are used. If PyTorch lacks a function, the observer records the reason and
+ * does not attach. */
 #include "gwi_observer_inside.h"
 
 #include <errno.h>
@@ -43,9 +42,9 @@ enum {
 
 /* ---- callbacks of PyTorch and the interpreter ---- */
 
-/* True if this out-of-memory may read the whole history. The last out-of-memory of a run matters most, but it cannot be
- * recognised in advance, so the first few read everything. After them, a pause limits the cost for a program that
- * probes for memory. If this returns true, the caller must reset `reading`. */
+/* True if the whole history may be read at this out-of-memory error. The last error matters most, but cannot be
+ * recognised in advance. So the history is read at the first few errors, and later only after a pause: a program
+ * may probe for memory. If true, the caller must reset `reading`. */
 static bool may_read_history(void)
 {
     uint64_t rested_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) - gwi_obs.last_read_ns;
@@ -54,8 +53,8 @@ static bool may_read_history(void)
     return !atomic_exchange_explicit(&gwi_obs.reading, true, memory_order_acquire);
 }
 
-/* PyTorch calls this at an out-of-memory, with (device, bytes wanted, bytes total or limit, bytes free). An exception
- * raised here would become a failure of PyTorch, so this function always returns None. */
+/* PyTorch calls this when it is out of memory, with (device, bytes wanted, total or limit, bytes free). Never
+ * raises an exception, because PyTorch would then fail with it. */
 static py_object *on_oom(py_object *self, py_object *arguments)
 {
     uint64_t value[4] = {0};
@@ -78,8 +77,8 @@ static py_object *on_oom(py_object *self, py_object *arguments)
         gwi_obs.last_took_ns = gwi_obs.last_read_ns - begin_ns;
         atomic_store_explicit(&gwi_obs.reading, false, memory_order_release);
     }
-    /* The program may catch the exception and continue. So enable the history now: if there is another out-of-memory,
-     * its report will have the ages of blocks. */
+    /* The program may catch the exception and continue. Enable the history now, so that a second report has the
+     * ages of blocks. */
     atomic_store_explicit(&gwi_obs.memory_matters, true, memory_order_relaxed);
     gwi_obs_leave(&before);
     return gwi_py_none();
@@ -138,8 +137,8 @@ static bool make_keys(void)
     return good;
 }
 
-/* Return the list of actions that the history leaves out. A free has two entries, requested and completed, and one is
- * enough. With one entry per free, the history's ring covers 1.5 times as much time. */
+/* Return the list of actions that the history leaves out. Frees then have one entry instead of two, and the ring
+ * covers 1.5 times as much time. */
 static py_object *actions_skipped(void)
 {
     py_object *list = gwi_obs.py.PyList_New(1);
@@ -153,8 +152,8 @@ static py_object *actions_skipped(void)
     return NULL;
 }
 
-/* Enable the history. Newer versions of PyTorch added arguments to this function; the first four mean the same in all
- * versions. On false, `reason` says why. */
+/* Enable the history. Newer versions of PyTorch add parameters after the first four, so long lists are tried first.
+ * False: `reason` says why. */
 static bool switch_history_on(char *reason)
 {
     bool deep = gwi_obs.deep;
@@ -180,8 +179,8 @@ static bool switch_history_on(char *reason)
     return false;
 }
 
-/* Register an exit handler. Modules that torch imports also import atexit. If atexit is still missing, this returns
- * false, and nothing is read at exit. */
+/* Register an exit handler with Python's module atexit, which modules of torch import. If the program has not
+ * imported atexit, this returns false, and nothing is read at exit. */
 static bool register_exit(py_method *what)
 {
     py_object *atexit_dict = gwi_obs_imported("atexit");
@@ -204,8 +203,8 @@ static bool course_will_do(void)
 
 typedef enum switched { SWITCHED_ON, SWITCHED_NEVER, SWITCHED_FAILED } switched;
 
-/* Enable the history. SWITCHED_NEVER: the program enabled the history itself, or PyTorch cannot report whether it is
- * on, so do not try again. Unless SWITCHED_ON is returned, `reason` says why. */
+/* Enable the history. SWITCHED_NEVER: the program did so itself, or PyTorch cannot report whether it is on. Unless
+ * SWITCHED_ON, `reason` says why. */
 static switched switch_history(char *reason)
 {
     if (!gwi_obs_history_is_off(reason))
@@ -231,8 +230,8 @@ static void history_words(char *buffer, size_t buffer_bytes)
 
 static const char no_history_needed[] = "no history: its allocations are followed from the first one on";
 
-/* Enable the history when the observer attaches, if it is already needed. `words` describe the result. Returns false if
- * the history may still be enabled later. */
+/* Enable the history when the observer attaches, if it is already needed. `words` describes the result. False: it
+ * may still be enabled later. */
 static bool history_at_attach(char *words, size_t words_bytes)
 {
     char reason[GWI_OBS_REASON_BYTES] = "";
@@ -262,9 +261,9 @@ static outcome attach(char *reason, bool *ret_done)
 {
     py_object *torch = gwi_obs_imported("torch");
     py_object *torch_cuda = torch == NULL ? NULL : gwi_obs_imported("torch.cuda");
-    /* Do not call PyTorch before it has initialised CUDA: the call would initialise CUDA, and the program may not want
-     * that. The C++ part of this initialisation ends by creating the default generators, and the Python part sets
-     * `_initialized` a little later. So checking only `_initialized` could miss the first allocation of a program. */
+    /* Do not call PyTorch before it has initialised CUDA: the call would do so, perhaps against the program's wish.
+     * The C++ part of the initialisation ends with default_generators. The Python part sets `_initialized` later,
+     * perhaps after the first allocation. */
     if (torch_cuda == NULL || !(flag_in(torch_cuda, "_initialized") || flag_in(torch_cuda, "default_generators")))
         return OUTCOME_LATER;
     gwi_obs.torch_c = gwi_obs_imported("torch._C");
@@ -380,8 +379,8 @@ void gwi_observer_start(const gwi_observer_port *port)
     gwi_obs.allocations = allocations != NULL && strcmp(allocations, "1") == 0;
     gwi_obs.history_forced = gwi_obs.history_forced || (gwi_obs.deep && gwi_obs.history_entries > 0);
     bool off = attach_wanted != NULL && strcmp(attach_wanted, "0") == 0;
-    /* Look up Python's functions here and only once, because dlsym() takes the loader's lock. Later calls of the
-     * observer come from threads that may hold other locks. */
+    /* Look up Python's functions only here: dlsym() takes the loader's lock. Later calls come from threads that may
+     * hold other locks, and could deadlock. */
     if (!off)
         gwi_obs.have_python = gwi_py_find(&gwi_obs.py, &missing);
     if (missing != NULL)

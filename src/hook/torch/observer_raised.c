@@ -1,11 +1,9 @@
-/* Record the uncaught exception when the interpreter shuts down, so that the recording has it even if stderr is
- * redirected.
+/* Records the uncaught exception when the interpreter shuts down, in case stderr is redirected.
  *
- * Python's top level prints the exception and stores it in sys.last_exc (sys.last_value before 3.12). After
- * that the atexit handlers run, including ours: in the main thread, with the interpreter's lock held, before anything
- * is torn down. Reading runs no code of the program: no __str__ defined by the program is called, and no attribute that
- * the program may have replaced is used. The recorded text is the one that Python prints, without source lines. Each
- * line is one fact. */
+ * Python stores it in sys.last_exc (sys.last_value before 3.12). Then our atexit handler runs in the main thread with
+ * the interpreter's lock, before anything is torn down.
+ * Reading the exception runs no code of the program: no __str__, and no attribute that the program may have replaced.
+ * The recorded text is what Python prints, without source lines. Each line is one fact. */
 #include "gwi_observer_inside.h"
 
 #include <stdio.h>
@@ -86,7 +84,8 @@ static bool has_plain_text(py_object *type, py_object *exception, py_object *arg
     return plain;
 }
 
-/* Write the exception's message to `buffer`. The message is "" if only code of the program could produce it. */
+/* Write the exception's message to `buffer` without running code of the program. If str() would do that, use the first
+ * argument if it is a string, otherwise "". */
 static void message_of(py_object *type, py_object *exception, char *buffer, size_t buffer_bytes)
 {
     buffer[0] = '\0';
@@ -227,8 +226,8 @@ static py_object *on_raised(py_object *self, py_object *arguments)
 
 static py_method raised_method = {"gpuwhy_raised", on_raised, PY_METHOD_NOARGS, NULL};
 
-/* Register the exit handler. atexit is a built-in module, but sys.modules has it only after an import. This
- * import does not call __import__, which the program may have replaced. */
+/* Register the exit handler, importing atexit if necessary. PyImport_ImportModuleLevel() does not call __import__,
+ * which the program may have replaced. */
 static void register_raised(void)
 {
     py_object *module = gwi_obs.py.PyImport_ImportModuleLevel("atexit", NULL, NULL, NULL, 0);

@@ -74,8 +74,8 @@ static void block_list_free(block_list *list)
     memset(list, 0, sizeof *list);
 }
 
-/* Return the list of frames of a history entry or a block. Returns NULL if there is none. Before PyTorch 2.1 a block
- * had its frames in a history list of its own. */
+/* Return the list of frames of a history entry or a block, NULL if there is none. Before PyTorch 2.1, a block had its
+ * frames in its own history list. */
 static py_object *frames_of(py_object *dict)
 {
     py_object *frames = gwi_obs.py.PyDict_GetItem(dict, gwi_obs.key.frames);
@@ -170,7 +170,7 @@ static void write_blocks(block_list *live)
                            NULL);
 }
 
-/* Set the age, order and call site of each live block that the hook itself has followed (gwi_course.h). */
+/* Set the age, order and call site of each live block from what the hook itself has recorded (gwi_course.h). */
 static void join_course(block_list *live, uint64_t device)
 {
     for (size_t i = 0; i < live->count; i++) {
@@ -235,8 +235,8 @@ static bool history_at(const history_walk *walk, ptrdiff_t index, history_entry 
     return true;
 }
 
-/* Set the age of the live block at the entry's address. `live` is sorted by address. The history is read from the
- * newest entry back, so the first allocation found at an address is the one that made the live block. */
+/* Set the age of the live block at the entry's address. `live` is sorted by address. The history is read backwards, so
+ * the first allocation found there made the block. */
 static void give_age(block_list *live, const history_entry *entry)
 {
     block wanted = {.address = entry->address};
@@ -298,8 +298,8 @@ static uint32_t stack_at(const history_walk *walk, ptrdiff_t index)
     return entry == NULL ? 0 : gwi_stacks_number(frames_of(entry));
 }
 
-/* Write the call site of the request that failed, which is the last out-of-memory in the history. If an allocation
- * follows that entry, the history does not have the failed request. */
+/* Write the call site of the refused request, from the history's last out-of-memory entry. If an allocation follows
+ * that entry, it belongs to an earlier refusal. */
 static void write_request(const history_walk *walk)
 {
     enum { LOOK_BACK_MAX = 64 };
@@ -327,8 +327,8 @@ static bool back_to_peak(const history_walk *walk, gw_live_set *set)
         if (!history_at(walk, i, &entry))
             continue;
         if (entry.action == GW_ACTION_FREE)
-            /* In a history that gpuwhy enabled, the entry of a free has the stack of the allocation. In a
-             * history of the program's own, it may have another stack, so the stack is unknown. */
+            /* The entry of a free has the allocation's stack only in a history that gpuwhy enabled. In the program's
+             * own, the stack is unknown. */
             gw_live_set_add(set, entry.address, entry.bytes, gwi_obs.history_since_ns != 0 ? stack_at(walk, i) : 0);
         else if (entry.action == GW_ACTION_ALLOC)
             gw_live_set_remove(set, entry.address);
@@ -470,8 +470,8 @@ static void write_count(py_object *stats, const char *name, gw_allocator_field a
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, as, value, device, 0, NULL);
 }
 
-/* Return the statistics of a device as a new reference, without a driver call. On NULL, `reason` says why, for example
- * that there is no such device. */
+/* Return a new reference to the statistics of a device, without a driver call. Returns NULL if there are none; `reason`
+ * then says why, for example no such device. */
 static py_object *take_stats(uint64_t device, char *reason)
 {
     py_object *argument = gwi_obs.py.PyLong_FromLongLong((long long)device);
@@ -490,9 +490,8 @@ static void write_stats(py_object *stats, uint64_t device)
     write_count(stats, "num_ooms", GW_ALLOCATOR_OOMS, device);
 }
 
-/* Return the total size of live blocks as the program requested them, because the history has requested sizes too.
- * Older versions of PyTorch have only the allocated size, which is returned instead. Returns 0 if the size is not
- * known. */
+/* Return the total requested size of live blocks, as in history entries. Older versions of PyTorch report only the
+ * allocated size: return that. 0: unknown. */
 static uint64_t live_bytes_of(py_object *stats)
 {
     uint64_t bytes = 0;
@@ -501,8 +500,8 @@ static uint64_t live_bytes_of(py_object *stats)
     return bytes;
 }
 
-/* Take a snapshot of the allocator. If `history` is false and this version of PyTorch supports it, the snapshot does
- * not contain the history, which takes most of the time. On NULL, `reason` says why. */
+/* Take a snapshot of the allocator. If `history` is false, omit the history where PyTorch supports that, because it
+ * takes most of the time. Returns NULL on failure, with the `reason`. */
 static py_object *take_snapshot(bool history, char *reason)
 {
     py_object *snapshot = NULL;
@@ -529,16 +528,16 @@ static bool course_is_whole(void)
     return gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
 }
 
-/* True if the history should be read. If the hook itself has followed all blocks (gwi_course.h), only the stacks in the
- * history are needed, so a history that is off is not read. */
+/* True if the history should be read. If the hook has recorded all allocations and frees (gwi_course.h), the history
+ * adds only their stacks. */
 static bool wants_history(void)
 {
     char reason[GWI_OBS_REASON_BYTES];
     return !course_is_whole() || gwi_obs.history_since_ns != 0 || !gwi_obs_history_is_off(reason);
 }
 
-/* Write the allocator's state on one device. If `stats` is NULL, write only the block map. If `full`, also write the
- * history, and what the hook itself has followed (gwi_course.h). */
+/* Write the allocator's state on one device. If `stats` is NULL, write no statistics. If `full`, also write the history
+ * and the allocations and frees that the hook recorded (gwi_course.h). */
 static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool full)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -563,8 +562,8 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
         if (with_history)
             read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, with_course,
                          &map.live);
-        /* Call course_write() only after the history has been read, which may take long: the ages of blocks are
-         * relative to the time of this call. */
+        /* Call course_write() after reading the history, which may take long. The ages that it writes are relative to
+         * the time of the call. */
         if (with_course && gwi_obs.port->course_write(device))
             join_course(&map.live, device);
         write_blocks(&map.live);
@@ -584,9 +583,9 @@ void gwi_obs_read_at_oom(uint64_t device, bool with_history)
     gwi_py_give_back(stats);
 }
 
-/* Write the allocator's state on every device when the program ends. The loop ends at the first device without
- * statistics. The driver is not asked for the number of devices, because the query could fail after a sticky error, and
- * PyTorch would print a warning to stderr. */
+/* Write the allocator's state at the program's end, for devices with reserved memory. Stop at the first device without
+ * statistics. Do not query the number of devices: after a sticky error this could fail, and PyTorch would print a
+ * warning. */
 void gwi_obs_read_at_end(void)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -602,8 +601,8 @@ void gwi_obs_read_at_end(void)
     }
 }
 
-/* Record PyTorch's own limit (set_per_process_memory_fraction), if there is one. If a limit is set, PyTorch passes it
- * to the out-of-memory callback as the total memory. */
+/* Record PyTorch's own limit (set_per_process_memory_fraction), if there is one. PyTorch passes the limit to the
+ * out-of-memory callback as the total memory. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes)
 {
     char reason[GWI_OBS_REASON_BYTES];

@@ -1,11 +1,10 @@
-/* Write the stacks of PyTorch's memory history as call sites.
+/* Writes the stacks of PyTorch's memory history as call sites.
  *
- * Each entry of the history has a list of frames. A frame is a dict with file, function and line. Each allocation has
- * its own list, but most of these stacks are equal, so a hash of its frames identifies a stack. Within one snapshot,
- * PyTorch shares the dicts of equal frames, so the hash of a frame is looked up by the dict's address. In a new
- * snapshot, each frame is hashed again from its strings. Hashes have 64 bits and are not verified. With ten thousand
- * stacks, the chance of a collision is below 1 in 10^11; a collision would report a wrong line for one block.
- *
+ * Each history entry has a list of frames (dicts with file, function and line). Most stacks are equal, so a hash of the
+ * frames identifies a stack. Within one snapshot, equal frames share one dict, so a frame's hash is looked up by the
+ * dict's address.
+ * Stacks with the same 64-bit hash are assumed to be equal. With ten thousand stacks, the chance of an error is below 1
+ * in 10^11.
  * Site and code numbers start above those of the hook's own stacks (gw_site.h). */
 #include "gwi_observer_inside.h"
 

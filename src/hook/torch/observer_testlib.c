@@ -1,5 +1,5 @@
-/* Run the observer in a Python process without the rest of the hook. observer_test.py loads this library with ctypes.
- * Facts are stored in an array for the test to read. */
+/* Run the observer in a Python process without the rest of the hook. observer_test.py loads this library with ctypes
+ * and reads the facts from an array. */
 #include "gwi_observer.h"
 
 #include <pthread.h>
@@ -87,7 +87,8 @@ void *__wrap_dlsym(void *library, const char *symbol)
     return strcmp(symbol, hidden) == 0 ? NULL : __real_dlsym(library, symbol);
 }
 
-/* Replaces the hook's course of allocations (gwi_course.h). test_course() sets the values that it returns. */
+/* Stand-in for gwi_course.h, which records PyTorch's allocations and frees. test_course() sets the values that it
+ * returns. */
 static bool course_whole;
 static gwi_observer_block course_block;
 static uint64_t course_address;

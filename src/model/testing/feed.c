@@ -109,7 +109,8 @@ static gw_feed_thread *thread_now(gw_feed *feed)
     return thread;
 }
 
-/* Return the GPU work that the thread ordered since its last request for memory, and restart the counts at 0. */
+/* Return the GPU work that the thread has ordered since its last request for memory, that is, since the last call of
+ * this function. */
 static uint32_t work_now(gw_feed *feed)
 {
     gw_feed_thread *thread = thread_now(feed);

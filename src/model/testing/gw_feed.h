@@ -1,8 +1,7 @@
-/* Feeds a simulated run into a model, call by call. For tests.
+/* Feeds a simulated run into a model, call by call. For tests. Errors abort the test.
  *
- * Time advances by 10 us with each call, and more with gw_feed_wait(). `pid`, `tid` and `context` are the process,
- * thread and context of the next calls; a test may set them. Hot calls are stored in the thread's ring and counters.
- * gw_feed_drain() and gw_feed_exit() feed the rings and counters to the model. Errors abort the test. */
+ * Each call takes 10 us; gw_feed_wait() adds more. A test may set `pid`, `tid` and `context` for the next calls. Hot
+ * calls reach the model at gw_feed_drain() and gw_feed_exit(). */
 #ifndef GW_FEED_H
 #define GW_FEED_H
 
@@ -37,7 +36,8 @@ typedef struct gw_feed {
 void gw_feed_open(gw_feed *feed, uint64_t total_bytes);
 /* Start a program that has made no driver call. */
 void gw_feed_open_bare(gw_feed *feed);
-/* Feed the driver calls that gw_feed_open() feeds after gw_feed_open_bare(): cuInit and the primary context. */
+/* Feed cuInit and the creation of the primary context. gw_feed_open() is gw_feed_open_bare() followed by this
+ * function. */
 void gw_feed_begin_cuda(gw_feed *feed, uint64_t total_bytes);
 gw_model *gw_feed_finish(gw_feed *feed); /* Finish the model and return it. The caller frees it with gw_model_free(). */
 
@@ -59,14 +59,13 @@ void gw_feed_injected(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_
 /* Add a call site with Python frames, innermost first: "function file line, function file line". Returns the id of the
  * site, for feed->site. */
 uint32_t gw_feed_site(gw_feed *feed, const char *frames);
-/* Add a call site whose innermost frame is in the library with the path `library`, followed by Python frames. If
- * `library` is NULL, the site has only Python frames. */
+/* Add a call site whose innermost frame is in the library at path `library`, followed by Python frames. If `library` is
+ * NULL, all frames are Python. */
 uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames);
 /* Allocate plain memory and return its address. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
 void gw_feed_free(gw_feed *feed, uint64_t address);
-/* Feed a refused request for `bytes`, then a query of the free and total memory, as the hook makes it after a
- * refusal. */
+/* Feed a refused request for `bytes`, then a query of the free and total memory, as the hook does after a refusal. */
 void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_t total_bytes);
 /* Feed successful hot calls. gw_feed_copy(), gw_feed_read() and gw_feed_sync() make them on the default stream. */
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);

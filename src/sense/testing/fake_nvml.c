@@ -1,6 +1,10 @@
-/* A fake libnvidia-ml for tests. It has two cards with fixed values. The environment variable GW_FAKE_NVML can contain
- * words that cause faults: "init" (initialisation fails), "hang" (the utilisation call never returns), "crash" (the
- * clock call aborts the process). Functions that are not defined here are missing, as in an older driver. */
+/* A fake libnvidia-ml for tests. It has two cards with fixed values.
+ *
+ * Functions that are not defined here are missing, as in an older driver. Words in the environment variable
+ * GW_FAKE_NVML cause faults:
+ * - "init": initialisation fails
+ * - "hang": the utilisation call never returns
+ * - "crash": the clock call aborts the process */
 #include "gw_nvml_abi.h"
 
 #include <stdio.h>
@@ -64,7 +68,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return NVML_SUCCESS;
 }
 
-/* The older variant of nvmlDeviceGetMemoryInfo_v2(), which this library lacks. */
+/* This library has only the older variant of nvmlDeviceGetMemoryInfo_v2(), as an older driver does. */
 CALL(nvmlDeviceGetMemoryInfo);
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {

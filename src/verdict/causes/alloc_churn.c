@@ -1,6 +1,6 @@
-/* The program keeps allocating and freeing device memory by driver calls while it works. This is not a fault.
+/* The program keeps allocating and freeing device memory by driver calls. This is not a fault.
  *
- * Never established: this is advice and never the cause of a failure. */
+ * Never established: this is advice, not the cause of a failure. */
 #include "gwi_pace.h"
 
 #include <inttypes.h>

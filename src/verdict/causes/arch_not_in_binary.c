@@ -1,8 +1,10 @@
 /* The program contains no code for this card.
  *
- * Established only by: the driver's result 209 as the root failure, if the program printed "no kernel image" or
- * launched nothing afterwards, and if the run ended because of this result (gwi_sure_of_end()). The driver returns 209
- * only for a missing image. A library that tries several images until one loads launches work afterwards.
+ * Established only by: all of these. The driver returns 209 only for a missing image.
+ * - The driver's result 209 is the root failure, and the run ended because of it (gwi_sure_of_end()).
+ * - The program printed "no kernel image", or launched nothing afterwards. A library may try several images until one
+ *   works.
+ *
  * Supported by: the printed message without a failed call. */
 #include "gwi_start.h"
 

@@ -1,7 +1,7 @@
-/* The ranks of the job called different collectives, or called the same collective with different sizes. Only printed
- * messages show this; no driver call does.
+/* The ranks of the job called different collectives, or the same one with different sizes. Only printed messages show
+ * this; driver calls do not.
  *
- * Never established: in a recording, printed messages make a cause supported at most. */
+ * Never established: in a recording, printed messages make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_collective_desync = {

@@ -1,6 +1,6 @@
-/* A running container lost its access to the GPU. Only printed messages show this; no driver call does.
+/* A running container lost its access to the GPU.
  *
- * Never established: in a recording, printed messages make a cause supported at most. */
+ * Never established: only printed messages show this. They make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_container_lost_device = {

@@ -1,11 +1,14 @@
 /* The device was reset or the context was destroyed, and the program later used objects of that device or context.
  *
- * Established only by: a failed call that uses, by handle or address, an object that an earlier teardown destroyed and
- * that was not created again; the result 709; or 201 with the destroyed context still current. The run must have ended
- * because of this failure (gwi_sure_of_end()). A failed release counts only if the program's last output names it: at
- * the end, destructors often free what a reset has already freed, and this does no harm.
- * Supported by: 700 after a reset that destroyed memory, because a kernel's pointers are not recorded; a crash inside
- * the driver. */
+ * Established only by: one of these failures, if it ended the run (gwi_sure_of_end()):
+ * - a call with the handle or address of an object that a teardown destroyed, unless it was created again;
+ * - the result 709;
+ * - the result 201 while the destroyed context is still current.
+ * Only supported if the failed call is a release that the program's last output does not name. At the end, destructors
+ * often free what a reset has already freed, which does no harm.
+ * Supported by: one of these:
+ * - a crash inside the driver;
+ * - the result 700 after a reset that destroyed memory, because a kernel's pointers are not recorded. */
 #include "gwi_start.h"
 
 #include <inttypes.h>
@@ -19,16 +22,15 @@ static const char *verb_of(gw_teardown_kind kind)
     return verbs[kind];
 }
 
-/* Return, as a bit set, the classes that count as the same class as `cls`. All classes of memory count as one class. */
+/* Return the classes that count as the same class as `cls`, as a bit set. All classes of memory count as one class. */
 static uint32_t classes_like(uint8_t cls)
 {
     const uint32_t memory = (2u << GW_CLASS_MAPPING) - 1;
     return (memory >> cls & 1) != 0 ? memory : 1u << cls;
 }
 
-/* Return the object that the teardown destroyed and the failed call uses: its handle is equal, or its memory contains
- * the address. An object that was created again after the teardown with the same handle or address does not count.
- * Returns NULL if there is none. */
+/* Return the destroyed object that the failed call uses: an argument is its handle or an address in its memory. Objects
+ * created again with that handle or address are ignored. Returns NULL if there is none. */
 static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failure *failure)
 {
     if (!failure->named.known)
@@ -45,8 +47,8 @@ static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failur
     return NULL;
 }
 
-/* Return a noun for the class of the object, with its article if it needs one: "an event", "memory". NULL: "the
- * context". */
+/* Return a noun for the object's class, with its article if it needs one: "an event", "memory". Returns "the context"
+ * if `buried` is NULL. */
 static const char *name_of(const gw_buried *buried)
 {
     if (buried == NULL)
@@ -142,8 +144,8 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
             made);
 }
 
-/* True if the failed call frees or destroys an object. At the end of a program, destructors often free memory that a
- * reset has already freed. The driver refuses such a call, which has no further effect. */
+/* True if the failed call frees or destroys an object. At the end, destructors often free what a reset has already
+ * freed, which does no harm. */
 static bool is_release(const gw_failure *use)
 {
     static const char *const words[] = {"Free", "Destroy", "Unload", "Release"};
@@ -176,8 +178,8 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
     return gwi_sure_of_end(c, use, is_release(use) && is_silent ? GW_SUPPORTED : GW_ESTABLISHED);
 }
 
-/* Among the executable graphs that the teardown destroyed, return the one that was launched last before the fault was
- * reported. *ret_launch is that launch. Returns NULL if the rings contain no such launch. */
+/* Find the last launch of an executable graph that the teardown had destroyed. The launch must be before the fault was
+ * reported. Returns the graph, and the launch in *ret_launch. Returns NULL if the rings contain no such launch. */
 static const gw_buried *find_old_graph(const gwi_case *c, const gw_teardown *teardown, const gw_ring_call **ret_launch)
 {
     const gw_buried *found = NULL;
@@ -233,8 +235,8 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     return GW_SUPPORTED;
 }
 
-/* List some of the streams, events, modules and graphs that the teardown destroyed, and where they were created. The
- * recording does not show which of them the crashing call used. */
+/* List some of the streams, events, modules and graphs that the teardown destroyed, and where they were created. It is
+ * not recorded which of them the crashing call used. */
 static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     enum { SHOWN_MAX = 4 };
@@ -252,8 +254,8 @@ static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown 
     }
 }
 
-/* Judge a SIGSEGV inside a driver call after the teardown: the handle that was passed to the call may have been
- * destroyed by the teardown. */
+/* Judge a SIGSEGV inside a driver call after the teardown. The teardown may have destroyed the object whose handle was
+ * passed to the call. */
 static gw_certainty judge_crash(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     if (!c->ended || c->signal != 11 || c->root != NULL || kept_by(teardown) == 0)

@@ -1,6 +1,6 @@
 /* The program's threads did not get enough processor time. This is not a fault.
  *
- * Never established: this is advice and never the cause of a failure. */
+ * Never established: this is advice, not the cause of a failure. */
 #include "gwi_machine.h"
 
 #include <inttypes.h>
@@ -41,8 +41,8 @@ static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_g
     return true;
 }
 
-/* Find the process whose first thread waited longest in total for a processor, and return its waiting time. Returns
- * NULL if no thread waited for at least 2 s and a third of the time. */
+/* Return the longest total time that a process's first thread waited for a processor. The wait must be at least 2 s and
+ * a third of the sampled time. Returns NULL if there is none. */
 static const gw_series *longest_wait(const gwi_case *c)
 {
     const gw_series *longest = NULL;

@@ -1,8 +1,8 @@
-/* Stream-ordered memory was freed while a copy on another stream may still have been using it: nothing made the free
- * wait for the copy. The pool may reuse the memory immediately.
+/* Stream-ordered memory was freed while a copy on another stream may still have been using it. The free did not wait
+ * for the copy, and the pool may reuse the memory immediately.
  *
- * Never established: the recording does not show whether the block was reused, or whether its contents were read. The
- * section "Which work was ordered" in docs/ARCHITECTURE.md explains when the cause is supported. */
+ * Never established: the recording does not show whether the block was reused or read. docs/ARCHITECTURE.md, "Which
+ * work was ordered", explains when the cause is supported. */
 #include "gwi_order.h"
 
 #include <inttypes.h>

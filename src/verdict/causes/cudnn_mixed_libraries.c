@@ -1,10 +1,13 @@
 /* One process has loaded parts of cuDNN, or cuBLAS and cuBLASLt, that do not belong together.
  *
- * Established only by: parts of cuDNN of two versions mapped in the process, and cuDNN's own status VERSION_MISMATCH as
- * the reason for the end of the run: in the exception that ended the program, or in a message of the last five seconds.
- * The status names the fault, and the two files prove it.
- * Supported by: two versions without this status, such as when a part did not load, because that part may merely be
- * missing; or one version in two places, with this status. */
+ * Established only by: all of these:
+ * - Parts of two cuDNN versions are mapped in the process.
+ * - cuDNN reported its status VERSION_MISMATCH.
+ * - The status is in the exception that ended the program, or in a message of the last five seconds.
+ *
+ * Supported by:
+ * - two versions without this status
+ * - this status with one version in two places */
 #include "gwi_cudnn_log.h"
 #include "gwi_start.h"
 
@@ -21,8 +24,8 @@ typedef struct told_line {
     bool is_certain; /* the message has cuDNN's own status for mismatched versions */
 } told_line;
 
-/* True if the text has cuDNN's own status. Messages of other libraries about versions do not count, and a part that did
- * not load may merely be missing. */
+/* True for cuDNN's own status for mismatched versions. A message that a part did not load is not enough: the part may
+ * be missing. */
 static bool is_mismatch(const char *text)
 {
     return strstr(text, "CUDNN_STATUS_") != NULL && strstr(text, "VERSION_MISMATCH") != NULL;
@@ -49,8 +52,8 @@ static told_line find_told(const gwi_case *c)
     return (told_line){0};
 }
 
-/* True if the message belongs to the end of the run: its exception was not caught, or, if there was no exception about
- * the GPU, it was printed in the last five seconds. */
+/* True if the message belongs to the end of the run. A GPU exception must have ended the program. Without one, the
+ * message must be from the last five seconds. */
 static bool is_the_end(const gwi_case *c, const told_line *told)
 {
     return c->exception == GW_EXCEPTION_GPU ? gwi_exception_is_end(c) : is_near_end(c, told->t_ns);

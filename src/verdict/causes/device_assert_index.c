@@ -1,10 +1,12 @@
 /* An assertion failed in a kernel, nearly always because an index or a label was out of range.
  *
- * Established only by: the driver's result 710 as the first result that destroyed the context, and the assertion's text
- * on stderr or in a GPU core dump. Only an assertion in device code causes 710. In a log alone, the assertion's text
- * establishes the cause if an error follows it.
- * Supported by: 710 without the text; 710 after a refused allocation that the program did not check, or after a reset
- * that destroyed memory. */
+ * Established only by: one of these. Only an assertion in device code causes 710.
+ * - The first result that destroyed the context is 710, and the assertion's text is on stderr or in a GPU core dump.
+ * - A log without a recording has the assertion's text, followed by an error.
+ * Supported by: one of these.
+ * - 710 without the text
+ * - 710 after a refused allocation that the program did not check
+ * - 710 after a reset that destroyed memory */
 #include "gwi_sticky.h"
 
 #include <string.h>

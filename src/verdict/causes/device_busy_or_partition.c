@@ -1,9 +1,10 @@
-/* The card is present but refuses this process, because of its mode, a partition, or the MPS server.
+/* The card is present but refuses this process, because of its mode, a partition or the MPS server.
  *
- * Established only by: the driver's result 805, 807, 808 or 809, because only MPS causes these; or 46 on a card in
- * prohibited mode, or in exclusive mode while another process holds a card. The run must have ended because of that
- * result (gwi_sure_of_end()).
- * Supported by: 46 in other cases, because a card that hangs after a fault also causes 46. */
+ * Established only by: one of these results, if the run ended because of it (gwi_sure_of_end()):
+ * - 805, 807, 808 or 809, because only MPS causes these;
+ * - 46 on a card in prohibited mode;
+ * - 46 on a card in exclusive mode while another process holds a card.
+ * Supported by: 46 in other cases, because a card that hangs after a fault also returns 46. */
 #include "gwi_start.h"
 
 #include <stdio.h>

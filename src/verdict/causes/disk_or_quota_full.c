@@ -1,8 +1,9 @@
 /* A disk is full, or the user's disk quota is used up.
  *
- * Established only by: the system's "No space left" as the program's last output or exception, while the disk of the
- * working folder or of temporary files was seen to be full; or "quota exceeded", which has no other meaning.
- * Supported by: the message alone, which may be about another disk, or about a kernel limit with the same message. */
+ * Established only by: either of these messages as the program's last output or exception:
+ * - "No space left", if the disk of the working folder or of temporary files was seen to be full;
+ * - "quota exceeded", which has no other meaning.
+ * Supported by: the message alone. It may be about another disk, or about a kernel limit. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"
 

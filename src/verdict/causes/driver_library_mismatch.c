@@ -1,10 +1,9 @@
 /* The driver's library and the kernel driver have different versions.
  *
- * Established only by: the result 803 of cuInit, if the run ended because of that result (gwi_sure_of_end()) and the
- * versions of the library and the kernel module are not known to agree. The driver compares these two versions before
- * it returns 803.
- * Supported by: 803 although the two versions agree. Either a file was replaced after gpuwhy read it, or cuInit
- * compared something else. */
+ * Established only by: the result 803 of a cuInit that ended the run (gwi_sure_of_end()), unless gpuwhy read two equal
+ * versions.
+ * Supported by: 803 although the versions are equal. A file was replaced after gpuwhy read it, or cuInit compared
+ * something else. */
 #include "gwi_start.h"
 
 enum { SYSTEM_DRIVER_MISMATCH = 803 };

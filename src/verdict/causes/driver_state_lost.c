@@ -1,4 +1,4 @@
-/* The driver no longer works: after a suspend, or without the device file of the unified memory module.
+/* The driver no longer works after a suspend, or because the device file of the unified memory module is missing.
  *
  * Never established: cuInit returns 999 or 3 for many reasons. A missing /dev/nvidia-uvm makes the cause supported. */
 #include "gwi_start.h"

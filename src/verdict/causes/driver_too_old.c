@@ -1,13 +1,15 @@
 /* The program was built for a CUDA version that needs a newer driver, and a call failed because of this. A driver that
  * is merely older than the toolkit is not a fault: within a major version, it runs what it supports.
  *
- * Established only by: the result 35, 36 or 222 of a call in a process whose CUDA runtime has a newer major version
- * than the driver supports; or the runtime's own message in such a process; or the result 35 or 36 together with this
- * message. The run must have ended because of this failure. For a result, gwi_sure_of_end() decides this. A message
- * alone must belong to an exception about the GPU that was not caught, or, if there was no such exception, it must be
- * the last output, in the last five seconds.
- * Supported by: 35 or 36 with a driver that is new enough for the CUDA family, so that only a single call is missing;
- * the message, if the versions are not known. */
+ * Established only by: one of these, if the run ended because of it
+ * - the result 35, 36 or 222, if the process's CUDA runtime has a newer major version than the driver supports;
+ * - the result 35 or 36 together with the runtime's own message;
+ * - the message alone, if the runtime has such a version. It must belong to an uncaught exception about the GPU, or be
+ *   the last output, in the last five seconds.
+ *
+ * Supported by:
+ * - 35 or 36 although the driver supports the runtime's major version: it lacks only this one call;
+ * - the message alone, if the driver is not known to be too old. */
 #include "gwi_start.h"
 
 #include <string.h>
@@ -29,8 +31,8 @@ static const char *told_line(const gwi_case *c, uint64_t *ret_t_ns)
     return NULL;
 }
 
-/* True if the driver is older than the oldest driver that runs this CUDA runtime. Compares the CUDA version that the
- * driver reports, or the driver's version number if the driver's CUDA version is not known. */
+/* True if the driver is older than the oldest driver that runs this CUDA runtime. Compares the driver's CUDA version,
+ * or else its own version number. *ret_known is set to true if that was possible. */
 static bool is_below_family(const gwi_versions *versions, const char **ret_minimum, bool *ret_known)
 {
     if (versions->runtime == NULL)
@@ -48,8 +50,8 @@ static bool is_below_family(const gwi_versions *versions, const char **ret_minim
     return versions->driver < family->driver_minimum;
 }
 
-/* Return the certainty if the runtime printed its message and no driver call failed. An exception about something else
- * shows that the program survived this error: the cause is then only a hypothesis. */
+/* Return the certainty if the runtime printed its message and no driver call failed. After an exception about something
+ * else, it is a hypothesis: the program survived this error. */
 static gw_certainty sure_of_words(const gwi_case *c, bool below, const char *told, uint64_t t_ns)
 {
     const uint64_t soon_ns = 5000000000u;

@@ -1,9 +1,17 @@
 /* The card's memory had an error that the card could not correct.
  *
- * Established only by: the driver's own results 214 and 226; or Xid 48, 95 or 140, Xid 94 with the pid of a process of
- * the run, or the driver's double-bit event, for a card of the run within ten seconds of a lost context. These Xids end
- * processes, and the time limit excludes an error that this process had survived.
- * Supported by: an error counter that rose; the other Xids of the group; an Xid at another time. */
+ * Established only by: the driver's own result 214 or 226, or a lost context and one of these events for the run's card
+ * - Xid 48, 95 or 140;
+ * - Xid 94 with the pid of a process of the run;
+ * - the driver's double-bit event.
+ *
+ * These events end processes. They must be at most 10 s older or 5 s newer than the loss, because the process has
+ * survived an older one.
+ *
+ * Supported by:
+ * - an error counter that rose;
+ * - the other Xids of the group;
+ * - an Xid at another time. */
 #include "gwi_machine.h"
 
 #include <inttypes.h>

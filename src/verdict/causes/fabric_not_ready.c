@@ -1,9 +1,8 @@
 /* The Fabric Manager does not work on a machine with NVSwitches.
  *
- * Established only by: the result 802 on a machine with NVSwitches, if the run ended because of that result
- * (gwi_sure_of_end()).
- * Supported by: 802 where no NVSwitch was found. Confidential computing that is not set up also causes 802, and a
- * virtual machine may hide its switches. */
+ * Established only by: the result 802 on a machine with NVSwitches, if the run ended because of it (gwi_sure_of_end()).
+ * Supported by: 802 without an NVSwitch. Confidential computing that is not set up causes 802, too, and virtual
+ * machines may hide switches. */
 #include "gwi_start.h"
 
 enum { SYSTEM_NOT_READY = 802 };

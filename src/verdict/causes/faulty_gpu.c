@@ -1,7 +1,6 @@
-/* This card fails at work that other cards of the same kind do without errors. Only printed messages show this; no
- * driver call does.
+/* This card fails at work that other cards of the same kind do without errors.
  *
- * Never established: in a recording, printed messages make a cause supported at most. */
+ * Never established: only printed messages show this. They make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_faulty_gpu = {

@@ -1,16 +1,18 @@
 /* The program reached a limit on open files, threads or processes.
  *
- * Established only by: the system's message as the program's last output, and a count that was seen at its limit: open
- * files of a process, or threads and processes of the control group.
- * Supported by: the message alone, because inotify's limits and system-wide limits cause the same message. */
+ * Established only by: both of
+ * - the system's message as the program's last output;
+ * - a count at its limit: a process's open files, or the control group's threads and processes.
+ *
+ * Supported by:
+ * - the message alone: inotify's limits and system-wide limits cause the same message. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Find the process that came closest to its limit on open files, and return its number of open files. *ret_limit is its
- * limit. Returns NULL if no number is known. */
+/* Find the process that came closest to its limit on open files, and return its number of open files, or NULL. */
 static const gw_series *fullest(const gw_model *model, const gw_series **ret_limit)
 {
     const gw_series *best = NULL;

@@ -1,8 +1,8 @@
-/* A call failed and the program did not check its result. The runtime kept the error, and a later call that is not at
+/* The program did not check the result of a failed call. The runtime kept the error, and a later call that is not at
  * fault reported it.
  *
- * Never established: the recording does not show whether the program checked the result. The cause is supported if the
- * program printed the error later, after other calls had succeeded. */
+ * Never established: the recording does not show whether the program checked the result. The cause is supported if
+ * other calls succeeded before the program printed the error. */
 #include "gw_cuda_results.h"
 #include "gw_data.h"
 #include "gwi_cause.h"
@@ -34,8 +34,8 @@ static bool names_result(const char *text, uint16_t result)
     return false;
 }
 
-/* Count the calls that succeeded between the failed call and the message. If there were any, the program continued
- * after the failed call, so it probably did not check the result. */
+/* Count the calls that succeeded between the failed call and the message. If there were any, the program probably
+ * did not check the result. */
 static uint64_t calls_between(const gwi_case *c, const gw_failure *failure, uint64_t t_ns)
 {
     uint64_t count = 0;

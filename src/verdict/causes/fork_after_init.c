@@ -1,14 +1,17 @@
 /* A child uses CUDA after a fork, although its parent had already initialised CUDA.
  *
- * Established only by: the result 3 in a process that was forked, without exec, from a process whose own cuInit had
- * succeeded. The run must have ended badly. In addition, the child must have died badly within five seconds of this
- * result, or an exception about the GPU must have ended the run. The driver never works in such a child. If the child
- * made no driver call, the cause is established by PyTorch's own exception "Cannot re-initialize CUDA in forked
- * subprocess" in the last minute of the run, if a cuInit had succeeded before the exception. In a log alone, this
- * message establishes the cause if an error follows.
- *
- * Supported by: the same result where cuInit was not recorded, the child's end is not known, or the run ended well. If
- * the child ended well, or much later, it had worked without CUDA, and the cause is only a hypothesis. */
+ * Established only by: one of these:
+ * - The result 3 in a process that was forked, without exec, from a process whose own cuInit had succeeded. The run
+ *   must have ended badly. The child must have died badly within five seconds, or an exception about the GPU ended the
+ *   run.
+ * - PyTorch's exception "Cannot re-initialize CUDA in forked subprocess" in the last minute of the run, after a
+ *   successful cuInit. PyTorch detects the fork itself and makes no driver call.
+ * - In a log alone, this message, followed by an error.
+ * Supported by: the same result, if one of these is true:
+ * - the parent's cuInit was not recorded;
+ * - the child's end is not known;
+ * - the run ended well.
+ * If the child ended well, or much later, the cause is only a hypothesis: the child had worked without CUDA. */
 #include "gwi_cause.h"
 #include "gwi_family.h"
 
@@ -26,7 +29,7 @@ static const gw_failure *find_refused(const gwi_case *c)
     return NULL;
 }
 
-/* Return the nearest ancestor that had itself called cuInit with success before the child was forked. Returns NULL if
+/* Return the nearest ancestor that had itself called cuInit successfully before the child was forked. Returns NULL if
  * none was recorded. */
 static const gw_process *find_initialiser(const gw_model *model, const gw_process *child)
 {
@@ -68,16 +71,15 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
         gwi_where(finding, initialiser->init_site, "CUDA was initialised here, before the fork");
     }
     gwi_rule_out(finding, "a broken driver (the child did not call it)");
-    /* Require that the exception is from the last minute of the run. After an exception in the child, the parent may
-     * have continued for a long time without the child. */
+    /* Require that the exception is from the last minute of the run. After an earlier exception in the child, the
+     * parent had continued without the child. */
     const uint64_t soon_ns = 60000000000u;
     bool is_soon = facts->exception.t_ns + soon_ns >= c->model->t_end_ns;
     return initialiser != NULL && is_soon ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* Decide whether the run ended because the driver refused the child. A refused child may work without CUDA, for example
- * a worker that only checks for a GPU and returns the answer as its exit status. The run then ends well, or for another
- * reason. */
+/* Return the certainty that the run ended because the driver refused the child. A refused child may work without CUDA,
+ * such as a worker that only checks for a GPU. The run then ends well, or for another reason. */
 static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, const gw_failure *refused,
                                  bool is_initialised)
 {

@@ -1,8 +1,12 @@
 /* The forward-compatibility driver was loaded for a card or a kernel driver that it does not support.
  *
- * Established only by: the result 804 and a driver library in a compat folder, if the run ended because of that result
- * (gwi_sure_of_end()). Only a forward-compatibility driver returns 804.
- * Supported by: 804 with a driver library in another folder. It may be a copy of the forward-compatibility package. */
+ * Established only by: all of
+ * - the result 804, which only this driver returns;
+ * - a driver library in a compat folder;
+ * - an end of the run because of this (gwi_sure_of_end()).
+ *
+ * Supported by:
+ * - 804 with a driver library in another folder, which may be a copy. */
 #include "gwi_start.h"
 
 #include <string.h>

@@ -1,17 +1,20 @@
 /* All workers use one GPU while another GPU is idle.
  *
- * Established only by: a refused request on a GPU where three or more processes of this run have a context, while none
- * of them has a context on another GPU. Three sums must also hold: the other processes hold at least as much memory as
- * this process, this process alone would have fitted, and the request would have fitted without the others. The sums
- * exclude a process that fills the card by itself, and a leak larger than the memory of the others.
- * Supported by: two processes, which may share a card on purpose; or others that hold at least half as much memory as
- * this process. */
+ * Established only by: a refused request on a GPU where three or more processes of this run have a context. All of this
+ * must be true, too:
+ * - Another GPU has no context of this run.
+ * - The other processes hold at least as much memory as this process.
+ * - This process alone would have fitted.
+ * - The request would have fitted without the others.
+ * - This process has no leak larger than the memory of the others.
+ * Supported by: a weaker case. There are only two processes, which may share a card on purpose. Or the others hold
+ * only half as much memory as this process. Or this process might not have fitted alone. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 
-/* Decide whether the other processes are the cause. The last request of a leak is small and would fit if the others
- * held a little less. So this process must also fit alone, and must not be about to fill the card by itself. */
+/* Decide whether the other processes are the cause. The last request of a leak is small, and may fit if the others
+ * hold a little less. So this process must fit alone, and must not leak more than the others hold. */
 static gw_certainty certainty_of(const gwi_case *c, uint32_t processes)
 {
     enum { MANY = 3 }; /* two processes may share a card on purpose */

@@ -1,8 +1,8 @@
-/* The driver itself took memory of the card, for example for the local memory of kernels, for graphs or for
- * communicators. No call requested this memory.
+/* The driver itself took memory of the card, for kernels' local memory, graphs or communicators, for example. No call
+ * requested this memory.
  *
- * Never established: the memory in use beyond the ledger is a difference of two numbers. Nothing shows which part of
- * the driver holds it. */
+ * Never established: this memory is only a difference of two numbers. Nothing shows which part of the driver holds
+ * it. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -31,8 +31,8 @@ static bool is_alone(const gwi_case *c)
     return true;
 }
 
-/* Compute a lower bound of the growth: the memory that is now in use beyond the ledger and beyond other processes,
- * minus all memory that was in use when the device was first seen. Returns false if other processes, managed memory or
+/* Compute a lower bound of the driver's growth. It is the memory in use outside the ledger and other processes,
+ * minus all memory in use when the device was first seen. Returns false if other processes, managed memory or
  * objects may explain the growth. */
 static bool find_growth(const gwi_case *c, uint64_t *ret_bytes, uint64_t *ret_first)
 {

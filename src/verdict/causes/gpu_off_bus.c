@@ -1,10 +1,11 @@
 /* The card no longer responds on the bus.
  *
- * Established only by: Xid 79, the driver's log, or NVML's result 15 for a card of the run, not later than five seconds
- * after a failure that a lost card causes: a lost context, a hang, or the result 3, 46, 100, 101 or 999. A card that is
- * off the bus does not come back, so it explains every such failure afterwards.
- * Supported by: the same evidence where it may be about another card, or where the run ended badly without such a
- * failure. */
+ * Established only by: both of these:
+ * - a report that a card of the run is lost: Xid 79, a line of the driver's log, or NVML's result 15;
+ * - a failure that a lost card causes: a lost context, a hang, or the result 3, 46, 100, 101 or 999.
+ * The report must not come later than five seconds after the failure. It may come long before, because a lost card does
+ * not come back.
+ * Supported by: a report that may be about another card, or a run that ended badly without such a failure. */
 #include "gwi_machine.h"
 
 static const gw_machine_event *find_event(const gwi_case *c)
@@ -31,8 +32,8 @@ static const gw_series *find_lost(const gwi_case *c)
     size_t count = gwi_cards_used(c, card);
     for (size_t i = 0; i < count; i++) {
         const gw_series *status = gw_machine_known(c->model, GW_METRIC_CARD_STATUS, card[i], 0);
-        /* t_max_ns is the time of the highest status. If a status above 15 was also read, it is not known when the card
-         * was lost, so the time is not checked. */
+        /* t_max_ns is the time of the highest status. Do not compare it if a status above 15 was read, too: the card
+         * was then lost at another time. */
         if (status != NULL && status->last == LOST &&
             (status->max != LOST || gwi_is_before_failure(c, status->t_max_ns)))
             return status;

@@ -1,17 +1,17 @@
-/* The live working set does not fit. This is the remaining cause when nothing else would have freed enough memory.
+/* The program needs more memory at one time than it may use. Freeing unneeded memory would not have helped.
  *
- * Established only by: one of two observations, where the program did not continue afterwards. (1) One request is
- * larger than the whole card, the guard's limit or the framework's own limit. Freeing other memory could not have made
- * room for it. (2) The live memory is what one iteration needs: whole iterations were found and balanced, and this
- * iteration requests more than they ever held; or the first iteration has not ended (nothing read, nothing freed, no
- * wait since the first request, no call site that allocates in a loop). In case (2), the live memory plus the request
- * must also exceed the limit, or nearly fill it together with the contexts. Both cases exclude a leak, which requires
- * iterations that leave memory behind, and idle memory, which requires that its use has ended. It is not enough that no
- * leak was detected. Any other explanation that holds enough memory (other processes, idle pages, a caught failure, an
- * earlier run, further contexts) makes this cause a hypothesis, and the cause is dropped if another cause is
- * established. In a log alone, (1) is established by the numbers of the message. Supported by: a request that did not
- * fit where neither (1) nor (2) was observed, or that would have fitted without the idle memory or the memory of other
- * processes. */
+ * Established only by: one of these, if the program did not continue afterwards:
+ * - (1) One request exceeds the whole card, the guard's limit or the framework's own limit. In a log alone, the message
+ *   has these numbers.
+ * - (2) The live memory is what one iteration needs (is_one_need()). With the request and the contexts, it nearly fills
+ *   or exceeds the limit.
+ *
+ * Only a hypothesis in case (2), if one of these may hold enough memory: other processes, idle pages, a caught failure,
+ * an earlier run, further contexts.
+ * Dropped if another cause is established.
+ * Supported by:
+ * - a request that did not fit, without (1) or (2)
+ * - a request that would have fitted without idle memory or other processes */
 #include "gwi_cause.h"
 #include "gwi_request.h"
 
@@ -73,7 +73,7 @@ static void say_null_use(const gwi_case *c, gwi_finding *finding)
                  gwi_call_text(call, use->fn_name));
 }
 
-/* Report that the program caught and printed the failure, and later failed because a value was missing that the refused
+/* Report that the program caught and printed the failure, and failed later because it used a value that the refused
  * step should have written. */
 static void say_told(const gwi_case *c, gwi_finding *finding)
 {
@@ -88,8 +88,7 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Do not just print an out-of-memory error and continue: retry with less memory, or stop");
 }
 
-/* True if iterations left memory behind, and the only doubt is that there were few of them, or that they did
- * no work. */
+/* True if iterations left memory behind, and the only reason to doubt a leak is that they were few or did no work. */
 static bool may_be_leak(const gwi_memory *memory)
 {
     const gw_iterations *loop = &memory->growth.loop;
@@ -115,12 +114,13 @@ static bool explained_otherwise(const gwi_memory *memory)
             memory->idle_page_bytes * 10 >= memory->limit_bytes && memory->idle_page_bytes > 0);
 }
 
-/* True if the live memory is what one iteration needs. There are two proofs. (1) Whole iterations freed all that they
- * allocated, and this iteration requests more than they did. (2) The first iteration has not ended, so no memory can be
- * left over from an earlier one: since the first request, the host has not waited for the GPU or read from it, nothing
- * was freed, and no call site allocated twice, as a loop would. Also, there is no more work before the refused request
- * than before other requests, so no iteration without requests is hidden in that work. Proof 2 needs the driver's
- * requests, because the work before a framework's refusal is not known. */
+/* True if the live memory is what one iteration needs. There are two proofs:
+ * - (1) Whole iterations freed all that they allocated, and this iteration requests more than they held.
+ * - (2) The first iteration has not ended. Since the first request, nothing was freed, the host neither waited nor
+ *   read, and no call site allocated twice. The work before the refused request is no more than before others:
+ *   additional work may hide iterations without requests.
+ *
+ * Proof (2) needs the driver's requests, because a framework's report does not count work. */
 static bool is_one_need(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
@@ -173,7 +173,7 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
         return GW_SUPPORTED;
-    /* A saved snapshot does not show the size of the card, or other processes on it, which may have held most of the
+    /* A saved snapshot does not show the size of the card or the other processes on it. These may have held most of the
      * memory. */
     if (memory->limit_bytes == 0 && memory->report != NULL)
         return GW_HYPOTHESIS;

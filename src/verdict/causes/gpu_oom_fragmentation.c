@@ -1,15 +1,21 @@
-/* Enough memory is free, but in pieces that cannot serve the request: driver pages half used by small blocks, cached
- * blocks in a framework's allocator that are all too small, or unused memory in a stream-ordered pool.
+/* Enough memory is free, but in pieces that cannot serve the request.
  *
- * Established only by: unused memory that would have sufficed, in one of three cases. (1) At the driver: at least a
- * tenth of the limit is idle in 2 MiB pages of small blocks, and the idle memory is at least three quarters of what
- * these blocks use. Rounding alone wastes at most half of what they use. (2) In PyTorch: the report of its allocator
- * contains the size of the largest inactive block, which is smaller than the request. The cache holds several times the
- * request or a large share of all memory, and the memory in use did not keep growing. (3) In stream-ordered pools: the
- * driver's own numbers, read right after the refusal, show that the pools hold at least as much unused memory as the
- * process holds elsewhere. A leak leaves such pieces, too, so a leak that is larger than the idle memory makes this
- * cause a hypothesis.
- * Supported by: the same with less idle memory, or without the size of the largest piece. */
+ * Established only by: unused memory that would have sufficed, in one of these places
+ * - Driver pages of 2 MiB with small blocks. At least a tenth of the limit is idle there, and at least three quarters
+ *   of what these blocks use. Rounding alone wastes at most half of that.
+ * - PyTorch's cache. The largest inactive block is smaller than the request. The cache is several times the request, or
+ *   a large share of all memory. Otherwise, the process must need at most 80 % of the memory that it could use.
+ * - Stream-ordered pools. By the driver's numbers right after the refusal, they hold at least as much unused memory as
+ *   the process holds elsewhere.
+ *
+ * Supported by:
+ * - less idle memory in the pages or pools;
+ * - a cache whose largest piece is unknown, or which suffices only together with the card's free memory.
+ *
+ * Only a hypothesis if one of these is true:
+ * - a leak, which leaves free pieces too, is larger than the idle memory;
+ * - PyTorch's memory use kept growing;
+ * - PyTorch uses expandable segments. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -53,12 +59,13 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
     if (gwi_leak_bytes(memory) > idle_bytes || memory->has_gaps)
         return GW_HYPOTHESIS;
-    /* Rounding alone can waste half of what is used: blocks of just over 2/3 MiB waste a third of each page. */
+    /* Rounding alone can leave half as many bytes unused as used: a page of 2 MiB holds only two blocks of just over
+     * 2/3 MiB. The threshold is higher than that. */
     return idle_bytes * 4 >= snapshot->small_bytes * 3 ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* Decide the certainty by the total size of the cached pieces. The pieces must have been large enough in total to keep
- * the program running, not only to serve this one request. */
+/* Decide the certainty by the total size of the cached pieces. This total must have been enough to keep the program
+ * running, not only to serve this one request. */
 static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
 {
     uint64_t cached = memory->cached_bytes, wanted = memory->wanted_bytes, reserved = memory->reserved_bytes;
@@ -153,8 +160,8 @@ static void say_pool(const gwi_memory *memory, gwi_finding *finding)
                     gw_bytes_text(keeps, pools->threshold_bytes));
 }
 
-/* True if the request was made from the pool that has the unused memory. That pool could have used this memory for the
- * request, so fragmentation is not the reason for the refusal. */
+/* True if the request was made from the pool that has the unused memory. The pool could have used it, so fragmentation
+ * is not the reason. */
 static bool is_of_that_pool(const gw_failure *oom, const gw_pool_state *pools)
 {
     return oom->kind == GW_EV_ALLOC_ASYNC && (oom->arg[2] == pools->pool || oom->arg[2] == 0);

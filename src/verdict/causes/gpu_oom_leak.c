@@ -1,17 +1,23 @@
 /* The program keeps memory that it no longer needs: from an earlier run in the same process, from every iteration, or
  * as streams or contexts that are never destroyed.
  *
- * Established only by: one of three observations. (1) Iterations: gw_iterations_prove_leak() has the rule. Eight or
- * more iterations in a row, each with kernels and a wait, left memory behind, after three iterations of the same loop
- * that left nothing; or 256 iterations left memory behind. (2) One size, in recordings that do not count work between
- * requests: 16 or more live blocks of one size, each after a wait for the GPU, while other memory was allocated and
- * freed. (3) Streams or contexts (judge_handles()): they hold at least half of the limit, both by their number times
- * the measured size of one, and by the memory that the driver holds beyond all allocations. The program's own
- * allocations must not be larger than the memory of these objects.
- * Supported by: a second run while the memory of the first is still live (an ensemble that needs all its models makes
- * the same calls); fewer iterations; a caught failure whose memory is still alive; many equal JAX arrays. In a
- * framework without a report of its allocator, everything except (3) is a hypothesis, unless the framework allocates
- * each tensor from the driver. */
+ * Established only by: one of three observations:
+ * - (1) Iterations (gw_iterations_prove_leak()): eight iterations in a row, with kernels and a wait, left memory
+ *   behind, after three of the same loop that left nothing. Or 256 iterations left memory behind.
+ * - (2) One size, if the recording does not count work between requests: 16 live blocks of one size, each after a wait
+ *   for the GPU. Meanwhile, other memory was allocated and freed.
+ * - (3) Streams or contexts (judge_handles()) hold at least half of the limit, and no less than the program's own
+ *   allocations. Both their number and the driver's memory beyond all allocations must show this.
+ *
+ * Supported by:
+ * - a second run while the first one's memory is still live (an ensemble that needs all its models makes the same
+ *   calls)
+ * - fewer iterations
+ * - a caught failure whose memory is still alive
+ * - many equal JAX arrays
+ *
+ * Only a hypothesis in a framework without a report of its allocator, except (3) and the JAX arrays. This does not
+ * apply if the framework allocates each tensor from the driver. */
 #include "gwi_cause.h"
 #include "gwi_plateau.h"
 
@@ -60,9 +66,8 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
-/* Judge an earlier run, but only if the list of live blocks clearly shows both runs, with many equal requests in the
- * same order. This is tried before judge_iterations(), because such a list is stronger evidence than iterations that
- * reach only GW_SUPPORTED. */
+/* Judge an earlier run if the live blocks clearly show both runs: many equal requests in the same order. Do this before
+ * judge_iterations(), because it is stronger evidence than iterations that reach only GW_SUPPORTED. */
 static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 {
     enum { MATCH_MANY = 6 };
@@ -73,8 +78,7 @@ static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
 
 /* ---- every iteration ---- */
 
-/* Report how many blocks were kept, one per iteration: because of them, the memory had to run out at about this
- * time. */
+/* Report how many blocks were kept, one per iteration. So many blocks explain why the memory ran out when it did. */
 static void say_iterations(const gwi_case *c, gwi_finding *finding)
 {
     const gw_growth *growth = &c->memory.growth;
@@ -151,8 +155,8 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
     return sure ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
-/* True if memory was level for most of the run and only the last, short phase kept more. That phase might have freed
- * the memory at its end, as validation that keeps its graphs does. */
+/* True if memory use was level for most of the run, and only the last, short phase kept more. That phase might have
+ * freed it at its end. An example is a validation that keeps autograd graphs. */
 static bool is_late_phase(const gwi_memory *memory)
 {
     gwi_plateau plateau;
@@ -176,12 +180,12 @@ static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)
 typedef struct handle_leak {
     gw_class cls;
     const char *name;
-    uint64_t count, count_min, count_few; /* live objects; hypothesis from count_few, supported from count_min */
-    uint64_t each_bytes;                  /* size of one object, measured on a real card */
+    /* number of live objects; from count_few on a leak is a hypothesis, from count_min on it is supported */
+    uint64_t count, count_min, count_few;
+    uint64_t each_bytes; /* size of one object, measured on a real card */
 } handle_leak;
 
-/* Return the size of one object in bytes: the growth of the memory in use beyond all allocations, divided by `count`.
- * Returns 0 if the size is not known. */
+/* Return the size of one object, 0 if unknown: the growth of used memory outside of allocations, divided by `count`. */
 static uint64_t bytes_each(const gwi_case *c, uint64_t count)
 {
     const gwi_memory *memory = &c->memory;
@@ -301,8 +305,8 @@ static uint64_t held_of(const gwi_case *c, const gw_phase *phase, const gw_failu
     return held;
 }
 
-/* Judge a phase that ran out of memory, in a program that names its phases, as a notebook names its cells. A later
- * phase continued with the memory that was left, and freeing the memory of the failed phase would make room. */
+/* Judge a phase that ran out of memory and still holds memory, if a later phase needs this memory. The program names
+ * its phases, for example a notebook its cells. */
 static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -368,8 +372,8 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     return GW_SUPPORTED;
 }
 
-/* True if most of the memory is stream-ordered. This is the case in PyTorch with backend:cudaMallocAsync, which
- * allocates each tensor from the driver. */
+/* True if most of the memory is stream-ordered. PyTorch with backend:cudaMallocAsync allocates each tensor from the
+ * driver in this way. */
 static bool is_asked_one_by_one(const gwi_memory *memory)
 {
     uint64_t ordered = 0;
@@ -389,8 +393,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE; /* the request would not fit into an empty card either */
     gw_certainty most = GW_CERTAINTY_NONE;
     bool caught = false;
-    /* The first two kinds judge a failure that the program caught. They come first because they also explain why the
-     * memory was kept. If neither of them is supported, use the most certain of all kinds. */
+    /* The first two functions judge a failure that the program caught, which explains why the memory was kept. If
+     * neither is supported, use the most certain result of all. */
     enum { CAUGHT_KINDS = 2 };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && (i < CAUGHT_KINDS || !caught); i++) {
         gwi_finding one = {.cause = finding->cause};

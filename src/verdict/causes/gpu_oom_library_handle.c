@@ -1,7 +1,6 @@
 /* cuDNN, cuBLAS or another library found no memory for its handle or workspace, but its error names another problem.
  *
- * Never established: the recording shows the refused request and the library's status, but not that the refusal led to
- * the status. */
+ * Never established: no record links the refused request to the library's status. */
 #include "gwi_cudnn_log.h"
 
 #include <string.h>

@@ -1,14 +1,18 @@
 /* Another process held so much of the GPU's memory that the request did not fit.
  *
- * Established only by: a count, by the card or the ledger, of the memory that other processes held at the time of the
- * refusal, if all of the following are true. Without that memory, the request would have fitted. This process alone
- * would have stayed within the limit. The other processes held at least half as much as this process. There is no sign
- * of a leak that would have filled the card a little later anyway: no iterations kept a sixteenth or more of this
- * process's memory, and no place requested memory again after the live memory had grown by that much. If no context
- * exists yet, the only condition is that the other processes leave less memory than a context needs.
- * Supported by: other holders whose memory is known only as a difference (total minus free minus the known holders);
- * further memory in use that no known process accounts for; a process that itself holds more than twice as much as the
- * others. */
+ * Established only by: the other processes' memory at the time of the refusal, counted by the card or the ledger, if:
+ * - without it, the request would have fitted
+ * - this process's memory plus the request is within the limit
+ * - the other processes held at least half as much as this process
+ * - no other memory in use, of unknown owner, is larger than both theirs and 4 GiB
+ * - there is no sign of a leak that would have filled the card a little later anyway (iterations left behind at least
+ *   1/16 of this process's memory, or live memory grew by that much between two requests from the same call site)
+ *
+ * If no context exists yet, one condition is enough: the other processes leave less memory than a context needs.
+ *
+ * Only supported if:
+ * - one of the last four conditions is not met (a hypothesis if the leak exceeds the others' memory)
+ * - or the others' memory is known only as a difference: total minus free minus the known holders */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -61,7 +65,7 @@ static void say_candidates(const gwi_case *c, gwi_finding *finding)
 }
 
 /* Judge the refusal of the first context. This process holds nothing on the device, so other processes hold the memory.
- * A limit on host memory has the same effect, so it must be known that there is none. */
+ * A limit on host memory has the same effect and must be ruled out. */
 static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -112,8 +116,8 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
                                                                                           : GW_HYPOTHESIS;
 }
 
-/* True if unknown holders have more memory than the known ones, beyond what contexts take. Then the known holders may
- * not be the cause. */
+/* True if unknown holders have more memory than the known ones, even if contexts take some of it. Then the known
+ * holders may not be the cause. */
 static bool is_more_unseen(const gwi_memory *memory)
 {
     const uint64_t contexts_bytes = (uint64_t)4 << 30;
@@ -130,10 +134,11 @@ static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
     return kept > 0 && kept * KEPT_PART >= own_bytes;
 }
 
-/* Return the memory of other processes, and in *ret_least the part of it that certainly is theirs. If there is no count
- * of the other processes, use the memory that no known process holds, if it is more than the contexts of this process
- * need, and set *ret_by_difference. This memory includes these contexts, whose size is unknown: with their libraries,
- * at most 1 GiB each. Returns 0 if the memory is unknown. */
+/* Return the memory of other processes, or 0 if it is unknown. *ret_least is the part that certainly belongs to them.
+ *
+ * If they were not counted, return the memory that no known process holds, and set *ret_by_difference. It includes this
+ * process's contexts, of unknown size but at most 1 GiB each. So *ret_least leaves out 1 GiB for each. The
+ * result is 0 unless more than 1 GiB is left beyond that, and fewer than 256 streams are alive. */
 static uint64_t foreign_bytes(const gwi_memory *memory, uint64_t *ret_least, bool *ret_by_difference)
 {
     const uint64_t context_bytes = (uint64_t)1 << 30;

@@ -1,8 +1,8 @@
 /* A late phase needs more memory than the earlier ones. Examples are validation that keeps the autograd graph, the
  * first optimizer step, and a checkpoint loaded onto the GPU.
  *
- * Never established: if the peak of memory use was level and then rose, this shows when more memory was needed, but not
- * why. Such a rise makes the cause supported at most. */
+ * Never established: a peak that was level and then rose does not show why more memory was needed. It makes the cause
+ * supported at most. */
 #include "gwi_cause.h"
 #include "gwi_plateau.h"
 
@@ -22,8 +22,8 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
      * request is not a phase. */
     if (memory->own_bytes < memory->limit_bytes / 2)
         return GW_CERTAINTY_NONE;
-    /* The phase must have made many requests. If a single request is as large as all the others together, that request
-     * is a step with a larger input, not a phase. */
+    /* The phase must have made many requests. One request as large as all the others together is a step with a larger
+     * input, not a phase. */
     if (memory->wanted_bytes > (memory->own_bytes - plateau.bytes) / 4)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(text, plateau.bytes);

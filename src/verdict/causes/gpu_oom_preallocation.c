@@ -1,8 +1,7 @@
-/* A framework took most of the card's memory when it started, and another user of the card found too little free
- * memory.
+/* A framework took most of the card's memory when it started, and left too little for another user of the card.
  *
- * Never established: one early block of half the card may be the framework's pool or data, and only the size of the
- * block is known. */
+ * Never established: only the size of the block is known. One early block of half the card may be the framework's pool,
+ * or data. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>

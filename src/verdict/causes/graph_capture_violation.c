@@ -1,7 +1,7 @@
 /* The capture of a stream into a graph failed because of a call that is not allowed during the capture.
  *
- * Never established: results 900 to 908 mean that the capture is broken, but the call that returns one of these results
- * need not be the call that broke the capture. */
+ * Never established: results 900 to 908 show that the capture is broken. The call that returns one need not be the call
+ * that broke it. */
 #include "gwi_cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,9 +1,11 @@
 /* The card's own firmware stopped answering.
  *
- * Established only by: Xid 119 or 120 for a card of the run within ten seconds of a failure that a dead driver causes:
- * a lost context, a hang, or result 3, 46, 100, 101 or 999. These Xids mean that the firmware did not respond. The time
- * limit excludes an Xid that the process had survived. The list of failures excludes a refused request and a wrong
- * argument.
+ * Established only by: Xid 119 or 120 (no answer from the firmware) for a card of the run. Within ten seconds of it,
+ * there must be a failure that a dead driver causes:
+ * - a lost context;
+ * - a hang;
+ * - the result 3, 46, 100, 101 or 999.
+ * The process may have survived an Xid at another time. Other failures, such as a refused request, do not match.
  * Supported by: the Xid at another time or for an unnamed card; a line of the driver's log. */
 #include "gwi_machine.h"
 

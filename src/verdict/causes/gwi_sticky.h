@@ -4,8 +4,8 @@
 
 #include "gwi_fault.h"
 
-/* True if the fault is better explained by an earlier allocation failure that the program did not check, or by an
- * earlier reset that destroyed memory of the program. */
+/* True if an earlier problem explains the fault better: an allocation failure that the program did not check, or a
+ * reset that destroyed its memory. */
 static inline bool gwi_is_explained_earlier(const gwi_case *c, const gw_failure *sticky)
 {
     if (c->oom != NULL && c->oom->t_ns < sticky->t_ns)

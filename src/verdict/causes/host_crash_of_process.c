@@ -1,13 +1,15 @@
 /* The process crashed in its own host code: a bad pointer or an abort.
  *
- * Established only by: the process's death by SIGSEGV, SIGBUS, SIGILL, SIGFPE or SIGABRT, with no driver call that had
- * failed (handled or not), no thread inside a driver call, no GPU core dump, and no address inside device memory. Only
- * host code faults like this; the verdict does not claim why it crashed. A signal sent by kill() looks the same unless
- * the crash itself was recorded. For SIGBUS, the record of the fault must also name a file outside of /dev/shm, or show
- * that no page was missing. Otherwise the process may have filled /dev/shm between two readings, and its death may have
- * emptied /dev/shm again.
- * Supported by: a crash after a failed call (handled or not), or with a thread inside the driver; SIGBUS without any
- * further information. */
+ * Established only by: the process's death by SIGSEGV, SIGBUS, SIGILL, SIGFPE or SIGABRT, with none of these:
+ * - a driver call that had failed, handled or not;
+ * - a thread inside a driver call;
+ * - a GPU core dump;
+ * - a crash address inside device memory.
+ * Only host code faults like this. A signal from kill() looks the same unless the crash itself was recorded.
+ *
+ * A SIGBUS is only supported if its reason was not recorded, or if a page of /dev/shm was missing. /dev/shm may have
+ * been full, and emptied by the death of the process.
+ * Supported by: a crash after a failed call, or with a thread inside the driver. */
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
 #include "gwi_fault.h"
@@ -34,8 +36,8 @@ static const char *signal_name(int signal)
     }
 }
 
-/* Return a thread that was inside a driver call when the program ended; the crash may have happened in the driver.
- * Returns NULL if there is none. */
+/* Return a thread that was inside a driver call when the program ended, or NULL. The crash may have happened in the
+ * driver. */
 static const gw_thread *inside_driver(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {

@@ -1,7 +1,9 @@
 /* Threads of the program wait for each other.
  *
- * Established only by: lock owners, read from the threads, which show that the threads wait in a circle or for a lock
- * whose owner has ended. No thread can leave such a wait.
+ * Established only by: the owners of the locks, as read from the threads. They show one of these, which no thread can
+ * leave:
+ * - Threads wait in a circle.
+ * - A thread waits for a lock whose owner has ended.
  * Supported by: all threads wait without a time limit and use no processor time. An outside event might still wake
  * one. */
 #include "gwi_cause.h"
@@ -39,8 +41,11 @@ static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_th
         gwi_say_stand(c, finding, thread);
 }
 
-/* Return the site for the verdict: that of the first thread that waits for a known lock owner. If there is no such
- * thread, prefer one that waits in a line of the program itself. Returns 0 if no site is known. */
+/* Return the site that the verdict names, or 0 if none is known. Only threads that wait for a lock are considered,
+ * without idle workers. The first of these is taken:
+ * - a thread that waits for a lock with a known owner
+ * - a thread that waits in a line of the user's own code
+ * - any thread */
 static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
 {
     const gw_hang_thread *any = NULL, *own = NULL;
@@ -60,8 +65,12 @@ static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
     return 0;
 }
 
-/* Return a thread's rank in the report: 0 if it waits for a known owner, 1 if it waits in a line of the program, 2 if
- * it waits in code called from such a line, 3 otherwise. Returns -1 to leave the thread out. */
+/* Return a thread's rank in the report:
+ * - 0: waits for a known owner
+ * - 1: waits in a line of the program
+ * - 2: waits in code called from such a line
+ * - 3: other
+ * - -1: leave the thread out */
 static int rank_of(const gwi_case *c, const gw_hang_thread *thread)
 {
     char at[GWI_PLACE_TEXT_MAX];

@@ -1,10 +1,14 @@
 /* The kernel killed the program because the host or its control group had no memory left.
  *
- * Established only by: a line of the kernel's log which reports that a process of the run was killed for lack of
- * memory, if the run ended because of this kill; or a control group's count of such kills that rose within 1.5 s of the
- * program's death by SIGKILL, with no failed driver call before. A user's SIGKILL does not raise the count. In a log
- * alone, the kernel's line establishes the cause if an error follows.
- * Supported by: the count at another time; a worker that was killed in a run that ended for another reason. */
+ * Established only by: one of
+ * - The kernel's log reports that it killed a process of the run for lack of memory, and the run ended because of this.
+ *   In a text log, an error must follow.
+ * - A control group's count of these kills rose within 1.5 s of the program's death by SIGKILL, and no driver call had
+ *   failed. A user's SIGKILL does not raise the count.
+ *
+ * Supported by:
+ * - the count, if it rose at another time;
+ * - a killed worker, if the run ended for another reason. */
 #include "gwi_coverage.h"
 #include "gwi_machine.h"
 
@@ -12,8 +16,8 @@
 #include <string.h>
 
 enum { KILL = 9 };
-/* The death by SIGKILL and the rise of the count must be at most this far apart. The count is sampled ten times a
- * second, and the death is seen immediately. */
+/* The death by SIGKILL and the rise of the count must be at most this far apart. The count is sampled only ten times a
+ * second. */
 static const uint64_t together_ns = 1500000000u;
 
 /* True if a SIGKILL ended the program. A shell reports the signal as an exit status, and Python's multiprocessing
@@ -47,8 +51,8 @@ static void say_memory(const gwi_case *c, gwi_finding *finding)
                     "the command itself used up to %s of host memory", gw_bytes_text(bytes, own->max));
 }
 
-/* True if the run ended because the kernel killed the process that `event` names. A parent may instead have replaced a
- * killed worker and continued. */
+/* True if the run ended because the kernel killed the process of `event`. A parent may instead have replaced a killed
+ * worker and continued. */
 static bool ended_by_it(const gwi_case *c, const gw_machine_event *event, bool killed)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;

@@ -1,9 +1,10 @@
 /* Host code used an address that only the GPU can use, and the process died of SIGSEGV or SIGBUS.
  *
- * Established only by: a crash address inside a live block of device memory, if no driver call had failed and the
- * process died of this crash. The address comes from the signal handler, a core dump or the kernel's log. The host
- * cannot map such an address. Managed memory does not count, because the host can map it.
- * Supported by: the same after a failed call, or if the process survived the signal. */
+ * Established only by: a crash address inside a live block of device memory, if all of this is true:
+ * - no driver call had failed, and the process died of this crash;
+ * - the address is from the signal handler, a core dump or the kernel's log;
+ * - the block is not managed memory, which the host can map.
+ * Supported by: such an address after a failed driver call, or in a process that survived the signal. */
 #include "gwi_crash.h"
 
 #include <inttypes.h>

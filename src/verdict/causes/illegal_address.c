@@ -1,12 +1,13 @@
-/* A kernel accessed an address that is not mapped, or an address in another memory space (result 717). A badly computed
- * address may be of either kind, as measurements have shown, so the causes and the fixes are the same.
+/* A kernel accessed an address that is not mapped, or one in another memory space (result 717). Measurements showed
+ * that a badly computed address may cause either result.
  *
- * Established only by: the driver's result 700 or 717 as the first result that destroyed the context, or such an
- * exception in a GPU core dump, with no refused allocation and no reset before. The result identifies the fault, not
- * the line of code. In a log alone, compute-sanitizer's report of the access establishes the cause if an error follows.
+ * Established only by: one of these, with no refused allocation and no reset before:
+ * - the driver's result 700 or 717, as the first result that destroyed the context;
+ * - such an exception in a GPU core dump;
+ * - in a log alone, compute-sanitizer's report of the access, followed by an error.
  * Supported by: the same result after a refused allocation, if the program continued without a successful retry. The
- * kernel may have used the pointer of the refused block. If the program did not handle the refusal, or if a reset
- * destroyed memory, this cause is only a hypothesis. */
+ * kernel may have used the pointer of the refused block.
+ * Only a hypothesis after an unhandled refusal, or after a reset that destroyed memory. */
 #include "gwi_sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

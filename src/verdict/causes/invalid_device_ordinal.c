@@ -1,8 +1,9 @@
 /* The program used a GPU number that does not exist for this process.
  *
- * Established only by: the result 101 of a call that selects a device or creates a context, if the run ended because of
- * that result (gwi_sure_of_end()). For a mere query, the runtime's message is also required. 101 means that the number
- * is out of range.
+ * Established only by: the result 101 (number out of range), if the run ended because of that result
+ * (gwi_sure_of_end()). In addition, one of these must be true:
+ * - the call selects a device or creates a context;
+ * - the call is a mere query, and the runtime printed its message.
  * Supported by: the message alone. */
 #include "gwi_start.h"
 
@@ -11,8 +12,8 @@
 
 enum { INVALID_DEVICE = 101 };
 
-/* Return the call that failed with 101. Without a root failure, the newest such call is used, even a cuDeviceGet(),
- * which other causes ignore as a query. */
+/* Return the call that failed with 101. Without a root failure, this is the newest such call, even a cuDeviceGet(),
+ * which other causes ignore. */
 static const gw_failure *find_refused(const gwi_case *c)
 {
     if (c->root != NULL)

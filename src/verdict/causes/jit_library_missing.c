@@ -1,7 +1,7 @@
 /* The driver's PTX compiler is missing or switched off.
  *
- * Established only by: the result 221 or 223 of a module load, if the run ended because of that result
- * (gwi_sure_of_end()). 221 means that the compiler is missing, and 223 that it is switched off.
+ * Established only by: the result 221 (missing) or 223 (switched off) of a module load that ended the run
+ * (gwi_sure_of_end()).
  * Supported by: the same result, if the program continued for a long time or its last output does not name this
  * error. */
 #include "gwi_start.h"

@@ -1,7 +1,7 @@
 /* A kernel was ended by a trap, an illegal instruction, a stack error or an unspecified failure.
  *
- * Established only by: the driver's result 714, 715, 718, 719 or 721 as the first result that destroyed the context,
- * with no refused allocation and no reset before. The verdict claims no more than what the result means.
+ * Established only by: the result 714, 715, 718, 719 or 721 as the first that destroyed the context, or such an
+ * exception in a GPU core dump. No refused allocation and no reset may have come before.
  * Supported by: a GPU core dump from which no exception could be read. */
 #include "gw_data.h"
 #include "gwi_sticky.h"

@@ -1,13 +1,17 @@
 /* A signal from outside ended the program.
  *
- * Established only by: the program's death by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call,
- * no hang, no stream whose work the program never waits for, and no text on stderr that explains why the program
- * failed. A failing program may end its own process group with such a signal, but it then prints a reason.
- * KeyboardInterrupt is not such a reason, because Python reports SIGINT with it.
+ * Established only by: death by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, if:
+ * - no driver call failed, and nothing hung
+ * - no stream had work that the program never waits for
+ * - stderr was recorded and does not explain a failure (KeyboardInterrupt is Python's report of SIGINT)
  *
- * Supported by: SIGKILL, because the kernel may have sent it; an exit status that stands for a signal; a signal after
- * an exception; or a signal while a stream had work that the program was not waiting for, because a kernel that never
- * finishes may be why someone ended the program. */
+ * A failing program may end its own process group with such a signal, but it then prints a reason.
+ *
+ * Supported by:
+ * - SIGKILL, which the kernel may have sent
+ * - an exit status that stands for a signal
+ * - a signal after an exception
+ * - a signal while a stream had unawaited work: a kernel that never finishes may be why someone ended the program */
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
 #include "gwi_machine.h"
@@ -44,8 +48,8 @@ static int signal_of(const gwi_case *c)
     return interrupted || c->exit_code == 128 + 15 || c->exit_code == 128 + 9 ? c->exit_code - 128 : 0;
 }
 
-/* True if the program may have printed why it failed. A failing program may end itself or its process group with such a
- * signal after it has printed the reason. */
+/* True if the program may have printed why it failed. A failing program may print the reason and then end itself or its
+ * process group with a signal. */
 static bool may_have_said_why(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;

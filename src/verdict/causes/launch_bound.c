@@ -1,6 +1,6 @@
 /* Small kernels are launched one by one, and each ends before the next is launched. This is not a fault.
  *
- * Never established: this is advice and never the cause of a failure. */
+ * Never established: this is only advice. */
 #include "gwi_pace.h"
 
 #include <inttypes.h>

@@ -1,12 +1,14 @@
 /* A launch requested a grid, a block or shared memory that the device cannot provide. The kernel never ran, and the
  * context is intact.
  *
- * Established only by: a launch that failed with 1, 701 or 720 and requested a size which is zero or exceeds the
- * device's recorded limit, if the run ended because of this failure (gwi_sure_of_end()). The comparison of both numbers
- * is the proof. In a log alone, Triton's "out of resource" establishes the cause if an error follows, because it names
- * both numbers.
- * Supported by: 701 or 720 with sizes within the recorded limits, as when a kernel needs too many registers; a refused
- * launch after which the program continued. */
+ * Established only by: one of these:
+ * - A launch failed with 1, 701 or 720, a requested size is zero or exceeds the device's recorded limit, and the run
+ *   ended because of this failure (gwi_sure_of_end()).
+ * - In a log alone: Triton's "out of resource", which has both numbers, if an error follows.
+ *
+ * Supported by:
+ * - 701 or 720 with sizes within the recorded limits, as when a kernel needs too many registers
+ * - a refused launch after which the program continued */
 #include "gwi_start.h"
 
 #include <inttypes.h>
@@ -47,8 +49,8 @@ static const gw_failure *find_launch(const gwi_case *c)
     return root != NULL && root->kind == GW_EV_LAUNCH && is_launch_result(root->result) ? root : NULL;
 }
 
-/* Compare `asked` bytes of shared memory with the limit for kernels that opt in to more than the default. Report the
- * limit, or advise to opt in. */
+/* Report the limit on shared memory for kernels that opt in to more than the default. If `asked` bytes are within it,
+ * advise to opt in instead. */
 static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
 {
     if (asked > limit)
@@ -59,8 +61,8 @@ static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
                  "Opt in to more shared memory for this kernel (cuFuncSetAttribute, at most %" PRIu64 " bytes)", limit);
 }
 
-/* Compare one requested size with the device's limit and report it if it exceeds the limit. Returns false if the size
- * is within the limit, or if the limit is not known. */
+/* Report a requested size that exceeds the device's limit. Returns false if it is within the limit, or if the limit is
+ * unknown. */
 static bool say_over(const gwi_case *c, gwi_finding *finding, const gw_failure *failure, unsigned attribute,
                      uint64_t asked, const char *what, const char *unit)
 {
@@ -130,9 +132,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_HYPOTHESIS;
     if (!proven)
         return failure->result == 1 ? GW_HYPOTHESIS : GW_SUPPORTED;
-    /* The run may have continued after the refused launch for two reasons: an autotuner then tried another launch, or
-     * the program did not check the result, so the output of this launch is missing. Because of the second reason, the
-     * cause stays supported, unless later launches worked and another exception ended the program. */
+    /* A run may continue after a refused launch for two reasons. Either an autotuner tried another launch, or the
+     * program did not check the result. The second reason keeps the cause supported, unless later launches worked and
+     * another exception ended the program. */
     gw_certainty sure = gwi_sure_of_end(c, failure, GW_ESTABLISHED);
     bool own_end = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM;
     bool went_on = failure->after.worked || (failure->after.launches > 0 && failure->after.synced);

@@ -1,7 +1,7 @@
 /* A kernel ran longer than the display's watchdog allows.
  *
- * Established only by: the driver's result 702 as the first result that destroyed the context. Only the watchdog of a
- * display causes 702. */
+ * Established only by: the driver's result 702 as the first result that destroyed the context. Only a display's
+ * watchdog causes 702. */
 #include "gwi_cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

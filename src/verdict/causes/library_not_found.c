@@ -1,6 +1,6 @@
-/* The loader did not find a CUDA library. Only printed messages show this; driver calls do not.
+/* The loader did not find a CUDA library. No driver call shows this.
  *
- * Never established: printed messages in a recording count as supported at most. */
+ * Never established: printed messages make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_library_not_found = {

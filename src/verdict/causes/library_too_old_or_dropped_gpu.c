@@ -1,7 +1,7 @@
 /* The version of a library does not support this card yet, or no longer supports it. Only printed messages or cuDNN's
  * own log show this; driver calls do not.
  *
- * Never established: messages on stderr and in cuDNN's own log count as supported at most. */
+ * Never established: messages on stderr or in cuDNN's own log make the cause supported at most. */
 #include "gwi_cudnn_log.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

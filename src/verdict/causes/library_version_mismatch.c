@@ -1,8 +1,8 @@
-/* The loader found a version of a library that differs from the version with which the framework was built. Only
- * printed messages show this; driver calls do not.
+/* The program loaded a library in another version than the framework was built with. Only printed messages show this;
+ * driver calls do not.
  *
- * Established only by: a log in which a message names both versions and an error follows. In a recording, the same
- * message counts as supported at most, because the program may have survived it. */
+ * Established only by: a log in which a message names both versions and an error follows.
+ * In a recording, this message makes the cause supported at most, because the program may have survived it. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_library_version_mismatch = {

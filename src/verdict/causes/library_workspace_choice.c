@@ -1,5 +1,5 @@
-/* Advise if a workspace was refused for lack of memory, and a smaller one was then allocated at the same place. The
- * library then chose another algorithm, which may be slower. This is not a fault.
+/* Advice about a library's workspace that was refused for lack of memory. A smaller one was then allocated at the same
+ * place: the library chose another algorithm, which may be slower.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_cudnn_log.h"
@@ -52,8 +52,8 @@ static bool is_choice(const gwi_case *c, const gw_failure *failure)
            is_transient(c, failure);
 }
 
-/* Return the thread's first kernel launch after the call that ended at `t_ns`. Returns NULL if the rings do not contain
- * it. A launch may carry the time of the preceding call, so a launch at `t_ns` itself counts. */
+/* Return the thread's first kernel launch after the call that ended at `t_ns`, or NULL if the rings do not contain it.
+ * A launch may carry the time of the call before it, so `t_ns` itself is included. */
 static const gw_ring_call *launch_after(const gwi_case *c, const gw_failure *failure, uint64_t t_ns)
 {
     for (size_t i = 0; i < c->model->thread_count; i++) {
@@ -68,8 +68,7 @@ static const gw_ring_call *launch_after(const gwi_case *c, const gw_failure *fai
     return NULL;
 }
 
-/* Return the time at which a request of the refused size last succeeded at the place of the failure. Returns
- * GWI_NO_TIME if no such request succeeded. */
+/* Return when a request of the refused size last succeeded at the place of the failure. GWI_NO_TIME: never. */
 static uint64_t last_given(const gwi_case *c, const gw_failure *failure)
 {
     uint64_t t_ns = GWI_NO_TIME;
@@ -82,8 +81,8 @@ static uint64_t last_given(const gwi_case *c, const gw_failure *failure)
     return t_ns;
 }
 
-/* Append to `text` when the larger request last succeeded and, if known, which kernels followed the two requests: ";
- * the larger request last succeeded at 1.20 s, followed by kernel conv_large; this time kernel conv_small followed". */
+/* Append when the larger request last succeeded and, if known, which kernels followed the two requests: "; the larger
+ * request last succeeded at 1.20 s, followed by kernel conv_large; this time kernel conv_small followed". */
 static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *text)
 {
     char before[GWI_KERNEL_TEXT_MAX], after[GWI_KERNEL_TEXT_MAX];
@@ -102,8 +101,8 @@ static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *t
         gw_text_add_str(text, ", followed by another kernel");
 }
 
-/* Return the first failure after which a library chose another algorithm. *ret_count is the number of such failures
- * with the same place and size. */
+/* Return the first failure after which a library chose another algorithm. *ret_count is the number of such failures at
+ * the same place and of the same size. */
 static const gw_failure *first_choice(const gwi_case *c, uint64_t *ret_count)
 {
     const gw_failure *first = NULL;

@@ -1,8 +1,10 @@
 /* A kernel used an address that is not aligned to the size of the access.
  *
- * Established only by: the driver's result 716 as the first result that destroyed the context, or such an exception in
- * a GPU core dump. The hardware reports 716 for nothing else. In a log alone, compute-sanitizer's report establishes
- * the cause if an error follows.
+ * Established only by: one of these. The hardware reports 716 for nothing else.
+ * - The driver's result 716 is the first result that destroyed the context.
+ * - A GPU core dump has this exception.
+ * - In a log alone, compute-sanitizer reports the access, and an error follows.
+ *
  * Supported by: 716 after a refused allocation that the program did not check, or after a reset that destroyed
  * memory. */
 #include "gwi_sticky.h"

@@ -1,7 +1,7 @@
 /* Another client of the MPS server crashed, and this process lost its context, too.
  *
- * Established only by: the result 810, which means that the server ended this client, and a verified Xid on the same
- * card, within two seconds of that result, that names a process of another run.
+ * Established only by: the result 810 (the server ended this client), together with a verified Xid on the same card.
+ * The Xid must be within two seconds of the result, and name a process of another run.
  * Supported by: 810 alone, or such an Xid if MPS is set up and the context was lost. */
 #include "gwi_machine.h"
 
@@ -22,8 +22,8 @@ static const char *mps_setting(const gw_model *model)
     return NULL;
 }
 
-/* Return an Xid on the same card, at the time of the failure, that names a process of another run. Returns NULL if
- * there is none. */
+/* Return an Xid that names a process of another run, on the same card and within two seconds of the failure, or
+ * NULL. */
 static const gw_machine_event *neighbour_of(const gwi_case *c, const gw_failure *first)
 {
     uint32_t card = gw_machine_card_of(c->model, first->device);

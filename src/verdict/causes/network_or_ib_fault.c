@@ -1,7 +1,6 @@
-/* The network between the ranks failed, or NCCL used the wrong interface. Only printed messages show this; driver calls
- * do not.
+/* The network between the ranks failed, or NCCL used the wrong interface. No driver call shows this.
  *
- * Never established: printed messages in a recording count as supported at most. */
+ * Never established: printed messages make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_network_or_ib_fault = {

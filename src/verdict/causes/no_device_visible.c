@@ -1,8 +1,7 @@
 /* The driver works but shows no card to this process.
  *
- * Established only by: the result 100 before the process had any context, if the run ended because of that result
- * (gwi_sure_of_end()). 100 means that the driver shows no card. A program that continues without a card did not end
- * because of 100.
+ * Established only by: result 100 (no card is visible) before the process had any context, if the run ended because of
+ * it (gwi_sure_of_end()). Some programs continue without a card.
  * Supported by: a framework's own message, without a driver call. */
 #include "gwi_start.h"
 

@@ -1,6 +1,6 @@
-/* Training produced NaN or infinity, but the GPU works correctly. Only printed messages show this; driver calls do not.
+/* Training produced NaN or infinity, but the GPU works correctly.
  *
- * Never established: printed messages in a recording count as supported at most. */
+ * Never established: only printed messages show this. Messages on stderr make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_numeric_divergence = {

@@ -1,9 +1,12 @@
 /* A link between cards failed.
  *
- * Established only by: a verified Xid of the NVLink group for a card of the run, within ten seconds of a lost context,
- * a hang, or result 3, 46, 100, 101 or 999, and either the driver's result 220 or a run that used several cards. Links
- * recover from many errors, so the time must match.
- * Supported by: the result 220 alone; an Xid at another time; a line of the driver's log. */
+ * Established only by: a verified Xid of the NVLink group for a card of the run, if both conditions hold:
+ * - a context was lost, or a call failed with result 3, 46, 100, 101, 220 or 999, within ten seconds of the Xid;
+ * - the call failed with 220, or the run used several cards.
+ * Links recover from many errors, so the time must match.
+ * Supported by: the result 220 alone. If a call failed in a run on several cards, one of these is enough:
+ * - an Xid at another time;
+ * - a line of the driver's log. */
 #include "gwi_machine.h"
 
 #include <inttypes.h>

@@ -2,8 +2,8 @@
  * driver call reports this. The recording only shows that a collective does not end, and that the machine redirects
  * such copies.
  *
- * Never established: a redirected copy may hang, and a collective hangs. But only a second run without copies between
- * cards shows whether these copies are the reason. */
+ * Never established: a collective may hang for other reasons, too. Only a second run without these copies shows whether
+ * they are the reason. */
 #include "gwi_cause.h"
 #include "gwi_hang.h"
 

@@ -1,5 +1,4 @@
-/* Copies between the host and the GPU take much of the time, because the host memory is not page-locked. This is not a
- * fault.
+/* Copies between the host and the GPU take much time, because the host memory is not page-locked. This is not a fault.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_pace.h"

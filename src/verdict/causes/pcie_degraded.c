@@ -1,4 +1,4 @@
-/* The PCIe link of a card is narrower or slower than the card supports, or has many errors. This is not a fault.
+/* A card's PCIe link is narrower or slower than the card supports, or has many errors. This is not a fault.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"

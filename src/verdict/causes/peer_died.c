@@ -1,7 +1,7 @@
 /* A rank waits in a collective for a rank that does not join it.
  *
- * Never established: the recording does not show that the missing rank would have joined. The cause is supported if
- * another rank had ended before. */
+ * Never established: the recording does not show that the missing rank would have joined.
+ * Supported by: the end of another rank before. */
 #include "gwi_cause.h"
 #include "gwi_hang.h"
 

@@ -1,8 +1,8 @@
 /* A request for page-locked host memory was refused. The "out of memory" error is about the host's memory.
  *
- * Established only by: a call for page-locked host memory that failed with 2, 205, 304 or 712, if the run ended because
- * of this failure (gwi_sure_of_end()). The call requests only host memory, so the GPU's memory is not the reason.
- * Supported by: the result 1, which a wrong argument also causes. */
+ * Established only by: a request that failed with 2, 205, 304 or 712, if the run ended because of it
+ * (gwi_sure_of_end()). It needs no GPU memory.
+ * Supported by: the result 1, which a wrong argument causes, too. */
 #include "gwi_start.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* The driver was given PTX code from a toolkit that is newer than the driver.
  *
- * Established only by: the result 222 of a module load, if the run ended because of that result (gwi_sure_of_end()).
- * The driver compares the PTX version with its own version before any other check.
+ * Established only by: the result 222 of a module load that ended the run (gwi_sure_of_end()). The driver checks the
+ * PTX version before anything else.
  * Supported by: the same result, if the program continued for a long time or its last output does not name this
  * error. */
 #include "gwi_start.h"

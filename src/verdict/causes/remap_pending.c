@@ -1,6 +1,6 @@
 /* A row of a card's memory will be replaced at the next reset. This is neither a fault nor the cause of one.
  *
- * Never established: this is advice and never the cause of a failure. */
+ * Never established: this is advice, not the cause of a failure. */
 #include "gwi_machine.h"
 
 static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice)

@@ -1,6 +1,6 @@
-/* The port for the rendezvous of the ranks was already in use. Only printed messages show this; driver calls do not.
+/* The port for the rendezvous of the ranks was already in use. No driver call shows this.
  *
- * Never established: printed messages in a recording count as supported at most. */
+ * Never established: printed messages make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_rendezvous_port_clash = {

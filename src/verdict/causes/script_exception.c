@@ -1,11 +1,16 @@
 /* The program itself raised an exception, and no driver call had failed before.
  *
- * Established only by: an exception of the program itself, printed on stderr or read from the interpreter at its end,
- * and an exit status that matches the exception (for a C++ exception: death by SIGABRT). No driver call may have
- * failed, except requests for memory after which the refused thread certainly continued (gwi_doubtful_refusal()). No
- * framework may have reported an out-of-memory error before, and every part of the run must have been observed. Then
- * the exception ended the run, because a GPU fault would have made a driver call fail.
- * Supported by: the same after a failed call, or if a part of the run was not observed. */
+ * Established only by: an exception of the program itself, on stderr or read from the interpreter at its end, if:
+ * - the exit status matches the exception (C++: death by SIGABRT)
+ * - no driver call failed, except refused requests for memory that the thread certainly survived
+ *   (gwi_doubtful_refusal())
+ * - no framework had reported an out-of-memory error
+ * - every part of the run was observed
+ * - no message shows a more specific reason, such as a full disk
+ *
+ * A GPU fault would have made a driver call fail, so the exception ended the run.
+ *
+ * Supported by: the same exception, if a call had failed or a part of the run was not observed. */
 #include "gwi_coverage.h"
 #include "gwi_host.h"
 #include "gwi_output.h"

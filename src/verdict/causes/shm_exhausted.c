@@ -1,13 +1,20 @@
 /* /dev/shm was full. A process that touches a new page of a file there gets SIGBUS, and a request for space fails with
  * ENOSPC.
  *
- * Established only by: a reading without any free room in /dev/shm, in the last five seconds or as the last reading,
- * with no failed driver call. A message that only a lack of room explains, or a death by SIGBUS, is also required. Any
- * mapped file can cause SIGBUS, so a SIGBUS counts in two cases: the fault's address is in a file of /dev/shm; or
- * /dev/shm had room earlier in the run, and the record of the fault does not name another reason. A reading of little
- * room is no proof, because the recording does not show how much memory the process touched.
- * Supported by: /dev/shm that was nearly full, with such a message; /dev/shm that was full at another time, or all the
- * time; an address in a file of /dev/shm. */
+ * Established only by: all of these:
+ * - /dev/shm was full in the last five seconds or at the last sample.
+ * - No driver call failed.
+ * - The program printed a message that only a lack of room explains, or died by SIGBUS.
+ *
+ * "Full" is less than 64 KiB or 0.5 % free. For SIGBUS it is less than 64 KiB, because it is unknown how much the
+ * process touched. Any mapped file can cause SIGBUS, so one of these is needed, too:
+ * - The fault's address is in a file of /dev/shm.
+ * - /dev/shm had room earlier in the run, and the record of the fault names no other reason.
+ *
+ * Supported by:
+ * - a /dev/shm that was full at another time, or all the time
+ * - a message about shared memory while /dev/shm was nearly full
+ * - a fault in a file of /dev/shm that was nearly full, or whose free space is unknown */
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
 #include "gwi_machine.h"
@@ -48,8 +55,8 @@ static bool is_without_room(uint64_t room)
     return room < 4096 * 16;
 }
 
-/* True if only a lack of room explains the message. A message about a missing file in /dev/shm is not such a
- * message. */
+/* True if only a lack of room explains the message. For example, a message about a missing file in /dev/shm has another
+ * reason. */
 static bool is_about_room(const char *words)
 {
     static const char *const parts[] = {"out of shared memory", "insufficient shared memory", "unable to write to file",
@@ -89,7 +96,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!was_short && !(is_small && words != NULL) && words == NULL && bus != GWI_BUS_SHM)
         return GW_CERTAINTY_NONE;
     if (known && !was_short && !is_small && bus != GWI_BUS_SHM)
-        return GW_CERTAINTY_NONE; /* every reading showed free room */
+        return GW_CERTAINTY_NONE; /* every sample showed free room */
     gwi_headline(finding, "/dev/shm %s, and a process that used it %s",
                  was_full ? "was full" : "may have been too small", died ? "died of SIGBUS" : "failed");
     if (known)

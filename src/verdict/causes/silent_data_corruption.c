@@ -1,7 +1,7 @@
-/* The GPU computes wrong numbers without any error. A recording cannot show wrong numbers; it can only show versions of
- * libraries that are known to have such a bug on these cards.
+/* The GPU computes wrong numbers without any error. A recording can only show library versions that are known to do
+ * this on these cards.
  *
- * The versions are from JAX's check of CUDA's components, jax_plugins/cuda/__init__.py at 00070f85, which names the
+ * The versions are from JAX's check of CUDA's components, jax_plugins/cuda/__init__.py at 00070f85, which cites the
  * release notes of cuDNN 9.10.
  *
  * Never established: this is advice and never the cause of a failure. */
@@ -18,7 +18,7 @@ static const gw_library *find(const gw_process *process, gw_library_kind kind)
     return NULL;
 }
 
-/* Return the number of devices that the process used. *ret_has: true if at least one of them has tensor memory (compute
+/* Return the number of devices that the process used. *ret_has: at least one of them has tensor memory (compute
  * capability 10.x or 11.x). */
 static size_t devices_used(const gwi_case *c, const gw_process *process, bool *ret_has)
 {

@@ -1,6 +1,6 @@
 /* A long phase of one rank was mistaken for a hang. Only printed messages show this; driver calls do not.
  *
- * Never established: printed messages in a recording count as supported at most. */
+ * Never established: in a recording, printed messages make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_slow_phase_timeout = {

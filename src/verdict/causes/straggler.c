@@ -1,6 +1,6 @@
 /* One rank is repeatedly late, and the others wait for it. Only printed messages show this; driver calls do not.
  *
- * Never established: printed messages in a recording count as supported at most. */
+ * Never established: messages make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_straggler = {

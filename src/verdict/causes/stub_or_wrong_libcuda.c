@@ -1,7 +1,10 @@
 /* The program loaded a toolkit's stub library instead of the driver.
  *
- * Established only by: the result 34 of cuInit and a driver library in a stubs folder, if the run ended because of that
- * result (gwi_sure_of_end()). Only the stub returns 34.
+ * Established only by: all of these. Only the stub returns 34.
+ * - cuInit returned 34.
+ * - A driver library in a stubs folder is loaded.
+ * - The run ended because of that result (gwi_sure_of_end()).
+ *
  * Supported by: 34 with a library in another folder, which is then a copy of the stub. */
 #include "gwi_start.h"
 

@@ -1,6 +1,7 @@
-/* An empty cause to copy. It compiles and never reports anything. It has no row in causes.def, so it is never called.
- * docs/HOWTO_ADD_CAUSE.md explains each part. The first comment in the file of a cause ends with one of the following
- * paragraphs, and verdict_cause_heads checks that the paragraph is there:
+/* An empty cause to copy. It never reports anything, and it has no row in causes.def, so it is never called.
+ * docs/HOWTO_ADD_CAUSE.md explains each part.
+ *
+ * The first comment of a cause ends with one of these paragraphs; verdict_cause_heads checks this:
  *
  * Established only by: the observation that proves the cause, and why no other cause can explain it.
  * Supported by: weaker observations; leave this out if there are none.

@@ -1,5 +1,4 @@
-/* The program used more managed memory than the card has, so pages move between the host and the card. This is not a
- * fault.
+/* The program used more managed memory than the card has, so pages move between host and card.
  *
  * Never established: this is advice and never the cause of a failure. */
 #include "gwi_machine.h"

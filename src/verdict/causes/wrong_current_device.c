@@ -1,8 +1,7 @@
-/* A call on one GPU used an object of another GPU, because the program did not select that GPU first (a missing
- * device guard).
+/* A call on one GPU used an object of another GPU, because the program had not selected that GPU first.
  *
- * Never established: the ledger shows that a handle belongs to another GPU, but result 400 also has other causes. The
- * arguments of kernels are not recorded. */
+ * Never established: the ledger shows the GPU of a handle, but result 400 has other causes, too. The arguments of
+ * kernels are not recorded. */
 #include "gwi_cause.h"
 
 static const char *thing_of(const gw_elsewhere *it)
@@ -39,8 +38,8 @@ static void say_call(const gwi_case *c, gwi_finding *finding, const gw_failure *
                      it->call_device);
 }
 
-/* Judge an illegal address in a process that had memory on other GPUs. The arguments of kernels are not recorded, so it
- * is not known whether one of them was an address on another GPU. */
+/* Judge an illegal address in a process that had memory on other GPUs. Kernel arguments are not recorded, so the
+ * address may or may not be on one of them. */
 static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
 {
     enum { ILLEGAL_ADDRESS = 700 };
@@ -61,7 +60,8 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
     return GW_HYPOTHESIS;
 }
 
-/* Judge by a framework's message. The message proves little, because frameworks print the same one for host memory. */
+/* Judge by a framework's message that an object is not on the current GPU. Frameworks print it for an object in
+ * host memory, too. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_line *told = &c->model->stderr_facts.wrong_device;

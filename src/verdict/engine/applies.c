@@ -1,5 +1,5 @@
-/* Leaves out fixes that do not apply to the program. A row of the table contains the beginning of a fix and the
- * condition under which the fix applies. A fix without a row always applies. */
+/* Leaves out fixes that do not apply to the program. A table row has the beginning of a fix and its condition. A fix
+ * without a row always applies. */
 #include "gwi_applies.h"
 #include "gwi_request.h"
 
@@ -44,8 +44,8 @@ static bool made_graphs(const gwi_case *c)
     return c->process == NULL;
 }
 
-/* True if the program may have used several GPUs together: it has several ranks, or it launched NCCL kernels. Also true
- * for a recording of an older version, which has no list of kernels. */
+/* True if the program may have used several GPUs together: it has several ranks, or it launched NCCL kernels. Returns
+ * true if the recording does not show this. */
 static bool has_peers(const gwi_case *c)
 {
     if (c->process == NULL || (c->process->has_world && c->process->world > 1) || c->model->launch_site_count == 0)

@@ -20,9 +20,8 @@ static bool is_held(const gw_model *model, const gw_fact_holder *holder, int wan
     return !holder->has_card || gw_machine_device_of(model, holder->card) == wanted;
 }
 
-/* Find the list of holders that was recorded nearest to `t_ns`, and return its time. Returns false if no list is near
- * enough. The supervisor does not read the holders at every failure, and the list of one failure does not apply to
- * another. */
+/* Find the list of holders recorded nearest to `t_ns`, and return its time. Returns false if none is within ten
+ * seconds: it would belong to another failure. */
 static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_ns)
 {
     const uint64_t near_ns = 10000000000u;
@@ -40,11 +39,11 @@ static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_n
     return least_ns <= near_ns;
 }
 
-/* Set the memory of other processes from the list of holders that the supervisor recorded at the failure. If the guard
- * refused the request, ignore processes outside of this run, because the guard's limit does not include them. */
+/* Set the memory of other processes from the list of holders recorded at the failure. The guard's limit includes only
+ * this run, so ignore other processes if the guard refused the request. */
 static void find_holders(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
-    /* Entries within this time belong to one reading. Readings are at least a second apart. */
+    /* Entries recorded within this time belong to one list. Two lists are at least a second apart. */
     const uint64_t together_ns = 400000000u;
     uint64_t largest = 0, sum = 0, told_ns = 0;
     bool any = false, told = find_telling(model, memory->t_ns, &told_ns);
@@ -129,9 +128,8 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
     find_siblings(c->model, failure, memory);
 }
 
-/* True if PyTorch's own limit refused the request, not the driver. *ret_limit is then that limit. PyTorch reports this
- * limit to its observer as the total, together with the card's free memory. If the driver refused the request, the
- * request was within PyTorch's limit, because it reached the driver. */
+/* True if PyTorch's own limit, not the driver, refused the request. *ret_limit is then this limit. PyTorch reports it
+ * to the observer as the total. A request that reached the driver was within this limit. */
 static bool find_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t *ret_limit)
 {
     const gw_device *device = &c->model->device[report->device];
@@ -198,7 +196,8 @@ static void from_report(const gwi_case *c, const gw_allocator_report *report, gw
     memory->live_count = report->live_count;
 }
 
-/* Return the size in a text such as "... allocate 26.00 MiB ..." or "... allocate 123456 bytes ...", or 0. */
+/* Return the size in a text such as "... allocate 26.00 MiB ..." or "... allocate 123456 bytes ...". Returns 0 if the
+ * text has no size. */
 static uint64_t size_in(const char *line)
 {
     const char *at = strstr(line, "allocate ");
@@ -215,7 +214,7 @@ static uint64_t size_in(const char *line)
     return gw_bytes_parse(token, &bytes) ? bytes : 0;
 }
 
-/* Describe a refusal by a framework's own allocator, of which only the message on stderr was recorded. */
+/* Describe a refusal by a framework's own allocator, if only the message on stderr was recorded. */
 static void from_stderr(const gwi_case *c, gwi_memory *memory)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -256,11 +255,12 @@ static void find_rest(gwi_memory *memory)
     memory->rest_bytes = total - accounted;
 }
 
-/* True if the count of the process's own memory may be wrong, because events were lost. The count is accepted if it
- * explains nearly all memory that the driver had in use. Lost frees make the count too high and the rest too low by the
- * same number of bytes. Contexts use at most `contexts_bytes` of the rest, so the error is at most `contexts_bytes`
- * minus the rest. The error must be at most a quarter of the count. If a framework reported its own count, lost events
- * do not matter. */
+/* True if lost events may have made the count of the process's own memory wrong. The count is trusted if a framework
+ * reported it. It is trusted, too, if it explains nearly all memory that the driver had in use.
+ *
+ * A lost free makes the count too high. It makes the rest (memory in use that nothing accounts for) too low by as many
+ * bytes. Without errors, the rest is at most `contexts_bytes`. So the error is at most `contexts_bytes` minus the rest.
+ * An error of up to a quarter of the count is accepted. */
 static bool has_gaps(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
@@ -293,8 +293,8 @@ static const gw_allocator_report *report_of(const gwi_case *c)
     return NULL;
 }
 
-/* True if the program continued after the refusal at `begin_ns`: a thread waited for the device before `end_ns`. Also
- * true if so many calls followed that a thread's ring no longer reaches back to `begin_ns`. */
+/* True if the program continued after the refusal at `begin_ns`: a thread waited for the device before `end_ns`. Many
+ * calls prove this, too: a thread's ring then no longer reaches back to `begin_ns`. */
 static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint64_t end_ns)
 {
     for (size_t i = 0; i < model->thread_count; i++) {
@@ -325,8 +325,7 @@ static bool was_granted(const gw_model *model, const gw_allocator_report *report
     return false;
 }
 
-/* True if the block certainly existed at `t_ns`. A block without a time is older than the allocator's history, so it
- * existed if the history begins before `t_ns`. */
+/* True if the block certainly existed at `t_ns`. A block without a time is older than the allocator's history. */
 static bool was_alive(const gw_allocator_report *report, const gw_live *live, uint64_t t_ns)
 {
     uint64_t before_ns;
@@ -335,8 +334,8 @@ static bool was_alive(const gw_allocator_report *report, const gw_live *live, ui
     return gw_report_undated_before(report, &before_ns) && before_ns <= t_ns;
 }
 
-/* Find the first out-of-memory error that the program caught and survived. Set memory->caught to it only if most of the
- * memory that was live at that error was still live at the last one. */
+/* Find the first out-of-memory error that the program caught and survived. memory->caught is set only if most of the
+ * memory live then was still live at the last out-of-memory error. */
 static void find_caught(const gw_model *model, gwi_memory *memory)
 {
     const gw_allocator_report *last = memory->report;
@@ -394,9 +393,8 @@ static void find_memory(gwi_case *c)
     gw_growth_find(c->model, &question, &memory->growth);
 }
 
-/* Determine whether CUDA could not start, or whether there was no memory even for the first context. CUDA reserves far
- * more address space than the card has memory. Under an address-space limit, it therefore reports out of memory before
- * anything is allocated. */
+/* Determine whether CUDA could not start, or had no memory even for the first context. CUDA reserves much address space
+ * at its start, so a limit on address space shows as out of memory. */
 static void find_start_failure(gwi_case *c)
 {
     const char *limit = gw_model_meta(c->model, "rlimit.as");
@@ -424,7 +422,7 @@ static void find_start_failure(gwi_case *c)
 }
 
 /* Find a failure that no driver call shows: a framework refused memory and printed a message. The program continued,
- * and then failed because a value was missing that the refused step should have written. */
+ * and then failed because the refused step had left a value missing. */
 static void find_told(gwi_case *c)
 {
     enum { LAUNCHES_FEW = 8 };
@@ -433,8 +431,8 @@ static void find_told(gwi_case *c)
     if (c->root != NULL || c->handled != NULL || c->exception != GW_EXCEPTION_SCRIPT || !c->ended || !c->bad_end ||
         c->signal != 0 || !facts->oom.seen || !facts->exception_lacks_value || !facts->exception_after_oom)
         return;
-    /* If stderr is a file, it is read at the end of the run: its lines then have later times than all launches, and no
-     * launch is counted. */
+    /* If stderr is a file, it is read only at the end of the run. Its lines then have later times than all launches, so
+     * no launch is counted. */
     size_t launches = 0;
     for (size_t i = 0; i < model->thread_count; i++) {
         for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last.t_ns;)

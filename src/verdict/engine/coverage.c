@@ -60,8 +60,8 @@ void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
 
 /* ---- the GPU ---- */
 
-/* Return a thread of the judged process that was inside a driver call when the process ended or was last sampled. It is
- * not known whether the call failed. Returns NULL if there is none, or if the run did not end badly. */
+/* Return a thread of the judged process that was inside a driver call when the process ended or was last sampled.
+ * The result of that call is unknown. Returns NULL if there is none, or if the run did not end badly. */
 static const gw_thread *thread_inside(const gwi_case *c)
 {
     if (!c->ended || !c->bad_end || c->process == NULL)
@@ -92,8 +92,8 @@ static const gw_failure *ended_in_probe(const gwi_case *c)
                : NULL;
 }
 
-/* Return the root failure of another process of the run; it is not known whether that failure affected this process.
- * Returns NULL if there is none. */
+/* Return the root failure of another process of the run, or NULL. We cannot know whether that failure affected this
+ * process. */
 static const gw_failure *failed_elsewhere(const gwi_case *c)
 {
     for (size_t i = 0; i < c->model->process_count; i++) {
@@ -114,8 +114,8 @@ static bool is_left_alone(const gwi_case *c)
     return gwi_alone_matters(c) && gwi_alone(c, 0) != NULL;
 }
 
-/* True if the exception that ended the program is about the GPU, although no driver call failed: a framework's own
- * allocator refused memory, or a library failed without a driver call. */
+/* True if the exception that ended the program is about the GPU. A framework's allocator or a library may raise
+ * such an exception without a failed driver call. */
 static bool is_told_of_gpu(const gwi_case *c)
 {
     return c->bad_end && (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_GPU);

@@ -118,8 +118,8 @@ static void test_a_good_end(void **state)
     done();
 }
 
-/* The program's own exception is the fault, but the cause is only supported if a child was not observed. If the
- * exception reports the failure of an unobserved child, the verdict must be undetermined. */
+/* The program's own exception is the fault, but an unobserved child lowers it to supported. If the exception
+ * reports that child, the verdict is undetermined. */
 static void test_an_exception_beside_it(void **state)
 {
     static const char own[] =
@@ -160,8 +160,8 @@ static void test_ended_inside_a_call(void **state)
     }
 }
 
-/* The driver refuses a query. In the first run the program then makes another call. In the second run it ends after the
- * refusal. */
+/* The driver refuses a query. The verdict must rule out the GPU if another call follows, but not if the program
+ * ends right after the refusal. */
 static void test_ended_at_a_question(void **state)
 {
     (void)state;
@@ -271,8 +271,8 @@ static void test_raised_inside(void **state)
     done();
 }
 
-/* An exception that was read from the interpreter may have been caught. The verdict ignores the exception unless the
- * exit status is 1. The cause is only supported if the traceback does not begin at the top level. */
+/* The program may have caught the interpreter's last exception. The verdict ignores the exception unless the exit
+ * status is 1. If the traceback does not begin at the top level, the cause is only supported. */
 static void test_raised_and_outlived(void **state)
 {
     (void)state;

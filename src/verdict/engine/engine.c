@@ -1,9 +1,8 @@
-/* The engine judges a case by every cause and takes the most certain one. If no cause is supported, it reports what is
- * ruled out.
- *
- * The verdict is a fault if a cause is at least supported. A run that ended well has no fault unless a context was lost
- * or one of its processes died because of the GPU; useful facts about such a run become advice. In all other cases the
- * verdict is undetermined and lists what is ruled out. */
+/* The engine lets every cause judge a case, and takes the most certain one. The verdict is:
+ * - a fault, if a cause is at least supported;
+ * - no fault, if the run ended well, no context was lost, and no process died because of the GPU (useful facts become
+ *   advice);
+ * - otherwise undetermined, with a list of what is ruled out. */
 #include "gw_text.h"
 #include "gwi_alone.h"
 #include "gwi_applies.h"
@@ -12,6 +11,7 @@
 #include "gwi_crash.h"
 #include "gwi_family.h"
 #include "gwi_healthy.h"
+#include "gwi_interventions.h"
 #include "gwi_kept.h"
 #include "gwi_leaks.h"
 #include "gwi_log.h"
@@ -38,10 +38,22 @@ const gw_cause_info *gw_causes(size_t *ret_count)
                                                  {"TensorFlow", cause->fixes[GW_FRAMEWORK_TENSORFLOW]},
                                                  {"JAX", cause->fixes[GW_FRAMEWORK_JAX]}},
                                    .from_recording = cause->judge != gwi_judge_by_log,
-                                   .is_advice = cause->judge == NULL};
+                                   .is_advice = cause->judge == NULL,
+                                   .again = gwi_causes_again[i]};
     }
     *ret_count = GWI_CAUSE_COUNT;
     return infos;
+}
+
+const gw_cause_info *gw_cause_find(const char *id)
+{
+    size_t count = 0;
+    const gw_cause_info *causes = gw_causes(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(causes[i].id, id) == 0)
+            return &causes[i];
+    }
+    return NULL;
 }
 
 /* ---- the run and its GPUs ---- */
@@ -173,8 +185,8 @@ static void ask_all(const gwi_case *c, answer *answers)
                 most = GW_HYPOTHESIS;
             answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
         }
-        /* The missing part of the run could contradict the cause. A snapshot covers only one allocator, not the driver
-         * or the card. */
+        /* The missing part of a run could contradict the cause. A snapshot covers only one allocator: the driver
+         * and the card are missing. */
         bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
         if (answers[i].certainty == GW_ESTABLISHED && is_partial)
             answers[i].certainty = GW_SUPPORTED;
@@ -351,7 +363,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
         if (gwi_causes[i]->advise != NULL && !gwi_causes[i]->advise(c, &verdict->advice))
             return false;
-    return gwi_fill_rehearsal(c, verdict) && fill_run(c, verdict);
+    return gwi_fill_rehearsal(c, verdict) && gwi_fill_interventions(c, verdict) && fill_run(c, verdict);
 }
 
 gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)

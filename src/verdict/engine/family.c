@@ -1,11 +1,10 @@
-/* Judges runs of many processes with one verdict.
+/* Judges runs of many processes with one verdict. The trouble of each process has a weight and a time:
+ * - 3: a lost context, a full card or a hang; the time of the failed call, or the start of the hang
+ * - 2: the process died by itself; the time of the death
+ * - 1: a refused call in a process that did not die by itself, or a wait for a peer
  *
- * The trouble of each process has a weight:
- * 3: a lost context, a full card or a hang. Its time is that of the failed call, or the start of the hang.
- * 2: the process died by itself. Its time is that of the death.
- * 1: a refused call in a process that did not die by itself, or a wait for a peer.
- * The root is the earliest trouble of the highest weight. There is one exception: among peers, an earlier death takes
- * precedence, because a survivor may have lost its context as a consequence of that death. */
+ * The root is the earliest trouble of the highest weight. But an earlier death of a peer wins, because it may have cost
+ * the survivor its context. */
 #include "gwi_family.h"
 #include "gwi_hang.h"
 #include "gwi_kin.h"
@@ -24,8 +23,8 @@ typedef struct trouble {
     uint64_t t_ns;
 } trouble;
 
-/* For a process that died without a failed call: true if its death is related to the end of the run. Some programs
- * start a process only to check its exit status. */
+/* True if the process's death is related to the end of the run. Call this only if it died without a failed call. Some
+ * programs start a process only to check its exit status; such a death does not matter. */
 static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_process *process)
 {
     const uint64_t soon_ns = 10000000000u;

@@ -1,5 +1,5 @@
-/* Tests verdicts on runs of several processes: which process failed first, which failures were consequences, and which
- * failures the parent did not notice. */
+/* Tests verdicts on runs of several processes: which one failed first, which failures followed from it, and which ones
+ * the parent did not notice. */
 #include "judge_testlib.h"
 
 #include <signal.h>

@@ -1,7 +1,8 @@
-/* Determines which parts of a run were observed. The verdict makes no claim about the other parts.
- *
- * "No driver call failed" is only a claim about calls that were recorded. It does not cover a child without the hook, a
- * run without any driver call, or a call that had not returned when its process ended. */
+/* Determines which parts of a run were observed. The verdict makes no claim about the other parts. "No driver call
+ * failed" does not cover:
+ * - a child without the hook
+ * - a run without any driver call
+ * - a call that had not returned when its process ended */
 #ifndef GWI_COVERAGE_H
 #define GWI_COVERAGE_H
 
@@ -10,21 +11,21 @@
 /* Return the number of processes whose driver calls were recorded. */
 size_t gwi_observed_count(const gw_model *model);
 
-/* Return the next fact about a part of the run that was not observed. Pass NULL to get the first fact, then the
- * previous fact. Returns NULL after the last one. */
+/* Return the next fact about a part of the run that was not observed, or NULL after the last one. Pass the previous
+ * fact, or NULL to get the first. */
 const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after);
-/* Return the first unobserved part that used, or may have used, a driver. If there is one, the verdict cannot be
- * "clean". Returns NULL if there is none. */
+/* Return the first unobserved part that may have used a driver, or NULL if there is none. If there is one, the verdict
+ * cannot be "clean". */
 const gw_pair *gwi_unseen_driver(const gw_model *model);
 
 /* Rule the GPU out if the run was observed and no driver call failed or hung. `words` is the reason, such as "no driver
- * call failed". Otherwise, report as evidence what prevents this, and return false. */
+ * call failed". Otherwise, return false and report as evidence why the GPU is not ruled out. */
 bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words);
 /* True if gwi_rule_out_gpu() would rule the GPU out. Reports nothing. */
 bool gwi_gpu_is_ruled_out(const gwi_case *c);
 
-/* Return text for a headline: "; the GPU is not at fault" if the GPU is ruled out. Otherwise, the text states what was
- * not observed, or is "". Static. */
+/* Return static text for a headline. If the GPU is ruled out, it is "; the GPU is not at fault". Otherwise, it states
+ * what was not observed, or is "". */
 const char *gwi_gpu_words(const gwi_case *c);
 
 /* Report the unobserved parts as evidence. */

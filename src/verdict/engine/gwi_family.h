@@ -5,30 +5,35 @@
 
 #include "gwi_cause.h"
 
-/* Return the process whose trouble came first. Trouble counts only if it may have ended the run or went unnoticed. If
- * no process had such trouble, returns the command, or NULL if no process was recorded.
+/* Return the process whose trouble came first: a lost context, a full card, a hang, a death, or another refused call.
+ * Trouble that cannot have ended the run is ignored, unless it went unnoticed. Without trouble, returns the command, or
+ * NULL if no process was recorded.
  *
- * A process with a lost context or a full card takes precedence over others. There is one exception: the earlier death
- * of a process that had neither takes precedence if the two processes are ranks of one job or children of one parent,
- * and no signal from a launcher caused that death. A process does not count if another one replaced it and did the same
- * work successfully, because the parent had then noticed the failure. */
+ * A lost context, a full card or a hang takes precedence over other trouble. Only an earlier death in another process
+ * may come before these three, if:
+ * - that process had none of the three;
+ * - both processes are ranks of one job or children of one parent;
+ * - no signal from a launcher caused the death.
+ *
+ * A process that was replaced is ignored if its successor did its work. */
 const gw_process *gwi_family_judge(const gw_model *model);
 
 /* Write the pids from `process` up to the process that started the run, if they were recorded: "12 <- 10 <- 7". */
 enum { GWI_CHAIN_TEXT_MAX = 120 };
 char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const gw_process *process);
 
-/* Return the time at which the trouble of the judged process began. Returns GWI_NO_TIME if nothing is known to have
- * gone wrong. *ret_weight is for comparison with other runs: 2 for a lost context or a full card, 1 for another death
- * or a hang, 0 for anything else, such as an end by a signal from outside. */
+/* Return when the trouble of the judged process began, or GWI_NO_TIME. *ret_weight is for comparison with other runs:
+ * - 2: a lost context or a full card;
+ * - 1: another death, or a hang;
+ * - 0: anything else, such as an end by a signal from outside. */
 uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight);
 
 /* Report which process of a run failed first, and the later failures of the others. Does nothing if there is only one
  * process. */
 void gwi_say_family(const gwi_case *c, gwi_finding *finding);
 
-/* For a run without a fault: add advice about children that failed and were replaced, and about processes that were
- * still running at the end. Returns false if there is no memory. */
+/* For a run without a fault: add advice about failed children that were replaced, and about processes still running at
+ * the end. Returns false if there is no memory. */
 bool gwi_advise_family(const gwi_case *c, gw_string_list *advice);
 
 #endif

@@ -1,16 +1,16 @@
-/* Writes the findings of clean and undetermined runs, for which no cause was found, and the general advice of all
+/* Writes the findings of runs without a cause, which are clean or undetermined, and the general advice of all
  * verdicts. */
 #ifndef GWI_HEALTHY_H
 #define GWI_HEALTHY_H
 
 #include "gwi_cause.h"
 
-/* Report a run that ended well, but without any observed driver call and with a part that was not observed. */
+/* Report a run that ended well although no driver call was observed, if a part of the run was not observed. */
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding);
 void gwi_say_clean(const gwi_case *c, gwi_finding *finding);
 void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding);
 bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list *advice); /* false: no memory */
-/* Return a refused allocation from which the process did not recover, if the end of that process is not known. Returns
+/* Return a refused allocation that the process did not recover from, if it is not known how this process ended. Returns
  * NULL if there is none. */
 const gw_failure *gwi_open_end(const gwi_case *c);
 /* Find the features that the program requested and that no virtual card has. Returns false if there are none. */

@@ -1,6 +1,5 @@
-/* Which processes of a run belong together: peers, launchers that end them, and replacements of failed ones.
- *
- * The lists are built once and sorted, so that runs of many processes are judged quickly. */
+/* Determines which processes of a run belong together: peers, launchers that end them, and replacements of failed ones.
+ * The lists are sorted once, so that runs of many processes are judged quickly. */
 #ifndef GWI_KIN_H
 #define GWI_KIN_H
 
@@ -20,17 +19,17 @@ typedef struct gwi_kin {
 void gwi_kin_open(gwi_kin *kin, const gw_model *model);
 void gwi_kin_close(gwi_kin *kin);
 
-/* True if a launcher or a user ended the process with a signal. A launcher signals the other processes when one has
- * failed, and a user signals all of them. Call this only for a process that died badly. */
+/* True if a launcher or a user ended the process with a signal. A launcher does this to the other processes when one
+ * has failed; a user does it to all. Call this only for a process that died badly. */
 bool gwi_was_told_to_end(const gw_process *process);
 /* True for two ranks of a job and for two children of one parent. */
 bool gwi_are_peers(const gw_process *a, const gw_process *b);
-/* Return the process that replaced a failed one. The replacement has the same parent, program and rank, used the GPU
- * and had no trouble. It started after the last call of the failed process. The end of that process is not compared,
- * because it is detected slightly late. Returns NULL if there is none. */
+/* Return the process that replaced a failed one, or NULL. It has the same parent, program and rank, used the GPU and
+ * had no trouble. It started after the failed process's last call. The end of the failed process is detected slightly
+ * late, so it is not compared. */
 const gw_process *gwi_kin_successor(const gwi_kin *kin, const gw_process *failed);
-/* True if a signal ended peers within a minute after the death of the process. Only a launcher does this, so that death
- * mattered. */
+/* True if a signal ended peers within a minute after the death of the process. Only a launcher ends them in this way,
+ * so this death mattered. */
 bool gwi_kin_ended_after(const gwi_kin *kin, const gw_process *process);
 
 #endif

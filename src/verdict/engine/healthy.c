@@ -76,8 +76,8 @@ void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 
 /* ---- undetermined ---- */
 
-/* Report that CUDA could not start. If the process has an address-space limit, the limit is the likely reason. A full
- * GPU is not the reason, because nothing was allocated yet. */
+/* Report that CUDA could not start, probably because of a limit on the process's address space. A full GPU is ruled
+ * out: nothing was allocated yet. */
 static void say_start(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = c->start;
@@ -322,8 +322,8 @@ const gw_failure *gwi_open_end(const gwi_case *c)
     return NULL;
 }
 
-/* Refused requests for memory that the program survived, all made by the same driver call at one line of one
- * process. */
+/* A group of refused requests for memory that the program survived. One driver call at one line of one process made all
+ * of them. */
 typedef struct refusals {
     const gw_failure *first, *last;
     uint64_t count, bytes_min, bytes_max;

@@ -18,13 +18,29 @@ static const gw_rehearsed *highest(const gw_rehearsal *rehearsal)
     return highest;
 }
 
+static bool is_out_of_memory(const char *cause)
+{
+    return cause != NULL && strncmp(cause, "gpu-oom", 7) == 0;
+}
+
+/* True if the program failed for lack of GPU memory. The reason for that may be open, for example whether memory
+ * leaked: then several causes are possible, but all of them are about memory. */
+static bool lacked_memory(const gw_verdict *verdict)
+{
+    if (verdict->status == GW_VERDICT_FAULT)
+        return is_out_of_memory(verdict->cause);
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        if (!is_out_of_memory(verdict->alternatives[i].cause))
+            return false;
+    return verdict->alternative_count > 0;
+}
+
 /* A program that failed for another reason than memory did not get far enough to tell. */
 static gw_fits fits(const gw_verdict *verdict)
 {
     if (verdict->status == GW_VERDICT_CLEAN)
         return GW_FITS;
-    bool no_memory = verdict->cause != NULL && strncmp(verdict->cause, "gpu-oom", 7) == 0;
-    return verdict->status == GW_VERDICT_FAULT && no_memory ? GW_FITS_NOT : GW_FITS_UNKNOWN;
+    return lacked_memory(verdict) ? GW_FITS_NOT : GW_FITS_UNKNOWN;
 }
 
 static bool copy_refused(const gw_rehearsal *from, gw_verdict_rehearsal *to)

@@ -1,27 +1,23 @@
-/* Determines which failure ended the process.
+/* Determines which failure ended the process (the root).
  *
- * The first failed call is not always the root. Refused queries and consequences of a lost context do not count as
- * failures here. A lost context is the root unless a refused request explains it (roots.c). For refused requests for
- * memory, one rule decides:
+ * The first failed call is not always the root. Refused queries and consequences of a lost context are no failures
+ * here. A lost context is the root unless a refused request explains it (roots.c). For refused requests for memory,
+ * this rule decides:
  *
  *     The root is the first refusal after which the program did not go on.
  *
- * The refusals are checked from the newest to the oldest. For each refusal, the work until the oldest later refusal
- * after which the program did not go on counts. If there is no such refusal, the work until the end counts. How much
- * work proves that the program went on depends on what ended this time:
+ * The refusals are checked from the newest to the oldest. For each, the evidence is the work until the next refusal
+ * that meets the rule, or until the end. What proves that the program went on depends on what ended this work:
+ * - Another refusal: a few granted requests in between, or a separate exception of the framework for each.
+ * - An exception about the GPU's memory: a recovery that failures.c accepts. For the last refusal, other work is not
+ *   enough.
+ * - An exception about something else: a recovery, new work that was waited for, a little work of the refused thread,
+ *   or a thousand kernels.
+ * - A signal or status alone, or an exception that a refusal may cause: a recovery, or repeated requests and work of
+ *   the refused thread.
  *
- *     another refusal              a few requests were granted in between, or the framework raised a separate
- *                                  exception for each of the two refusals
- *     an exception about the GPU's a recovery that failures.c accepts. For the last refusal, other successful work is
- *     memory                       not enough
- *     an exception about something a recovery that failures.c accepts, new work that was waited for, a little work of
- *     else                         the refused thread, or a thousand kernels
- *     a signal or a status alone,  a recovery that failures.c accepts, or repeated requests and work of the refused
- *     or an exception that a       thread
- *     refusal may have led to
- *
- * Only work of the refused thread is good proof. If only other threads went on, the refused thread may be the one that
- * ended the process. Then no cause is established, and the refusal counts as handled only after very much work. */
+ * If only other threads went on, the refused thread may have ended the process. Then no cause is established, and only
+ * very much work shows that the program handled the refusal. */
 #include "gwi_roots.h"
 
 #include <string.h>
@@ -69,8 +65,8 @@ static bool was_granted_between(const gw_model *model, const gw_failure *failure
            granted_before(model, next, &now) && now >= then + GRANTED_MIN;
 }
 
-/* True if the framework raised separate exceptions for the two failures. Its allocator reports every refusal, so an
- * exception that is not chained to an earlier one is only about the last refusal. */
+/* True if the framework raised a separate exception for each of the two failures. Its last report of an out-of-memory
+ * error is about `next` only. The exception that ended the program is not chained to an earlier one. */
 static bool was_raised_apart(const gwi_case *c, const gw_failure *failure, const gw_failure *next)
 {
     const gw_model *model = c->model;
@@ -102,8 +98,8 @@ static bool thread_worked(const gw_failure *failure)
     return failure->after.own_allocs >= REQUESTS_MIN && failure->after.own_allocs + failure->after.own_work >= ALL_MIN;
 }
 
-/* True if the refused thread repeatedly got memory and worked with it. Successive requests are not enough, because a
- * program may make all its allocations before it checks for a refusal. */
+/* True if the refused thread repeatedly got memory and worked with it. Successive requests alone may all come before
+ * the program's first check for a refusal. */
 static bool thread_worked_on(const gw_failure *failure)
 {
     enum { REQUESTS_MIN = 8, WORK_MIN = 4 };
@@ -111,7 +107,8 @@ static bool thread_worked_on(const gw_failure *failure)
     return failure->after.own_allocs >= REQUESTS_MIN && work >= WORK_MIN;
 }
 
-/* True if the process launched very many kernels, from any thread. The program may not have waited for any of them. */
+/* True if the process launched at least 1,000 kernels after the failure, from any thread, whether or not the program
+ * waited for them. */
 static bool was_launched_much(const gw_failure *failure)
 {
     enum { MUCH = 1000 };
@@ -143,8 +140,8 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 
 /* ---- the rule ---- */
 
-/* True if the root may be a failure other than this refusal. Either other threads went on, or the refused thread is not
- * the main thread, and the main thread raised the exception that ended the interpreter. */
+/* True if the root may be another failure. Either other threads went on, or the main thread raised the last exception
+ * but another thread was refused. */
 static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
     switch (end_of(c)) {

@@ -1,5 +1,5 @@
-/* Tests which of several refusals becomes the root, given the program's later work and its end. Each case has a
- * counterpart that differs a little and must get another verdict. */
+/* Tests which of several refusals is the root, depending on what the program did later and how it ended. Each case has
+ * a slightly different counterpart with another verdict. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -73,9 +73,9 @@ static void expect_undetermined(void)
     verdict = NULL;
 }
 
-/* A program is refused memory, continues, and ends with an exception. If the exception's text repeats the size of the
- * last refusal, or no other reason is known, the verdict is about memory. If the exception is about something else, the
- * exception is the cause. */
+/* A program is refused memory, continues, and ends with an exception. The verdict is about memory if the exception
+ * repeats the size of the last refusal, or if there is no other reason. An exception about something else is itself the
+ * cause. */
 static void an_exception_in_the_programs_own_words(void **state)
 {
     static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",
@@ -115,7 +115,7 @@ static void a_value_that_is_missing(void **state)
     expect("script-exception", GW_SUPPORTED);
 }
 
-/* An exception that is raised while a refusal is handled usually results from the refusal, even if its text is about
+/* An exception raised while the program handles a refusal usually results from the refusal, even if its text is about
  * something else. */
 static void an_exception_in_a_chain(void **state)
 {
@@ -168,7 +168,8 @@ static void a_status_alone(void **state)
     }
 }
 
-/* The program crashes right after a refusal, as if it used the NULL pointer, or crashes after much more work. */
+/* A crash right after a refusal is its consequence: the program may have used the NULL pointer. A crash after much more
+ * work has another cause. */
 static void a_crash(void **state)
 {
     static const int signals[] = {SIGSEGV, SIGABRT};
@@ -188,7 +189,8 @@ static void a_crash(void **state)
     }
 }
 
-/* The refused thread gives up, and another thread continues for a short or a long time. */
+/* After the refusal, only another thread continues. The refusal is the root if that thread does little work, but not if
+ * it does much. */
 static void the_work_of_another_thread(void **state)
 {
     (void)state;

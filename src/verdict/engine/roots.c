@@ -1,4 +1,4 @@
-/* Finds the failures of one process that nothing earlier explains. How the process ended does not matter here. */
+/* Finds the failures of one process that no earlier failure explains. How the process ended does not matter here. */
 #include "gwi_roots.h"
 
 static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
@@ -9,9 +9,9 @@ static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
     return failure;
 }
 
-/* True if the program did not recover from the refused allocation. If a kernel then used the NULL pointer of the
- * refused request, the fault is a consequence of the refusal. A lost context may also be a consequence of the refusal,
- * unless the program waited for work that succeeded in between, or a retry of the request succeeded. */
+/* True if the program did not recover from the refused allocation. This includes two kinds of later faults:
+ * - A copy or fill used the NULL pointer of the refused request.
+ * - The context was lost. Since the refusal, no wait for work and no repeated request had succeeded. */
 static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
 {
     if (failure->after.null_used_at != 0 && !failure->next.is_retry)

@@ -1,9 +1,8 @@
 /* Combines the verdicts on several recordings of one job into one. The recordings come from several hosts, or from
  * several ranks with a supervisor each.
  *
- * Each recording has already been judged alone. Times within one boot of one machine are compared by the monotonic
- * clock, other times by the realtime clocks. The error of a realtime clock is the kernel's estimate (about 16 s if the
- * clock is not synchronised). */
+ * Times within one boot of one machine are compared by the monotonic clock, others by the realtime clocks. The kernel
+ * estimates the error of its realtime clock (about 16 s if the clock is not synchronised). */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernel's estimate for a clock that is not synchronised. It is also used if a recording has no estimate. */
+/* The kernel's estimate for the error of a clock that is not synchronised. Also used if a recording has no estimate. */
 static const uint64_t unkept_clock_error_ns = 16000000000u;
 
 static bool same_boot(const gw_verdict_run *a, const gw_verdict_run *b)

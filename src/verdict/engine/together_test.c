@@ -87,8 +87,8 @@ static void the_host_that_failed_first_is_the_root(void **state)
     done();
 }
 
-/* The same hosts, but the clock of beta is not synchronised. The error of this clock is larger than the time between
- * the failures, so the verdict must not claim an order. */
+/* Beta fails before alpha, by less than the error of beta's clock, which is not synchronised. The verdict must not
+ * claim an order. */
 static void an_order_within_the_uncertainty_is_not_claimed(void **state)
 {
     (void)state;

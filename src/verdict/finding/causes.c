@@ -4,7 +4,13 @@
 #include <string.h>
 
 const gw_cause *const gwi_causes[GWI_CAUSE_COUNT] = {
-#define GWI_CAUSE(name) &gwi_cause_##name,
+#define GWI_CAUSE(name, again) &gwi_cause_##name,
+#include "causes.def"
+#undef GWI_CAUSE
+};
+
+const gw_again gwi_causes_again[GWI_CAUSE_COUNT] = {
+#define GWI_CAUSE(name, again) GW_AGAIN_##again,
 #include "causes.def"
 #undef GWI_CAUSE
 };

@@ -1,7 +1,8 @@
-/* The interface of causes: the case that a cause judges, the finding that it fills, and the cause itself.
+/* The interface of causes: the case, the finding and the cause itself.
  *
- * A cause judges one case and returns its certainty, with evidence. It uses only the model and the case that the engine
- * derived from the model. docs/HOWTO_ADD_CAUSE.md is the guide; causes/template.c is an empty cause. */
+ * A cause judges a case and returns its certainty, with evidence in the finding. It uses only the model and the
+ * case, which the engine derives from the model. docs/HOWTO_ADD_CAUSE.md is the guide, causes/template.c an empty
+ * cause. */
 #ifndef GWI_CAUSE_H
 #define GWI_CAUSE_H
 
@@ -26,7 +27,7 @@ typedef struct gwi_memory {
     uint64_t limit_bytes; /* limit of the guard or of the framework, else the size of the card */
     bool limit_is_guard, limit_is_framework;
     bool card_free_known;                 /* card_free_bytes is known */
-    uint64_t card_free_bytes, card_bytes; /* free and total of the card, if limit_is_framework; card_bytes 0: unknown */
+    uint64_t card_free_bytes, card_bytes; /* if limit_is_framework: free and total memory of the card; 0: unknown */
     bool limit_is_about;     /* limit_bytes is only a lower bound of the framework's limit, from a saved snapshot */
     uint64_t own_bytes;      /* allocated by the process and not freed */
     uint64_t reserved_bytes; /* reserved by a framework's allocator; 0: none or not known */
@@ -51,7 +52,7 @@ typedef struct gwi_memory {
     uint64_t idle_page_bytes;          /* in half-used pages of small blocks */
     uint64_t cached_bytes;             /* reserved by a framework's allocator but not in use */
     const gw_allocator_report *caught; /* an earlier out-of-memory error that the program survived; NULL: none */
-    uint64_t caught_bytes;             /* bytes that were live at that error and still at the refusal */
+    uint64_t caught_bytes;             /* bytes that were live at that error and are still live at the refusal */
 } gwi_memory;
 
 /* The kind of hang; hang.c explains how each kind is detected. */
@@ -73,8 +74,8 @@ typedef struct gwi_case {
     bool bad_end; /* a signal, or an exit status other than 0 */
     gw_framework framework;
     gw_exception_kind exception;
-    /* Failures of the process that no earlier failure explains, and from which it did not recover (except `handled`).
-     * NULL: none. */
+    /* Failures of the process that no earlier failure explains; NULL: none. The process recovered only from
+     * `handled`. */
     const gw_failure *root;       /* the root failure, as determined by root.c */
     const gw_failure *oom;        /* first refused allocation from which the process did not recover */
     const gw_failure *oom_last;   /* last refusal of the same request as `oom` */
@@ -90,8 +91,8 @@ typedef struct gwi_case {
     gwi_hang hang;              /* hang of the judged process */
     const gw_stderr_line *told; /* if no driver call failed: message of a framework that refused memory; NULL: none */
     gwi_memory memory;
-    /* The statement on stderr that explains the end of the run (told.c). NULL if there is none, or if the driver's
-     * events show why the run ended. */
+    /* The message on stderr that explains the end of the run (told.c), and its log. NULL if no message does, or if
+     * the driver's events show why the run ended. */
     const struct gwi_statement *said;
     const struct gwi_log_case *said_in;
 } gwi_case;
@@ -144,19 +145,18 @@ void gwi_finding_free(gwi_finding *finding);
 bool gwi_list_add(gw_string_list *list, const char *text);
 GWI_FORMAT(2) bool gwi_list_addf(gw_string_list *list, const char *format, ...);
 
-/* Add the cause's fixes for the framework, or the general fixes if there are none for the framework. Returns false if
- * there is no memory. */
+/* Add the cause's fixes for the framework, or else its general fixes. Returns false if memory runs out. */
 struct gw_cause;
 bool gwi_add_fixes(gw_string_list *next, const struct gw_cause *cause, gw_framework framework);
 
 /* Move the finding's headline, evidence and lists into the verdict. Returns false if there is no memory. */
 bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict);
-/* Add an alternative to the verdict, unless its cause is already listed. More certain alternatives come first. `cause`
- * is static. Returns false if there is no memory. */
+/* Add an alternative, unless its cause is already listed. More certain ones come first. `cause` is static. Returns
+ * false if memory runs out. */
 bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty);
 
-/* Report the refused request with the free memory, the limit and the memory of the process. These are the first lines
- * of every verdict about memory. */
+/* Report the refused request, the free memory, the limit and the process's memory: the first lines of every verdict
+ * about memory. */
 void gwi_say_request(const gwi_case *c, gwi_finding *finding);
 /* Report the sum of the live memory, the refused request, contexts and other memory, and compare it with the limit. */
 void gwi_say_sum(const gwi_case *c, gwi_finding *finding);
@@ -165,7 +165,7 @@ void gwi_say_sum(const gwi_case *c, gwi_finding *finding);
 /* Write a kernel's name without the mangled parameters: "at::native::fill" for "_ZN2at6native4fillE...". */
 enum { GWI_KERNEL_TEXT_MAX = 160 };
 char *gwi_kernel_text(char out[GWI_KERNEL_TEXT_MAX], const char *kernel);
-/* Rule out explanations that the numbers exclude. `which` selects the explanations to check. */
+/* Report which explanations the numbers rule out. `which` selects the explanations to check. */
 enum { GWI_NOT_FOREIGN = 1, GWI_NOT_FRAGMENTED = 2, GWI_NOT_GROWTH = 4 };
 void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which);
 /* Write the name of a stream: "the default stream", "stream 0x7f..". */
@@ -174,7 +174,7 @@ const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
 /* Write the name of a process: "rank 3 (pid 123)", "pid 123". */
 enum { GWI_WHO_TEXT_MAX = 48 };
 char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process);
-/* True if the launch was not later than `t_ns`, and no wait shows that its work had ended by then. */
+/* True if the kernel was launched at or before `t_ns`, and no wait shows that it had ended by then. */
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
 /* True if the rings contain all launches since the process's last good synchronisation, which was at `synced_ns`. */
 bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns);
@@ -190,18 +190,12 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
 /* Return the source of the list `live` as the static name that evidence uses, such as "ledger". */
 const char *gwi_memory_source(const gwi_memory *memory);
 
-/* About memory that iterations kept (iterations.c).
- *
- * gwi_loop_certainty() returns how certain it is that a leak in a loop explains the refusal.
- *
- * gwi_objects_may_hold() is true if the driver may have taken so much memory for objects, such as further contexts,
- * that the request would have fitted without them.
- *
- * gwi_loop_is_balanced() is true if the iterations freed everything and no objects may hold the memory. A leak is then
- * ruled out.
- *
- * gwi_say_loop_leak() sets the headline, the evidence and the place of a leak. gwi_say_loop() adds evidence about the
- * iterations if they are not a leak. */
+/* Memory that iterations kept (iterations.c):
+ * - gwi_loop_certainty(): how certain it is that a leak in a loop explains the refusal
+ * - gwi_objects_may_hold(): objects such as more contexts may hold so much memory that the request did not fit
+ * - gwi_loop_is_balanced(): the iterations freed everything, and objects do not explain it. This rules out a leak.
+ * - gwi_say_loop_leak(): set the headline, the evidence and the place of a leak
+ * - gwi_say_loop(): add evidence about iterations that are not a leak */
 gw_certainty gwi_loop_certainty(const gwi_memory *memory);
 bool gwi_objects_may_hold(const gwi_memory *memory);
 bool gwi_loop_is_balanced(const gwi_memory *memory);
@@ -210,38 +204,38 @@ uint64_t gwi_leak_bytes(const gwi_memory *memory);
 void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding);
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding);
 
-/* Write a call site as text (where.c). The text of an unknown site is empty, so that it can be used in any sentence.
- * gwi_place() writes "train.py:41 in load_batch, called at train.py:88 in main", and gwi_at() writes " at train.py:41
- * in load_batch". */
+/* Write a call site as text (where.c), or "" for an unknown one.
+ * - gwi_place(): "train.py:41 in load_batch, called at train.py:88 in main"
+ * - gwi_at(): " at train.py:41 in load_batch", to be appended to a sentence */
 enum { GWI_PLACE_TEXT_MAX = 600 };
 char *gwi_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
 char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
-/* Write the place at which the process was forked, if the stack of a call in the child shows it (as with Python's
- * multiprocessing). The text is empty if the place is not known. */
+/* Write where the process was forked, for example by Python's multiprocessing; "" if unknown. The place is in the
+ * stack of the child's call. */
 char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
-/* Set the place of the verdict; the last call wins. `what` is static and describes what happened at the place, such as
- * "the request that was refused". */
+/* Set the place of the verdict, replacing an earlier one. `what` is static: what happened there, such as "the
+ * request that was refused". */
 void gwi_where(gwi_finding *finding, uint32_t site, const char *what);
 /* Set the place from the stack that the second run (--blame) found. */
 void gwi_where_in_second(gwi_finding *finding, const char *what);
-/* Set the place to the line of the Python exception that ended the program. A verdict with another place falls back to
- * this line if the stack of its place is not known and the exception is about the GPU. */
+/* Set the place to the line of the Python exception that ended the program. If the exception is about the GPU, its
+ * line also replaces a place whose stack is unknown. */
 void gwi_where_raised(gwi_finding *finding, const char *what);
-/* Report the place that allocated most of the blocks in `live` as evidence, and make it the verdict's place. `of_what`
- * names the blocks, such as "the memory kept". Returns false if no site is known. */
+/* Report which place allocated most of `live`, and make it the verdict's place; false: unknown. `of_what` names the
+ * blocks: "the memory kept". */
 bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, const char *source, const gw_live *live,
                     size_t count, const char *of_what);
-/* Report which lines and phases hold the live memory of a framework's allocator (lines.c). Does not change a place of
- * the verdict that is already set. */
+/* Report which lines and phases hold the live memory of a framework's allocator (lines.c). Does not replace the
+ * verdict's place. */
 void gwi_say_live_holder(const gwi_case *c, gwi_finding *finding, const char *of_what);
-/* Report which places held memory at the peak of memory use, if the peak was before `report`. Does nothing if `report`
- * is NULL. gwi_advise_peak() adds the same facts as advice for a healthy run. */
+/* Report which places held memory at the peak, if the peak was before `report`. Does nothing if `report` is NULL.
+ * gwi_advise_peak() adds these facts as advice on a healthy run. */
 void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report);
 bool gwi_advise_peak(const gwi_case *c, uint32_t pid, gw_string_list *advice); /* false: no memory */
 /* Report the phase that the program had named when the failure happened. */
 void gwi_say_phase(const gwi_case *c, gwi_finding *finding);
-/* Return the name of the phase at the failure, or NULL if the phase at `before_ns` was the same or the failure was in
- * no phase. */
+/* Return the name of the phase in which the failure happened. Returns NULL if there was no phase, or if it was the
+ * same at `before_ns`. */
 const char *gwi_later_phase(const gwi_case *c, uint64_t before_ns);
 uint32_t gwi_request_site(const gwi_case *c); /* site of the refused request that ended the run; 0: not known */
 /* For the engine: resolve the place that gwi_where() set, and store it in the verdict. Returns false if there is no
@@ -249,8 +243,8 @@ uint32_t gwi_request_site(const gwi_case *c); /* site of the refused request tha
 bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *verdict);
 void gwi_where_free(gw_where *where); /* NULL is allowed */
 gw_where *gwi_where_copy(const gw_where *where);
-/* Resolve the place of a site. *ret_where is NULL if the place is not known. `what` is static. Returns false and sets
- * *ret_where to NULL if there is no memory. */
+/* Resolve the place of a site. *ret_where is NULL if it is unknown. `what` is static. Returns false, and sets NULL,
+ * if memory runs out. */
 bool gwi_where_at(const gwi_case *c, uint32_t site, const char *what, gw_where **ret_where);
 
 /* Return the bytes that the process's stream-ordered pools have reserved but do not use. */
@@ -264,11 +258,11 @@ typedef struct gw_cause {
     const char *id;      /* name in the catalogue (`gpuwhy causes`) */
     const char *summary; /* one sentence about the cause */
     const char *proof;   /* the evidence that establishes the cause, as a noun phrase */
-    /* Fixes, one per line, best first. Index GW_FRAMEWORK_RAW has the general fixes and is required. NULL at another
-     * index: the general fixes apply. */
+    /* Fixes for each framework, one per line, best first. NULL: use the general fixes, which are at index
+     * GW_FRAMEWORK_RAW and are required. */
     const char *fixes[GW_FRAMEWORK_COUNT];
-    /* Use the cause only if no other explains the failure. It is at most a hypothesis if an earlier row of causes.def
-     * is supported, and is dropped if an earlier row is established. */
+    /* Use the cause only if no other cause explains the failure. If a cause in an earlier row of causes.def is
+     * supported, this one is at most a hypothesis. If an earlier one is established, this one is dropped. */
     bool is_remainder;
     /* How a replay of PyTorch's allocator belongs to the verdict (topics/gwi_whatif.h). LEAK: settings cannot cure it.
      */
@@ -278,31 +272,35 @@ typedef struct gw_cause {
     /* Return the certainty. If it is GW_CERTAINTY_NONE, the content of `finding` is dropped. NULL: the cause only gives
      * advice. */
     gw_certainty (*judge)(const gwi_case *c, gwi_finding *finding);
-    /* If true and `judge` finds nothing, run gwi_judge_by_log(): events show this cause only sometimes, but messages
-     * report it. */
+    /* If true and `judge` finds nothing, run gwi_judge_by_log(), because events show this cause only sometimes, but
+     * messages report it. */
     bool is_told;
     /* Add advice to any verdict, even a clean one. Returns false if there is no memory. NULL: the cause gives no
      * advice. */
     bool (*advise)(const gwi_case *c, gw_string_list *advice);
 } gw_cause;
 
-/* Judge finding->cause by the program's messages on stderr (log_rules.def) and return its certainty. Returns
- * GW_CERTAINTY_NONE if a driver call failed, the run ended well, or this build cannot read logs. */
+/* Judge finding->cause by the program's messages on stderr (log_rules.def). Returns GW_CERTAINTY_NONE in these cases:
+ * - The messages do not show this cause.
+ * - The driver's events show why the run ended.
+ * - The run ended well.
+ * - This build cannot read logs. */
 gw_certainty gwi_judge_by_log(const gwi_case *c, gwi_finding *finding);
 /* True if messages on stderr report a cause, and not only the exception or signal that followed from it. */
 bool gwi_is_told_by_log(const gwi_case *c);
 
-#define GWI_CAUSE(name) extern const gw_cause gwi_cause_##name;
+#define GWI_CAUSE(name, again) extern const gw_cause gwi_cause_##name;
 #include "causes.def"
 #undef GWI_CAUSE
 
 enum {
-#define GWI_CAUSE(name) GWI_CAUSE_PLACE_##name,
+#define GWI_CAUSE(name, again) GWI_CAUSE_PLACE_##name,
 #include "causes.def"
 #undef GWI_CAUSE
     GWI_CAUSE_COUNT
 };
 extern const gw_cause *const gwi_causes[GWI_CAUSE_COUNT]; /* in the order of causes.def */
+extern const gw_again gwi_causes_again[GWI_CAUSE_COUNT];  /* second column of causes.def */
 /* Return the cause with this id. Returns NULL if there is none. */
 const gw_cause *gwi_cause_of(const char *id);
 

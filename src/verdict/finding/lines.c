@@ -1,4 +1,4 @@
-/* Reports memory by program line and by phase: the holders of live memory, the holders at peak use, and the phases that
+/* Reports memory by program line and by phase: what holds live memory, what held memory at peak use, and which phases
  * the program named. */
 #include "gwi_cause.h"
 
@@ -58,8 +58,8 @@ static size_t join_held(const gwi_case *c, const gw_allocator_report *report, gw
     return count;
 }
 
-/* Write "61 % (3.10 GiB) allocated at train.py:25 in loss; 20 % ...". Returns false if no place is known, or if there
- * is no memory. */
+/* Write which lines hold the memory: "61 % (3.10 GiB) allocated at train.py:25 in loss; 20 % ...". Returns false if no
+ * place is known, or if there is no memory. */
 static bool holders_text(const gwi_case *c, const gw_allocator_report *report, gw_text *text)
 {
     gw_held held[GW_HELD_MAX];
@@ -79,8 +79,8 @@ void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_re
     uint64_t live = report == NULL ? 0 : report->field[GW_ALLOCATOR_ALLOCATED];
     char bytes[GW_BYTES_TEXT_MAX];
     gw_text text = {0};
-    /* If memory use was (almost) at its peak when the request failed, the holders of live memory are already
-     * reported. */
+    /* If memory use was at or near its peak when the request failed, other evidence already lists the holders of this
+     * memory. */
     if (peak <= live + live / 32 || !holders_text(c, report, &text)) {
         gw_text_free(&text);
         return;

@@ -62,6 +62,18 @@ static void leaks_free(gw_verdict *verdict)
     free(verdict->leaks);
 }
 
+static void attempts_free(gw_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->attempt_count; i++) {
+        gw_verdict_attempt *attempt = &verdict->attempts[i];
+        char *const texts[] = {attempt->cause,     attempt->headline, attempt->ended,
+                               attempt->recording, attempt->why,      attempt->change};
+        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
+            free(texts[k]);
+    }
+    free(verdict->attempts);
+}
+
 void gw_verdict_free(gw_verdict *verdict)
 {
     if (verdict == NULL)
@@ -103,6 +115,8 @@ void gw_verdict_free(gw_verdict *verdict)
     question_free(verdict->question);
     kept_free(verdict);
     leaks_free(verdict);
+    attempts_free(verdict);
+    list_free(&verdict->interventions);
     free(verdict);
 }
 
@@ -123,7 +137,8 @@ bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty ce
         if (strcmp(verdict->alternatives[i].cause, cause) == 0)
             return true;
     }
-    /* Do not use gw_array_more(): other code allocates this list as well, with a capacity of exactly its count. */
+    /* Do not use gw_array_more(), because it expects spare capacity. Other code allocates this list, too, and with room
+     * for exactly its items. */
     if (!gw_array_resize(&verdict->alternatives, verdict->alternative_count + 1, sizeof *verdict->alternatives))
         return false;
     gw_alternative *list = verdict->alternatives;

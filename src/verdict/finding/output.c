@@ -21,8 +21,8 @@ bool gwi_said_nothing(const gwi_case *c)
     return gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL && facts->bytes == 0 && facts->inside_pid == 0;
 }
 
-/* False for empty lines, and for gpuwhy's own lines, which are in the text if the program and gpuwhy write to the same
- * file. */
+/* False for empty lines and for gpuwhy's own lines. The text contains gpuwhy's lines if the program and gpuwhy write to
+ * the same file. */
 static bool is_worth_saying(const char *line, size_t bytes)
 {
     static const char ours[] = "gpuwhy: ";

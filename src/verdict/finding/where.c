@@ -48,9 +48,9 @@ char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
     return out;
 }
 
-/* True if the frame belongs to Python's own code that forks. A forked child inherits its parent's stack, so this frame
- * is still on the child's stack and shows the place of the fork. The stack of a child in C shows no such place: only
- * the function that called fork() is still on it, and the line in that frame is that of a later call. */
+/* True if the frame belongs to Python's own code that forks. A forked child inherits its parent's stack, so the frames
+ * around this one show the place of the fork. In a C program, this does not work: the frame of the function that called
+ * fork() shows the line of a later call. */
 static bool is_forking(const gw_frame *frame)
 {
     static const struct {
@@ -155,8 +155,8 @@ typedef struct place_holder {
     uint64_t all_bytes;    /* sum of all blocks, including those of other sites */
 } place_holder;
 
-/* Find the place that allocated most bytes of these live blocks. Returns false if no block has a known site, or if
- * there is no memory. */
+/* Find the place that allocated the largest share of these live blocks, in bytes. Returns false if no block has a known
+ * site, or if there is no memory. */
 static bool find_holder(const gwi_case *c, const gw_live *live, size_t count, place_holder *ret_holder)
 {
     enum { COMPARED_MAX = 64 };
@@ -362,8 +362,8 @@ static bool parse_frame(const char *line, gw_where_frame *ret_frame)
            gw_str_copy(text, &ret_frame->text);
 }
 
-/* Return a place with one frame, taken from the traceback on stderr. Returns NULL if the traceback has no line of the
- * program itself, or if there is no memory. */
+/* Return a place with one frame, from the traceback on stderr. Returns NULL if it has no line of the program itself, or
+ * if there is no memory. */
 static gw_where *where_raised(const gwi_case *c, const char *what)
 {
     gw_where *where = calloc(1, sizeof *where);

@@ -1,5 +1,5 @@
-/* Reports the window in which a sticky fault happened, from the last good synchronisation to the report of the fault,
- * and the launches that may have run in the window. */
+/* Reports when a sticky fault happened, and which launches may have caused it. The window is from the last good
+ * synchronisation to the report of the fault. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -18,9 +18,8 @@ bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
     return gw_is_any_launch(call) && !call->captured && call->t_ns <= t_ns && !call->waited;
 }
 
-/* True if this thread performed the process's last good synchronisation. The thread's time and the process's time of
- * one synchronisation may differ slightly, because the ticks of the buffer's clock are converted to time anew whenever
- * the thread's counters are read. */
+/* True if this thread performed the process's last good synchronisation. Both times were converted from clock ticks, at
+ * different moments. So they may differ slightly for the same synchronisation. */
 static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
 {
     enum { CLOCK_SLACK_NS = 10000 };
@@ -30,7 +29,7 @@ static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
 }
 
 /* True if call `at` of the ring was made after the last good synchronisation. Calls in quick succession may have the
- * same time stamp, so for the thread that synchronised, compare the numbers of the calls instead. */
+ * same time stamp. So for the thread that synchronised, compare call numbers instead. */
 static bool is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
 {
     if (is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0)
@@ -74,8 +73,8 @@ static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t sy
     return list;
 }
 
-/* Count the process's calls between `from_ns` and the failure `until`. Only calls with a record of their own are
- * counted: the calls in the rings, and failures. */
+/* Count the process's calls between `from_ns` and the failure `until`. This includes only failures and the calls that
+ * are still in the rings. */
 static uint64_t calls_between(const gw_model *model, const gw_failure *until, uint64_t from_ns)
 {
     uint64_t count = 0;

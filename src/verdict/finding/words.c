@@ -11,8 +11,8 @@ char *gwi_call_text(char out[GWI_CALL_TEXT_MAX], const char *fn_name)
     return gw_call_text(out, fn_name);
 }
 
-/* Read one length-prefixed part of a mangled C++ name, such as "4fill". Returns a pointer to the text after the part,
- * or NULL if there is no such part. */
+/* Read one length-prefixed part of a mangled C++ name, such as "4fill". Returns a pointer to the text after it, or NULL
+ * if there is no such part. */
 static const char *name_part(const char *at, const char **ret_text, size_t *ret_bytes)
 {
     size_t bytes = 0, digits = 0;

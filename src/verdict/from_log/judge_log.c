@@ -1,6 +1,11 @@
-/* Judges a text log. The root is the statement of the greatest depth that the program did not survive; of several, it
- * is the first, unless a later one is more certain. A log proves little, so a verdict from a log is supported at best,
- * unless a message has only one possible meaning and the log also shows its consequences. */
+/* Judges a text log.
+ *
+ * A statement (gwi_statement) is a log line that reports an error. Its depth says how many other statements it
+ * explains. One statement, the root, decides the verdict. It is the first one of the greatest depth, or a more certain
+ * one of equal depth. A statement that the program survived cannot be the root.
+ *
+ * A log proves little, so its verdict is supported at most. One exception: a message with only one possible meaning, if
+ * the log also shows its consequences. */
 #include "gwi_log.h"
 
 #include "gw_text.h"
@@ -12,8 +17,8 @@
 
 /* ---- the root ---- */
 
-/* True if both statements report that the card's memory ran out, and `it` is more certain about the reason, because its
- * line has numbers. A program may report one failure twice, in another file or some lines later. */
+/* True if both statements report that the card's memory ran out, and `it` is more certain because it has numbers. A
+ * program may report one failure twice. */
 static bool is_same_but_surer(const gwi_statement *it, const gwi_statement *root)
 {
     enum { LINES_NEAR = 100 };
@@ -22,9 +27,8 @@ static bool is_same_but_surer(const gwi_statement *it, const gwi_statement *root
            gw_begins(root->cause[0], "gpu-oom-");
 }
 
-/* True if `it` follows the root closely and is at least supported, but the root is only a hypothesis. This does not
- * apply if the root is a full card: a full card explains the errors after it, even if the reason why the card is full
- * is unknown. */
+/* True if `it` follows the root closely and is at least supported, but the root is only a hypothesis. False if the root
+ * reports a full card, which explains the errors after it. */
 static bool is_close_and_sure(const gwi_statement *it, const gwi_statement *root)
 {
     enum { LINES_NEAR = 100 };
@@ -64,8 +68,8 @@ static bool speaks_of_gpu(const gw_log_find *exception)
     return false;
 }
 
-/* True if a later exception, about neither the GPU nor a killed process, ended the program. The program had then
- * survived the problem of the root statement. */
+/* True if a later exception ended the program, and this exception is neither about the GPU nor about a killed process.
+ * The program had then survived the root's problem. */
 static bool ended_by_another(const gwi_log_case *c, const gwi_statement *root)
 {
     static const char *const words[] = {"DNN", "Xla", "killed", "Killed", "libcu"};
@@ -148,7 +152,7 @@ static void say_consequences(const gwi_log_case *c, gwi_finding *finding, const 
     }
 }
 
-/* Report the card and the versions that the log names. */
+/* Report the card and the versions that appear in the log. */
 static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_log_frame *frame)
 {
     const gwi_log_context *context = &c->context;
@@ -171,7 +175,7 @@ static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_l
                      frame->function != NULL ? frame->function : "");
 }
 
-/* Report further lines that support the root's cause: for each sign in the table, its first line. */
+/* Report further log lines that support the root's cause: the first line for each sign in the table `rows`. */
 static void say_beside(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
 {
     static const struct {
@@ -238,7 +242,7 @@ static void name_frame(const gwi_log_frame *frame, char *out, size_t bytes)
              frame->function != NULL ? frame->function : "");
 }
 
-/* Find the user's frames of the exception that belongs to `find`. */
+/* Find the exception that belongs to the log line `find`, and store its frames in the user's code. */
 static void find_place(const gwi_log_case *c, const gw_log_find *find, place *ret_place)
 {
     const gw_log_find *exception = gwi_log_exception_of(c, find);
@@ -260,8 +264,7 @@ static bool fill_frame(const gwi_log_frame *from, gw_where_frame *frame)
            gw_str_copy(from->function, &frame->function) && gw_str_copy(text, &frame->text);
 }
 
-/* True for faults on the device. A later call reports such a fault, so the traceback does not show the call at
- * fault. */
+/* True for faults on the device. Only a later call returns their error, so the traceback does not show their cause. */
 static bool is_late(const char *cause)
 {
     static const char *const late[] = {"illegal-address",    "device-assert-index", "misaligned-access",
@@ -295,7 +298,7 @@ static bool fill_where(const place *at, gw_verdict *verdict)
     return true;
 }
 
-/* Copy the card that the log names into the verdict. */
+/* If the log shows which card was used, store this card in the verdict. Returns false if there is no memory. */
 static bool fill_card(const gwi_log_case *c, gw_verdict *verdict)
 {
     if (c->context.card == NULL)
@@ -356,9 +359,8 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     return good;
 }
 
-/* Add the causes that the words of an unknown message suggest. If `first_is_verdict`, the first of them becomes the
- * verdict's cause; all others are alternatives. *ret_guessed is true if the words suggest a cause. Returns false if
- * there is no memory. */
+/* Add the causes that the words of an unknown message suggest as alternatives. *ret_guessed is true if there are any.
+ * If `first_is_verdict`, the first one becomes the verdict's cause. Returns false if there is no memory. */
 static bool add_guess(gw_verdict *verdict, const char *text, bool first_is_verdict, bool *ret_guessed)
 {
     const char *at = gwi_log_guess(text);
@@ -426,7 +428,8 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
     return good;
 }
 
-/* Report how the run ended: the line that shows a good end, or a line that looks like an unknown failure (`open`). */
+/* Report how the run ended. `good` is the line that shows a good end, and `open` is a line that looks like an unknown
+ * failure; NULL: none. */
 static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines, const gw_log_find *good,
                     const gw_log_find *open)
 {
@@ -447,8 +450,9 @@ static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines,
     }
 }
 
-/* Judge a log without a fault that ended the program. The verdict is clean only if a line shows a good end, and if
- * further work or a good end follows every line that looks like a failure. */
+/* Judge a log in which no known fault ended the program. The log is clean if both are true:
+ * - it shows a good end;
+ * - work or a good end follows every line that looks like a failure. */
 static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
@@ -496,8 +500,8 @@ static bool name_files(const gw_log *log, gw_verdict *verdict)
     return good;
 }
 
-/* True if the program's last exception explains the end better than this statement does. If the statement is a signal
- * from outside, an exception before it is the reason: when one process fails, a launcher ends the others. */
+/* True if the program's last exception explains the end better than the statement `end`. Example: one process raises an
+ * exception, and then a launcher ends the others with a signal. */
 static bool is_told_by_exception(const gwi_log_case *c, const gwi_statement *end)
 {
     if (c->exception == NULL || c->exception_about_child)

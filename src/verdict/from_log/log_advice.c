@@ -84,8 +84,7 @@ static gw_version cuda_of_message(const gw_log *log)
     return gw_version_of((unsigned)(number / MAJOR), (unsigned)(number / MINOR % MINORS), 0);
 }
 
-/* Add the advice to install a build for the newest CUDA version that the log's driver supports. Adds nothing if the
- * driver's version is unknown. */
+/* Advise a build for the newest CUDA version that the log's driver supports. Adds nothing if the driver is unknown. */
 static bool add_for_driver(const gwi_log_case *c, gw_string_list *next)
 {
     gw_version driver = 0, cuda = cuda_of_message(c->log);

@@ -1,5 +1,5 @@
-/* Turns the finds of a log into statements: the possible causes of each line (log_rules.def), whether the program
- * survived it, and which framework was running. */
+/* Turns the log lines that matched a sign into statements (gwi_statement): what may have caused the problem
+ * (log_rules.def), and whether the program survived it. Finds the framework that was running. */
 #include "gwi_log.h"
 
 #include "gw_data.h"
@@ -111,8 +111,8 @@ static const gw_log_find *find_in_line(const gw_log *log, gw_sign sign, uint64_t
     return NULL;
 }
 
-/* True if another sign in the same line shows that the find is about the other kind of memory. Libraries use the same
- * words for the memory of the host and of the card. */
+/* True if the line seems to be about host memory, but another sign in it shows that it is about the card's. True for
+ * the reverse, too. Libraries use the same words for both. */
 static bool is_about_other_memory(const gw_log *log, const gw_log_find *find)
 {
     if (find->sign == GW_SAYS_HOST_MEMORY) /* the RMM library raises MemoryError for the card's memory, too */
@@ -121,7 +121,8 @@ static bool is_about_other_memory(const gw_log *log, const gw_log_find *find)
     return words && find_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
 }
 
-/* True if the find is a parent's report about a child, and its line also names the signal that ended the child. */
+/* True if the matched line is a parent's report about the end of a child, and another sign in the same line shows how
+ * the child ended. */
 static bool is_told_by_signal(const gw_log *log, const gw_log_find *find)
 {
     static const gw_sign ends[] = {GW_SAYS_SEGFAULT,    GW_SAYS_BUS_ERROR,  GW_SAYS_KILLED,
@@ -136,8 +137,8 @@ static bool is_told_by_signal(const gw_log *log, const gw_log_find *find)
     return false;
 }
 
-/* True if another find in the same line is more precise, so that this find is ignored. For example, the name of an
- * error is unambiguous, but the meaning of its number depends on the CUDA release. */
+/* True if find[at] is ignored because another sign in its line is more precise. For example, an error's name is
+ * unambiguous, while the meaning of its number depends on the CUDA release. */
 static bool is_told_better(const gw_log *log, size_t at)
 {
     const gw_log_find *find = &log->find[at];
@@ -170,7 +171,8 @@ bool gwi_log_is_listed(const char *list, const char *value)
     return false;
 }
 
-/* The first of these fields that the find has selects the row of log_rules.def. */
+/* Return the value that selects the row of log_rules.def: the first of these fields that the matched line contains, or
+ * "". */
 const char *gwi_log_value(const gw_log_find *find)
 {
     static const char *const fields[] = {"name", "code", "text", "signal", "exit"};
@@ -199,8 +201,8 @@ static const rule *rule_for(int sign, const char *value, bool *ret_is_exact)
     return general;
 }
 
-/* Find the rule for a cuDNN status. cuDNN 9 adds details at the end of a name. If no row lists the full name, shorten
- * it until one does: BAD_PARAM_SHAPE_MISMATCH becomes BAD_PARAM. */
+/* Return the rule for a cuDNN status. The names of cuDNN 9 may end with details. Such a name is shortened until a row
+ * matches: BAD_PARAM_SHAPE_MISMATCH becomes BAD_PARAM. */
 static const rule *rule_of_status(const char *name, bool *ret_is_exact)
 {
     char head[64];
@@ -247,8 +249,8 @@ static bool has_one_of(const char *text, const char *const *words, size_t count)
     return false;
 }
 
-/* True if the program logged this line as a warning or as information, or if the line says that the program continues
- * in another way. False for lines of NCCL, which logs its errors as warnings. */
+/* True if the line is only a warning or information, or says that the program continues in another way. False for NCCL,
+ * which logs errors as warnings. */
 static bool is_notice_line(const char *text)
 {
     enum { HEAD_BYTES = 160 };
@@ -305,7 +307,7 @@ bool gwi_log_rule(int sign, const char *value, gwi_statement *ret_statement, boo
 
 /* ---- what the program survived ---- */
 
-/* True for messages that programs often survive, because they continue without the card or library, or try again. */
+/* True for problems that programs often survive: they continue without the card or library, or they try again. */
 static bool is_often_survived(const gwi_statement *it)
 {
     static const gw_sign signs[] = {GW_SAYS_NO_DRIVER,      GW_SAYS_CPU_BUILD,  GW_SAYS_LIBRARY_MISSING,
@@ -325,8 +327,8 @@ static bool is_often_survived(const gwi_statement *it)
     return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
-/* True for messages that a program without a card, a library or a connection may print before it continues in another
- * way. */
+/* True for messages that a program may print because a card, a library or a connection is missing, before it continues
+ * in another way. */
 static bool is_notice(const gwi_statement *it)
 {
     static const gw_sign signs[] = {GW_SAYS_NO_DRIVER,
@@ -355,8 +357,8 @@ static bool is_notice(const gwi_statement *it)
     return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
-/* True if the line may be only a notice, after which the program continued. TensorFlow's line about a failed cuInit()
- * may be a notice, too, although TensorFlow logs it as an error. */
+/* True if the line may be only a notice, after which the program continued. This includes TensorFlow's line about a
+ * failed cuInit(), although TensorFlow logs it as an error. */
 static bool is_only_noticed(const gwi_statement *it)
 {
     if (is_message(it->find->sign) || it->find->sign == GW_SAYS_NO_DRIVER)
@@ -364,9 +366,9 @@ static bool is_only_noticed(const gwi_statement *it)
     return is_notice(it) && strstr(it->find->text, "failed call to cuInit") != NULL;
 }
 
-/* Decide whether the program survived the problem. It did if it continued to work afterwards, or if programs often
- * survive this problem and the log has a good end. If only lines of unknown meaning follow a notice, it is open whether
- * the program survived. After other problems, such lines prove nothing. */
+/* Decide whether the program survived the problem. It did if it continued to work, or if programs often survive this
+ * problem and the log has a good end. `is_open` means that it is unknown: only lines of unknown meaning follow a
+ * notice. */
 static void weigh_survival(const gw_log *log, gwi_statement *it)
 {
     it->survived =
@@ -425,16 +427,16 @@ static bool is_about_child(const gw_log *log, const gw_log_find *exception)
            find_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
 }
 
-/* True if the exception is one of the last lines of its file. Such an exception counts even without a traceback,
- * because an excerpt of a log may lack the traceback. */
+/* True if the exception is one of the last lines of its file. It then needs no traceback, which an excerpt of a log may
+ * lack. */
 static bool is_last_line(const gw_log *log, const gw_log_find *exception)
 {
     enum { LINES_LAST = 3 };
     return exception->line + LINES_LAST > log->file[exception->file].line_count;
 }
 
-/* Return the last exception that the program did not survive. A parent's report about a child is returned only if there
- * is no other such exception. */
+/* Return the last exception that the program did not survive, or without one, the last report of a parent about a
+ * child. */
 static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
 {
     const gw_log_find *found = NULL, *about_child = NULL;
@@ -485,8 +487,8 @@ static bool is_stated(const gwi_log_case *c, uint64_t order)
     return false;
 }
 
-/* True if the exception may have been raised before the echo, which is the report of a lost peer. Ranks write with a
- * delay, so an exception of another rank may be up to LINES_WOVEN lines later in the log than the echo. */
+/* True if the exception may have been raised before `echo`, a report of a lost peer. Ranks write with a delay: another
+ * rank's exception may be earlier, but up to LINES_WOVEN lines later in the log. */
 static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
 {
     enum { LINES_WOVEN = 200 };
@@ -494,8 +496,8 @@ static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
     return exception->order < echo->order || (other_rank && exception->order < echo->order + LINES_WOVEN);
 }
 
-/* If one rank raised an exception of its own and other ranks reported that they had lost a peer, make that exception
- * the root. */
+/* If one rank raised an exception of its own, and other ranks reported that they had lost a peer, this exception
+ * becomes the root. */
 static void find_first_rank(gwi_log_case *c)
 {
     const gwi_statement *echo = NULL;
@@ -520,7 +522,7 @@ static void find_first_rank(gwi_log_case *c)
     }
 }
 
-/* True if torchrun names a rank that a signal ended. SIGTERM and SIGABRT do not count: torchrun itself ends the other
+/* True if torchrun names a rank that a signal ended, other than SIGTERM or SIGABRT. torchrun itself ends the other
  * ranks with SIGTERM, and a rank that lost its peer ends itself with SIGABRT. */
 static bool is_rank_ended_by_signal(const gwi_statement *statement)
 {
@@ -531,8 +533,8 @@ static bool is_rank_ended_by_signal(const gwi_statement *statement)
            (exit == ILL || exit == FPE || exit == KILL || exit == SEGV);
 }
 
-/* If a signal ended one rank and other ranks reported that they had lost a peer, make the signal the statement that
- * explains these reports. */
+/* If a signal ended one rank and other ranks reported a lost peer, the statement about the signal explains their
+ * reports. */
 static void find_killed_rank(gwi_log_case *c)
 {
     gwi_statement *killed = NULL;
@@ -560,10 +562,9 @@ static bool is_out_of_memory(const gw_log *log, uint64_t order)
            find_in_line(log, GW_SAYS_XLA_OOM, order) != NULL;
 }
 
-/* Mark an out-of-memory message as survived if the program caught the exception. PyTorch raises this message as an
- * exception, so if the line does not name the exception, the program caught it and printed its text. Do this only if a
- * later exception ended the program, and that exception is not about a missing result (such as None) of the failed
- * step. */
+/* Mark an out-of-memory message of PyTorch as survived if the program caught the exception. The line then lacks the
+ * exception's type, because the program printed only its text. A later exception must have ended the program. It must
+ * not be about a missing value (such as None), which the failed step may have left. */
 static void forgive_caught(gwi_log_case *c)
 {
     const gw_log_find *end = c->exception;
@@ -585,8 +586,8 @@ static bool is_ended_from_outside(const gwi_statement *it)
            it->find->sign == GW_SAYS_INTERRUPTED;
 }
 
-/* If the run was ended from outside and nothing else failed, mark the warning that the driver must compile kernels at
- * the start as survived. */
+/* Mark the warning that the driver must compile kernels as survived, if the run was ended from outside and nothing else
+ * failed. */
 static void forgive_compiling(gwi_log_case *c)
 {
     bool is_ended = false, is_other = c->exception != NULL;

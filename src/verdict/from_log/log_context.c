@@ -42,8 +42,8 @@ static void find_version(gwi_log_case *c)
         context->version_text = text;
         return;
     }
-    /* The log names no version. PyTorch up to 2.0 wrote the numbers of an out-of-memory message in parentheses, so a
-     * message in this form is from version 2.0 or older. */
+    /* No line gives the version. Up to version 2.0, PyTorch wrote the numbers of an out-of-memory message in
+     * parentheses. */
     for (size_t i = 0; i < c->log->find_count && c->framework == GW_FRAMEWORK_TORCH; i++) {
         const char *text = c->log->find[i].text;
         if (c->log->find[i].sign == GW_SAYS_TORCH_OOM && strstr(text, "total capacity;") != NULL &&
@@ -56,7 +56,7 @@ static void find_version(gwi_log_case *c)
     }
 }
 
-/* True for product names of Turing and older cards, which lack bfloat16. Newer cards do not use these names. */
+/* True for names of Turing cards and older cards, which do not support bfloat16. Newer cards have other names. */
 static bool lacks_bfloat16(const char *card)
 {
     static const char *const words[] = {"Tesla", "GTX",  "TITAN", "Titan", "Quadro", "RTX 20",
@@ -106,8 +106,8 @@ static bool is_within(gw_version version, const char *from, const char *before)
     return (!has_first || version >= first) && (!has_end || version < end);
 }
 
-/* Return the fix as worded for the framework's version in the log. Returns "" if this version lacks the feature that
- * the fix uses. */
+/* Return the wording of the fix for the framework's version in the log. Returns "" if this version lacks the feature
+ * that the fix uses. */
 static const char *in_words_of(const gwi_log_case *c, const char *fix)
 {
     for (size_t i = 0; i < FIX_COUNT && c->context.version != 0; i++) {

@@ -1,4 +1,5 @@
-/* Makes the cause that the facts in the log decided the first cause of a statement. */
+/* Puts a cause first in a statement's list of possible causes, and stores the observation in the log that decided
+ * this. */
 #include "gwi_log.h"
 
 #include <stdarg.h>

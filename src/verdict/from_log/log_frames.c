@@ -19,8 +19,8 @@ static bool has_one_of(const char *text, const char *const *words, size_t count)
 }
 #define HAS_ONE_OF(text, words) has_one_of(text, words, sizeof(words) / sizeof(words)[0])
 
-/* False for files in folders of installed packages. A user's own folder may also be called torch, so only known
- * subfolders of PyTorch are listed. */
+/* False for files in the folders of installed packages. For PyTorch, only known subfolders are listed. A user's own
+ * folder may also be called torch. */
 static bool is_users_file(const char *file)
 {
     static const char *const others[] = {"site-packages",
@@ -120,7 +120,8 @@ static bool read_frame(const gw_log_find *find, gwi_log_frame *ret_frame)
     return true;
 }
 
-/* True if the frame may belong to the traceback of this exception, judged by its rank and by its distance in lines. */
+/* True if the frame may belong to the traceback of this exception: it is near enough above, and has the same rank or no
+ * rank. */
 static bool may_belong(const gw_log_find *find, const gw_log_find *exception)
 {
     return exception->order - find->order <= LINES_MAX && (find->rank < 0 || find->rank == exception->rank);

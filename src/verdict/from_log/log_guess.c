@@ -20,8 +20,8 @@ static bool is_letter(char c)
     return isalpha((unsigned char)c) != 0;
 }
 
-/* True if the text contains `word`, ignoring case, as a whole word or with an s at its end. Only an adjacent letter
- * makes it part of a longer word: "gpu" is found in "gpu0", but not in "gpusim". */
+/* True if the text contains `word`, ignoring case, as a whole word or with an s at its end. "gpu" is found in "gpu0",
+ * but not in "gpusim". */
 static bool has_word(const char *text, const char *word)
 {
     size_t bytes = strlen(word);

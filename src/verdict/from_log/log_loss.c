@@ -1,13 +1,13 @@
-/* Judges a log in which the last training loss is not a finite number. A training may continue with such a loss until
- * its last step, so the log reports no failure, and its lines look like progress. */
+/* Judges a log in which the last training loss is not a finite number. Training can continue with such a loss to
+ * its end, without an error in the log. */
 #include "gwi_log.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-/* Return the letters of the word before "loss" in a line: "Train" in "Train Loss: nan". *ret_bytes is 0 if there is no
- * such word. */
+/* Return the start of the word before "loss" in a line: "Train" in "Train Loss: nan". *ret_bytes is the length of the
+ * word; 0: there is none. */
 static const char *word_before_loss(const char *line, size_t *ret_bytes)
 {
     const char *loss = strcasestr(line, "loss"), *end = loss;
@@ -20,8 +20,8 @@ static const char *word_before_loss(const char *line, size_t *ret_bytes)
     return begin;
 }
 
-/* True if both lines report the same kind of loss, such as "train loss". Other kinds do not count: the test loss of an
- * older checkpoint may be finite although the training loss is not. */
+/* True if both lines report the same kind of loss, such as "train loss". Kinds must not be mixed: the test loss of
+ * an older checkpoint may be finite although the training loss is not. */
 static bool is_same_loss(const char *a, const char *b)
 {
     size_t bytes, other;
@@ -39,8 +39,8 @@ static const gw_log_find *last_bad(const gw_log *log)
     return found;
 }
 
-/* Return the last line that gives a finite number for the same kind of loss as `bad`, or for any loss if it is the same
- * line. Returns NULL if there is none. */
+/* Return the last line with a finite loss of the same kind as `bad`, or NULL. In the line of `bad` itself, the kind
+ * does not matter. */
 static const gw_log_find *last_good(const gw_log *log, const gw_log_find *bad)
 {
     const gw_log_find *found = NULL;
@@ -72,7 +72,7 @@ void gwi_log_weigh_loss(gwi_log_case *c)
     const gw_log_find *good = last_good(c->log, bad);
     if (good != NULL && good->order > bad->order)
         return;
-    /* If one line has both a finite loss and this one, perhaps only one term of the loss is broken, or a term is
+    /* If the line also has a finite loss, this is only a hypothesis. One term of the loss may be broken, or
      * undefined for this batch. */
     bool is_mixed = good != NULL && good->order == bad->order;
     gwi_statement *statement = &c->statement[c->count++];

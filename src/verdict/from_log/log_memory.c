@@ -1,5 +1,5 @@
-/* Evaluates the sums of out-of-memory messages. The messages always give the same advice ("avoid fragmentation"), but
- * their numbers differ and show the cause:
+/* Evaluates the numbers in out-of-memory messages. The messages always advise to avoid fragmentation, but their numbers
+ * show the real cause:
  *
  *   PyTorch  total = free + reserved by this process + other use; reserved = allocated + idle
  *   TF, XLA  limit of the pool, bytes in use in the pool, request; free and total memory of the card at the start */
@@ -15,7 +15,7 @@
 
 enum {
     CONTEXT_SHARE = 20, /* percent of a card that a process's context and libraries may take, beyond its pool */
-    OWN_SHARE = 5,   /* the same if the message gives the process's whole memory: only the driver's share is missing */
+    OWN_SHARE = 5,   /* used instead if the message has the memory of the whole process, without the driver's share */
     IDLE_SHARE = 8,  /* percent of the card: fewer idle bytes in the pool are not fragmentation */
     FULL_SHARE = 70, /* percent of the limit: a program that uses at least this much filled the card itself */
     NEARBY_LINES = 3,
@@ -43,8 +43,8 @@ typedef struct listed {
     uint64_t bytes;
 } listed;
 
-/* Read the next process of the list in PyTorch's message: "Process 12 has 5.00 GiB memory in use." Moves *text past the
- * start of this entry. Returns false at the end of the list. */
+/* Read the next process in PyTorch's message: "Process 12 has 5.00 GiB memory in use." Moves *text past the start
+ * of that entry. Returns false at the end. */
 static bool next_listed(const char **text, listed *ret)
 {
     char number[24], unit[8], both[40];
@@ -59,9 +59,10 @@ static bool next_listed(const char **text, listed *ret)
     return false;
 }
 
-/* Find the program itself, and the largest other process, in the message's list of processes. In a container, the list
- * shows the program under its pid outside the container, and the message lacks "this process has". The program is then
- * the process with the least memory that is still at least as much as the program's pool. */
+/* Find the program itself, and the largest other process, in the message's list of processes.
+ *
+ * In a container, the message lacks "this process has", and the pids are those of the host. Then the program is the
+ * process with the least memory that still holds its pool. */
 static void take_listed(sums *s, const char *line)
 {
     listed it, own = {.bytes = UINT64_MAX}, most = {0};
@@ -88,8 +89,8 @@ static bool is_async_sum(gw_sign sign)
     return sign == GW_SAYS_ASYNC_ALLOCATED || sign == GW_SAYS_ASYNC_REQUESTED || sign == GW_SAYS_ASYNC_LIMIT;
 }
 
-/* Collect all numbers from the line of the statement, and from the lines below it those that PyTorch's cudaMallocAsync
- * allocator prints there. */
+/* Collect all numbers from the log line `line`, and those that PyTorch's cudaMallocAsync allocator prints in the
+ * lines below. */
 static sums sums_of_line(const gw_log *log, const gw_log_find *line)
 {
     sums s = {0};
@@ -188,8 +189,8 @@ static bool weigh_fragments(gwi_statement *it, const sums *s)
     return true;
 }
 
-/* If the message gives more memory in use than the card has, make the statement a hypothesis. Such a message may count
- * managed memory that is on the host, add up several cards, or be damaged. */
+/* Lower the certainty to a hypothesis if the message reports more memory in use than the card has. It may include
+ * managed memory on the host, add up cards, or be damaged. */
 static bool weigh_contradiction(gwi_statement *it, const sums *s)
 {
     enum { ROUNDING = 50 }; /* the message rounds its numbers: allow 1/50 of the card as the error */
@@ -240,8 +241,8 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
     return true;
 }
 
-/* Evaluate the output of torch.cuda.memory_summary(), if the log contains it. If the output counts a refused request
- * and more than half of the pool is unused, the pool is fragmented. */
+/* Evaluate torch.cuda.memory_summary(), if the log has it. The pool is fragmented if a request was refused while
+ * over half of it was unused. */
 static bool weigh_summary(const gwi_log_case *c, gwi_statement *it)
 {
     uint64_t allocated, reserved;
@@ -263,7 +264,8 @@ static bool weigh_summary(const gwi_log_case *c, gwi_statement *it)
 
 /* ---- again, and sooner ---- */
 
-/* Find the first line of progress shortly after a find, and return its step. */
+/* Find the first line with progress shortly after the line `at`, and store its step number in *ret_number. Returns
+ * false if there is none. */
 static bool step_after(const gw_log *log, const gw_log_find *at, int64_t *ret_number)
 {
     for (size_t i = 0; i < log->find_count; i++) {
@@ -275,8 +277,8 @@ static bool step_after(const gw_log *log, const gw_log_find *at, int64_t *ret_nu
     return false;
 }
 
-/* Report a leak if a request of the same size was refused earlier in the log, at a higher step number than now. The
- * step numbers then began again with a second run, and the memory of the first run is still held. */
+/* Report a leak if a request of this size was refused earlier in the log, at a higher step number. A second run has
+ * begun, with the memory of the first still held. */
 static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
 {
     int64_t now, before;
@@ -333,7 +335,7 @@ static bool weigh_pool(const gwi_log_case *c, gwi_statement *it, const sums *s)
     return true;
 }
 
-/* If the driver had no memory for the program's context, other processes hold the memory: a process creates its context
+/* If the driver had no memory for the program's context, other processes hold it: a process creates its context
  * before it allocates anything. */
 static bool weigh_context(gwi_statement *it)
 {

@@ -22,8 +22,8 @@
     "14.36 GiB memory in use. Of the allocated memory 6.10 GiB is allocated by PyTorch, and 8.00 GiB is reserved "     \
     "by PyTorch but unallocated.\n"
 
-/* `says`: texts that headline, evidence or next steps must contain; `silent`: texts that must not appear. Both are
- * lists separated by |. */
+/* `says`: texts that the headline, the evidence or the next steps must contain, separated by |. `silent`: texts that
+ * they must not contain. */
 typedef struct log_row {
     const char *name, *log, *cause, *where, *says, *silent;
     gw_certainty certainty_most; /* the maximum certainty */
@@ -417,8 +417,8 @@ static void strange_logs_do_no_harm(void **state)
     free(deep);
 }
 
-/* A warning is a fault if the log ends there or a few lines later. If many lines follow, it is no fault, unless an
- * exception or a bad exit is among them. */
+/* A warning is a fault if the log ends soon after it. If many lines follow, it is no fault, unless the log ends with an
+ * exception or a bad exit. */
 static void what_the_output_outlives_is_no_fault(void **state)
 {
     static const char *const warnings[] = {
@@ -466,8 +466,9 @@ static void what_the_output_outlives_is_no_fault(void **state)
     "+-----------------------------------------+\n| Processes:                              |\n"                       \
     "|  No running processes found             |\n+-----------------------------------------+\n\n\n\n"
 
-/* A log is clean only if it shows work up to its end or has a good end, and if every line that looks like a failure is
- * followed by work or a good end. */
+/* A log is clean only if both are true:
+ * - it shows work up to its end, or a good end;
+ * - work or a good end follows every line that looks like a failure. */
 static const struct {
     const char *name, *log;
     gw_verdict_status status;

@@ -1,6 +1,6 @@
-/* Decides from a log whether the program continued its work after a problem, and whether the log has a good end. A log
- * that just stops has no good end: some line must show it, and no line that looks like a failure may be left without
- * later work or a good end. */
+/* Decides from a log whether the program went on after a problem, and whether it ended well. A log ends well if a line
+ * near its end shows success and no failure follows. A log that just stops does not. This file finds the first failure
+ * that neither further work nor a good end follows. */
 #include "gwi_log.h"
 
 #include <ctype.h>
@@ -9,7 +9,8 @@
 
 /* ---- counters ---- */
 
-/* The counters of a line such as "Epoch 3/90 step 20: loss 0.5". Lines of the same form have the same shape. */
+/* The counters of a line such as "Epoch 3/90 step 20: loss 0.5". Values are compared only between lines of the same
+ * shape, which have the same counters. */
 enum { COUNTERS_MAX = 4 };
 typedef struct counters {
     uint64_t value[COUNTERS_MAX];
@@ -117,7 +118,7 @@ static bool has_risen(const counters *before, const counters *now)
     return false;
 }
 
-/* True if the program printed a line of this shape before the problem as well. */
+/* True if the program printed a line with the same counters before the problem as well. */
 static bool is_a_habit(const gw_log *log, const gw_log_find *problem, const counters *shape)
 {
     for (size_t i = 0; i < log->find_count && problem != NULL && log->find[i].order < problem->order; i++) {
@@ -138,9 +139,10 @@ static bool is_same_rank(const gw_log_find *a, const gw_log_find *b)
 }
 
 /* Return the last line of this file that reports progress after `after` (NULL: anywhere). Its counters must be higher
- * than those in the previous line of the same shape. They are compared in order, and the first difference decides, so
- * the steps may start again in each epoch. The shape includes the totals, because a dying program may draw several
- * progress bars once more, each with another total. */
+ * than in the previous line of the same shape.
+ *
+ * The first pair of counters that differs decides, so the step number may restart in each epoch. Totals are part of the
+ * shape, because a dying program may print several progress bars again. */
 static const gw_log_find *last_progress(const gw_log *log, uint32_t file, const gw_log_find *after)
 {
     enum { SHAPES_MAX = 16 };
@@ -191,8 +193,8 @@ static bool served_on(const gw_log *log, const gw_log_find *after)
     return answers >= ANSWERS_MIN;
 }
 
-/* Lines in other files do not count: when output and errors are in separate files, it is unknown which line was printed
- * first. */
+/* Lines in other files do not count. If the output and the errors are in separate files, it is unknown which line was
+ * printed first. */
 bool gwi_log_went_on(const gw_log *log, const gw_log_find *after)
 {
     return last_progress(log, after->file, after) != NULL || served_on(log, after);
@@ -255,8 +257,8 @@ static const gw_log_find *good_line(const gw_log *log, uint32_t file)
     return found;
 }
 
-/* True if this line belongs to a report about an ignored exception. Such a report begins with a line such as "Exception
- * ignored in", and its first exception ends it. */
+/* True if this line belongs to a report about an ignored exception. The report begins with a line such as "Exception
+ * ignored in". It ends with the next exception. */
 static bool is_in_ignored_report(const gw_log *log, const gw_log_find *find)
 {
     enum { LINES_MAX = 80 };
@@ -307,7 +309,7 @@ bool gwi_log_was_retried(const gw_log *log, const gw_log_find *find)
     return false;
 }
 
-/* True if a server reported before this find that it was shutting down, and the log has a good end after the find. */
+/* True if a server reported before this line that it was shutting down, and the log has a good end after the line. */
 static bool is_in_orderly_stop(const gw_log *log, const gw_log_find *find)
 {
     bool is_stopping = false;
@@ -321,8 +323,8 @@ bool gwi_log_was_ignored(const gw_log *log, const gw_log_find *find)
     return is_in_ignored_report(log, find) || is_in_orderly_stop(log, find);
 }
 
-/* True if only further work or exit status 0 shows that the program recovered from this line. Words such as "done" do
- * not, because they may come from the program that started this one. */
+/* True if a word such as "done" does not show that the program recovered from this line. The program that started this
+ * one may have printed the word. Only further work or exit status 0 is enough. */
 static bool needs_work(const gw_log_find *find)
 {
     return find->sign == GW_SAYS_TRACEBACK || find->sign == GW_SAYS_ALARM;

@@ -1,5 +1,5 @@
-/* Reads a recording's stderr as a log, but only if no driver call shows why the run ended badly. Messages never
- * overrule recorded events. A cause found this way is supported at best. */
+/* Reads a recording's stderr as a log if the run ended badly and no driver call shows why. A cause found this way is
+ * supported at most. */
 #include "gw_text.h"
 #include "gwi_cudnn_log.h"
 #include "gwi_log.h"
@@ -32,8 +32,8 @@ static gw_status read_stderr(const gw_stderr_facts *facts, gw_log **ret_log, gw_
     return st;
 }
 
-/* True if the statement may explain the end of the program. A warning long before an unrelated exception does not
- * explain it. */
+/* True if the statement may explain the end of the program. Long before the exception that ended it, only a statement
+ * of depth GWI_ROOT does. */
 static bool is_about_the_end(const gwi_log_case *c, const gwi_statement *said)
 {
     enum { LINES_NEAR = 60 };

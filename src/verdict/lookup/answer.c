@@ -1,6 +1,5 @@
-/* Answers a question: lists the meanings of the code, its possible causes, most likely first (log_rules.def), the
- * command that shows which cause it is, and common misleading advice (log_ask.def). A code alone is no proof, so the
- * verdict is undetermined. */
+/* Answers a question about an error code: what it may mean, its possible causes (log_rules.def), the command that shows
+ * which one it is, and misleading advice (log_ask.def). A code alone is no proof, so the verdict is undetermined. */
 #include "gwi_ask.h"
 
 #include <stdio.h>
@@ -33,8 +32,8 @@ static const ask_row *row_for(int sign, const char *which)
     return general;
 }
 
-/* Return the row of log_ask.def for a reading. A status name of cuDNN 9 may end with details that the rows omit, so
- * shorten the name until a row matches. Returns NULL if there is no row. */
+/* Return the row of log_ask.def for one possible meaning of the question, or NULL. A status name of cuDNN 9 may end
+ * with details that the rows omit. So shorten the name until a row matches. */
 static const ask_row *row_of(const gwi_reading *reading)
 {
     char head[sizeof reading->which];
@@ -132,8 +131,10 @@ static bool add_causes(gw_verdict *verdict, const gwi_readings *readings)
     return true;
 }
 
-/* Sort the readings: first those whose value has its own row in log_rules.def, then those with only a general row, then
- * those without a known cause. */
+/* Sort the possible meanings by their best row in log_rules.def:
+ * - first those whose value has its own row
+ * - then those with only a general row
+ * - then those without a known cause */
 static void sort_readings(gwi_readings *readings)
 {
     gwi_readings sorted = {0};

@@ -1,5 +1,5 @@
-/* Reads a question and finds the codes or names that it may mean. A plain number has one meaning for each table that
- * contains it. */
+/* Finds the codes or names that a question such as "CUDA error 700" may mean. A plain number has one meaning for
+ * each table that contains it. */
 #include "gwi_ask.h"
 
 #include <ctype.h>
@@ -11,13 +11,13 @@
 
 static gwi_reading *add(gwi_readings *readings, const char *kind, int sign)
 {
-    static gwi_reading spare; /* overwritten by each reading beyond the maximum, and never read */
+    static gwi_reading spare; /* overwritten by each meaning beyond the maximum, and never read */
     gwi_reading *reading = readings->count < GWI_READINGS_MAX ? &readings->reading[readings->count++] : &spare;
     *reading = (gwi_reading){.kind = kind, .sign = sign, .verified = GW_VERIFIED_YES};
     return reading;
 }
 
-/* True for a status that reports no failure, and so has no cause. */
+/* True for a status that is not an error, so no cause is listed for it. */
 static bool is_harmless(const char *name)
 {
     return strstr(name, "SUCCESS") != NULL || strstr(name, "Success") != NULL || strstr(name, "IN_PROGRESS") != NULL ||
@@ -232,7 +232,8 @@ static bool read_name(const char *name, gwi_readings *readings)
 
 typedef enum subject { ANY, CUDA, CUDNN, CUBLAS, NCCL, XID, SXID, EXIT, SIGNAL } subject;
 
-/* True if the word may stand beside a number. Sets *ret_subject if the word names the kind of the code: "xid". */
+/* True if a question with a number may contain this word, such as "error" or "xid". Sets *ret_subject if the word
+ * shows the number's kind. */
 static bool word_means(const char *word, subject *ret_subject)
 {
     static const struct {
@@ -255,8 +256,8 @@ static bool word_means(const char *word, subject *ret_subject)
     return false;
 }
 
-/* Read a number among known words: "Xid 79", "xid:79", "CUDA error (700)", "exit code -9". Returns false if there is
- * any other word, or not exactly one number. */
+/* Read a number and the words around it: "Xid 79", "xid:79", "CUDA error (700)", "exit code -9". Returns false if a
+ * word is unknown, or unless there is exactly one number. */
 static bool read_number(const char *question, subject *ret_subject, int *ret_number)
 {
     char text[NAME_MAX_BYTES];
@@ -314,7 +315,7 @@ static void read_as(subject what, int number, gwi_readings *readings)
         add_exit_unknown(readings, number);
 }
 
-/* Drop the unlikely readings, unless all are unlikely. */
+/* Drop the meanings that are marked as unlikely, unless all are. */
 static void drop_unlikely(gwi_readings *readings)
 {
     size_t kept = 0;

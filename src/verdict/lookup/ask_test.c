@@ -1,10 +1,11 @@
-/* Tests questions: which meanings a code has, and that a code alone never leads to a fault verdict. */
+/* Tests the answers to questions: the meanings that they list for a code or name, and that a code alone never leads to
+ * a fault verdict. */
 #include "gwi_ask.h"
 
 #include "judge_testlib.h"
 
-/* A question; the kind and code of its first meaning; its first cause, "" if none; a word of the suggested command, ""
- * if none. */
+/* A question, the kind and the code of its first meaning, its first cause, and a word of the suggested command. "":
+ * none. */
 static const struct {
     const char *question, *kind;
     int code;

@@ -1,4 +1,5 @@
-/* Looks up the catalogue of causes: fixes for each framework, the log lines that point to a cause, and a search. */
+/* Looks up causes in the catalogue: their fixes for each framework, and the log lines that point to them. It can be
+ * searched for words, too. */
 #include "gwi_log.h"
 
 #include "gw_data.h"
@@ -31,8 +32,8 @@ static const struct {
 };
 enum { EXAMPLE_COUNT = sizeof examples / sizeof examples[0] };
 
-/* Return an example of a log line with the row's sign. If the row lists values, the example has one of them. Returns
- * NULL if there is none. */
+/* Return an example of a log line that has the row's sign, or NULL. If the row lists values, the example contains
+ * one of them. */
 static const char *example_of(const log_row *row)
 {
     for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
@@ -95,8 +96,8 @@ static bool examples_have(const log_row *row, const char *word)
     return false;
 }
 
-/* Return the weight of a word that matches log lines of the cause. A line weighs most if this cause is its most likely
- * one. Returns 0 if no line matches. */
+/* Return the weight of a word in log lines of the cause; 0: it is in none. The weight is higher where this cause is
+ * the most likely one. */
 static unsigned weigh_lines(const char *id, const char *word)
 {
     enum { FIRST = 6, OTHER = 1 };

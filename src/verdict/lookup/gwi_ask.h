@@ -29,10 +29,10 @@ typedef struct gwi_readings {
     size_t count;
 } gwi_readings;
 
-/* List the possible readings of "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit code 137" or "SIGKILL". Returns
- * false if `question` is not a known code or name. */
+/* List the possible meanings of "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit code 137" or "SIGKILL".
+ * Returns false if `question` is not a known code or name. */
 bool gwi_read_question(const char *question, gwi_readings *ret_readings);
-/* Add the readings of a log find, from its code or its status name. */
+/* Add the possible meanings of the code or status name in this log line. If there are none, add the message itself. */
 void gwi_read_find(const gw_log_find *find, gwi_readings *readings);
 
 #endif

@@ -1,7 +1,8 @@
-/* Reports streams that the program never waits for while it waits for other work. Such a stream may hide a kernel that
- * never ends. But the kernel may be meant to keep running. It may also have ended long ago, because gpuwhy does not
- * query the driver. So these streams are only reported if the run was ended from outside or has not ended yet, and they
- * are never more than a hypothesis. */
+/* Reports streams that the program never waits for while it waits for other work. A kernel there that never ends would
+ * remain unnoticed. There are two harmless explanations:
+ * - the kernel is meant to keep running;
+ * - it ended long ago, which gpuwhy cannot see without a query to the driver.
+ * So these streams are only a hypothesis, and only in a run that was ended from outside or still runs. */
 #include "gwi_alone.h"
 #include "gwi_suspects.h"
 
@@ -11,8 +12,8 @@
 #include <stdio.h>
 
 enum { SAID_MAX = 3 };
-/* Report a stream only after this time: few kernels run for longer than 5 s, and programs rarely let more time pass
- * before they wait for a stream. */
+/* A stream is reported only if nothing has waited for it for this long. Few kernels run for more than 5 s, and few
+ * programs wait longer to synchronise. */
 static const uint64_t long_ns = 5000000000u;
 
 static bool was_ended_from_outside(const gwi_case *c)
@@ -45,7 +46,7 @@ static uint64_t now_ns(const gwi_case *c, uint32_t pid)
 }
 
 /* True if the stream belongs to the judged process. If that process made no driver call, it is a launcher such as
- * timeout(1), and the streams of all processes count. */
+ * timeout(1). The streams of all processes then belong to the case. */
 static bool is_of_case(const gwi_case *c, const gw_alone *it)
 {
     return it->pid == c->process->pid || (c->process->t_first_call_ns == 0 && !c->process->init_ok);

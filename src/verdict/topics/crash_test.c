@@ -1,5 +1,5 @@
-/* Tests verdicts on crashes of host code that uses GPU memory, and on unchecked errors. Each case has a counterpart
- * that differs a little and must get another verdict. */
+/* Tests verdicts on crashes of host code with GPU memory, and on unchecked errors. Each case has a similar one with
+ * another verdict. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -88,8 +88,8 @@ static void by_a_core_dump(void **state)
     done();
 }
 
-/* The core dump must not prove access to device memory if its address is not in a block, if it has no address, or if a
- * process sent the signal. */
+/* These core dumps do not prove that host code used device memory. The fault address is not in a block or missing,
+ * or a process sent the signal. */
 static void by_a_core_dump_of_another_crash(void **state)
 {
     static const struct {

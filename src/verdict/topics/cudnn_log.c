@@ -4,12 +4,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A line has the time at which gpuwhy read it, which is up to 0.1 s after cuDNN wrote it, or more on a busy machine. So
- * a line belongs to a failure within near_ns of it, and to the end of the run within before_end_ns. */
+/* near_ns: a log line at most this far from a failure belongs to it. before_end_ns: a line at most this long before the
+ * end belongs to the end. gpuwhy reads a line up to 0.1 s after cuDNN wrote it, or later on a busy machine. */
 static const uint64_t near_ns = 1000000000u, before_end_ns = 5000000000u;
 
-/* True if the line may belong to the judged process. A process in a pid namespace logs other pids than the recording
- * has, so a line with a pid that is not in the recording may be from any process. */
+/* True if the line may belong to the judged process. Its pid may be unknown in the recording, because a pid namespace
+ * has other pids. */
 static bool is_of(const gwi_case *c, const gw_cudnn_line *line)
 {
     return c->process == NULL || line->pid == c->process->pid || line->pid == 0 ||

@@ -77,8 +77,8 @@ static void a_handle_without_room(void **state)
     done();
 }
 
-/* A line of the log is not about the refused request if it was logged long after the refusal, by another process, or as
- * a warning. */
+/* A line of cuDNN's log is not about the refused request if it was logged long after the refusal or by another process,
+ * or if it is a warning. */
 static void not_about_that_request(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Reports a kernel's fault. The call that returns the error is usually not at fault. A GPU core dump, or a run that
- * waits for each launch, shows which kernel is at fault. */
+/* Reports a kernel's fault. The call that returns the error is usually not at fault. The kernel at fault is known from
+ * a GPU core dump or from a run that waits for each launch. */
 #include "gwi_fault.h"
 #include "gwi_request.h"
 #include "gwi_suspects.h"
@@ -65,8 +65,8 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
                 gwi_stream_text(stream, sticky->arg[3]), launches, launches == 1 ? "" : "es", sticky->tid);
 }
 
-/* If there is only one suspected kernel, and one place launched it, use that launch as the verdict's place. It is
- * closer to the fault than the call that reported the fault. Returns false if there is no such launch. */
+/* Use the suspected launch as the verdict's place, because it is closer to the fault than the reporting call. Returns
+ * false unless there is one suspected kernel, launched from one place. */
 static bool suspect_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     uint32_t site[GWI_LAUNCH_PLACES_MAX];
@@ -158,7 +158,7 @@ static void say_threads(gwi_finding *finding, const gw_gpu_fault *fault)
                     GWI_PLURAL(fault->count));
 }
 
-/* List the other places at which threads stopped, as the dump shows them. Not all threads of a faulty kernel stop at
+/* List the other places at which GPU threads stopped, according to the dump. Not all threads of a faulty kernel stop at
  * the same place. */
 static void say_other_places(const gwi_case *c, gwi_finding *finding, const gw_gpu_fault *fault)
 {
@@ -210,7 +210,8 @@ static bool same_kernel(const char *a, const char *b)
     return a != NULL && b != NULL && strcmp(a, b) == 0;
 }
 
-/* Report the launches of the kernel that nothing had waited for. One of these launches is at fault. */
+/* Report the kernel's launches whose work the program had not waited for before the fault. One of these launches is at
+ * fault. */
 static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
 {
     const gw_ring_call *last = NULL;
@@ -266,8 +267,8 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
     gw_text_free(&order);
 }
 
-/* Report a second run in which no launch returned the fault. The driver may not have waited for each launch in that
- * run; for example, it may not wait for a graph. */
+/* Report a second run in which a call other than a launch returned the fault. The driver may not have waited for each
+ * launch. For example, it may not wait for a graph. */
 static void say_blame_elsewhere(gwi_finding *finding, const gw_blame *blame)
 {
     char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];

@@ -1,4 +1,5 @@
-/* Tests kernel faults that have more evidence than the call that reported them: a GPU core dump or a second run. */
+/* Tests verdicts on kernel faults when there is a GPU core dump or a second run, in addition to the call that reported
+ * the fault. */
 #include "judge_testlib.h"
 
 enum { STREAM = 0x5151, GOOD = 0xf1f1, BAD = 0xf2f2, ABORT = 6 };
@@ -61,7 +62,7 @@ static bool has_alternative(const char *cause)
 
 /* ---- streams ---- */
 
-/* Run the faulty kernel on `bad_stream`, then launch other work on STREAM and wait for STREAM. With `joined`, STREAM
+/* Run the faulty kernel on `bad_stream`, then launch other work on STREAM and wait for STREAM. If `joined`, STREAM
  * first waits for `bad_stream`. */
 static void fault_beside(uint64_t bad_stream, bool joined)
 {
@@ -311,8 +312,8 @@ static void test_blame_in_launch(void **state)
     close_verdict();
 }
 
-/* The verdict's place is the launch that the second run found, not the call that reported the fault. An invalid stack
- * leads to no place. */
+/* The verdict's place is the launch that the second run found, not the call that reported the fault. If the stack of
+ * the second run is invalid, the verdict has no place. */
 static void test_blame_place(void **state)
 {
     (void)state;

@@ -4,19 +4,19 @@
 
 #include "gwi_cause.h"
 
-/* True if a stream whose work the program never waited for may explain the end of the run: the run was ended from
- * outside, and no driver call failed. Also true while the run has not ended. False if the program exited by itself. */
+/* True if a stream that the program never waited for may explain the end. The run has not ended, or it was ended
+ * from outside without a failed driver call. */
 bool gwi_alone_matters(const gwi_case *c);
-/* Return one of the streams of the judged process whose work nothing has waited for during at least 5 s, up to the end
- * of the process or up to now: the one with this index, from 0. Streams for which this is certain come first. Returns
- * NULL if there are no more. */
+/* Return stream number `index` (0-based) of those that apparently nothing waited for, or NULL if there are no more.
+ * Certain cases come first. Each stream has work that was launched at least 5 s before the judged process ended, or
+ * before now if it still runs. */
 const gw_alone *gwi_alone(const gwi_case *c, size_t index);
-/* True if gwi_alone_matters(), and it is certain that nothing has waited for at least one stream of gwi_alone(). */
+/* True if gwi_alone_matters() is true, and at least one stream of gwi_alone() was certainly never waited for. */
 bool gwi_is_any_alone(const gwi_case *c);
 /* Report the first three streams of gwi_alone() as evidence, if gwi_alone_matters(). */
 void gwi_say_alone(const gwi_case *c, gwi_finding *finding);
-/* For a hang in which a thread waits for work whose launch is no longer in the rings: report at most three streams that
- * may have that work. */
+/* Report at most three streams that a hanging thread may be waiting for. Used if the rings no longer have the
+ * launch of the awaited work. */
 void gwi_say_off_record(const gwi_case *c, gwi_finding *finding);
 /* Fill in the verdict's `left_alone`: one sentence for each stream that gwi_say_alone() reports. False: no memory. */
 bool gwi_fill_alone(const gwi_case *c, gw_verdict *verdict);

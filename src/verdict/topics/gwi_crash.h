@@ -4,13 +4,13 @@
 
 #include "gwi_cause.h"
 
-/* Return the crash that ended the judged process. Returns NULL if no fault was recorded, or if the process survived it.
- * A process that ended badly, but not by the fault's signal, did not survive the fault if it made no driver call
- * afterwards: its own signal handler may have ended it. */
+/* Return the crash that ended the judged process. Returns NULL if none was recorded, or if the process survived it. The
+ * program's own signal handler may have ended the process in another way (another signal, or an exit status). So a bad
+ * end is enough if no driver call followed the crash. */
 const gw_crash *gwi_crash_of(const gwi_case *c);
 bool gwi_died_of(const gwi_case *c, const gw_crash *crash); /* true if the process died of the crash's signal */
-/* True if the root failure is a refused allocation, and the program crashed later because it used the NULL pointer that
- * the allocation had left. */
+/* True if the root failure is a refused allocation, and the program crashed later because host code used the NULL
+ * pointer of this allocation. */
 bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash);
 /* The reason for a SIGBUS: why the kernel could not provide a page, and of which file. */
 typedef enum gwi_bus {
@@ -21,8 +21,8 @@ typedef enum gwi_bus {
     GWI_BUS_OTHER    /* no page was missing: the address was misaligned, or a process sent the signal */
 } gwi_bus;
 gwi_bus gwi_bus_of(const gwi_case *c);
-/* Report the page that the kernel could not provide, or the failed memory, as evidence for a SIGBUS. Does nothing if
- * neither is known. */
+/* Report the evidence for a SIGBUS: the page that the Linux kernel could not provide, or the host memory that failed.
+ * Does nothing if neither is known. */
 void gwi_say_bus(const gwi_case *c, gwi_finding *finding);
 /* Return the source of the crash record for evidence lines: a handler, a core dump or the kernel log. The text is
  * static. */

@@ -8,13 +8,13 @@
 /* Format "kernel scribble", or "a kernel" if the kernel is not known. */
 enum { GWI_CULPRIT_MAX = GWI_KERNEL_TEXT_MAX + 16 };
 char *gwi_culprit_text(char out[GWI_CULPRIT_MAX], const gwi_case *c, const gw_failure *sticky);
-/* Format the end of a headline, which states when and where the fault was reported: "; the error surfaced at 1.20 s in
- * a later call that is not at fault". */
+/* Format the end of a headline: when and by which call the fault was reported. Example: "; the error surfaced at 1.20 s
+ * in a later call that is not at fault". */
 enum { GWI_SURFACED_MAX = 320 };
 char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_failure *sticky);
 
-/* Report the call that returned the error as evidence. If the driver ended the process before any call could return the
- * error, report that instead. `what` is the meaning of the error code. */
+/* Report the call that returned the error as evidence. If the driver ended the process before any call could return it,
+ * report that instead. `what` is the meaning of the error code. */
 void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
 /* Report details of the fault from dumps, the second run (--blame) and the driver's log as evidence, and add the next
  * steps. */

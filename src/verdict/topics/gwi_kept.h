@@ -1,5 +1,5 @@
-/* Reports the memory that was live at the failure, grouped by phase: see `kept` and `failure` in docs/json-schema.md.
- * There is no report if the program names no phases. */
+/* Reports the memory that was live at the failure, grouped by phase (`kept` and `failure` in docs/json-schema.md).
+ * Reports nothing if the program names no phases. */
 #ifndef GWI_KEPT_H
 #define GWI_KEPT_H
 

@@ -8,14 +8,14 @@
 bool gwi_comes_first(const gwi_case *c, const gw_machine_event *event);
 /* Same as gwi_comes_first(), for an event at the time `t_ns`. */
 bool gwi_is_before_failure(const gwi_case *c, uint64_t t_ns);
-/* True if the event happened at most 10 s before and 5 s after the failure or the hang. An event that the card survived
- * an hour ago does not prove why a call failed now. */
+/* True if the event happened at most 10 s before the failure or the start of the hang, or at most 5 s after. The card
+ * may have survived an older event. */
 bool gwi_happened_with_failure(const gwi_case *c, const gw_machine_event *event);
-/* True if calls failed as they do when the card or its driver is gone: the context is lost, calls hang, or the driver
- * no longer finds the card. False if the only failure is a refused request for memory. */
+/* True if the card or its driver may be gone: a lost context, calls that hang, or a driver that no longer finds the
+ * card. A refused request for memory is not enough. */
 bool gwi_is_card_failure(const gwi_case *c);
-/* Return the first Xid before the failure that has one of these numbers and may belong to this run. `numbers` ends with
- * 0. Returns NULL if there is none. */
+/* Return the first Xid of `numbers` (which end with 0) that happened before the failure and may belong to this run, or
+ * NULL. */
 const gw_machine_event *gwi_find_xid(const gwi_case *c, const unsigned *numbers);
 /* Report an event as evidence, with its line of the kernel log if there is one. For an Xid, add its meaning. */
 void gwi_say_machine_event(const gwi_case *c, gwi_finding *finding, const gw_machine_event *event);
@@ -24,23 +24,23 @@ void gwi_say_xids(const gwi_case *c, gwi_finding *finding);
 /* True if the vendor's documentation confirms the meaning of this Xid. An Xid without a confirmed meaning is no proof
  * on its own. */
 bool gwi_is_xid_verified(const gw_machine_event *event);
-/* Format "GPU 1", "card 1 in nvidia-smi" if the CUDA device is not known, or "a GPU of this machine" if the card is not
- * known. */
+/* Format the name of a card: "GPU 1", "card 1 in nvidia-smi" (no known CUDA device), or "a GPU of this machine" (no
+ * known card). */
 enum { GWI_CARD_TEXT_MAX = 48 };
 char *gwi_card_text(char out[GWI_CARD_TEXT_MAX], const gw_model *model, uint32_t card);
 
 /* List the cards that processes of this run used, by NVML index. Returns their number. */
 size_t gwi_cards_used(const gwi_case *c, uint32_t out[GW_MODEL_DEVICES_MAX]);
 
-/* Call `advise_card` for each card that this run used. False: no memory. */
+/* Call `advise_card` for each card that this run used. Returns false if there is no memory. */
 bool gwi_advise_cards(const gwi_case *c, gw_string_list *advice,
                       bool (*advise_card)(const gwi_case *c, uint32_t card, gw_string_list *advice));
 
-/* Processes that the Linux kernel killed because the host had no memory left, as far as this may have affected the
- * run. */
+/* Evidence that the Linux kernel killed processes because the host had no memory left. Includes only kills that may
+ * have affected this run. */
 typedef struct gwi_oom_kill {
     const gw_machine_event *log;   /* first line of the kernel log about a killed process of this run; NULL: none */
-    const gw_machine_event *group; /* last time that the control group's count of kills rose; NULL: no rise was seen */
+    const gw_machine_event *group; /* last rise of the control group's count of kills; NULL: no rise was recorded */
     bool is_group_known, is_host_known; /* true if the group's (the host's) count of kills was read at least twice */
     uint64_t group_count, host_count;   /* number of kills during the run; 0 if the count is not known */
 } gwi_oom_kill;

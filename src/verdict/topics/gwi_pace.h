@@ -1,10 +1,13 @@
-/* The pace of a process: how often it launches, waits and copies, and how long each takes. It is measured from counters
- * and from the most recent calls of the busiest thread. All causes of wasted time use it.
+/* The pace of a process: how often it launches, waits and copies, and how long waits and copies take. It is measured
+ * from counters and from the busiest thread's most recent calls.
  *
- * A ring contains the start times of calls. Copies and synchronisations read the clock themselves. A launch shares a
- * clock reading with up to seven preceding calls. The first launch after a synchronisation has the time when the
- * synchronisation ended. So the duration of a synchronisation is known only if such a launch follows, and the duration
- * of a copy only if the next call read the clock itself. */
+ * A ring has only the start times of calls, and not every call has its own clock reading:
+ * - The hook reads the clock at each copy and each synchronisation.
+ * - A launch may share its reading with up to seven calls before it.
+ * - The first launch after a synchronisation has the time when that ended.
+ *
+ * The duration of a synchronisation is known only if such a launch follows. The duration of a copy is known only if the
+ * next call has its own reading. */
 #ifndef GWI_PACE_H
 #define GWI_PACE_H
 
@@ -28,8 +31,8 @@ typedef struct gwi_pace {
     double busy_percent; /* the highest utilisation that NVML reported for a card of the process; only if busy_known */
 } gwi_pace;
 
-/* Measure the pace. Returns false if the run did not end well, or launched too few kernels to be judged. Such a run
- * gets no advice about its pace. */
+/* Measure the pace. Returns false if the run did not end well or launched too few kernels. Such a run gets no advice
+ * about its pace. */
 bool gwi_pace_find(const gwi_case *c, gwi_pace *ret_pace);
 
 #endif

@@ -4,9 +4,12 @@
 
 #include "gwi_cause.h"
 
-/* Return the name of the pool if the thread is an idle worker: "OpenBLAS", "PyTorch". Returns NULL if the thread is no
- * idle worker, or if this is not known. A thread is no idle worker if it waits for a lock whose owner is known, is
- * inside a driver call, runs a line of the program, or runs Python code other than a pool's own loop. */
+/* Return the name of the thread's pool, such as "OpenBLAS", if the thread is an idle worker; otherwise NULL. A thread
+ * is not idle if it:
+ * - waits for a lock with a known owner;
+ * - is inside a driver call;
+ * - runs a line of the program;
+ * - runs Python code other than a pool's own loop. */
 const char *gwi_idle_worker_of(const gwi_case *c, const gw_hang_thread *thread);
 size_t gwi_count_idle_workers(const gwi_case *c, const gw_hang *hang);
 /* Report all idle workers in one line of evidence, if there are any. */

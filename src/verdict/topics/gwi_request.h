@@ -1,12 +1,11 @@
-/* Judges whether the size of the refused request is possible at all, and names the GPU of the request if there are
- * several. */
+/* Detects a refused request whose size is impossible. Also names the GPU of the request if there are several. */
 #ifndef GWI_REQUEST_H
 #define GWI_REQUEST_H
 
 #include "gwi_cause.h"
 
-/* True for a size that no card can ever have, such as a negative number used as a size, or a product that overflowed.
- * `device_bytes` is the card's total memory; 0: not known. */
+/* True for a size that no card can have, such as a negative number or an overflowed product. `device_bytes` is the
+ * card's memory; 0: unknown. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes);
 /* Advice for a request of an impossible size; the list ends with NULL. */
 extern const char *const gwi_impossible_fixes[];

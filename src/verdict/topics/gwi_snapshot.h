@@ -4,7 +4,7 @@
 
 #include "gwi_cause.h"
 
-/* Report the content of the snapshot. Used for the verdict on a snapshot for which no cause is supported. */
+/* Report the content of the snapshot. Used if no cause is supported for it. */
 void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding);
 
 #endif

@@ -1,6 +1,5 @@
-/* Helpers for causes in the software around a program: find the call that prevented CUDA from starting or code from
- * loading, report the versions of the components, and limit the certainty of a verdict that rests on a result code
- * alone. */
+/* Helpers for causes outside the program, such as the driver and libraries. They find the call that prevented CUDA from
+ * starting, report versions, and limit the certainty of a verdict that is based only on a result code. */
 #ifndef GWI_START_H
 #define GWI_START_H
 
@@ -30,15 +29,15 @@ bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure);
 void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure);
 /* True if the program printed nothing on stderr. Lines that gpuwhy printed do not count. */
 bool gwi_stderr_is_empty(const gw_stderr_facts *facts);
-/* True if the last line of stderr contains `part` or reports `failure`. False if the line announces that the program
- * continues, or comes from a logger. `part` or `failure` may be NULL. */
+/* True if the last line of stderr contains `part` or reports `failure`; either may be NULL. False if a logger wrote the
+ * line, or if it says that the program continues. */
 bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *failure);
 /* True if an exception about the GPU ended the program. False if the program may have caught the exception. */
 bool gwi_exception_is_end(const gwi_case *c);
-/* Return the certainty of a cause that is shown by `failure`: `most`, or less if the failure may not be why the run
- * ended. HYPOTHESIS: the run ended well or for another reason, namely an exception that is not about the GPU, or a
- * signal. Returns at most SUPPORTED unless the program itself reports that the failure ended it: by an exception about
- * the GPU after which it did not go on, or by its last output soon after the failure. */
+/* Return the certainty of a cause that `failure` shows. It is `most`, or less:
+ * - HYPOTHESIS: the run ended well, or for another reason: a signal, or an exception that is not about the GPU.
+ * - SUPPORTED at most: the program does not report that the failure ended it. An uncaught exception about the GPU
+ *   reports this, and so does a last output about the failure, soon after it. */
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most);
 /* Return the certainty of a cause that only the program's messages show: SUPPORTED if the process was recorded,
  * otherwise HYPOTHESIS. */
@@ -46,12 +45,11 @@ gw_certainty gwi_sure_of_words(const gwi_case *c);
 /* True if the recording shows that /dev contained the file `name`. *ret_known is false if the recording does not list
  * the device files in /dev. */
 bool gwi_has_device_file(const gwi_case *c, const char *name, bool *ret_known);
-/* Return the value of CUDA_VISIBLE_DEVICES in the program's environment, which restricts the devices that it can use.
- * Returns NULL if the variable is not set. */
+/* Return CUDA_VISIBLE_DEVICES, which limits the devices that the program can use. Returns NULL if it is not set. */
 const char *gwi_visible_devices(const gwi_case *c);
 
-/* For a clean run: advise if the framework is built for CUDA and the machine has a GPU, but the program did not use it.
- * False: no memory. */
+/* For a clean run: add advice if the framework could use the machine's GPU, but the program did not. Returns false if
+ * there is no memory. */
 bool gwi_advise_unused_gpu(const gwi_case *c, gw_string_list *advice);
 
 #endif

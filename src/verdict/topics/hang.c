@@ -1,12 +1,15 @@
 /* Classifies a hang by what each thread waits for.
  *
- * kernel    A thread was inside one driver call all the time, or queried the GPU repeatedly, and launches are
- *           outstanding. Work that is merely slow looks the same, so the verdict is never more than supported.
- *           The launch is not known if later calls have overwritten it in the ring.
- * peer      As for a kernel, but the newest outstanding launch is an NCCL collective: other ranks have not joined it.
- * deadlock  No thread is in the driver, and threads wait in a circle for each other's locks, or for the lock of a
- *           thread that has ended. Or every thread waits, without a time limit, for something that only a thread of
- *           this process could provide, so that no thread is left to provide it. */
+ * kernel: launches are outstanding, and a thread was inside one driver call all the time or polled the GPU. Slow work
+ * looks the same, so the verdict is at most supported. The launch is unknown if later calls have overwritten it in the
+ * ring.
+ *
+ * peer: like kernel, but the newest outstanding launch is an NCCL collective. Other ranks have not joined it.
+ *
+ * deadlock: no thread is in the driver, and one of these is true:
+ * - Threads wait in a circle for each other's locks.
+ * - A thread waits for a lock whose owner has ended.
+ * - Every thread waits without a time limit, for something that only another thread of this process can provide. */
 #include "gwi_alone.h"
 #include "gwi_hang.h"
 #include "gwi_pools.h"
@@ -59,9 +62,11 @@ typedef struct outstanding {
     uint64_t total;
 } outstanding;
 
-/* Select the entry of the full list that `call` replaces, so that the newest launch of each stream stays in the list if
- * possible: the oldest entry that is not the newest of its stream, otherwise the oldest one. Returns SIZE_MAX if `call`
- * is older than this entry, so that `call` is not added. */
+/* The list is full: return the entry that `call` replaces, the first of these:
+ * - the oldest entry whose stream has a newer launch in the list
+ * - the entry of the stream of `call`
+ * - the oldest entry
+ * Returns SIZE_MAX if `call` is older than that entry. */
 static size_t who_goes(const outstanding *found, const gw_ring_call *call)
 {
     size_t same = SIZE_MAX;
@@ -109,9 +114,10 @@ static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
     return found;
 }
 
-/* True if the awaited work was probably launched so long ago that the launch is no longer in a ring: later calls have
- * overwritten entries of a ring, and the GPU reports unfinished work or a synchronisation does not return. The caller
- * has checked that all launches in the rings have ended. */
+/* True if the launch of the awaited work is probably no longer in a ring. Both of these must be true:
+ * - Later calls have overwritten entries of a ring.
+ * - The GPU reports unfinished work, or a synchronisation does not return.
+ * The caller has checked that all launches in the rings have ended. */
 static bool waits_off_record(const gw_model *model, const gw_hang *hang, const gw_hang_thread *waiting)
 {
     bool gone_round = false;
@@ -129,8 +135,8 @@ static bool is_collective(const gw_ring_call *call)
 
 /* ---- locks ---- */
 
-/* True if the chain of lock owners that begins at `start` leads back to `start`, or if the owner of the lock for which
- * `start` waits has ended. *ret_owner_ended is true in the second case. */
+/* True if `start` waits for a lock that is never released. Its owner has ended (*ret_owner_ended), or the owners
+ * wait for each other in a circle with `start`. */
 static bool is_stuck_for_ever(const gw_hang *hang, const gw_hang_thread *start, bool *ret_owner_ended)
 {
     const gw_hang_thread *at = start;
@@ -224,8 +230,8 @@ static bool is_foreign_frame(const char *frame)
 
 enum { SHOWN_FRAMES_MAX = 5 };
 
-/* Append at most five frames of the site, innermost first, without those of the driver, the C library and the
- * interpreter. Returns the number of appended frames. */
+/* Append at most five frames of the site, innermost first. Skips the driver, the C library and the interpreter.
+ * Returns the number of appended frames. */
 static size_t add_frames(const gwi_case *c, uint32_t site, gw_text *line)
 {
     char text[GW_PLACE_TEXT_MAX];

@@ -1,4 +1,4 @@
-/* Tests hangs: facts that prove each kind of hang, facts that prove nothing, and invalid facts. */
+/* Tests the verdicts on hangs, with facts that prove each kind of hang, facts that prove nothing, and invalid facts. */
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -88,8 +88,8 @@ static void a_kernel_that_is_waited_for(void **state)
     done();
 }
 
-/* A recorded site shows where its thread waits. The verdict's place is the user's line that waits, even if another
- * thread is inside Thread.join(). */
+/* Each thread has a recorded call site. The verdict's place is the user's line that itself waits. A line that calls a
+ * waiting function of Python's threading module is not that place. */
 static void a_site_is_the_place(void **state)
 {
     (void)state;
@@ -231,8 +231,8 @@ static void a_wait_for_another_stream_says_nothing(void **state)
 
 enum { STREAM_ALONE = 0x5151, STEPS_FEW = 100, STEPS_MANY = 3000 };
 
-/* Launch `spin` on one stream, from train.c:7. Then launch work only on stream B and wait for it, `steps` times in ten
- * seconds. */
+/* Launch `spin` on one stream, from train.c:7. Then launch work only on stream B and wait for this work, `steps` times
+ * within ten seconds. */
 static void begin_alone(int steps)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -257,8 +257,8 @@ static void killed(gw_certainty certainty, gw_certainty hypothesis)
     assert_int_equal(certainty_of_alternative(verdict, "kernel-never-ends"), hypothesis);
 }
 
-/* The run was ended from outside or is being inspected. The verdict reports the stream that nothing waited for, but not
- * as a hang, because the stream proves nothing. */
+/* The run was ended from outside, or it still runs. The verdict reports the stream that nothing waited for, but not a
+ * hang, because the stream proves nothing. */
 static void a_stream_left_alone_is_told(void **state)
 {
     (void)state;
@@ -284,8 +284,10 @@ static void a_stream_left_alone_is_told(void **state)
     done();
 }
 
-/* The stream that nothing waited for is not reported if the run ended for a known reason, if the work on the stream has
- * ended, or if the work was launched shortly before the end. */
+/* A stream that nothing waited for is not reported if:
+ * - the run ended for a known reason;
+ * - the work on the stream has ended;
+ * - the work was launched shortly before the end. */
 static void a_stream_left_alone_is_no_fault(void **state)
 {
     (void)state;
@@ -326,8 +328,8 @@ static void a_stream_left_alone_is_no_fault(void **state)
     done();
 }
 
-/* Later calls have overwritten the launch of `spin` in the ring. The verdict only reports that the launch may have
- * ended. If the stream was waited for, queried or destroyed later, it is not reported. */
+/* Later calls have overwritten the launch of `spin` in the ring. The verdict adds that `spin` may have ended. It does
+ * not report a stream that was later waited for, queried or destroyed. */
 static void a_launch_that_left_the_record_is_unknown(void **state)
 {
     enum { NOTHING, ALL_WAIT, ITS_WAIT, ASKED, DESTROYED, HOW_MANY };
@@ -357,8 +359,8 @@ static void a_launch_that_left_the_record_is_unknown(void **state)
     done();
 }
 
-/* The launching thread makes no further call. Another thread works on stream B. If it makes more calls than its ring
- * holds, it may also have waited for the stream of `spin`, so this is no longer certain. */
+/* The thread that launched `spin` makes no further call. Another thread works on stream B. If its calls overflow its
+ * ring, it may have waited for the stream of `spin`, too. */
 static void another_thread_may_have_waited(void **state)
 {
     (void)state;
@@ -383,8 +385,8 @@ static void another_thread_may_have_waited(void **state)
     }
 }
 
-/* Run begin_alone(), then hang in the wait that `thread` (a fact "hang.thread") describes. With STEPS_FEW, all launched
- * work has ended before the hang. */
+/* Run begin_alone(), then feed a hang. `thread` is the fact "hang.thread": what the thread waits for. With STEPS_FEW,
+ * all launched work has ended before the hang. */
 static void waits_for(int steps, const char *thread)
 {
     begin_alone(steps);
@@ -483,8 +485,8 @@ static void stands(uint32_t tid, const char *name, const char *library, const ch
     fact(tid, "hang.thread", text);
 }
 
-/* The verdict reports threads that wait in a line of the program first, sorted by line. All idle workers share one line
- * of evidence. */
+/* The verdict first reports the threads that wait in a line of the program, sorted by line. All idle workers share one
+ * line of evidence. */
 static void idle_workers_are_one_line(void **state)
 {
     (void)state;
@@ -596,8 +598,8 @@ static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
     done();
 }
 
-/* Two ranks hang in the same NCCL collective. `peers` is the fact about the PCIe bus of the machine; `nccl_p2p_disable`
- * is the value of that environment variable, NULL: not set. */
+/* Two ranks hang in the same NCCL collective. `peers` is the fact "pci.peers" about the machine's PCIe bus.
+ * `nccl_p2p_disable` is the variable NCCL_P2P_DISABLE; NULL: not set. */
 static void stuck_on(const char *peers, const char *nccl_p2p_disable)
 {
     static const char kernel[] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
@@ -631,8 +633,8 @@ static void copies_are_redirected(void **state)
     done();
 }
 
-/* The IOMMU does not redirect copies between cards, or this is unknown: identity mapping, NVSwitch, a single card, peer
- * access switched off, or an incomplete fact. */
+/* The verdict must not list p2p-iommu-acs unless the IOMMU is known to redirect copies between cards. Cases: identity
+ * mapping, NVSwitch, a single card, peer access switched off, an incomplete fact. */
 static void copies_are_not_redirected(void **state)
 {
     static const struct {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* A program that ends because the host refused something usually reports the refusal within this time before its
+/* If a program ends because the host refused something, it usually reports the refusal at most this long before its
  * end. */
 static const uint64_t near_end_ns = 5000000000u;
 

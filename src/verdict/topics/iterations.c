@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* True if the refused request would have fitted without the memory that the iterations left behind, including what the
- * current iteration may have left. */
+/* True if the refused request would have fitted without the memory that the iterations left behind. The current
+ * iteration may have left memory, too; it is included. */
 static bool would_help(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
@@ -41,9 +41,8 @@ uint64_t gwi_leak_bytes(const gwi_memory *memory)
     return loop > runs ? loop : runs;
 }
 
-/* True if contexts, streams, graphs or modules may hold so much memory that the refused request would have fitted
- * without them. A stream was measured to take 0.55 MiB, and a context with its code 527 MiB. The size of a graph or a
- * module depends on its kernels. */
+/* True if the refused request might have fitted without contexts, streams, graphs or modules. In measurements, a stream
+ * took 0.55 MiB, and a context with its code 527 MiB. The size of a graph or a module depends on its kernels. */
 bool gwi_objects_may_hold(const gwi_memory *memory)
 {
     enum { STREAMS_USUAL = 64, GRAPHS_USUAL = 16, MODULES_USUAL = 128 };
@@ -70,8 +69,8 @@ bool gwi_loop_is_balanced(const gwi_memory *memory)
            !memory->growth.repeats && (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
 }
 
-/* Report what the last iterations left behind: "each of the last 5 iterations (11 allocations, 24 kernel launches) left
- * 64.00 MiB behind, in 2 blocks". */
+/* Report what the last iterations left behind. Example: "each of the last 5 iterations (11 allocations, 24 kernel
+ * launches) left 64.00 MiB behind, in 2 blocks". */
 static void say_left(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -136,8 +135,8 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
     }
 }
 
-/* Report that the last iterations freed all memory that they had allocated, or why repeated requests that kept memory
- * do not count as a leak. */
+/* Report that the last iterations freed all memory they had allocated, if so. Otherwise, report why repeated requests
+ * that kept memory do not prove a leak. */
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const doubts[] = {

@@ -1,5 +1,5 @@
-/* Reports the memory that was live at the failure, grouped by the phase in which it was allocated. A phase is a cell of
- * a notebook or an epoch of a program, for example. */
+/* Reports the memory that was live at the failure, grouped by the phase that allocated it. A phase is, for example, a
+ * cell of a notebook or an epoch. */
 #include "gwi_kept.h"
 
 #include "gw_array.h"
@@ -11,8 +11,8 @@
 
 enum { KEPT_ROOM = 64, KEPT_SAID_MAX = 4 };
 
-/* False if a framework has its own allocator but sent no report. Then the ledger contains only the allocator's
- * segments, and the phase that requested a segment need not be the phase that allocated the live blocks in it. */
+/* False if a framework has its own allocator but sent no report. The ledger has only its large segments then. Blocks in
+ * a segment may belong to later phases. */
 static bool can_tell(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;

@@ -1,5 +1,5 @@
-/* Tests the report of live memory by phase, which appears only if the program names phases. The verdict is a leak if an
- * earlier phase ran out of memory and still holds memory that a later request would need. */
+/* Tests the report of live memory by phase, which needs a program that names its phases. If an earlier phase ran out of
+ * memory and still holds memory, the verdict is a leak. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
@@ -27,9 +27,9 @@ static bool says(const char *part)
     return evidence_has(verdict, part);
 }
 
-/* Feed a run that requests 4 GiB with 12 GiB live and 2 GiB free. The phase `first` allocated `first_bytes` of the live
- * memory, and `second` the rest; NULL: the program does not name this phase. If `failed`, a request of the first phase
- * was refused, too. */
+/* Feed a run that requests 4 GiB while 12 GiB are live and 2 GiB are free. Phase `first` allocated `first_bytes` of the
+ * live memory, and phase `second` allocated the rest. A NULL phase is unnamed. If `failed`, a request in the first
+ * phase was refused. */
 static void run(const char *first, const char *second, bool failed, uint64_t first_bytes)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -118,8 +118,8 @@ static void test_no_phases_no_words(void **state)
     gw_verdict_free(verdict);
 }
 
-/* One phase is judged alone: earlier failures do not count, because they were already reported. A lost context still
- * counts. */
+/* If only one phase is judged, earlier failures do not count, because they were already reported. A context that was
+ * lost earlier still counts. */
 static void test_one_phase_alone(void **state)
 {
     (void)state;

@@ -1,9 +1,11 @@
 /* Finds leaks in a run that ended well. A leak is a group of objects that were created at one place and never freed.
+ * Their number grew until the end.
  *
- * Blocks of device or managed memory are a leak if most blocks of one size from one place were kept while other memory
- * was allocated and freed, and if their number grew until the end. Other objects are a leak if there are more of their
- * kind than programs keep on purpose, if most of them were kept while other objects, or others from the same place,
- * were freed, and if their number grew until the end. */
+ * For blocks of device or managed memory, most of one size from one place were kept while other memory was allocated
+ * and freed.
+ * For other objects:
+ * - there are more of their kind than programs keep on purpose
+ * - most were kept while other objects, or others from the same place, were freed, or there are very many */
 #include "gwi_leaks.h"
 
 #include "gw_array.h"
@@ -12,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At least `grown_min` kept objects are a leak if the program freed other objects while it created these, or freed some
- * from the same place. Otherwise, it takes at least `many_min` kept objects, because libraries and frameworks keep a
- * few dozen streams, events, graphs and modules on purpose. The plural of `noun` is "nouns". */
+/* A kind of object, and how many kept objects make a leak: `grown_min` if other objects, or some from the same place,
+ * were freed meanwhile; `many_min` otherwise.
+ * Libraries and frameworks keep a few dozen on purpose. The plural of `noun` is "nouns". */
 typedef struct kind {
     gw_class cls;
     uint64_t grown_min, many_min;
@@ -55,17 +57,16 @@ static void add_found(found_list *list, const gw_group *group, const kind *of, u
         list->item[list->count++] = (found){group, of, left};
 }
 
-/* Count the objects that were live at the end or destroyed with their context. The count is limited to the highest
- * number that was live at one time, because a program may free its objects by destroying whole contexts. */
+/* Count the objects that were live at the end or were destroyed with their context. The result is at most the peak of
+ * live objects, because a program may free objects by destroying whole contexts. */
 static uint64_t left_of(const gw_group *group)
 {
     uint64_t left = group->live_count + group->buried_count;
     return left < group->live_count_peak ? left : group->live_count_peak;
 }
 
-/* True if the number of objects grew until the end, as it does in a leak. A full cache, and objects made before the
- * actual work, are kept on purpose. Growth is measured in time and in objects: `total` is the number of objects that
- * the process made, counted as in group->order_last. */
+/* True if the number of objects grew until the end, as in a leak. A full cache does not grow, nor do objects made
+ * before the actual work. `total` is the number of objects created by the process, counted like group->order_last. */
 static bool goes_on(const gw_process *process, const gw_group *group, uint64_t total)
 {
     const uint64_t moment_ns = 1000000000;
@@ -76,9 +77,8 @@ static bool goes_on(const gw_process *process, const gw_group *group, uint64_t t
     return group->order_last * 4 >= total * 3 && rest_ns <= grown_ns + moment_ns;
 }
 
-/* True if the number of the group's live objects still reached a new maximum in the last eighth of the group's
- * requests. A window, a queue or a history grows only until it is full. After that, each new block replaces an old
- * one. */
+/* True if the number of live objects reached its maximum only in the last eighth of the group's requests. A window, a
+ * queue or a history grows only until it is full. */
 static bool grows_on(const gw_group *group)
 {
     enum { LAST_PART = 8 };
@@ -87,9 +87,8 @@ static bool grows_on(const gw_group *group)
 
 /* ---- memory ---- */
 
-/* True if more than 16 blocks are left, which is too many for a window that is not full yet, such as a queue or a ring.
- * Programs keep up to a dozen such blocks on purpose. If the place also freed some of its blocks while the number of
- * the others grew, 8 blocks are enough. */
+/* True if more than 16 blocks are left: programs keep up to a dozen in a queue or ring. 8 are enough if the program
+ * freed more than an eighth of this place's blocks. */
 static bool is_more_than_a_window(const gw_group *group, uint64_t left)
 {
     enum { COUNT_MIN = 8, WINDOW_MAX = 16, GIVEN_PART = 8 };
@@ -108,8 +107,7 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
 }
 
 /* True if the program launched far more kernels after its last request for memory than in eight iterations of the loop.
- * Then the loop allocated data for this later work. False if no thread that requests memory did any work, because the
- * number of launches before the last request is then unknown. */
+ * Then the loop allocated data for this work. False if the launches before the request are unknown. */
 static bool has_worked_since(const gw_process *process, const gw_snapshot *snapshot, const gw_iterations *loop)
 {
     enum { ITERATIONS_MANY = 8, SLACK = 4 };
@@ -118,10 +116,15 @@ static bool has_worked_since(const gw_process *process, const gw_snapshot *snaps
     return is_counted && launches > snapshot->launches + ITERATIONS_MANY * loop->launches + SLACK;
 }
 
-/* Return the time until which the program allocated memory that it needs until its end. Loading a model layer by layer
- * keeps blocks in every iteration of a loop, as a leak does. But if the loop ended long before the last request, or
- * before the last iterations of the program, the program probably used the blocks afterwards. If the loop may be a
- * leak, returns the time at which the loop began. Returns 0 if no loop kept memory. */
+/* Return the time at which the program had finished loading memory that it needs until its end, 0 if no loop kept
+ * memory.
+ *
+ * A loop that loads a model layer by layer looks like a leak. The loop is taken for loading if one of these is true:
+ * - its blocks look like the layers of a model
+ * - it ended long before the program's last request
+ * - the program did much more work after this request
+ *
+ * The result is then shortly after the loop's end, otherwise the loop's start. */
 static uint64_t filled_until(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
@@ -152,8 +155,8 @@ static void find_memory(const gw_model *model, const gw_process *process, found_
     }
 }
 
-/* True for memory of any kind, and for address reservations, because a model that is loaded into mapped memory needs
- * both. */
+/* True for memory of any kind. Also true for address reservations, because a model that is loaded into mapped memory
+ * needs both. */
 static bool is_of_memory(const found *it)
 {
     gw_class cls = (gw_class)it->group->cls;
@@ -161,8 +164,8 @@ static bool is_of_memory(const found *it)
            cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
 }
 
-/* Drop each group of memory whose kept objects were all made before filled_until(), even if its place made and freed
- * other objects later. */
+/* Drop each group of memory whose kept objects were all made before filled_until(), even if others were made and freed
+ * there later. */
 static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
 {
     uint64_t end_ns = list->count == 0 ? 0 : filled_until(model, process);
@@ -287,8 +290,8 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     qsort(list.item, list.count, sizeof list.item[0], by_weight);
     for (size_t i = 0; i < list.count && good; i++)
         good = list_one(c, verdict, &list.item[i]);
-    /* Report at most four leaks of memory first, then at most four of other objects, so that neither kind hides the
-     * other. */
+    /* Report at most four leaks of memory, and then at most four leaks of other objects. With a common limit, one kind
+     * could hide the other. */
     for (int handles = 0; handles < 2; handles++) {
         size_t said = 0;
         for (size_t i = 0; i < list.count && said < SAID_MAX && good; i++) {

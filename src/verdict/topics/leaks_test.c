@@ -1,5 +1,5 @@
 /* Tests leaks of runs that end well. Objects of every kind that are never freed must be listed with their place.
- * Objects that live until exit by design must not be listed. */
+ * Objects that live until exit by design must not. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
@@ -22,7 +22,8 @@ static bool advised(const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* The calls that create and free a kind of object. `a1` is the size of the object in bytes; 0: it has none. */
+/* The calls that create and free a kind of object. `a1` is the object's size in bytes, or 0 if the event has no
+ * size. */
 typedef struct row {
     const char *kind, *make, *end;
     gw_event_kind made, ended;
@@ -80,8 +81,8 @@ static void end(const row *r, uint64_t key)
     gw_feed_call(&feed, r->end, r->ended, 0, key, 0, r->a2, 0);
 }
 
-/* In each round, create one object of every kind, and free all of them except the one of the kind `kept`. NULL: free
- * all. */
+/* In each round, create one object of every kind and free all of them, except the object of the kind `kept`. If `kept`
+ * is NULL, free all. */
 static void work(const row *kept, uint64_t rounds)
 {
     uint32_t site = gw_feed_site(&feed, "make make.py 5"), other = gw_feed_site(&feed, "other make.py 9");
@@ -132,8 +133,8 @@ static void test_what_is_given_back_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The program creates many objects at its start, or fills a cache. Then it works in rounds that free all objects that
- * they create. */
+/* The program creates many objects at its start, or fills a cache. Then it works in rounds, and each round frees all
+ * objects that it created. */
 static void test_what_lives_until_exit_by_design_is_none(void **state)
 {
     (void)state;
@@ -151,8 +152,8 @@ static void test_what_lives_until_exit_by_design_is_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* The program creates objects at its start, and then works for a long time without creating any. No other objects are
- * created later, so only the time shows that their number no longer grows. */
+/* The program creates objects at its start, then works for a long time without creating more. Only this time shows that
+ * their number no longer grows. */
 static void test_a_start_before_much_work_is_none(void **state)
 {
     (void)state;
@@ -180,7 +181,7 @@ static void test_a_few_are_none(void **state)
     gw_verdict_free(verdict);
 }
 
-/* Each round resets the context, which frees its objects, so only the objects of one round are live at one time. */
+/* Each round resets the context, which frees its objects. So at any time, only the objects of one round are live. */
 static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
 {
     (void)state;
@@ -217,8 +218,8 @@ static void test_memory_opened_twice_is_closed_twice(void **state)
     gw_verdict_free(verdict);
 }
 
-/* A loop that allocates one block per step at one place, and frees blocks as the fields specify. The loop also
- * allocates and frees other memory. */
+/* A loop that allocates one block per step at one place. It frees blocks as the fields specify, and uses other memory,
+ * too. */
 typedef struct window {
     const char *name;
     int steps, length; /* length: free the oldest block if more blocks than this are kept; 0: never */
@@ -378,8 +379,8 @@ static void warm_up(int steps)
     feed.site = 0;
 }
 
-/* The program allocates blocks and waits for the GPU after each one. The blocks are not a leak if the program then
- * works without further requests for memory. */
+/* The program allocates blocks and waits for the GPU after each one. They are no leak if it then works without further
+ * requests for memory. */
 static void test_a_model_before_work_without_requests_is_none(void **state)
 {
     (void)state;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Events may be reported up to this long after they happened: the driver's threads have a delay, and gpuwhy samples ten
- * times a second. */
+/* Events of the machine, such as Xids, may be reported this late: the driver's threads are slow, and gpuwhy samples
+ * only ten times a second. */
 static const uint64_t told_late_ns = 5000000000u;
 
 static uint64_t time_of_failure(const gwi_case *c)
@@ -148,8 +148,8 @@ bool gwi_advise_cards(const gwi_case *c, gw_string_list *advice,
 
 /* ---- the host's memory ---- */
 
-/* True if the output on stderr names the pid. The recording does not contain processes without driver calls, but a
- * parent may name them: "worker (pid 123) is killed". */
+/* True if stderr names the pid. A process without driver calls is not in the recording, but its parent may write
+ * "worker (pid 123) is killed". */
 static bool is_named(const gw_stderr_facts *facts, uint32_t pid)
 {
     const char *texts[] = {facts->exception.text, facts->child_exception.text, facts->fatal.text};

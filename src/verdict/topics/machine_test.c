@@ -1,5 +1,5 @@
-/* Tests causes in the machine and the card. Each case has a counterpart that differs a little and must get another
- * verdict. */
+/* Tests the causes that lie in the machine or the card. Each case has a counterpart that differs a little and must get
+ * another verdict. */
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
@@ -71,7 +71,8 @@ static void the_group_count_rises_with_the_death(void **state)
     done();
 }
 
-/* The group's count rose a minute before the end, when another process of the group was killed. */
+/* The control group's count of out-of-memory kills rose a minute before the process died, because another process of
+ * the group was killed. */
 static void the_group_count_rose_earlier(void **state)
 {
     (void)state;
@@ -95,7 +96,8 @@ static void a_kill_by_hand(void **state)
     done();
 }
 
-/* The kernel killed a process outside our control group, so the machine's count rose and the group's did not. */
+/* The kernel killed a process outside our control group, so the machine's count of out-of-memory kills rose, but the
+ * group's did not. */
 static void somebody_else_was_killed(void **state)
 {
     (void)state;
@@ -172,14 +174,14 @@ static void shm_has_room_at_sigbus(void **state)
     gw_feed_open(&feed, 16 * gib);
     shm(8 * gib, 7 * gib);
     gw_feed_exit(&feed, -1, 7);
-    /* the verdict is only supported, because /dev/shm may have been full between two readings */
+    /* the verdict is only supported, because /dev/shm may have been full between two samples */
     expect("host-crash-of-process", GW_SUPPORTED);
     assert_true(list_has(&verdict->next, "memory-mapped data sets"));
     assert_true(list_has(&verdict->next, "df /dev/shm"));
     done();
 }
 
-/* /dev/shm had a little room left when the process died of SIGBUS. The process may have requested more than this room,
+/* /dev/shm had a little room left when the process died of SIGBUS. The process may have requested more than that,
  * or died for another reason. */
 static void shm_has_little_room_at_sigbus(void **state)
 {
@@ -216,10 +218,10 @@ static void shm_was_full_all_the_time_at_sigbus(void **state)
     done();
 }
 
-/* Feed a process that died of a SIGBUS with this si_code. `first_room` and `last_room` are the free bytes in /dev/shm a
- * second before the end and at the end. `file` is the mapped file that a core dump names, "" if it names none. NULL:
- * the fault was recorded by a signal handler, which does not know the file. The recorded fault is stronger evidence
- * than the free bytes. */
+/* Feed a process that died of a SIGBUS with this si_code.
+ * - first_room, last_room: free bytes in /dev/shm one second before the end, and at the end
+ * - file: the mapped file that a core dump names; "" if it names none; NULL if there is no core dump. A signal
+ *   handler then recorded the fault, and does not know the file. */
 static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char *file)
 {
     enum { BUS = 7, ADDRESS = 0x7f00000 };
@@ -525,8 +527,8 @@ static void the_holder_had_gone(void **state)
     done();
 }
 
-/* NVML lists the processes on the card with pids of the host, which have no meaning in a container. The verdict names
- * none of these processes as the holder of the memory, and states this reason. */
+/* NVML lists processes by pids of the host, which mean nothing in a container. The verdict must name no holder of
+ * the memory, and say why. */
 static void holders_of_another_namespace(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Judges the frees that are not ordered after a copy, and the copies that nothing waited for, as found by the model.
- * gwi_order.h explains the certainties. */
+/* Judges two findings of the model: frees that are not ordered after a copy, and copies that nothing waited for. */
 #include "gwi_order.h"
 
 #include "gwi_fault.h"
@@ -8,8 +7,8 @@
 #include <stdio.h>
 
 enum {
-    /* Upper bounds of the speed of copies from and to the host, copies within the card, and fills, in bytes per
-     * microsecond: twice the rate of the fastest known cards. */
+    /* Upper bounds for the speed of copies and fills, in bytes per microsecond: twice the rates of the fastest
+     * known cards. */
     HOST_COPY_BYTES_A_US = 1 << 20,
     DEVICE_COPY_BYTES_A_US = 8 << 20,
     FILL_BYTES_A_US = 16 << 20,
@@ -28,15 +27,15 @@ static uint64_t shortest_ns(const gw_unordered *it)
     return (uint64_t)((double)it->copy_bytes * 1e3 / (double)a_us);
 }
 
-/* True if the copy was certainly still running when the memory was freed. A kernel launched after the copy could have
- * ordered the free after the copy through shared memory, so there must be no such kernel. */
+/* True if the copy was certainly still running when the memory was freed. A kernel after the copy makes this
+ * uncertain: it could have polled memory and delayed the free. */
 static bool is_in_flight(const gw_unordered *it)
 {
     return it->launches_known && it->launch_count == 0 && it->t_free_ns - it->t_copy_ns < shortest_ns(it);
 }
 
-/* True if the program freed the memory soon after the copy, and nothing between copy and free could have shown it that
- * the copy had ended: no launch, no recorded event, no later copy, and no copy to the host. */
+/* True if the program freed the memory soon after the copy, and could not know whether the copy had ended. There
+ * was no launch, no recorded event and no later copy, and the copy was not to the host. */
 static bool is_unseen(const gw_unordered *it)
 {
     return it->launches_known && it->launch_count == 0 && it->later_count == 0 && !it->recorded && !it->to_host &&

@@ -1,4 +1,4 @@
-/* Tests memory that is freed while a copy may still use it: faults, hypotheses and harmless cases. */
+/* Tests verdicts on memory that is freed while a copy may still use it: faults, hypotheses and harmless cases. */
 #include "judge_testlib.h"
 
 enum { A = 0xa000, B = 0xb000, EVENT = 0xe000, NON_BLOCKING = 1, LEGACY = 0 };
@@ -47,7 +47,10 @@ static bool is_advised(const gw_verdict *verdict, const char *part)
     return list_has(&verdict->advice, part);
 }
 
-/* Judge the run and check the verdict. GW_CERTAINTY_NONE means a clean run without this cause as a hypothesis. */
+/* Judge the run and check the verdict:
+ * - GW_SUPPORTED: the cause must be the verdict
+ * - GW_HYPOTHESIS: the run must be clean, with the cause as an alternative
+ * - GW_CERTAINTY_NONE: the run must be clean, without alternatives */
 static void expect(const char *cause, gw_certainty certainty)
 {
     gw_feed_exit(&feed, 0, 0);

@@ -56,7 +56,8 @@ static bool is_host_copy(const gw_ring_call *call)
     return call->is_copy && (has(call->fn_name, "HtoD") || has(call->fn_name, "DtoH"));
 }
 
-/* True if call `at`, or one of the calls after it that may share its clock reading, is a copy to the device. */
+/* True if call `at`, or one of the seven calls after it, copies to the device. These calls may share one clock reading,
+ * so any of them may be the first after a pause. */
 static bool is_before_upload(const gw_thread *thread, size_t at)
 {
     for (size_t i = at; i < thread->ring_count && i < at + SHARED_LOOK; i++)

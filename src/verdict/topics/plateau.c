@@ -10,8 +10,8 @@ static int by_bytes(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Set each value to the highest peak in a window of three or more spans that ends with its span. A span may be shorter
- * than a step, so not every span contains the peak of a step. */
+/* Set ret_bytes[i] to the highest peak in a window that ends with span i. A single span can be shorter than a step,
+ * and then misses the step's peak. */
 static void smooth(const gw_allocator_report *report, uint64_t *ret_bytes)
 {
     enum { WINDOW_PART = 32, WINDOW_MIN = 3 };

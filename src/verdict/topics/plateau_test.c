@@ -1,5 +1,5 @@
-/* Tests memory that is level for most of a run, and the time at which the level ends. In this test a span lasts 16 ms.
- * A span may miss the peak of a step, or contain both the last step of the level and the start of the next phase. */
+/* Tests how gpuwhy detects memory use that is level for most of a run, and when the level ends. A span of 16 ms may
+ * miss the peak of a step, or mix the last step of the level with the next phase. */
 #include "gwi_plateau.h"
 
 #include <setjmp.h>

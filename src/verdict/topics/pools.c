@@ -1,6 +1,5 @@
-/* Detects idle workers of thread pools by the frames of their stacks. If a library contains nothing but a pool and its
- * work, any frame in the file of the library is enough. For other libraries, a frame of the function in which idle
- * workers wait is required. */
+/* Detects idle workers of thread pools by the frames of their stacks. In a library that is nothing but a pool, any
+ * frame is enough. In others, the frame must be in the function where idle workers wait. */
 #include "gwi_pools.h"
 
 #include "gw_sites.h"
@@ -11,8 +10,11 @@
 
 typedef enum sign { MODULE, FUNCTION, PYTHON, NAME } sign;
 
-/* What the pattern of a row is compared with. MODULE: the name of the mapped file. FUNCTION: a native function. PYTHON:
- * the path of a Python file, a blank, and a function. NAME: the name of a thread whose stack could not be read. */
+/* What a row's pattern is compared with:
+ * - MODULE: the name of the mapped file
+ * - FUNCTION: a native function
+ * - PYTHON: the path of a Python file, a blank, and a function
+ * - NAME: a thread's name, if its stack could not be read */
 static const struct {
     sign sign;
     const char *pool;
@@ -70,8 +72,8 @@ static const char *pool_of_frame(const gw_frame *frame)
     return pool != NULL ? pool : pool_of(FUNCTION, frame->function);
 }
 
-/* True for functions of the standard library in which an idle worker of a Python pool waits. If the loop of a worker
- * calls any other function, the worker is not idle. */
+/* True if the frame is in a file of the standard library where idle workers of Python pools wait. Any Python frame
+ * outside the pool means that the worker is not idle. */
 static bool may_be_inside(const gw_frame *frame)
 {
     static const char *const files[] = {"threading.py", "queue.py", "queues.py", "connection.py", "selectors.py"};

@@ -12,8 +12,8 @@ const char *const gwi_impossible_fixes[] = {
     "uninitialised number",
     "Compute sizes in 64 bits (size_t, int64) from the first factor on, and check them before the request", NULL};
 
-/* Sizes below 1 TiB count as possible. On a small card, a correct program may request far more than the card has, for
- * example a matrix of all pairs. */
+/* True if the size can only be a mistake. Below 1 TiB, a correct program may request it on any card, for example for a
+ * matrix of all pairs. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes)
 {
     if (bytes >> ADDRESS_BITS != 0)

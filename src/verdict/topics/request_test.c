@@ -62,7 +62,8 @@ static void test_size_beyond_all_cards(void **state)
     done();
 }
 
-/* A program may request these sizes on purpose, although they are larger than the card. */
+/* A correct program may request these sizes, although they exceed the card. So the verdict advises a smaller batch, not
+ * a check of the computed size. */
 static void test_honest_sizes(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Evidence lines that several causes share: the refused request, a sticky fault, and its consequences. */
+/* Writes evidence lines that several causes share: the refused request, a sticky fault, and its consequences. */
 #include "gw_text.h"
 #include "gwi_fault.h"
 #include "gwi_kept.h"
@@ -12,8 +12,8 @@
 
 /* ---- memory ---- */
 
-/* Report how often the refused request was repeated, and whether an earlier one of this size was refused and granted
- * later. */
+/* Report how often the refused request was repeated, and whether an earlier request of this size was refused at first
+ * and granted later. */
 static void say_earlier(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *first = c->handled;

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Report the places that allocated the live memory. This does not change the place of the verdict: if a request was
- * refused, it remains the place of that request. */
+/* Report the places that allocated the live memory. Keep the place that the verdict already has: after a refusal, it is
+ * the place of the refused request. */
 static void say_holder(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
     gwi_wanted_place kept = finding->where;

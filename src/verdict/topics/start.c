@@ -1,5 +1,5 @@
-/* Judges failures that happen before the program does any work on the GPU: problems of the driver, of libraries and of
- * device files. Also reads what the program itself printed about a failed call. */
+/* Judges failures of drivers, libraries and device files before the program does any work on the GPU. This file also
+ * reads what the program printed about a failed call. */
 #include "gw_text.h"
 #include "gwi_output.h"
 #include "gwi_start.h"
@@ -95,8 +95,8 @@ void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failu
     gwi_say_consequences(c, finding, failure);
 }
 
-/* Return the last line of stderr that is neither empty nor written by gpuwhy, whose output may be in the same file.
- * *ret_bytes is the length of the line, 0 if there is none. */
+/* Return the last line of stderr that is neither empty nor gpuwhy's own. *ret_bytes is its length, or 0 if there is
+ * none. */
 static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
 {
     static const char ours[] = "gpuwhy: ";
@@ -132,7 +132,7 @@ static bool has_number(const char *line, unsigned number)
     return false;
 }
 
-/* Return the word by which programs usually mention this kind of call in messages. Returns NULL if there is no such
+/* Return the word that programs usually use for this kind of call in their messages, or NULL if there is no such
  * word. */
 static const char *subject_of(const gw_failure *failure)
 {
@@ -198,8 +198,8 @@ static bool is_logged(const char *line)
     return glog || date || strstr(line, "Warning: ") != NULL || strstr(line, "warning: ") != NULL;
 }
 
-/* True if the line reports that this call failed. A small number in the line is not enough: it is more often a count or
- * a percentage than the result of the call. */
+/* True if the line reports that this call failed. A number below 200 alone is not enough: it is more often a count or a
+ * percentage. */
 static bool names_failure(const char *line, const gw_failure *failure)
 {
     enum { RESULT_MIN = 200 };
@@ -244,10 +244,9 @@ static bool went_on_after_exception(const gw_stderr_facts *facts)
     return went_on;
 }
 
-/* True if the exception on stderr may have been caught: a Python interpreter under observation reports every exception
- * that ends it (hook/observer_raised.c), but there is no such report. Either the program caught and printed the
- * exception, or gpuwhy could not read the report. False before the first driver call, because gpuwhy does not yet
- * observe the interpreter. */
+/* True if the program may have caught the exception that is on stderr. gpuwhy's code in the Python interpreter reports
+ * every exception that ends the interpreter, and this report is missing. Always false before the first driver call,
+ * because gpuwhy does not observe the interpreter until then. */
 static bool may_be_caught(const gwi_case *c)
 {
     const char *exe = c->process != NULL && c->process->t_first_call_ns != 0 ? c->process->exe : NULL;
@@ -256,17 +255,16 @@ static bool may_be_caught(const gwi_case *c)
     return name != NULL && gw_begins(name, "python") && c->process->raised == NULL && c->model->asked_phase == NULL;
 }
 
-/* Requires exit status 1 or a signal, because an interpreter exits with 1 after an uncaught exception. With any other
- * status, the printed exception need not be the reason for the end. */
+/* True if an exception about the GPU ended the program, with a signal or the exit status 1. With any other status,
+ * there may be another reason for the end. */
 bool gwi_exception_is_end(const gwi_case *c)
 {
     return c->ended && c->exception == GW_EXCEPTION_GPU && (c->exit_code == 1 || c->signal != 0) &&
            !gwi_exception_is_uncertain(c) && !may_be_caught(c) && !went_on_after_exception(&c->model->stderr_facts);
 }
 
-/* True if the program itself reports that the failure ended it: by an exception about the GPU, or by its last output
- * soon after the failure. If the program printed nothing, it may have gone on without a GPU or a module, and may have
- * ended for another reason. */
+/* True if the program reports that the failure ended it: by an exception about the GPU, or by its last output soon
+ * after the failure. A silent program may have gone on without a GPU. */
 static bool is_its_end(const gwi_case *c, const gw_failure *failure)
 {
     const uint64_t soon_ns = 5000000000u;
@@ -278,7 +276,7 @@ static bool is_its_end(const gwi_case *c, const gw_failure *failure)
     return failure->t_last_ns + soon_ns >= end_ns && gwi_are_last_words(c, NULL, failure);
 }
 
-/* True for an exit status with which a shell reports that a signal other than SIGABRT ended a child. */
+/* True if a shell uses this exit status to report that a signal other than SIGABRT ended its child. */
 static bool is_status_of_signal(int exit_code)
 {
     enum { BASE = 128, ABRT = 6, SIGNALS_MAX = 31 };
@@ -293,7 +291,7 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
                  (c->signal != 0 && c->signal != ABORT) || (c->ended && is_status_of_signal(c->exit_code)) ||
                  c->process == NULL || c->process->pid != failure->pid;
-    /* If the program later waited for work that succeeded, it did not need the failed call. */
+    /* If the program later launched kernels and waited for them with success, it did not need the failed call. */
     other = other || (c->exception != GW_EXCEPTION_GPU && failure->after.launches > 0 && failure->after.synced);
     if (other)
         return GW_HYPOTHESIS;

@@ -1,5 +1,5 @@
-/* Tests causes in the software around a program. Each cause has a run with the cause, and a run that differs a little
- * and must get another verdict. */
+/* Tests causes in the software around a program, such as the driver and the libraries. Each cause has a run with the
+ * cause, and a slightly different run that must get another verdict. */
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;

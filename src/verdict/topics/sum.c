@@ -36,8 +36,8 @@ static uint64_t taken_bytes(const gwi_memory *memory)
     return own;
 }
 
-/* Return the label for memory of the card that is in use but not in the ledger. The label depends on what is known
- * about the other processes that hold memory. */
+/* Return the label for used memory that is not in the ledger. It names other processes if they may hold a part of this
+ * memory. */
 static const char *rest_text(const gwi_memory *memory, bool few_pages)
 {
     if (memory->limit_is_guard && memory->foreign_known && memory->foreign_bytes > 0)
@@ -46,8 +46,8 @@ static const char *rest_text(const gwi_memory *memory, bool few_pages)
                                                                            : "context, libraries and others";
 }
 
-/* Fill in the parts of the sum. Returns false if the memory of contexts, libraries and other processes is unknown. Then
- * the parts are only the live memory and the request. */
+/* Fill in the parts of the sum. Returns false, with only the live memory and the request, if the memory of contexts,
+ * libraries and other processes is unknown. */
 static bool find_parts(const gwi_memory *memory, sum *it)
 {
     uint64_t cached = memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;

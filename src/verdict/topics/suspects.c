@@ -1,21 +1,22 @@
 /* Finds the kernels that may be at fault when a fault is reported late.
  *
- * The recording does not contain the file of a kernel, so a heuristic guesses whether a kernel belongs to the user or
- * to a library: a kernel is usually launched by code in the same file. Examples are the runtime's stub for a kernel, a
- * library's own dispatcher, the small launcher that Triton compiles, and a Python binding of the driver. So the file of
- * the innermost frame outside the runtime and the driver decides. If no launch has a call site, the owner is unknown.
+ * The recording does not show which file contains a kernel. A heuristic guesses whether the kernel belongs to the user
+ * or to a library. Code in the same file usually launches it: the runtime's stub for the kernel, a library's own
+ * dispatcher, Triton's small launcher, or a Python binding of the driver. So the file of the innermost frame outside
+ * the runtime and the driver decides. If no launch has a call site, the owner is unknown.
  *
- * The heuristic can be wrong in both directions:
+ * The heuristic may mistake a library's kernel for the user's:
+ * - The library is not on the list below: another vendor, another file name, linked statically, or templates (CUTLASS,
+ *   Thrust, CUB).
+ * - A framework compiles the kernel at run time and uses a generic launcher. (CuPy's kernels are recognised by name.)
  *
- * - A library's kernel counts as the user's if the library is not on the list below. It may be from another vendor,
- * have another file name, be linked statically, or consist of templates (CUTLASS, Thrust, CUB). The same happens if a
- * framework compiles the kernel at run time and launches it through a generic launcher. CuPy's kernels are recognised
- * by their names.
- * - A user's kernel counts as a library's if a library on the list launches it for the program: an inline extension
- * that uses a launcher in libtorch, a callback or plug-in of TensorRT, XLA or cuFFT, or a graph that a library replays.
- * - If several files launch one kernel, the first site with a known file decides.
+ * It may mistake a user's kernel for a library's if a library on the list launches it:
+ * - an inline extension that uses a launcher in libtorch
+ * - a callback or plug-in of TensorRT, XLA or cuFFT
+ * - a graph that a library replays
  *
- * So the owner only sorts the suspects and is never evidence: it raises no certainty and rules nothing out. */
+ * If several files launch one kernel, the first site with a known file decides. The owner only sorts the suspects and
+ * is never evidence. */
 #include "gwi_culprit.h"
 #include "gwi_suspects.h"
 
@@ -151,7 +152,7 @@ typedef struct suspect_list {
     suspect item[SUSPECTS_MAX];
     size_t count;
     bool beyond;              /* there were more kernels than SUSPECTS_MAX */
-    uint64_t launches;        /* number of launches of all kernels that nothing has waited for */
+    uint64_t launches;        /* number of launches, of any kernel, that nothing has waited for */
     const gw_ring_call *last; /* the newest launch of any kernel, even if it has ended */
 } suspect_list;
 
@@ -198,8 +199,8 @@ static void collect(const gwi_case *c, uint64_t t_ns, suspect_list *list)
         take_launch(list, list->last);
 }
 
-/* Extract the name of the function from the text of a failed assertion: "x.cu:245: nll_loss_forward: block: [0,0,0],
- * thread: [3,0,0] Assertion `..` failed". Returns false if the text has no name, as for a lambda ("operator()"). */
+/* Extract the function's name from a failed assertion: "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0]
+ * Assertion `..` failed". Returns false if there is no name, as for a lambda ("operator()"). */
 static bool asserting_function(const char *text, char out[128])
 {
     const char *end = strstr(text, ": block: ["), *begin = text;
@@ -224,7 +225,8 @@ static bool asserting_function(const char *text, char out[128])
     return true;
 }
 
-/* True if `name` is the name of the kernel, or a name within its mangled name, where its length precedes it. */
+/* True if the kernel is called `name`, or if its mangled name contains the length of `name` and then `name`, as in
+ * "_Z6gatherPf". */
 static bool has_function(const char *kernel, const char *name)
 {
     char part[144];
@@ -234,8 +236,8 @@ static bool has_function(const char *kernel, const char *name)
     return strcmp(kernel, name) == 0 || (gw_begins(kernel, "_Z") && strstr(kernel, part) != NULL);
 }
 
-/* Return the kernel of the list that the text of the failed assertion names. Returns NULL if there is none, or if the
- * name matches several kernels. */
+/* Find the kernel that the text of the failed assertion names. Returns NULL if this name matches no kernel of the list,
+ * or several. */
 static const char *asserting_kernel(const gwi_case *c, const gw_failure *sticky, const suspect_list *list)
 {
     enum { DEVICE_ASSERT = 710 };

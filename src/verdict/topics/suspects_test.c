@@ -95,8 +95,8 @@ static void test_only_kernel(void **state)
     close_verdict();
 }
 
-/* The program waited for one stream only, so a kernel on another stream may also be at fault, unless the awaited stream
- * had itself waited for that other stream. */
+/* The program waited for only one of two streams, so a kernel on the other stream may be at fault. This kernel is
+ * ruled out if the first stream had waited for an event recorded after it. */
 static void test_wait_for_another_stream(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void test_several_places(void **state)
     close_verdict();
 }
 
-/* The ring no longer contains the first launches since the synchronisation, so a kernel that is not known may be at
+/* The ring no longer contains the first launches since the synchronisation. One of these unknown launches may be at
  * fault. */
 static void test_only_kernel_of_a_cut_window(void **state)
 {
@@ -211,8 +211,8 @@ static void test_kernel_of_the_assertion(void **state)
     close_verdict();
 }
 
-/* The assertion is in a lambda, which has no name, or the name of its function matches two kernels. Then the assertion
- * does not show which kernel is at fault. */
+/* The assertion does not name one kernel: it is in a lambda, which has no name, or its function's name matches two
+ * kernels. */
 static void test_assertion_without_a_kernel(void **state)
 {
     (void)state;
@@ -278,8 +278,8 @@ static void test_nothing_known(void **state)
     close_verdict();
 }
 
-/* The handle belonged to another kernel before its module was unloaded. The launch site of that kernel must not
- * count. */
+/* The same handle belonged to another kernel until its module was unloaded. The launch site of that other kernel must
+ * not count. */
 static void test_handle_used_again(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* Programs that keep memory on purpose. Each has a fault: one free is missing.
+/* Programs that keep memory on purpose, but forget to free some of it.
  *
- *   window    keeps a replay buffer of the last frames, and runs to its end. Missing: the free of the oldest frame
- *   search    trains models of several widths, one after the other. Missing: the free of the previous model
- *   server    keeps a cache of keys for each request; it grows with each token. Missing: the free after an abort
+ *   window    keeps the last frames in a replay buffer, and runs to its end; does not free the oldest frame
+ *   search    trains models of several widths, one after the other; does not free the previous model
+ *   server    keeps a cache for each request, which grows with each token; does not free an aborted request's cache
  *
- * --repaired: no free is missing. --wide (search): repaired, but a later model is too wide for the GPU. */
+ * --repaired: everything is freed in time. --wide (search): repaired, but a later model is too wide for the GPU. */
 #include "scenario.h"
 
 #include <stdio.h>

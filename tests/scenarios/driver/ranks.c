@@ -1,5 +1,5 @@
-/* Four workers with ranks, started as by torchrun. Rank 2 fails because of a bad address, or a crash in host code. The
- * launcher notices the failure and ends the other ranks, which have no fault. Repaired: no rank fails. */
+/* Starts four workers with ranks, as torchrun does. Rank 2 crashes in host code, or its kernel writes to a bad
+ * address. The launcher then ends the other, faultless ranks. Repaired: no rank fails. */
 #include "scenario.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static void worker(const char *of, int fails, int ready_fd, int go_fd)
         raise(SIGSEGV);
     CHECK(scenario_store(store, fails ? 0x1000 : block, NULL));
     CHECK(cuCtxSynchronize());
-    /* With a fault, the other ranks wait like ranks of a failed peer, until the launcher ends them. */
+    /* If one rank fails, the others wait for it, as in a real job, until the launcher ends them. */
     int waits = strcmp(of, "nothing") != 0;
     while (waits)
         pause();

@@ -1,17 +1,17 @@
 /* Allocations that fail. The verdict must draw the right conclusion from each:
  *
  * --kind pool      the device's default pool of stream-ordered memory keeps memory that was freed, and a plain
- *                  block does not fit. --kind own-pool: the same with a pool that the program created. Repaired:
- *                  the program trims the pool first.
- * --kind handled   a failure that the program handles, successful work, and later a kernel that writes to an invalid
- *                  address. Repaired: without that kernel.
+ *                  block does not fit. With --kind own-pool, the program creates the pool. Repaired: the program
+ *                  trims the pool first.
+ * --kind handled   the program handles a refused allocation, works on, and later launches a kernel that writes to an
+ *                  invalid address. Repaired: it does not launch that kernel.
  * --kind crumbs    the GPU is full of the program's own blocks, some of them small, and 2 MiB do not fit. The
  *                  program tries again after --pause us. Repaired: fewer blocks.
  * --kind probe     100 times, the program requests more memory than the GPU has, and then does some work. It exits 0.
- * --kind status    a failure that the program handles, 12 rounds of work, and exit status 3. Repaired: exit
- *                  status 0.
- * --kind crash     the same with 40 rounds, and then the program writes through a NULL pointer. Repaired: without
- *                  that write.
+ * --kind status    the program handles a refused allocation, does 12 rounds of work, and exits with status 3. Repaired:
+ *                  it exits with status 0.
+ * --kind crash     the program handles a refused allocation, does 40 rounds of work, and then writes through a NULL
+ *                  pointer. Repaired: it does not write there.
  * --kind null      the program does not check whether an allocation failed, and writes through the NULL pointer that it
  *                  got instead of an object. Repaired: a request that fits. */
 #include "scenario.h"

@@ -1,6 +1,5 @@
-/* S04: two processes share a GPU. This program starts a second process that allocates 60 % of the memory, and then
- * tries to allocate 60 % itself. Repaired: the second process allocates 20 %. All sizes are shares of the GPU's memory,
- * so that the program works on any GPU. */
+/* S04: two processes share a GPU, and each tries to allocate 60 % of its memory. Repaired: the second process allocates
+ * 20 %. Sizes are relative to the GPU's memory, so that any GPU works. */
 #include "scenario.h"
 
 #include <signal.h>

@@ -1,6 +1,5 @@
-/* S08: small blocks fragment the driver's memory, because blocks of 1 MiB share pages of 2 MiB. When the program frees
- * every other block, no page returns to the GPU, and one large block does not fit. Repaired: the blocks are large, and
- * each has its own pages. */
+/* S08: blocks of 1 MiB share pages of 2 MiB. If every other block is freed, no page returns to the GPU, and one large
+ * block does not fit. Repaired: the blocks are large, with pages of their own. */
 #include "scenario.h"
 
 #include <stdio.h>

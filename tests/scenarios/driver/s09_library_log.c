@@ -1,6 +1,5 @@
-/* S09: a library call fails, and the program does not print the library's status. Only the library's own log shows
- * the status. Either the handle cannot be created, because the program has used up the memory, or the arguments are
- * wrong. */
+/* S09: a library call fails, and only the library's own log shows the status. Either the program has used up the
+ * memory for the library's handle, or it passes a wrong argument. Repaired: neither. */
 #include "scenario.h"
 
 #include <dlfcn.h>
@@ -9,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* take_nearly_all() leaves at most the sum of the two free: less than a library handle needs (64 MiB). */
+/* take_nearly_all() leaves at most ROOM_BYTES + BLOCK_BYTES free: less than a library handle needs (64 MiB). */
 enum { ROOM_BYTES = 32 << 20, BLOCK_BYTES = 16 << 20 };
 
 static void *symbol(void *library, const char *name)

@@ -1,5 +1,5 @@
-/* S10: a server creates a stream for each request and never destroys it, until the streams have used up the device
- * memory. S10b: the same with contexts. Repaired: each stream or context is destroyed after its request. */
+/* S10: a server creates a stream for each request and never destroys it, until the device memory is used up. S10b
+ * does this with contexts. Repaired: each one is destroyed after its request. */
 #include "scenario.h"
 
 #include <stdio.h>

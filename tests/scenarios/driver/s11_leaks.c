@@ -1,5 +1,5 @@
-/* S11: a loop creates one object of every kind that has a driver handle or address, and frees it. Objects of the kind
- * --keep KIND are only freed in every tenth round. Repaired: all are freed. */
+/* S11: a loop creates and frees one object of every kind that has a driver handle or address. --keep KIND frees that
+ * kind only in every tenth round. Repaired: all are freed. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -216,8 +216,8 @@ static void end_pool(struct things *t)
     CHECK(cuMemPoolDestroy(t->pool));
 }
 
-/* The kinds are in the order in which each round creates their objects; it frees them in the opposite order. `each`:
- * create an object only in every `each`-th round, because it needs hundreds of MiB or much address space. */
+/* Each round creates one object of each kind in this order, and frees them in the opposite order. `each`: only in every
+ * `each`-th round, because it needs hundreds of MiB or much address space. */
 static const struct kind {
     const char *name;
     void (*make)(struct things *t), (*end)(struct things *t);

@@ -1,5 +1,5 @@
-/* S15: a launch that no device supports, with 4096 threads per block or with too much shared memory. Only this launch
- * fails. The error is not sticky: a valid launch afterwards works. Repaired: 256 threads, no shared memory. */
+/* S15: the program launches a kernel with 4096 threads per block, or with too much shared memory. No device supports
+ * this. The error is not sticky: a valid launch afterwards works. Repaired: 256 threads and no shared memory. */
 #include "scenario.h"
 
 #include <stdio.h>

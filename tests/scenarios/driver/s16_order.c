@@ -1,11 +1,12 @@
-/* S16: a block of stream-ordered memory is freed on one stream while a copy on another stream still uses it, because
- * nothing orders the two streams. --repaired: the streams are ordered, in one of many ways (--by). S16b (--what host):
- * the program does not wait for a copy to the host before it frees the host memory, or (--keep) before it exits.
+/* S16: a block of stream-ordered memory is freed on one stream while a copy on another stream still uses it. Nothing
+ * orders the two streams. --repaired: the program orders them, in one of many ways (--by).
  *
- * --what pipeline works like a framework on stream-ordered memory: one stream loads, one computes, one copies
- * results back, and events from a cache order them. The fault is one missing wait (--forget).
+ * S16b (--what host): the program frees host memory, or exits (--keep), before a copy to it has ended.
  *
- * A kernel delays the copying stream, so that the copy has not finished when the memory is freed. */
+ * --what pipeline: one stream loads data, one computes, and one copies results back, as in a framework. CUDA events,
+ * reused from a cache, order the streams. The fault is one missing wait (--forget).
+ *
+ * A kernel delays the copying stream, so that the copy has not ended when the memory is freed. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"

@@ -1,5 +1,5 @@
-/* S21: a child works on the GPU, although fork() created it after the parent had initialised CUDA. Repaired: the
- * child is created first. */
+/* S21: the parent initialises CUDA and then calls fork(), and the child tries to use the GPU. Repaired: the parent
+ * forks before it initialises CUDA. */
 #include "scenario.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* S22: on a machine with several GPUs, four workers all create their context on GPU 0. Not all of them fit there, while
- * the other GPUs are idle. Repaired: worker i uses GPU i modulo the number of GPUs. */
+/* S22: four workers create their contexts on GPU 0, which has no room for all, while other GPUs are idle. Repaired:
+ * worker i uses GPU i modulo the GPU count. */
 #include "scenario.h"
 
 #include <fcntl.h>

@@ -1,7 +1,8 @@
-/* S26: the software of a program does not match the GPU or the driver. The virtual GPU's specification causes the
- * fault (fault=CODE@FUNCTION, driver=VERSION). The program is an ordinary one: it loads a library, looks up an
- * optional newer function, and works. If only the optional function is missing, the run has no fault. --without: if
- * CUDA does not start, the program continues without it, prints nothing, and fails for an unrelated reason. */
+/* S26: the software of a program does not match the GPU or the driver, because of the virtual GPU's specification
+ * (fault=CODE@FUNCTION, driver=VERSION).
+ * The program loads a library, looks up an optional newer function, and works. A missing optional function alone is no
+ * fault.
+ * --without: without CUDA, the program continues, prints nothing, and fails for an unrelated reason. */
 #include "scenario.h"
 
 #include <dlfcn.h>

@@ -1,17 +1,30 @@
-/* S27: the program hangs. A kernel does not end, and the program waits for the kernel or queries it again and again. Or
- * the kernel runs on a second stream while the program waits for the first one. Or two threads take two locks in
- * different order before the next launch.
+/* S27: the program hangs. --kind selects how:
  *
- * Programs that only seem to hang: --repaired (the kernel is only slow, the locks are taken in one order) and, after
- * the work on the GPU, --kind join (one stream waits for the other by an event), input (a read without an answer),
- * sleep, load (host work without any driver call), pool (threads wait for work while one waits for input).
+ *  kernel, ask   A kernel does not end, and the program waits for it, or queries it in a loop.
+ *  other, again  The kernel that does not end is on a second stream. The program waits for the whole context, or
+ *                queries the second stream and waits for the first one in turn.
+ *  locks         Two threads take two locks in opposite order before the next launch.
  *
- * A kernel that nothing waits for, while the program continues on another stream: --kind alone (the launch stays in
- * the record of the last calls), alone-fast (later calls push it out of the record). --repaired: the kernel runs on
- * purpose, and ends on command. --kind left, left-asked: the program finally waits for that kernel, or queries it,
- * when its launch is no longer in the record.
+ * Repaired: the kernel is only slow, and the locks are taken in one order.
  *
- * Nothing lasts for ever: a kernel ends after --seconds at the latest, and everything else ends by then, too. */
+ * Programs that only seem to hang, after their work on the GPU:
+ *
+ *  join   One stream waits for the other by an event.
+ *  input  The program reads input that never arrives.
+ *  sleep  The program sleeps.
+ *  load   The host works without any driver call.
+ *  pool   Threads wait for work while one waits for input.
+ *
+ * Programs that continue on one stream without waiting for a kernel on the other one. The hook keeps a thread's last
+ * 2,048 calls:
+ *
+ *  alone, alone-fast   The program never waits for the kernel. With alone, its launch stays among these calls for about
+ *                      50 s. With alone-fast, later calls soon overwrite it.
+ *                      Repaired: the kernel runs on purpose, until the program ends it.
+ *  left, left-asked    The program waits for the kernel, or queries it, when its launch is no longer among these calls.
+ *                      Repaired: the kernel is short.
+ *
+ * No program hangs forever: everything ends after --seconds at the latest. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"
@@ -66,7 +79,7 @@ static void open_all(struct gpu *gpu)
     CHECK(cuStreamSynchronize(stream));
 }
 
-/* ---- the kinds ---- */
+/* ---- the kinds of hangs (--kind) ---- */
 
 /* The functions are noinline: otherwise compilers merge two equal calls, and the merged call has only one of the two
  * source lines. */
@@ -110,8 +123,8 @@ static void wait_again(int repaired)
     }
 }
 
-/* Use two streams as wait_again() does, but without a fault: the other stream's kernel comes before an event that the
- * stream waits for. Afterwards the program is idle for a while. */
+/* Use two streams as wait_again() does, but without a fault: the stream waits for an event after the other stream's
+ * kernel. Then the program is idle for a while. */
 static void join_by_event(void)
 {
     CUevent event;
@@ -156,8 +169,8 @@ __attribute__((noinline)) static void leave_alone(int fast, int repaired)
     CHECK(cuCtxSynchronize());
 }
 
-/* When the program waits for the kernel, the launch is no longer among the thread's last 2,048 calls, which the hook
- * keeps. */
+/* The program waits for the kernel so late that its launch is no longer among the thread's last 2,048 calls. The hook
+ * keeps only these calls. */
 __attribute__((noinline)) static void wait_too_late(int asks, int repaired)
 {
     launch_spin_on(other, repaired ? 0.5 : (double)seconds);

@@ -1,5 +1,5 @@
-/* S28: a program uses the GPU without a fault and then ends for an unrelated reason: a crash in its own code, an abort,
- * a non-zero exit status, or a signal from another process. */
+/* S28: a program uses the GPU without a fault, then ends for an unrelated reason: a crash, an abort, an exit status
+ * or a signal from outside. */
 #include "scenario.h"
 
 #include <signal.h>

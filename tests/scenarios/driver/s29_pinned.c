@@ -1,6 +1,5 @@
-/* S29: the driver refuses a request for page-locked host memory, either because the range is already registered, or
- * because the host cannot lock that much. The GPU is not out of memory. Repaired: the range is registered once, or the
- * request is small. */
+/* S29: the program registers the same host memory twice, or requests more page-locked memory than the host can lock
+ * (--bytes). The driver refuses, but the GPU has memory. Repaired: it registers once, or requests little. */
 #include "scenario.h"
 
 #include <stdio.h>

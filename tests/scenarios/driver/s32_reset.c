@@ -1,7 +1,10 @@
-/* S32: the device is reset between two calls of a model, by the program itself or by a library on its own thread (--by
- * library). The second call then uses an object of the first call: a pointer in a kernel, a copy or a free, a stream,
- * an event, a module, a function of the module, an executable graph, or the context. Repaired: the second call
- * creates all objects again. */
+/* S32: between two calls of a model, the device is reset by the program, or by a library on its own thread (--by
+ * library). The second call then uses an object of the first call:
+ * - a pointer, in a kernel, a copy or a free
+ * - a stream, an event or an executable graph
+ * - a module or one of its functions
+ * - the context
+ * Repaired: the second call creates all objects again. */
 #include "scenario.h"
 
 #include <pthread.h>

@@ -1,6 +1,5 @@
-/* S33: host code accesses memory that only the GPU may access: through the address of a block, or through the NULL
- * pointer of an allocation that failed and was not checked. Repaired: the data is copied to the host, and the failure
- * is checked. */
+/* S33: host code accesses memory that only the GPU may access. The address is that of a block, or NULL from an
+ * unchecked allocation. Repaired: the data is copied to the host, and the result is checked. */
 #include "scenario.h"
 
 #include <signal.h>

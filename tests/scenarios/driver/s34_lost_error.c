@@ -1,6 +1,5 @@
-/* S34: a copy fails, and the program ignores its result. The error is stored, as in the runtime API, and the check
- * after a later, correct launch reports it. Repaired: the copy is correct. With --unnoticed, the error is never
- * read. */
+/* S34: a copy fails, and the program ignores its result. As in the runtime API, the error is stored until the program
+ * checks for errors: after a later, correct launch, or never (--unnoticed). Repaired: the copy is correct. */
 #include "scenario.h"
 
 #include <stdio.h>

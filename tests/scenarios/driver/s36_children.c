@@ -1,9 +1,10 @@
-/* S36: a parent does not check how its children ended, and one of them dies because of the GPU: a bad address, or
- * too little memory. The parent exits 0. It forks before any process initialises CUDA, as required.
+/* S36: a parent does not check how its children ended, and exits 0. One child dies because of the GPU: it uses a bad
+ * address, or needs too much memory. The parent forks before any process initialises CUDA, as CUDA requires.
  *
- * Repaired: the children have no fault. --replace: the parent checks, and another child does the work of the failed
- * one. --handle: the child requests less after the failure. --late: for a while, the parent does not wait for its
- * children. */
+ * - Repaired: no child fails.
+ * - --replace: the parent checks, and another child does the work of the failed one.
+ * - --handle: the child requests less memory after the failure.
+ * - --late: for a while, the parent does not wait for its children. */
 #include "scenario.h"
 
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /* Code shared by the scenario programs: a module with one kernel, and two common options.
  *
- * Each program has one known fault. With --repaired, it does the same work without the fault. Its output does not
- * depend on whether it is observed. It writes facts about itself to the file of --truth. It exits 1 if the fault
- * occurred. */
+ * Each program has one known fault and exits 1 if it occurred. With --repaired, it does the same work without the
+ * fault. It writes facts about itself to the file of --truth. Its output is the same with and without gpuwhy. */
 #ifndef SCENARIO_H
 #define SCENARIO_H
 

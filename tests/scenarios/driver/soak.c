@@ -1,5 +1,5 @@
-/* A program that makes driver calls for a long time: four threads that allocate, free, launch and wait. At the end it
- * requests more memory than the GPU has, so that the expected verdict is known. */
+/* Four threads allocate, free, launch and wait for a long time. Finally a request exceeds the GPU's memory, so that the
+ * expected verdict is known. */
 #include "scenario.h"
 
 #include <pthread.h>

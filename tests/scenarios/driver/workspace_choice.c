@@ -1,6 +1,6 @@
-/* Imitates a library's choice of an algorithm: each step requests the workspace of the fast algorithm. If that request
- * fails, it requests the smaller workspace of the slow algorithm. Meanwhile the program keeps more and more memory, so
- * that at some step only the slow algorithm is left. Repaired: the program keeps less, and the fast one always fits. */
+/* Imitates a library that chooses an algorithm. Each step requests the workspace of the fast algorithm, or else the
+ * smaller one of the slow algorithm. The program keeps more memory after each step, until only the slow one fits.
+ * Repaired: the program keeps less, and the fast one always fits. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"

@@ -1,6 +1,5 @@
-/* A program uses two GPUs, and a call on one of them uses an object of the other: a kernel is launched while the wrong
- * GPU is current, a stream of the other GPU is used, an event of the other GPU is recorded. Repaired: the right GPU is
- * made current first. */
+/* A call on one of two GPUs uses an object of the other. It launches a kernel while the wrong GPU is current, uses a
+ * stream of the other GPU, or records its event. Repaired: the right GPU is made current first. */
 #include "scenario.h"
 
 #include <stdio.h>

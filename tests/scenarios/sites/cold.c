@@ -1,5 +1,5 @@
-/* The driver calls are on a path that compilers consider rare and move out of the function, into "keep.cold". When the
- * program is stripped, that code no longer has a name. */
+/* Makes driver calls on a rare path, which compilers move out of the function into "keep.cold". In a stripped program,
+ * no symbol names this code. */
 #include <stdio.h>
 #include <stdlib.h>
 

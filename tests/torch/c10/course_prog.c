@@ -1,31 +1,31 @@
-/* A program that allocates like PyTorch, together with the fake libraries, and writes what it did to a file.
+/* A program that allocates like PyTorch, with the fake libraries, and writes what it did to a file.
  *
  * usage: course_prog TRUTH CUDA SCENARIO [NUMBER]
  *   TRUTH     file to write; CUDA: path of the fake libc10_cuda.so
  *   random    NUMBER events with blocks of all sizes, then a failed allocation
- *   global    the same, with the library opened with RTLD_GLOBAL
- *   alone     the same without an earlier driver call: nothing is recorded
+ *   global    like `random`, but the library is opened with RTLD_GLOBAL
+ *   alone     like `random`, but without an earlier driver call, so nothing is recorded
  *   training  iterations of 54 requests with launches and waits, 3 of them kept, then a failed allocation
  *   threads   NUMBER events on each of four devices, one thread each, then a failed allocation on each
  *   shared    four threads on one device, each call under one lock, as in PyTorch
- *   unlocked  the same without a lock
+ *   unlocked  like `shared`, but without a lock
  *   fork      a child frees and allocates until an allocation fails; the parent continues
  *   many      NUMBER blocks alive at once
  *   leak      400 iterations that keep 15 MiB each, then the process dies of the failed allocation
- *   late      a calm phase of 2,000 iterations, then the same as `leak`
+ *   late      a calm phase of 2,000 iterations, then `leak`
  *   full      like `leak`, but all bytes are kept before the iterations, which keep nothing
  *   rests     NUMBER calm iterations of a small program, then some that keep 15 MiB each, then a failed allocation
  *   calm      NUMBER calm iterations, then a failed allocation
  *   bench     NUMBER events of a process that uses much of the GPU's memory; prints nanoseconds per event
- *   bench_small  the same for a process that uses little
- *   cold      the same with cold caches, as in a real training run: one core allocates, another one frees, and
- *             between two events COLD_KIB of other memory is read and written; prints nanoseconds per event, without
- *             the time between events
+ *   bench_small  like `bench`, but the process uses little memory
+ *   cold      like `bench`, but with cold caches, as in a real training run: one core allocates, another one frees.
+ *             Between two events it reads and writes COLD_KIB of other memory; this time is not included.
  *
- * The truth: "request ORDER DEVICE ADDRESS BYTES FREED_ORDER LAUNCHES WAITS" for each request (FREED_ORDER 0:
- * alive), and "device N requests frees live_count live_bytes peak_bytes" for a device when an allocation fails.
- * "passed USAGES OOMS STRANGE" counts the calls that the fake libraries received, and "made USAGES OOMS" the calls
- * that the program made. */
+ * Lines of the file TRUTH:
+ *   request ORDER DEVICE ADDRESS BYTES FREED_ORDER LAUNCHES WAITS      one request (FREED_ORDER 0: alive)
+ *   device N requests frees live_count live_bytes peak_bytes           one used device
+ *   passed USAGES OOMS STRANGE      calls that reached the fake libc10.so (STRANGE: with wrong arguments)
+ *   made USAGES OOMS                calls that the program made */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -344,7 +344,8 @@ static void rests(uint64_t count)
     refuse(0);
 }
 
-/* The process has 7 of the GPU's 8 GiB, so that PyTorch's next request to the driver fails. */
+/* Run 400 iterations, then fail as PyTorch does when the driver refuses memory. The process holds 7 of 8 GiB and
+ * requests 2 GiB. If `leaks`, each iteration keeps 15 MiB. Otherwise that amount is kept before the iterations. */
 static void dies(bool leaks)
 {
     enum { KEPT = 15 << 20, ITERATIONS = 400 };
@@ -418,7 +419,8 @@ static uint64_t cold_ticks(void)
 #endif
 }
 
-/* Touch 64 KiB at *at, and advance *at. The windows cover 4 MiB in turn, more than the core's own caches hold. */
+/* Touch the 64 KiB at *at, and advance *at. Successive calls cover 4 MiB and then start again. This is more than the
+ * core's own caches hold. */
 static void touch_other_memory(volatile uint8_t *memory, size_t *at)
 {
     for (size_t done = 0; done < (size_t)COLD_KIB << 10; done += 64)

@@ -1,19 +1,20 @@
-/* The driver's own share of a card's memory, by NVML: what it holds for this process beyond the memory that the program
- * asked for. NVML is opened only in a rehearsal or under a limit. A call takes about 25 us (H100). */
-#include "gwi_rehearse.h"
+/* What a process holds of a card's memory, by NVML: see gwi_own_memory.h. */
+#include "gwi_own_memory.h"
+
+#include "gwi_layers.h"
 
 #include "gw_nvml_abi.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
-enum { PROCESSES_MAX = 256 };
+enum { PROCESSES_MAX = 256, DEVICES_MAX = 64 };
 
 static struct {
     int (*by_bus)(const char *bus, void **device);
     int (*processes)(void *device, unsigned *count, nvmlProcessInfo_t *info);
     int (*memory)(void *device, nvmlMemory_v2_t *memory);
-    void *device[GWI_CARDS_MAX];
+    void *device[DEVICES_MAX];
     bool ready;
 } nvml;
 
@@ -36,7 +37,7 @@ static void *device_of(int device)
 {
     char bus[32] = "";
     nvml_open();
-    if (!nvml.ready || device < 0 || device >= GWI_CARDS_MAX)
+    if (!nvml.ready || device < 0 || device >= DEVICES_MAX)
         return NULL;
     if (nvml.device[device] == NULL &&
         (GWI_DRIVER(cuDeviceGetPCIBusId) == NULL || GWI_DRIVER(cuDeviceGetPCIBusId)(bus, sizeof bus, device) != 0 ||
@@ -45,7 +46,7 @@ static void *device_of(int device)
     return nvml.device[device];
 }
 
-uint64_t gwi_share_read(int device, uint64_t *ret_extra)
+uint64_t gwi_own_memory_read(int device, uint64_t *ret_extra)
 {
     nvmlProcessInfo_t info[PROCESSES_MAX];
     unsigned count = PROCESSES_MAX, own = (unsigned)getpid();

@@ -1,0 +1,254 @@
+/* Connects the state machine of --restart with the supervisor and the verdicts. */
+#include "gwi_attempts.h"
+
+#include "gw_array.h"
+#include "gw_fact.h"
+#include "gw_hash.h"
+#include "gw_say.h"
+#include "gwi_judge.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* How long to wait for memory that another process holds, without --wait-memory SIZE:TIMEOUT. */
+static const uint64_t memory_wait_max_ns = UINT64_C(3600) * 1000000000;
+
+gw_status gwi_attempts_begin(gwi_attempts *attempts, const gw_run_options *options, char *const *program, gw_error *err)
+{
+    uint32_t count = options->restart_count;
+    *attempts = (gwi_attempts){.options = options, .find_cure = gwi_cure_find};
+    if (options->cure && count == 0)
+        count = 1;
+    gwi_restart_begin(&attempts->machine, count);
+    if (options->on.count > 0 && count == 0)
+        return gw_fail(err, GW_USAGE, "--on needs --restart N");
+    gw_status st = gwi_rules_parse(&options->on, &attempts->rules, err);
+    if (st != GW_OK)
+        return st;
+    if (!gwi_command_copy(program, &attempts->command))
+        return gw_fail(err, GW_NOMEM, "out of memory");
+    return gwi_rules_check(&attempts->rules, &attempts->command, err);
+}
+
+void gwi_attempts_free(gwi_attempts *attempts)
+{
+    gwi_command_free(&attempts->command);
+    for (size_t i = 0; i < attempts->fact_count; i++)
+        gw_text_free(&attempts->fact[i]);
+    free(attempts->fact);
+    gw_text_free(&attempts->cure);
+    *attempts = (gwi_attempts){0};
+}
+
+/* ---- what an attempt failed of ---- */
+
+/* Add the text to the hash, with each number as "#". Digits inside a name, such as in sm_90, are no number. */
+static uint64_t add_without_numbers(uint64_t hash, const char *text)
+{
+    bool in_name = false;
+    for (const char *at = text; *at != '\0';) {
+        if (isdigit((unsigned char)*at) && !in_name) {
+            hash = gw_hash_bytes(hash, "#", 1);
+            at += strspn(at, "0123456789abcdefABCDEFx.,");
+            continue;
+        }
+        in_name = isalnum((unsigned char)*at) || *at == '_';
+        hash = gw_hash_bytes(hash, at++, 1);
+    }
+    return gw_hash_bytes(hash, "", 1);
+}
+
+uint64_t gwi_attempt_evidence(const gw_verdict *verdict)
+{
+    uint64_t hash = GW_HASH_START;
+    hash = add_without_numbers(hash, verdict->cause == NULL ? "" : verdict->cause);
+    if (verdict->where != NULL) {
+        const char *place = verdict->where->frame[verdict->where->user].text;
+        hash = gw_hash_bytes(hash, place, strlen(place) + 1);
+    }
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        if (verdict->evidence[i].weight == GW_WEIGHT_DECIDES)
+            hash = add_without_numbers(hash, verdict->evidence[i].text);
+    return hash;
+}
+
+static bool has_failed(const gw_supervisor *run)
+{
+    int status = gw_supervisor_status(run);
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+static gwi_attempt_end end_of(gw_supervisor *run, const gw_verdict *verdict)
+{
+    bool has_cause = verdict != NULL && verdict->status == GW_VERDICT_FAULT && verdict->cause != NULL;
+    const gw_cause_info *cause = has_cause ? gw_cause_find(verdict->cause) : NULL;
+    return (gwi_attempt_end){.has_failed = has_failed(run),
+                             .is_stopped = gw_supervisor_is_stopped(run),
+                             .has_cause = cause != NULL,
+                             .again = cause == NULL ? GW_AGAIN_PERMANENT : cause->again,
+                             .is_memory = has_cause && verdict->needed_bytes > 0,
+                             .evidence = has_cause ? gwi_attempt_evidence(verdict) : 0};
+}
+
+/* ---- what is changed for the next attempt ---- */
+
+/* --cure: set the variable for the next attempt, and prepare the fact about it. Returns true if a cure is known. */
+static bool apply_cure(gwi_attempts *attempts, const char *recording, const gw_verdict *verdict, gw_text *change)
+{
+    gwi_cure cure = {0};
+    char before[GW_BYTES_TEXT_MAX], after[GW_BYTES_TEXT_MAX];
+    bool found = attempts->find_cure != NULL && attempts->find_cure(recording, verdict, &cure);
+    const char *old = found ? getenv(cure.name) : NULL;
+    if (!found || (old != NULL && strcmp(old, cure.value) == 0) || setenv(cure.name, cure.value, 1) != 0)
+        return false;
+    gw_text_addf(change, "%s=%s in the environment (replayed: peak of %s instead of %s)", cure.name, cure.value,
+                 gw_bytes_text(after, cure.peak_bytes), gw_bytes_text(before, cure.peak_bytes_before));
+    const gw_fact_cure fact = {
+        GW_FACT_SET(name, gw_fact_text_of(cure.name)),
+        GW_FACT_SET(value, gw_fact_text_of(cure.value)),
+        GW_FACT_SET(peak_bytes, cure.peak_bytes),
+        GW_FACT_SET(peak_bytes_before, cure.peak_bytes_before),
+    };
+    gw_fact_cure_write(&fact, &attempts->cure);
+    return true;
+}
+
+/* Apply --on, or else --cure. Returns true if the next attempt differs from this one. */
+static bool change(gwi_attempts *attempts, gw_supervisor *run, const char *recording, const gw_verdict *verdict,
+                   gw_text *ret_change)
+{
+    gw_text why_not = {0};
+    bool changed = gwi_rules_apply(&attempts->rules, verdict->cause, &attempts->command, ret_change, &why_not);
+    if (!changed && why_not.bytes > 0)
+        gw_say("--on has nothing left to change: %s", gw_text_str(&why_not));
+    gw_text_free(&why_not);
+    if (changed || !attempts->options->cure || !gw_begins(verdict->cause, "gpu-oom"))
+        return changed;
+    changed = apply_cure(attempts, recording, verdict, ret_change);
+    if (!changed) {
+        gw_say("--cure: no cure is known for this failure");
+        gw_supervisor_note(run, gw_fact_key_text(GW_FACT_CURE), ""); /* without a setting: none is known */
+    }
+    return changed;
+}
+
+/* ---- waiting before the next attempt ---- */
+
+static gwi_decision wait_for_memory(gwi_attempts *attempts, gw_supervisor *run, const gw_verdict *verdict)
+{
+    static const gwi_waited waited[] = {[GW_WAIT_FREE] = GWI_WAITED_FREE,
+                                        [GW_WAIT_TIMEOUT] = GWI_WAITED_TIMEOUT,
+                                        [GW_WAIT_STOPPED] = GWI_WAITED_STOPPED,
+                                        [GW_WAIT_UNKNOWN] = GWI_WAITED_UNKNOWN};
+    gw_wait_end end = gw_supervisor_wait_memory(run, verdict->needed_device, verdict->needed_bytes, memory_wait_max_ns);
+    return gwi_restart_waited(&attempts->machine, waited[end]);
+}
+
+static gwi_decision wait_as_decided(gwi_attempts *attempts, gw_supervisor *run, const gw_verdict *verdict,
+                                    gwi_decision decision)
+{
+    if (decision.again && decision.waits_for_memory)
+        return wait_for_memory(attempts, run, verdict);
+    if (!decision.again || decision.pause_ms == 0)
+        return decision;
+    gw_say("waiting %u s before the next attempt", decision.pause_ms / 1000);
+    return gw_supervisor_pause(run, decision.pause_ms) ? decision
+                                                       : gwi_restart_waited(&attempts->machine, GWI_WAITED_STOPPED);
+}
+
+/* ---- recording and reporting ---- */
+
+static void add_ended(gw_text *text, int status)
+{
+    if (WIFSIGNALED(status))
+        gw_text_addf(text, "died of signal %d", WTERMSIG(status));
+    else
+        gw_text_addf(text, "exited %d", WEXITSTATUS(status));
+}
+
+/* Return a text as one line, because each field of the fact is a line. */
+static gw_fact_text one_line(char *text)
+{
+    for (char *at = text; text != NULL && *at != '\0'; at++)
+        *at = *at == '\n' ? ' ' : *at;
+    return gw_fact_text_of(text);
+}
+
+/* Write the fact "attempt" into the attempt's recording, and keep it for the next ones. */
+static void record(gwi_attempts *attempts, gw_supervisor *run, const gw_verdict *verdict, const gwi_decision *decision,
+                   const gw_text *changed)
+{
+    gw_text text = {0}, ended = {0};
+    bool is_kept;
+    const char *recording = gw_supervisor_recording(run, &is_kept);
+    char *headline = verdict == NULL || verdict->headline == NULL ? NULL : strdup(verdict->headline);
+    add_ended(&ended, gw_supervisor_status(run));
+    const gw_fact_attempt fact = {
+        GW_FACT_SET(number, attempts->machine.count),
+        GW_FACT_SET(most, attempts->machine.attempts_max),
+        GW_FACT_SET(again, decision->again),
+        .has_cause = verdict != NULL && verdict->cause != NULL,
+        .cause = gw_fact_text_of(verdict == NULL ? NULL : verdict->cause),
+        .has_headline = headline != NULL,
+        .headline = one_line(headline),
+        GW_FACT_SET(ended, gw_fact_text_of(gw_text_str(&ended))),
+        .has_why = has_failed(run),
+        .why = gw_fact_text_of(decision->why),
+        .has_change = decision->again && changed->bytes > 0,
+        .change = gw_fact_text_of(gw_text_str(changed)),
+        .has_recording = is_kept,
+        .recording = gw_fact_text_of(recording),
+    };
+    gw_fact_attempt_write(&fact, &text);
+    gw_supervisor_note(run, gw_fact_key_text(GW_FACT_ATTEMPT), gw_text_str(&text));
+    if (gw_array_more(&attempts->fact, attempts->fact_count, sizeof *attempts->fact))
+        attempts->fact[attempts->fact_count++] = text;
+    else
+        gw_text_free(&text);
+    gw_text_free(&ended);
+    free(headline);
+}
+
+static void tell(const gwi_attempts *attempts, const gw_verdict *verdict, const gwi_decision *decision,
+                 const gw_text *changed)
+{
+    if (!decision->again)
+        return; /* the verdict on the whole run follows, and includes the reason */
+    gw_say("attempt %u of at most %u failed: %s (%s): %s", attempts->machine.count, attempts->machine.attempts_max,
+           verdict->cause, gw_certainty_text(verdict->certainty), verdict->headline);
+    gw_say("starting it again with %s", changed->bytes > 0 ? gw_text_str(changed) : "the same command");
+}
+
+bool gwi_attempts_again(gwi_attempts *attempts, gw_supervisor *run)
+{
+    gw_verdict *verdict = NULL;
+    gw_text changed = {0};
+    if (attempts->machine.attempts_max <= 1)
+        return false;
+    const char *recording = has_failed(run) ? gw_supervisor_flush(run) : NULL;
+    if (recording != NULL && gwi_judge(recording, &verdict, NULL) != GW_OK)
+        verdict = NULL;
+    gwi_attempt_end end = end_of(run, verdict);
+    if (end.has_failed && !end.is_stopped && end.has_cause)
+        end.can_change = change(attempts, run, recording, verdict, &changed);
+    gwi_decision decision = gwi_restart_ended(&attempts->machine, &end);
+    decision = wait_as_decided(attempts, run, verdict, decision);
+    record(attempts, run, verdict, &decision, &changed);
+    tell(attempts, verdict, &decision, &changed);
+    gw_text_free(&changed);
+    gw_verdict_free(verdict);
+    return decision.again;
+}
+
+int gwi_attempts_next(gwi_attempts *attempts, gw_supervisor **run)
+{
+    int status = gw_supervisor_next(run, attempts->options, attempts->command.argv);
+    for (size_t i = 0; *run != NULL && i < attempts->fact_count; i++)
+        gw_supervisor_note(*run, gw_fact_key_text(GW_FACT_ATTEMPT), gw_text_str(&attempts->fact[i]));
+    if (*run != NULL && attempts->cure.bytes > 0)
+        gw_supervisor_note(*run, gw_fact_key_text(GW_FACT_CURE), gw_text_str(&attempts->cure));
+    return status;
+}

@@ -1,0 +1,266 @@
+/* `gpuwhy fit`: finds the largest batch that fits a card, by rehearsals of the program with one batch after another. */
+#include "gwi_cmd.h"
+#include "gwi_fit.h"
+#include "gwi_judge.h"
+#include "gwi_options.h"
+#include "gwi_past.h"
+
+#include "gw_clock.h"
+#include "gw_mask.h"
+#include "gw_say.h"
+#include "gw_virt_spec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIT_OPTIONS(X)                                                                                                 \
+    X(LIST, gw_option_list, values, "--values", "NAME=A,B,..", NULL,                                                   \
+      "search with each of these values for {NAME} in the command; may be repeated: every combination is searched")    \
+    X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL,                                                         \
+      "the card that the program sees, smaller or larger than the real one [the real one]")                            \
+    X(STRING, const char *, card, "--card", "NAME", NULL, "a card with the memory of this one, such as t4")            \
+    X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
+      "the GPU in front of which it is searched")                                                                      \
+    X(NUMBER, uint64_t, from, "--from", "N", "1", "the smallest batch to try")                                         \
+    X(NUMBER, uint64_t, max, "--max", "N", "1048576", "the largest batch to try")                                      \
+    X(NUMBER, uint64_t, step, "--step", "N", "1", "try multiples of N only")                                           \
+    X(NUMBER, uint64_t, jobs, "--jobs", "N", NULL, "rehearsals at a time [a quarter of the processors, at most 8]")    \
+    X(STRING, const char *, until, "--until", "steady|end|N|Ns", "steady", "when a rehearsal ends, as for rehearse")   \
+    X(MAYBE, const char *, real, "--real", "N|Ns", NULL,                                                               \
+      "confirm the answer: run it and the next batch for real under --memory, for N iterations or N seconds [20, at "  \
+      "most 60 s]; also search with such runs if a rehearsal fails for another reason than memory")                    \
+    X(FLAG, bool, speed, "--speed", NULL, NULL,                                                                        \
+      "measure the items per second of each answer with a short real run, and name the fastest combination")           \
+    X(STRING, const char *, json, "--json", "FILE", NULL, "also write the answer as JSON; -: to standard output")      \
+    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not collect evidence inside Python and frameworks")        \
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not list the answer in gpuwhy history")                  \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+
+typedef struct fit_options {
+    FIT_OPTIONS(GWI_OPTION_FIELD)
+} fit_options;
+#define OPTIONS_STRUCT fit_options
+static const gwi_option options_table[] = {FIT_OPTIONS(GWI_OPTION_ROW)};
+enum {
+    OPTION_COUNT = sizeof options_table / sizeof options_table[0],
+    JOBS_MAX = 8,
+    JOBS_ALLOWED = 64,
+    REAL_ITERATIONS = 20
+};
+static const double real_seconds = 60, real_seconds_max = 600;
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy fit [options] -- program [arguments with {batch}]\n\n"
+                           "Finds the largest batch that fits the card: rehearses the program, as gpuwhy\n"
+                           "rehearse does, with one batch after another in place of {batch}. No memory of\n"
+                           "the card is taken and nothing is computed, except with --real and --speed.\n"
+                           "The exit status is 0 if the answer was found, and 1 if nothing fits or if the\n"
+                           "answer is not known.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GW_EXIT_OK;
+}
+
+/* ---- options ---- */
+
+static gw_status take_card(gwi_fit *fit, const fit_options *options, gw_virt_spec *spec, gw_error *err)
+{
+    if (options->card == NULL)
+        return GW_OK;
+    if (options->memory_bytes != 0)
+        return gw_fail(err, GW_USAGE, "--card and --memory cannot be combined");
+    if (strchr(options->card, ',') != NULL)
+        return gw_fail(err, GW_USAGE, "--card %s: must be the name of a card alone", options->card);
+    gw_status st = gw_virt_spec_parse(options->card, spec, err);
+    if (st != GW_OK) {
+        gw_wrap(err, "--card %s", options->card);
+        return st;
+    }
+    fit->card = spec->card.name;
+    fit->card_major = spec->card.attributes[75]; /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR */
+    fit->card_minor = spec->card.attributes[76];
+    fit->memory_bytes = spec->card.memory_bytes;
+    return GW_OK;
+}
+
+static gw_status take_real(gwi_fit *fit, const fit_options *options, gw_error *err)
+{
+    fit->real = options->real != NULL;
+    fit->speed = options->speed;
+    fit->real_iterations = REAL_ITERATIONS;
+    fit->real_seconds = real_seconds;
+    if (options->real == NULL || options->real[0] == '\0')
+        return GW_OK;
+    char *end = NULL;
+    double number = strtod(options->real, &end);
+    bool is_time = strcmp(end, "s") == 0, is_count = *end == '\0' && number == (double)(uint64_t)number;
+    if (end == options->real || !(number > 0 && number <= 1e6) || (!is_time && !is_count))
+        return gw_fail(err, GW_USAGE, "--real=%s: must be a number of iterations, or seconds such as 30s",
+                       options->real);
+    fit->real_iterations = is_time ? 0 : (uint64_t)number;
+    fit->real_seconds = is_time ? number : real_seconds_max;
+    return GW_OK;
+}
+
+static gw_status take_jobs(gwi_fit *fit, const fit_options *options, gw_error *err)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    fit->jobs = options->jobs;
+    if (options->jobs > JOBS_ALLOWED)
+        return gw_fail(err, GW_USAGE, "--jobs %llu: at most %d", (unsigned long long)options->jobs, JOBS_ALLOWED);
+    if (options->jobs == 0)
+        fit->jobs = cores < 8 ? 1 : cores / 4 > JOBS_MAX ? JOBS_MAX : (uint64_t)cores / 4;
+    return GW_OK;
+}
+
+/* Check the limits, and make room for the answers. */
+static gw_status take_limits(gwi_fit *fit, const fit_options *options, gw_error *err)
+{
+    gw_fit_search *check = malloc(sizeof *check);
+    fit->from = options->from;
+    fit->max = options->max;
+    fit->step = options->step;
+    gw_status st = check == NULL ? gw_fail(err, GW_NOMEM, "search")
+                                 : gw_fit_search_begin(check, fit->from, fit->max, fit->step, err);
+    free(check);
+    fit->one = st == GW_OK ? calloc(fit->plan.combination_count, sizeof *fit->one) : NULL;
+    return st == GW_OK && fit->one == NULL ? gw_fail(err, GW_NOMEM, "search") : st;
+}
+
+static gw_status take_options(gwi_fit *fit, const fit_options *options, char **program, gw_virt_spec *spec,
+                              gw_error *err)
+{
+    fit->gpu = options->gpu;
+    fit->until = options->until;
+    fit->memory_bytes = options->memory_bytes;
+    fit->no_attach = options->no_attach;
+    gw_status st = gw_fit_plan_make(program, options->values.item, options->values.count, &fit->plan, err);
+    if (st == GW_OK)
+        st = take_card(fit, options, spec, err);
+    if (st == GW_OK)
+        st = take_real(fit, options, err);
+    if (st == GW_OK)
+        st = take_jobs(fit, options, err);
+    return st == GW_OK ? take_limits(fit, options, err) : st;
+}
+
+static int parse(fit_options *options, int argc, char **argv, char ***ret_program)
+{
+    gw_error err = {0};
+    int index = 0;
+    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, options, argc, argv, &index, &err);
+    if (st == GW_OK && !options->help && index == argc)
+        st = gw_fail(&err, GW_USAGE,
+                     "no program given; for example: gpuwhy fit -- python train.py --batch-size {batch}");
+    if (st != GW_OK) {
+        gw_say("fit: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
+    *ret_program = argv + index;
+    return GW_EXIT_OK;
+}
+
+/* ---- after the search ---- */
+
+static void list_answer(const gwi_fit *fit)
+{
+    gw_string_list argv = {0};
+    gw_text line = {0};
+    size_t count = 0;
+    while (fit->plan.command[count] != NULL)
+        count++;
+    argv.item = calloc(count, sizeof *argv.item);
+    for (; argv.item != NULL && argv.count < count; argv.count++) {
+        gw_text word = {0};
+        gw_mask_argument(&word, fit->plan.command, (int)argv.count);
+        bool is_copied = gw_str_copy(gw_text_str(&word), &argv.item[argv.count]);
+        gw_text_free(&word);
+        if (!is_copied)
+            break;
+    }
+    gwi_fit_line(fit, &line);
+    if (argv.item != NULL && argv.count == count)
+        gwi_past_add_answer(&argv, fit->started_realtime_ns, fit->seconds, gw_text_str(&line));
+    for (size_t i = 0; i < argv.count; i++)
+        free(argv.item[i]);
+    free(argv.item);
+    gw_text_free(&line);
+}
+
+static void tell(const gwi_fit *fit, const fit_options *options)
+{
+    gw_text text = {0}, json = {0};
+    gw_error err;
+    bool is_out = options->json != NULL && strcmp(options->json, "-") == 0;
+    gwi_fit_text(fit, &text);
+    if (fit->shows_progress)
+        fputs("\r\033[K", stderr);
+    fputs(gw_text_str(&text), is_out ? stderr : stdout);
+    fflush(stdout);
+    if (options->json != NULL &&
+        (gwi_fit_json(fit, &json, &err) != GW_OK || gwi_text_write(&json, options->json, &err) != GW_OK))
+        gw_say("fit: --json: %s", err.text);
+    gw_text_free(&text);
+    gw_text_free(&json);
+}
+
+static int status_of(const gwi_fit *fit)
+{
+    for (size_t i = 0; i < fit->plan.combination_count; i++)
+        if (fit->one[i].answer.end == GW_FIT_END_FOUND || fit->one[i].answer.end == GW_FIT_END_MAX)
+            return GW_EXIT_OK;
+    return GW_EXIT_UNDETERMINED;
+}
+
+static int search(gwi_fit *fit, const fit_options *options)
+{
+    gw_error err = {0};
+    gw_status st = gwi_fit_begin(fit, &err);
+    if (st == GW_OK)
+        st = gwi_fit_find(fit, &err);
+    if (st == GW_OK && fit->stop_signal == 0)
+        st = gwi_fit_real(fit, &err);
+    fit->seconds = (double)(gw_monotonic_ns() - fit->started_ns) / 1e9;
+    int status = st == GW_OK ? status_of(fit) : GW_EXIT_UNDETERMINED;
+    if (fit->cannot != 0)
+        status = fit->cannot;
+    if (st != GW_OK)
+        gw_say("fit: %s", err.text);
+    else if (fit->stop_signal == 0)
+        tell(fit, options);
+    if (st == GW_OK && fit->stop_signal == 0 && !options->no_history)
+        list_answer(fit);
+    gwi_fit_end(fit);
+    return status;
+}
+
+int gwi_cmd_fit(int argc, char **argv)
+{
+    fit_options options = {0};
+    gwi_fit fit = {.signal_fd = -1, .shows_progress = isatty(STDERR_FILENO)};
+    gw_virt_spec spec = {0};
+    gw_error err = {0};
+    char **program = NULL;
+    int status = parse(&options, argc, argv, &program);
+    if (status != GW_EXIT_OK)
+        return status;
+    if (options.help)
+        return help();
+    if (take_options(&fit, &options, program, &spec, &err) == GW_OK) {
+        status = search(&fit, &options);
+    } else {
+        gw_say("fit: %s", err.text);
+        status = GW_EXIT_USAGE;
+    }
+    gw_fit_plan_free(&fit.plan);
+    if (fit.stop_signal != 0) {
+        signal(fit.stop_signal, SIG_DFL);
+        raise(fit.stop_signal);
+    }
+    return status;
+}

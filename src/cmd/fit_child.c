@@ -1,0 +1,289 @@
+/* Trials of `gpuwhy fit`: child processes that run `gpuwhy rehearse` or `gpuwhy run`. Each is the leader of a process
+ * group of its own, so that the terminal's ^C reaches only us, and we end them all. */
+#include "gwi_fit.h"
+
+#include "gw_array.h"
+#include "gw_clock.h"
+#include "gw_own.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { WATCH_MS = 100, WORDS_MAX = 32 };
+static const uint64_t kill_after_ns = 10000000000u, stop_after_ns = 3000000000u;
+static const char *const endings[] = {"json", "log", "gpuwhy"};
+
+/* ---- signals and the folder ---- */
+
+gw_status gwi_fit_begin(gwi_fit *fit, gw_error *err)
+{
+    sigset_t taken;
+    sigemptyset(&taken);
+    sigaddset(&taken, SIGCHLD);
+    sigaddset(&taken, SIGINT);
+    sigaddset(&taken, SIGTERM);
+    sigaddset(&taken, SIGHUP);
+    sigaddset(&taken, SIGQUIT);
+    sigprocmask(SIG_BLOCK, &taken, &fit->old_mask);
+    fit->started_ns = gw_monotonic_ns();
+    fit->started_realtime_ns = gw_realtime_ns();
+    fit->signal_fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fit->signal_fd < 0)
+        return gw_fail(err, GW_IO, "take signals: %s", strerror(errno));
+    const char *base = getenv("TMPDIR");
+    gw_status st =
+        gw_path_format(fit->folder, err, "%s/gpuwhy-fit-XXXXXX", base != NULL && base[0] == '/' ? base : "/tmp");
+    if (st == GW_OK && mkdtemp(fit->folder) == NULL) {
+        st = gw_fail(err, GW_IO, "make folder %s: %s", fit->folder, strerror(errno));
+        fit->folder[0] = '\0';
+    }
+    return st;
+}
+
+static void remove_files(const gwi_fit_trial *trial)
+{
+    gw_path path;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (gw_path_format(path, NULL, "%s.%s", trial->stem, endings[i]) == GW_OK)
+            unlink(path);
+}
+
+/* ---- starting ---- */
+
+static size_t add_options(const gwi_fit *fit, const gwi_fit_trial *trial, char memory[32], const char **word)
+{
+    size_t count = 0;
+    bool is_real = trial->kind == GWI_FIT_REAL;
+    uint64_t limit = trial->kind == GWI_FIT_LARGER ? trial->limit_bytes : fit->memory_bytes;
+    word[count++] = "gpuwhy";
+    word[count++] = is_real ? "run" : "rehearse";
+    word[count++] = "--gpu";
+    word[count++] = fit->gpu;
+    if (limit != 0) {
+        snprintf(memory, 32, "%" PRIu64, limit);
+        word[count++] = "--memory";
+        word[count++] = memory;
+    }
+    if (is_real) {
+        word[count++] = "--quiet";
+        word[count++] = "--hang-after";
+        word[count++] = "off";
+    } else {
+        word[count++] = "--once";
+        word[count++] = "--until";
+        word[count++] = fit->until;
+    }
+    word[count++] = "--no-history";
+    word[count++] = "--no-sites";
+    word[count++] = "--end-with-parent";
+    if (fit->no_attach)
+        word[count++] = "--no-attach";
+    return count;
+}
+
+static gw_status spawn(const gwi_fit *fit, gwi_fit_trial *trial, char *const *argv, const char *log, gw_error *err)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&how);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setpgroup(&how, 0);
+    posix_spawnattr_setsigmask(&how, &fit->old_mask);
+    int failed = posix_spawn(&trial->pid, "/proc/self/exe", &files, &how, argv, environ);
+    posix_spawnattr_destroy(&how);
+    posix_spawn_file_actions_destroy(&files);
+    return failed == 0 ? GW_OK : gw_fail(err, GW_IO, "start gpuwhy: %s", strerror(failed));
+}
+
+static gw_status start_child(const gwi_fit *fit, gwi_fit_trial *trial, gw_error *err)
+{
+    const char *word[WORDS_MAX];
+    char memory[32];
+    gw_path json, log, recording;
+    size_t count = add_options(fit, trial, memory, word), more = 0;
+    char **command = gw_fit_plan_command(&fit->plan, trial->combination, trial->number);
+    while (command != NULL && command[more] != NULL)
+        more++;
+    char **argv = calloc(WORDS_MAX + more + 1, sizeof *argv);
+    gw_status st = command == NULL || argv == NULL ? gw_fail(err, GW_NOMEM, "start a trial") : GW_OK;
+    if (st == GW_OK)
+        st = gw_path_format(json, err, "%s.json", trial->stem);
+    if (st == GW_OK)
+        st = gw_path_format(log, err, "%s.log", trial->stem);
+    if (st == GW_OK)
+        st = gw_path_format(recording, err, "%s.gpuwhy", trial->stem);
+    if (st == GW_OK) {
+        word[count++] = "--json";
+        word[count++] = json;
+        word[count++] = "-o";
+        word[count++] = recording;
+        word[count++] = "--";
+        for (size_t i = 0; i < count; i++)
+            argv[i] = (char *)(uintptr_t)word[i]; /* posix_spawn() changes no argument */
+        memcpy(argv + count, command, more * sizeof *argv);
+        st = spawn(fit, trial, argv, log, err);
+    }
+    free(argv);
+    gw_fit_command_free(command);
+    return st;
+}
+
+gw_status gwi_fit_start(gwi_fit *fit, const gwi_fit_trial *wanted, gwi_fit_trial **ret_trial, gw_error *err)
+{
+    gwi_fit_trial *trial = malloc(sizeof *trial);
+    if (trial == NULL || !gw_array_room(&fit->trial, fit->trial_count, &fit->trial_capacity, sizeof(gwi_fit_trial *))) {
+        free(trial);
+        return gw_fail(err, GW_NOMEM, "start a trial");
+    }
+    *trial = *wanted;
+    trial->started_ns = gw_monotonic_ns();
+    gw_status st = gw_path_format(trial->stem, err, "%s/%zu", fit->folder, fit->trial_count);
+    if (st == GW_OK)
+        st = start_child(fit, trial, err);
+    if (st != GW_OK) {
+        free(trial);
+        return st;
+    }
+    fit->trial[fit->trial_count++] = trial;
+    fit->running_count++;
+    *ret_trial = trial;
+    return GW_OK;
+}
+
+/* ---- waiting ---- */
+
+static void show_progress(const gwi_fit *fit)
+{
+    if (!fit->shows_progress)
+        return;
+    size_t ended = fit->trial_count - fit->running_count;
+    fprintf(stderr, "\r\033[K%zu trial%s, %zu running, %.0f s", ended, ended == 1 ? "" : "s", fit->running_count,
+            (double)(gw_monotonic_ns() - fit->started_ns) / 1e9);
+    fflush(stderr);
+}
+
+/* Return a trial that has ended, or NULL. */
+static gwi_fit_trial *ended(gwi_fit *fit)
+{
+    for (size_t i = 0; i < fit->trial_count; i++) {
+        gwi_fit_trial *trial = fit->trial[i];
+        int status = 0;
+        siginfo_t info = {0};
+        if (trial->pid == 0 || waitid(P_PID, (id_t)trial->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            info.si_pid != trial->pid)
+            continue;
+        kill(-trial->pid, SIGKILL); /* what the program has left behind; nobody else can have this group's number yet */
+        waitpid(trial->pid, &status, 0);
+        trial->pid = 0;
+        fit->running_count--;
+        trial->seconds = (double)(gw_monotonic_ns() - trial->started_ns) / 1e9;
+        gwi_fit_read(trial, status);
+        gwi_fit_measure(fit, trial);
+        remove_files(trial);
+        return trial;
+    }
+    return NULL;
+}
+
+static void read_signals(gwi_fit *fit)
+{
+    struct signalfd_siginfo info;
+    while (read(fit->signal_fd, &info, sizeof info) == sizeof info)
+        if (info.ssi_signo != SIGCHLD)
+            fit->stop_signal = (int)info.ssi_signo;
+}
+
+static bool watch_real_runs(gwi_fit *fit)
+{
+    bool is_real = false;
+    for (size_t i = 0; i < fit->trial_count; i++) {
+        gwi_fit_trial *trial = fit->trial[i];
+        if (trial->pid == 0 || trial->kind != GWI_FIT_REAL)
+            continue;
+        is_real = true;
+        gwi_fit_watch(fit, trial);
+        if (trial->asked_ns != 0 && gw_monotonic_ns() - trial->asked_ns > kill_after_ns)
+            kill(-trial->pid, SIGKILL);
+    }
+    return is_real;
+}
+
+gwi_fit_trial *gwi_fit_wait(gwi_fit *fit)
+{
+    struct pollfd signals = {.fd = fit->signal_fd, .events = POLLIN};
+    while (fit->running_count > 0 && fit->stop_signal == 0) {
+        gwi_fit_trial *trial = ended(fit);
+        show_progress(fit);
+        if (trial != NULL)
+            return trial;
+        poll(&signals, 1, watch_real_runs(fit) ? WATCH_MS : -1);
+        read_signals(fit);
+    }
+    return NULL;
+}
+
+/* ---- the end ---- */
+
+static void signal_all(const gwi_fit *fit, int signal, bool whole_group)
+{
+    for (size_t i = 0; i < fit->trial_count; i++)
+        if (fit->trial[i]->pid != 0)
+            kill(whole_group ? -fit->trial[i]->pid : fit->trial[i]->pid, signal);
+}
+
+static void end_all(gwi_fit *fit)
+{
+    uint64_t until_ns = gw_monotonic_ns() + stop_after_ns;
+    signal_all(fit, SIGTERM, false);
+    while (fit->running_count > 0) {
+        if (ended(fit) != NULL)
+            continue;
+        struct pollfd signals = {.fd = fit->signal_fd, .events = POLLIN};
+        poll(&signals, 1, WATCH_MS);
+        read_signals(fit);
+        if (gw_monotonic_ns() > until_ns)
+            signal_all(fit, SIGKILL, true);
+    }
+}
+
+static void trial_free(gwi_fit_trial *trial)
+{
+    free(trial->why);
+    free(trial->card);
+    free(trial->sample);
+    free(trial);
+}
+
+void gwi_fit_end(gwi_fit *fit)
+{
+    end_all(fit);
+    if (fit->shows_progress)
+        fputs("\r\033[K", stderr);
+    for (size_t i = 0; i < fit->trial_count; i++)
+        trial_free(fit->trial[i]);
+    free(fit->trial);
+    for (size_t i = 0; fit->one != NULL && i < fit->plan.combination_count; i++)
+        free(fit->one[i].not_rehearsed);
+    free(fit->one);
+    if (fit->folder[0] != '\0')
+        rmdir(fit->folder);
+    if (fit->signal_fd >= 0)
+        close(fit->signal_fd);
+    sigprocmask(SIG_SETMASK, &fit->old_mask, NULL);
+}

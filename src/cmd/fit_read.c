@@ -1,0 +1,157 @@
+/* Reads the verdict that a trial of `gpuwhy fit` has written as JSON. */
+#include "gwi_fit.h"
+
+#include "gw_clean.h"
+#include "gw_exit.h"
+
+#include <json-c/json.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static json_object *member(json_object *object, const char *name)
+{
+    json_object *value = NULL;
+    return json_object_object_get_ex(object, name, &value) ? value : NULL;
+}
+
+static const char *text_of(json_object *object, const char *name)
+{
+    json_object *value = member(object, name);
+    return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
+}
+
+static uint64_t number_of(json_object *object, const char *name)
+{
+    int64_t value = json_object_get_int64(member(object, name));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+/* The text may come from the program, so control characters in it are replaced. */
+static void set_why(gwi_fit_trial *trial, const char *text)
+{
+    gw_text clean = {0};
+    free(trial->why);
+    trial->why = NULL;
+    if (text == NULL)
+        return;
+    gw_add_printable(&clean, text);
+    (void)gw_str_copy(gw_text_str(&clean), &trial->why); /* without memory, the reason is unknown */
+    gw_text_free(&clean);
+}
+
+/* ---- without a verdict ---- */
+
+/* Set `why` to the last line that gpuwhy or the program has printed. Without a verdict, the exit status is gpuwhy's. */
+static void read_log(gwi_fit_trial *trial, int status)
+{
+    static const char *const before[] = {"gpuwhy: ", "rehearse: ", "run: "};
+    gw_path path;
+    char line[512], last[512] = "", shown[640], *text = last;
+    FILE *log = gw_path_format(path, NULL, "%s.log", trial->stem) == GW_OK ? fopen(path, "re") : NULL;
+    while (log != NULL && fgets(line, sizeof line, log) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] != '\0')
+            memcpy(last, line, sizeof last);
+    }
+    if (log != NULL)
+        fclose(log);
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
+        if (gw_begins(text, before[i]))
+            text += strlen(before[i]);
+    if (WIFEXITED(status) && WEXITSTATUS(status) >= GW_EXIT_USAGE)
+        trial->cannot = WEXITSTATUS(status);
+    if (WIFSIGNALED(status))
+        snprintf(shown, sizeof shown, "it died of signal %d: %s", WTERMSIG(status), text);
+    else
+        snprintf(shown, sizeof shown, "%s", text);
+    set_why(trial, shown[0] == '\0' ? "it printed nothing" : shown);
+}
+
+/* ---- the verdict ---- */
+
+static void read_rehearsal(gwi_fit_trial *trial, json_object *root)
+{
+    json_object *it = member(root, "rehearsal"), *fits = member(it, "fits");
+    if (it == NULL) {
+        set_why(trial, "the program used no GPU memory");
+        return;
+    }
+    if (fits != NULL)
+        trial->fit = json_object_get_boolean(fits) ? GW_FIT_YES : GW_FIT_NO;
+    trial->peak_bytes = number_of(it, "peak_bytes");
+    trial->limit_bytes = number_of(it, "limit_bytes");
+    trial->real_bytes = number_of(it, "real_bytes");
+    trial->equal_iterations = number_of(it, "equal_iterations");
+    trial->launches_each = number_of(it, "launches_each");
+}
+
+static bool is_out_of_memory(json_object *object)
+{
+    const char *cause = text_of(object, "cause");
+    return cause != NULL && gw_begins(cause, "gpu-oom");
+}
+
+/* True if the run failed for lack of GPU memory, even if the reason for that is open. */
+static bool lacked_memory(json_object *root)
+{
+    json_object *others = member(root, "alternatives");
+    if (text_of(root, "cause") != NULL || !json_object_is_type(others, json_type_array))
+        return is_out_of_memory(root);
+    size_t count = (size_t)json_object_array_length(others);
+    for (size_t i = 0; i < count; i++)
+        if (!is_out_of_memory(json_object_array_get_idx(others, i)))
+            return false;
+    return count > 0;
+}
+
+/* A real run that we have ended has run well, unless it had failed before. */
+static void read_real(gwi_fit_trial *trial, json_object *root)
+{
+    const char *status = text_of(root, "status"), *cause = text_of(root, "cause");
+    bool is_fault = status != NULL && strcmp(status, "fault") == 0;
+    bool was_killed = cause != NULL && strcmp(cause, "killed-by-scheduler-or-user") == 0;
+    json_object *code = member(member(root, "program"), "exit");
+    bool ended_well = code != NULL && json_object_get_int(code) == 0;
+    if (lacked_memory(root))
+        trial->fit = GW_FIT_NO;
+    else if (trial->asked_ns != 0 && (!is_fault || was_killed))
+        trial->fit = GW_FIT_YES;
+    else if (!is_fault && ended_well)
+        trial->fit = GW_FIT_YES;
+    trial->was_ended = trial->asked_ns != 0;
+}
+
+static void read_card(gwi_fit_trial *trial, json_object *root)
+{
+    json_object *gpus = member(root, "gpus");
+    if (!json_object_is_type(gpus, json_type_array) || json_object_array_length(gpus) == 0)
+        return;
+    const char *name = text_of(json_object_array_get_idx(gpus, 0), "name");
+    trial->card = name == NULL ? NULL : strdup(name);
+}
+
+void gwi_fit_read(gwi_fit_trial *trial, int status)
+{
+    gw_path path;
+    trial->fit = GW_FIT_UNKNOWN;
+    json_object *root =
+        gw_path_format(path, NULL, "%s.json", trial->stem) == GW_OK ? json_object_from_file(path) : NULL;
+    if (root == NULL) {
+        read_log(trial, status);
+        return;
+    }
+    if (trial->kind == GWI_FIT_REAL)
+        read_real(trial, root);
+    else
+        read_rehearsal(trial, root);
+    if (trial->fit == GW_FIT_YES)
+        set_why(trial, NULL);
+    else if (trial->why == NULL)
+        set_why(trial, text_of(root, "headline"));
+    read_card(trial, root);
+    json_object_put(root);
+}

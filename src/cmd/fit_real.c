@@ -1,0 +1,86 @@
+/* Short real runs of `gpuwhy fit`: they confirm an answer, measure its speed, and search where rehearsals do not serve.
+ * One at a time, because they share the card. */
+#include "gwi_fit.h"
+
+/* ---- runs ---- */
+
+/* Run a number for a while. *ret_trial: NULL if a signal has stopped it. */
+static gw_status run(gwi_fit *fit, size_t combination, uint64_t number, gwi_fit_trial **ret_trial, gw_error *err)
+{
+    const gwi_fit_trial *rehearsed = gwi_fit_trial_of(fit, combination, number, GWI_FIT_REHEARSAL);
+    gwi_fit_trial wanted = {.combination = combination, .number = number, .kind = GWI_FIT_REAL};
+    if (rehearsed != NULL)
+        wanted.enough_launches = rehearsed->launches_each * fit->real_iterations;
+    gw_status st = gwi_fit_start(fit, &wanted, ret_trial, err);
+    if (st == GW_OK)
+        *ret_trial = gwi_fit_wait(fit);
+    return st;
+}
+
+/* Search with real runs, upwards from what is known to fit. */
+static gw_status search(gwi_fit *fit, size_t combination, gw_error *err)
+{
+    gwi_fit_case *one = &fit->one[combination];
+    uint64_t number, from = one->answer.largest == 0 ? fit->from : one->answer.largest;
+    gw_status st = gw_fit_search_begin(&one->search, from, fit->max, fit->step, err);
+    one->by_real_runs = true;
+    while (st == GW_OK && fit->stop_signal == 0 && gw_fit_search_next(&one->search, &number)) {
+        gwi_fit_trial *trial = NULL;
+        st = run(fit, combination, number, &trial, err);
+        if (st == GW_OK && trial != NULL)
+            gw_fit_search_result(&one->search, number, trial->fit);
+    }
+    one->answer = gw_fit_search_answer(&one->search);
+    return st;
+}
+
+static gw_status confirm(gwi_fit *fit, size_t combination, gw_error *err)
+{
+    const gw_fit_answer *answer = &fit->one[combination].answer;
+    gwi_fit_trial *trial;
+    gw_status st = GW_OK;
+    if (answer->largest != 0)
+        st = run(fit, combination, answer->largest, &trial, err);
+    if (st == GW_OK && fit->real && answer->next != 0 && fit->stop_signal == 0)
+        st = run(fit, combination, answer->next, &trial, err);
+    return st;
+}
+
+/* The size of the real card, if it is smaller than the card that was asked for; otherwise 0. */
+static uint64_t too_small(const gwi_fit *fit)
+{
+    for (size_t i = 0; i < fit->trial_count; i++)
+        if (fit->trial[i]->real_bytes != 0)
+            return fit->trial[i]->real_bytes < fit->memory_bytes ? fit->trial[i]->real_bytes : 0;
+    return 0;
+}
+
+gw_status gwi_fit_real(gwi_fit *fit, gw_error *err)
+{
+    gw_status st = GW_OK;
+    if (fit->real || fit->speed)
+        fit->too_small_bytes = too_small(fit);
+    if (fit->too_small_bytes != 0)
+        return GW_OK;
+    for (size_t i = 0; i < fit->plan.combination_count && st == GW_OK && fit->stop_signal == 0; i++) {
+        if (fit->one[i].answer.end == GW_FIT_END_UNKNOWN && fit->real)
+            st = search(fit, i, err);
+        else if (fit->real || fit->speed)
+            st = confirm(fit, i, err);
+    }
+    return st;
+}
+
+size_t gwi_fit_fastest(const gwi_fit *fit)
+{
+    size_t fastest = fit->plan.combination_count;
+    double most = 0;
+    for (size_t i = 0; i < fit->plan.combination_count; i++) {
+        const gwi_fit_trial *trial = gwi_fit_trial_of(fit, i, fit->one[i].answer.largest, GWI_FIT_REAL);
+        if (trial == NULL || trial->items_per_second <= most)
+            continue;
+        most = trial->items_per_second;
+        fastest = i;
+    }
+    return fastest;
+}

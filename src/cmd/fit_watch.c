@@ -1,0 +1,80 @@
+/* Looks at trials of `gpuwhy fit`: finds one, and follows how far a real run is. */
+#include "gwi_fit.h"
+
+#include "gw_array.h"
+#include "gw_clock.h"
+#include "gw_recording.h"
+
+#include <stdio.h>
+
+/* A speed needs so many iterations in the measured half. */
+static const double iterations_least = 3;
+/* Time that a speed is measured, at least. */
+static const uint64_t measured_ns = 3000000000u;
+
+const gwi_fit_trial *gwi_fit_trial_of(const gwi_fit *fit, size_t combination, uint64_t number, gwi_fit_kind kind)
+{
+    for (size_t i = fit->trial_count; i-- > 0;) {
+        const gwi_fit_trial *trial = fit->trial[i];
+        if (trial->combination == combination && trial->number == number && trial->kind == kind)
+            return trial;
+    }
+    return NULL;
+}
+
+/* ---- how far is a real run? ---- */
+
+static void look_into(void *user, const char *folder)
+{
+    gwi_fit_trial *trial = user;
+    gw_path recording;
+    pid_t supervisor = 0;
+    if (gw_run_meta_read(folder, recording, &supervisor) && supervisor == trial->pid)
+        snprintf(trial->run_folder, sizeof trial->run_folder, "%s", folder);
+}
+
+static void count_launches(void *user, const gw_thread_look *look)
+{
+    *(uint64_t *)user += look->launches;
+}
+
+static void ask_to_end(gwi_fit_trial *trial)
+{
+    trial->asked_ns = gw_monotonic_ns();
+    kill(trial->pid, SIGTERM);
+}
+
+void gwi_fit_watch(const gwi_fit *fit, gwi_fit_trial *trial)
+{
+    uint64_t launches = 0, now_ns = gw_monotonic_ns();
+    if (trial->asked_ns != 0)
+        return;
+    if (trial->run_folder[0] == '\0')
+        gw_run_folders_visit(look_into, trial);
+    if (trial->run_folder[0] != '\0' && gw_drain_peek(trial->run_folder, 0, count_launches, &launches, NULL) == GW_OK &&
+        launches > trial->launches &&
+        gw_array_room(&trial->sample, trial->sample_count, &trial->sample_capacity, sizeof *trial->sample)) {
+        trial->sample[trial->sample_count++] = (gwi_fit_sample){now_ns, launches};
+        trial->launches = launches;
+    }
+    bool is_enough = trial->enough_launches != 0 && trial->launches >= trial->enough_launches &&
+                     (!fit->speed || now_ns - trial->sample[0].t_ns >= measured_ns);
+    if (is_enough || (double)(now_ns - trial->started_ns) / 1e9 > fit->real_seconds)
+        ask_to_end(trial);
+}
+
+/* The launches of the second half of the run, at so many an iteration: what is slow at the beginning is not measured.
+ */
+void gwi_fit_measure(const gwi_fit *fit, gwi_fit_trial *trial)
+{
+    const gwi_fit_trial *rehearsed = gwi_fit_trial_of(fit, trial->combination, trial->number, GWI_FIT_REHEARSAL);
+    if (trial->kind != GWI_FIT_REAL || trial->fit != GW_FIT_YES || rehearsed == NULL || rehearsed->launches_each == 0 ||
+        trial->sample_count < 2)
+        return;
+    const gwi_fit_sample *last = &trial->sample[trial->sample_count - 1], *half = &trial->sample[0];
+    while (half->t_ns < trial->sample[0].t_ns + (last->t_ns - trial->sample[0].t_ns) / 2)
+        half++;
+    double iterations = (double)(last->launches - half->launches) / (double)rehearsed->launches_each;
+    if (iterations >= iterations_least)
+        trial->items_per_second = iterations * (double)trial->number / ((double)(last->t_ns - half->t_ns) / 1e9);
+}

@@ -1,0 +1,238 @@
+/* Tests the forecast of --alarm-at: growth is found, and what only looks like growth is not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gwi_forecast.h"
+
+#include <math.h>
+
+enum { ROOM = 256 };
+static const uint64_t mib = 1 << 20, limit = UINT64_C(16) << 30;
+static const uint64_t step_ns = 100000000; /* between two samples */
+
+/* Bytes that are held at sample `i` of `count`. */
+typedef uint64_t curve(unsigned i, unsigned count);
+
+/* Sample a curve; each sample is `rounds` rounds after the one before it. */
+static gwi_forecast judge_rounds(curve *held, unsigned count, unsigned rounds)
+{
+    static gwi_held_sample sample[ROOM];
+    size_t used = 0;
+    gwi_forecast forecast;
+    for (unsigned i = 0; i < count; i++)
+        used = gwi_forecast_add(sample, used, ROOM,
+                                (gwi_held_sample){(i + 1) * step_ns, (uint64_t)i * rounds, held(i, count)});
+    gwi_forecast_make(sample, used, limit, &forecast);
+    return forecast;
+}
+
+static gwi_forecast judge(curve *held, unsigned count)
+{
+    return judge_rounds(held, count, 2);
+}
+
+/* 4 GiB, and 20 MiB more at each sample. */
+static uint64_t linear(unsigned i, unsigned count)
+{
+    (void)count;
+    return 4096 * mib + i * 20 * mib;
+}
+
+static uint64_t stepped(unsigned i, unsigned count)
+{
+    (void)count;
+    return 4096 * mib + i / 20 * 400 * mib;
+}
+
+static uint64_t plateau(unsigned i, unsigned count)
+{
+    (void)i;
+    (void)count;
+    return 15500 * mib;
+}
+
+/* An iteration of 25 samples takes up to 12 GiB and frees it. */
+static uint64_t sawtooth(unsigned i, unsigned count)
+{
+    (void)count;
+    return 3000 * mib + i % 25 * 500 * mib;
+}
+
+static uint64_t leaking_sawtooth(unsigned i, unsigned count)
+{
+    return sawtooth(i, count) + i / 25 * 100 * mib;
+}
+
+/* Grows over the first third, and then stays. */
+static uint64_t warm_up(unsigned i, unsigned count)
+{
+    return 1000 * mib + (i < count / 3 ? i : count / 3) * 100 * mib;
+}
+
+static uint64_t one_late_phase(unsigned i, unsigned count)
+{
+    return (i < count * 2 / 3 ? 8000 : 14000) * mib;
+}
+
+static uint64_t two_phases(unsigned i, unsigned count)
+{
+    uint64_t held = 4000;
+    if (i > count / 3)
+        held = 8000;
+    if (i > count * 2 / 3)
+        held = 14000;
+    return held * mib;
+}
+
+static uint64_t freed_at_the_end(unsigned i, unsigned count)
+{
+    return i + 4 > count ? 0 : linear(i, count);
+}
+
+/* The rest of a plateau with a little noise. */
+static uint64_t noise(unsigned i, unsigned count)
+{
+    (void)count;
+    return 15000 * mib + i * 2654435761u % 7 * mib;
+}
+
+static uint64_t slow(unsigned i, unsigned count)
+{
+    (void)count;
+    return 4096 * mib + i * 4096; /* 0.4 MiB in 100 samples */
+}
+
+static void expect_growth(const gwi_forecast *forecast, uint64_t held, double bytes_per_minute)
+{
+    assert_true(forecast->grows);
+    assert_true(fabs((double)forecast->kept_bytes / (double)held - 1) < 0.05);
+    assert_true(fabs(forecast->bytes_per_minute / bytes_per_minute - 1) < 0.25);
+    double full_s = ((double)limit - (double)forecast->kept_bytes) / forecast->bytes_per_minute * 60;
+    assert_true(fabs(forecast->full_s - full_s) < 0.01 * full_s + 0.01);
+    assert_true(forecast->since_ns > 0);
+}
+
+static void growth_is_found(void **state)
+{
+    (void)state;
+    const double linear_rate = 200.0 * 60 * (double)mib, sawtooth_rate = 40.0 * 60 * (double)mib;
+    gwi_forecast forecast = judge(linear, 200);
+    expect_growth(&forecast, linear(199, 200), linear_rate);
+    forecast = judge(stepped, 240);
+    expect_growth(&forecast, stepped(239, 240), linear_rate);
+    forecast = judge(leaking_sawtooth, 250);
+    expect_growth(&forecast, leaking_sawtooth(225, 250), sawtooth_rate); /* the lowest of the last tooth */
+}
+
+static void growth_is_found_in_merged_samples(void **state)
+{
+    (void)state;
+    gwi_forecast forecast = judge(linear, 600); /* more than there is room for */
+    expect_growth(&forecast, linear(599, 600), 200.0 * 60 * (double)mib);
+    forecast = judge(plateau, 3000);
+    assert_false(forecast.grows);
+    forecast = judge(sawtooth, 3010);
+    assert_false(forecast.grows);
+}
+
+static void what_only_looks_like_growth_is_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        curve *held;
+    } curves[] = {{"plateau", plateau},       {"sawtooth", sawtooth},
+                  {"warm-up", warm_up},       {"one late phase", one_late_phase},
+                  {"two phases", two_phases}, {"freed at the end", freed_at_the_end},
+                  {"noise", noise},           {"slow", slow}};
+    for (size_t i = 0; i < sizeof curves / sizeof curves[0]; i++) {
+        for (unsigned count = 100; count < 256; count += 7) { /* ends at different points of an iteration */
+            if (judge(curves[i].held, count).grows)
+                fail_msg("%s of %u samples counts as growth", curves[i].name, count);
+        }
+    }
+}
+
+static void too_little_is_no_growth(void **state)
+{
+    (void)state;
+    gwi_forecast forecast;
+    assert_false(judge_rounds(linear, 10, 50).grows); /* too few samples */
+    assert_true(judge_rounds(linear, 20, 50).grows);
+    assert_false(judge_rounds(linear, 200, 0).grows); /* no work: the program builds its model */
+    assert_true(judge_rounds(linear, 200, 1).grows);
+    gwi_forecast_make(NULL, 0, limit, &forecast);
+    assert_false(forecast.grows);
+    assert_int_equal(forecast.kept_bytes, 0);
+}
+
+static void a_few_rounds_are_no_growth(void **state)
+{
+    (void)state;
+    gwi_held_sample sample[ROOM];
+    gwi_forecast forecast;
+    for (unsigned i = 0; i < ROOM; i++)
+        sample[i] = (gwi_held_sample){(i + 1) * step_ns, i / 10, linear(i, 0)}; /* 25 rounds */
+    gwi_forecast_make(sample, ROOM, limit, &forecast);
+    assert_false(forecast.grows);
+    for (unsigned i = 0; i < ROOM; i++)
+        sample[i].rounds = i / 5;
+    gwi_forecast_make(sample, ROOM, limit, &forecast);
+    assert_true(forecast.grows);
+}
+
+static void merging_keeps_the_lowest_value(void **state)
+{
+    (void)state;
+    gwi_held_sample sample[4];
+    size_t count = 0;
+    for (uint64_t i = 0; i < 5; i++)
+        count = gwi_forecast_add(sample, count, 4, (gwi_held_sample){i, 10 * i, i == 0 || i == 3 ? 1 : 5});
+    assert_int_equal(count, 3);
+    assert_true(sample[0].t_ns == 1 && sample[0].rounds == 10 && sample[0].bytes == 1);
+    assert_true(sample[1].t_ns == 3 && sample[1].rounds == 30 && sample[1].bytes == 1);
+    assert_true(sample[2].t_ns == 4 && sample[2].bytes == 5);
+}
+
+/* The first iteration allocates for long, and only the later ones wait. */
+static void one_long_iteration_is_no_growth(void **state)
+{
+    (void)state;
+    gwi_held_sample sample[ROOM];
+    gwi_forecast forecast;
+    for (unsigned i = 0; i < ROOM; i++)
+        sample[i] = (gwi_held_sample){(i + 1) * step_ns, i < 200 ? 0 : i, linear(i < 200 ? i : 200, 0)};
+    gwi_forecast_make(sample, ROOM, limit, &forecast);
+    assert_false(forecast.grows);
+}
+
+static void a_full_card_is_full_now(void **state)
+{
+    (void)state;
+    gwi_held_sample sample[ROOM];
+    gwi_forecast forecast;
+    for (unsigned i = 0; i < 200; i++)
+        sample[i] = (gwi_held_sample){(i + 1) * step_ns, i * 2, limit - 199 * 20 * mib + i * 20 * mib};
+    gwi_forecast_make(sample, 200, limit, &forecast);
+    assert_true(forecast.grows);
+    assert_true(forecast.full_s < 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(growth_is_found),
+        cmocka_unit_test(growth_is_found_in_merged_samples),
+        cmocka_unit_test(what_only_looks_like_growth_is_none),
+        cmocka_unit_test(too_little_is_no_growth),
+        cmocka_unit_test(a_few_rounds_are_no_growth),
+        cmocka_unit_test(merging_keeps_the_lowest_value),
+        cmocka_unit_test(one_long_iteration_is_no_growth),
+        cmocka_unit_test(a_full_card_is_full_now),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

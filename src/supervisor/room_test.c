@@ -1,0 +1,110 @@
+/* Tests the options --wait-memory and --alarm-at, and which cards a program sees. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gwi_alarm.h"
+#include "gwi_room_wait.h"
+
+#include <string.h>
+
+static void wait_memory_is_parsed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes, timeout_s;
+    } good[] = {{"12GiB", UINT64_C(12) << 30, 0}, {"512MiB:90", 512 << 20, 90}, {"512MiB:90s", 512 << 20, 90},
+                {"1GiB:10m", 1 << 30, 600},       {"1GiB:2h", 1 << 30, 7200},   {"1GiB:1.5min", 1 << 30, 90}};
+    static const char *const wrong[] = {"",        "0",       "x",        "12GiB:",    ":90",      "12GiB:0",
+                                        "1GiB:-5", "1GiB:5d", "1GiB:nan", "1GiB:1e99", "1GiB:5:5", "0GiB:5"};
+    gwi_room_wanted wanted;
+    gw_error err;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(gwi_room_wanted_parse(good[i].text, &wanted, &err), GW_OK);
+        assert_int_equal(wanted.bytes, good[i].bytes);
+        assert_int_equal(wanted.timeout_ns, good[i].timeout_s * 1000000000);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (gwi_room_wanted_parse(wrong[i], &wanted, &err) != GW_USAGE)
+            fail_msg("\"%s\" is accepted", wrong[i]);
+    assert_int_equal(gwi_room_wanted_parse(NULL, &wanted, &err), GW_OK);
+    assert_int_equal(wanted.bytes, 0);
+}
+
+static void alarm_at_is_parsed(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"", "%", "0%", "101%", "-5%", "90 %", "x", "0", "90%:", ":touch x", "nan%"};
+    static gwi_alarm alarm;
+    gw_error err;
+    assert_int_equal(gwi_alarm_parse("90%", &alarm, &err), GW_OK);
+    assert_true(alarm.on && alarm.ratio > 0.89 && alarm.ratio < 0.91 && alarm.command == NULL);
+    assert_int_equal(gwi_alarm_parse("12GiB:kill -INT $GPUWHY_ALARM_PID: now", &alarm, &err), GW_OK);
+    assert_int_equal(alarm.bytes, UINT64_C(12) << 30);
+    assert_string_equal(alarm.command, "kill -INT $GPUWHY_ALARM_PID: now");
+    assert_int_equal(gwi_alarm_parse(NULL, &alarm, &err), GW_OK);
+    assert_false(alarm.on);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (gwi_alarm_parse(wrong[i], &alarm, &err) != GW_USAGE)
+            fail_msg("\"%s\" is accepted", wrong[i]);
+}
+
+/* Expect these cards for a value of CUDA_VISIBLE_DEVICES: "0110" are the second and the third of four. */
+static void expect_card(const char *visible, int device, const char *wanted)
+{
+    static const gw_room_card card[4] = {{.uuid = "GPU-aa11"}, {.uuid = "GPU-aa22"}, {.uuid = "GPU-bb"}, {.uuid = ""}};
+    bool chosen[4] = {false};
+    char found[5] = "";
+    gw_error err;
+    gw_status st = gwi_room_choose(visible, device, card, 4, chosen, &err);
+    for (size_t i = 0; i < 4; i++)
+        found[i] = chosen[i] ? '1' : '0';
+    assert_string_equal(found, wanted);
+    assert_int_equal(st, strchr(wanted, '1') == NULL ? GW_MISSING : GW_OK);
+}
+
+static void expect_cards(const char *visible, const char *wanted)
+{
+    expect_card(visible, -1, wanted);
+}
+
+static void the_cards_of_the_program_are_chosen(void **state)
+{
+    (void)state;
+    expect_cards(NULL, "1111");
+    expect_cards("", "0000");
+    expect_cards("-1", "0000");
+    expect_cards("2", "0010");
+    expect_cards("0,3", "1001");
+    expect_cards(" 3 , 0 ", "1001");
+    expect_cards("1,9,0", "0100"); /* CUDA ignores what follows an index that does not exist */
+    expect_cards("1,-1,0", "0100");
+    expect_cards("GPU-bb", "0010");
+    expect_cards("GPU-aa2,0", "1100");
+    expect_cards("GPU-cc", "0000");
+    expect_cards("GPU-", "0000");
+    expect_cards("1x", "0000");
+    expect_card(NULL, 2, "0010");
+    expect_card(NULL, 4, "0000");
+    expect_card("3,1", 0, "0001");
+    expect_card("3,1", 1, "0100");
+    expect_card("3,1", 2, "0000");
+    expect_card("GPU-bb,0", 0, "0010");
+    bool chosen[1];
+    gw_error err;
+    assert_int_equal(gwi_room_choose("MIG-123", -1, &(gw_room_card){.uuid = ""}, 1, chosen, &err), GW_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wait_memory_is_parsed),
+        cmocka_unit_test(alarm_at_is_parsed),
+        cmocka_unit_test(the_cards_of_the_program_are_chosen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
