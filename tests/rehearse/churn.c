@@ -15,7 +15,7 @@ enum { PROCESSES = 3, THREADS = 3, SLOTS = 150, CALLS = 8000 };
 
 static CUcontext context;
 static struct {
-    _Atomic unsigned long calls, refused, bad;
+    _Atomic unsigned long ready, calls, refused, bad;
 } * sums; /* shared by the processes */
 
 typedef struct slot {
@@ -26,9 +26,11 @@ typedef struct slot {
 static void up(void)
 {
     CUdevice device = 0;
-    if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0 || cuDevicePrimaryCtxRetain(&context, device) != 0 ||
-        cuCtxSetCurrent(context) != 0)
-        exit(1);
+    if (cuInit(0) == 0 && cuDeviceGet(&device, 0) == 0 && cuDevicePrimaryCtxRetain(&context, device) == 0 &&
+        cuCtxSetCurrent(context) == 0)
+        return;
+    sums->ready += PROCESSES; /* the others must not wait */
+    exit(1);
 }
 
 static size_t free_bytes(void)
@@ -84,6 +86,9 @@ static void process(int number)
 {
     pthread_t threads[THREADS];
     up();
+    sums->ready++; /* every process has its context before the card is full */
+    while (sums->ready < PROCESSES)
+        usleep(1000);
     for (uintptr_t i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, calls, (void *)(i * 77 + (uintptr_t)number * 1000 + 1));
     for (int i = 0; i < THREADS; i++)
