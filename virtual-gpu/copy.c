@@ -218,7 +218,8 @@ static int shape_resolve(const shape_side *side, size_t width, size_t height, si
     }
     size_t pitch = side->pitch != 0 ? side->pitch : width + side->x;
     size_t rows = side->height != 0 ? side->height : height + side->y;
-    if (pitch < width || rows < height || pitch > SIZE_MAX / 2 / (rows + 1) / (depth + side->z + 1))
+    if (pitch < width || rows < height || rows > SIZE_MAX / 4 || depth > SIZE_MAX / 4 || side->z > SIZE_MAX / 4 ||
+        pitch > SIZE_MAX / 2 / (rows + 1) / (depth + side->z + 1))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t offset = (side->z * rows + side->y) * pitch + side->x;
     uint64_t bytes = ((depth - 1) * rows + height - 1) * pitch + width;

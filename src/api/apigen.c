@@ -42,8 +42,9 @@
  *
  *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
  *   int gwi_instead_<f>(fn, parameters...)           makes the call and records it, instead of the wrapper
- *   bool gwi_refuse(&th, fn, device, bytes, what)    `what` is argument a2 of the row. true: the guard refuses the
- * bytes; the wrapper then calls gwi_failed and returns 2 (out of memory); device -1: the device of the current context
+ *   bool gwi_refuse(&th, fn, device, bytes, what)    true: the guard refuses the bytes, and the wrapper calls
+ *                                                    gwi_failed and returns 2 (out of memory); device -1: the
+ *                                                    device of the current context; `what`: argument a2 of the row
  *
  * `flags` is GW_EVF_PER_THREAD or 0. `what` is argument a0 of the row. For COPY, FILL and PREFETCH it is the number
  * of bytes. */
@@ -823,7 +824,7 @@ static void write_hook_wrappers(void)
 }
 
 /* Write the gate of a function. A gate stands between the wrapper and the driver while --inject or --fence needs it;
- * see src/hook/gwi_gate.h, which declares gwi_gate_before, gwi_gate_after and gwi_gate_next. */
+ * see src/hook/gwi_gate.h, which declares gwi_gate_before, gwi_gate_failed and gwi_gate_next. */
 static void put_gate(FILE *out, const row *r)
 {
     fprintf(out, "static int gwi_gate_%s(%s)\n{\n", r->symbol, r->signature);

@@ -3,12 +3,12 @@
  *     PLAN      = RULE[;RULE]..
  *     RULE      = ACTION@CALLS[:N|:N+][,CONDITION]..
  *     ACTION    = oom | lost | slow=TIME | NUMBER | CUDA_ERROR_NAME
- *     CALLS     = any | a class of gw_inject_classes | a function, with or without its suffix: cuMemAlloc,
- * cuMemAlloc_v2 CONDITION = p=PROBABILITY | seed=N | after=TIME | rank=N | process=N | process=NAME | once TIME      =
- * a number with us, ms or s
+ *     CALLS     = a class of gw_inject_classes() | a function
+ *     CONDITION = p=PROBABILITY | seed=N | after=TIME | rank=N | process=N | process=NAME | once
+ *     TIME      = a number with us, ms or s
  *
- * `:3` is the third of these calls in a process, `:3+` the third and all later ones; without it, every call. docs/
- * commands/run.md explains it for users.
+ * A function is written with or without its suffix: cuMemAlloc, cuMemAlloc_v2. `:3` is the third of these calls in a
+ * process, `:3+` the third and all later ones; without it, every call. docs/commands/run.md explains it for users.
  *
  * The supervisor checks a plan before the program starts, and the hook reads it in the program. So the parser needs the
  * C library alone, allocates nothing and takes any text. All functions may be called from any thread. */
@@ -57,7 +57,7 @@ bool gw_inject_draws(const gw_inject_rule *rule, size_t index, uint64_t number);
  * look-ups of functions, and reads of the thread's own state (READ in driver.api). Neither `any`, nor a rule that
  * closes the driver, nor --fence includes them; a rule can still name them. */
 bool gw_inject_is_harmless(unsigned fn);
-/* The classes of calls, for messages: "alloc, array, ..". Static. */
+/* The classes of calls, for messages: "any, alloc, ..". Static. */
 const char *gw_inject_classes(void);
 
 #endif

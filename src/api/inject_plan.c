@@ -11,7 +11,7 @@
 
 /* ---- classes ---- */
 
-/* A class has the calls of up to five event kinds. Some classes are defined by the function's name as well. */
+/* A class has the calls of up to five event kinds. */
 enum { KINDS_MAX = 6 };
 typedef struct class_row {
     const char *name;

@@ -385,6 +385,11 @@ static void test_retired(void **state)
     for (int i = 0; i < COUNT; i++)
         was_retired = was_retired || again == first[i];
     assert_true(was_retired);
+    /* The retired blocks were neighbours in chunks of their own: all of them can be used again. */
+    for (int i = 1; i < COUNT; i++) {
+        model.free_bytes += CHUNK;
+        assert_true(gw_pages_alloc(&pages, CHUNK, &again, &page));
+    }
     gw_runs_free(&pages.retired);
     end();
 }

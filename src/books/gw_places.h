@@ -28,8 +28,8 @@ typedef struct gw_places {
 bool gw_places_add(gw_places *places, uint64_t base, uint64_t bytes);
 /* Take `bytes` > 0, a multiple of 2 MiB. Returns false if no addresses or no host memory are left. */
 bool gw_places_take(gw_places *places, uint64_t bytes, uint64_t *ret_base);
-/* Give back part of what was taken, or all of it. Ignores addresses outside all chunks. Returns false if out of host
- * memory; the addresses are then lost. */
+/* Give back addresses that were taken, in any pieces: a range may cover several chunks. Ignores addresses outside all
+ * chunks. Returns false if out of host memory; the addresses are then lost. */
 bool gw_places_give(gw_places *places, uint64_t base, uint64_t bytes);
 /* Free all memory of `places`. */
 void gw_places_free(gw_places *places);

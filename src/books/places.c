@@ -92,11 +92,9 @@ bool gw_places_take(gw_places *places, uint64_t bytes, uint64_t *ret_base)
     return true;
 }
 
-bool gw_places_give(gw_places *places, uint64_t base, uint64_t bytes)
+/* Give back addresses that lie in one chunk. */
+static bool chunk_give(gw_places *places, gw_chunk *chunk, uint64_t base, uint64_t bytes)
 {
-    gw_chunk *chunk = (gw_chunk *)gw_ranges_at(&places->chunks, base);
-    if (chunk == NULL)
-        return true;
     if (!gw_runs_give(&chunk->free, base, bytes))
         return false;
     list(places, chunk);
@@ -106,6 +104,24 @@ bool gw_places_give(gw_places *places, uint64_t base, uint64_t bytes)
     gw_ranges_remove(&places->chunks, &chunk->range);
     bool given = gw_runs_give(&places->space, chunk->range.base, chunk->range.bytes);
     chunk_free(chunk);
+    return given;
+}
+
+bool gw_places_give(gw_places *places, uint64_t base, uint64_t bytes)
+{
+    bool given = true;
+    while (bytes > 0) {
+        gw_chunk *chunk = (gw_chunk *)gw_ranges_at(&places->chunks, base);
+        const gw_range *part = chunk != NULL ? &chunk->range : gw_ranges_from(&places->chunks, base);
+        if (part == NULL)
+            break;
+        uint64_t left = chunk != NULL ? part->bytes - (base - part->base) : part->base - base;
+        uint64_t here = bytes < left ? bytes : left;
+        if (chunk != NULL && !chunk_give(places, chunk, base, here))
+            given = false;
+        base += here;
+        bytes -= here;
+    }
     return given;
 }
 

@@ -68,7 +68,7 @@
  * - LAUNCH_SITE: the function was launched at the event's site. Written for the function's first launch, and for a few
  *   later launches from other sites.
  * - INJECTED (--inject): gpuwhy made the call `fn` of this thread return `result` instead of calling the driver, or let
- * it wait for slow_ns first. The text is the rule of the plan, `order` the number of the rule's injections in the
+ *   it wait for slow_ns first. The text is the rule of the plan, `order` the number of the rule's injections in the
  *   process. If is_closed is 1, all later calls of the process fail with the same result. The event of the failed call
  *   follows.
  * - FENCED (--fence): the first call that gpuwhy kept from the driver after a sticky error. If `ends` is 1, gpuwhy then

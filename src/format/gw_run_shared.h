@@ -10,8 +10,9 @@
 #define GW_RUN_SHARED_NAME "shared"
 enum { GW_RUN_MEMBERS_MAX = 256, GW_RUN_SHARED_DEVICES = 16 };
 
-/* A process that takes part in the limit. `pid` is 0 while the place is free. The place of a killed process is cleared
- * by the next process that would exceed the limit. `started` tells a process from a later one with the same pid. */
+/* A process that takes part in the limit. `pid` is 0 while the place is free. The place of an ended process is cleared
+ * by the next process that would exceed the limit or finds no free place. `started` tells a process from a later one
+ * with the same pid. */
 typedef struct gw_run_member {
     _Alignas(64) _Atomic uint32_t pid;
     _Atomic uint64_t started;       /* start time in clock ticks since boot, as in /proc/PID/stat; 0: not known */

@@ -31,7 +31,8 @@ enum { OPEN, CLOSED_BY_INJECTION, CLOSED_BY_FENCE };
 
 static struct {
     gw_inject_plan plan;
-    bool closes; /* a rule of the plan may close the driver */
+    bool closes;      /* a rule of the plan may close the driver */
+    bool needs_begin; /* a rule depends on the process's first call: process=N, after= */
     enum { FENCE_OFF, FENCE_ON, FENCE_EXIT } fence;
     uint64_t harmless[(GW_FN_COUNT + 63) / 64];
     /* One bit per rule, for each function. */
@@ -104,7 +105,7 @@ static bool is_ready(void)
     uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed);
     if (gwi_likely(atomic_load_explicit(&own.mark, memory_order_acquire) == mark))
         return true;
-    if (!gwi_lock())
+    if (mark == 0 || !gwi_lock()) /* 0: in a forked child, before a wrapper has given it its mark */
         return false;
     if (own.mark != mark)
         begin_process(mark);
@@ -166,12 +167,15 @@ static void record(unsigned fn, const gw_inject_rule *rule, uint64_t order)
         gwi_fact_of(fn, GW_EV_INJECTED, rule->result, order, rule->slow_ns, rule->closes, rule->text);
 }
 
-/* Let the supervisor know that the current device is lost, or the first one if there is no context. */
+/* Let the supervisor know that the current device is lost, or the first one if there is no context. The driver is
+ * called directly, because the rule may name these very functions. */
 static void tell_lost(void)
 {
     gw_run_shared *shared = gwi_run_shared();
-    int device = 0;
-    if (gwi_current_context() == 0 || !gwi_current_device(&device) || device < 0 || device > 31)
+    CUcontext context = NULL;
+    CUdevice device = 0;
+    if (GWI_DRIVER(cuCtxGetCurrent) == NULL || GWI_DRIVER(cuCtxGetCurrent)(&context) != 0 || context == NULL ||
+        GWI_DRIVER(cuCtxGetDevice) == NULL || GWI_DRIVER(cuCtxGetDevice)(&device) != 0 || device < 0 || device > 31)
         device = 0;
     if (shared != NULL)
         atomic_fetch_or(&shared->lost_devices, 1u << device);
@@ -270,7 +274,7 @@ bool gwi_gates_are_on(void)
 
 static void *gate_of(unsigned fn, void *next)
 {
-    bool all = (gate.closes || gate.fence != FENCE_OFF) && !is_harmless(fn);
+    bool all = (gate.closes || gate.needs_begin || gate.fence != FENCE_OFF) && !is_harmless(fn);
     if (gwi_gates[fn] == NULL || (gate.rules[fn] == 0 && !all))
         return NULL;
     gwi_gate_next[fn] = next;
@@ -294,7 +298,10 @@ void gwi_gate_begin(void)
         for (size_t i = 0; i < gate.plan.count; i++)
             gate.rules[fn] |= (uint16_t)(gw_inject_names(&gate.plan.rule[i], fn) ? 1u << i : 0);
     }
-    for (size_t i = 0; i < gate.plan.count; i++)
-        gate.closes = gate.closes || gate.plan.rule[i].closes;
+    for (size_t i = 0; i < gate.plan.count; i++) {
+        const gw_inject_rule *rule = &gate.plan.rule[i];
+        gate.closes = gate.closes || rule->closes;
+        gate.needs_begin = gate.needs_begin || rule->process != 0 || rule->after_ns != 0;
+    }
     gwi_layer_add(gate_of);
 }

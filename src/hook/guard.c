@@ -7,10 +7,8 @@
  * (guard_shared.c). What the driver holds beyond that (code, streams) is NVML's count for this process minus ours. It
  * is read when a request comes near the limit, and for cuMemGetInfo. Without NVML it counts as 0.
  *
- * The size of a context cannot be queried. It is estimated as the memory in use on the device right after the first
- * context was created. If that is more than a context takes on any card, other programs must be using the device, and a
- * typical value is used instead (528 MiB, as on an H200; contexts on smaller cards take less). Memory of processes
- * outside of the run does not count, but the reported free memory is never more than there really is.
+ * Memory of processes outside of the run does not count, but the reported free memory is never more than there really
+ * is.
  *
  * The size of a context cannot be queried. It is estimated as the memory in use on the device right after the first
  * context was created. If that is more than a context takes on any card, other programs use the device. Then 528 MiB is
@@ -128,7 +126,7 @@ static void measure_driver(int device)
  * read, which is slow. */
 static bool is_near(int device, uint64_t bytes)
 {
-    uint64_t used = gwi_guard_own_bytes(device), limit = gwi_guard.limit_bytes;
+    uint64_t used = used_on(device, false), limit = gwi_guard.limit_bytes;
     return used >= limit || bytes >= limit - used || limit - used - bytes < near_bytes;
 }
 
@@ -212,8 +210,9 @@ bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes, uint6
     if (is_near(device, bytes))
         measure_driver(device);
     do {
-        if (refused) { /* pools and graphs may hold less than at the last reading */
+        if (refused) { /* pools and graphs may hold less than at the last reading, or NVML has counted what they grew */
             gwi_pools_read(device);
+            measure_driver(device);
             is_read = true;
         }
         if (!gwi_guard_lock()) {

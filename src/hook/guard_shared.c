@@ -2,8 +2,8 @@
  *
  * Each process publishes its own bytes in its place of the shared file and adds up those of the others. A request is
  * published before the others are read. So of two processes that request the last memory at the same time, both may be
- * refused, but never both granted. A killed process leaves its place; whoever would exceed the limit, or shows the free
- * memory to its program, first clears the places of processes that have ended. */
+ * refused, but never both granted. A process that ends leaves its place; whoever would exceed the limit, shows the free
+ * memory to its program, or finds no free place, first clears the places of processes that have ended. */
 #include "gw_run_shared.h"
 #include "gwi_gate.h"
 #include "gwi_guard.h"
@@ -48,16 +48,46 @@ static uint64_t pid_namespace(void)
     return digits == NULL ? 0 : strtoull(digits + 1, NULL, 10);
 }
 
-static bool take(gw_run_member *member, uint32_t pid)
+static bool take(gw_run_member *member, uint32_t pid, uint64_t namespace, uint64_t started)
 {
     uint32_t none = 0;
     if (!atomic_compare_exchange_strong(&member->pid, &none, pid))
         return false;
-    atomic_store(&member->pid_namespace, pid_namespace());
+    atomic_store(&member->pid_namespace, namespace);
     for (int i = 0; i < GW_RUN_SHARED_DEVICES; i++)
         atomic_store(&member->used_bytes[i], 0);
-    atomic_store(&member->started, started_at(pid));
+    atomic_store(&member->started, started);
     return true;
+}
+
+/* Clear the place of a process that has ended. `started` is 0 while a place is being taken or cleared. The caller's own
+ * namespace and start time are 0 if /proc cannot be read: then nothing is known about others either. */
+static void sweep(gw_run_member *member, uint64_t own_namespace, uint64_t own_started)
+{
+    uint32_t pid = atomic_load(&member->pid);
+    uint64_t started = atomic_load(&member->started);
+    bool can_tell = own_started != 0 && own_namespace != 0 && member->pid_namespace == own_namespace;
+    if (pid != 0 && started != 0 && can_tell && started_at(pid) != started &&
+        atomic_compare_exchange_strong(&member->started, &started, 0))
+        atomic_store(&member->pid, 0);
+}
+
+static void member_begin(gw_run_member *member, uint32_t index)
+{
+    uint32_t count = atomic_load(&shared->member_count);
+    while (count < index + 1 && !atomic_compare_exchange_weak(&shared->member_count, &count, index + 1))
+        ;
+    own = member;
+}
+
+/* Clear the place that this process had before an exec(). */
+static void forget_earlier(uint32_t pid, uint64_t namespace)
+{
+    for (uint32_t i = 0; namespace != 0 && i < GW_RUN_MEMBERS_MAX; i++)
+        if (atomic_load(&shared->member[i].pid) == pid && shared->member[i].pid_namespace == namespace) {
+            atomic_store(&shared->member[i].started, 0);
+            atomic_store(&shared->member[i].pid, 0);
+        }
 }
 
 void gwi_share_begin(void)
@@ -65,17 +95,24 @@ void gwi_share_begin(void)
     uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed);
     if (!gwi_guard.is_shared || own_mark == mark)
         return;
+    if (own_mark != 0) /* a forked child: its memory is none of the parent's, whose contexts it cannot use */
+        memset(gwi_guard.device, 0, sizeof gwi_guard.device);
     shared = gwi_run_shared();
     own = NULL;
     own_mark = mark;
-    for (uint32_t i = 0; shared != NULL && own == NULL && i < GW_RUN_MEMBERS_MAX; i++) {
-        if (!take(&shared->member[i], (uint32_t)getpid()))
-            continue;
-        own = &shared->member[i];
-        uint32_t count = atomic_load(&shared->member_count);
-        while (count < i + 1 && !atomic_compare_exchange_weak(&shared->member_count, &count, i + 1))
-            ;
-    }
+    if (shared == NULL)
+        return;
+    uint32_t pid = (uint32_t)getpid();
+    uint64_t namespace = pid_namespace(), started = started_at(pid);
+    forget_earlier(pid, namespace);
+    /* If all places are taken, a second round clears those of ended processes. */
+    for (int is_swept = 0; own == NULL && is_swept < 2; is_swept++)
+        for (uint32_t i = 0; own == NULL && i < GW_RUN_MEMBERS_MAX; i++) {
+            if (is_swept)
+                sweep(&shared->member[i], namespace, started);
+            if (take(&shared->member[i], pid, namespace, started))
+                member_begin(&shared->member[i], i);
+        }
 }
 
 void gwi_share_tell(int device, uint64_t more)
@@ -83,17 +120,6 @@ void gwi_share_tell(int device, uint64_t more)
     gwi_share_begin();
     if (own != NULL && device < GW_RUN_SHARED_DEVICES)
         atomic_store(&own->used_bytes[device], gwi_guard_own_bytes(device) + more);
-}
-
-/* Clear the place of a process that has ended. `started` is 0 while a place is being taken or cleared. */
-static void sweep(gw_run_member *member)
-{
-    uint32_t pid = atomic_load(&member->pid);
-    uint64_t started = atomic_load(&member->started);
-    bool same_namespace = own != NULL && own->pid_namespace != 0 && member->pid_namespace == own->pid_namespace;
-    if (pid != 0 && started != 0 && same_namespace && started_at(pid) != started &&
-        atomic_compare_exchange_strong(&member->started, &started, 0))
-        atomic_store(&member->pid, 0);
 }
 
 uint64_t gwi_share_others(int device, bool is_swept)
@@ -106,8 +132,8 @@ uint64_t gwi_share_others(int device, bool is_swept)
         gw_run_member *member = &shared->member[i];
         if (member == own || atomic_load(&member->pid) == 0)
             continue;
-        if (is_swept)
-            sweep(member);
+        if (is_swept && own != NULL)
+            sweep(member, own->pid_namespace, own->started);
         if (atomic_load(&member->pid) != 0)
             sum += atomic_load(&member->used_bytes[device]);
     }

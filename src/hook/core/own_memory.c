@@ -10,12 +10,16 @@
 
 enum { PROCESSES_MAX = 256, DEVICES_MAX = 64 };
 
+/* A card holds about 9 MiB beyond its processes (H100, driver 580.159.04). If it is much more, there are processes that
+ * NVML does not list here, such as those of other containers, or one has just allocated. */
+static const uint64_t extra_most_bytes = (uint64_t)256 << 20;
+
 static struct {
     int (*by_bus)(const char *bus, void **device);
     int (*processes)(void *device, unsigned *count, nvmlProcessInfo_t *info);
     int (*memory)(void *device, nvmlMemory_v2_t *memory);
     void *device[DEVICES_MAX];
-    bool ready;
+    _Atomic bool ready; /* the members above are set */
 } nvml;
 
 static void nvml_open(void)
@@ -54,14 +58,17 @@ uint64_t gwi_own_memory_read(int device, uint64_t *ret_extra)
     nvmlMemory_v2_t memory = {.version = GW_NVML_VERSION_OF(nvmlMemory_v2_t, 2)};
     void *handle = device_of(device);
     *ret_extra = UINT64_MAX;
+    bool is_complete = true;
     if (handle == NULL || nvml.processes(handle, &count, info) != 0)
         return UINT64_MAX;
     for (unsigned i = 0; i < count; i++) {
+        is_complete = is_complete && info[i].usedGpuMemory != NVML_VALUE_NOT_AVAILABLE;
         all += info[i].usedGpuMemory;
         if (info[i].pid == own)
             share = info[i].usedGpuMemory;
     }
-    if (nvml.memory != NULL && nvml.memory(handle, &memory) == 0 && memory.used >= all)
+    if (is_complete && nvml.memory != NULL && nvml.memory(handle, &memory) == 0 && memory.used >= all &&
+        memory.used - all <= extra_most_bytes)
         *ret_extra = memory.used - all;
     return share;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Without NVML: what an H100 holds for the card once it has a context (driver 580.159.04). */
+/* If NVML does not tell: what an H100 holds for the card once it has a context (driver 580.159.04). */
 static const uint64_t usual_extra_bytes = 9240576;
 
 /* The driver's chunks of addresses when a context is new (H100 and H200, driver 580.159.04). Of the first one, 8 MiB
@@ -115,15 +115,24 @@ static void mirror_share(gwi_card *card)
         card->mirrored_bytes = card->share_bytes;
 }
 
+/* Read the memory of the card from the driver, which answers only for the current context's card. */
+static bool read_info(const gwi_card *card, size_t *ret_free, size_t *ret_total)
+{
+    CUdevice current = -1;
+    return GWI_DRIVER(cuMemGetInfo_v2) != NULL && GWI_DRIVER(cuCtxGetDevice)(&current) == 0 &&
+           current == card->device && GWI_DRIVER(cuMemGetInfo_v2)(ret_free, ret_total) == 0;
+}
+
 void gwi_card_measure(gwi_card *card)
 {
     uint64_t extra, share = gwi_own_memory_read(card->device, &extra);
     size_t free_bytes = 0, total = 0;
-    if (share == UINT64_MAX && GWI_DRIVER(cuMemGetInfo_v2) != NULL &&
-        GWI_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total) == 0 && total - free_bytes > usual_extra_bytes) {
+    if (share == UINT64_MAX && read_info(card, &free_bytes, &total) && total - free_bytes > usual_extra_bytes) {
         extra = usual_extra_bytes;
         share = total - free_bytes - extra;
     }
+    if (share != UINT64_MAX && extra == UINT64_MAX)
+        extra = usual_extra_bytes;
     if (!gwi_lock())
         return;
     bool has_grown = share != UINT64_MAX && share > card->share_bytes;

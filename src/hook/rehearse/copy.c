@@ -55,6 +55,17 @@ static bool name_has(unsigned fn, const char *part)
     return strstr(gw_api_fns[fn].symbol, part) != NULL;
 }
 
+/* True if that side of a copy is an array: its "address" is then the driver's handle. Arrays are the driver's. */
+static bool is_to_array(unsigned fn)
+{
+    return name_has(fn, "toA");
+}
+
+static bool is_from_array(unsigned fn)
+{
+    return name_has(fn, "Ato");
+}
+
 /* True for copies of which `to` and `from` are only the first bytes. */
 static bool has_rows(unsigned fn)
 {
@@ -71,7 +82,7 @@ int gwi_rehearse_copy(unsigned fn, uint64_t to, uint64_t from, uint64_t bytes)
         return CUDA_ERROR_INVALID_VALUE;
     if (bytes > 0 && (name_has(fn, "DtoD") || name_has(fn, "Peer")) && (!is_device(to) || !is_device(from)))
         return CUDA_ERROR_INVALID_VALUE;
-    bool to_host = is_host(to), from_host = is_host(from);
+    bool to_host = !is_to_array(fn) && is_host(to), from_host = !is_from_array(fn) && is_host(from);
     if (to_host && bytes > 0 && !has_rows(fn)) {
         if (from_host)
             memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
@@ -114,7 +125,8 @@ static bool side_begin(side *s, size_t width, size_t height, size_t depth)
         return true;
     s->pitch = s->pitch != 0 ? s->pitch : width + s->x;
     s->height = s->height != 0 ? s->height : height + s->y;
-    if (s->pitch < width || s->height < height || s->pitch > SIZE_MAX / 2 / (s->height + 1) / (depth + s->z + 1))
+    if (s->pitch < width || s->height < height || s->height > SIZE_MAX / 4 || depth > SIZE_MAX / 4 ||
+        s->z > SIZE_MAX / 4 || s->pitch > SIZE_MAX / 2 / (s->height + 1) / (depth + s->z + 1))
         return false;
     s->base += (s->z * s->height + s->y) * s->pitch + s->x;
     return s->type == CU_MEMORYTYPE_HOST || is_live(s->base, ((depth - 1) * s->height + height - 1) * s->pitch + width);

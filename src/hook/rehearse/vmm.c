@@ -237,9 +237,20 @@ static bool maps_remove(uint64_t address, uint64_t bytes)
     return true;
 }
 
+/* True if a mapping of the books begins in the range, which itself may begin in a gap. */
+static bool maps_begin_in(uint64_t address, uint64_t bytes)
+{
+    if (!gwi_lock())
+        return false;
+    const gwi_held *held = gwi_held_from(address);
+    bool begins = held != NULL && held->kind == GWI_HELD_MAPPED && held->range.base - address < bytes;
+    gwi_unlock();
+    return begins;
+}
+
 GWI_REHEARSE(cuMemUnmap)(CUdeviceptr ptr, size_t size)
 {
-    if (!gwi_rehearses(ptr))
+    if (!gwi_rehearses(ptr) && !maps_begin_in(ptr, size))
         return GWI_DRIVER(cuMemUnmap)(ptr, size);
     if (!gwi_lock())
         return CUDA_ERROR_INVALID_VALUE;
@@ -319,7 +330,8 @@ GWI_REHEARSE(cuMemAddressReserve)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The only call that names device memory by a plain pointer. */
+/* This call names device memory by a plain pointer. So do those of tensor maps, but there the driver only writes the
+ * address into the map. */
 GWI_REHEARSE(cuLogicalEndpointBindAddr)
 (CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset, void *ptr, cuuint64_t size, unsigned long long flags)
 {
