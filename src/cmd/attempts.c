@@ -112,6 +112,7 @@ static bool apply_cure(gwi_attempts *attempts, const char *recording, const gw_v
         GW_FACT_SET(peak_bytes, cure.peak_bytes),
         GW_FACT_SET(peak_bytes_before, cure.peak_bytes_before),
     };
+    gw_text_clear(&attempts->cure); /* of an earlier attempt */
     gw_fact_cure_write(&fact, &attempts->cure);
     return true;
 }

@@ -156,7 +156,8 @@ static bool find_named(const gwi_command *command, const char *wanted, const cha
         if (hyphens > 2 || hyphens >= bytes || (hyphens == 0 && !has_value) ||
             !is_named(word + hyphens, bytes - hyphens, wanted, suffix))
             continue;
-        if (!has_value && i + 1 == command->count)
+        /* a flag, whose next word is another option, has no value */
+        if (!has_value && (i + 1 == command->count || gw_begins(command->argv[i + 1], "--")))
             continue;
         any = true;
         *ret_found = has_value ? (found){i, bytes + 1} : (found){i + 1, 0};

@@ -35,6 +35,8 @@ static bool write_value(const gw_whatif_row *row, const gw_model *model, gwi_cur
     snprintf(cure->name, sizeof cure->name, "%s", gw_whatif_variable(model->torch_version));
     snprintf(key, sizeof key, "env.%s", cure->name);
     const char *now = gw_model_meta(model, key);
+    if (now == NULL) /* PyTorch reads the old name only if the new one is not set */
+        now = gw_model_meta(model, "env.PYTORCH_CUDA_ALLOC_CONF");
     bool is_set = now != NULL && now[0] != '\0';
     int bytes = snprintf(cure->value, sizeof cure->value, "%s%s%s", is_set ? now : "", is_set ? "," : "", row->name);
     return bytes > 0 && (size_t)bytes < sizeof cure->value;

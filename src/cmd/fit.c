@@ -98,8 +98,9 @@ static gw_status take_real(gwi_fit *fit, const fit_options *options, gw_error *e
         return GW_OK;
     char *end = NULL;
     double number = strtod(options->real, &end);
-    bool is_time = strcmp(end, "s") == 0, is_count = *end == '\0' && number == (double)(uint64_t)number;
-    if (end == options->real || !(number > 0 && number <= 1e6) || (!is_time && !is_count))
+    bool is_number = end != options->real && number > 0 && number <= 1e6, is_time = strcmp(end, "s") == 0;
+    bool is_count = is_number && *end == '\0' && number == (double)(uint64_t)number;
+    if (!is_number || (!is_time && !is_count))
         return gw_fail(err, GW_USAGE, "--real=%s: must be a number of iterations, or seconds such as 30s",
                        options->real);
     fit->real_iterations = is_time ? 0 : (uint64_t)number;

@@ -25,15 +25,25 @@ static const char *const endings[] = {"json", "log", "gpuwhy"};
 
 /* ---- signals and the folder ---- */
 
+/* True if nohup has started us: SIGHUP is then ignored, and must not be blocked, because it would arrive. */
+static bool is_nohup(void)
+{
+    struct sigaction now;
+    return sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 gw_status gwi_fit_begin(gwi_fit *fit, gw_error *err)
 {
+    const struct sigaction standard = {.sa_handler = SIG_DFL};
     sigset_t taken;
+    sigaction(SIGCHLD, &standard, NULL); /* with an inherited SIG_IGN we would get no exit statuses */
     sigemptyset(&taken);
     sigaddset(&taken, SIGCHLD);
     sigaddset(&taken, SIGINT);
     sigaddset(&taken, SIGTERM);
-    sigaddset(&taken, SIGHUP);
     sigaddset(&taken, SIGQUIT);
+    if (!is_nohup())
+        sigaddset(&taken, SIGHUP);
     sigprocmask(SIG_BLOCK, &taken, &fit->old_mask);
     fit->started_ns = gw_monotonic_ns();
     fit->started_realtime_ns = gw_realtime_ns();

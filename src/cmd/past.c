@@ -182,11 +182,13 @@ void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const 
     if (program != NULL)
         mask_command(program, &masked);
     const gw_string_list *argv = program != NULL ? &masked : &verdict->argv;
+    uint64_t key = gwi_past_key(argv, folder);
+    if (verdict->rehearsal != NULL) /* a real run must not be compared with a rehearsal of its command */
+        key = gw_hash_bytes(key, "rehearsal", 9);
     bool good =
         verdict->status == GW_VERDICT_CLEAN && verdict->exit_known && verdict->signal == 0 && verdict->exit_code == 0;
-    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d%s\t%.3f", version, verdict->run.start_realtime_ns,
-                 gwi_past_key(argv, folder), status_letter(verdict->status), good, observed_mark(verdict),
-                 verdict->seconds);
+    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d%s\t%.3f", version, verdict->run.start_realtime_ns, key,
+                 status_letter(verdict->status), good, observed_mark(verdict), verdict->seconds);
     add_field(&line, verdict->cause == NULL ? "" : verdict->cause);
     add_end(&line, verdict);
     add_field(&line, recording);

@@ -123,8 +123,10 @@ static void say_need(const rehearse_options *options, const gw_verdict *first, c
         fprintf(stderr,
                 "Needs    %s on a card that is large enough; the driver's own memory and fragments need the rest\n",
                 gw_bytes_text(need, second->rehearsal->peak_bytes));
+    else if (second != NULL && second->rehearsal != NULL && second->rehearsal->fits == GW_FITS_NOT)
+        fprintf(stderr, "Needs    not known: it does not fit a card %d times as large, either\n", LARGER);
     else
-        fprintf(stderr, "Needs    not known: it failed on a card %d times as large, too\n", LARGER);
+        fprintf(stderr, "Needs    not known: the rehearsal on a card %d times as large failed\n", LARGER);
     gw_verdict_free(second);
     unlink(path);
     rmdir(folder);
@@ -160,7 +162,7 @@ int gwi_cmd_rehearse(int argc, char **argv)
     status = rehearse(&options, options.memory_bytes, options.output, program, &verdict);
     if (status != GW_EXIT_OK)
         return status;
-    if (!options.no_history)
+    if (!options.no_history && verdict->rehearsal != NULL)
         gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "", NULL);
     status = tell(&options, verdict, program);
     gw_verdict_free(verdict);

@@ -123,6 +123,8 @@ static int parse(gw_run_options *options, int argc, char **argv, char ***ret_pro
         st = gw_fail(&err, GW_USAGE, "--deep and --no-attach cannot be combined");
     if (st == GW_OK && options->allocations && options->no_attach)
         st = gw_fail(&err, GW_USAGE, "--allocations and --no-attach cannot be combined");
+    if (st == GW_OK && options->cure && options->no_attach)
+        st = gw_fail(&err, GW_USAGE, "--cure and --no-attach cannot be combined");
     if (st == GW_OK)
         st = check_interventions(options, &err);
     if (st != GW_OK) {

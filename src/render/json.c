@@ -129,6 +129,7 @@ static struct json_object *rehearsal_object(const gw_verdict_rehearsal *it)
     json_object_object_add(one, "launches_each", number((double)it->launches_each));
     json_object_object_add(one, "ended_by_gpuwhy", json_object_new_boolean(it->was_ended));
     json_object_object_add(one, "times_made_up", json_object_new_boolean(it->timed));
+    json_object_object_add(one, "refused_requests", number((double)it->refusal_count));
     json_object_object_add(one, "refused", strings(&it->refused));
     return one;
 }

@@ -43,9 +43,14 @@ static void add_fits(gw_text *text, const gw_verdict *verdict, unsigned width)
     gw_bytes_text(left, spare);
     if (it->fits == GW_FITS)
         gw_text_addf(&body, "yes: the process holds at most %s of %s; %s remain", peak, limit, left);
-    else if (it->fits == GW_FITS_NOT)
+    if (it->fits == GW_FITS && it->refusal_count > 0)
+        gw_text_addf(&body,
+                     ". But %" PRIu64 " request%s refused, and the program went on: it may have used less memory than "
+                     "it wanted",
+                     it->refusal_count, it->refusal_count == 1 ? " was" : "s were");
+    if (it->fits == GW_FITS_NOT)
         gw_text_addf(&body, "no: a request was refused when the process held %s of %s", peak, limit);
-    else
+    if (it->fits == GW_FITS_UNKNOWN)
         gw_text_addf(&body, "unknown: the program failed for another reason, at %s of %s", peak, limit);
     paragraph(text, width, "Fits", &body);
     gw_text_free(&body);

@@ -33,13 +33,15 @@ gw_wait_end gw_supervisor_wait_memory(gw_supervisor *run, int device, uint64_t b
 
 bool gw_supervisor_pause(gw_supervisor *run, unsigned pause_ms)
 {
+    enum { LOOK_MS = 1000 }; /* the end of the parent wakes nobody up */
     uint64_t until_ns = gw_monotonic_ns() + (uint64_t)pause_ms * 1000000;
-    for (uint64_t now; run->signals.stop_signal == 0 && (now = gw_monotonic_ns()) < until_ns;) {
+    bool is_asked = gwi_is_asked_to_end(run);
+    for (uint64_t now; !is_asked && (now = gw_monotonic_ns()) < until_ns; is_asked = gwi_is_asked_to_end(run)) {
         struct pollfd waited = {.fd = run->signals.fd, .events = POLLIN};
-        poll(&waited, 1, (int)((until_ns - now) / 1000000) + 1);
-        gwi_signals_pass_on(&run->signals, 0);
+        uint64_t left_ms = (until_ns - now) / 1000000 + 1;
+        poll(&waited, 1, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS);
     }
-    return run->signals.stop_signal == 0;
+    return !is_asked;
 }
 
 void gw_supervisor_end_like(int status)

@@ -139,12 +139,19 @@ bool gwi_signal_is_stop(int signal)
     return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
 
+/* True if nohup has started us: SIGHUP is then ignored, and no reason to end. A blocked signal arrives even then. */
+static bool is_nohup(int signal)
+{
+    struct sigaction now;
+    return signal == SIGHUP && sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
 {
     struct signalfd_siginfo info;
     while (signals->fd >= 0 && read(signals->fd, &info, sizeof info) == sizeof info) {
         int signal = (int)info.ssi_signo;
-        if (gwi_signal_is_stop(signal))
+        if (gwi_signal_is_stop(signal) && !is_nohup(signal))
             signals->stop_signal = signal;
         if (child <= 0 || !is_ours_alone(signals, &info))
             continue;

@@ -63,8 +63,9 @@ void gwi_supervisor_clean_up(gw_supervisor *run);
 
 /* Check the options of a rehearsal (rehearsal.c). GW_USAGE: they are wrong. */
 GW_MUST_CHECK gw_status gwi_rehearsal_check(const gw_run_options *options, gw_error *err);
-/* Return GW_EXIT_OK if the hook will be in the program, or if this is no rehearsal. Otherwise the program would take
- * memory and compute, so it must not be started: print the reason and return gpuwhy's exit status. */
+/* Return GW_EXIT_OK if the hook will be in the rehearsed program, or if this run is real and not inside a rehearsal.
+ * Otherwise the program would take memory and compute, so it must not be started: print the reason and return gpuwhy's
+ * exit status. */
 int gwi_rehearsal_possible(const gw_supervisor *run);
 /* End the rehearsed program if enough is known. */
 void gwi_rehearsal_look(gw_supervisor *run);
@@ -75,6 +76,9 @@ typedef struct gwi_setting {
  * our stderr. Returns its pid, or -1. */
 pid_t gwi_command_start(const gw_supervisor *run, const char *command, const gwi_setting *settings);
 
+/* While no program runs: read the signals that arrived. Returns true if one of them, or the end of the parent
+ * (--end-with-parent), asked the run to end; run->signals.stop_signal is then set (loop.c). */
+bool gwi_is_asked_to_end(gw_supervisor *run);
 /* Watch the program until it has ended (loop.c). */
 void gwi_loop_run(gw_supervisor *run);
 /* Wait until a signal arrives, a process requests a buffer, a recorded process ends, or the next drain is due. */

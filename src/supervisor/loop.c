@@ -65,6 +65,14 @@ static void look_at_parent(gw_supervisor *run)
     }
 }
 
+bool gwi_is_asked_to_end(gw_supervisor *run)
+{
+    gwi_signals_pass_on(&run->signals, 0);
+    if (run->options.end_with_parent && getppid() != run->parent && run->signals.stop_signal == 0)
+        run->signals.stop_signal = SIGTERM;
+    return run->signals.stop_signal != 0;
+}
+
 /* ---- the loop ---- */
 
 static bool is_filled(const gw_supervisor *run, double ratio)

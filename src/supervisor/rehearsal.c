@@ -48,11 +48,21 @@ gw_status gwi_rehearsal_check(const gw_run_options *options, gw_error *err)
     return GW_OK;
 }
 
+/* A real run that a rehearsed program starts would take memory and compute. */
+static int refuse_inside_rehearsal(void)
+{
+    const char *outer = getenv("GPUWHY_REHEARSE");
+    if (outer == NULL || outer[0] == '\0' || getenv("GPUWHY_RUN_DIR") == NULL)
+        return GW_EXIT_OK;
+    gw_say("run: this is inside a rehearsal, and the program would run for real; it was not started");
+    return GW_EXIT_CANNOT_RUN;
+}
+
 int gwi_rehearsal_possible(const gw_supervisor *run)
 {
     const gwi_program *program = &run->program;
     if (!run->options.rehearse)
-        return GW_EXIT_OK;
+        return refuse_inside_rehearsal();
     if (!run->doors.open)
         gw_say(
             "rehearse: needs a GPU and its driver, because the real libraries run in front of them (%s); without one, "
@@ -78,15 +88,27 @@ void gwi_rehearsal_setting(const gw_run_options *options, char *out, size_t out_
         snprintf(out, out_bytes, "%" PRIu64 ",iterations=%" PRIu64, options->memory_bytes, iterations);
 }
 
+/* Signal the program and every rehearsed process: if the program is a shell, its child would otherwise go on. */
+static void signal_all(const gw_supervisor *run, int signal)
+{
+    enum { PIDS_MAX = 256 };
+    uint32_t pid[PIDS_MAX];
+    size_t count = run->record.drain == NULL ? 0 : gw_drain_alive(run->record.drain, pid, PIDS_MAX);
+    kill(run->child, signal);
+    for (size_t i = 0; i < count && i < PIDS_MAX; i++)
+        if ((pid_t)pid[i] != run->child)
+            kill((pid_t)pid[i], signal);
+}
+
 static void end_program(gw_supervisor *run, const char *why)
 {
     uint64_t now = gwi_record_now_ns(&run->record);
     if (run->rehearsal_ended_ns == 0) {
         run->rehearsal_ended_ns = now;
         gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "%s", why);
-        kill(run->child, SIGTERM);
+        signal_all(run, SIGTERM);
     } else if (now - run->rehearsal_ended_ns > kill_after_ns) {
-        kill(run->child, SIGKILL);
+        signal_all(run, SIGKILL);
     }
 }
 

@@ -205,13 +205,12 @@ static void tell_once(waiting *w)
            w->holders.bytes > 0 ? gw_text_str(&w->holders) : "processes that NVML does not list");
 }
 
-/* Wait for the next look. Returns true if a signal asked us to end. */
+/* Wait for the next look. Returns true if a signal or the end of the parent asked us to end. */
 static bool is_stopped_during_pause(waiting *w, unsigned looks)
 {
     struct pollfd waited = {.fd = w->run->signals.fd, .events = POLLIN};
     poll(&waited, 1, looks < SOON_COUNT ? LOOK_SOON_MS : LOOK_LATER_MS);
-    gwi_signals_pass_on(&w->run->signals, 0);
-    return w->run->signals.stop_signal != 0;
+    return gwi_is_asked_to_end(w->run);
 }
 
 static gw_wait_end wait_with(waiting *w, gw_room *room)

@@ -36,7 +36,7 @@ void gwi_shared_file_look(gwi_shared_file *shared, const gwi_doors *doors)
     if (shared->map == NULL || doors->virtual_folder[0] == '\0')
         return;
     uint32_t lost = atomic_load(&shared->map->lost_devices) & ~shared->lost_devices;
-    for (unsigned device = 0; lost >> device != 0; device++) {
+    for (unsigned device = 0; device < 32 && lost >> device != 0; device++) {
         gw_error err;
         if ((lost >> device & 1) == 0)
             continue;

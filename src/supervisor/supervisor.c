@@ -266,8 +266,9 @@ int gwi_supervisor_start_or_clean_up(gw_supervisor *run)
     if (run->record.path[0] != '\0')
         unlink(run->record.path); /* an empty recording is of no use: the program never ran */
     gwi_supervisor_clean_up(run);
-    if (status == GW_EXIT_STOPPED)
-        gwi_end_like(run->signals.stop_signal); /* as a program that the signal ended */
+    /* as a program that the signal ended; after an earlier attempt, the caller first reports that one */
+    if (status == GW_EXIT_STOPPED && run->attempt == 1)
+        gwi_end_like(run->signals.stop_signal);
     return status;
 }
 
@@ -278,6 +279,10 @@ static int run_bare(const gw_run_options *options, char *const *argv)
     if (strcmp(options->gpu, "real") != 0) { /* without gpuwhy, the program would use another GPU */
         gw_say("run: the limit on open files is too low (ulimit -n) to run a program with --gpu %s", options->gpu);
         return GW_EXIT_USAGE;
+    }
+    if (options->rehearse) { /* without gpuwhy, the program would take memory and compute */
+        gw_say("rehearse: the limit on open files is too low (ulimit -n); the program was not started");
+        return GW_EXIT_CANNOT_RUN;
     }
     gw_say("cannot record: the limit on open files is too low (ulimit -n); the program runs without gpuwhy");
     gwi_limits_restore();
@@ -338,6 +343,8 @@ void gw_supervisor_end(gw_supervisor *run)
 
 void gw_supervisor_leave(gw_supervisor *run)
 {
+    gwi_signals_pass_on(&run->signals, 0); /* a signal that has ended the program must not end the caller */
+    gwi_supervisor_release_signals(run);
     gwi_supervisor_clean_up(run);
     free(run);
 }

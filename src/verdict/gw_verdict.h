@@ -176,6 +176,7 @@ typedef struct gw_verdict_rehearsal {
     uint64_t equal_iterations, launches_each;        /* 0: iterations did not become equal */
     bool was_ended;                                  /* gpuwhy ended the program */
     bool timed;                                      /* the program measured times, which are made up */
+    uint64_t refusal_count;                          /* refused requests for memory */
     gw_string_list refused;                          /* calls that a rehearsal does not support */
 } gw_verdict_rehearsal;
 

@@ -43,6 +43,14 @@ static gw_fits fits(const gw_verdict *verdict)
     return lacked_memory(verdict) ? GW_FITS_NOT : GW_FITS_UNKNOWN;
 }
 
+static uint64_t count_refusals(const gw_model *model)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < model->failure_count; i++)
+        count += model->failure[i].is_allocation ? model->failure[i].repeat_count : 0;
+    return count;
+}
+
 static bool copy_refused(const gw_rehearsal *from, gw_verdict_rehearsal *to)
 {
     for (size_t i = 0; i < from->refused_count; i++)
@@ -76,7 +84,8 @@ bool gwi_fill_rehearsal(const gwi_case *c, gw_verdict *verdict)
                                  .equal_iterations = from->equal_iterations,
                                  .launches_each = from->launches_each,
                                  .was_ended = gwi_rehearsal_was_ended(c->model),
-                                 .timed = from->timed};
+                                 .timed = from->timed,
+                                 .refusal_count = count_refusals(c->model)};
     if (card->peak_site != 0 && gwi_place(c, card->peak_site, place)[0] != '\0') {
         to->place = strdup(place);
         if (to->place == NULL)
