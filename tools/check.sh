@@ -123,10 +123,10 @@ sh tools/pythons.sh lacking >build-pythons.log 2>&1 &
 pythons=$!
 formatted
 count "clang-format" $?
-check_build dev -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON
+check_build dev -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -- -LE soak
 # Run the long tests only in the plain build, and all other tests also with the sanitizers.
-check_build asan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=address,undefined -- -LE long
-check_build tsan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=thread -- -LE long
+check_build asan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=address,undefined -- -LE "long|soak"
+check_build tsan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=thread -- -LE "long|soak"
 
 wait_for_pythons
 echo "$names" | sed "/^$/d"

@@ -113,6 +113,7 @@ static void attempts_are_part_of_their_run(void **state)
     assert_string_equal(list.item[0].attempt[1].cause, "");
     assert_string_equal(list.item[0].attempt[1].end, "exited 3");
     assert_int_equal(list.item[1].attempt_count, 0);
+    gwi_past_free(&list);
 }
 
 static void an_answer_is_no_run(void **state)

@@ -15,10 +15,11 @@ typedef struct gwi_guard_device {
     uint64_t used_bytes; /* blocks, pages of small blocks, handles, plain contexts, and allocations in progress */
     uint64_t small_bytes, page_count; /* live small blocks, and the pages that they share (part of used_bytes) */
     uint64_t pool_bytes, graph_bytes; /* reserved by pools and by graphs, as last read from the driver */
-    uint64_t driver_bytes; /* what NVML counted for the process beyond all of these, at the last reading: code, streams */
-    uint64_t context_bytes;           /* size of a context; 0: no context was created yet */
-    uint64_t primary;                 /* handle of the primary context; 0: unknown */
-    bool has_primary;                 /* the primary context exists */
+    uint64_t
+        driver_bytes; /* what NVML counted for the process beyond all of these, at the last reading: code, streams */
+    uint64_t context_bytes; /* size of a context; 0: no context was created yet */
+    uint64_t primary;       /* handle of the primary context; 0: unknown */
+    bool has_primary;       /* the primary context exists */
     uint32_t retained, greens;
 } gwi_guard_device;
 
