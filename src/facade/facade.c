@@ -5,8 +5,9 @@
  *
  * "reads" is the page with the targets of the functions that only read a value (gwi_facade_machine.h).
  *
- * At start, the loader maps the two segments and applies one relative relocation per name. None of our code runs before
- * the program calls the first stub, the code of an exported function.
+ * At start, the loader maps the two segments and applies one relative relocation per name. Each exported function is a
+ * stub. None of our code runs before the program calls the first one.
+ *
  * References to C library functions are weak and without versions, so one facade works with every C library. Where
  * libc.so.6 lacks dlopen, it has __libc_dlopen_mode. */
 #include "gw_api.h"

@@ -65,8 +65,9 @@ GW_MUST_CHECK gw_status gw_facade_driver_info(const char *path, gw_facade_info *
 
 /* Write `out_dir`/libcuda.so.1 and the link libcuda.so next to it, for the driver and the hook at these absolute paths.
  *
- * Creates the folder. Every user can read the files. A facade with the same bytes is kept if nobody else could have
- * written it. Otherwise it is replaced atomically, so that a starting program finds a complete one.
+ * Creates the folder if it does not exist, and makes the files readable for every user. An existing facade is kept if
+ * its bytes are the same and no other user could have written it. Otherwise it is replaced atomically, so that a
+ * program that is just starting finds a complete one.
  *
  * Returns GW_OK, a status of gw_facade_driver_info(), or:
  * - GW_USAGE: a path is relative

@@ -2,6 +2,7 @@
  *
  * Only the notes are used: registers and siginfo of the thread that caused the fault (the first NT_PRSTATUS), the pid,
  * the mapped files. The file may be truncated, or no dump at all. Calls share no state.
+ *
  * Sources: core(5), Linux fs/binfmt_elf.c, sys/procfs.h. */
 #ifndef GW_HOSTCORE_H
 #define GW_HOSTCORE_H

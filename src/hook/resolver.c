@@ -3,6 +3,7 @@
  * The replacement depends on the returned address, not on the requested name. Only the driver knows which function a
  * name means with this version and these flags. The map from addresses to functions is filled at the first call, from
  * the exports and from the driver's results for our whole table.
+ *
  * If several functions have one address, the request selects one of them. If that fails, or the address is not in the
  * map, the result is unchanged and a note is recorded.
  *

@@ -2,6 +2,7 @@
  *
  * The driver then aborts the process. Never set its flag skip_abort: the program would continue with garbage results,
  * and its calls would return success.
+ *
  * The user's own settings for dumps are kept. */
 #include "gwi_run.h"
 

@@ -566,7 +566,8 @@ static bool may_have_site(const course *c, bool is_large)
     return spent < (is_large ? may_spend : may_spend / 4);
 }
 
-/* Raise the limit for call sites by 1/1024 of the time since the last call, of which at most PAUSE_TICKS are used. */
+/* Raise the time limit for call sites by 1/1024 of the time since the last call. After a pause longer than PAUSE_TICKS,
+ * only PAUSE_TICKS count. */
 static void earn_sites(course *c)
 {
     uint64_t passed = c->now.last_ticks - c->site_earned_until;

@@ -2,6 +2,7 @@
  *
  * Python stores it in sys.last_exc (sys.last_value before 3.12). Then our atexit handler runs in the main thread with
  * the interpreter's lock, before anything is torn down.
+ *
  * Reading the exception runs no code of the program: no __str__, and no attribute that the program may have replaced.
  * The recorded text is what Python prints, without source lines. Each line is one fact. */
 #include "gwi_observer_inside.h"

@@ -1,6 +1,6 @@
 /* The program contains no code for this card.
  *
- * Established only by: all of these. The driver returns 209 only for a missing image.
+ * Established only by: both of these facts, because the driver returns 209 only if an image is missing:
  * - The driver's result 209 is the root failure, and the run ended because of it (gwi_sure_of_end()).
  * - The program printed "no kernel image", or launched nothing afterwards. A library may try several images until one
  *   works.

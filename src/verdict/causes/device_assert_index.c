@@ -1,9 +1,10 @@
 /* An assertion failed in a kernel, nearly always because an index or a label was out of range.
  *
- * Established only by: one of these. Only an assertion in device code causes 710.
+ * Established only by: one of these, because only an assertion in device code causes 710:
  * - The first result that destroyed the context is 710, and the assertion's text is on stderr or in a GPU core dump.
  * - A log without a recording has the assertion's text, followed by an error.
- * Supported by: one of these.
+ *
+ * Supported by: one of these:
  * - 710 without the text
  * - 710 after a refused allocation that the program did not check
  * - 710 after a reset that destroyed memory */

@@ -1,6 +1,6 @@
 /* The kernel killed the program because the host or its control group had no memory left.
  *
- * Established only by: one of
+ * Established only by: one of these:
  * - The kernel's log reports that it killed a process of the run for lack of memory, and the run ended because of this.
  *   In a text log, an error must follow.
  * - A control group's count of these kills rose within 1.5 s of the program's death by SIGKILL, and no driver call had

@@ -1,6 +1,6 @@
 /* A kernel used an address that is not aligned to the size of the access.
  *
- * Established only by: one of these. The hardware reports 716 for nothing else.
+ * Established only by: one of these, because the hardware reports 716 for nothing else:
  * - The driver's result 716 is the first result that destroyed the context.
  * - A GPU core dump has this exception.
  * - In a log alone, compute-sanitizer reports the access, and an error follows.

@@ -1,6 +1,6 @@
 /* The program loaded a toolkit's stub library instead of the driver.
  *
- * Established only by: all of these. Only the stub returns 34.
+ * Established only by: all of these facts, because only a stub returns 34:
  * - cuInit returned 34.
  * - A driver library in a stubs folder is loaded.
  * - The run ended because of that result (gwi_sure_of_end()).
