@@ -2,12 +2,14 @@
 took it."""
 import json
 import re
+import shlex
 import signal
 import sys
 
 from harness import (BUILD, CNN, REAL, Card, Workplace, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
                      run_observed, skip, texts)
 
+SMI = BUILD / "lib" / "gpuwhy" / "virtual" / "bin" / "nvidia-smi"
 REACT = BUILD / "tests" / "inject" / "react"
 SMALL = Card("4GiB")
 SHORT = [CNN, "--iterations", "2"]
@@ -129,16 +131,17 @@ def fence(place):
 
 def lost(place):
     """A lost device: 999 from then on, and NVML of the virtual card agrees, for other programs, too."""
-    one = " ".join(behind_sanitizer([REACT]))
-    script = (f"{one} --list; echo status $?; nvidia-smi -L; i=0; "
-              "while nvidia-smi >/dev/null 2>&1 && [ $i -lt 600 ]; do sleep 0.05; i=$((i+1)); done; nvidia-smi; echo smi $?")
+    one = shlex.join(behind_sanitizer([REACT]))
+    smi = shlex.join(behind_sanitizer([SMI]))
+    script = (f"{one} --list; echo status $?; {smi} -L; i=0; "
+              f"while {smi} >/dev/null 2>&1 && [ $i -lt 600 ]; do sleep 0.05; i=$((i+1)); done; {smi}; echo smi $?")
     run = observed(place, "lost", ["/bin/sh", "-c", script], "--inject", "lost@cuMemAlloc:2")
     out = run.stdout.decode()
     expect("smi 15" in out, f"NVML does not agree: {out}")
     expect(out.split()[:2] == ["2", "3"], f"a later call succeeded: {out}")
     verdict = run.verdict()
     expect("lost@cuMemAlloc:2" in texts(verdict), texts(verdict))
-    healthy = observed(place, "healthy-lost", ["/bin/sh", "-c", f"{one} --list; nvidia-smi -L"], "--inject",
+    healthy = observed(place, "healthy-lost", ["/bin/sh", "-c", f"{one} --list; {smi} -L"], "--inject",
                        "lost@cuMemAlloc:2000")
     expect(healthy.stdout.startswith(b"GPU 0:"), f"{healthy.stdout}")
 

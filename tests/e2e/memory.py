@@ -1,5 +1,6 @@
 """`gpuwhy run --memory` on the virtual card: the guard's count equals the card's own, and processes can share a limit."""
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,7 +39,7 @@ class Shared:
 
     def __init__(self, place, *options):
         self.folder = new_folder(place, "shared-" + "-".join(options).strip("-"))
-        one = " ".join(behind_sanitizer([RANDOM]))
+        one = shlex.join(behind_sanitizer([RANDOM]))
         script = f'while read size; do {one} --limit {LIMIT} --hold $size & echo pid $!; done; wait'
         self.process = subprocess.Popen(
             [str(GPUWHY), "run", *CARD.options(), "--quiet", "-o", str(self.folder / "run.gpuwhy"), "--memory", str(LIMIT),

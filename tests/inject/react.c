@@ -1,7 +1,7 @@
 /* A program that takes a failed allocation in the way that its option names, for tests/e2e/inject.py.
  *
  * It allocates, frees and copies in a loop. `--notice`: print the error and exit 1. `--retry`: call again, up to five
- * times. `--ignore`: go on with the NULL pointer. `--crash`: use the NULL pointer on the host. `--hang`: wait for ever.
+ * times. `--ignore`: go on with the NULL pointer. `--crash`: use a wild pointer on the host. `--hang`: wait for ever.
  * `--list`: print the number of each failed allocation and go on. Without an option, the program does not look at
  * results of allocations. */
 #include "gpu.h"
@@ -53,7 +53,7 @@ static void take(CUresult result, long long round)
     if (notice || retry)
         give_up(result);
     if (crash) {
-        char *volatile wild = NULL;
+        char *volatile wild = (char *)8; /* undefined-behaviour sanitizers report NULL themselves */
         *wild = 1;
     }
     if (hang)
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
     const struct option_row rows[] = {{"notice", OPTION_FLAG, &notice, "print the error and exit 1"},
                                       {"retry", OPTION_FLAG, &retry, "call again, up to five times"},
                                       {"ignore", OPTION_FLAG, &ignore, "go on with the NULL pointer"},
-                                      {"crash", OPTION_FLAG, &crash, "use the NULL pointer on the host"},
+                                      {"crash", OPTION_FLAG, &crash, "use a wild pointer on the host"},
                                       {"hang", OPTION_FLAG, &hang, "wait for ever"},
                                       {"list", OPTION_FLAG, &list, "print the numbers of failed allocations"},
                                       {"rounds", OPTION_NUMBER, &rounds, "number of allocations"},
