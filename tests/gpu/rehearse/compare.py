@@ -36,6 +36,8 @@ OTHERS = [
     "--model resnet18 --size 86 --batch-size 64 --graph --optimizer Adam",
     "--model resnet50 --size 86 --batch-size 100 --compile",
     "--model resnet50 --size 86 --batch-size 100 --benchmark",
+    "--model resnet50 --size 224 --batch-size 64 --lightning",
+    "--model gpt2 --size 256 --batch-size 16 --optimizer AdamW --precision bf16 --lightning",
 ]
 
 

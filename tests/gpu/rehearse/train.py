@@ -21,6 +21,8 @@ def arguments():
     parser.add_argument("--graph", action="store_true", help="replay the iteration as a CUDA graph")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--benchmark", action="store_true", help="cudnn.benchmark")
+    parser.add_argument("--lightning", action="store_true", help="let Lightning's Trainer run the iterations")
+    parser.add_argument("--ddp", action="store_true", help="DistributedDataParallel with NCCL, under torchrun")
     parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--fraction", type=float, default=0.0, help="PyTorch's own limit")
     return parser.parse_args()
@@ -51,7 +53,7 @@ def process_bytes(torch):
     try:
         import pynvml
         pynvml.nvmlInit()
-        card = pynvml.nvmlDeviceGetHandleByIndex(0)
+        card = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
         for row in pynvml.nvmlDeviceGetComputeRunningProcesses(card):
             if row.pid == os.getpid():
                 return row.usedGpuMemory
@@ -74,6 +76,8 @@ class Step:
         self.scaler = torch.amp.GradScaler("cuda") if args.precision == "fp16" else None
         if args.compile:
             self.model = torch.compile(self.model)
+        if args.ddp:
+            self.model = torch.nn.parallel.DistributedDataParallel(self.model)
 
     def data(self):
         args, torch = self.args, self.torch
@@ -131,6 +135,31 @@ def graphed(step, torch):
         graph.replay()
 
 
+def by_lightning(step, torch):
+    """The same iterations in Lightning's loop: its order of zero_grad, forward, backward and step."""
+    import logging
+
+    import lightning
+    logging.getLogger("lightning").setLevel(logging.ERROR)
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = step.model
+
+        def training_step(self, batch, _):
+            return step.forward(*batch)
+
+        def configure_optimizers(self):
+            return step.optimizer
+
+    args = step.args
+    batches = [step.data() for _ in range(args.iterations)]
+    trainer = lightning.Trainer(accelerator="gpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
+                                enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(Module(), torch.utils.data.DataLoader(batches, batch_size=None))
+
+
 def main():
     args = arguments()
     start = time.monotonic()
@@ -143,9 +172,14 @@ def main():
     torch.backends.cudnn.benchmark = args.benchmark
     if args.fraction:
         torch.cuda.set_per_process_memory_fraction(args.fraction)
+    if args.ddp:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl")
     step = Step(args, torch)
     if args.graph:
         graphed(step, torch)
+    elif args.lightning:
+        by_lightning(step, torch)
     else:
         for _ in range(args.iterations):
             images, labels = step.data()
@@ -154,8 +188,13 @@ def main():
     torch.cuda.synchronize()
     stats = torch.cuda.memory_stats()
     print(json.dumps({"imports_s": round(imported - start, 2), "work_s": round(time.monotonic() - imported, 2),
-                      "reserved_now": stats["reserved_bytes.all.current"], "allocated": stats["allocated_bytes.all.peak"], "reserved": stats["reserved_bytes.all.peak"],
-                      "retries": stats["num_alloc_retries"], "process": process_bytes(torch)}), flush=True)
+                      "reserved_now": stats["reserved_bytes.all.current"],
+                      "allocated": stats["allocated_bytes.all.peak"], "reserved": stats["reserved_bytes.all.peak"],
+                      "retries": stats["num_alloc_retries"], "process": process_bytes(torch), "pid": os.getpid()}),
+          flush=True)
+    if args.ddp:
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
