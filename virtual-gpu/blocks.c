@@ -30,23 +30,16 @@ void gwi_device_give(gwi_device *device, uint64_t bytes)
     give(device, bytes);
 }
 
-bool gwi_device_ready(gwi_device *device)
+/* Reserve `bytes` of addresses, and a mapping of the same size for the content. */
+static bool arena_map(gwi_device *device, uint64_t bytes)
 {
-    if (device->arena_base != 0)
-        return true;
-    /* Reserve addresses for eight times the GPU's memory, so that even with scattered blocks the memory is used up
-     * before the addresses. */
-    uint64_t bytes =
-        (gwi.spec.card.memory_bytes * 8 + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
     size_t mapped = (size_t)(bytes + GW_PLACES_CHUNK_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (addresses == MAP_FAILED)
+        return false;
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (addresses == MAP_FAILED || shadow == MAP_FAILED) {
-        gwi_say("the host has no address space for the virtual card");
-        if (addresses != MAP_FAILED)
-            munmap(addresses, mapped);
-        if (shadow != MAP_FAILED)
-            munmap(shadow, mapped);
+    if (shadow == MAP_FAILED) {
+        munmap(addresses, mapped);
         return false;
     }
     madvise(shadow, mapped, MADV_DONTDUMP);
@@ -54,10 +47,27 @@ bool gwi_device_ready(gwi_device *device)
     device->arena_base = base;
     device->arena_bytes = bytes;
     device->shadow = shadow + (base - (uintptr_t)addresses);
+    return true;
+}
+
+bool gwi_device_ready(gwi_device *device)
+{
+    if (device->arena_base != 0)
+        return true;
+    /* Reserve addresses for eight times the GPU's memory, so that even with scattered blocks the memory is used up
+     * before the addresses. Take less where the host has less, for example under ThreadSanitizer. */
+    static const unsigned times[] = {8, 2, 1};
+    for (size_t i = 0; i < sizeof times / sizeof times[0] && device->arena_base == 0; i++)
+        arena_map(device, (gwi.spec.card.memory_bytes * times[i] + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES *
+                              GW_PLACES_CHUNK_BYTES);
+    if (device->arena_base == 0) {
+        gwi_say("the host has no address space for the virtual card");
+        return false;
+    }
     device->pages.take = take;
     device->pages.give = give;
     device->pages.card = device;
-    return gw_places_add(&device->pages.addresses, base, bytes);
+    return gw_places_add(&device->pages.addresses, device->arena_base, device->arena_bytes);
 }
 
 bool gwi_allocation_refused(void)

@@ -2,6 +2,8 @@
  * One at a time, because they share the card. */
 #include "gwi_fit.h"
 
+enum { STEPS_MAX = 8 }; /* so far real runs and rehearsals may differ, before a search begins or is given up */
+
 /* ---- runs ---- */
 
 /* Run a number for a while. *ret_trial: NULL if a signal has stopped it. */
@@ -34,15 +36,64 @@ static gw_status search(gwi_fit *fit, size_t combination, gw_error *err)
     return st;
 }
 
+/* The real run of `largest` had not enough memory: go down, one step at a time. */
+static gw_status go_down(gwi_fit *fit, size_t combination, gw_error *err)
+{
+    gw_fit_answer *answer = &fit->one[combination].answer;
+    gw_status st = GW_OK;
+    for (int i = 0; i < STEPS_MAX && st == GW_OK && fit->stop_signal == 0; i++) {
+        if (answer->largest < fit->from + fit->step) {
+            *answer = (gw_fit_answer){.end = GW_FIT_END_NONE, .next = answer->largest};
+            return GW_OK;
+        }
+        gwi_fit_trial *trial = NULL;
+        answer->next = answer->largest;
+        answer->largest -= fit->step;
+        st = run(fit, combination, answer->largest, &trial, err);
+        if (trial == NULL || trial->fit != GW_FIT_NO)
+            return st;
+    }
+    answer->largest = 0; /* far off: search from the beginning */
+    return st == GW_OK ? search(fit, combination, err) : st;
+}
+
+/* Real runs of `next`, as long as it runs. */
+static gw_status go_up(gwi_fit *fit, size_t combination, gw_error *err)
+{
+    gw_fit_answer *answer = &fit->one[combination].answer;
+    gw_status st = GW_OK;
+    for (int i = 0; i < STEPS_MAX && st == GW_OK && answer->next != 0 && fit->stop_signal == 0; i++) {
+        gwi_fit_trial *trial = NULL;
+        st = run(fit, combination, answer->next, &trial, err);
+        if (trial == NULL || trial->fit != GW_FIT_YES)
+            return st;
+        answer->largest = answer->next;
+        answer->next += fit->step;
+        answer->end = answer->next > fit->max ? GW_FIT_END_MAX : GW_FIT_END_FULL;
+        if (answer->end == GW_FIT_END_FULL && i + 1 < STEPS_MAX)
+            answer->end = GW_FIT_END_FOUND;
+        else
+            answer->next = 0;
+    }
+    return st;
+}
+
+/* Run the answer and the next number for real, and follow the real runs if they differ from the rehearsals: where
+ * requests are refused, PyTorch drops its cache and cuDNN takes another algorithm, and single numbers go either way. */
 static gw_status confirm(gwi_fit *fit, size_t combination, gw_error *err)
 {
-    const gw_fit_answer *answer = &fit->one[combination].answer;
-    gwi_fit_trial *trial;
+    gwi_fit_case *one = &fit->one[combination];
+    gwi_fit_trial *trial = NULL;
     gw_status st = GW_OK;
-    if (answer->largest != 0)
-        st = run(fit, combination, answer->largest, &trial, err);
-    if (st == GW_OK && fit->real && answer->next != 0 && fit->stop_signal == 0)
-        st = run(fit, combination, answer->next, &trial, err);
+    uint64_t rehearsed = one->answer.largest;
+    if (rehearsed != 0)
+        st = run(fit, combination, rehearsed, &trial, err);
+    if (st == GW_OK && trial != NULL && trial->fit == GW_FIT_NO && fit->real)
+        st = go_down(fit, combination, err);
+    else if (st == GW_OK && fit->real && fit->stop_signal == 0)
+        st = go_up(fit, combination, err);
+    if (one->answer.largest != rehearsed)
+        one->rehearsed = rehearsed;
     return st;
 }
 

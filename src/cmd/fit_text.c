@@ -181,7 +181,13 @@ static void add_notes(const gwi_fit *fit, size_t combination, gw_text *text)
 {
     const gwi_fit_case *one = &fit->one[combination];
     gw_text body = {0};
-    if (one->by_real_runs)
+    if (one->rehearsed != 0)
+        gw_text_addf(&body,
+                     "by rehearsals batch %" PRIu64
+                     " is the largest; the answer is what real runs showed. Near the limit "
+                     "some requests are refused, the program tries again with less, and single batches go either way",
+                     one->rehearsed);
+    else if (one->by_real_runs)
         gw_text_addf(&body, "searched with real runs, because a rehearsal failed for another reason than memory: %.*s",
                      WHY_BYTES, reason(one->not_rehearsed));
     if (body.bytes > 0)

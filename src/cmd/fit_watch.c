@@ -11,6 +11,7 @@
 static const double iterations_least = 3;
 /* Time that a speed is measured, at least. */
 static const uint64_t measured_ns = 3000000000u;
+static const size_t samples_least = 4;
 
 const gwi_fit_trial *gwi_fit_trial_of(const gwi_fit *fit, size_t combination, uint64_t number, gwi_fit_kind kind)
 {
@@ -57,8 +58,9 @@ void gwi_fit_watch(const gwi_fit *fit, gwi_fit_trial *trial)
         trial->sample[trial->sample_count++] = (gwi_fit_sample){now_ns, launches};
         trial->launches = launches;
     }
-    bool is_enough = trial->enough_launches != 0 && trial->launches >= trial->enough_launches &&
-                     (!fit->speed || now_ns - trial->sample[0].t_ns >= measured_ns);
+    bool is_enough =
+        trial->enough_launches != 0 && trial->launches >= trial->enough_launches &&
+        (!fit->speed || (now_ns - trial->sample[0].t_ns >= measured_ns && trial->sample_count >= samples_least));
     if (is_enough || (double)(now_ns - trial->started_ns) / 1e9 > fit->real_seconds)
         ask_to_end(trial);
 }
@@ -72,7 +74,7 @@ void gwi_fit_measure(const gwi_fit *fit, gwi_fit_trial *trial)
         trial->sample_count < 2)
         return;
     const gwi_fit_sample *last = &trial->sample[trial->sample_count - 1], *half = &trial->sample[0];
-    while (half->t_ns < trial->sample[0].t_ns + (last->t_ns - trial->sample[0].t_ns) / 2)
+    while (half[1].t_ns <= trial->sample[0].t_ns + (last->t_ns - trial->sample[0].t_ns) / 2)
         half++;
     double iterations = (double)(last->launches - half->launches) / (double)rehearsed->launches_each;
     if (iterations >= iterations_least)

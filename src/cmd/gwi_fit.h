@@ -56,6 +56,7 @@ typedef struct gwi_fit_case {
     gw_fit_search search;
     gw_fit_answer answer;
     bool by_real_runs;    /* rehearsals did not serve: the search was made with real runs */
+    uint64_t rehearsed;   /* the largest number by rehearsals, if real runs gave another one; 0: they did not */
     char *not_rehearsed;  /* owned; why a rehearsal did not serve; NULL: it did */
     uint64_t need_bytes;  /* if nothing fits: what the smallest number needs on a larger card; 0: unknown */
     uint64_t fixed_bytes; /* of these, about so many do not depend on the number; 0: unknown */

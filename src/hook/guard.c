@@ -80,17 +80,28 @@ static int current_device(void)
     return device_of(gwi_current_context());
 }
 
-/* Return what counts against the limit. `is_swept`: leave out processes of the run that have ended. */
+/* Return what counts against the limit. `is_swept`: leave out processes of the run that have ended. Call with the lock
+ * held. */
 static uint64_t used_on(int device, bool is_swept)
 {
     return gwi_guard_own_bytes(device) + gwi_share_others(device, is_swept);
+}
+
+/* The same, without the lock. Returns 0 in a signal handler that interrupted a holder of the lock. */
+static uint64_t used_now(int device, bool is_swept)
+{
+    if (!gwi_guard_lock())
+        return 0;
+    uint64_t used = used_on(device, is_swept);
+    gwi_guard_unlock();
+    return used;
 }
 
 void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes)
 {
     if (!gwi_guard_on || device < 0 || device >= DEVICE_MAX)
         return;
-    uint64_t used = used_on(device, true);
+    uint64_t used = used_now(device, true);
     uint64_t left = used < gwi_guard.limit_bytes ? gwi_guard.limit_bytes - used : 0;
     if (*free_bytes > left)
         *free_bytes = left;
@@ -98,6 +109,7 @@ void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes)
         *total_bytes = gwi_guard.limit_bytes;
 }
 
+/* Call without the lock. */
 static void measure_context(int device, uint64_t context)
 {
     size_t free_bytes = 0, total = 0;
@@ -105,7 +117,20 @@ static void measure_context(int device, uint64_t context)
     if (gwi_device_memory(device, context, &free_bytes, &total) && total > free_bytes &&
         total - free_bytes <= context_most_bytes)
         bytes = total - free_bytes;
+    if (!gwi_guard_lock())
+        return;
     gwi_guard.device[device].context_bytes = bytes;
+    gwi_guard_unlock();
+}
+
+/* Call without the lock. */
+static bool has_context_size(int device)
+{
+    if (!gwi_guard_lock())
+        return true;
+    bool is_known = gwi_guard.device[device].context_bytes != 0;
+    gwi_guard_unlock();
+    return is_known;
 }
 
 /* Read what the driver holds for this process beyond the ledger: NVML's count minus ours. Without NVML it stays 0. Call
@@ -126,7 +151,7 @@ static void measure_driver(int device)
  * read, which is slow. */
 static bool is_near(int device, uint64_t bytes)
 {
-    uint64_t used = used_on(device, false), limit = gwi_guard.limit_bytes;
+    uint64_t used = used_now(device, false), limit = gwi_guard.limit_bytes;
     return used >= limit || bytes >= limit - used || limit - used - bytes < near_bytes;
 }
 
@@ -380,7 +405,7 @@ void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t ar
 {
     bool has_grown = false;
     bool first = kind == GW_EV_CTX_CREATE && result == 0 && arg[3] != GW_CONTEXT_FROM_GREEN && arg[2] < DEVICE_MAX &&
-                 gwi_guard.device[arg[2]].context_bytes == 0;
+                 !has_context_size((int)arg[2]);
     if (first)
         measure_context((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]);
     gwi_pending pending = gwi_slot_take_pending(slot);

@@ -215,6 +215,15 @@ static bool is_kept_there(const gw_iterations *found, const gw_request *request)
     return false;
 }
 
+/* Return the bytes that the iterations left behind at these places. */
+static uint64_t kept_there(const gw_iterations *found)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < found->keeper_count; i++)
+        bytes += found->keeper[i].bytes;
+    return bytes;
+}
+
 /* Return the most memory that these places held before they freed more than half of it. Holding that much is normal
  * here. */
 static uint64_t held_before(const list *all, const gw_iterations *found)
@@ -508,14 +517,19 @@ static bool is_outgrown(const list *all, const candidate *it, const gw_iteration
  *   once
  * - no block was freed, or there are fewer than 16 iterations
  *
- * A framework's copies are not recorded, so it may always have copied. */
+ * A framework's copies are not recorded, so it may always have copied. If it launched kernels elsewhere, a loop without
+ * any, such as weights moved to the GPU layer by layer, is no training, however often it waits. */
 static bool did_nothing(const list *all, const gw_iterations *found)
 {
     enum { WAITS_MIN = 2, PASSING_MIN = 16 };
-    bool may_copy = found->copies > 0 || all->source == GW_REQUESTS_OF_FRAMEWORK;
+    bool is_framework = all->source == GW_REQUESTS_OF_FRAMEWORK;
+    if (found->launches > 0 || found->reads > 0)
+        return false;
+    if (is_framework && all->request[all->count - 1].launches > all->request[0].launches)
+        return true;
+    bool may_copy = found->copies > 0 || is_framework;
     bool waited = found->waits >= (may_copy ? WAITS_MIN : 1);
-    return found->launches == 0 && found->reads == 0 && !waited &&
-           (found->passing == 0 || found->leak_count < PASSING_MIN);
+    return !waited && (found->passing == 0 || found->leak_count < PASSING_MIN);
 }
 
 static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_iterations *found)
@@ -531,7 +545,7 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
         return GW_LOOP_LATE;
     if (looks_like_operations(all, found) || (looks_like_layers(found) && may_be_one_pass(all, it, found)))
         return GW_LOOP_ONE_PASS;
-    if (held_before(all, found) * 5 >= found->leak_bytes * 4)
+    if (held_before(all, found) * 5 >= kept_there(found) * 4)
         return GW_LOOP_HELD_BEFORE;
     if (is_outgrown(all, it, found))
         return GW_LOOP_OUTGROWN;

@@ -115,6 +115,20 @@ class Fit(Case):
         self.assertEqual((self.run_card(1, one["largest"]), one["next"]), (0, one["largest"] + 128))
         self.assertNotEqual(self.run_card(1, one["next"]), 0)
 
+    def test_real_runs_that_differ_are_followed(self):
+        # In a rehearsal, the program takes another batch than in a real run.
+        program = ("import os, sys\n"
+                   "more = int(sys.argv[3]) if os.environ.get('GPUWHY_REHEARSE') else 0\n"
+                   "os.execv(sys.argv[1], [sys.argv[1], '--batch', str(int(sys.argv[2]) + more)])\n")
+        for more in (2, -2, -20):
+            command = (sys.executable, "-c", program, CNN, "{batch}", more)
+            one = self.fit("--memory", "1GiB", "--from", 512, "--real", command=command)
+            answer, text = one[0]["combinations"][0], " ".join(one[1].split())
+            self.check_holds(1, answer)
+            if more != -20:
+                self.assertEqual(answer["largest_rehearsed"], answer["largest"] - more)
+            self.assertIn(f"by rehearsals batch {answer['largest'] - more} is the largest; the answer is what", text)
+
     def test_a_larger_card_has_no_real_runs(self):
         answer, text = self.fit("--memory", "400GiB", "--real", "--from", 4096, "--max", 4096)
         self.assertEqual({trial["kind"] for trial in answer["combinations"][0]["trials"]}, {"rehearsal"})

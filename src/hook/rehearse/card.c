@@ -152,8 +152,13 @@ static bool card_begin(gwi_card *card, int device)
     if (GWI_DRIVER(cuDeviceTotalMem_v2) == NULL || GWI_DRIVER(cuDeviceTotalMem_v2)(&total, device) != 0)
         return false;
     uint64_t seen = limit_bytes != 0 ? limit_bytes : total;
-    uint64_t range = (seen * 16 + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
-    uint64_t base = gwi_addresses_reserve(range);
+    /* Many addresses, so that scattered blocks do not use them up before the memory; less where there are fewer. */
+    static const unsigned times[] = {16, 4, 1};
+    uint64_t range = 0, base = 0;
+    for (size_t i = 0; i < sizeof times / sizeof times[0] && base == 0; i++) {
+        range = (seen * times[i] + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+        base = gwi_addresses_reserve(range);
+    }
     if (base == 0 || !gwi_lock())
         return false;
     if (!card->ready) {

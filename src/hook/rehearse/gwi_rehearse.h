@@ -81,7 +81,7 @@ void gwi_card_give(void *card, uint64_t bytes);
 void gwi_card_tell(gwi_card *card);
 /* Reserve addresses that the driver gives to nobody else. Returns 0 if it cannot. Call without the lock. */
 uint64_t gwi_addresses_reserve(uint64_t bytes);
-/* Return the most that the process held of all cards together. */
+/* Return the most that the process held of all cards together. With the lock. */
 uint64_t gwi_cards_peak(void);
 /* Measure all cards once more, and write an event for each new peak. Call without the lock. */
 void gwi_cards_settle(void);

@@ -115,11 +115,11 @@ void gwi_steady_launch(uint64_t function)
 
 void gwi_steady_copy(uint64_t bytes, bool to_host)
 {
-    uint64_t peak = gwi_cards_peak(), equal = 0, launches = 0;
+    uint64_t equal = 0, launches = 0;
     if (!gwi_lock())
         return;
     steady.open.digest = mixed(steady.open.digest, bytes << 1 | to_host);
-    steady.open.peak = peak;
+    steady.open.peak = gwi_cards_peak();
     steady.at[steady.count++ % SEGMENTS] = steady.open;
     steady.open = (segment){0};
     if (steady.period == 0)
