@@ -23,6 +23,8 @@ def arguments():
     parser.add_argument("--benchmark", action="store_true", help="cudnn.benchmark")
     parser.add_argument("--lightning", action="store_true", help="let Lightning's Trainer run the iterations")
     parser.add_argument("--ddp", action="store_true", help="DistributedDataParallel with NCCL, under torchrun")
+    parser.add_argument("--keep", choices=("no", "loss", "output"), default="no",
+                        help="keep the loss with its graph, or a copy of the output, of every iteration")
     parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--fraction", type=float, default=0.0, help="PyTorch's own limit")
     return parser.parse_args()
@@ -64,7 +66,7 @@ def process_bytes(torch):
 
 class Step:
     def __init__(self, args, torch):
-        self.args, self.torch = args, torch
+        self.args, self.torch, self.output = args, torch, None
         self.model = build(args, torch).cuda()
         if args.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
@@ -102,6 +104,7 @@ class Step:
                 out = self.model(images)
             if hasattr(out, "logits"):
                 out = out.logits
+            self.output = out
             return torch.nn.functional.cross_entropy(out, labels)
 
     def once(self, images, labels):
@@ -181,10 +184,17 @@ def main():
     elif args.lightning:
         by_lightning(step, torch)
     else:
+        kept = []
         for _ in range(args.iterations):
             images, labels = step.data()
             loss = step.once(images.cuda(), labels.cuda())
             loss.item()
+            if args.keep == "loss":
+                loss = step.forward(images.cuda(), labels.cuda())  # a loss whose graph is alive
+                kept.append(loss)
+            elif args.keep == "output":
+                kept.append(step.output.detach().repeat(64, 1))
+            step.output = None
     torch.cuda.synchronize()
     stats = torch.cuda.memory_stats()
     print(json.dumps({"imports_s": round(imported - start, 2), "work_s": round(time.monotonic() - imported, 2),
