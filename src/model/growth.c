@@ -861,6 +861,7 @@ static void find_iterations(const gw_model *model, const gw_growth_question *que
                 list, &count);
     if (by_driver)
         gwi_requests_work(model, question->pid, list, count);
+    gwi_requests_calls(model, list, count);
     gw_request_source source = GW_REQUESTS_WITHOUT_WORK;
     if (!by_driver)
         source = GW_REQUESTS_OF_FRAMEWORK;

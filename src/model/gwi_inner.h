@@ -397,6 +397,9 @@ gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *re
  * threads instead. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 
+/* calls.c. Find `call` of each request by the Python frames of its call site. */
+void gwi_requests_calls(const gw_model *model, gw_request *request, size_t count);
+
 /* memory_calls.c. Store the call if it requests or returns device memory. */
 void gwi_memory_call(gw_model *model, gwi_process *process, const gw_event *event);
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIED_MAX = 12, MEDIAN_MAX = 64, PLACES_MAX = 64, PASS_MAX = 128 };
+enum { TRIED_MAX = 12, MEDIAN_MAX = 64, PLACES_MAX = 64, PASS_MAX = 128, LAYERS_MAX = 1024 };
 
 typedef struct list {
     const gw_request *request;
@@ -532,9 +532,31 @@ static bool did_nothing(const list *all, const gw_iterations *found)
     return !waited && (found->passing == 0 || found->leak_count < PASSING_MIN);
 }
 
+/* True if the requests of this iteration, up to the next mark, were all made in one call of a framework. */
+static bool is_in_one_call(const list *all, const mark_list *marks, size_t which)
+{
+    uint64_t call = all->request[marks->at[which]].call;
+    for (size_t i = marks->at[which] + 1; call != 0 && i <= marks->at[which + 1]; i++)
+        if (all->request[i].call != call)
+            return false;
+    return call != 0;
+}
+
+/* True if most of these iterations lie in one call of a framework: they are layers of a model, or parameters of an
+ * optimizer. A training step calls the model, the loss and the optimizer one after the other. */
+static bool are_in_one_call(const list *all, const candidate *it, const gw_iterations *found)
+{
+    size_t last = it->marks.count - 1, inside = 0;
+    for (size_t i = it->first; i < last; i++)
+        inside += is_in_one_call(all, &it->marks, i);
+    return inside * 2 > last - it->first && found->leak_count < LAYERS_MAX;
+}
+
 static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_iterations *found)
 {
     enum { COUNT_FEW = 3 };
+    if (are_in_one_call(all, it, found))
+        return GW_LOOP_ONE_PASS;
     if (did_nothing(all, found))
         return found->is_apart ? GW_LOOP_OTHER_WORK : GW_LOOP_NO_WORK;
     if (found->leak_bytes - found->leak_bytes_max < found->leak_bytes / 4)

@@ -58,8 +58,10 @@ static void see_thread(void *user, const gw_thread_look *look)
 static void see_cache(void *user, const gw_cache_look *look)
 {
     gwi_alarm *alarm = user;
-    if (look->device < GWI_HELD_DEVICES_MAX && look->reserved_bytes > look->allocated_bytes)
-        alarm->device[look->device].cached_bytes += look->reserved_bytes - look->allocated_bytes;
+    if (look->device >= GWI_HELD_DEVICES_MAX)
+        return;
+    alarm->device[look->device].reserved_bytes += look->reserved_bytes;
+    alarm->device[look->device].allocated_bytes += look->allocated_bytes;
 }
 
 /* Count the rounds since the last look: launches that were followed by a wait. When a thread ends, its counts are gone.
@@ -75,15 +77,37 @@ static void count_rounds(gwi_alarm *alarm, gw_drain *drain)
     alarm->waits = alarm->now_waits;
 }
 
+static int by_value(const void *left, const void *right)
+{
+    const int64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* Return the bytes that the program cannot give back: live memory without what an allocator only caches. The driver's
+ * calls and the allocator's numbers are read one after the other, and an allocator that drops its cache moves many
+ * bytes meanwhile. So what is held beyond the allocator is the median of the last looks. */
+static uint64_t kept_now(gwi_alarm_device *device, uint64_t live_bytes)
+{
+    int64_t sorted[GWI_ALARM_OTHERS];
+    if (device->reserved_bytes == 0)
+        return live_bytes;
+    device->other_bytes[device->other_count++ % GWI_ALARM_OTHERS] =
+        (int64_t)live_bytes - (int64_t)device->reserved_bytes;
+    size_t count = device->other_count < GWI_ALARM_OTHERS ? device->other_count : GWI_ALARM_OTHERS;
+    memcpy(sorted, device->other_bytes, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, by_value);
+    int64_t other = sorted[(count - 1) / 2];
+    return device->allocated_bytes + (other > 0 ? (uint64_t)other : 0);
+}
+
 static void add_samples(gwi_alarm *alarm, gw_drain *drain, uint64_t now_ns)
 {
     for (size_t i = 0; i < GWI_HELD_DEVICES_MAX; i++)
-        alarm->device[i].cached_bytes = 0;
+        alarm->device[i].reserved_bytes = alarm->device[i].allocated_bytes = 0;
     gw_drain_look_caches(drain, see_cache, alarm);
     for (size_t i = 0; i < GWI_HELD_DEVICES_MAX; i++) {
         gwi_alarm_device *device = &alarm->device[i];
-        uint64_t live = alarm->held.live_bytes[i];
-        uint64_t bytes = live > device->cached_bytes ? live - device->cached_bytes : 0;
+        uint64_t bytes = kept_now(device, alarm->held.live_bytes[i]);
         if (bytes == 0 && device->count == 0)
             continue;
         device->count = gwi_forecast_add(device->sample, device->count, GWI_ALARM_SAMPLES_MAX,

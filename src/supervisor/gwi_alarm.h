@@ -7,10 +7,13 @@
 
 #include <sys/types.h>
 
-enum { GWI_ALARM_SAMPLES_MAX = 256 };
+enum { GWI_ALARM_SAMPLES_MAX = 256, GWI_ALARM_OTHERS = 9 };
 
 typedef struct gwi_alarm_device {
-    uint64_t cached_bytes; /* of the frameworks' allocators: reserved and not in use */
+    uint64_t reserved_bytes, allocated_bytes; /* of the frameworks' allocators */
+    /* the newest values of what was held beyond reserved_bytes; a ring */
+    int64_t other_bytes[GWI_ALARM_OTHERS];
+    size_t other_count;
     gwi_held_sample sample[GWI_ALARM_SAMPLES_MAX];
     size_t count;
 } gwi_alarm_device;

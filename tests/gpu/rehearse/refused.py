@@ -18,7 +18,7 @@ import compare
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 SHARES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
-CAPACITY = {"gpu-oom-capacity", "gpu-oom-fragmentation", "gpu-oom-workspace"}
+CAPACITY = {"gpu-oom-capacity", "gpu-oom-fragmentation", "gpu-oom-workspace", "gpu-oom-library-handle"}
 
 
 def arguments():
