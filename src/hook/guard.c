@@ -87,7 +87,17 @@ static uint64_t used_on(int device, bool is_swept)
     return gwi_guard_own_bytes(device) + gwi_share_others(device, is_swept);
 }
 
-/* The same, without the lock. Returns 0 in a signal handler that interrupted a holder of the lock. */
+/* What this process holds, for reading without the lock: what is_near() needs need not be exact. */
+static _Atomic uint64_t last_own_bytes[DEVICE_MAX];
+
+/* Call with the lock held, after a change. */
+static void publish(int device)
+{
+    if (device >= 0 && device < DEVICE_MAX)
+        atomic_store_explicit(&last_own_bytes[device], gwi_guard_own_bytes(device), memory_order_relaxed);
+}
+
+/* Return used_on() without the lock held. Returns 0 in a signal handler that interrupted a holder of the lock. */
 static uint64_t used_now(int device, bool is_swept)
 {
     if (!gwi_guard_lock())
@@ -144,6 +154,7 @@ static void measure_driver(int device)
     uint64_t ours = gwi_guard_own_bytes(device) - d->driver_bytes;
     held += extra == UINT64_MAX ? 0 : extra;
     d->driver_bytes = held > ours ? held - ours : 0;
+    publish(device);
     gwi_guard_unlock();
 }
 
@@ -151,7 +162,8 @@ static void measure_driver(int device)
  * read, which is slow. */
 static bool is_near(int device, uint64_t bytes)
 {
-    uint64_t used = used_now(device, false), limit = gwi_guard.limit_bytes;
+    uint64_t used = atomic_load_explicit(&last_own_bytes[device], memory_order_relaxed), limit = gwi_guard.limit_bytes;
+    used += gwi_share_others(device, false);
     return used >= limit || bytes >= limit - used || limit - used - bytes < near_bytes;
 }
 
@@ -245,6 +257,7 @@ bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes, uint6
             goto out;
         }
         refused = decide(th, fn, &(gwi_pending){bytes, context, device}, what, &used);
+        publish(device);
         gwi_guard_unlock();
     } while (refused && !is_read);
     if (refused) {
@@ -422,6 +435,7 @@ void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t ar
         has_grown = settle(kind, arg, context, device);
     if (gwi_guard.is_shared)
         tell(kind, arg, device);
+    publish(device);
     gwi_guard_unlock();
     if (has_grown)
         gwi_pools_read(device);

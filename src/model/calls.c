@@ -6,35 +6,37 @@
 #include <string.h>
 
 typedef struct call_row {
+    gwi_call_kind kind;
     const char *function;
     const char *file; /* part of its path */
 } call_row;
 
 static const call_row rows[] = {
-    {"_wrapped_call_impl", "torch/nn/modules/module.py"},
-    {"_call_impl", "torch/nn/modules/module.py"},
-    {"_apply", "torch/nn/modules/module.py"}, /* moves or converts weights */
-    {"_engine_run_backward", "torch/autograd/graph.py"},
-    {"backward", "torch/autograd/__init__.py"},
-    {"grad", "torch/autograd/__init__.py"},
-    {"backward", "torch/_tensor.py"},
-    {"step", "torch/optim/"},
-    {"wrapper", "torch/optim/optimizer.py"}, /* step() of any optimizer */
-    {"_use_grad", "torch/optim/optimizer.py"},
-    {"__call__", "keras/src/layers/layer.py"},
-    {"__call__", "keras/src/ops/operation.py"},
+    {GWI_CALL_MODEL, "_wrapped_call_impl", "torch/nn/modules/module.py"},
+    {GWI_CALL_MODEL, "_call_impl", "torch/nn/modules/module.py"},
+    {GWI_CALL_MODEL, "__call__", "keras/src/layers/layer.py"},
+    {GWI_CALL_MODEL, "__call__", "keras/src/ops/operation.py"},
+    {GWI_CALL_CONVERSION, "_apply", "torch/nn/modules/module.py"},
+    {GWI_CALL_BACKWARD, "_engine_run_backward", "torch/autograd/graph.py"},
+    {GWI_CALL_BACKWARD, "backward", "torch/autograd/__init__.py"},
+    {GWI_CALL_BACKWARD, "grad", "torch/autograd/__init__.py"},
+    {GWI_CALL_BACKWARD, "backward", "torch/_tensor.py"},
+    {GWI_CALL_OPTIMIZER, "__init__", "torch/optim/"},
+    {GWI_CALL_OPTIMIZER, "step", "torch/optim/"},
+    {GWI_CALL_OPTIMIZER, "wrapper", "torch/optim/optimizer.py"}, /* step() of any optimizer */
+    {GWI_CALL_OPTIMIZER, "_use_grad", "torch/optim/optimizer.py"},
 };
 
-static bool is_call(const gw_frame *frame)
+static gwi_call_kind kind_of(const gw_frame *frame)
 {
     if (!frame->python || frame->function == NULL || frame->file == NULL)
-        return false;
+        return GWI_CALL_NONE;
     const char *dot = strrchr(frame->function, '.'); /* the name may begin with that of its class */
     const char *name = dot == NULL ? frame->function : dot + 1;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(name, rows[i].function) == 0 && strstr(frame->file, rows[i].file) != NULL)
-            return true;
-    return false;
+            return rows[i].kind;
+    return GWI_CALL_NONE;
 }
 
 /* FNV-1a */
@@ -51,8 +53,8 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return text == NULL ? hash : mix(hash, text, strlen(text) + 1);
 }
 
-/* Return a number of the Python frames down to the outermost call of a framework, 0 if there is none. */
-static uint64_t call_of(const gw_stack *stack)
+/* Find the outermost call of a framework on a stack. Its number is that of the Python frames down to it. */
+static gwi_call call_of(const gw_stack *stack)
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = stack == NULL ? 0 : stack->count; i-- > 0;) {
@@ -60,42 +62,57 @@ static uint64_t call_of(const gw_stack *stack)
         if (!frame->python)
             continue;
         hash = mix_text(mix_text(hash, frame->file), frame->function);
-        if (is_call(frame))
-            return hash | 1;
+        gwi_call_kind kind = kind_of(frame);
+        if (kind != GWI_CALL_NONE)
+            return (gwi_call){hash | 1, kind};
         hash = mix(hash, &frame->line, sizeof frame->line);
     }
-    return 0;
+    return (gwi_call){0, GWI_CALL_NONE};
 }
 
 /* Small requests may have no call site. Those between two requests of one call belong to it, too. */
-static void fill_gaps(gw_request *request, size_t count)
+static void fill_gaps(const uint32_t *site, size_t count, gwi_call *call)
 {
     size_t before = SIZE_MAX; /* the last request with a call site */
     for (size_t i = 0; i < count; i++) {
-        if (request[i].site == 0)
+        if (site[i] == 0)
             continue;
-        for (size_t k = before == SIZE_MAX ? i : before + 1; k < i && request[before].call == request[i].call; k++)
-            request[k].call = request[i].call;
+        for (size_t k = before == SIZE_MAX ? i : before + 1; k < i && call[before].number == call[i].number; k++)
+            call[k] = call[i];
         before = i;
     }
 }
 
-void gwi_requests_calls(const gw_model *model, gw_request *request, size_t count)
+gwi_call *gwi_calls_at(const gw_model *model, const uint32_t *site, size_t count)
 {
     typedef struct known {
         bool done;
-        uint64_t call;
+        gwi_call call;
     } known;
     size_t sites = gw_sites_count(model->sites) + (size_t)1;
     known *of = calloc(sites, sizeof *of);
-    for (size_t i = 0; of != NULL && i < count; i++) {
-        uint32_t site = request[i].site;
-        if (site == 0 || site >= sites)
+    gwi_call *call = calloc(count + 1, sizeof *call);
+    for (size_t i = 0; of != NULL && call != NULL && i < count; i++) {
+        if (site[i] == 0 || site[i] >= sites)
             continue;
-        if (!of[site].done)
-            of[site] = (known){true, call_of(gw_sites_stack(model->sites, site))};
-        request[i].call = of[site].call;
+        if (!of[site[i]].done)
+            of[site[i]] = (known){true, call_of(gw_sites_stack(model->sites, site[i]))};
+        call[i] = of[site[i]].call;
     }
-    fill_gaps(request, count);
     free(of);
+    if (call != NULL)
+        fill_gaps(site, count, call);
+    return call;
+}
+
+void gwi_requests_calls(const gw_model *model, gw_request *request, size_t count)
+{
+    uint32_t *site = malloc((count + 1) * sizeof *site);
+    for (size_t i = 0; site != NULL && i < count; i++)
+        site[i] = request[i].site;
+    gwi_call *call = site == NULL ? NULL : gwi_calls_at(model, site, count);
+    for (size_t i = 0; call != NULL && i < count; i++)
+        request[i].call = call[i].number;
+    free(call);
+    free(site);
 }

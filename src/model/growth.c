@@ -268,7 +268,27 @@ static bool pattern_of(const gw_live *live, size_t count, uint64_t wanted, gwi_p
     return good;
 }
 
-static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const work *list, gw_growth *growth)
+/* True if most of the repeated blocks were not requested in the same kind of call as those of the first span. An
+ * optimizer's state has the sizes of the weights, but is no second run. */
+static bool are_other_calls(const gw_model *model, const gw_live *live, size_t count, size_t last, size_t length)
+{
+    size_t known = 0, other = 0;
+    uint32_t *site = malloc((count + 1) * sizeof *site);
+    for (size_t i = 0; site != NULL && i < count; i++)
+        site[i] = live[i].site;
+    gwi_call *call = site == NULL ? NULL : gwi_calls_at(model, site, count);
+    for (size_t i = 0; call != NULL && i < length && i < last && last + i < count; i++) {
+        const gwi_call *then = &call[i], *now = &call[last + i];
+        known += then->kind != GWI_CALL_NONE && now->kind != GWI_CALL_NONE;
+        other += then->kind != GWI_CALL_NONE && now->kind != GWI_CALL_NONE && then->kind != now->kind;
+    }
+    free(call);
+    free(site);
+    return other * 2 > known;
+}
+
+static void find_runs(const gw_model *model, const gw_live *live, size_t count, uint64_t wanted, const work *list,
+                      gw_growth *growth)
 {
     size_t starts[STARTS_MAX], last_length = 0;
     gwi_pattern sizes;
@@ -295,7 +315,7 @@ static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const 
     growth->last_count = count - last;
     growth->last_partner_bytes = partner_bytes(live, count, first, last);
     growth->last_begin_ns = live[last].t_ns;
-    growth->repeat_goes_on = goes_on(live, list, growth);
+    growth->repeat_goes_on = goes_on(live, list, growth) && !are_other_calls(model, live, count, last, last_length);
 }
 
 /* If no span repeats, find the last span of growth: the blocks after the largest amount of work that kept no memory. */
@@ -896,7 +916,7 @@ void gw_growth_find(const gw_model *model, const gw_growth_question *question, g
     find_earlier(&way, ret_growth);
     work *list = count < 2 ? NULL : work_of(model, question->pid, live, count, question->order_now, &way);
     if (list != NULL)
-        find_runs(live, count, question->wanted_bytes, list, ret_growth);
+        find_runs(model, live, count, question->wanted_bytes, list, ret_growth);
     if (question->snapshot != NULL || report_with_course(model, question->report) != NULL)
         find_iterations(model, question, ret_growth);
     if (list == NULL)

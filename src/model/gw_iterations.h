@@ -44,6 +44,7 @@ typedef enum gw_loop_doubt {
                          layer */
     GW_LOOP_ONE_PASS, /* a kernel followed each block, and all blocks stayed alive; probably layers that are created, or
                          used once. Or most iterations lie in one call of a framework */
+    GW_LOOP_UNLIKE,   /* they made different calls of a framework: probably phases of one iteration */
     GW_LOOP_UNEVEN,   /* one iteration left nearly all of the memory */
     GW_LOOP_LATE,     /* most of the work was done before the loop, which may be a later phase that needs more memory */
     /* a later phase needed more than the loop left behind, and more than twice what any iteration needed */

@@ -397,7 +397,22 @@ gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *re
  * threads instead. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 
-/* calls.c. Find `call` of each request by the Python frames of its call site. */
+/* calls.c. Kinds of calls of a framework: the outermost such call on a stack. */
+typedef enum gwi_call_kind {
+    GWI_CALL_NONE,
+    GWI_CALL_MODEL,      /* the call of a model: a forward pass */
+    GWI_CALL_CONVERSION, /* weights are moved or converted */
+    GWI_CALL_BACKWARD,
+    GWI_CALL_OPTIMIZER /* its creation, or a step */
+} gwi_call_kind;
+typedef struct gwi_call {
+    uint64_t number; /* calls from the same line have the same number; 0: none, or unknown */
+    gwi_call_kind kind;
+} gwi_call;
+/* Find the calls in which `count` successive requests were made, by their call sites. The caller frees the list. NULL:
+ * no memory. */
+gwi_call *gwi_calls_at(const gw_model *model, const uint32_t *site, size_t count);
+/* Find `call` of each request by the Python frames of its call site. */
 void gwi_requests_calls(const gw_model *model, gw_request *request, size_t count);
 
 /* memory_calls.c. Store the call if it requests or returns device memory. */

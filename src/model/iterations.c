@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIED_MAX = 12, MEDIAN_MAX = 64, PLACES_MAX = 64, PASS_MAX = 128, LAYERS_MAX = 1024 };
+enum { TRIED_MAX = 12, MEDIAN_MAX = 64, PLACES_MAX = 64, PASS_MAX = 128, LAYERS_MAX = 1024, CALLS_MAX = 16 };
 
 typedef struct list {
     const gw_request *request;
@@ -552,11 +552,56 @@ static bool are_in_one_call(const list *all, const candidate *it, const gw_itera
     return inside * 2 > last - it->first && found->leak_count < LAYERS_MAX;
 }
 
+typedef struct call_set {
+    uint64_t call[CALLS_MAX];
+    size_t count;
+} call_set;
+
+static bool has_call(const call_set *set, uint64_t call)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->call[i] == call)
+            return true;
+    return false;
+}
+
+/* Return the calls of a framework in the iteration with index `which`. */
+static call_set calls_in(const list *all, const mark_list *marks, size_t which)
+{
+    call_set set = {.count = 0};
+    for (size_t i = marks->at[which]; i < marks->at[which + 1]; i++) {
+        uint64_t call = all->request[i].call;
+        if (call != 0 && set.count < CALLS_MAX && !has_call(&set, call))
+            set.call[set.count++] = call;
+    }
+    return set;
+}
+
+/* True if half of these iterations, or more, made other calls of the framework than the previous one: they are phases,
+ * such as moving the weights, the forward and the backward pass. */
+static bool are_unlike(const list *all, const candidate *it)
+{
+    size_t last = it->marks.count - 1, pairs = 0, unlike = 0;
+    call_set before = calls_in(all, &it->marks, it->first);
+    for (size_t i = it->first + 1; i < last; i++) {
+        call_set here = calls_in(all, &it->marks, i);
+        size_t both = 0, most = before.count > here.count ? before.count : here.count;
+        for (size_t k = 0; k < here.count; k++)
+            both += has_call(&before, here.call[k]);
+        pairs += most > 0;
+        unlike += most > 0 && both * 2 <= most;
+        before = here;
+    }
+    return pairs > 0 && unlike * 2 >= pairs;
+}
+
 static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_iterations *found)
 {
     enum { COUNT_FEW = 3 };
     if (are_in_one_call(all, it, found))
         return GW_LOOP_ONE_PASS;
+    if (are_unlike(all, it))
+        return GW_LOOP_UNLIKE;
     if (did_nothing(all, found))
         return found->is_apart ? GW_LOOP_OTHER_WORK : GW_LOOP_NO_WORK;
     if (found->leak_bytes - found->leak_bytes_max < found->leak_bytes / 4)

@@ -277,6 +277,79 @@ static void test_layers_near_iterations_that_wait(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
+/* The same layers, which wait, in one call of a model. */
+static void test_layers_in_one_call(void **state)
+{
+    (void)state;
+    begin();
+    pass_through_layers(8, true);
+    for (size_t i = 0; i < count; i++)
+        list[i].call = 7;
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_int_equal(found.doubt, GW_LOOP_ONE_PASS);
+}
+
+/* The repaired twin: a loss outside of the model's call. */
+static void test_near_layers_with_a_loss(void **state)
+{
+    (void)state;
+    begin();
+    pass_through_layers(8, true);
+    for (size_t i = 0; i < count; i++)
+        list[i].call = list[i].site == 62 ? 0 : 7;
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+/* Weights, forward and backward pass and an optimizer's state: the same sizes at one place, but other calls. With
+ * `alike`, each repetition makes the same two calls. */
+static void phases(bool alike)
+{
+    begin();
+    for (uint64_t phase = 1; phase <= 5; phase++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            size_t at = take(80 + i, (i + 1) * 64 * MIB);
+            list[at].call = alike ? 1 + i % 2 : phase;
+            launch(2);
+        }
+        wait_for_gpu();
+    }
+}
+
+static void test_phases_of_one_iteration(void **state)
+{
+    (void)state;
+    phases(false);
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_true(found.leak_count >= 3);
+    assert_int_equal(found.doubt, GW_LOOP_UNLIKE);
+}
+
+static void test_near_phases_that_are_alike(void **state)
+{
+    (void)state;
+    phases(true);
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+/* Weights are moved layer by layer, with a wait for each tensor; kernels ran only later. */
+static void test_weights_that_wait(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 20; i++) {
+        take(90, 32 * MIB);
+        wait_for_gpu();
+        take(91, 1 * MIB);
+        wait_for_gpu();
+    }
+    launch(1);
+    take(92, 8 * MIB);
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
+}
+
 /* Simulate host.cuda().half(), layer by layer: each layer is copied to the GPU and converted, and the copy is freed. */
 static void test_layers_are_converted_in_a_framework(void **state)
 {
@@ -469,6 +542,11 @@ int main(void)
         cmocka_unit_test(test_another_thread_keeps),
         cmocka_unit_test(test_near_threads_in_step),
         cmocka_unit_test(test_near_a_thread_with_work_of_its_own),
+        cmocka_unit_test(test_layers_in_one_call),
+        cmocka_unit_test(test_near_layers_with_a_loss),
+        cmocka_unit_test(test_phases_of_one_iteration),
+        cmocka_unit_test(test_near_phases_that_are_alike),
+        cmocka_unit_test(test_weights_that_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,6 +145,7 @@ void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
         [GW_LOOP_OTHER_WORK] = "another thread launches the GPU's work: data that is loaded meanwhile looks the same",
         [GW_LOOP_LOADING] = "it looks like a model that is loaded layer by layer",
         [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or a model that is built layer by layer",
+        [GW_LOOP_UNLIKE] = "each of them called the framework in another way: they look like phases of one iteration",
         [GW_LOOP_UNEVEN] = "one of them left nearly all of it: it looks like one large iteration",
         [GW_LOOP_LATE] = "most of the work was done before: it looks like a phase that needs more memory",
         [GW_LOOP_OUTGROWN] = "a later phase needed more than all of them",
