@@ -107,7 +107,7 @@ gwi_call *gwi_calls_at(const gw_model *model, const uint32_t *site, size_t count
 
 void gwi_requests_calls(const gw_model *model, gw_request *request, size_t count)
 {
-    uint32_t *site = malloc((count + 1) * sizeof *site);
+    uint32_t *site = calloc(count + 1, sizeof *site);
     for (size_t i = 0; site != NULL && i < count; i++)
         site[i] = request[i].site;
     gwi_call *call = site == NULL ? NULL : gwi_calls_at(model, site, count);

@@ -273,7 +273,7 @@ static bool pattern_of(const gw_live *live, size_t count, uint64_t wanted, gwi_p
 static bool are_other_calls(const gw_model *model, const gw_live *live, size_t count, size_t last, size_t length)
 {
     size_t known = 0, other = 0;
-    uint32_t *site = malloc((count + 1) * sizeof *site);
+    uint32_t *site = calloc(count + 1, sizeof *site);
     for (size_t i = 0; site != NULL && i < count; i++)
         site[i] = live[i].site;
     gwi_call *call = site == NULL ? NULL : gwi_calls_at(model, site, count);

@@ -21,6 +21,13 @@ static void feed_noticed(void)
     close_program(1);
 }
 
+static void feed_noticed_by_a_program_that_ended_well(void)
+{
+    open_injected();
+    inject_alloc();
+    close_program(0);
+}
+
 /* The same end, but the card itself refused the request: nothing may be said about --inject. */
 static void feed_noticed_near_a_real_refusal(void)
 {
@@ -123,6 +130,7 @@ static const row rows[] = {
     FAULT(noticed, "injected-failure", GW_ESTABLISHED,
           .says = {"on purpose", "noticed: did no further GPU work", "CUDA_ERROR_OUT_OF_MEMORY"},
           .no_alternative = {"gpu-oom-capacity"}),
+    NO_FAULT(noticed_by_a_program_that_ended_well, GW_VERDICT_CLEAN, .advice = {"let 1 call fail on purpose"}),
     FAULT(noticed_near_a_real_refusal, "gpu-oom-capacity", GW_ESTABLISHED, .silent = {"inject", "on purpose"}),
     NO_FAULT(retried, GW_VERDICT_CLEAN, .advice = {"retried: called cuMemAlloc again, with success"}),
     FAULT(retried_in_vain, "injected-failure", GW_ESTABLISHED,

@@ -10,7 +10,7 @@ import unittest
 from support import GPU, GPUWHY, Case, wait_until
 
 CNN = os.environ.get("EXAMPLE_CNN", str(pathlib.Path(GPUWHY).parent / "examples" / "cnn"))
-SIZES = [int(size) for size in os.environ.get("GPUWHY_FIT_GIB", "1,2,4").split(",")]
+SIZES = [int(size) for size in os.environ.get("GPUWHY_FIT_GIB", "1,2").split(",")]
 
 
 def processes_with(mark):

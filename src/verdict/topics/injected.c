@@ -261,10 +261,11 @@ bool gwi_advise_interventions(const gwi_case *c, gw_string_list *advice)
     const char *plan = gw_model_meta(model, GW_META_INJECT);
     uint64_t count;
     size_t told = 0;
-    const gw_injection *root = c->root == NULL ? NULL : gwi_injection_of(c, c->root);
+    bool ended_well = c->ended && !c->bad_end && c->sticky == NULL; /* then no verdict names the failed call */
+    const gw_injection *root = c->root == NULL || ended_well ? NULL : gwi_injection_of(c, c->root);
     for (size_t i = 0; i < model->injection_count && told < RULES_MAX; i++) {
         const gw_injection *last = last_with_rule(model, i, &count);
-        if (last == root && last != NULL && count == 1)
+        if (last != NULL && last == root && count == 1)
             continue; /* the verdict is about it */
         if (last != NULL && (told++, !advise_rule(c, last, count, advice)))
             return false;
