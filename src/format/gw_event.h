@@ -310,7 +310,8 @@ typedef enum gw_note {
     X(REFUSED, "refused") /* a call that a rehearsal does not support; a: its function; text: its name */              \
     X(TIMED, "timed")     /* the program measured times on the card, which are made up */                              \
     X(TORCH, "torch")     /* a: most bytes that were live in PyTorch's allocator; b: bytes that it has reserved */     \
-    X(STEADY, "steady")   /* a: iterations in a row that were equal; b: launches in each */
+    X(STEADY, "steady")   /* a: iterations in a row that were equal; b: launches in each */                            \
+    X(READ, "read")       /* a small read from the card, whose values are zeros; a: bytes; once for each call site */
 
 typedef enum gw_rehearsal_fact {
 #define GW_X(name, text) GW_REHEARSAL_##name,

@@ -21,13 +21,15 @@ typedef struct gw_rehearsed {
     bool site_due;      /* the event of that request follows */
 } gw_rehearsed;
 
-enum { GW_REHEARSAL_REFUSED_MAX = 32 };
+enum { GW_REHEARSAL_REFUSED_MAX = 32, GW_REHEARSAL_READS_MAX = 64 };
 
 typedef struct gw_rehearsal {
     gw_rehearsed *card; /* owned; empty: the run was no rehearsal */
     size_t card_count;
     char *refused[GW_REHEARSAL_REFUSED_MAX]; /* owned: names of calls that a rehearsal does not support */
     size_t refused_count;
+    uint32_t read_site[GW_REHEARSAL_READS_MAX]; /* call sites that read small values from the card */
+    size_t read_count;
     bool timed;                /* the program measured times on the card, which are made up */
     uint64_t equal_iterations; /* 0: the iterations did not become equal, or the program ended before */
     uint64_t launches_each;    /* of each equal iteration */

@@ -73,6 +73,10 @@ void gwi_rehearsal_event(gw_model *model, const gw_event *event)
     case GW_REHEARSAL_REFUSED:
         refused(model, event);
         break;
+    case GW_REHEARSAL_READ:
+        if (model->inner->event_site != 0 && it->read_count < GW_REHEARSAL_READS_MAX)
+            it->read_site[it->read_count++] = model->inner->event_site;
+        break;
     case GW_REHEARSAL_TIMED:
         it->timed = true;
         break;

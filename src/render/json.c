@@ -131,6 +131,8 @@ static struct json_object *rehearsal_object(const gw_verdict_rehearsal *it)
     json_object_object_add(one, "times_made_up", json_object_new_boolean(it->timed));
     json_object_object_add(one, "refused_requests", number((double)it->refusal_count));
     json_object_object_add(one, "refused", strings(&it->refused));
+    json_object_object_add(one, "sizes_read", strings(&it->sizes));
+    json_object_object_add(one, "values_read", strings(&it->values));
     return one;
 }
 

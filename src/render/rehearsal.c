@@ -93,10 +93,29 @@ static void add_steady(gw_text *text, const gw_verdict_rehearsal *it, unsigned w
     gw_text_free(&body);
 }
 
+/* Append the first places of a list: "A, B, C, and 2 more". */
+static void add_places(gw_text *body, const char *before, const gw_string_list *places)
+{
+    enum { SHOWN_MAX = 3 };
+    for (size_t i = 0; i < places->count && i < SHOWN_MAX; i++)
+        gw_text_addf(body, "%s%s", i == 0 ? before : ", ", places->item[i]);
+    if (places->count > SHOWN_MAX)
+        gw_text_addf(body, ", and %zu more", places->count - SHOWN_MAX);
+}
+
 static void add_open(gw_text *text, const gw_verdict_rehearsal *it, unsigned width)
 {
     gw_text body = {0};
-    gw_text_add_str(&body, "values read from the card were zeros: sizes that depend on data were taken as for zeros");
+    if (it->sizes.count > 0) {
+        add_places(&body, "sizes read from the card were zeros, at ", &it->sizes);
+        add_places(&body, "; so were values read at ", &it->values);
+    } else {
+        gw_text_add_str(&body, "values read from the card were zeros");
+        add_places(&body, ", at ", &it->values);
+        gw_text_add_str(&body, ": sizes that depend on data were taken as for zeros");
+    }
+    if (it->values.count > 0 && it->fits == GW_FITS_UNKNOWN)
+        gw_text_add_str(&body, "; the program may have stopped because of one");
     paragraph(text, width, "Open", &body);
     gw_text_free(&body);
     body = (gw_text){0};

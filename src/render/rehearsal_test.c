@@ -83,6 +83,22 @@ static void each_fact_has_its_line(void **state)
     assert_true(says(&verdict, "train.py:31 in step"));
 }
 
+static void places_of_values(void **state)
+{
+    (void)state;
+    static char *sizes[] = {(char *)"a.py:1 in f (nonzero)"},
+                *values[] = {(char *)"a.py:2 in f", (char *)"a.py:3 in f", (char *)"a.py:4 in f",
+                             (char *)"a.py:5 in f"};
+    gw_verdict_rehearsal rehearsal;
+    gw_verdict verdict = sample(&rehearsal);
+    rehearsal.sizes = (gw_string_list){sizes, 1};
+    assert_true(says(&verdict, "sizes read from the card were zeros, at a.py:1 in f (nonzero)"));
+    rehearsal.values = (gw_string_list){values, 4};
+    assert_true(says(&verdict, "a.py:4 in f") && !says(&verdict, "a.py:5"));
+    rehearsal.fits = GW_FITS_UNKNOWN;
+    assert_true(says(&verdict, "may have stopped"));
+}
+
 static void what_does_not_fit(void **state)
 {
     (void)state;
@@ -102,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_reads_as_designed),
         cmocka_unit_test(each_fact_has_its_line),
+        cmocka_unit_test(places_of_values),
         cmocka_unit_test(what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,6 +178,8 @@ typedef struct gw_verdict_rehearsal {
     bool timed;                                      /* the program measured times, which are made up */
     uint64_t refusal_count;                          /* refused requests for memory */
     gw_string_list refused;                          /* calls that a rehearsal does not support */
+    gw_string_list sizes;  /* where a size was read from the card: "train.py:40 in forward (nonzero)" */
+    gw_string_list values; /* where other small values were read */
 } gw_verdict_rehearsal;
 
 typedef struct gw_verdict {

@@ -66,6 +66,27 @@ static void test_the_highest_card_counts(void **state)
     gw_verdict_free(verdict);
 }
 
+static void test_places_that_read_values(void **state)
+{
+    (void)state;
+    open_rehearsal();
+    const char *const places[] = {"check train.py 57", "mask train.py 40", "check train.py 57"};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        feed.site = gw_feed_site(&feed, places[i]);
+        tell(GW_REHEARSAL_READ, 4, 0, 0, NULL);
+    }
+    feed.site = 0;
+    tell(GW_REHEARSAL_READ, 4, 0, 0, NULL); /* without a call site */
+    gw_feed_exit(&feed, 0, 0);
+    gw_verdict *verdict = judge_fed(&feed);
+    const gw_verdict_rehearsal *it = verdict->rehearsal;
+    assert_int_equal(it->sizes.count, 0);
+    assert_int_equal(it->values.count, 2);
+    assert_non_null(strstr(it->values.item[0], "train.py:57"));
+    assert_non_null(strstr(it->values.item[1], "train.py:40"));
+    gw_verdict_free(verdict);
+}
+
 static void test_refused_timed_steady(void **state)
 {
     (void)state;
@@ -151,9 +172,13 @@ static void test_a_real_run_has_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_peak_and_place),       cmocka_unit_test(test_the_highest_card_counts),
-        cmocka_unit_test(test_refused_timed_steady), cmocka_unit_test(test_wild_numbers),
-        cmocka_unit_test(test_does_not_fit),         cmocka_unit_test(test_another_failure_is_no_answer),
+        cmocka_unit_test(test_peak_and_place),
+        cmocka_unit_test(test_the_highest_card_counts),
+        cmocka_unit_test(test_places_that_read_values),
+        cmocka_unit_test(test_refused_timed_steady),
+        cmocka_unit_test(test_wild_numbers),
+        cmocka_unit_test(test_does_not_fit),
+        cmocka_unit_test(test_another_failure_is_no_answer),
         cmocka_unit_test(test_a_real_run_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,6 +92,8 @@ int gwi_rehearse_copy(unsigned fn, uint64_t to, uint64_t from, uint64_t bytes)
     gwi_clock_pass(COPY_NS + bytes / COPIED_BYTES_PER_US * 1000);
     if (to_host != from_host)
         gwi_steady_copy(bytes, to_host);
+    if (to_host && !from_host && is_device(from))
+        gwi_reads_see(fn, bytes);
     return 0;
 }
 

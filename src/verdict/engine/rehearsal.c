@@ -1,6 +1,7 @@
 /* The answer of a rehearsal: does the program fit the card, and what does it hold at its peak? */
 #include "gwi_rehearsal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,55 @@ static bool copy_refused(const gw_rehearsal *from, gw_verdict_rehearsal *to)
     return true;
 }
 
+/* Functions of PyTorch that read a size from the card. */
+static const char *const size_functions[] = {"nonzero",           "masked_select", "unique",      "bincount",
+                                             "repeat_interleave", "histc",         "boolean_mask"};
+
+/* Return the function that reads a size on this stack; NULL if there is none. */
+static const char *size_function(const gw_stack *stack)
+{
+    for (size_t i = 0; stack != NULL && i < stack->count; i++)
+        for (size_t k = 0; k < sizeof size_functions / sizeof size_functions[0]; k++)
+            if (!stack->frame[i].python && stack->frame[i].function != NULL &&
+                strstr(stack->frame[i].function, size_functions[k]) != NULL)
+                return size_functions[k];
+    return NULL;
+}
+
+static bool has_text(const gw_string_list *list, const char *text)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->item[i], text) == 0)
+            return true;
+    return false;
+}
+
+static bool add_read(const gwi_case *c, uint32_t site, gw_verdict_rehearsal *to)
+{
+    char place[GWI_PLACE_TEXT_MAX], text[GWI_PLACE_TEXT_MAX + 32];
+    const char *function = size_function(gw_sites_stack(c->model->sites, site));
+    if (gwi_place(c, site, place)[0] == '\0')
+        return true;
+    char *caller = strstr(place, ", called at "); /* the line alone is enough */
+    if (caller != NULL)
+        *caller = '\0';
+    if (function == NULL)
+        snprintf(text, sizeof text, "%s", place);
+    else
+        snprintf(text, sizeof text, "%s (%s)", place, function);
+    gw_string_list *list = function == NULL ? &to->values : &to->sizes;
+    return has_text(list, text) || gwi_list_add(list, text);
+}
+
+static bool add_reads(const gwi_case *c, gw_verdict_rehearsal *to)
+{
+    const gw_rehearsal *from = &c->model->rehearsal;
+    for (size_t i = 0; i < from->read_count; i++)
+        if (!add_read(c, from->read_site[i], to))
+            return false;
+    return true;
+}
+
 bool gwi_fill_rehearsal(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_rehearsal *from = &c->model->rehearsal;
@@ -91,5 +141,5 @@ bool gwi_fill_rehearsal(const gwi_case *c, gw_verdict *verdict)
         if (to->place == NULL)
             return false;
     }
-    return copy_refused(from, to);
+    return copy_refused(from, to) && add_reads(c, to);
 }

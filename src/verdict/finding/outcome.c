@@ -108,6 +108,8 @@ void gw_verdict_free(gw_verdict *verdict)
     if (verdict->rehearsal != NULL) {
         free(verdict->rehearsal->place);
         list_free(&verdict->rehearsal->refused);
+        list_free(&verdict->rehearsal->sizes);
+        list_free(&verdict->rehearsal->values);
         free(verdict->rehearsal);
     }
     free(verdict->snapshot);
