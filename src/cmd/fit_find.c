@@ -153,6 +153,7 @@ gw_status gwi_fit_find(gwi_fit *fit, gw_error *err)
     for (size_t i = 0; i < fit->plan.combination_count && st == GW_OK; i++) {
         gwi_fit_case *one = &fit->one[i];
         one->answer = gw_fit_search_answer(&one->search);
+        one->rehearsed = one->answer.largest;
         const gwi_fit_trial *next = gwi_fit_trial_of(fit, i, one->answer.next, GWI_FIT_REHEARSAL);
         if (one->answer.end == GW_FIT_END_UNKNOWN && next != NULL && !gw_str_copy(next->why, &one->not_rehearsed))
             st = gw_fail(err, GW_NOMEM, "read a trial");

@@ -95,10 +95,7 @@ static json_object *of_combination(const gwi_fit *fit, size_t combination)
     json_object_object_add(object, "largest", number_or_null(one->answer.largest));
     json_object_object_add(object, "next", number_or_null(one->answer.next));
     json_object_object_add(object, "fails_below", number_or_null(one->answer.hole));
-    json_object_object_add(object, "largest_rehearsed",
-                           number_or_null(one->rehearsed != 0 ? one->rehearsed
-                                          : one->by_real_runs ? 0
-                                                              : one->answer.largest));
+    json_object_object_add(object, "largest_rehearsed", number_or_null(one->rehearsed));
     json_object_object_add(object, "by", json_object_new_string(one->by_real_runs ? "real runs" : "rehearsals"));
     json_object_object_add(object, "not_rehearsed", text_or_null(one->not_rehearsed));
     json_object_object_add(object, "need_bytes", number_or_null(one->need_bytes));

@@ -2,17 +2,16 @@
  * One at a time, because they share the card. */
 #include "gwi_fit.h"
 
-enum { STEPS_MAX = 8 }; /* so far real runs and rehearsals may differ, before a search begins or is given up */
+/* Largest difference between rehearsals and real runs, in steps. Beyond it, search again (down) or stop (up). */
+enum { STEPS_MAX = 8 };
 
 /* ---- runs ---- */
 
 /* Run a number for a while. *ret_trial: NULL if a signal has stopped it. */
 static gw_status run(gwi_fit *fit, size_t combination, uint64_t number, gwi_fit_trial **ret_trial, gw_error *err)
 {
-    const gwi_fit_trial *rehearsed = gwi_fit_trial_of(fit, combination, number, GWI_FIT_REHEARSAL);
     gwi_fit_trial wanted = {.combination = combination, .number = number, .kind = GWI_FIT_REAL};
-    if (rehearsed != NULL)
-        wanted.enough_launches = rehearsed->launches_each * fit->real_iterations;
+    wanted.enough_launches = gwi_fit_launches_each(fit, combination, number) * fit->real_iterations;
     gw_status st = gwi_fit_start(fit, &wanted, ret_trial, err);
     if (st == GW_OK)
         *ret_trial = gwi_fit_wait(fit);
@@ -47,14 +46,32 @@ static gw_status go_down(gwi_fit *fit, size_t combination, gw_error *err)
             return GW_OK;
         }
         gwi_fit_trial *trial = NULL;
-        answer->next = answer->largest;
-        answer->largest -= fit->step;
+        *answer =
+            (gw_fit_answer){.end = GW_FIT_END_FOUND, .largest = answer->largest - fit->step, .next = answer->largest};
         st = run(fit, combination, answer->largest, &trial, err);
+        if (trial != NULL && trial->fit == GW_FIT_UNKNOWN)
+            *answer = (gw_fit_answer){.end = GW_FIT_END_UNKNOWN, .next = answer->largest};
         if (trial == NULL || trial->fit != GW_FIT_NO)
             return st;
     }
     answer->largest = 0; /* far off: search from the beginning */
-    return st == GW_OK ? search(fit, combination, err) : st;
+    return st == GW_OK && fit->stop_signal == 0 ? search(fit, combination, err) : st;
+}
+
+/* Take the result of a real run of `next`. Returns true if the number after it should run, too. */
+static bool take_next(const gwi_fit *fit, const gwi_fit_trial *trial, bool is_last, gw_fit_answer *answer)
+{
+    if (trial->fit == GW_FIT_UNKNOWN &&
+        gwi_fit_trial_of(fit, trial->combination, trial->number, GWI_FIT_REHEARSAL) == NULL)
+        answer->end = GW_FIT_END_UNKNOWN;
+    if (trial->fit != GW_FIT_YES)
+        return false;
+    uint64_t next = trial->number + fit->step;
+    *answer = (gw_fit_answer){.end = next > fit->max ? GW_FIT_END_MAX : GW_FIT_END_FOUND, .largest = trial->number};
+    if (is_last && answer->end == GW_FIT_END_FOUND)
+        answer->end = GW_FIT_END_FULL;
+    answer->next = answer->end == GW_FIT_END_FOUND ? next : 0;
+    return answer->next != 0;
 }
 
 /* Real runs of `next`, as long as it runs. */
@@ -62,38 +79,31 @@ static gw_status go_up(gwi_fit *fit, size_t combination, gw_error *err)
 {
     gw_fit_answer *answer = &fit->one[combination].answer;
     gw_status st = GW_OK;
-    for (int i = 0; i < STEPS_MAX && st == GW_OK && answer->next != 0 && fit->stop_signal == 0; i++) {
+    bool goes_on = answer->next != 0;
+    for (int i = 0; i < STEPS_MAX && st == GW_OK && goes_on && fit->stop_signal == 0; i++) {
         gwi_fit_trial *trial = NULL;
         st = run(fit, combination, answer->next, &trial, err);
-        if (trial == NULL || trial->fit != GW_FIT_YES)
-            return st;
-        answer->largest = answer->next;
-        answer->next += fit->step;
-        answer->end = answer->next > fit->max ? GW_FIT_END_MAX : GW_FIT_END_FULL;
-        if (answer->end == GW_FIT_END_FULL && i + 1 < STEPS_MAX)
-            answer->end = GW_FIT_END_FOUND;
-        else
-            answer->next = 0;
+        goes_on = trial != NULL && take_next(fit, trial, i + 1 == STEPS_MAX, answer);
     }
     return st;
 }
 
 /* Run the answer and the next number for real, and follow the real runs if they differ from the rehearsals: where
- * requests are refused, PyTorch drops its cache and cuDNN takes another algorithm, and single numbers go either way. */
+ * requests are refused, PyTorch drops its cache and cuDNN takes another algorithm, so two runs with the same number may
+ * end differently. */
 static gw_status confirm(gwi_fit *fit, size_t combination, gw_error *err)
 {
     gwi_fit_case *one = &fit->one[combination];
     gwi_fit_trial *trial = NULL;
     gw_status st = GW_OK;
-    uint64_t rehearsed = one->answer.largest;
-    if (rehearsed != 0)
-        st = run(fit, combination, rehearsed, &trial, err);
+    if (one->answer.largest != 0)
+        st = run(fit, combination, one->answer.largest, &trial, err);
     if (st == GW_OK && trial != NULL && trial->fit == GW_FIT_NO && fit->real)
         st = go_down(fit, combination, err);
     else if (st == GW_OK && fit->real && fit->stop_signal == 0)
         st = go_up(fit, combination, err);
-    if (one->answer.largest != rehearsed)
-        one->rehearsed = rehearsed;
+    one->real_differs = one->answer.largest != one->rehearsed;
+    one->by_real_runs = one->by_real_runs || one->real_differs;
     return st;
 }
 

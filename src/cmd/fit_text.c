@@ -97,7 +97,7 @@ static void add_left(const gwi_fit *fit, size_t combination, gw_text *body)
     const gwi_fit_trial *top =
         gwi_fit_trial_of(fit, combination, fit->one[combination].answer.largest, GWI_FIT_REHEARSAL);
     char left[GW_BYTES_TEXT_MAX];
-    if (top != NULL && top->peak_bytes != 0 && top->peak_bytes <= top->limit_bytes)
+    if (top != NULL && top->fit == GW_FIT_YES && top->peak_bytes != 0 && top->peak_bytes <= top->limit_bytes)
         gw_text_addf(body, ", with %s left", gw_bytes_text(left, top->limit_bytes - top->peak_bytes));
 }
 
@@ -165,8 +165,9 @@ static void add_real(const gwi_fit *fit, size_t combination, uint64_t number, gw
     else
         gw_text_addf(&body, "runs: %.1f s, %" PRIu64 " launches%s", trial->seconds, trial->launches,
                      trial->was_ended ? ", then ended by gpuwhy" : ", to its own end");
-    if (trial->fit == GW_FIT_YES && rehearsed != NULL && rehearsed->launches_each != 0)
-        gw_text_addf(&body, ", about %" PRIu64 " iterations", trial->launches / rehearsed->launches_each);
+    uint64_t launches_each = gwi_fit_launches_each(fit, combination, number);
+    if (trial->fit == GW_FIT_YES && launches_each != 0)
+        gw_text_addf(&body, ", about %" PRIu64 " iterations", trial->launches / launches_each);
     if (trial->fit == GW_FIT_YES && rehearsed != NULL && rehearsed->fit == GW_FIT_NO)
         gw_text_add_str(&body, ", although its rehearsal did not fit");
     if (trial->items_per_second > 0)
@@ -181,12 +182,14 @@ static void add_notes(const gwi_fit *fit, size_t combination, gw_text *text)
 {
     const gwi_fit_case *one = &fit->one[combination];
     gw_text body = {0};
+    char rehearsed[64] = "no batch fits";
     if (one->rehearsed != 0)
+        snprintf(rehearsed, sizeof rehearsed, "batch %" PRIu64 " is the largest", one->rehearsed);
+    if (one->real_differs && one->not_rehearsed == NULL)
         gw_text_addf(&body,
-                     "by rehearsals batch %" PRIu64
-                     " is the largest; the answer is what real runs showed. Near the limit "
-                     "some requests are refused, the program tries again with less, and single batches go either way",
-                     one->rehearsed);
+                     "by rehearsals %s; the answer is what real runs showed. Near the limit some requests are refused, "
+                     "and the program tries again with less, so two runs may end differently",
+                     rehearsed);
     else if (one->by_real_runs)
         gw_text_addf(&body, "searched with real runs, because a rehearsal failed for another reason than memory: %.*s",
                      WHY_BYTES, reason(one->not_rehearsed));
@@ -379,7 +382,7 @@ static void add_comparison(const gwi_fit *fit, gw_text *text)
             snprintf(number, sizeof number, "%" PRIu64, answer->largest);
         else if (answer->end != GW_FIT_END_NONE)
             snprintf(number, sizeof number, "not known");
-        if (top != NULL && top->peak_bytes != 0)
+        if (top != NULL && top->fit == GW_FIT_YES && top->peak_bytes != 0)
             gw_bytes_text(peak, top->peak_bytes);
         if (fit->speed && real != NULL && real->items_per_second > 0)
             snprintf(speed, sizeof speed, "%.4g", real->items_per_second);

@@ -23,6 +23,20 @@ const gwi_fit_trial *gwi_fit_trial_of(const gwi_fit *fit, size_t combination, ui
     return NULL;
 }
 
+uint64_t gwi_fit_launches_each(const gwi_fit *fit, size_t combination, uint64_t number)
+{
+    uint64_t launches = 0, nearest = UINT64_MAX;
+    for (size_t i = 0; i < fit->trial_count; i++) {
+        const gwi_fit_trial *trial = fit->trial[i];
+        uint64_t apart = trial->number > number ? trial->number - number : number - trial->number;
+        if (trial->combination != combination || trial->launches_each == 0 || apart >= nearest)
+            continue;
+        nearest = apart;
+        launches = trial->launches_each;
+    }
+    return launches;
+}
+
 /* ---- how far is a real run? ---- */
 
 static void look_into(void *user, const char *folder)
@@ -69,14 +83,13 @@ void gwi_fit_watch(const gwi_fit *fit, gwi_fit_trial *trial)
  */
 void gwi_fit_measure(const gwi_fit *fit, gwi_fit_trial *trial)
 {
-    const gwi_fit_trial *rehearsed = gwi_fit_trial_of(fit, trial->combination, trial->number, GWI_FIT_REHEARSAL);
-    if (trial->kind != GWI_FIT_REAL || trial->fit != GW_FIT_YES || rehearsed == NULL || rehearsed->launches_each == 0 ||
-        trial->sample_count < 2)
+    uint64_t launches_each = gwi_fit_launches_each(fit, trial->combination, trial->number);
+    if (trial->kind != GWI_FIT_REAL || trial->fit != GW_FIT_YES || launches_each == 0 || trial->sample_count < 2)
         return;
     const gwi_fit_sample *last = &trial->sample[trial->sample_count - 1], *half = &trial->sample[0];
     while (half[1].t_ns <= trial->sample[0].t_ns + (last->t_ns - trial->sample[0].t_ns) / 2)
         half++;
-    double iterations = (double)(last->launches - half->launches) / (double)rehearsed->launches_each;
+    double iterations = (double)(last->launches - half->launches) / (double)launches_each;
     if (iterations >= iterations_least)
         trial->items_per_second = iterations * (double)trial->number / ((double)(last->t_ns - half->t_ns) / 1e9);
 }

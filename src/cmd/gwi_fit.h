@@ -56,7 +56,8 @@ typedef struct gwi_fit_case {
     gw_fit_search search;
     gw_fit_answer answer;
     bool by_real_runs;    /* rehearsals did not serve: the search was made with real runs */
-    uint64_t rehearsed;   /* the largest number by rehearsals, if real runs gave another one; 0: they did not */
+    uint64_t rehearsed;   /* the largest number by rehearsals; 0: none */
+    bool real_differs;    /* real runs gave another largest number than rehearsals */
     char *not_rehearsed;  /* owned; why a rehearsal did not serve; NULL: it did */
     uint64_t need_bytes;  /* if nothing fits: what the smallest number needs on a larger card; 0: unknown */
     uint64_t fixed_bytes; /* of these, about so many do not depend on the number; 0: unknown */
@@ -105,6 +106,8 @@ gwi_fit_trial *gwi_fit_wait(gwi_fit *fit);
 
 /* The newest trial of this kind, or NULL. */
 const gwi_fit_trial *gwi_fit_trial_of(const gwi_fit *fit, size_t combination, uint64_t number, gwi_fit_kind kind);
+/* Return the launches in an iteration, by the rehearsal of the nearest number that became equal; 0: none did. */
+uint64_t gwi_fit_launches_each(const gwi_fit *fit, size_t combination, uint64_t number);
 /* Called every 100 ms: look how far a real run is, and ask it to end if that is enough. */
 void gwi_fit_watch(const gwi_fit *fit, gwi_fit_trial *trial);
 /* Called at its end: items_per_second. */

@@ -90,18 +90,20 @@ static uint64_t used_on(int device, bool is_swept)
 /* What this process holds, for reading without the lock: what is_near() needs need not be exact. */
 static _Atomic uint64_t last_own_bytes[DEVICE_MAX];
 
-/* Call with the lock held, after a change. */
+/* Call with the lock held, after a change. `device` below 0: any device may have changed. */
 static void publish(int device)
 {
-    if (device >= 0 && device < DEVICE_MAX)
-        atomic_store_explicit(&last_own_bytes[device], gwi_guard_own_bytes(device), memory_order_relaxed);
+    int from = device < 0 ? 0 : device, to = device < 0 ? DEVICE_MAX - 1 : device;
+    for (int i = from; i <= to && i < DEVICE_MAX; i++)
+        atomic_store_explicit(&last_own_bytes[i], gwi_guard_own_bytes(i), memory_order_relaxed);
 }
 
-/* Return used_on() without the lock held. Returns 0 in a signal handler that interrupted a holder of the lock. */
+/* Return used_on() without the lock held. A signal handler that interrupted a holder of the lock gets the last count.
+ */
 static uint64_t used_now(int device, bool is_swept)
 {
     if (!gwi_guard_lock())
-        return 0;
+        return atomic_load_explicit(&last_own_bytes[device], memory_order_relaxed);
     uint64_t used = used_on(device, is_swept);
     gwi_guard_unlock();
     return used;
@@ -163,7 +165,8 @@ static void measure_driver(int device)
 static bool is_near(int device, uint64_t bytes)
 {
     uint64_t used = atomic_load_explicit(&last_own_bytes[device], memory_order_relaxed), limit = gwi_guard.limit_bytes;
-    used += gwi_share_others(device, false);
+    if (gwi_guard.is_shared) /* what others hold is read with the lock */
+        used = used_now(device, false);
     return used >= limit || bytes >= limit - used || limit - used - bytes < near_bytes;
 }
 
@@ -437,8 +440,13 @@ void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t ar
         tell(kind, arg, device);
     publish(device);
     gwi_guard_unlock();
-    if (has_grown)
-        gwi_pools_read(device);
+    if (!has_grown)
+        return;
+    gwi_pools_read(device);
+    if (gwi_guard_lock()) {
+        publish(device);
+        gwi_guard_unlock();
+    }
 }
 
 void gwi_guard_forget(gw_slot *slot)

@@ -53,9 +53,14 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return text == NULL ? hash : mix(hash, text, strlen(text) + 1);
 }
 
-/* Find the outermost call of a framework on a stack. Its number is that of the Python frames down to it. */
+/* Find the outermost call of a framework on a stack. Its number is that of the Python frames down to it.
+ *
+ * An optimizer's step may run a closure with the model and the backward pass in it. So its number counts only if no
+ * other call follows. A thread without Python, such as autograd's, has the frames of the main thread, which waits for
+ * it in the backward pass. Elsewhere, these frames say nothing about the thread. */
 static gwi_call call_of(const gw_stack *stack)
 {
+    gwi_call found = {0, GWI_CALL_NONE};
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = stack == NULL ? 0 : stack->count; i-- > 0;) {
         const gw_frame *frame = &stack->frame[i];
@@ -63,11 +68,14 @@ static gwi_call call_of(const gw_stack *stack)
             continue;
         hash = mix_text(mix_text(hash, frame->file), frame->function);
         gwi_call_kind kind = kind_of(frame);
-        if (kind != GWI_CALL_NONE)
-            return (gwi_call){hash | 1, kind};
+        if (kind != GWI_CALL_NONE && found.kind == GWI_CALL_NONE)
+            found = (gwi_call){hash | 1, kind};
+        else if (kind != GWI_CALL_NONE && found.kind == GWI_CALL_OPTIMIZER && kind != GWI_CALL_OPTIMIZER)
+            found = (gwi_call){hash | 1, kind};
         hash = mix(hash, &frame->line, sizeof frame->line);
     }
-    return (gwi_call){0, GWI_CALL_NONE};
+    bool is_borrowed = stack != NULL && (stack->flags & GW_SITE_PYTHON_BORROWED) != 0;
+    return is_borrowed && found.kind != GWI_CALL_BACKWARD ? (gwi_call){0, GWI_CALL_NONE} : found;
 }
 
 /* Small requests may have no call site. Those between two requests of one call belong to it, too. */
@@ -111,8 +119,10 @@ void gwi_requests_calls(const gw_model *model, gw_request *request, size_t count
     for (size_t i = 0; site != NULL && i < count; i++)
         site[i] = request[i].site;
     gwi_call *call = site == NULL ? NULL : gwi_calls_at(model, site, count);
-    for (size_t i = 0; call != NULL && i < count; i++)
+    for (size_t i = 0; call != NULL && i < count; i++) {
         request[i].call = call[i].number;
+        request[i].moves_weights = call[i].kind == GWI_CALL_CONVERSION;
+    }
     free(call);
     free(site);
 }

@@ -29,7 +29,8 @@ typedef struct gw_request {
     /* number of the call of a framework in which this request was made, such as the call of a model, a backward pass or
      * a step of an optimizer; the outermost one. Calls from the same line have the same number. 0: none, or unknown */
     uint64_t call;
-    uint16_t thread; /* thread that made the request and did the work since its previous request; 0: unknown */
+    bool moves_weights; /* this call moves or converts weights, and may wait for each of them */
+    uint16_t thread;    /* thread that made the request and did the work since its previous request; 0: unknown */
 } gw_request;
 #define GW_ALIVE UINT64_MAX
 
@@ -43,7 +44,7 @@ typedef enum gw_loop_doubt {
     GW_LOOP_LOADING,  /* copies filled the memory, directly or through staging buffers; probably weights loaded layer by
                          layer */
     GW_LOOP_ONE_PASS, /* a kernel followed each block, and all blocks stayed alive; probably layers that are created, or
-                         used once. Or most iterations lie in one call of a framework */
+                         used once; or most iterations lie in one call of a framework without a wait */
     GW_LOOP_UNLIKE,   /* they made different calls of a framework: probably phases of one iteration */
     GW_LOOP_UNEVEN,   /* one iteration left nearly all of the memory */
     GW_LOOP_LATE,     /* most of the work was done before the loop, which may be a later phase that needs more memory */

@@ -518,7 +518,7 @@ static bool is_outgrown(const list *all, const candidate *it, const gw_iteration
  * - no block was freed, or there are fewer than 16 iterations
  *
  * A framework's copies are not recorded, so it may always have copied. If it launched kernels elsewhere, a loop without
- * any, such as weights moved to the GPU layer by layer, is no training, however often it waits. */
+ * any is not a training loop, even if it waits: weights may be moved to the GPU one by one. */
 static bool did_nothing(const list *all, const gw_iterations *found)
 {
     enum { WAITS_MIN = 2, PASSING_MIN = 16 };
@@ -532,10 +532,15 @@ static bool did_nothing(const list *all, const gw_iterations *found)
     return !waited && (found->passing == 0 || found->leak_count < PASSING_MIN);
 }
 
-/* True if the requests of this iteration, up to the next mark, were all made in one call of a framework. */
+/* True if the requests of this iteration, up to the next mark, were all made in one call of a framework, and the host
+ * neither waited nor read: a training copies a batch or reads a loss, and the same line may call the model again. */
 static bool is_in_one_call(const list *all, const mark_list *marks, size_t which)
 {
-    uint64_t call = all->request[marks->at[which]].call;
+    const gw_request *mark = &all->request[marks->at[which]];
+    uint64_t call = mark->call;
+    bool waited = measured(all, marks, which, OF_WAITS) > 0 || measured(all, marks, which, OF_READS) > 0;
+    if (waited && !mark->moves_weights)
+        return false;
     for (size_t i = marks->at[which] + 1; call != 0 && i <= marks->at[which + 1]; i++)
         if (all->request[i].call != call)
             return false;
@@ -577,10 +582,34 @@ static call_set calls_in(const list *all, const mark_list *marks, size_t which)
     return set;
 }
 
-/* True if half of these iterations, or more, made other calls of the framework than the previous one: they are phases,
- * such as moving the weights, the forward and the backward pass. */
+/* Return the largest number of iterations that contain one call. */
+static size_t most_with_one_call(const list *all, const candidate *it)
+{
+    uint64_t call[CALLS_MAX];
+    size_t count[CALLS_MAX], calls = 0, most = 0;
+    for (size_t i = it->first; i + 1 < it->marks.count; i++) {
+        call_set here = calls_in(all, &it->marks, i);
+        for (size_t k = 0; k < here.count; k++) {
+            size_t at = 0;
+            while (at < calls && call[at] != here.call[k])
+                at++;
+            if (at == CALLS_MAX)
+                continue;
+            count[at] = at < calls ? count[at] + 1 : 1;
+            call[at] = here.call[k];
+            calls += at == calls;
+            most = count[at] > most ? count[at] : most;
+        }
+    }
+    return most;
+}
+
+/* True if half of these iterations, or more, made other calls of the framework than the previous one, and no call was
+ * made in many of them: they are phases, such as moving the weights, the forward and the backward pass. The calls of
+ * requests without a call site are unknown, so the iterations of a training may seem to differ, too. */
 static bool are_unlike(const list *all, const candidate *it)
 {
+    enum { MANY = 4 };
     size_t last = it->marks.count - 1, pairs = 0, unlike = 0;
     call_set before = calls_in(all, &it->marks, it->first);
     for (size_t i = it->first + 1; i < last; i++) {
@@ -592,7 +621,7 @@ static bool are_unlike(const list *all, const candidate *it)
         unlike += most > 0 && both * 2 <= most;
         before = here;
     }
-    return pairs > 0 && unlike * 2 >= pairs;
+    return pairs > 0 && unlike * 2 >= pairs && most_with_one_call(all, it) < MANY;
 }
 
 static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_iterations *found)

@@ -277,28 +277,58 @@ static void test_layers_near_iterations_that_wait(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* The same layers, which wait, in one call of a model. */
+/* Layers of several kernels each, all requested in the call with this number. With `waits`, the host waits after each.
+ */
+static void layers_in_call(uint64_t call, bool waits)
+{
+    begin();
+    size_t passing = take(60, 10 * MIB);
+    for (int i = 0; i < 8; i++) {
+        launch(3);
+        take(61, 200 * MIB);
+        launch(3);
+        size_t next = take(62, 10 * MIB);
+        give_back(passing);
+        passing = next;
+        if (waits)
+            wait_for_gpu();
+    }
+    for (size_t i = 0; i < count; i++)
+        list[i].call = call;
+    find(GW_REQUESTS_OF_FRAMEWORK);
+}
+
 static void test_layers_in_one_call(void **state)
 {
     (void)state;
-    begin();
-    pass_through_layers(8, true);
-    for (size_t i = 0; i < count; i++)
-        list[i].call = 7;
-    find(GW_REQUESTS_OF_FRAMEWORK);
+    layers_in_call(7, false);
     assert_int_equal(found.doubt, GW_LOOP_ONE_PASS);
 }
 
-/* The repaired twin: a loss outside of the model's call. */
-static void test_near_layers_with_a_loss(void **state)
+static void test_near_layers_outside_of_any_call(void **state)
 {
     (void)state;
-    begin();
-    pass_through_layers(8, true);
-    for (size_t i = 0; i < count; i++)
-        list[i].call = list[i].site == 62 ? 0 : 7;
-    find(GW_REQUESTS_OF_FRAMEWORK);
+    layers_in_call(0, false);
     assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+/* One line calls the model again and again, and the host waits each time: an evaluation that keeps its outputs. */
+static void test_near_a_model_that_is_called_again(void **state)
+{
+    (void)state;
+    layers_in_call(7, true);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+/* Weights that are moved wait, too. */
+static void test_layers_whose_weights_are_moved(void **state)
+{
+    (void)state;
+    layers_in_call(7, true);
+    for (size_t i = 0; i < count; i++)
+        list[i].moves_weights = true;
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_int_equal(found.doubt, GW_LOOP_ONE_PASS);
 }
 
 /* Weights, forward and backward pass and an optimizer's state: the same sizes at one place, but other calls. With
@@ -543,7 +573,9 @@ int main(void)
         cmocka_unit_test(test_near_threads_in_step),
         cmocka_unit_test(test_near_a_thread_with_work_of_its_own),
         cmocka_unit_test(test_layers_in_one_call),
-        cmocka_unit_test(test_near_layers_with_a_loss),
+        cmocka_unit_test(test_near_layers_outside_of_any_call),
+        cmocka_unit_test(test_near_a_model_that_is_called_again),
+        cmocka_unit_test(test_layers_whose_weights_are_moved),
         cmocka_unit_test(test_phases_of_one_iteration),
         cmocka_unit_test(test_near_phases_that_are_alike),
         cmocka_unit_test(test_weights_that_wait),

@@ -125,9 +125,15 @@ class Fit(Case):
             one = self.fit("--memory", "1GiB", "--from", 512, "--real", command=command)
             answer, text = one[0]["combinations"][0], " ".join(one[1].split())
             self.check_holds(1, answer)
-            if more != -20:
-                self.assertEqual(answer["largest_rehearsed"], answer["largest"] - more)
+            self.assertEqual(answer["largest_rehearsed"], answer["largest"] - more)
             self.assertIn(f"by rehearsals batch {answer['largest'] - more} is the largest; the answer is what", text)
+
+        # The limits of the search: rehearsals end at --max, or find nothing that fits.
+        largest = answer["largest"]
+        for more, options in ((-2, ("--from", 512, "--max", largest + 1)), (2, ("--from", largest))):
+            command = (sys.executable, "-c", program, CNN, "{batch}", more)
+            one = self.fit("--memory", "1GiB", "--real", *options, command=command)[0]["combinations"][0]
+            self.assertEqual((one["answer"], one["largest"], one["next"]), ("found", largest, largest + 1), options)
 
     def test_a_larger_card_has_no_real_runs(self):
         answer, text = self.fit("--memory", "400GiB", "--real", "--from", 4096, "--max", 4096)

@@ -6,8 +6,7 @@
 /* Return the bytes that live processes use. */
 static uint64_t used_bytes(unsigned device)
 {
-    gwi_shared_tidy(gwi_nvml.shared);
-    return __atomic_load_n(&gwi_nvml.shared->used_bytes[device], __ATOMIC_RELAXED);
+    return gwi_nvml.shared->total_bytes[device] - gwi_shared_free_bytes(gwi_nvml.shared, device);
 }
 
 static void memory_fill(unsigned device, nvmlMemory_v2_t *memory)
@@ -100,10 +99,12 @@ static nvmlReturn_t processes_put(nvmlDevice_t device, unsigned *count, void *li
     unsigned room = list != NULL ? *count : 0;
     unsigned found = 0;
     gwi_shared_tidy(gwi_nvml.shared);
+    gwi_shared_lock(gwi_nvml.shared);
     for (unsigned slot = next_user(device->index, 0); slot < GWI_SHARED_PROCESSES;
          slot = next_user(device->index, slot + 1), found++)
         if (found < room)
             put(list, found, &gwi_nvml.shared->processes[slot], device->index);
+    gwi_shared_unlock(gwi_nvml.shared);
     *count = found;
     return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }

@@ -105,7 +105,7 @@ bool gwi_held_covers(uint64_t address, uint64_t bytes);
 bool gwi_rehearses(uint64_t address_or_handle);
 /* True if a launch on this stream is skipped. A launch that is captured is not: it only adds a node to a graph. */
 bool gwi_rehearses_launch(uint64_t stream);
-/* Tell where the program reads this value, once for each call site. Call it inside the wrapper of `fn`, without the
+/* Record where the program reads this value, once for each call site. Call it inside the wrapper of `fn`, without the
  * lock. */
 void gwi_reads_see(unsigned fn, uint64_t bytes);
 int gwi_rehearse_copy(unsigned fn, uint64_t to, uint64_t from, uint64_t bytes);

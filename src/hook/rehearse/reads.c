@@ -1,4 +1,4 @@
-/* Tells where a rehearsed program reads small values from the card. They are zeros, and may decide a size or whether
+/* Records where a rehearsed program reads small values from the card. They are zeros, and may decide a size or whether
  * the program goes on. */
 #include "gwi_rehearse.h"
 
@@ -6,6 +6,7 @@
 
 #include <errno.h>
 
+/* Only the first reads of a process are looked at. */
 enum { SMALL_BYTES = 4096, SITES_MAX = 64, LOOKS_MAX = 4096 };
 
 /* Add a site. Returns false if it is known, or if there is no room. Threads may add one site twice, which does no

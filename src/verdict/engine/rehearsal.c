@@ -60,18 +60,23 @@ static bool copy_refused(const gw_rehearsal *from, gw_verdict_rehearsal *to)
     return true;
 }
 
-/* Functions of PyTorch that read a size from the card. */
-static const char *const size_functions[] = {"nonzero",           "masked_select", "unique",      "bincount",
-                                             "repeat_interleave", "histc",         "boolean_mask"};
+/* Parts of the names of PyTorch's functions that read a size from the card. */
+static const char *const size_functions[] = {"nonzero",  "masked_select",     "unique",
+                                             "bincount", "repeat_interleave", "histc"};
 
-/* Return the function that reads a size on this stack; NULL if there is none. */
+/* Return the function that reads a size on this stack; NULL if there is none. Only PyTorch's own functions count:
+ * std::unique_ptr is no such function. */
 static const char *size_function(const gw_stack *stack)
 {
-    for (size_t i = 0; stack != NULL && i < stack->count; i++)
-        for (size_t k = 0; k < sizeof size_functions / sizeof size_functions[0]; k++)
-            if (!stack->frame[i].python && stack->frame[i].function != NULL &&
-                strstr(stack->frame[i].function, size_functions[k]) != NULL)
+    static const char native[] = "at::native::";
+    for (size_t i = 0; stack != NULL && i < stack->count; i++) {
+        const gw_frame *frame = &stack->frame[i];
+        const char *name = frame->python || frame->function == NULL ? NULL : strstr(frame->function, native);
+        size_t bytes = name == NULL ? 0 : strcspn(name + strlen(native), "<(");
+        for (size_t k = 0; bytes > 0 && k < sizeof size_functions / sizeof size_functions[0]; k++)
+            if (memmem(name + strlen(native), bytes, size_functions[k], strlen(size_functions[k])) != NULL)
                 return size_functions[k];
+    }
     return NULL;
 }
 

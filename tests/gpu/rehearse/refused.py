@@ -56,6 +56,8 @@ def verdict(args, kind, case, memory, number):
 
 def is_wrong(case, answer):
     sure = answer["certainty"] in ("established", "supported")
+    if answer["certainty"] == "no verdict":
+        return True
     if "--keep " in case:
         return sure and answer["cause"] != "gpu-oom-leak"
     return answer["cause"] is not None and not (answer["cause"] in CAPACITY or not sure)
@@ -65,7 +67,7 @@ def main():
     args = arguments()
     pick = random.Random(args.seed)
     cases = [case + " --iterations 6" for case in compare.random_cases(args.cases, args.seed)]
-    cases = [pick.choice([case, case + " --keep loss --iterations 60", case]) for case in cases]
+    cases = [pick.choice([case, case + " --keep loss --iterations 60", case + " --keep output --iterations 60", case]) for case in cases]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         peaks = list(pool.map(lambda case: verdict(args, "rehearse", case.split(" --keep")[0], 500 << 30, "peak")["peak"], cases))
         work = []
@@ -76,6 +78,8 @@ def main():
                 work += [(case, int(peak * share) // MIB * MIB) for share in pick.sample(SHARES, 4)]
         work = [(pick.choice(["rehearse", "run"]) if args.real else "rehearse", *one) for one in work if one[1] > 700 * MIB]
         done = list(pool.map(lambda one: verdict(args, *one[1][:3], one[0]), enumerate(work)))
+    if not work:
+        sys.exit("no rehearsal had a peak")
     table, wrong = collections.Counter(), 0
     for number, ((kind, case, memory), answer) in enumerate(zip(work, done)):
         table["leaks " if "--keep" in case else "healthy", kind, answer["cause"], answer["certainty"]] += 1
