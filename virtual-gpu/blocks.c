@@ -43,7 +43,7 @@ static bool arena_map(gwi_device *device, uint64_t bytes)
         return false;
     }
     madvise(shadow, mapped, MADV_DONTDUMP);
-    uint64_t base = ((uintptr_t)addresses + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+    uint64_t base = gw_places_rounded((uintptr_t)addresses);
     device->arena_base = base;
     device->arena_bytes = bytes;
     device->shadow = shadow + (base - (uintptr_t)addresses);
@@ -58,8 +58,7 @@ bool gwi_device_ready(gwi_device *device)
      * before the addresses. Take less where the host has less, for example under ThreadSanitizer. */
     static const unsigned times[] = {8, 2, 1};
     for (size_t i = 0; i < sizeof times / sizeof times[0] && device->arena_base == 0; i++)
-        arena_map(device, (gwi.spec.card.memory_bytes * times[i] + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES *
-                              GW_PLACES_CHUNK_BYTES);
+        arena_map(device, gw_places_rounded(gwi.spec.card.memory_bytes * times[i]));
     if (device->arena_base == 0) {
         gwi_say("the host has no address space for the virtual card");
         return false;

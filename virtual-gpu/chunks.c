@@ -46,7 +46,7 @@ static bool pool_map(gwi_pool *pool, uint64_t bytes)
     if (addresses == MAP_FAILED)
         return false;
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    uint64_t base = ((uintptr_t)addresses + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+    uint64_t base = gw_places_rounded((uintptr_t)addresses);
     if (shadow == MAP_FAILED || !gw_pool_begin(&pool->books, base, bytes)) {
         munmap(addresses, mapped);
         if (shadow != MAP_FAILED)
@@ -60,8 +60,7 @@ static bool pool_map(gwi_pool *pool, uint64_t bytes)
 
 static bool pool_ready(gwi_pool *pool)
 {
-    uint64_t bytes =
-        (gwi.spec.card.memory_bytes * 2 + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+    uint64_t bytes = gw_places_rounded(gwi.spec.card.memory_bytes * 2);
     return pool->books.base != 0 || pool_take_spare(pool, bytes) || pool_map(pool, bytes);
 }
 

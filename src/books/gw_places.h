@@ -14,6 +14,12 @@
 
 #define GW_PLACES_CHUNK_BYTES ((uint64_t)32 << 20)
 
+/* Return `bytes` or an address, rounded up to a multiple of GW_PLACES_CHUNK_BYTES. */
+static inline uint64_t gw_places_rounded(uint64_t bytes)
+{
+    return (bytes + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+}
+
 struct gw_chunk;
 
 typedef struct gw_places {

@@ -54,7 +54,7 @@ static gw_chunk *chunk_new(gw_places *places, uint64_t bytes)
     gw_chunk *chunk = calloc(1, sizeof *chunk);
     if (chunk == NULL)
         return NULL;
-    chunk->range.bytes = (bytes + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+    chunk->range.bytes = gw_places_rounded(bytes);
     if (!gw_runs_take_highest(&places->space, chunk->range.bytes, &chunk->range.base)) {
         chunk_free(chunk);
         return NULL;

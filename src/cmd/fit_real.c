@@ -102,8 +102,7 @@ static gw_status confirm(gwi_fit *fit, size_t combination, gw_error *err)
         st = go_down(fit, combination, err);
     else if (st == GW_OK && fit->real && fit->stop_signal == 0)
         st = go_up(fit, combination, err);
-    one->real_differs = one->answer.largest != one->rehearsed;
-    one->by_real_runs = one->by_real_runs || one->real_differs;
+    one->by_real_runs = one->by_real_runs || one->answer.largest != one->rehearsed;
     return st;
 }
 

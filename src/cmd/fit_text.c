@@ -185,7 +185,7 @@ static void add_notes(const gwi_fit *fit, size_t combination, gw_text *text)
     char rehearsed[64] = "no batch fits";
     if (one->rehearsed != 0)
         snprintf(rehearsed, sizeof rehearsed, "batch %" PRIu64 " is the largest", one->rehearsed);
-    if (one->real_differs && one->not_rehearsed == NULL)
+    if (one->answer.largest != one->rehearsed && one->not_rehearsed == NULL)
         gw_text_addf(&body,
                      "by rehearsals %s; the answer is what real runs showed. Near the limit some requests are refused, "
                      "and the program tries again with less, so two runs may end differently",

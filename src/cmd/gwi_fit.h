@@ -57,7 +57,6 @@ typedef struct gwi_fit_case {
     gw_fit_answer answer;
     bool by_real_runs;    /* rehearsals did not serve: the search was made with real runs */
     uint64_t rehearsed;   /* the largest number by rehearsals; 0: none */
-    bool real_differs;    /* real runs gave another largest number than rehearsals */
     char *not_rehearsed;  /* owned; why a rehearsal did not serve; NULL: it did */
     uint64_t need_bytes;  /* if nothing fits: what the smallest number needs on a larger card; 0: unknown */
     uint64_t fixed_bytes; /* of these, about so many do not depend on the number; 0: unknown */

@@ -164,9 +164,10 @@ static void measure_driver(int device)
  * read, which is slow. */
 static bool is_near(int device, uint64_t bytes)
 {
-    uint64_t used = atomic_load_explicit(&last_own_bytes[device], memory_order_relaxed), limit = gwi_guard.limit_bytes;
-    if (gwi_guard.is_shared) /* what others hold is read with the lock */
-        used = used_now(device, false);
+    uint64_t limit = gwi_guard.limit_bytes;
+    uint64_t used = gwi_guard.is_shared /* what others hold is read with the lock */
+                        ? used_now(device, false)
+                        : atomic_load_explicit(&last_own_bytes[device], memory_order_relaxed);
     return used >= limit || bytes >= limit - used || limit - used - bytes < near_bytes;
 }
 

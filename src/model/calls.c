@@ -1,5 +1,6 @@
 /* Finds the call of a framework in which memory was requested: one call of a model, one backward pass, one step of an
  * optimizer. What repeats within such a call are layers or parameters, and no iterations of a training. */
+#include "gw_hash.h"
 #include "gwi_inner.h"
 
 #include <stdlib.h>
@@ -39,18 +40,9 @@ static gwi_call_kind kind_of(const gw_frame *frame)
     return GWI_CALL_NONE;
 }
 
-/* FNV-1a */
-static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
-{
-    const unsigned char *byte = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
-}
-
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
-    return text == NULL ? hash : mix(hash, text, strlen(text) + 1);
+    return text == NULL ? hash : gw_hash_bytes(hash, text, strlen(text) + 1);
 }
 
 /* Find the outermost call of a framework on a stack. Its number is that of the Python frames down to it.
@@ -61,18 +53,17 @@ static uint64_t mix_text(uint64_t hash, const char *text)
 static gwi_call call_of(const gw_stack *stack)
 {
     gwi_call found = {0, GWI_CALL_NONE};
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = GW_HASH_START;
     for (size_t i = stack == NULL ? 0 : stack->count; i-- > 0;) {
         const gw_frame *frame = &stack->frame[i];
         if (!frame->python)
             continue;
         hash = mix_text(mix_text(hash, frame->file), frame->function);
         gwi_call_kind kind = kind_of(frame);
-        if (kind != GWI_CALL_NONE && found.kind == GWI_CALL_NONE)
+        bool is_final = found.kind != GWI_CALL_NONE && found.kind != GWI_CALL_OPTIMIZER;
+        if (kind != GWI_CALL_NONE && kind != found.kind && !is_final)
             found = (gwi_call){hash | 1, kind};
-        else if (kind != GWI_CALL_NONE && found.kind == GWI_CALL_OPTIMIZER && kind != GWI_CALL_OPTIMIZER)
-            found = (gwi_call){hash | 1, kind};
-        hash = mix(hash, &frame->line, sizeof frame->line);
+        hash = gw_hash_bytes(hash, &frame->line, sizeof frame->line);
     }
     bool is_borrowed = stack != NULL && (stack->flags & GW_SITE_PYTHON_BORROWED) != 0;
     return is_borrowed && found.kind != GWI_CALL_BACKWARD ? (gwi_call){0, GWI_CALL_NONE} : found;
@@ -85,8 +76,9 @@ static void fill_gaps(const uint32_t *site, size_t count, gwi_call *call)
     for (size_t i = 0; i < count; i++) {
         if (site[i] == 0)
             continue;
-        for (size_t k = before == SIZE_MAX ? i : before + 1; k < i && call[before].number == call[i].number; k++)
-            call[k] = call[i];
+        if (before != SIZE_MAX && call[before].number == call[i].number)
+            for (size_t k = before + 1; k < i; k++)
+                call[k] = call[i];
         before = i;
     }
 }

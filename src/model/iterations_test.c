@@ -241,15 +241,15 @@ static void test_copied_into_near_results_that_are_read(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-/* Simulate repeated relu(linear(x)). Each operation requests memory for its result. The results of linear() stay, and
- * those of relu() are freed. */
-static void pass_through_layers(int layers, bool waits)
+/* Simulate repeated relu(linear(x)). Each operation launches `kernels` and requests memory for its result. The results
+ * of linear() stay, and those of relu() are freed. */
+static void pass_through_layers(int layers, uint64_t kernels, bool waits)
 {
     size_t passing = take(60, 10 * MIB);
     for (int i = 0; i < layers; i++) {
-        launch(1);
+        launch(kernels);
         take(61, 200 * MIB);
-        launch(1);
+        launch(kernels);
         size_t next = take(62, 10 * MIB);
         give_back(passing);
         passing = next;
@@ -262,7 +262,7 @@ static void test_layers_of_a_framework(void **state)
 {
     (void)state;
     begin();
-    pass_through_layers(8, false);
+    pass_through_layers(8, 1, false);
     find(GW_REQUESTS_OF_FRAMEWORK);
     assert_true(found.leak_count >= 3);
     assert_int_equal(found.doubt, GW_LOOP_ONE_PASS);
@@ -272,7 +272,7 @@ static void test_layers_near_iterations_that_wait(void **state)
 {
     (void)state;
     begin();
-    pass_through_layers(8, true);
+    pass_through_layers(8, 1, true);
     find(GW_REQUESTS_OF_FRAMEWORK);
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
@@ -282,17 +282,7 @@ static void test_layers_near_iterations_that_wait(void **state)
 static void layers_in_call(uint64_t call, bool waits)
 {
     begin();
-    size_t passing = take(60, 10 * MIB);
-    for (int i = 0; i < 8; i++) {
-        launch(3);
-        take(61, 200 * MIB);
-        launch(3);
-        size_t next = take(62, 10 * MIB);
-        give_back(passing);
-        passing = next;
-        if (waits)
-            wait_for_gpu();
-    }
+    pass_through_layers(8, 3, waits);
     for (size_t i = 0; i < count; i++)
         list[i].call = call;
     find(GW_REQUESTS_OF_FRAMEWORK);

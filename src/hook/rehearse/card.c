@@ -39,9 +39,7 @@ static uint64_t reserve(uint64_t bytes)
         return base;
     char *map =
         mmap(NULL, bytes + GW_PLACES_CHUNK_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return map == MAP_FAILED
-               ? 0
-               : ((uintptr_t)map + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+    return map == MAP_FAILED ? 0 : gw_places_rounded((uintptr_t)map);
 }
 
 uint64_t gwi_addresses_reserve(uint64_t bytes)
@@ -156,7 +154,7 @@ static bool card_begin(gwi_card *card, int device)
     static const unsigned times[] = {16, 4, 1};
     uint64_t range = 0, base = 0;
     for (size_t i = 0; i < sizeof times / sizeof times[0] && base == 0; i++) {
-        range = (seen * times[i] + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+        range = gw_places_rounded(seen * times[i]);
         base = gwi_addresses_reserve(range);
     }
     if (base == 0 || !gwi_lock())

@@ -30,8 +30,7 @@ uint64_t gwi_pool_handle(const gwi_rehearsed_pool *pool)
 /* Add a pool of that handle. Call without the lock. */
 static gwi_rehearsed_pool *pool_add(uint64_t handle, gwi_card *card, uint64_t bytes_max)
 {
-    uint64_t range =
-        (card->total_bytes * 2 + GW_PLACES_CHUNK_BYTES - 1) / GW_PLACES_CHUNK_BYTES * GW_PLACES_CHUNK_BYTES;
+    uint64_t range = gw_places_rounded(card->total_bytes * 2);
     uint64_t base = gwi_addresses_reserve(range), threshold = 0;
     gwi_rehearsed_pool *pool = calloc(1, sizeof *pool);
     if (base == 0 || pool == NULL || !gw_pool_begin(&pool->books, base, range)) {

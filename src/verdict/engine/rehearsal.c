@@ -90,13 +90,11 @@ static bool has_text(const gw_string_list *list, const char *text)
 
 static bool add_read(const gwi_case *c, uint32_t site, gw_verdict_rehearsal *to)
 {
-    char place[GWI_PLACE_TEXT_MAX], text[GWI_PLACE_TEXT_MAX + 32];
+    char at[GWI_PLACE_TEXT_MAX], text[GWI_PLACE_TEXT_MAX + 32];
     const char *function = size_function(gw_sites_stack(c->model->sites, site));
-    if (gwi_place(c, site, place)[0] == '\0')
+    if (gwi_at(c, site, at)[0] == '\0')
         return true;
-    char *caller = strstr(place, ", called at "); /* the line alone is enough */
-    if (caller != NULL)
-        *caller = '\0';
+    const char *place = at + strlen(" at ");
     if (function == NULL)
         snprintf(text, sizeof text, "%s", place);
     else
