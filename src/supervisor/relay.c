@@ -176,7 +176,7 @@ static bool is_pipe(int fd)
  * because the supervisor may be stopped or dead. */
 static void let_supervisor_close(gwi_stderr_tail *tail)
 {
-    enum { WAIT_MS = 20000 };
+    enum { WAIT_MS = 5000 };
     pid_t supervisor;
     atomic_store_explicit(&tail->reader_gone, true, memory_order_release);
     for (int ms = 0; ms < WAIT_MS && (supervisor = atomic_load_explicit(&tail->supervisor, memory_order_acquire)) > 0 &&

@@ -104,25 +104,32 @@ class Streams(Case):
             process.stdout.readline()
             process.stdout.close()
             if prefix:
-                wait_until(lambda: not self.copiers_of(process.pid), "the copier to end")
+                wait_until(lambda: not self.relays_of(process.pid), "the copier and its watcher to end")
             process.stdin.close()
             self.assertEqual(process.wait(WAIT_S), -signal.SIGPIPE, prefix)
 
     @staticmethod
-    def copiers_of(supervisor):
-        """Find the processes that copy output; they are children of the process that watches them."""
-        def children(pid):
-            try:
-                return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-            except OSError:
-                return []
+    def children_of(pid):
+        try:
+            return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        except OSError:
+            return []
 
-        def name(pid):
+    @classmethod
+    def relays_of(cls, supervisor):
+        """Find the processes that watch the copiers, and have not ended: until then they hold the program's pipe."""
+        def is_relay(pid):
             try:
-                return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+                name, _, rest = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")
             except OSError:
-                return ""
-        return [c for p in children(supervisor) if name(p) == "gpuwhy-stderr" for c in children(p)]
+                return False
+            return name.endswith("(gpuwhy-stderr") and rest.split()[0] not in "ZX"
+        return [p for p in cls.children_of(supervisor) if is_relay(p)]
+
+    @classmethod
+    def copiers_of(cls, supervisor):
+        """Find the processes that copy output; they are children of the process that watches them."""
+        return [c for p in cls.relays_of(supervisor) for c in cls.children_of(p)]
 
     def test_a_killed_copier_is_replaced(self):
         script = "echo before; echo started >started; while [ ! -e go ]; do sleep 0.05; done; echo out; echo err >&2; exit 5"
