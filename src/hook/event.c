@@ -21,7 +21,6 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
     event->took_us = th->is_timed ? gwi_took_us(now - th->entered_ticks) : 0;
     atomic_store_explicit(&th->slot->inside_since, now,
                           memory_order_relaxed); /* later calls reuse this clock reading */
-    event->context = gwi_may_ask(event->result) ? gwi_current_context() : 0;
     if (atomic_load_explicit(&head->captures_open, memory_order_relaxed) != 0)
         event->flags |= GW_EVF_CAPTURING;
     if (is_failure && gw_cuda_is_sticky(event->result)) {
@@ -54,8 +53,9 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
                           .arg = {a0, a1, a2, a3}};
     if (kind == GW_EV_INIT && result == 0)
         gwi_initialised();
+    event.context = gwi_may_ask(result) ? gwi_current_context() : 0;
     if (gwi_unlikely(gwi_guard_on)) {
-        gwi_guard_after(th->slot, kind, result, event.arg);
+        gwi_guard_after(th->slot, kind, result, event.context, event.arg);
         if (result != 0 && gwi_slot_take_refused(th->slot))
             event.flags |= GW_EVF_GUARD;
     }

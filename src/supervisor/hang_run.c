@@ -46,33 +46,61 @@ static void tell_over(gwi_record *record, gw_watched_process *process)
     item.pair.key = gw_fact_key_text(GW_FACT_HANG_OVER);
     item.pair.value = "";
     gwi_record_put(record, &item);
-    process->told = false;
+    process->told = process->is_undecided = false;
+}
+
+/* True if nothing has happened in the process for long enough, and it was not looked at for long enough. The time
+ * between two looks at a process that is undecided doubles. */
+static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process)
+{
+    /* limit per process, so that a program with long kernels does not fill its recording with hangs */
+    enum { TOLD_MAX = 8 };
+    uint64_t now = hangs->watch.now_ns, between_ns = hangs->after_ns;
+    uint64_t looked = process->looked_at_ns > process->since_ns ? process->looked_at_ns : process->since_ns;
+    if (process->told_count == TOLD_MAX || (process->told && !process->is_undecided))
+        return false;
+    if (process->is_undecided)
+        between_ns <<= process->told_count - 1;
+    return now - process->since_ns >= hangs->after_ns && now - looked >= between_ns;
 }
 
 /* Record a new hang of the process, and the end of a recorded one. Returns true if a hang was recorded. */
 static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
 {
-    /* limit per process, so that a program with long kernels does not fill its recording with hangs */
-    enum { TOLD_MAX = 8 };
     uint64_t now = hangs->watch.now_ns;
     if (process->told && process->since_ns == now)
         tell_over(record, process);
-    uint64_t looked = process->looked_at_ns > process->since_ns ? process->looked_at_ns : process->since_ns;
-    if (process->told || process->told_count == TOLD_MAX || now - process->since_ns < hangs->after_ns ||
-        now - looked < hangs->after_ns)
+    if (!is_due(hangs, process))
         return false;
     process->looked_at_ns = now;
-    process->told = gw_hang_tell(&hangs->watch, process, false, put_item, record);
-    process->told_count += process->told;
-    return process->told;
+    if (!gw_hang_tell(&hangs->watch, process, false, put_item, record))
+        return false;
+    process->told = true;
+    process->is_undecided = false;
+    process->told_count++;
+    return true;
+}
+
+/* Look again later at the processes that were looked at now: one verdict has judged them all, and found no hang. */
+static void leave_undecided(gwi_hangs *hangs)
+{
+    for (size_t i = 0; i < hangs->watch.process_count; i++) {
+        gw_watched_process *process = &hangs->watch.process[i];
+        if (process->told && process->looked_at_ns == hangs->watch.now_ns)
+            process->is_undecided = true;
+    }
 }
 
 static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child)
 {
     gwi_record_stderr(record, capture);
     gwi_record_drain(record, false);
-    if (run_folder[0] == '\0' || !hangs->judge(hangs->user, run_folder))
+    if (run_folder[0] == '\0')
         return;
+    if (!hangs->judge(hangs->user, run_folder)) {
+        leave_undecided(hangs);
+        return;
+    }
     hangs->told = true;
     if (hangs->kill) {
         gw_say("--kill-on-hang: SIGTERM to pid %d", (int)child);

@@ -206,6 +206,12 @@ def locks(place):
             for where, caller in zip(in_c(*marks) or [], ("trainer", "collector"))], where=in_c(*marks))
 
 
+def late_locks(place):
+    """When the supervisor first looks, one thread only rests with a lock in its hands, and the other one waits for it."""
+    hangs(place, "late-locks", "host-deadlock", r"waits for a lock that thread \d+ \(\S+\) holds",
+          where=in_c(("trainer", "apply_gradients"), ("collector", "collect_gradients")))
+
+
 # ---- Python, every version that is installed ----
 
 PYTHON_PLACES = {"trainer": ("Trainer.step", "step"), "collector": ("collect.<locals>.take", "take"), "kernel": ("Gpu.wait", "wait"),
@@ -314,6 +320,7 @@ def joined_by_an_event(place):
 
 def locks_in_order(place):
     is_no_hang(place, "locks", "--repaired")
+    is_no_hang(place, "late-locks", "--repaired")
 
 
 def waits_for_input(place):
@@ -381,7 +388,7 @@ def bad_options(place):
 
 
 CASES = [kernel, ask, other, again, left, left_asked, alone, alone_fast, kernel_that_is_meant_to_run_on,
-         late_waits_that_end, locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
+         late_waits_that_end, locks, late_locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
          joined_by_an_event, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
          hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
 LAUNCHER_CASES = [alone_below_a_launcher]

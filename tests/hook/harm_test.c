@@ -207,6 +207,32 @@ static void part_guard_churn(void)
           (unsigned long long)before_mib);
 }
 
+/* More small blocks live at once than the guard's first table has rows. They share pages, and a page counts until its
+ * last block is freed. */
+static void part_guard_many(void)
+{
+    enum { BLOCKS = 40000, BLOCK_BYTES = 512, BEGIN = 64 << 21 };
+    const uint64_t pages_mib = (((uint64_t)BLOCKS * BLOCK_BYTES + (2 << 20) - 1) >> 21) * 2;
+    setenv("GPUWHY_MEMORY", "536870912", 1);
+    begin();
+    pitch_fn *alloc = OURS(pitch_fn, "cuMemAllocPitch_v2");
+    free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
+    uint64_t before_mib = free_mib();
+    size_t pitch = BLOCK_BYTES;
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        uint64_t address = BEGIN + i * BLOCK_BYTES;
+        CHECK(alloc(&address, &pitch, BLOCK_BYTES, 1, 4) == 0, "%llu", (unsigned long long)i);
+    }
+    CHECK(free_mib() == before_mib - pages_mib, "%llu of %llu MiB", (unsigned long long)free_mib(),
+          (unsigned long long)before_mib);
+    for (uint64_t i = 0; i < BLOCKS; i += 2)
+        CHECK(give_back(BEGIN + i * BLOCK_BYTES, NULL) == 0, "%llu", (unsigned long long)i);
+    CHECK(free_mib() == before_mib - pages_mib, "%llu MiB with half of the blocks", (unsigned long long)free_mib());
+    for (uint64_t i = 1; i < BLOCKS; i += 2)
+        CHECK(give_back(BEGIN + i * BLOCK_BYTES, NULL) == 0, "%llu", (unsigned long long)i);
+    CHECK(free_mib() == before_mib, "%llu MiB at the end", (unsigned long long)free_mib());
+}
+
 /* One call may unmap several mappings. Its range may also contain an address where the guard has recorded no
  * mapping. */
 static void part_guard_unmap(void)
@@ -470,6 +496,7 @@ int main(int argc, char **argv)
                  {"names", part_names},
                  {"guard_zero", part_guard_zero},
                  {"guard_churn", part_guard_churn},
+                 {"guard_many", part_guard_many},
                  {"guard_unmap", part_guard_unmap},
                  {"guard_contexts", part_guard_contexts},
                  {"guard_third_context", part_guard_third_context},

@@ -404,17 +404,16 @@ uint64_t gwi_slot_facts_ticks(gw_slot *slot); /* 0: use the current time */
 /* True if at least half of the buffer is free, so that there is room for optional records. */
 bool gwi_buffer_is_roomy(void);
 
-/* Give the guard the result of a driver call. The guard cancels the reservation that it made for the call, and updates
- * its ledger if the call succeeded. */
-void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4]);
+/* Give the guard the result of a driver call, and the context that was current (0: not known). The guard cancels the
+ * reservation that it made for the call, and updates its ledger if the call succeeded. */
+void gwi_guard_after(gw_slot *slot, unsigned kind, int result, uint64_t context, const uint64_t arg[4]);
 
 /* Cancel the guard's reservation for a failed call that is only counted, so that gwi_guard_after() is not called. */
 void gwi_guard_forget(gw_slot *slot);
 
 /* Per-thread data that the guard stores when it checks a call, and takes back when the call has returned (buffer.c). */
 typedef struct gwi_pending {
-    uint64_t bytes;   /* counted on `device` during the call */
-    uint64_t context; /* current at the call; 0: not known */
+    uint64_t bytes; /* counted on `device` during the call */
     int device;
 } gwi_pending;
 void gwi_slot_note_pending(gw_slot *slot, const gwi_pending *pending);

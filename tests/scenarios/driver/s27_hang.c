@@ -4,6 +4,7 @@
  *  other, again  The kernel that does not end is on a second stream. The program waits for the whole context, or
  *                queries the second stream and waits for the first one in turn.
  *  locks         Two threads take two locks in opposite order before the next launch.
+ *  late-locks    The same, but the first thread rests for four seconds before it takes its second lock.
  *
  * Repaired: the kernel is only slow, and the locks are taken in one order.
  *
@@ -185,6 +186,7 @@ __attribute__((noinline)) static void wait_too_late(int asks, int repaired)
 
 static pthread_mutex_t weights = PTHREAD_MUTEX_INITIALIZER, gradients = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int holding;
+static unsigned rests_s; /* how long the trainer rests between its two locks */
 
 static void meet_holding(int of)
 {
@@ -197,6 +199,7 @@ static void apply_gradients(int in_order)
 {
     pthread_mutex_lock(&weights);
     meet_holding(in_order ? 0 : 2);
+    sleep(rests_s);
     pthread_mutex_lock(&gradients); /* mark: trainer */
     pthread_mutex_unlock(&gradients);
     pthread_mutex_unlock(&weights);
@@ -283,16 +286,17 @@ int main(int argc, char **argv)
 {
     const char *truth_path = NULL, *kind = "kernel";
     int repaired = 0;
-    const struct option_row rows[] = {
-        {"repaired", OPTION_FLAG, &repaired, "without the fault"},
-        {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-        {"kind", OPTION_TEXT, &kind,
-         "kernel, ask, other, again, join, alone, alone-fast, left, left-asked, locks, input, sleep, load or pool"},
-        {"seconds", OPTION_NUMBER, &seconds, "how long it stands still (60)"},
-        {NULL, OPTION_FLAG, NULL, NULL}};
+    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {"kind", OPTION_TEXT, &kind,
+                                       "kernel, ask, other, again, join, alone, alone-fast, left, left-asked, locks, "
+                                       "late-locks, input, sleep, load or pool"},
+                                      {"seconds", OPTION_NUMBER, &seconds, "how long it stands still (60)"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Stands still.");
     truth_open(truth_path);
     alarm((unsigned)seconds + 30);
+    rests_s = strcmp(kind, "late-locks") == 0 ? 4 : 0;
     struct gpu gpu;
     open_all(&gpu);
     truth("pid", "%d", (int)getpid());
@@ -311,8 +315,9 @@ int main(int argc, char **argv)
         wait_too_late(strcmp(kind, "left-asked") == 0, repaired);
     else if (strcmp(kind, "join") == 0)
         join_by_event();
-    else if (strcmp(kind, "locks") == 0)
+    else if (strcmp(kind, "locks") == 0 || strcmp(kind, "late-locks") == 0)
         use_locks(repaired);
+
     else if (strcmp(kind, "input") == 0)
         wait_for_input();
     else if (strcmp(kind, "pool") == 0)
