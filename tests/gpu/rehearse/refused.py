@@ -77,15 +77,18 @@ def main():
             else:
                 work += [(case, int(peak * share) // MIB * MIB) for share in pick.sample(SHARES, 4)]
         work = [(pick.choice(["rehearse", "run"]) if args.real else "rehearse", *one) for one in work if one[1] > 700 * MIB]
-        done = list(pool.map(lambda one: verdict(args, *one[1][:3], one[0]), enumerate(work)))
-    if not work:
-        sys.exit("no rehearsal had a peak")
-    table, wrong = collections.Counter(), 0
-    for number, ((kind, case, memory), answer) in enumerate(zip(work, done)):
-        table["leaks " if "--keep" in case else "healthy", kind, answer["cause"], answer["certainty"]] += 1
-        if is_wrong(case, answer):
-            wrong += 1
-            print(f"WRONG {number} {kind} {memory / MIB:.0f} MiB: {answer['cause']} ({answer['certainty']}): {case}: {answer['headline']}")
+        if not work:
+            sys.exit("no rehearsal had a peak")
+        table, wrong = collections.Counter(), 0
+        done = pool.map(lambda one: verdict(args, *one[1][:3], one[0]), enumerate(work))
+        for number, ((kind, case, memory), answer) in enumerate(zip(work, done)):
+            table["leaks " if "--keep" in case else "healthy", kind, answer["cause"], answer["certainty"]] += 1
+            said = "right"
+            if is_wrong(case, answer):
+                wrong += 1
+                said = "WRONG"
+            print(f"{said} {number} of {len(work)}, {kind} {memory / MIB:.0f} MiB: {answer['cause']} ({answer['certainty']}): {case}: "
+                  f"{answer['headline']}", flush=True)
     for row, count in sorted(table.items(), key=str):
         print(f"{count:4}  {'  '.join(map(str, row))}")
     print(f"{len(work)} runs, {wrong} wrong")
