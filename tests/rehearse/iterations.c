@@ -1,7 +1,8 @@
 /* A program of iterations, for the end of a rehearsal: iterations PLAN...
  *
  * Each word of the plan is COUNTxSHAPE: COUNT iterations of a shape. A shape is a list of parts, and each part ends
- * with a copy to the host, unless the shape begins with `-`. A part is a number of launches. `+N` in place of a part
+ * with a copy to the host, unless the shape begins with `-`. A part is a number of launches, with `!` behind it one
+ * more, of the kernel that PyTorch's optimizers launch. `+N` in place of a part
  * allocates N MiB that stay. For example, `3x4,4` is three iterations of two equal parts, and `1x+64` grows. `sleep` in
  * place of a word waits for an hour, `deaf` ignores SIGTERM, and `fail` ends the program with status 3. Prints a line
  * for each word when it is done. */
@@ -13,11 +14,12 @@
 #include <unistd.h>
 
 #include "gw_cuda_calls.h"
-#include "gwi_embedded.h"
 
-extern const gwi_embedded rehearse_kernels[];
+static const char kernels_ptx[] = ".version 6.3\n.target sm_75\n.address_size 64\n"
+                                  ".visible .entry nothing()\n{\n    ret;\n}\n"
+                                  ".visible .entry multi_tensor_apply_kernel()\n{\n    ret;\n}\n";
 
-static CUfunction nothing;
+static CUfunction nothing, update;
 static CUdeviceptr block;
 
 static void need(CUresult result, const char *what)
@@ -37,8 +39,9 @@ static void begin(void)
     need(cuDeviceGet(&device, 0), "cuDeviceGet");
     need(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    need(cuModuleLoadData(&module, rehearse_kernels[0].text), "cuModuleLoadData");
+    need(cuModuleLoadData(&module, kernels_ptx), "cuModuleLoadData");
     need(cuModuleGetFunction(&nothing, module, "nothing"), "cuModuleGetFunction");
+    need(cuModuleGetFunction(&update, module, "multi_tensor_apply_kernel"), "cuModuleGetFunction");
     need(cuMemAlloc(&block, 1 << 20), "cuMemAlloc");
 }
 
@@ -52,6 +55,8 @@ static void part(const char *text, bool copies)
     }
     for (int i = 0; i < atoi(text); i++)
         need(cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+    if (strchr(text, '!') != NULL)
+        need(cuLaunchKernel(update, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
     if (copies)
         need(cuMemcpyDtoH(back, block, sizeof back), "cuMemcpyDtoH");
 }

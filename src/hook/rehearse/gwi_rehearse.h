@@ -146,8 +146,8 @@ void gwi_cards_share_gone(void);
 int gwi_driver_state(void);
 /* True if the range lies in live managed memory of the books. Call without the lock. */
 bool gwi_is_managed(uint64_t address, uint64_t bytes);
-/* steady.c: note a launch, or a copy from or to the host. */
-void gwi_steady_launch(uint64_t function);
+/* steady.c: note a launch (`is_step`: of a step of an optimizer), or a copy from or to the host. */
+void gwi_steady_launch(uint64_t function, bool is_step);
 void gwi_steady_copy(uint64_t bytes, bool to_host);
 /* steady.c: how many equal iterations are enough; 0: no number is. */
 void gwi_steady_want(uint64_t iterations);

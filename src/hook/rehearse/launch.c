@@ -2,6 +2,8 @@
 #include "gw_hook_rehearsal.h"
 #include "gwi_rehearse.h"
 
+#include <string.h>
+
 enum { LAUNCH_NS = 10000, SET_BITS = 15, SET_COUNT = 1 << SET_BITS };
 
 /* A set of handles that only grows. If it is full, nothing more is added. */
@@ -12,6 +14,7 @@ typedef struct handle_set {
 
 static handle_set kernels; /* CUkernels: launches take them in place of functions */
 static handle_set loaded;
+static handle_set steps; /* of `loaded`: functions that an optimizer's step launches */
 
 static bool set_has(handle_set *set, uint64_t handle)
 {
@@ -51,6 +54,16 @@ GWI_REHEARSE(cuLibraryEnumerateKernels)(CUkernel *kernels_out, unsigned int numK
 
 /* ---- load ---- */
 
+/* PyTorch's optimizers update many tensors by one launch of multi_tensor_apply_kernel(), if they are told nothing else.
+ * Hardly anything else launches it, except what belongs to the step: clipping and unscaling of gradients. */
+static void note_step(uint64_t handle, CUfunction function)
+{
+    const char *name = NULL;
+    if (GWI_DRIVER(cuFuncGetName) != NULL && GWI_DRIVER(cuFuncGetName)(&name, function) == 0 && name != NULL &&
+        strstr(name, "multi_tensor_apply_kernel") != NULL)
+        set_add(&steps, handle);
+}
+
 /* Load the function as its first launch would. */
 static int load(uint64_t handle)
 {
@@ -61,6 +74,7 @@ static int load(uint64_t handle)
         if (result != 0)
             return result;
     }
+    note_step(handle, function);
     if (GWI_DRIVER(cuFuncLoad) != NULL)
         return GWI_DRIVER(cuFuncLoad)(function);
     return GWI_DRIVER(cuFuncGetAttribute)(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
@@ -115,7 +129,7 @@ int gwi_rehearse_launch(unsigned fn, uint64_t function)
     if (function != 0 && !set_has(&loaded, function))
         result = load_first(function);
     gwi_clock_pass(LAUNCH_NS);
-    gwi_steady_launch(function);
+    gwi_steady_launch(function, set_has(&steps, function));
     return result;
 }
 
@@ -131,7 +145,7 @@ static int graph_launch(CUgraphExec graph, CUstream stream)
         set_add(&loaded, handle);
     }
     gwi_clock_pass(LAUNCH_NS);
-    gwi_steady_launch(handle);
+    gwi_steady_launch(handle, false);
     return result;
 }
 

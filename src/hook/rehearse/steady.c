@@ -2,8 +2,9 @@
  *
  * The launches between two copies from or to the host are a segment. Iterations are equal if the same segments come
  * three times in a row, each with the same kernels in the same order, and the process does not hold more memory than
- * before. Equal parts of an iteration, such as the steps of a gradient accumulation, look the same. So the fact is
- * written only after 16 equal iterations, or after 3 and a second of them. */
+ * before. Equal parts of an iteration, such as the micro-steps of a gradient accumulation, look the same, but they have
+ * no step of an optimizer. So the fact is written after 3 equal iterations with a kernel of such a step, otherwise only
+ * after 16, or after 3 and a second of them. */
 #include "gwi_course.h"
 #include "gwi_rehearse.h"
 
@@ -13,6 +14,7 @@ static const uint64_t second_ns = 1000000000;
 typedef struct segment {
     uint64_t digest;
     uint32_t launches;
+    bool has_step; /* of an optimizer */
     uint64_t peak; /* the process's peak at its end */
 } segment;
 
@@ -26,7 +28,7 @@ static struct {
     bool said;
 } steady; /* with the lock */
 
-static uint64_t wanted = UINT64_MAX; /* equal iterations; 0: never enough; UINT64_MAX: 16, or 3 and a second */
+static uint64_t wanted = UINT64_MAX; /* equal iterations; 0: never enough; UINT64_MAX: see is_enough() */
 
 static const segment *back(uint64_t n)
 {
@@ -67,13 +69,21 @@ static void follow_period(void)
         steady.equal++;
 }
 
+static bool has_step(void)
+{
+    for (uint64_t i = 1; i <= steady.period; i++)
+        if (back(i)->has_step)
+            return true;
+    return false;
+}
+
 static bool is_enough(void)
 {
     if (steady.period == 0 || steady.said || wanted == 0)
         return false;
     if (wanted != UINT64_MAX)
         return steady.equal >= wanted;
-    return steady.equal >= EQUAL_ENOUGH || gw_monotonic_ns() - steady.found_ns >= second_ns;
+    return has_step() || steady.equal >= EQUAL_ENOUGH || gw_monotonic_ns() - steady.found_ns >= second_ns;
 }
 
 void gwi_steady_want(uint64_t iterations)
@@ -104,12 +114,13 @@ static void tell_torch(void)
     gwi_course_copy_free(&course);
 }
 
-void gwi_steady_launch(uint64_t function)
+void gwi_steady_launch(uint64_t function, bool is_step)
 {
     if (!gwi_lock())
         return;
     steady.open.digest = mixed(steady.open.digest, function);
     steady.open.launches++;
+    steady.open.has_step = steady.open.has_step || is_step;
     gwi_unlock();
 }
 
@@ -122,10 +133,10 @@ void gwi_steady_copy(uint64_t bytes, bool to_host)
     steady.open.peak = gwi_cards_peak();
     steady.at[steady.count++ % SEGMENTS] = steady.open;
     steady.open = (segment){0};
+    if (steady.period != 0)
+        follow_period();
     if (steady.period == 0)
         find_period();
-    else
-        follow_period();
     if (is_enough()) {
         steady.said = true;
         equal = steady.equal;

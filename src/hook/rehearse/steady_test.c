@@ -57,8 +57,8 @@ void gwi_cards_settle(void)
 {
 }
 
-/* ---- programs, as texts: a letter is a launch of that kernel; `.` a copy to the host, `:` one from it; `+` is more
- * memory ---- */
+/* ---- programs, as texts: a letter is a launch of that kernel, `S` of one of an optimizer's step; `.` a copy to the
+ * host, `:` one from it; `+` is more memory ---- */
 
 static void run(const char *program, int count)
 {
@@ -69,7 +69,7 @@ static void run(const char *program, int count)
             else if (*at == '+')
                 peak++;
             else
-                gwi_steady_launch((uint64_t)*at);
+                gwi_steady_launch((uint64_t)*at, *at == 'S');
         }
 }
 
@@ -94,6 +94,13 @@ static const struct {
     {3, {{"abcd.abcd.abcd.e.", 1}}, 3, 4}, /* three equal parts look like three iterations */
     {UINT64_MAX, {{"abcd.", ENOUGH - 1}}, 0, 0},
     {UINT64_MAX, {{"abcd.", ENOUGH}}, ENOUGH, 4},
+    {UINT64_MAX, {{"abcS.", 2}}, 0, 0},
+    {UINT64_MAX, {{"abcS.", 3}}, 3, 4}, /* the optimizer's step shows that these are whole iterations */
+    {UINT64_MAX, {{"S.", 1}, {"abcd.", 3}}, 0, 0},
+    {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgS.", 2}}, 0, 0},
+    {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgS.", 3}}, 3, 20},
+    {9, {{"abcS.", 9}}, 9, 4},
+    {0, {{"abcS.", 100}}, 0, 0},
     {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgh.", ENOUGH - 1}}, 0, 0}, /* four steps of a gradient accumulation */
     {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgh.", ENOUGH + 1}}, ENOUGH, 20},
     {UINT64_MAX, {{"abcd.", 10}, {"+", 1}, {"abcd.", 10}}, 0, 0}, /* it holds more memory than before */
