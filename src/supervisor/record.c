@@ -388,6 +388,17 @@ static bool is_probe(uint16_t result)
            result == 705 || result == 801;
 }
 
+/* Name the first call that a rehearsal refuses at once: the program may now wait for ever, for example for what another
+ * process would have done with shared memory. */
+static void tell_refusal(gwi_record *record, const char *call)
+{
+    if (!record->is_refusal_told)
+        gw_say("rehearse: %s cannot be rehearsed, so it was refused. If the program now waits for ever, stop it: what "
+               "was rehearsed until then is told",
+               call != NULL ? call : "a call");
+    record->is_refusal_told = true;
+}
+
 static void look_at(gwi_record *record, const gw_item *item)
 {
     if (item->kind == GW_ITEM_PROCESS) {
@@ -399,6 +410,8 @@ static void look_at(gwi_record *record, const gw_item *item)
             record->failure_at_ns = record->failed_at_ns = gwi_record_now_ns(record);
         if (item->event.kind == GW_EV_REHEARSAL && item->event.arg[0] == GW_REHEARSAL_STEADY)
             record->is_steady = true;
+        if (item->event.kind == GW_EV_REHEARSAL && item->event.arg[0] == GW_REHEARSAL_REFUSED)
+            tell_refusal(record, item->event.text);
         if (item->event.result == 2)
             record->out_of_memory_at_ns = gwi_record_now_ns(record);
     }
