@@ -91,6 +91,9 @@ typedef struct gwi_record {
     uint32_t pids[4096];    /* pids of the first 4096 of these processes */
     bool is_steady;         /* a rehearsed process has told that its iterations are equal */
     uint64_t failed_at_ns;  /* like failure_at_ns, but never reset */
+    uint64_t failure_count; /* number of such failures */
+    uint32_t failed_pid;    /* of the last one: process, function and result */
+    uint16_t failed_fn, failed_result;
     uint64_t out_of_memory_at_ns; /* run time of the last refused allocation; 0 if none */
     uint64_t holders_told_at_ns;  /* run time at which gwi_holders_record() last recorded facts */
     uint32_t holders_told;        /* number of times that gwi_holders_record() recorded facts */

@@ -181,6 +181,19 @@ static void release(gwi_held *held, const gw_event *event, gw_thing thing)
         remove_at(held, i);
 }
 
+static void take_attribute(gwi_held_pci *pci, uint64_t attribute, uint64_t value)
+{
+    /* CUdevice_attribute */
+    enum { PCI_BUS_ID = 33, PCI_DEVICE_ID = 34, PCI_DOMAIN_ID = 50 };
+    pci->is_known = true;
+    if (attribute == PCI_BUS_ID)
+        pci->bus = (uint32_t)value;
+    else if (attribute == PCI_DEVICE_ID)
+        pci->device = (uint32_t)value;
+    else if (attribute == PCI_DOMAIN_ID)
+        pci->domain = (uint32_t)value;
+}
+
 static void take_event(gwi_held *held, const gw_event *event)
 {
     if (event->result != 0)
@@ -215,6 +228,10 @@ static void take_event(gwi_held *held, const gw_event *event)
     case GW_EV_DEVICE:
         if (event->arg[0] < GWI_HELD_DEVICES_MAX)
             held->total_bytes[event->arg[0]] = event->arg[1];
+        break;
+    case GW_EV_DEVICE_ATTRIBUTE:
+        if (event->arg[0] < GWI_HELD_DEVICES_MAX)
+            take_attribute(&held->pci[event->arg[0]], event->arg[1], event->arg[2]);
         break;
     default:
         break;
