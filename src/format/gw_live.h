@@ -27,7 +27,9 @@ typedef struct gw_live_device {
     uint64_t limit_bytes;                     /* what the program can use (--memory); 0: unknown */
     uint64_t bytes_per_minute, full_s;        /* if `grows`: growth of kept_bytes, and seconds until limit_bytes */
     uint32_t pci_domain, pci_bus, pci_device; /* if has_pci */
-    uint8_t grows, has_pci, reserved[2];
+    uint8_t grows, has_pci;
+    uint8_t is_mixed; /* the run's processes use this number for different cards */
+    uint8_t reserved;
 } gw_live_device;
 
 typedef struct gw_live {

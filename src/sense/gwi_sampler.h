@@ -21,7 +21,8 @@ typedef enum gwi_message_kind {
     GWI_MESSAGE_SAMPLE,  /* `count` values in `sample` */
     GWI_MESSAGE_FACT,    /* "key=value" in `text` */
     GWI_MESSAGE_EVENT,   /* an event: `event_kind`, `code`, `value`, `text` */
-    GWI_MESSAGE_HOLDERS, /* processes with memory on a card; not `whole`: the list is unknown, `code` is the reason */
+    GWI_MESSAGE_HOLDERS, /* processes with memory on a card, `value`: ret_busy_since_us; not `whole`: the list is
+                            unknown, `code` is the reason */
     GWI_MESSAGE_DONE     /* the request with number `code` is complete */
 } gwi_message_kind;
 

@@ -153,7 +153,7 @@ static void tell_holders(worker *s)
         gwi_message message = {.kind = GWI_MESSAGE_HOLDERS, .card = card, .t_monotonic_ns = gw_monotonic_ns()};
         size_t found;
         uint8_t state;
-        message.whole = gwi_nvml_processes(s->nvml, card, message.holder, &found, &state);
+        message.whole = gwi_nvml_processes(s->nvml, card, message.holder, &found, &state, &message.value);
         message.count = (uint32_t)found;
         message.code = state;
         send_message(s->fd, &message);

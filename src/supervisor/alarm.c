@@ -15,16 +15,6 @@
 
 /* ---- the option ---- */
 
-static bool parse_threshold(const char *text, gwi_alarm *alarm)
-{
-    char *end = NULL;
-    double percent = strtod(text, &end);
-    if (end == text || strcmp(end, "%") != 0)
-        return gw_bytes_parse(text, &alarm->bytes) && alarm->bytes > 0;
-    alarm->ratio = percent / 100;
-    return percent > 0 && percent <= 100;
-}
-
 gw_status gwi_alarm_parse(const char *text, gwi_alarm *ret_alarm, gw_error *err)
 {
     char threshold[64];
@@ -34,7 +24,7 @@ gw_status gwi_alarm_parse(const char *text, gwi_alarm *ret_alarm, gw_error *err)
     const char *colon = strchr(text, ':');
     size_t bytes = colon == NULL ? strlen(text) : (size_t)(colon - text);
     snprintf(threshold, sizeof threshold, "%.*s", (int)(bytes < sizeof threshold ? bytes : 0), text);
-    if (!parse_threshold(threshold, ret_alarm))
+    if (!gw_threshold_parse(threshold, &ret_alarm->ratio, &ret_alarm->bytes))
         return gw_fail(err, GW_USAGE,
                        "--alarm-at %s: expected a share of the card such as 90%%, or a size such as 12GiB", text);
     if (colon != NULL && colon[1] == '\0')

@@ -25,8 +25,9 @@ typedef struct gwi_held_context {
 } gwi_held_context;
 
 typedef struct gwi_held_pci {
-    uint32_t domain, bus, device;
-    bool is_known;
+    uint32_t part[3]; /* bus, device, domain */
+    bool known[3];
+    bool is_mixed; /* different cards in different processes */
 } gwi_held_pci;
 
 typedef struct gwi_held {

@@ -136,9 +136,6 @@ void gwi_record_names(gwi_record *record);
 enum { GWI_HOLDERS_TOLD_MAX = 16 };
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors);
 
-/* Append the command line of a process, with secrets masked. Appends nothing if it cannot be read. */
-void gwi_command_add(gw_text *text, int pid);
-
 /* Callback for gw_sense_sink: record a process that has memory on NVML's card number `card`. If `card` is
  * GW_NO_DEVICE, the process only has some card's device file open. `bytes` is UINT64_MAX if unknown. `matched` is true
  * if the pid is valid in our pid namespace. `user` is a gwi_record. */

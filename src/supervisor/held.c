@@ -181,17 +181,18 @@ static void release(gwi_held *held, const gw_event *event, gw_thing thing)
         remove_at(held, i);
 }
 
+/* A process with its own CUDA_VISIBLE_DEVICES has other cards behind the same numbers. */
 static void take_attribute(gwi_held_pci *pci, uint64_t attribute, uint64_t value)
 {
-    /* CUdevice_attribute */
-    enum { PCI_BUS_ID = 33, PCI_DEVICE_ID = 34, PCI_DOMAIN_ID = 50 };
-    pci->is_known = true;
-    if (attribute == PCI_BUS_ID)
-        pci->bus = (uint32_t)value;
-    else if (attribute == PCI_DEVICE_ID)
-        pci->device = (uint32_t)value;
-    else if (attribute == PCI_DOMAIN_ID)
-        pci->domain = (uint32_t)value;
+    /* CUdevice_attribute of bus, device and domain */
+    static const uint64_t attributes[] = {33, 34, 50};
+    for (unsigned i = 0; i < 3; i++) {
+        if (attribute != attributes[i])
+            continue;
+        pci->is_mixed = pci->is_mixed || (pci->known[i] && pci->part[i] != (uint32_t)value);
+        pci->known[i] = true;
+        pci->part[i] = (uint32_t)value;
+    }
 }
 
 static void take_event(gwi_held *held, const gw_event *event)

@@ -35,10 +35,11 @@ static void add_device(gw_live_device *to, const gwi_memory *memory, unsigned de
                            .kept_bytes = memory->held.live_bytes[device],
                            .total_bytes = memory->held.total_bytes[device],
                            .limit_bytes = gwi_memory_limit(memory, device),
-                           .pci_domain = pci->domain,
-                           .pci_bus = pci->bus,
-                           .pci_device = pci->device,
-                           .has_pci = pci->is_known};
+                           .pci_bus = pci->part[0],
+                           .pci_device = pci->part[1],
+                           .pci_domain = pci->part[2],
+                           .is_mixed = pci->is_mixed,
+                           .has_pci = pci->known[0] && !pci->is_mixed};
     if (of->count > 0)
         to->kept_bytes = of->sample[of->count - 1].bytes;
     if (!gwi_memory_forecast(memory, device, &forecast) || !forecast.grows)
