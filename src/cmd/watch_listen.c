@@ -11,6 +11,7 @@
 
 #include <microhttpd.h>
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -20,6 +21,41 @@
 #include <unistd.h>
 
 enum { CONNECTIONS_MAX = 64, TIMEOUT_S = 10, BACKLOG = 64 };
+
+/* The library and those that it needs would add 2 ms to the start of every command, so it is loaded when it is used. */
+#define LIBRARY "libmicrohttpd.so.12"
+#define FUNCTIONS(X)                                                                                                   \
+    X(MHD_start_daemon)                                                                                                \
+    X(MHD_stop_daemon)                                                                                                 \
+    X(MHD_create_response_from_buffer)                                                                                 \
+    X(MHD_add_response_header)                                                                                         \
+    X(MHD_queue_response)                                                                                              \
+    X(MHD_destroy_response)                                                                                            \
+    X(MHD_lookup_connection_value)
+
+static struct {
+#define GW_X(name) __typeof__(name) *name;
+    FUNCTIONS(GW_X)
+#undef GW_X
+} http;
+
+static gw_status load_library(gw_error *err)
+{
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return gw_fail(err, GW_UNSUPPORTED, "--listen: %s; on Debian and Ubuntu: apt-get install libmicrohttpd12",
+                       dlerror());
+#define GW_X(name)                                                                                                     \
+    {                                                                                                                  \
+        void *address = dlsym(library, #name);                                                                         \
+        if (address == NULL)                                                                                           \
+            return gw_fail(err, GW_UNSUPPORTED, "--listen: " LIBRARY " has no " #name);                                \
+        memcpy(&http.name, &address, sizeof address);                                                                  \
+    }
+    FUNCTIONS(GW_X)
+#undef GW_X
+    return GW_OK;
+}
 
 typedef struct server {
     pthread_mutex_t lock;
@@ -32,14 +68,14 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned sta
                                  size_t bytes)
 {
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY);
+        http.MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY);
     if (response == NULL)
         return MHD_NO;
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    (void)http.MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    enum MHD_Result result = MHD_queue_response(connection, status, response);
-    MHD_destroy_response(response);
+        (void)http.MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result result = http.MHD_queue_response(connection, status, response);
+    http.MHD_destroy_response(response);
     return result;
 }
 
@@ -50,7 +86,7 @@ static enum MHD_Result send_words(struct MHD_Connection *connection, unsigned st
 
 static enum MHD_Result send_metrics(server *it, struct MHD_Connection *connection)
 {
-    const char *accepted = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+    const char *accepted = http.MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
     bool is_old = accepted != NULL && strstr(accepted, "text/plain") != NULL &&
                   strstr(accepted, "application/openmetrics-text") == NULL;
     const gw_text *answer = &it->answer[is_old ? GW_METRICS_PROMETHEUS : GW_METRICS_OPENMETRICS];
@@ -198,9 +234,9 @@ static gw_status serve(gw_watch *watch, const gwi_listen_options *options, int f
     if (st != GW_OK)
         return st;
     struct MHD_Daemon *daemon =
-        MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, it,
-                         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
+        http.MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, it,
+                              MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                              MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
     if (daemon == NULL)
         return gw_fail(err, GW_IO, "--listen %s: the server could not be started", options->address);
     tell(fd);
@@ -209,7 +245,7 @@ static gw_status serve(gw_watch *watch, const gwi_listen_options *options, int f
         if (!gwi_watch_is_stopped())
             st = sample(watch, it, err);
     }
-    MHD_stop_daemon(daemon); /* closes the socket */
+    http.MHD_stop_daemon(daemon); /* closes the socket */
     return st;
 }
 
@@ -217,7 +253,9 @@ gw_status gwi_watch_listen(gw_watch *watch, const gwi_listen_options *options, g
 {
     server it = {.lock = PTHREAD_MUTEX_INITIALIZER};
     int fd = -1;
-    gw_status st = open_socket(options, &fd, err);
+    gw_status st = load_library(err);
+    if (st == GW_OK)
+        st = open_socket(options, &fd, err);
     if (st == GW_OK)
         st = serve(watch, options, fd, &it, err);
     gw_text_free(&it.answer[0]);

@@ -71,6 +71,6 @@ typedef struct gwi_history {
 
 /* Fill in what follows from the values that were read: which card each device of a run is, which run each process
  * belongs to, what runs need, when processes were idle, and alarms. */
-void gwi_judge(gw_watch_snapshot *snapshot, gwi_history *history);
+void gwi_snapshot_judge(gw_watch_snapshot *snapshot, gwi_history *history);
 
 #endif

@@ -271,7 +271,7 @@ static void forget_unused(gwi_history *history)
     }
 }
 
-void gwi_judge(gw_watch_snapshot *s, gwi_history *history)
+void gwi_snapshot_judge(gw_watch_snapshot *s, gwi_history *history)
 {
     relate(s);
     for (size_t i = 0; i < s->run_count; i++)

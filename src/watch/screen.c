@@ -79,6 +79,16 @@ static const char *bytes_or(char out[GW_BYTES_TEXT_MAX], uint64_t bytes, const c
     return bytes == GW_WATCH_UNKNOWN ? otherwise : gw_bytes_text(out, bytes);
 }
 
+/* Append a command line without the folder of the program: it is long and tells little. */
+static void add_command(gw_text *text, const char *command)
+{
+    size_t bytes = strcspn(command, " ");
+    const char *from = command;
+    for (size_t i = 0; i + 1 < bytes; i++)
+        from = command[i] == '/' ? command + i + 1 : from;
+    gw_add_printable(text, from);
+}
+
 /* Append a time: "12 s", "3 min", "2 h 05 min", "3 d 04 h". */
 static void add_time(gw_text *text, uint64_t seconds)
 {
@@ -98,8 +108,8 @@ static void add_idle(gw_text *text, const gw_watch_process *process)
     enum { BUSY_S = 5 }; /* samples are a few seconds apart */
     if (process->idle == GW_WATCH_IDLE_UNKNOWN) {
         gw_text_add_str(text, "unknown");
-    } else if (process->idle == GW_WATCH_IDLE_SINCE && process->idle_s < BUSY_S) {
-        gw_text_add_str(text, "in use");
+    } else if (process->idle_s < BUSY_S) {
+        gw_text_add_str(text, process->idle == GW_WATCH_IDLE_SINCE ? "in use" : "not in use");
     } else {
         gw_text_add_str(text, process->idle == GW_WATCH_IDLE_AT_LEAST ? "> " : "");
         add_time(text, process->idle_s);
@@ -190,8 +200,8 @@ static void add_troubles(gw_text *text, const gw_watch_card *card)
     if (gw_watch_metric(card, GW_METRIC_CARD_REMAP_PENDING, &value) && value > 0)
         gw_text_addf(&bad, "%sa remapped row needs a reset", bad.bytes ? ", " : "");
     if (card->is.xid_count > 0)
-        gw_text_addf(&bad, "%s%" PRIu64 " Xid events since watch started, the last one Xid %" PRIu64,
-                     bad.bytes ? ", " : "", card->is.xid_count, card->is.xid_last);
+        gw_text_addf(&bad, "%s%" PRIu64 " Xid events, the last one Xid %" PRIu64, bad.bytes ? ", " : "",
+                     card->is.xid_count, card->is.xid_last);
     if (card->is.is_lost)
         gw_text_addf(&bad, "%sthe card is lost", bad.bytes ? ", " : "");
     if (bad.bytes > 0) {
@@ -237,14 +247,14 @@ static void add_memory(gw_text *text, const gw_watch_card *card)
                  bytes_or(total, card->total_bytes, "?"));
     if (card->need_bytes > 0) {
         mark(text, card->is_alarm ? GW_MARK_ALARM : GW_MARK_PLAIN);
-        gw_text_addf(text, ", runs need %s", bytes_or(need, card->need_bytes, "?"));
+        gw_text_addf(text, "%s need %s", card->is_alarm ? ", ALARM:" : ", runs", bytes_or(need, card->need_bytes, "?"));
         mark(text, GW_MARK_PLAIN);
     }
 }
 
 static void add_card(gw_text *text, const gw_watch_card *card, bool in_full, unsigned width)
 {
-    enum { BAR = 24, BAR_SMALL = 10 };
+    enum { BAR_NARROW = 16, BAR_WIDE = 40, BAR_SMALL = 10, WIDE = 110 };
     uint64_t errors;
     char used[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX];
     mark(text, GW_MARK_HEAD);
@@ -260,7 +270,7 @@ static void add_card(gw_text *text, const gw_watch_card *card, bool in_full, uns
                    card->is_virtual             ? "virtual"
                    : gw_begins(name, "NVIDIA ") ? name + 7
                                                 : name,
-                   width > 100 ? 24 : 12);
+                   width < WIDE ? 12 : 24);
     }
     add_value(text, card, GW_METRIC_CARD_TEMPERATURE, 1, "# C");
     add_power(text, card);
@@ -272,7 +282,7 @@ static void add_card(gw_text *text, const gw_watch_card *card, bool in_full, uns
         else
             gw_text_add_str(text, "  ECC ?");
         gw_text_addf(text, "  Xid %" PRIu64 "\n       ", card->is.xid_count);
-        add_bar(text, card, BAR);
+        add_bar(text, card, width < WIDE ? BAR_NARROW : BAR_WIDE);
         add_memory(text, card);
     }
     gw_text_add_str(text, "\n");
@@ -382,7 +392,7 @@ static void add_processes(gw_text *text, const gw_watch_snapshot *s, const gw_wa
         add_column(text, gw_text_str(&idle), 12);
         gw_text_add_str(text, " ");
         if (process->pid_is_ours)
-            gw_add_printable(text, process->command);
+            add_command(text, process->command);
         else
             gw_text_add_str(text, "(in another pid namespace)");
         gw_text_add_str(text, "\n");
@@ -395,20 +405,21 @@ static void add_processes(gw_text *text, const gw_watch_snapshot *s, const gw_wa
 
 /* ---- runs ---- */
 
+/* The most important comes first, because narrow screens cut the end. */
 static void add_use(gw_text *text, const gw_watch_snapshot *s, const gw_watch_use *use)
 {
     char live[GW_BYTES_TEXT_MAX], need[GW_BYTES_TEXT_MAX], growth[GW_BYTES_TEXT_MAX];
-    if (use->card == GW_WATCH_NONE)
-        gw_text_addf(text, "    device %u: ", use->device);
-    else
-        gw_text_addf(text, "    GPU %" PRIu32 ": ", s->card[use->card].index);
     if (use->is_alarm)
         mark(text, GW_MARK_ALARM);
-    gw_text_addf(text, "%s%s allocated", use->is_alarm ? "ALARM " : "", gw_bytes_text(live, use->is.live_bytes));
-    if (use->need_why != NULL)
-        gw_text_addf(text, "; need unknown: %s", use->need_why);
+    gw_text_add_str(text, use->is_alarm ? "  ALARM " : "  ");
+    if (use->card == GW_WATCH_NONE)
+        gw_text_addf(text, "device %u: ", use->device);
     else
-        gw_text_addf(text, ", needs %s", bytes_or(need, use->need_bytes, "?"));
+        gw_text_addf(text, "GPU %" PRIu32 ": ", s->card[use->card].index);
+    if (use->need_why != NULL)
+        gw_text_addf(text, "need unknown: %s", use->need_why);
+    else
+        gw_text_addf(text, "needs %s", bytes_or(need, use->need_bytes, "?"));
     if (use->need_why == NULL && use->is.grows) {
         gw_text_addf(text, ", +%s/min", gw_bytes_text(growth, use->is.bytes_per_minute));
         if (use->full_s != GW_WATCH_UNKNOWN) {
@@ -416,7 +427,7 @@ static void add_use(gw_text *text, const gw_watch_snapshot *s, const gw_watch_us
             add_time(text, use->full_s);
         }
     }
-    gw_text_add_str(text, "\n");
+    gw_text_addf(text, "; %s allocated\n", gw_bytes_text(live, use->is.live_bytes));
 }
 
 static void add_failure(gw_text *text, const gw_watch_run *run)
@@ -426,11 +437,11 @@ static void add_failure(gw_text *text, const gw_watch_run *run)
         return;
     snprintf(number, sizeof number, "error %" PRIu32, run->is.failed_result);
     mark(text, GW_MARK_WARN);
-    gw_text_add_str(text, "    last failed call: ");
+    gw_text_add_str(text, "  last failed call: ");
     gw_add_printable(text, run->is.failed_call[0] == '\0' ? "?" : run->is.failed_call);
     gw_text_addf(text, " %s, ", run->failed_as == NULL ? number : run->failed_as);
     add_time(text, run->failed_s);
-    gw_text_addf(text, " ago (%" PRIu64 " in all)\n", run->is.failure_count);
+    gw_text_addf(text, " ago (%" PRIu64 " so far)\n", run->is.failure_count);
 }
 
 static void add_run(gw_text *text, const gw_watch_snapshot *s, const gw_watch_run *run)
@@ -444,17 +455,17 @@ static void add_run(gw_text *text, const gw_watch_snapshot *s, const gw_watch_ru
     gw_text_add_str(text, " ");
     add_column(text, gw_text_str(&time), 11);
     gw_text_add_str(text, " ");
-    gw_add_printable(text, run->is.command);
+    add_command(text, run->is.command);
     gw_text_add_str(text, "\n");
     gw_text_free(&time);
     for (size_t i = 0; i < run->use_count; i++)
         add_use(text, s, &run->use[i]);
     if (run->use_count == 0)
-        gw_text_add_str(text, run->is.process_count == 0 ? "    no driver call yet\n" : "    no memory in use\n");
+        gw_text_add_str(text, run->is.process_count == 0 ? "  no driver call yet\n" : "  no memory in use\n");
     add_failure(text, run);
     if (run->stale_s >= STALE_S) {
         mark(text, GW_MARK_WARN);
-        gw_text_add_str(text, "    not updated for ");
+        gw_text_add_str(text, "  not updated for ");
         add_time(text, run->stale_s);
         gw_text_add_str(text, ": its supervisor is stopped or very busy\n");
     }
@@ -584,7 +595,10 @@ size_t gw_watch_draw_who(const gw_watch_snapshot *s, const gw_watch_view *view, 
         gw_text_add_str(&line, " ");
         add_column(&line, process->started_by[0] == '\0' ? "unknown" : process->started_by, 16);
         gw_text_add_str(&line, " ");
-        gw_add_printable(&line, process->pid_is_ours ? process->command : "(in another pid namespace)");
+        if (process->pid_is_ours)
+            add_command(&line, process->command);
+        else
+            gw_text_add_str(&line, "(in another pid namespace)");
         if (view->width == 0)
             gw_text_addf(text, "%s\n", gw_text_str(&line));
         else

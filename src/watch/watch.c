@@ -224,7 +224,7 @@ gw_status gw_watch_look(gw_watch *watch, const gw_watch_snapshot **ret_snapshot,
     if (st != GW_OK || watch->no_memory)
         return st != GW_OK ? st : gw_fail(err, GW_NOMEM, "the snapshot");
     snapshot->t_realtime_ns = gw_realtime_ns();
-    gwi_judge(snapshot, &watch->history);
+    gwi_snapshot_judge(snapshot, &watch->history);
     *ret_snapshot = snapshot;
     return GW_OK;
 }
