@@ -427,7 +427,7 @@ static void add_use(gw_text *text, const gw_watch_snapshot *s, const gw_watch_us
             add_time(text, use->full_s);
         }
     }
-    gw_text_addf(text, "; %s allocated\n", gw_bytes_text(live, use->is.live_bytes));
+    gw_text_addf(text, "; %s live\n", gw_bytes_text(live, use->is.live_bytes));
 }
 
 static void add_failure(gw_text *text, const gw_watch_run *run)

@@ -102,7 +102,7 @@ static void a_run_and_its_alarm_are_shown(void **state)
     assert_true(shows("? W")); /* the card does not report its power */
     assert_true(shows("clock lowered by heat, 2 Xid events, the last one Xid 79"));
     assert_true(shows("clock lowered by power limit"));
-    assert_true(shows("ALARM GPU 0: needs 95.00 GiB, +1.00 GiB/min, full in 6 min; 94.00 GiB allocated"));
+    assert_true(shows("ALARM GPU 0: needs 95.00 GiB, +1.00 GiB/min, full in 6 min; 94.00 GiB live"));
     assert_true(shows("last failed call: cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY, 3 min ago (3 so far)"));
     assert_true(shows("ALARM: need 95.00 GiB"));
 }
