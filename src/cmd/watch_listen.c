@@ -15,7 +15,9 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -134,7 +136,7 @@ static gw_status split(const char *text, char host[64], char port[16], gw_error 
         to--;
     }
     if (colon == NULL || to <= from || to - from >= 64 || colon[1] == '\0' || strlen(colon + 1) >= 6 ||
-        strspn(colon + 1, "0123456789") != strlen(colon + 1))
+        strspn(colon + 1, "0123456789") != strlen(colon + 1) || strtoul(colon + 1, NULL, 10) > UINT16_MAX)
         return gw_fail(err, GW_USAGE, "--listen %s: expected an address and a port, such as 127.0.0.1:9465", text);
     snprintf(host, 64, "%.*s", (int)(to - from), from);
     snprintf(port, 16, "%s", colon + 1);

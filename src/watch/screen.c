@@ -239,15 +239,14 @@ static void add_bar(gw_text *text, const gw_watch_card *card, unsigned width)
     gw_text_add_str(text, "]");
 }
 
-/* Append the memory of a card: "61.20 of 139.81 GiB in use". */
+/* Append the memory of a card: "61.20 GiB of 139.81 GiB, 58.00 GiB needed". */
 static void add_memory(gw_text *text, const gw_watch_card *card)
 {
     char used[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], need[GW_BYTES_TEXT_MAX];
-    gw_text_addf(text, " %s of %s in use", bytes_or(used, card->used_bytes, "?"),
-                 bytes_or(total, card->total_bytes, "?"));
+    gw_text_addf(text, " %s of %s", bytes_or(used, card->used_bytes, "?"), bytes_or(total, card->total_bytes, "?"));
     if (card->need_bytes > 0) {
         mark(text, card->is_alarm ? GW_MARK_ALARM : GW_MARK_PLAIN);
-        gw_text_addf(text, "%s need %s", card->is_alarm ? ", ALARM:" : ", runs", bytes_or(need, card->need_bytes, "?"));
+        gw_text_addf(text, ", %s%s needed", card->is_alarm ? "ALARM: " : "", bytes_or(need, card->need_bytes, "?"));
         mark(text, GW_MARK_PLAIN);
     }
 }

@@ -104,7 +104,7 @@ static void a_run_and_its_alarm_are_shown(void **state)
     assert_true(shows("clock lowered by power limit"));
     assert_true(shows("ALARM GPU 0: needs 95.00 GiB, +1.00 GiB/min, full in 6 min; 94.00 GiB live"));
     assert_true(shows("last failed call: cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY, 3 min ago (3 so far)"));
-    assert_true(shows("ALARM: need 95.00 GiB"));
+    assert_true(shows("ALARM: 95.00 GiB needed"));
 }
 
 static void the_need_of_others_is_unknown(void **state)
