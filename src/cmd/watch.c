@@ -6,7 +6,6 @@
 #include "gw_say.h"
 #include "gw_watch_out.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,28 +30,6 @@ typedef struct watch_options {
 #define OPTIONS_STRUCT watch_options
 static const gwi_option options_table[] = {GWI_WATCH_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], INTERVAL_MAX_S = 3600 };
-
-static volatile sig_atomic_t stopped;
-
-static void stop(int number)
-{
-    (void)number;
-    stopped = 1;
-}
-
-bool gwi_watch_is_stopped(void)
-{
-    return stopped != 0;
-}
-
-void gwi_watch_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = stop}; /* without SA_RESTART: waiting ends */
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
 
 static int help(void)
 {
