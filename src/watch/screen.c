@@ -5,6 +5,7 @@
 #include "gw_watch_screen.h"
 
 #include "gw_clean.h"
+#include "gw_data.h"
 #include "gw_wrap.h"
 
 #include <inttypes.h>
@@ -199,9 +200,12 @@ static void add_troubles(gw_text *text, const gw_watch_card *card)
         gw_text_addf(&bad, "%sa row could not be remapped", bad.bytes ? ", " : "");
     if (gw_watch_metric(card, GW_METRIC_CARD_REMAP_PENDING, &value) && value > 0)
         gw_text_addf(&bad, "%sa remapped row needs a reset", bad.bytes ? ", " : "");
-    if (card->is.xid_count > 0)
-        gw_text_addf(&bad, "%s%" PRIu64 " Xid events, the last one Xid %" PRIu64, bad.bytes ? ", " : "",
-                     card->is.xid_count, card->is.xid_last);
+    if (card->is.xid_count > 0) {
+        const gw_xid *xid = card->is.xid_last <= UINT32_MAX ? gw_data_xid_of((unsigned)card->is.xid_last) : NULL;
+        gw_text_addf(&bad, "%s%" PRIu64 " Xid events, the last one Xid %" PRIu64 "%s%s%s", bad.bytes ? ", " : "",
+                     card->is.xid_count, card->is.xid_last, xid == NULL ? "" : " (", xid == NULL ? "" : xid->mnemonic,
+                     xid == NULL ? "" : ")");
+    }
     if (card->is.is_lost)
         gw_text_addf(&bad, "%sthe card is lost", bad.bytes ? ", " : "");
     if (bad.bytes > 0) {
@@ -418,7 +422,8 @@ static void add_use(gw_text *text, const gw_watch_snapshot *s, const gw_watch_us
     if (use->need_why != NULL)
         gw_text_addf(text, "need unknown: %s", use->need_why);
     else
-        gw_text_addf(text, "needs %s", bytes_or(need, use->need_bytes, "?"));
+        gw_text_addf(text, "needs %s%s", use->outside_bytes == GW_WATCH_UNKNOWN ? "at least " : "",
+                     bytes_or(need, use->need_bytes, "?"));
     if (use->need_why == NULL && use->is.grows) {
         gw_text_addf(text, ", +%s/min", gw_bytes_text(growth, use->is.bytes_per_minute));
         if (use->full_s != GW_WATCH_UNKNOWN) {

@@ -3,7 +3,7 @@
 
 #include "gw_array.h"
 #include "gw_clock.h"
-#include "gw_cuda_results.h"
+#include "gw_data.h"
 #include "gw_place.h"
 #include "gw_process.h"
 
@@ -61,19 +61,6 @@ static void store(char *out, size_t room, gw_text *text)
 
 /* ---- runs ---- */
 
-static const char *result_name(uint32_t result)
-{
-    switch (result) {
-#define GW_X(name, number)                                                                                             \
-    case number:                                                                                                       \
-        return #name;
-        GW_CUDA_RESULTS(GW_X)
-#undef GW_X
-    default:
-        return NULL;
-    }
-}
-
 /* Return the seconds from `then_ns` to `now_ns`. The clocks of a file may be wrong, so the future counts as now. */
 static uint64_t seconds_since(uint64_t now_ns, uint64_t then_ns)
 {
@@ -114,9 +101,11 @@ static void take_run(gw_watch *watch, uid_t owner)
     run->stale_s = seconds_since(watch->now_ns, run->is.written_ns);
     run->idle_s = run->is.worked_ns == 0 ? GW_WATCH_UNKNOWN : seconds_since(watch->now_ns, run->is.worked_ns);
     run->failed_s = run->is.failure_count == 0 ? GW_WATCH_UNKNOWN : seconds_since(watch->now_ns, run->is.failed_ns);
-    run->failed_as = result_name(run->is.failed_result);
+    const gw_cuda_error *error = gw_data_cuda_error(run->is.failed_result);
+    run->failed_as = error == NULL ? NULL : error->driver_name;
     take_uses(run);
-    if (run->is.virtual_cards[0] != '\0' && run->is.virtual_folder[0] != '\0')
+    /* The virtual NVML writes to this folder, so root must not use it for the path that another user names. */
+    if (owner == geteuid() && run->is.virtual_cards[0] != '\0' && run->is.virtual_folder[0] != '\0')
         (void)gwi_sources_virtual(&watch->sources, run->is.virtual_cards, run->is.virtual_folder);
 }
 

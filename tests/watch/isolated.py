@@ -6,13 +6,15 @@ import subprocess
 import sys
 
 INSIDE = "GPUWHY_TEST_INSIDE"
-UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc"]
+# Root keeps its user namespace, so that the tests can start programs as another user.
+UNSHARE = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--mount", "--pid", "--fork",
+           "--mount-proc"]
 PRIVATE = 'for f in /dev/shm /tmp /var/tmp /run; do mount -t tmpfs -o mode=1777 none $f || exit 77; done; exec "$@"'
 
 
 def main():
     if shutil.which("unshare") is None or subprocess.run([*UNSHARE, "true"], stderr=subprocess.DEVNULL).returncode != 0:
-        print("SKIP: needs unshare and user namespaces")
+        print("SKIP: needs unshare, and root or user namespaces")
         sys.exit(77)
     os.environ[INSIDE] = "1"
     os.environ.pop("XDG_RUNTIME_DIR", None)

@@ -1,11 +1,12 @@
 """`gpuwhy watch --once`, `--json` and `gpuwhy who`: what is on the cards."""
 import glob
 import json
+import shutil
 import signal
 import subprocess
 import unittest
 
-from support import CARD_USER, GIB, GPUWHY, WAIT_S, Case, needed, wait_for
+from support import CARD_USER, GIB, GPUWHY, WAIT_S, Case, Program, needed, wait_for
 
 
 class Snapshot(Case):
@@ -127,6 +128,43 @@ class Snapshot(Case):
         snapshot = self.snapshot()
         self.assertEqual((snapshot["runs"], snapshot["unreadable_runs"]), ([], 1))
         self.assertIn("the checksum is wrong", self.gpuwhy("watch", "--once").stdout)
+
+
+class OtherUsers(Case):
+    NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+    def setUp(self):
+        super().setUp()
+        del self.environment["GPUWHY_VIRTUAL"], self.environment["GPUWHY_VIRTUAL_DIR"]
+        home = self.folder / "nobody"
+        home.mkdir(mode=0o700)
+        self.folder.chmod(0o755)
+        self.theirs = self.environment | {"HOME": str(home), "XDG_STATE_HOME": str(home)}
+        try:
+            shutil.chown(home, 65534, 65534)
+            subprocess.run([*self.NOBODY, GPUWHY, "version"], env=self.theirs, check=True, stdout=subprocess.DEVNULL)
+        except (OSError, subprocess.CalledProcessError):
+            self.skipTest("needs root, setpriv, and a build folder that others can read")
+
+    def test_runs_of_others_are_seen_by_root_alone(self):
+        mine = self.run_program()
+        theirs = Program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER], self.theirs)
+        self.addCleanup(theirs.end)
+        for program in mine, theirs:
+            self.assertEqual(program.do("open 0"), 0)
+            self.assertEqual(program.do(f"alloc {GIB}"), 0)
+        self.wait_run(mine, lambda state: state["memory"])
+        snapshot, state = self.wait_run(theirs, lambda state: state["memory"])
+        self.assertEqual((state["user"], state["memory"][0]["allocated_bytes"]), ("nobody", GIB))
+        # The folder of their virtual cards is not touched: they could have named any other one.
+        self.assertEqual(len(snapshot["gpus"]), 1)
+        done = subprocess.run([*self.NOBODY, GPUWHY, "watch", "--once", "--json"], env=self.theirs, text=True,
+                              stdout=subprocess.PIPE, check=True)
+        snapshot = json.loads(done.stdout)
+        self.assertEqual(([run["user"] for run in snapshot["runs"]], snapshot["hidden_runs"]), (["nobody"], 1))
+        done = subprocess.run([*self.NOBODY, GPUWHY, "watch", "--once"], env=self.theirs, text=True,
+                              stdout=subprocess.PIPE, check=True)
+        self.assertIn("1 more of other users (root), which only they and root can see", done.stdout)
 
 
 class Who(Case):
