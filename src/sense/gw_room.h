@@ -46,6 +46,10 @@ GW_MUST_CHECK gw_status gw_room_open(const gw_sense_options *options, gw_room **
  * GW_END: its process ended. `err` has the reason. */
 GW_MUST_CHECK gw_status gw_room_read(gw_room *room, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count,
                                      gw_error *err);
+/* Like gw_room_read(), but read only the processes anew. The other values are those that the process reads at intervals
+ * of a second or more, so that it uses little processor time. Call gw_room_read() first. */
+GW_MUST_CHECK gw_status gw_room_refresh(gw_room *room, unsigned wait_ms, const gw_room_card **ret_card,
+                                        size_t *ret_count, gw_error *err);
 /* True if the pids of the holders are pids of our own namespace. */
 bool gw_room_pids_are_ours(const gw_room *room);
 void gw_room_close(gw_room *room); /* takes NULL */

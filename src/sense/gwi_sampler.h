@@ -42,6 +42,7 @@ typedef struct gwi_request {
     uint64_t number;        /* 0: none; otherwise, read everything, then send a DONE message with this number */
     uint64_t fast_until_ns; /* monotonic time until which values are read ten times a second */
     bool holders;
+    bool is_light; /* read nothing for `number`: the values that are read at intervals are enough */
 } gwi_request;
 
 typedef struct gwi_sampler {

@@ -141,10 +141,12 @@ static bool take_messages(gw_room *room)
     return got == 0;
 }
 
-gw_status gw_room_read(gw_room *room, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count, gw_error *err)
+static gw_status ask(gw_room *room, bool is_light, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count,
+                     gw_error *err)
 {
     uint64_t until_ns = gw_monotonic_ns() + (uint64_t)wait_ms * 1000000;
-    bool alive = gwi_sampler_ask(&room->sampler, &(gwi_request){.number = ++room->asked, .holders = true});
+    const gwi_request request = {.number = ++room->asked, .holders = true, .is_light = is_light};
+    bool alive = gwi_sampler_ask(&room->sampler, &request);
     while (alive && room->done < room->asked) {
         uint64_t now = gw_monotonic_ns();
         struct pollfd waited = {.fd = room->sampler.fd, .events = POLLIN};
@@ -162,4 +164,15 @@ gw_status gw_room_read(gw_room *room, unsigned wait_ms, const gw_room_card **ret
     *ret_card = room->card;
     *ret_count = room->count;
     return GW_OK;
+}
+
+gw_status gw_room_read(gw_room *room, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count, gw_error *err)
+{
+    return ask(room, false, wait_ms, ret_card, ret_count, err);
+}
+
+gw_status gw_room_refresh(gw_room *room, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count,
+                          gw_error *err)
+{
+    return ask(room, true, wait_ms, ret_card, ret_count, err);
 }

@@ -255,8 +255,10 @@ static void serve(worker *s, const gwi_request *request)
         tell_holders(s);
     if (request->number == 0)
         return;
-    read_cards(s, true);
-    read_disks(s, true);
+    if (!request->is_light) {
+        read_cards(s, true);
+        read_disks(s, true);
+    }
     gwi_message done = {.kind = GWI_MESSAGE_DONE, .code = request->number};
     send_message(s->fd, &done);
 }

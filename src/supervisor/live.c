@@ -88,7 +88,7 @@ void gwi_live_look(gw_supervisor *run)
 {
     gwi_live *state = &run->live;
     uint64_t now_ns = gwi_record_now_ns(&run->record);
-    if (state->failed || run->record.drain == NULL || run->run_folder[0] == '\0' ||
+    if (run->record.drain == NULL || run->run_folder[0] == '\0' ||
         (state->written_at_ns != 0 && now_ns < state->written_at_ns + write_every_ns))
         return;
     state->written_at_ns = now_ns;
@@ -101,6 +101,7 @@ void gwi_live_look(gw_supervisor *run)
         return;
     collect(run, live);
     live->written_ns = run->record.t0_monotonic_ns + now_ns;
-    state->failed = gw_live_write(run->run_folder, live, NULL) != GW_OK;
+    /* If the file system is full, the state becomes old and the next attempt may succeed. */
+    (void)!gw_live_write(run->run_folder, live, NULL);
     free(live);
 }

@@ -17,7 +17,8 @@ typedef struct gwi_source {
     const char *names[3];
     char nvml[PATH_MAX];
     unsigned failures;
-    bool is_asked; /* it has been read once */
+    bool is_asked; /* a first read was tried */
+    bool has_read; /* the last one succeeded */
     bool is_used;  /* in this look */
 } gwi_source;
 

@@ -22,7 +22,7 @@ static gw_status start(gwi_source *source, gw_error *err)
         source->names[1] = source->environment[1];
         options.environment = source->names;
     }
-    source->is_asked = false;
+    source->is_asked = source->has_read = false;
     return gw_room_open(&options, &source->room, err);
 }
 
@@ -109,8 +109,11 @@ static gw_status read_one(gwi_source *source, unsigned number, gw_watch_snapshot
     gw_error why = {.text = ""};
     gw_status st = source->room == NULL ? start(source, &why) : GW_OK;
     if (st == GW_OK)
-        st = gw_room_read(source->room, source->is_asked ? WAIT_MS : FIRST_WAIT_MS, &card, &count, &why);
+        st = source->has_read
+                 ? gw_room_refresh(source->room, WAIT_MS, &card, &count, &why)
+                 : gw_room_read(source->room, source->is_asked ? WAIT_MS : FIRST_WAIT_MS, &card, &count, &why);
     source->is_asked = true;
+    source->has_read = st == GW_OK;
     if (st != GW_OK) {
         if (number == 0)
             snprintf(snapshot->no_cards_why, sizeof snapshot->no_cards_why, "%s", why.text);
