@@ -109,11 +109,12 @@ GW_MUST_CHECK gw_status gw_watch_open(const gw_watch_options *options, gw_watch 
 GW_MUST_CHECK gw_status gw_watch_look(gw_watch *watch, const gw_watch_snapshot **ret_snapshot, gw_error *err);
 void gw_watch_close(gw_watch *watch); /* takes NULL */
 
-/* Return true and the value of a metric of a card if it is known. */
+/* Return true and the value of a metric of a card if it is known; otherwise false and 0. */
 static inline bool gw_watch_metric(const gw_watch_card *card, gw_metric metric, uint64_t *ret_value)
 {
-    *ret_value = card->is.value[metric].value;
-    return card->is.value[metric].state == GW_SAMPLE_KNOWN;
+    bool is_known = card->is.value[metric].state == GW_SAMPLE_KNOWN;
+    *ret_value = is_known ? card->is.value[metric].value : 0;
+    return is_known;
 }
 
 #endif

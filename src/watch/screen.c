@@ -119,6 +119,31 @@ static void add_idle(gw_text *text, const gw_watch_process *process)
 
 /* ---- the title ---- */
 
+/* True if the card, or a run on it, has an alarm. */
+static bool has_alarm(const gw_watch_snapshot *s, size_t card)
+{
+    bool found = s->card[card].is_alarm;
+    for (size_t i = 0; i < s->run_count && !found; i++)
+        for (size_t k = 0; k < s->run[i].use_count; k++)
+            found = found || (s->run[i].use[k].is_alarm && s->run[i].use[k].card == (int)card);
+    return found;
+}
+
+/* The lines with the details may be scrolled away, so the title names the cards. */
+static void add_alarms(gw_text *text, const gw_watch_snapshot *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->card_count; i++) {
+        if (!has_alarm(s, i))
+            continue;
+        if (!any)
+            mark(text, GW_MARK_ALARM);
+        gw_text_addf(text, "%s%" PRIu32, any ? ", " : "  ALARM: GPU ", s->card[i].index);
+        any = true;
+    }
+    mark(text, GW_MARK_PLAIN);
+}
+
 static void add_title(gw_text *text, const gw_watch_snapshot *s, const gw_watch_view *view)
 {
     time_t now = (time_t)(s->t_realtime_ns / 1000000000u);
@@ -132,6 +157,7 @@ static void add_title(gw_text *text, const gw_watch_snapshot *s, const gw_watch_
     gw_text_add_str(text, "  ");
     gw_add_printable(text, s->host);
     gw_text_addf(text, "  %s", clock);
+    add_alarms(text, s);
     if (s->alarm_ratio > 0)
         gw_text_addf(text, "  alarm at %.0f %%", s->alarm_ratio * 100);
     else if (s->alarm_bytes > 0)
@@ -195,14 +221,14 @@ static void add_troubles(gw_text *text, const gw_watch_card *card)
             gw_text_addf(to, "%s%s", to->bytes > 0 ? ", " : "clock lowered by ", reasons[i].text);
     }
     if (gw_watch_metric(card, GW_METRIC_CARD_ECC_UNCORRECTED, &value) && value > 0)
-        gw_text_addf(&bad, "%s%" PRIu64 " uncorrected memory errors", bad.bytes ? ", " : "", value);
+        gw_text_addf(&bad, "%suncorrected memory errors: %" PRIu64, bad.bytes ? ", " : "", value);
     if (gw_watch_metric(card, GW_METRIC_CARD_REMAP_FAILED, &value) && value > 0)
         gw_text_addf(&bad, "%sa row could not be remapped", bad.bytes ? ", " : "");
     if (gw_watch_metric(card, GW_METRIC_CARD_REMAP_PENDING, &value) && value > 0)
         gw_text_addf(&bad, "%sa remapped row needs a reset", bad.bytes ? ", " : "");
     if (card->is.xid_count > 0) {
         const gw_xid *xid = card->is.xid_last <= UINT32_MAX ? gw_data_xid_of((unsigned)card->is.xid_last) : NULL;
-        gw_text_addf(&bad, "%s%" PRIu64 " Xid events, the last one Xid %" PRIu64 "%s%s%s", bad.bytes ? ", " : "",
+        gw_text_addf(&bad, "%sXid events: %" PRIu64 ", the last one %" PRIu64 "%s%s%s", bad.bytes ? ", " : "",
                      card->is.xid_count, card->is.xid_last, xid == NULL ? "" : " (", xid == NULL ? "" : xid->mnemonic,
                      xid == NULL ? "" : ")");
     }

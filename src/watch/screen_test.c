@@ -100,11 +100,29 @@ static void a_run_and_its_alarm_are_shown(void **state)
     draw(&view, NULL);
     assert_true(shows("45 C"));
     assert_true(shows("? W")); /* the card does not report its power */
-    assert_true(shows("clock lowered by heat, 2 Xid events, the last one Xid 79"));
+    assert_true(shows("clock lowered by heat, Xid events: 2, the last one 79 ("));
     assert_true(shows("clock lowered by power limit"));
     assert_true(shows("ALARM GPU 0: needs 95.00 GiB, +1.00 GiB/min, full in 6 min; 94.00 GiB live"));
     assert_true(shows("last failed call: cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY, 3 min ago (3 so far)"));
     assert_true(shows("ALARM: 95.00 GiB needed"));
+    assert_true(shows("  ALARM: GPU 0  alarm at 90 %")); /* in the title */
+}
+
+/* An error code in place of a value must not be read as the value. */
+static void a_lost_card_has_no_values(void **state)
+{
+    const gw_watch_view view = {.width = 80, .height = 24, .filter = ""};
+    (void)state;
+    gw_watch_card *card = world_add_card(&w);
+    for (unsigned metric = 0; metric < GW_METRIC_COUNT; metric++)
+        card->is.value[metric] = (gw_sample_value){(uint16_t)metric, GW_SAMPLE_FAILED, 15};
+    card->total_bytes = card->used_bytes = card->free_bytes = GW_WATCH_UNKNOWN;
+    card->is.is_lost = true;
+    gwi_snapshot_judge(&w.s, &history);
+    draw(&view, NULL);
+    assert_true(shows("? C") && shows("? W") && shows("use ? %") && shows("? of ?") && shows("ECC ?"));
+    assert_true(shows("the card is lost"));
+    assert_false(shows("clock") || shows("errors") || shows("15"));
 }
 
 static void the_need_of_others_is_unknown(void **state)
@@ -250,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nothing_is_said_to_be_nothing, begin, end),
         cmocka_unit_test_setup_teardown(a_run_and_its_alarm_are_shown, begin, end),
+        cmocka_unit_test_setup_teardown(a_lost_card_has_no_values, begin, end),
         cmocka_unit_test_setup_teardown(the_need_of_others_is_unknown, begin, end),
         cmocka_unit_test_setup_teardown(order_and_filter_apply_to_processes, begin, end),
         cmocka_unit_test_setup_teardown(long_lists_scroll, begin, end),

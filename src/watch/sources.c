@@ -10,6 +10,7 @@
 
 /* The first NVML call initialises the cards, which takes seconds without a daemon. */
 enum { FIRST_WAIT_MS = 20000, WAIT_MS = 2000 };
+enum { GPU_IS_LOST = 15 }; /* a result of NVML */
 
 static gw_status start(gwi_source *source, gw_error *err)
 {
@@ -88,6 +89,10 @@ static gw_status add_card(gw_watch_snapshot *snapshot, size_t *room, unsigned so
         card->free_bytes = GW_WATCH_UNKNOWN;
     if (!gw_watch_metric(card, GW_METRIC_CARD_MEMORY_TOTAL, &card->total_bytes) || card->total_bytes == 0)
         card->total_bytes = GW_WATCH_UNKNOWN;
+    /* NVML's result for the card as a whole; a card that was lost before has no other value */
+    const gw_sample_value *status = &card->is.value[GW_METRIC_CARD_STATUS];
+    if ((status->state == GW_SAMPLE_KNOWN || status->state == GW_SAMPLE_FAILED) && status->value == GPU_IS_LOST)
+        card->is.is_lost = true;
     return GW_OK;
 }
 

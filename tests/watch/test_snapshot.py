@@ -107,6 +107,17 @@ class Snapshot(Case):
         self.assertIsNone(run["memory"][0]["needed_bytes"])
         self.assertFalse(run["memory"][0]["alarm"])
 
+    def test_a_lost_card(self):
+        self.environment["GPUWHY_VIRTUAL"] = self.cards + ",fault=lost@cuMemAlloc_v2"
+        self.cards = self.environment["GPUWHY_VIRTUAL"]
+        run = self.run_program()
+        self.assertEqual(run.do("open 0"), 0)
+        self.assertNotEqual(run.do(f"alloc {GIB}"), 0)
+        card = wait_for(lambda: next((c for c in self.snapshot()["gpus"] if c["lost"]), None), "the loss")
+        self.assertIsNone(card["used_bytes"])
+        self.assertIsNone(card["temperature_c"])
+        self.assertIn("the card is lost", self.gpuwhy("watch", "--once").stdout)
+
     def test_json_is_repeated(self):
         with subprocess.Popen([GPUWHY, "watch", "--json", "--interval", "1"], env=self.environment,
                               stdout=subprocess.PIPE, text=True) as process:
