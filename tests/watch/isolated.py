@@ -1,5 +1,5 @@
-"""Runs tests in namespaces of their own: `isolated.py TEST..`. `gpuwhy watch` sees all runs of the machine, so the runs of
-other tests must not be visible. Without user namespaces the tests are skipped (exit status 77)."""
+"""Runs tests in namespaces of their own: `isolated.py TEST..`. `gpuwhy watch` sees all runs of the machine, so the
+runs of other tests must not be visible. Without namespaces the tests are skipped (exit status 77)."""
 import os
 import shutil
 import subprocess

@@ -2,10 +2,8 @@
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -32,7 +30,8 @@ class Program:
     """A program that obeys: open CARD, alloc BYTES, launch MS, sync, ... (tests/nvml/card_user.c)."""
 
     def __init__(self, command, environment):
-        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
 
     def do(self, words):
         self.process.stdin.write(words + "\n")
@@ -99,7 +98,3 @@ class Case(unittest.TestCase):
 
 def needed(run):
     return run["memory"][0]["needed_bytes"] if run["memory"] else None
-
-
-def has_text(text, pattern):
-    return re.search(pattern, text) is not None

@@ -198,7 +198,8 @@ class Prometheus(Server):
         log = open(self.folder / "prometheus.log", "w")
         self.addCleanup(log.close)
         process = subprocess.Popen(["prometheus", f"--config.file={self.folder}/prometheus.yml",
-                                    f"--storage.tsdb.path={self.folder}/data", f"--web.listen-address=127.0.0.1:{port}"],
+                                    f"--storage.tsdb.path={self.folder}/data",
+                                    f"--web.listen-address=127.0.0.1:{port}"],
                                    stdout=log, stderr=log)
         self.addCleanup(process.wait, WAIT_S)
         self.addCleanup(process.terminate)

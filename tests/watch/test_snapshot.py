@@ -159,7 +159,8 @@ class OtherUsers(Case):
 
     def test_runs_of_others_are_seen_by_root_alone(self):
         mine = self.run_program()
-        theirs = Program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER], self.theirs)
+        theirs = Program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER],
+                         self.theirs)
         self.addCleanup(theirs.end)
         for program in mine, theirs:
             self.assertEqual(program.do("open 0"), 0)
