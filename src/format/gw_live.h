@@ -47,7 +47,8 @@ typedef struct gw_live {
     char failed_call[64];    /* its function */
     uint64_t worked_ns;      /* the last time at which the processes had given new work to a GPU; 0: never */
     uint32_t blind_pid;      /* a process whose framework caches memory that gpuwhy cannot see; 0: none */
-    uint32_t is_rehearsal;   /* 1: the memory exists only in gpuwhy's books */
+    uint16_t is_rehearsal;   /* 1: the memory exists only in gpuwhy's books */
+    uint16_t is_incomplete;  /* 1: there were too many blocks to follow, so live_bytes is too small */
     char virtual_cards[256]; /* "": real cards; otherwise the value of GPUWHY_VIRTUAL */
     char virtual_folder[PATH_MAX];
     char recording[PATH_MAX]; /* "": none */

@@ -33,7 +33,7 @@ typedef struct gwi_held_pci {
 typedef struct gwi_held {
     gwi_held_block *block; /* owned; a hash table with linear probing; its size is a power of two */
     size_t count, capacity;
-    bool failed; /* out of memory: the sums are too small */
+    bool failed; /* no memory, or more than 2 million blocks: the sums are too small */
     gwi_held_context context[GWI_HELD_CONTEXTS_MAX];
     uint64_t live_bytes[GWI_HELD_DEVICES_MAX];
     uint64_t total_bytes[GWI_HELD_DEVICES_MAX]; /* the card's memory; 0: unknown */

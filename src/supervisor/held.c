@@ -8,7 +8,7 @@
 
 /* ---- the table ---- */
 
-enum { CAPACITY_FIRST = 1024 };
+enum { CAPACITY_FIRST = 1024, CAPACITY_MAX = 1 << 22 }; /* the largest one has 128 MiB */
 
 static size_t place_of(const gwi_held *held, uint32_t pid, uint64_t handle, uint8_t thing)
 {
@@ -30,7 +30,7 @@ static bool grow(gwi_held *held)
 {
     gwi_held wider = *held;
     wider.capacity = held->capacity == 0 ? (size_t)CAPACITY_FIRST : held->capacity * 2;
-    wider.block = calloc(wider.capacity, sizeof *wider.block);
+    wider.block = wider.capacity > CAPACITY_MAX ? NULL : calloc(wider.capacity, sizeof *wider.block);
     if (wider.block == NULL) {
         held->failed = true;
         return false;

@@ -73,6 +73,7 @@ static void collect(gw_supervisor *run, gw_live *live)
     live->worked_ns = run->memory.worked_at_ns == 0 ? 0 : record->t0_monotonic_ns + run->memory.worked_at_ns;
     live->blind_pid = run->live.blind_pid;
     live->is_rehearsal = run->options.rehearse;
+    live->is_incomplete = run->memory.held.failed;
     if (run->doors.is_virtual) {
         snprintf(live->virtual_cards, sizeof live->virtual_cards, "%s", run->doors.virtual_specification);
         snprintf(live->virtual_folder, sizeof live->virtual_folder, "%s", run->doors.virtual_folder);

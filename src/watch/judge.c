@@ -132,6 +132,8 @@ static const char *why_unknown(const gw_watch_run *run, const gw_live_device *de
         return "its processes number the cards differently";
     if (run->is.is_rehearsal)
         return "a rehearsal takes no memory";
+    if (run->is.is_incomplete)
+        return "it has too many blocks of memory to follow";
     return run->is.blind_pid != 0 ? "its framework caches memory that gpuwhy cannot see" : NULL;
 }
 

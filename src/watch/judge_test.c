@@ -84,6 +84,10 @@ static void what_is_only_in_use_raises_no_alarm(void **state)
     assert_false(w.card[0].is_alarm || run->use[0].is_alarm);
     assert_int_equal(w.card[0].unjudged_bytes, 99 * gib);
     run->is.blind_pid = 0;
+    run->is.is_incomplete = true;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN);
+    run->is.is_incomplete = false;
     run->use[0].is.is_mixed = true;
     run->use[0].is.has_pci = false;
     gwi_snapshot_judge(&w.s, &history);
