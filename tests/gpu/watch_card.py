@@ -88,11 +88,13 @@ class Checks:
         card = self.json("watch", "--once", "--json")["gpus"][0]
         self.check(abs(card["used_bytes"] / 2**20 - used) < 700 and abs(card["total_bytes"] / 2**20 - total) < 1,
                    f"memory {card['used_bytes'] / 2**20:.0f} MiB, nvidia-smi {used:.0f} MiB")
-        self.check(abs(card["temperature_c"] - temperature) < 8, f"{card['temperature_c']} C, nvidia-smi {temperature} C")
+        self.check(abs(card["temperature_c"] - temperature) < 8,
+                   f"{card['temperature_c']} C, nvidia-smi {temperature:.0f} C")
         self.check(card["power_mw"] > 0, f"{card['power_mw'] / 1000:.0f} W, nvidia-smi {power:.0f} W")
 
     def cache(self):
-        memory = self.run_of(self.start("cached"), lambda m: m["allocated_bytes"] > 20 * GIB and m["held_by_driver_bytes"])
+        memory = self.run_of(self.start("cached"),
+                             lambda m: m["allocated_bytes"] > 20 * GIB and m["held_by_driver_bytes"])
         self.check(memory is not None and memory["gpu"] == 0 and GIB <= memory["needed_bytes"] < 3 * GIB,
                    f"20 GiB are only cached: {memory}")
 

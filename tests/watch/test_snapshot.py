@@ -1,6 +1,9 @@
 """`gpuwhy watch --once`, `--json` and `gpuwhy who`: what is on the cards."""
 import glob
 import json
+import os
+import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -139,6 +142,29 @@ class Snapshot(Case):
         snapshot = self.snapshot()
         self.assertEqual((snapshot["runs"], snapshot["unreadable_runs"]), ([], 1))
         self.assertIn("the checksum is wrong", self.gpuwhy("watch", "--once").stdout)
+
+
+def keys_of(value):
+    """All keys of an object and of the objects in it."""
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item)}
+    if isinstance(value, dict):
+        return set(value) | {key for item in value.values() for key in keys_of(item)}
+    return set()
+
+
+class Document(Case):
+    def test_every_field_is_described(self):
+        run = self.run_program()
+        self.assertEqual(run.do("open 0"), 0)
+        self.assertEqual(run.do(f"alloc {1000 * GIB}"), 2)
+        snapshot, _ = self.wait_run(run, lambda state: state["last_failure"] and state["memory"])
+        text = (pathlib.Path(os.environ["GPUWHY_SOURCE"]) / "docs" / "json-schema.md").read_text()
+        text = text.split("## `gpuwhy watch --json`")[1].split("\n## ")[0]
+        described = set(re.findall(r"`(\w+)`", text))
+        self.assertEqual(keys_of(snapshot) - described, set())
+        self.assertEqual(keys_of(json.loads(self.gpuwhy("who", "--json").stdout)) - described, set())
+        self.assertGreater(len(keys_of(snapshot)), 60)
 
 
 class OtherUsers(Case):
