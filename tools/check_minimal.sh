@@ -41,19 +41,19 @@ done
 
 # ---- the build: OFF is a value that find_library() does not replace ----
 hidden=
-for library in HS PCRE2 ZLIB LZMA CMOCKA DNNL; do
+for library in HS PCRE2 ZLIB LZMA CMOCKA DNNL CURSES MICROHTTPD; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words
 sh tools/build.sh "$folder" -DCMAKE_BUILD_TYPE=Release -DGW_STRICT=ON $hidden >"$work/build" || fail "$(cat "$work/build")"
-for library in "Hyperscan or PCRE2" ZLIB LZMA cmocka oneDNN; do
+for library in "Hyperscan or PCRE2" ZLIB LZMA cmocka oneDNN "ncurses (wide)" libmicrohttpd; do
     expect "$work/build" "$library not found: "
 done
 gpuwhy=$folder/gpuwhy
 for file in "$gpuwhy" "$folder/lib/gpuwhy/libgpuwhy-hook.so" "$folder/lib/gpuwhy/virtual/libcuda.so.1"; do
     objdump -p "$file" | grep NEEDED >"$work/needed"
-    ! grep -E 'libhs|pcre2|libz\.|lzma|cmocka' "$work/needed" || fail "$file is linked to what was hidden"
+    ! grep -E 'libhs|pcre2|libz\.|lzma|cmocka|ncurses|microhttpd' "$work/needed" || fail "$file is linked to what was hidden"
 done
 
 # ---- features that must work ----
@@ -84,6 +84,10 @@ run explain 0 "$gpuwhy" explain "$work/leak.gpuwhy"
 expect "$work/explain.out" "Verdict  gpu-oom-leak (supported)"
 run csv 0 "$gpuwhy" export "$work/leak.gpuwhy" --to csv
 expect "$work/csv.out" "cuMemAlloc_v2"
+run watch 0 "$gpuwhy" watch --once
+expect "$work/watch.out" "RECORDED RUN"
+run watch-json 0 "$gpuwhy" watch --once --json
+expect "$work/watch-json.out" '"kind":"watch"'
 
 # ---- features that are missing and must report it ----
 run version 0 "$gpuwhy" version
@@ -91,6 +95,10 @@ expect "$work/version.out" "no (built without Hyperscan and PCRE2)"
 expect "$work/version.out" "no (built without zlib)"
 expect "$work/version.out" "no (built without liblzma)"
 expect "$work/version.out" "no (built without oneDNN)"
+expect "$work/version.out" "no (built without ncurses)"
+expect "$work/version.out" "no (built without libmicrohttpd)"
+run listen 2 "$gpuwhy" watch --listen 127.0.0.1:0
+expect "$work/listen.err" "this build cannot serve metrics"
 echo "RuntimeError: CUDA error: out of memory" >"$work/train.log"
 run log 2 "$gpuwhy" explain "$work/train.log"
 expect "$work/log.err" "this build cannot read text logs"

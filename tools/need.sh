@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [dnnl] [check] [pythons] [fuzz]`. Missing packages
+# Check the packages that a target needs: `tools/need.sh build [logs] [dnnl] [watch] [check] [pythons] [fuzz]`. Missing packages
 # are installed on Debian and its derivatives if we are root; otherwise the command that installs them is printed.
 set -eu
 
@@ -32,6 +32,10 @@ for part in "$@"; do
         need_header lzma.h liblzma-dev
         ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
+    watch)
+        need_header ncursesw/ncurses.h libncurses-dev
+        need_header microhttpd.h libmicrohttpd-dev
+        ;;
     check)
         need_header cmocka.h libcmocka-dev
         need_command clang-format clang-format
@@ -47,6 +51,8 @@ for part in "$@"; do
         need_command zstd zstd
         need_command gdb gdb
         need_command ninja ninja-build
+        need_command tmux tmux
+        need_command promtool prometheus
         ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;

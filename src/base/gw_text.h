@@ -59,4 +59,9 @@ char *gw_bytes_text(char out[GW_BYTES_TEXT_MAX], uint64_t bytes);
  * false if the text is not a size, or if the size is too large. *ret_bytes is then unchanged. */
 bool gw_bytes_parse(const char *text, uint64_t *ret_bytes);
 
+/* Parse a threshold of memory: a share such as "90%" (above 0, at most 100), which sets *ret_ratio to 0.9 and
+ * *ret_bytes to 0; or a size above 0, which sets *ret_ratio to 0. Returns false if it is neither; the results are then
+ * unspecified. */
+bool gw_threshold_parse(const char *text, double *ret_ratio, uint64_t *ret_bytes);
+
 #endif

@@ -127,3 +127,15 @@ bool gw_bytes_parse(const char *text, uint64_t *ret_bytes)
     *ret_bytes = (uint64_t)value;
     return true;
 }
+
+bool gw_threshold_parse(const char *text, double *ret_ratio, uint64_t *ret_bytes)
+{
+    char *end = NULL;
+    double percent = strtod(text, &end);
+    *ret_ratio = 0;
+    *ret_bytes = 0;
+    if (end == text || strcmp(end, "%") != 0)
+        return gw_bytes_parse(text, ret_bytes) && *ret_bytes > 0;
+    *ret_ratio = percent / 100;
+    return percent > 0 && percent <= 100;
+}

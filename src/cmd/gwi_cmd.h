@@ -15,6 +15,8 @@
     X(diff, "[--json] GOOD BAD", "compare two recordings")                                                             \
     X(whatif, "[options] RECORDING", "would other settings of PyTorch have helped?")                                   \
     X(history, "[--all] [words of the command]", "list runs, compare the failed ones")                                 \
+    X(watch, "[options]", "show the cards and the recorded runs, live")                                                \
+    X(who, "[--json] [text]", "list who uses the cards of this machine")                                               \
     X(poke, "[--json] PID", "show what a process is doing now")                                                        \
     X(export, "file --to json|csv [-o out]", "convert a recording")                                                    \
     X(jupyter, "install|uninstall|list [options]", "manage gpuwhy's notebook kernel")                                  \

@@ -20,6 +20,31 @@
 #define GW_DNNL_VERSION NULL
 #endif
 
+#if GW_HAVE_CURSES
+#include <ncursesw/ncurses.h>
+#define GW_CURSES_VERSION NCURSES_VERSION
+#else
+#define GW_CURSES_VERSION NULL
+#endif
+
+enum { HTTP_VERSION_MAX = 24 };
+#if GW_HAVE_MICROHTTPD
+#include <microhttpd.h>
+#endif
+
+/* Write the version of libmicrohttpd to `out`, and return it; NULL: built without. */
+static const char *http_version(char out[HTTP_VERSION_MAX])
+{
+#if GW_HAVE_MICROHTTPD /* 0x00097500 is 0.9.75 */
+    snprintf(out, HTTP_VERSION_MAX, "%x.%x.%x", MHD_VERSION >> 24 & 0xff, MHD_VERSION >> 16 & 0xff,
+             MHD_VERSION >> 8 & 0xff);
+    return out;
+#else
+    out[0] = '\0';
+    return NULL;
+#endif
+}
+
 static void print_part(const char *what, const char *library, const char *version)
 {
     if (version != NULL)
@@ -30,7 +55,7 @@ static void print_part(const char *what, const char *library, const char *versio
 
 int gwi_cmd_version(int argc, char **argv)
 {
-    char matcher[GW_LOGS_VERSION_MAX];
+    char matcher[GW_LOGS_VERSION_MAX], http[HTTP_VERSION_MAX];
     (void)argc;
     (void)argv;
     printf("gpuwhy %s\n", GW_PROGRAM_VERSION);
@@ -41,6 +66,8 @@ int gwi_cmd_version(int argc, char **argv)
     printf("%-21s%s\n", "text logs:", has_matcher ? matcher : "no (built without Hyperscan and PCRE2)");
     print_part("text logs in gzip:", "zlib", gw_logs_gzip_version());
     print_part("text logs in xz:", "liblzma", gw_logs_xz_version());
+    print_part("screen of watch:", "ncurses", GW_CURSES_VERSION);
+    print_part("metrics of watch:", "libmicrohttpd", http_version(http));
     print_part("trainer on the CPU:", "oneDNN", GW_DNNL_VERSION);
     return GW_EXIT_OK;
 }

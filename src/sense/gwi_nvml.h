@@ -56,9 +56,12 @@ size_t gwi_nvml_read(gwi_nvml *nvml, uint32_t card, size_t row, gw_sample_value 
 typedef struct gwi_nvml_process {
     uint32_t pid;
     uint64_t bytes;
+    uint64_t busy_at_us; /* CLOCK_REALTIME of the newest sample in which it used the card; 0: none in NVML's buffer */
 } gwi_nvml_process;
+/* Also sets busy_at_us of each process. *ret_busy_since_us: the oldest sample that was looked at; 0: NVML has no
+ * samples, or does not return them. */
 bool gwi_nvml_processes(gwi_nvml *nvml, uint32_t card, gwi_nvml_process *ret_process, size_t *ret_count,
-                        uint8_t *ret_state);
+                        uint8_t *ret_state, uint64_t *ret_busy_since_us);
 
 /* gwi_nvml_wait() waits for the next event of any card. Call it in a thread of its own. */
 typedef struct gwi_nvml_event {

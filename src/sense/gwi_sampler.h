@@ -21,7 +21,8 @@ typedef enum gwi_message_kind {
     GWI_MESSAGE_SAMPLE,  /* `count` values in `sample` */
     GWI_MESSAGE_FACT,    /* "key=value" in `text` */
     GWI_MESSAGE_EVENT,   /* an event: `event_kind`, `code`, `value`, `text` */
-    GWI_MESSAGE_HOLDERS, /* processes with memory on a card; not `whole`: the list is unknown, `code` is the reason */
+    GWI_MESSAGE_HOLDERS, /* processes with memory on a card, `value`: ret_busy_since_us; not `whole`: the list is
+                            unknown, `code` is the reason */
     GWI_MESSAGE_DONE     /* the request with number `code` is complete */
 } gwi_message_kind;
 
@@ -41,6 +42,7 @@ typedef struct gwi_request {
     uint64_t number;        /* 0: none; otherwise, read everything, then send a DONE message with this number */
     uint64_t fast_until_ns; /* monotonic time until which values are read ten times a second */
     bool holders;
+    bool is_light; /* read nothing for `number`: the values that are read at intervals are enough */
 } gwi_request;
 
 typedef struct gwi_sampler {

@@ -57,7 +57,8 @@
     X(nvmlDeviceRegisterEvents)                                                                                        \
     X(nvmlEventSetCreate)                                                                                              \
     X(nvmlEventSetWait_v2)                                                                                             \
-    X(nvmlEventSetFree)
+    X(nvmlEventSetFree)                                                                                                \
+    X(nvmlDeviceGetProcessUtilization)
 
 struct gwi_nvml {
     void *library; /* owned */
@@ -566,7 +567,7 @@ static void add_process(gwi_nvml_process *list, size_t *count, unsigned pid, uin
             return;
         }
     if (*count < GWI_NVML_PROCESSES_MAX)
-        list[(*count)++] = (gwi_nvml_process){pid, bytes};
+        list[(*count)++] = (gwi_nvml_process){.pid = pid, .bytes = bytes};
 }
 
 typedef nvmlReturn_t list_function(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *processes);
@@ -593,11 +594,36 @@ static nvmlReturn_t add_old_list(gwi_nvml *nvml, nvmlDevice_t device, gwi_nvml_p
     return answer;
 }
 
+/* Set busy_at_us from the samples in NVML's buffer. Returns the time of the oldest one; 0: none. */
+static uint64_t add_use(const gwi_nvml *nvml, nvmlDevice_t device, gwi_nvml_process *list, size_t count)
+{
+    enum { SAMPLES_MAX = 2048 };
+    unsigned found = SAMPLES_MAX;
+    uint64_t since_us = 0;
+    nvmlProcessUtilizationSample_t *sample = calloc(SAMPLES_MAX, sizeof *sample);
+    nvmlReturn_t answer = sample == NULL || nvml->nvmlDeviceGetProcessUtilization == NULL
+                              ? NVML_ERROR_FUNCTION_NOT_FOUND
+                              : nvml->nvmlDeviceGetProcessUtilization(device, sample, &found, 0);
+    for (unsigned i = 0; answer == NVML_SUCCESS && i < found && i < SAMPLES_MAX; i++) {
+        const nvmlProcessUtilizationSample_t *one = &sample[i];
+        if (one->timeStamp != 0 && (since_us == 0 || one->timeStamp < since_us))
+            since_us = one->timeStamp;
+        for (size_t k = 0; k < count && (one->smUtil > 0 || one->memUtil > 0); k++)
+            if (list[k].pid == one->pid && one->timeStamp > list[k].busy_at_us)
+                list[k].busy_at_us = one->timeStamp;
+    }
+    free(sample);
+    if (answer == NVML_ERROR_NOT_FOUND) /* no process has used the card lately */
+        since_us = gw_realtime_ns() / 1000;
+    return since_us;
+}
+
 bool gwi_nvml_processes(gwi_nvml *nvml, uint32_t card, gwi_nvml_process *ret_process, size_t *ret_count,
-                        uint8_t *ret_state)
+                        uint8_t *ret_state, uint64_t *ret_busy_since_us)
 {
     nvmlDevice_t device = nvml->card[card];
     *ret_count = 0;
+    *ret_busy_since_us = 0;
     *ret_state = GW_SAMPLE_FAILED;
     if (device == NULL)
         return false;
@@ -612,6 +638,8 @@ bool gwi_nvml_processes(gwi_nvml *nvml, uint32_t card, gwi_nvml_process *ret_pro
                                           : add_old_list(nvml, device, ret_process, ret_count);
     if (answer == NVML_SUCCESS)
         (void)add_list(device, graphics, ret_process, ret_count);
+    if (answer == NVML_SUCCESS && *ret_count > 0)
+        *ret_busy_since_us = add_use(nvml, device, ret_process, *ret_count);
     leave(nvml, entered_ns);
     *ret_state = state_of(answer);
     return answer == NVML_SUCCESS;

@@ -51,7 +51,9 @@ static gw_room_card *card_at(gw_room *room, uint32_t index)
 {
     if (index >= GW_ROOM_CARDS_MAX)
         return NULL;
-    room->count = index >= room->count ? index + 1 : room->count;
+    for (; room->count <= index; room->count++)
+        for (unsigned metric = 0; metric < GW_METRIC_COUNT; metric++)
+            room->card[room->count].value[metric] = (gw_sample_value){(uint16_t)metric, GW_SAMPLE_NOT_YET, 0};
     return &room->card[index];
 }
 
@@ -60,6 +62,8 @@ static void take_sample(gw_room *room, const gwi_message *message)
     gw_room_card *card = message->source == GW_SOURCE_NVML ? card_at(room, message->card) : NULL;
     for (uint32_t i = 0; card != NULL && i < message->count; i++) {
         const gw_sample_value *value = &message->sample[i];
+        if (value->metric < GW_METRIC_COUNT)
+            card->value[value->metric] = *value;
         if (value->metric == GW_METRIC_CARD_MEMORY_TOTAL && value->state == GW_SAMPLE_KNOWN)
             card->total_bytes = value->value;
         if (value->metric != GW_METRIC_CARD_MEMORY_FREE)
@@ -75,9 +79,24 @@ static void take_holders(gw_room *room, const gwi_message *message)
     if (card == NULL)
         return;
     card->holder_count = 0;
+    card->holders_known = message->whole;
+    card->busy_since_us = message->value;
     for (uint32_t i = 0; i < message->count && card->holder_count < GW_ROOM_HOLDERS_MAX; i++)
-        card->holder[card->holder_count++] =
-            (gw_room_holder){.pid = message->holder[i].pid, .bytes = message->holder[i].bytes};
+        card->holder[card->holder_count++] = (gw_room_holder){.pid = message->holder[i].pid,
+                                                              .bytes = message->holder[i].bytes,
+                                                              .busy_at_us = message->holder[i].busy_at_us};
+}
+
+static void take_event(gw_room *room, const gwi_message *message)
+{
+    gw_room_card *card = card_at(room, message->card);
+    if (card == NULL)
+        return;
+    card->is_lost = card->is_lost || message->event_kind == GW_MACHINE_CARD_LOST;
+    if (message->event_kind != GW_MACHINE_XID)
+        return;
+    card->xid_count++;
+    card->xid_last = message->code;
 }
 
 static void take_fact(gw_room *room, gwi_message *message)
@@ -96,6 +115,10 @@ static void take_fact(gw_room *room, gwi_message *message)
     gw_room_card *card = fact.has_index ? card_at(room, fact.index) : NULL;
     if (card != NULL && fact.has_uuid)
         gw_fact_text_copy(card->uuid, sizeof card->uuid, fact.uuid);
+    if (card != NULL && fact.has_name)
+        gw_fact_text_copy(card->name, sizeof card->name, fact.name);
+    if (card != NULL && fact.has_pci)
+        gw_fact_text_copy(card->pci, sizeof card->pci, fact.pci);
 }
 
 /* Read the messages that have arrived. Returns false if the process has ended. */
@@ -108,6 +131,8 @@ static bool take_messages(gw_room *room)
             take_sample(room, &message);
         else if (message.kind == GWI_MESSAGE_HOLDERS)
             take_holders(room, &message);
+        else if (message.kind == GWI_MESSAGE_EVENT)
+            take_event(room, &message);
         else if (message.kind == GWI_MESSAGE_FACT)
             take_fact(room, &message);
         else if (message.kind == GWI_MESSAGE_DONE)
@@ -116,10 +141,12 @@ static bool take_messages(gw_room *room)
     return got == 0;
 }
 
-gw_status gw_room_read(gw_room *room, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count, gw_error *err)
+static gw_status ask(gw_room *room, bool is_light, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count,
+                     gw_error *err)
 {
     uint64_t until_ns = gw_monotonic_ns() + (uint64_t)wait_ms * 1000000;
-    bool alive = gwi_sampler_ask(&room->sampler, &(gwi_request){.number = ++room->asked, .holders = true});
+    const gwi_request request = {.number = ++room->asked, .holders = true, .is_light = is_light};
+    bool alive = gwi_sampler_ask(&room->sampler, &request);
     while (alive && room->done < room->asked) {
         uint64_t now = gw_monotonic_ns();
         struct pollfd waited = {.fd = room->sampler.fd, .events = POLLIN};
@@ -129,7 +156,7 @@ gw_status gw_room_read(gw_room *room, unsigned wait_ms, const gw_room_card **ret
         alive = take_messages(room);
     }
     if (!alive)
-        return gw_fail(err, GW_IO, "the process that calls NVML ended");
+        return gw_fail(err, GW_END, "the process that calls NVML ended");
     if (room->none[0] != '\0')
         return gw_fail(err, GW_MISSING, "%s", room->none);
     if (room->count == 0)
@@ -137,4 +164,15 @@ gw_status gw_room_read(gw_room *room, unsigned wait_ms, const gw_room_card **ret
     *ret_card = room->card;
     *ret_count = room->count;
     return GW_OK;
+}
+
+gw_status gw_room_read(gw_room *room, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count, gw_error *err)
+{
+    return ask(room, false, wait_ms, ret_card, ret_count, err);
+}
+
+gw_status gw_room_refresh(gw_room *room, unsigned wait_ms, const gw_room_card **ret_card, size_t *ret_count,
+                          gw_error *err)
+{
+    return ask(room, true, wait_ms, ret_card, ret_count, err);
 }

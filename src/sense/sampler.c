@@ -153,7 +153,7 @@ static void tell_holders(worker *s)
         gwi_message message = {.kind = GWI_MESSAGE_HOLDERS, .card = card, .t_monotonic_ns = gw_monotonic_ns()};
         size_t found;
         uint8_t state;
-        message.whole = gwi_nvml_processes(s->nvml, card, message.holder, &found, &state);
+        message.whole = gwi_nvml_processes(s->nvml, card, message.holder, &found, &state, &message.value);
         message.count = (uint32_t)found;
         message.code = state;
         send_message(s->fd, &message);
@@ -255,8 +255,10 @@ static void serve(worker *s, const gwi_request *request)
         tell_holders(s);
     if (request->number == 0)
         return;
-    read_cards(s, true);
-    read_disks(s, true);
+    if (!request->is_light) {
+        read_cards(s, true);
+        read_disks(s, true);
+    }
     gwi_message done = {.kind = GWI_MESSAGE_DONE, .code = request->number};
     send_message(s->fd, &done);
 }

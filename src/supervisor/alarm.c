@@ -1,4 +1,4 @@
-/* Follows the device memory that the program holds, and raises one alarm about its growth. */
+/* Raises one alarm when the memory that the program keeps grows and will fill the card. */
 #include "gwi_alarm.h"
 #include "gwi_state.h"
 
@@ -13,19 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-static const uint64_t look_every_ns = 90000000u; /* a drain comes every 100 ms */
-
 /* ---- the option ---- */
-
-static bool parse_threshold(const char *text, gwi_alarm *alarm)
-{
-    char *end = NULL;
-    double percent = strtod(text, &end);
-    if (end == text || strcmp(end, "%") != 0)
-        return gw_bytes_parse(text, &alarm->bytes) && alarm->bytes > 0;
-    alarm->ratio = percent / 100;
-    return percent > 0 && percent <= 100;
-}
 
 gw_status gwi_alarm_parse(const char *text, gwi_alarm *ret_alarm, gw_error *err)
 {
@@ -36,7 +24,7 @@ gw_status gwi_alarm_parse(const char *text, gwi_alarm *ret_alarm, gw_error *err)
     const char *colon = strchr(text, ':');
     size_t bytes = colon == NULL ? strlen(text) : (size_t)(colon - text);
     snprintf(threshold, sizeof threshold, "%.*s", (int)(bytes < sizeof threshold ? bytes : 0), text);
-    if (!parse_threshold(threshold, ret_alarm))
+    if (!gw_threshold_parse(threshold, &ret_alarm->ratio, &ret_alarm->bytes))
         return gw_fail(err, GW_USAGE,
                        "--alarm-at %s: expected a share of the card such as 90%%, or a size such as 12GiB", text);
     if (colon != NULL && colon[1] == '\0')
@@ -44,112 +32,6 @@ gw_status gwi_alarm_parse(const char *text, gwi_alarm *ret_alarm, gw_error *err)
     ret_alarm->command = colon == NULL ? NULL : colon + 1;
     ret_alarm->on = true;
     return GW_OK;
-}
-
-/* ---- a look ---- */
-
-static void see_thread(void *user, const gw_thread_look *look)
-{
-    gwi_alarm *alarm = user;
-    alarm->now_launches += look->launches;
-    alarm->now_waits += look->waits;
-}
-
-static void see_cache(void *user, const gw_cache_look *look)
-{
-    gwi_alarm *alarm = user;
-    if (look->device >= GWI_HELD_DEVICES_MAX)
-        return;
-    alarm->device[look->device].reserved_bytes += look->reserved_bytes;
-    alarm->device[look->device].allocated_bytes += look->allocated_bytes;
-}
-
-/* Count the rounds since the last look: launches that were followed by a wait. When a thread ends, its counts are gone.
- */
-static void count_rounds(gwi_alarm *alarm, gw_drain *drain)
-{
-    alarm->now_launches = alarm->now_waits = 0;
-    gw_drain_look(drain, see_thread, alarm);
-    uint64_t launches = alarm->now_launches > alarm->launches ? alarm->now_launches - alarm->launches : 0;
-    uint64_t waits = alarm->now_waits > alarm->waits ? alarm->now_waits - alarm->waits : 0;
-    alarm->rounds += launches < waits ? launches : waits;
-    alarm->launches = alarm->now_launches;
-    alarm->waits = alarm->now_waits;
-}
-
-static int by_value(const void *left, const void *right)
-{
-    const int64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
-}
-
-/* Return the bytes that the program cannot give back: live memory without what an allocator only caches. The driver's
- * calls and the allocator's numbers are read one after the other, and an allocator that drops its cache moves many
- * bytes meanwhile. So what is held beyond the allocator is the median of the last looks. */
-static uint64_t kept_now(gwi_alarm_device *device, uint64_t live_bytes)
-{
-    int64_t sorted[GWI_ALARM_OTHERS];
-    if (device->reserved_bytes == 0)
-        return live_bytes;
-    device->other_bytes[device->other_count++ % GWI_ALARM_OTHERS] =
-        (int64_t)live_bytes - (int64_t)device->reserved_bytes;
-    size_t count = device->other_count < GWI_ALARM_OTHERS ? device->other_count : GWI_ALARM_OTHERS;
-    memcpy(sorted, device->other_bytes, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, by_value);
-    int64_t other = sorted[(count - 1) / 2];
-    return device->allocated_bytes + (other > 0 ? (uint64_t)other : 0);
-}
-
-static void add_samples(gwi_alarm *alarm, gw_drain *drain, uint64_t now_ns)
-{
-    for (size_t i = 0; i < GWI_HELD_DEVICES_MAX; i++)
-        alarm->device[i].reserved_bytes = alarm->device[i].allocated_bytes = 0;
-    gw_drain_look_caches(drain, see_cache, alarm);
-    for (size_t i = 0; i < GWI_HELD_DEVICES_MAX; i++) {
-        gwi_alarm_device *device = &alarm->device[i];
-        uint64_t bytes = kept_now(device, alarm->held.live_bytes[i]);
-        if (bytes == 0 && device->count == 0)
-            continue;
-        device->count = gwi_forecast_add(device->sample, device->count, GWI_ALARM_SAMPLES_MAX,
-                                         (gwi_held_sample){now_ns, alarm->rounds, bytes});
-    }
-}
-
-/* ---- programs whose cache is not visible ---- */
-
-static bool has_mapped(uint32_t pid, const char *name)
-{
-    char path[40], line[4096];
-    bool found = false;
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/maps", pid);
-    FILE *maps = fopen(path, "re");
-    while (maps != NULL && !found && fgets(line, sizeof line, maps) != NULL)
-        found = strstr(line, name) != NULL;
-    if (maps != NULL)
-        fclose(maps);
-    return found;
-}
-
-static void find_pid(void *user, const gw_cache_look *look)
-{
-    uint32_t *pid = user;
-    if (*pid == look->pid)
-        *pid = 0;
-}
-
-/* Return a process with PyTorch whose allocator is not followed, so that its cache would count as held. 0: none. */
-static uint32_t blind_pid(const gw_supervisor *run)
-{
-    enum { PIDS_MAX = 64 };
-    uint32_t pids[PIDS_MAX];
-    size_t count = gw_drain_alive(run->record.drain, pids, PIDS_MAX);
-    for (size_t i = 0; i < count && i < PIDS_MAX; i++) {
-        uint32_t pid = pids[i];
-        gw_drain_look_caches(run->record.drain, find_pid, &pid); /* sets it to 0 if the cache is known */
-        if (pid != 0 && has_mapped(pid, "libc10_cuda.so"))
-            return pid;
-    }
-    return 0;
 }
 
 /* ---- the alarm ---- */
@@ -230,24 +112,16 @@ static void raise_alarm(gw_supervisor *run, alarm_facts *facts)
     run->alarm.on = false;
 }
 
-/* Return the memory that the program can use on a device; 0: unknown. */
-static uint64_t limit_of(const gw_supervisor *run, unsigned device)
-{
-    uint64_t total = run->alarm.held.total_bytes[device], guard = run->options.memory_bytes;
-    return guard != 0 && (total == 0 || guard < total) ? guard : total;
-}
-
 static void judge_device(gw_supervisor *run, unsigned device)
 {
     const gwi_alarm *alarm = &run->alarm;
-    alarm_facts facts = {.device = device, .limit_bytes = limit_of(run, device)};
+    alarm_facts facts = {.device = device, .limit_bytes = gwi_memory_limit(&run->memory, device)};
     uint64_t threshold = alarm->ratio > 0 ? (uint64_t)(alarm->ratio * (double)facts.limit_bytes) : alarm->bytes;
-    if (facts.limit_bytes == 0 || alarm->device[device].count == 0)
+    if (!gwi_memory_forecast(&run->memory, device, &facts.forecast))
         return;
-    gwi_forecast_make(alarm->device[device].sample, alarm->device[device].count, facts.limit_bytes, &facts.forecast);
     if (!facts.forecast.grows || facts.forecast.kept_bytes < threshold)
         return;
-    uint32_t blind = blind_pid(run);
+    uint32_t blind = gwi_memory_blind_pid(run->record.drain, GWI_BLIND_TORCH);
     if (blind != 0)
         give_up(run, blind);
     else
@@ -258,14 +132,8 @@ static void judge_device(gw_supervisor *run, unsigned device)
 void gwi_alarm_look(gw_supervisor *run)
 {
     gwi_alarm *alarm = &run->alarm;
-    uint64_t now_ns = gwi_record_now_ns(&run->record);
     if (alarm->command_pid > 0 && waitpid(alarm->command_pid, NULL, WNOHANG) == alarm->command_pid)
         alarm->command_pid = 0;
-    if (!alarm->on || run->record.drain == NULL || now_ns < alarm->looked_at_ns + look_every_ns)
-        return;
-    alarm->looked_at_ns = now_ns;
-    count_rounds(alarm, run->record.drain);
-    add_samples(alarm, run->record.drain, now_ns);
     for (unsigned device = 0; device < GWI_HELD_DEVICES_MAX && alarm->on; device++)
         judge_device(run, device);
 }
@@ -275,5 +143,4 @@ void gwi_alarm_end(gwi_alarm *alarm)
     if (alarm->command_pid > 0)
         waitpid(alarm->command_pid, NULL, 0);
     alarm->command_pid = 0;
-    gwi_held_free(&alarm->held);
 }

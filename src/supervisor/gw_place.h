@@ -22,6 +22,11 @@ GW_MUST_CHECK gw_status gw_library_find(const char *file, gw_path out, gw_error 
 /* Call `visit` for each run folder of this user on this machine. Skips folders that another user owns or can read. */
 void gw_run_folders_visit(void (*visit)(void *user, const char *folder), void *user);
 
+/* Call `visit` for each run folder of any user that this process can see. Only `owner` and root can read what is in it.
+ * In its name is the pid of its supervisor, which may have ended. */
+typedef void gw_run_folder_visit(void *user, const char *folder, uid_t owner, pid_t supervisor);
+void gw_run_folders_visit_all(gw_run_folder_visit *visit, void *user);
+
 /* Read run.meta in a run folder. Stores the path of the recording ("" if none) and the supervisor's pid (0 if
  * unknown). Returns false if `folder` has no readable run.meta. */
 bool gw_run_meta_read(const char *folder, gw_path ret_recording, pid_t *ret_supervisor);

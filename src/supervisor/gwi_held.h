@@ -24,13 +24,20 @@ typedef struct gwi_held_context {
     bool is_primary;
 } gwi_held_context;
 
+typedef struct gwi_held_pci {
+    uint32_t part[3]; /* bus, device, domain */
+    bool known[3];
+    bool is_mixed; /* different cards in different processes */
+} gwi_held_pci;
+
 typedef struct gwi_held {
     gwi_held_block *block; /* owned; a hash table with linear probing; its size is a power of two */
     size_t count, capacity;
-    bool failed; /* out of memory: the sums are too small */
+    bool failed; /* no memory, or more than 2 million blocks: the sums are too small */
     gwi_held_context context[GWI_HELD_CONTEXTS_MAX];
     uint64_t live_bytes[GWI_HELD_DEVICES_MAX];
     uint64_t total_bytes[GWI_HELD_DEVICES_MAX]; /* the card's memory; 0: unknown */
+    gwi_held_pci pci[GWI_HELD_DEVICES_MAX];     /* where the card is */
 } gwi_held;
 
 /* Take an item of the recording. All items of a run must be passed, in order. */

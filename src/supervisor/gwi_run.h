@@ -92,6 +92,9 @@ typedef struct gwi_record {
     bool is_steady;         /* a rehearsed process has told that its iterations are equal */
     bool is_refusal_told;   /* a call that a rehearsal does not support has been named */
     uint64_t failed_at_ns;  /* like failure_at_ns, but never reset */
+    uint64_t failure_count; /* number of such failures */
+    uint32_t failed_pid;    /* of the last one: process, function and result */
+    uint16_t failed_fn, failed_result;
     uint64_t out_of_memory_at_ns; /* run time of the last refused allocation; 0 if none */
     uint64_t holders_told_at_ns;  /* run time at which gwi_holders_record() last recorded facts */
     uint32_t holders_told;        /* number of times that gwi_holders_record() recorded facts */
@@ -133,9 +136,6 @@ void gwi_record_names(gwi_record *record);
  * "card.holder" (holders.c). Does so at most once a second, and GWI_HOLDERS_TOLD_MAX times in a run. */
 enum { GWI_HOLDERS_TOLD_MAX = 16 };
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors);
-
-/* Append the command line of a process, with secrets masked. Appends nothing if it cannot be read. */
-void gwi_command_add(gw_text *text, int pid);
 
 /* Callback for gw_sense_sink: record a process that has memory on NVML's card number `card`. If `card` is
  * GW_NO_DEVICE, the process only has some card's device file open. `bytes` is UINT64_MAX if unknown. `matched` is true

@@ -6,6 +6,8 @@
 #include "gwi_alarm.h"
 #include "gwi_child.h"
 #include "gwi_cudnn.h"
+#include "gwi_live.h"
+#include "gwi_memory.h"
 #include "gwi_room_wait.h"
 #include "gwi_run.h"
 #include "gwi_shared_file.h"
@@ -33,6 +35,8 @@ struct gw_supervisor {
     gwi_hangs hangs;        /* --hang-after */
     gwi_room_wanted wanted; /* --wait-memory */
     gwi_alarm alarm;        /* --alarm-at */
+    gwi_memory memory;      /* for the alarm and for `gpuwhy watch` */
+    gwi_live live;          /* for `gpuwhy watch` */
     /* --on-failure */
     uint64_t judged_at_ns;
     bool failure_told;

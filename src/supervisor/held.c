@@ -8,7 +8,7 @@
 
 /* ---- the table ---- */
 
-enum { CAPACITY_FIRST = 1024 };
+enum { CAPACITY_FIRST = 1024, CAPACITY_MAX = 1 << 22 }; /* the largest one has 128 MiB */
 
 static size_t place_of(const gwi_held *held, uint32_t pid, uint64_t handle, uint8_t thing)
 {
@@ -30,7 +30,7 @@ static bool grow(gwi_held *held)
 {
     gwi_held wider = *held;
     wider.capacity = held->capacity == 0 ? (size_t)CAPACITY_FIRST : held->capacity * 2;
-    wider.block = calloc(wider.capacity, sizeof *wider.block);
+    wider.block = wider.capacity > CAPACITY_MAX ? NULL : calloc(wider.capacity, sizeof *wider.block);
     if (wider.block == NULL) {
         held->failed = true;
         return false;
@@ -181,6 +181,20 @@ static void release(gwi_held *held, const gw_event *event, gw_thing thing)
         remove_at(held, i);
 }
 
+/* A process with its own CUDA_VISIBLE_DEVICES has other cards behind the same numbers. */
+static void take_attribute(gwi_held_pci *pci, uint64_t attribute, uint64_t value)
+{
+    /* CUdevice_attribute of bus, device and domain */
+    static const uint64_t attributes[] = {33, 34, 50};
+    for (unsigned i = 0; i < 3; i++) {
+        if (attribute != attributes[i])
+            continue;
+        pci->is_mixed = pci->is_mixed || (pci->known[i] && pci->part[i] != (uint32_t)value);
+        pci->known[i] = true;
+        pci->part[i] = (uint32_t)value;
+    }
+}
+
 static void take_event(gwi_held *held, const gw_event *event)
 {
     if (event->result != 0)
@@ -215,6 +229,10 @@ static void take_event(gwi_held *held, const gw_event *event)
     case GW_EV_DEVICE:
         if (event->arg[0] < GWI_HELD_DEVICES_MAX)
             held->total_bytes[event->arg[0]] = event->arg[1];
+        break;
+    case GW_EV_DEVICE_ATTRIBUTE:
+        if (event->arg[0] < GWI_HELD_DEVICES_MAX)
+            take_attribute(&held->pci[event->arg[0]], event->arg[1], event->arg[2]);
         break;
     default:
         break;

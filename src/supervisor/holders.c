@@ -1,56 +1,12 @@
 /* Records which processes hold memory on a card after a refused allocation. For a real card, the sources are NVML and
  * the processes that have the card's device file open. */
-#include "gw_mask.h"
 #include "gwi_run.h"
 
 #include "gw_fact.h"
+#include "gw_process.h"
 #include "gw_virt_state.h"
 
-#include <pwd.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
-enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200 };
-
-void gwi_command_add(gw_text *text, int pid)
-{
-    char path[64], bytes[4096], *words[WORDS_MAX + 1] = {NULL};
-    snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-    FILE *file = fopen(path, "re");
-    size_t count = file == NULL ? 0 : fread(bytes, 1, sizeof bytes - 1, file), word_count = 0, before = text->bytes;
-    if (file != NULL)
-        fclose(file);
-    bytes[count] = '\0';
-    for (size_t at = 0; at < count && word_count < WORDS_MAX; at += strlen(bytes + at) + 1)
-        words[word_count++] = bytes + at;
-    for (size_t i = 0; i < word_count && text->bytes - before < COMMAND_BYTES_MAX; i++) {
-        gw_text_add_str(text, i == 0 ? "" : " ");
-        gw_mask_argument(text, words, (int)i);
-    }
-}
-
-/* Append the name of the process's user, or the uid. Only /etc/passwd is read, because other sources may need the
- * network. */
-static void read_user(gw_text *text, int pid)
-{
-    char path[64];
-    struct stat info;
-    snprintf(path, sizeof path, "/proc/%d", pid);
-    if (stat(path, &info) != 0)
-        return;
-    FILE *list = fopen("/etc/passwd", "re");
-    struct passwd *entry = NULL;
-    while (list != NULL && (entry = fgetpwent(list)) != NULL && entry->pw_uid != info.st_uid)
-        ;
-    if (entry != NULL)
-        gw_text_add_str(text, entry->pw_name);
-    else
-        gw_text_addf(text, "%u", info.st_uid);
-    if (list != NULL)
-        fclose(list);
-}
 
 /* Record `holder`. If `is_ours` is true, its pid is valid in our pid namespace, so add the process's user and command
  * line. */
@@ -58,8 +14,8 @@ static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *hold
 {
     gw_text user = {0}, command = {0}, text = {0};
     if (is_ours) {
-        read_user(&user, (int)holder->pid);
-        gwi_command_add(&command, (int)holder->pid);
+        gw_process_user_add(&user, (int)holder->pid);
+        gw_process_command_add(&command, (int)holder->pid);
         holder->has_user = user.bytes > 0;
         holder->user = gw_fact_text_of(gw_text_str(&user));
         holder->has_command = true;

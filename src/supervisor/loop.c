@@ -110,7 +110,9 @@ void gwi_loop_run(gw_supervisor *run)
         gwi_record_drain(&run->record, false);
         gwi_cudnn_look(&run->cudnn);
         gwi_holders_record(&run->record, &run->doors);
+        gwi_memory_look(&run->memory, run->record.drain, gwi_record_now_ns(&run->record));
         gwi_alarm_look(run);
+        gwi_live_look(run);
         gwi_senses_look(&run->senses, &run->record);
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);

@@ -225,6 +225,51 @@ void gw_run_folders_visit(void (*visit)(void *user, const char *folder), void *u
     }
 }
 
+/* Call `visit` for each run folder in `root`, whoever owns it. */
+static void visit_root(const char *root, gw_run_folder_visit *visit, void *user)
+{
+    DIR *folder = opendir(root);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        unsigned uid = 0;
+        int pid = 0;
+        struct stat info;
+        gw_path inner;
+        if (sscanf(entry->d_name, "gpuwhy-%u-%d-", &uid, &pid) != 2 || pid <= 0 ||
+            fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(info.st_mode) ||
+            info.st_uid != uid || (info.st_mode & 077) != 0 ||
+            gw_path_format(inner, NULL, "%s/%s", root, entry->d_name) != GW_OK)
+            continue;
+        visit(user, inner, info.st_uid, pid);
+    }
+    if (folder != NULL)
+        closedir(folder);
+}
+
+void gw_run_folders_visit_all(gw_run_folder_visit *visit, void *user)
+{
+    static const char users[] = "/run/user"; /* the usual XDG_RUNTIME_DIR of each user is a folder in it */
+    gw_path root, seen[RUN_ROOT_COUNT];
+    size_t count = 0;
+    for (size_t i = 0; i < RUN_ROOT_COUNT; i++) {
+        bool is_new = run_root(i, root) != NULL;
+        for (size_t k = 0; is_new && k < count; k++)
+            is_new = strcmp(seen[k], root) != 0;
+        if (!is_new)
+            continue;
+        memcpy(seen[count++], root, sizeof root);
+        visit_root(root, visit, user);
+    }
+    DIR *folder = geteuid() == 0 ? opendir(users) : NULL;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.' || gw_path_format(root, NULL, "%s/%s", users, entry->d_name) != GW_OK ||
+            (count > 0 && strcmp(seen[0], root) == 0))
+            continue;
+        visit_root(root, visit, user);
+    }
+    if (folder != NULL)
+        closedir(folder);
+}
+
 bool gw_run_meta_read(const char *folder, gw_path ret_recording, pid_t *ret_supervisor)
 {
     gw_path path;

@@ -406,8 +406,13 @@ static void look_at(gwi_record *record, const gw_item *item)
             record->pids[record->processes] = item->pid;
         record->processes++;
     } else if (item->kind == GW_ITEM_EVENT) {
-        if (!is_probe(item->event.result) || item->event.kind == GW_EV_ALLOCATOR_OOM)
+        if (!is_probe(item->event.result) || item->event.kind == GW_EV_ALLOCATOR_OOM) {
             record->failure_at_ns = record->failed_at_ns = gwi_record_now_ns(record);
+            record->failed_pid = item->event.pid;
+            record->failed_fn = item->event.fn;
+            record->failed_result = item->event.result;
+            record->failure_count++;
+        }
         if (item->event.kind == GW_EV_REHEARSAL && item->event.arg[0] == GW_REHEARSAL_STEADY)
             record->is_steady = true;
         if (item->event.kind == GW_EV_REHEARSAL && item->event.arg[0] == GW_REHEARSAL_REFUSED)

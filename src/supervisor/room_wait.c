@@ -4,6 +4,7 @@
 
 #include "gw_clock.h"
 #include "gw_fact.h"
+#include "gw_process.h"
 #include "gw_say.h"
 #include "gw_supervisor.h"
 #include "gw_text.h"
@@ -149,7 +150,7 @@ static void add_holders(gw_text *text, const gw_room *room, const gw_room_card *
             gw_text command = {0};
             char bytes[GW_BYTES_TEXT_MAX] = "an unknown amount";
             if (gw_room_pids_are_ours(room))
-                gwi_command_add(&command, (int)holder->pid);
+                gw_process_command_add(&command, (int)holder->pid);
             if (holder->bytes != UINT64_MAX)
                 gw_bytes_text(bytes, holder->bytes);
             gw_text_addf(text, "%spid %" PRIu32 "%s%s%s: %s", shown == 0 ? "" : ", ", holder->pid,

@@ -166,7 +166,8 @@ int gwi_supervisor_start(gw_supervisor *run)
     status = gwi_rehearsal_possible(run);
     if (status != GW_EXIT_OK)
         return status;
-    run->record.held = run->alarm.on ? &run->alarm.held : NULL;
+    run->record.held = &run->memory.held;
+    run->memory.limit_bytes = run->options.memory_bytes;
     if (gwi_record_open(&run->record, &run->options, run->run_folder, run->argv, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
@@ -220,6 +221,7 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
     if (run->command_pid > 0)
         waitpid(run->command_pid, NULL, 0); /* wait: the --on-failure command reads the verdict from the run folder */
     gwi_alarm_end(&run->alarm);
+    gwi_held_free(&run->memory.held);
     gwi_handout_end(&run->handout);
     gwi_shared_file_close(&run->shared);
     gwi_dumps_end(&run->dumps);

@@ -7,6 +7,8 @@ from support import GPUWHY
 
 PARTS = {"JSON": ["json-c"], "compression": ["zstd"], "symbols, core dumps": ["elfutils"],
          "text logs": ["Hyperscan", "PCRE2"], "text logs in gzip": ["zlib"], "text logs in xz": ["liblzma"],
+         "screen of watch": ["ncurses"],
+         "metrics of watch": ["libmicrohttpd"],
          "trainer on the CPU": ["oneDNN"]}
 
 

@@ -1,0 +1,51 @@
+/* Reads command lines and users of processes (gw_process.h). */
+#define _GNU_SOURCE
+#include "gw_process.h"
+
+#include "gw_mask.h"
+
+#include <pwd.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200 };
+
+void gw_process_command_add(gw_text *text, int pid)
+{
+    char path[64], bytes[4096], *words[WORDS_MAX + 1] = {NULL};
+    snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+    FILE *file = fopen(path, "re");
+    size_t count = file == NULL ? 0 : fread(bytes, 1, sizeof bytes - 1, file), word_count = 0, before = text->bytes;
+    if (file != NULL)
+        fclose(file);
+    bytes[count] = '\0';
+    for (size_t at = 0; at < count && word_count < WORDS_MAX; at += strlen(bytes + at) + 1)
+        words[word_count++] = bytes + at;
+    for (size_t i = 0; i < word_count && text->bytes - before < COMMAND_BYTES_MAX; i++) {
+        gw_text_add_str(text, i == 0 ? "" : " ");
+        gw_mask_argument(text, words, (int)i);
+    }
+}
+
+void gw_user_name_add(gw_text *text, unsigned uid)
+{
+    FILE *list = fopen("/etc/passwd", "re");
+    struct passwd *entry = NULL;
+    while (list != NULL && (entry = fgetpwent(list)) != NULL && entry->pw_uid != uid)
+        ;
+    if (entry != NULL)
+        gw_text_add_str(text, entry->pw_name);
+    else
+        gw_text_addf(text, "%u", uid);
+    if (list != NULL)
+        fclose(list);
+}
+
+void gw_process_user_add(gw_text *text, int pid)
+{
+    char path[64];
+    struct stat info;
+    snprintf(path, sizeof path, "/proc/%d", pid);
+    if (stat(path, &info) == 0)
+        gw_user_name_add(text, info.st_uid);
+}

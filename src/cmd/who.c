@@ -1,0 +1,84 @@
+/* `gpuwhy who`: lists the processes that hold memory on the cards, for people who share a machine. */
+#include "gwi_cmd.h"
+#include "gwi_options.h"
+
+#include "gw_clean.h"
+#include "gw_say.h"
+#include "gw_watch.h"
+#include "gw_watch_out.h"
+#include "gw_watch_screen.h"
+
+#include <stdio.h>
+
+#define GWI_WHO_OPTIONS(X)                                                                                             \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+
+typedef struct who_options {
+    GWI_WHO_OPTIONS(GWI_OPTION_FIELD)
+} who_options;
+
+#define OPTIONS_STRUCT who_options
+static const gwi_option options_table[] = {GWI_WHO_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy who [--json] [text]\n"
+                           "\n"
+                           "Lists each process with memory on a card: user, memory, since when it has not\n"
+                           "used the card, and how it was started. With a text, lists only processes whose\n"
+                           "user, command or pid contains it.\n"
+                           "\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GW_EXIT_OK;
+}
+
+/* Without a terminal, lines are not cut, so that other programs can read the whole command. */
+static void show(const gw_watch_snapshot *snapshot, const char *filter)
+{
+    const gw_watch_view view = {.filter = filter};
+    gw_text text = {0};
+    if (snapshot->no_cards_why[0] != '\0')
+        gw_say("the cards of this machine cannot be read: %s", snapshot->no_cards_why);
+    size_t count = gw_watch_draw_who(snapshot, &view, &text);
+    fputs(gw_text_str(&text), stdout);
+    if (count == 0 && snapshot->card_count > 0)
+        puts(filter[0] == '\0' ? "no process holds memory on a card" : "no process matches");
+    gw_text_free(&text);
+}
+
+int gwi_cmd_who(int argc, char **argv)
+{
+    who_options options = {0};
+    const gw_watch_options how = {0};
+    gw_watch *watch = NULL;
+    const gw_watch_snapshot *snapshot = NULL;
+    gw_error err = {0};
+    gw_text json = {0};
+    int first = 0;
+    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
+    if (st == GW_OK && options.help)
+        return help();
+    if (st == GW_OK && argc - first > 1)
+        st = gw_fail(&err, GW_USAGE, "unexpected word: %s", argv[first + 1]);
+    if (st == GW_OK)
+        st = gw_watch_open(&how, &watch, &err);
+    if (st == GW_OK)
+        st = gw_watch_look(watch, &snapshot, &err);
+    if (st == GW_OK && options.json)
+        st = gw_watch_json_who(snapshot, &json, &err);
+    if (st == GW_OK && options.json)
+        fputs(gw_text_str(&json), stdout);
+    else if (st == GW_OK)
+        show(snapshot, first < argc ? argv[first] : "");
+    gw_text_free(&json);
+    gw_watch_close(watch);
+    if (st == GW_OK)
+        return snapshot == NULL ? GW_EXIT_USAGE : GW_EXIT_OK;
+    gw_say("who: %s", err.text);
+    return GW_EXIT_USAGE;
+}

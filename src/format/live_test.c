@@ -1,0 +1,126 @@
+/* Tests the state of a run in progress: what was written is read, and damaged or foreign files are refused. */
+#define _GNU_SOURCE
+#include "gw_live.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/gpuwhy-live-XXXXXX";
+static gw_live written, got;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    char path[100];
+    (void)state;
+    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
+    unlink(path);
+    return rmdir(folder);
+}
+
+static void write_one(void)
+{
+    written = (gw_live){.supervisor_pid = 7, .pid_count = 1, .pid = {9}};
+    written.device[3].live_bytes = UINT64_MAX;
+    snprintf(written.command, sizeof written.command, "python train.py");
+    assert_int_equal(gw_live_write(folder, &written, NULL), GW_OK);
+}
+
+static void change(off_t at, const void *bytes, size_t count)
+{
+    char path[100];
+    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
+    int fd = open(path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, bytes, count, at), count);
+    close(fd);
+}
+
+static void what_was_written_is_read(void **state)
+{
+    gw_error err;
+    (void)state;
+    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_MISSING);
+    write_one();
+    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
+    assert_memory_equal(&got, &written, sizeof got);
+    write_one(); /* a second state replaces the first one */
+    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
+}
+
+static void a_damaged_file_is_refused(void **state)
+{
+    gw_error err;
+    char path[100];
+    (void)state;
+    write_one();
+    for (off_t at = 0; at < (off_t)sizeof got; at += 97) {
+        uint8_t byte = (uint8_t)(~((const uint8_t *)&written)[at]);
+        change(at, &byte, 1);
+        assert_true(gw_live_read(folder, getuid(), &got, &err) != GW_OK);
+        assert_non_null(strstr(err.text, folder));
+        change(at, (const uint8_t *)&written + at, 1);
+    }
+    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
+    for (off_t bytes = 0; bytes < (off_t)sizeof got; bytes += 1001) {
+        assert_int_equal(truncate(path, bytes), 0);
+        assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_CORRUPT);
+    }
+}
+
+static void foreign_files_and_links_are_refused(void **state)
+{
+    gw_error err;
+    char path[100];
+    (void)state;
+    write_one();
+    assert_int_equal(gw_live_read(folder, getuid() + 1, &got, &err), GW_UNSUPPORTED);
+    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
+    unlink(path);
+    assert_int_equal(symlink("/etc/passwd", path), 0);
+    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_IO);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0); /* must not wait for a writer */
+    assert_true(gw_live_read(folder, getuid(), &got, &err) != GW_OK);
+}
+
+/* A checksum can be forged, so counts and texts must be confined. */
+static void forged_counts_and_texts_are_confined(void **state)
+{
+    gw_error err;
+    (void)state;
+    memset(&written, 0xff, sizeof written);
+    assert_int_equal(gw_live_write(folder, &written, NULL), GW_OK);
+    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
+    assert_true(got.pid_count <= GW_LIVE_PIDS_MAX);
+    assert_true(strlen(got.command) < sizeof got.command && strlen(got.recording) < sizeof got.recording);
+    assert_true(strlen(got.failed_call) < sizeof got.failed_call);
+    assert_true(strlen(got.virtual_cards) < sizeof got.virtual_cards);
+    assert_true(strlen(got.virtual_folder) < sizeof got.virtual_folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_is_read),
+        cmocka_unit_test(a_damaged_file_is_refused),
+        cmocka_unit_test(foreign_files_and_links_are_refused),
+        cmocka_unit_test(forged_counts_and_texts_are_confined),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,152 @@
+/* Samples the device memory that a running program keeps (gwi_memory.h). */
+#include "gwi_memory.h"
+
+#include "gw_recording.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t look_every_ns = 90000000u; /* a drain comes every 100 ms */
+
+static void see_thread(void *user, const gw_thread_look *look)
+{
+    gwi_memory *memory = user;
+    memory->now_launches += look->launches;
+    memory->now_waits += look->waits;
+}
+
+static void see_cache(void *user, const gw_cache_look *look)
+{
+    gwi_memory *memory = user;
+    if (look->device >= GWI_HELD_DEVICES_MAX)
+        return;
+    memory->device[look->device].reserved_bytes += look->reserved_bytes;
+    memory->device[look->device].allocated_bytes += look->allocated_bytes;
+}
+
+/* Count the rounds since the last look: launches that were followed by a wait. When a thread ends, its counts are gone.
+ */
+static void count_rounds(gwi_memory *memory, gw_drain *drain, uint64_t now_ns)
+{
+    memory->now_launches = memory->now_waits = 0;
+    gw_drain_look(drain, see_thread, memory);
+    uint64_t launches = memory->now_launches > memory->launches ? memory->now_launches - memory->launches : 0;
+    uint64_t waits = memory->now_waits > memory->waits ? memory->now_waits - memory->waits : 0;
+    memory->rounds += launches < waits ? launches : waits;
+    if (launches > 0 || waits > 0)
+        memory->worked_at_ns = now_ns;
+    memory->launches = memory->now_launches;
+    memory->waits = memory->now_waits;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    const int64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* Return the bytes that the program cannot give back: live memory without what an allocator only caches. The driver's
+ * calls and the allocator's numbers are read one after the other, and an allocator that drops its cache moves many
+ * bytes meanwhile. So what is held beyond the allocator is the median of the last looks. */
+static uint64_t kept_now(gwi_memory_device *device, uint64_t live_bytes)
+{
+    int64_t sorted[GWI_MEMORY_OTHERS];
+    if (device->reserved_bytes == 0)
+        return live_bytes;
+    device->other_bytes[device->other_count++ % GWI_MEMORY_OTHERS] =
+        (int64_t)live_bytes - (int64_t)device->reserved_bytes;
+    size_t count = device->other_count < GWI_MEMORY_OTHERS ? device->other_count : GWI_MEMORY_OTHERS;
+    memcpy(sorted, device->other_bytes, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, by_value);
+    int64_t other = sorted[(count - 1) / 2];
+    return device->allocated_bytes + (other > 0 ? (uint64_t)other : 0);
+}
+
+static void add_samples(gwi_memory *memory, gw_drain *drain, uint64_t now_ns)
+{
+    for (size_t i = 0; i < GWI_HELD_DEVICES_MAX; i++)
+        memory->device[i].reserved_bytes = memory->device[i].allocated_bytes = 0;
+    gw_drain_look_caches(drain, see_cache, memory);
+    for (size_t i = 0; i < GWI_HELD_DEVICES_MAX; i++) {
+        gwi_memory_device *device = &memory->device[i];
+        uint64_t bytes = kept_now(device, memory->held.live_bytes[i]);
+        if (bytes == 0 && device->count == 0)
+            continue;
+        device->count = gwi_forecast_add(device->sample, device->count, GWI_MEMORY_SAMPLES_MAX,
+                                         (gwi_held_sample){now_ns, memory->rounds, bytes});
+    }
+}
+
+void gwi_memory_look(gwi_memory *memory, gw_drain *drain, uint64_t now_ns)
+{
+    if (drain == NULL || now_ns < memory->looked_at_ns + look_every_ns)
+        return;
+    memory->looked_at_ns = now_ns;
+    count_rounds(memory, drain, now_ns);
+    add_samples(memory, drain, now_ns);
+}
+
+uint64_t gwi_memory_limit(const gwi_memory *memory, unsigned device)
+{
+    uint64_t total = memory->held.total_bytes[device], guard = memory->limit_bytes;
+    return guard != 0 && (total == 0 || guard < total) ? guard : total;
+}
+
+bool gwi_memory_forecast(const gwi_memory *memory, unsigned device, gwi_forecast *ret_forecast)
+{
+    const gwi_memory_device *of = &memory->device[device];
+    uint64_t limit_bytes = gwi_memory_limit(memory, device);
+    if (limit_bytes == 0 || of->count == 0)
+        return false;
+    gwi_forecast_make(of->sample, of->count, limit_bytes, ret_forecast);
+    return true;
+}
+
+/* ---- programs whose cache is not visible ---- */
+
+typedef struct framework {
+    const char *library; /* part of the name of a mapped file */
+    bool is_torch;
+} framework;
+
+/* JAX and TensorFlow take three quarters, or all, of a card at the start, and hand it out themselves. */
+static const framework frameworks[] = {
+    {"libc10_cuda.so", true}, {"libtensorflow", false}, {"xla_extension", false}, {"xla_cuda", false}};
+
+static bool has_framework(uint32_t pid, bool with_torch, gwi_blind which)
+{
+    char path[40], line[4096];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/maps", pid);
+    FILE *maps = fopen(path, "re");
+    while (maps != NULL && !found && fgets(line, sizeof line, maps) != NULL)
+        for (size_t i = 0; i < sizeof frameworks / sizeof frameworks[0]; i++)
+            if (frameworks[i].is_torch ? with_torch : which == GWI_BLIND_ALL)
+                found = found || strstr(line, frameworks[i].library) != NULL;
+    if (maps != NULL)
+        fclose(maps);
+    return found;
+}
+
+static void find_pid(void *user, const gw_cache_look *look)
+{
+    uint32_t *pid = user;
+    if (*pid == look->pid)
+        *pid = 0;
+}
+
+uint32_t gwi_memory_blind_pid(gw_drain *drain, gwi_blind which)
+{
+    enum { PIDS_MAX = 64 };
+    uint32_t pids[PIDS_MAX];
+    size_t count = gw_drain_alive(drain, pids, PIDS_MAX);
+    for (size_t i = 0; i < count && i < PIDS_MAX; i++) {
+        uint32_t unknown = pids[i];
+        gw_drain_look_caches(drain, find_pid, &unknown); /* sets it to 0 if PyTorch's cache is known */
+        if ((unknown != 0 || which == GWI_BLIND_ALL) && has_framework(pids[i], unknown != 0, which))
+            return pids[i];
+    }
+    return 0;
+}

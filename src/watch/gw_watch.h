@@ -1,0 +1,120 @@
+/* What happens on the cards of this machine now: cards, the processes on them, and the runs that gpuwhy records.
+ *
+ * gw_watch_look() collects everything into one snapshot, which gw_watch_screen.h and gw_watch_out.h turn into text. Use
+ * one thread for one gw_watch. Bytes are bytes, times are seconds. A value that could not be read is marked as unknown
+ * and is never 0 instead. */
+#ifndef GW_WATCH_H
+#define GW_WATCH_H
+
+#include "gw_live.h"
+#include "gw_room.h"
+#include "gw_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define GW_WATCH_UNKNOWN UINT64_MAX /* of bytes and seconds */
+
+enum { GW_WATCH_NAME_MAX = 64, GW_WATCH_COMMAND_MAX = 256, GW_WATCH_NONE = -1 };
+
+/* Since when a process has not used a card. */
+typedef enum gw_watch_idle {
+    GW_WATCH_IDLE_UNKNOWN,
+    GW_WATCH_IDLE_SINCE,   /* for idle_s seconds */
+    GW_WATCH_IDLE_AT_LEAST /* for idle_s seconds or longer */
+} gw_watch_idle;
+
+typedef struct gw_watch_card {
+    gw_room_card is; /* as NVML reports it */
+    uint32_t index;  /* NVML's */
+    unsigned source; /* 0: the cards of this machine; otherwise virtual ones of a run */
+    bool is_virtual;
+    uint64_t used_bytes, free_bytes, total_bytes; /* GW_WATCH_UNKNOWN: not read */
+    uint64_t need_bytes;                          /* sum over the recorded runs of what they cannot give back */
+    uint64_t unjudged_bytes; /* in use by processes whose need is unknown; GW_WATCH_UNKNOWN: not read */
+    bool is_alarm;
+} gw_watch_card;
+
+/* A process with memory on a card; one with memory on two cards is there twice. */
+typedef struct gw_watch_process {
+    uint32_t pid;
+    bool pid_is_ours; /* false: the pid belongs to another pid namespace, so nothing else is known */
+    int card, run;    /* indices in the snapshot; run GW_WATCH_NONE: not recorded */
+    uint64_t bytes;
+    gw_watch_idle idle;
+    uint64_t idle_s;
+    char user[GW_WATCH_NAME_MAX], command[GW_WATCH_COMMAND_MAX]; /* "": unknown */
+    char started_by[GW_WATCH_NAME_MAX];                          /* "notebook", "tmux", "Slurm job 17"; "": unknown */
+} gw_watch_process;
+
+/* The memory of a run on one device. */
+typedef struct gw_watch_use {
+    unsigned device; /* CUDA's number in the run */
+    int card;        /* GW_WATCH_NONE: not known which one it is */
+    gw_live_device is;
+    uint64_t outside_bytes; /* held by the driver for the run: contexts, libraries; GW_WATCH_UNKNOWN */
+    uint64_t need_bytes;    /* what the run cannot give back; GW_WATCH_UNKNOWN: see `need_why` */
+    const char *need_why;   /* static; NULL: known */
+    uint64_t full_s;        /* until the card is full, if the growth goes on; GW_WATCH_UNKNOWN: it does not grow */
+    bool is_alarm;
+} gw_watch_use;
+
+typedef struct gw_watch_run {
+    char id[GW_WATCH_NAME_MAX]; /* the recording's name without folder and ending */
+    char user[GW_WATCH_NAME_MAX];
+    gw_live is;
+    uint64_t seconds;      /* since its start */
+    uint64_t stale_s;      /* since its supervisor last published something */
+    uint64_t idle_s;       /* since the processes last gave work to a card; GW_WATCH_UNKNOWN: they never did */
+    uint64_t failed_s;     /* since the last failure; GW_WATCH_UNKNOWN: none */
+    const char *failed_as; /* the result's name; static; NULL: not known */
+    gw_watch_use use[GW_LIVE_DEVICES_MAX];
+    size_t use_count;
+} gw_watch_run;
+
+typedef struct gw_watch_snapshot {
+    uint64_t t_realtime_ns;
+    char host[GW_WATCH_NAME_MAX];
+    char no_cards_why[512]; /* why there is no (new) data about the cards of this machine; "": there is */
+    gw_watch_card *card;    /* all arrays are owned by the gw_watch */
+    size_t card_count;
+    gw_watch_process *process;
+    size_t process_count;
+    gw_watch_run *run;
+    size_t run_count;
+    size_t hidden_runs;                   /* runs of other users that may not be read */
+    char hidden_users[GW_WATCH_NAME_MAX]; /* some of them: "ann, bob" */
+    size_t broken_runs;                   /* runs whose state could not be read */
+    char broken_why[256];                 /* reason for the last of them */
+    bool is_root;                         /* false: runs of others are not visible */
+    double alarm_ratio;                   /* of a card's memory; 0: alarm_bytes */
+    uint64_t alarm_bytes;                 /* 0, too: no alarms */
+} gw_watch_snapshot;
+
+typedef struct gw_watch gw_watch;
+
+/* When to raise alarms, as in the snapshot. */
+typedef struct gw_watch_options {
+    double alarm_ratio;
+    uint64_t alarm_bytes;
+} gw_watch_options;
+
+/* Start the process that calls NVML. The caller frees *ret_watch with gw_watch_close(). GW_NOMEM, GW_IO. */
+GW_MUST_CHECK gw_status gw_watch_open(const gw_watch_options *options, gw_watch **ret_watch, gw_error *err);
+/* Read everything anew. *ret_snapshot belongs to `watch` and is valid until the next call. GW_NOMEM: out of memory.
+ * Cards or runs that cannot be read are no error: the snapshot has the reason. May wait 2 s if NVML hangs, the first
+ * time 20 s. */
+GW_MUST_CHECK gw_status gw_watch_look(gw_watch *watch, const gw_watch_snapshot **ret_snapshot, gw_error *err);
+void gw_watch_close(gw_watch *watch); /* takes NULL */
+
+/* Return true and the value of a metric of a card if it is known; otherwise false and 0. */
+static inline bool gw_watch_metric(const gw_watch_card *card, gw_metric metric, uint64_t *ret_value)
+{
+    bool is_known = card->is.value[metric].state == GW_SAMPLE_KNOWN;
+    *ret_value = is_known ? card->is.value[metric].value : 0;
+    return is_known;
+}
+
+#endif

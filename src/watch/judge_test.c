@@ -1,0 +1,198 @@
+/* Tests what follows from a snapshot: needs, alarms, idle times, and which card and run belong together. */
+#include "watch_testlib.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static test_world w;
+static gwi_history history;
+
+static int begin(void **state)
+{
+    (void)state;
+    world_begin(&w);
+    memset(&history, 0, sizeof history);
+    world_add_card(&w);
+    world_add_card(&w);
+    return 0;
+}
+
+static void a_run_needs_its_live_memory_and_the_drivers_share(void **state)
+{
+    (void)state;
+    world_add_process(&w, 1, 7, 52 * gib, "ann");
+    gw_watch_use *use = &world_add_run(&w, 1, 7, 50 * gib)->use[0];
+    use->is.reserved_bytes = 45 * gib; /* of which PyTorch only caches 30 GiB */
+    use->is.allocated_bytes = 15 * gib;
+    use->is.kept_bytes = 20 * gib;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(use->card, 1);
+    assert_int_equal(w.process[0].run, 0);
+    assert_int_equal(use->outside_bytes, 2 * gib);
+    assert_int_equal(use->need_bytes, 22 * gib);
+    assert_int_equal(w.card[1].need_bytes, 22 * gib);
+    assert_int_equal(w.card[1].unjudged_bytes, 0);
+    assert_int_equal(w.card[0].need_bytes, 0);
+}
+
+/* 95 of 100 GiB are in use, but 70 of them are a cache. */
+static void reserved_memory_raises_no_alarm(void **state)
+{
+    (void)state;
+    world_add_process(&w, 0, 7, 95 * gib, "ann");
+    gw_watch_use *use = &world_add_run(&w, 0, 7, 94 * gib)->use[0];
+    use->is.reserved_bytes = 94 * gib;
+    use->is.allocated_bytes = use->is.kept_bytes = 24 * gib;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_false(use->is_alarm || w.card[0].is_alarm);
+    use->is.kept_bytes = 90 * gib; /* now it needs 91 GiB */
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(use->is_alarm && w.card[0].is_alarm);
+    w.s.alarm_ratio = 0;
+    w.s.alarm_bytes = 92 * gib;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_false(use->is_alarm);
+}
+
+static void two_runs_together_raise_the_alarm_of_the_card(void **state)
+{
+    (void)state;
+    world_add_process(&w, 0, 7, 50 * gib, "ann");
+    world_add_process(&w, 0, 8, 45 * gib, "ann");
+    world_add_run(&w, 0, 7, 50 * gib);
+    world_add_run(&w, 0, 8, 45 * gib);
+    gwi_snapshot_judge(&w.s, &history);
+    assert_false(w.run[0].use[0].is_alarm || w.run[1].use[0].is_alarm);
+    assert_true(w.card[0].is_alarm);
+}
+
+static void what_is_only_in_use_raises_no_alarm(void **state)
+{
+    (void)state;
+    world_add_process(&w, 0, 7, 99 * gib, "bob");
+    gwi_snapshot_judge(&w.s, &history);
+    assert_false(w.card[0].is_alarm);
+    assert_int_equal(w.card[0].unjudged_bytes, 99 * gib);
+    gw_watch_run *run = world_add_run(&w, 0, 7, 98 * gib); /* its framework hides a cache */
+    run->is.blind_pid = 7;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN && run->use[0].need_why != NULL);
+    assert_false(w.card[0].is_alarm || run->use[0].is_alarm);
+    assert_int_equal(w.card[0].unjudged_bytes, 99 * gib);
+    run->is.blind_pid = 0;
+    run->is.is_incomplete = true;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN);
+    run->is.is_incomplete = false;
+    run->use[0].is.is_mixed = true;
+    run->use[0].is.has_pci = false;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN && !run->use[0].is_alarm);
+}
+
+/* NVML and the run's own numbers are read at different times: one look with a large difference is no need. */
+static void a_single_difference_is_not_the_drivers_share(void **state)
+{
+    (void)state;
+    gw_watch_process *process = world_add_process(&w, 0, 7, 51 * gib, "ann");
+    gw_watch_use *use = &world_add_run(&w, 0, 7, 50 * gib)->use[0];
+    for (int i = 0; i < 3; i++)
+        gwi_snapshot_judge(&w.s, &history);
+    process->bytes = 95 * gib;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(use->need_bytes, 51 * gib);
+    for (int i = 0; i < 3; i++)
+        gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(use->need_bytes, 95 * gib); /* but it is, if it stays */
+}
+
+static void growth_fills_the_card_or_the_limit(void **state)
+{
+    (void)state;
+    world_add_process(&w, 0, 7, 51 * gib, "ann");
+    gw_watch_use *use = &world_add_run(&w, 0, 7, 50 * gib)->use[0];
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(use->full_s == GW_WATCH_UNKNOWN);
+    use->is.grows = true;
+    use->is.bytes_per_minute = gib;
+    use->is.full_s = 5000;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(use->full_s, 2400); /* 40 GiB are free */
+    use->is.full_s = 60;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(use->full_s, 60);
+    use->is.bytes_per_minute = 0;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(use->full_s == GW_WATCH_UNKNOWN);
+}
+
+static void idle_times_come_from_samples_and_from_the_run(void **state)
+{
+    uint64_t now_us;
+    (void)state;
+    gw_watch_process *process = world_add_process(&w, 0, 7, gib, "ann");
+    now_us = w.s.t_realtime_ns / 1000;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(process->idle, GW_WATCH_IDLE_UNKNOWN); /* NVML has no samples */
+    w.card[0].is.busy_since_us = now_us - 30000000;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(process->idle, GW_WATCH_IDLE_AT_LEAST);
+    assert_int_equal(process->idle_s, 30);
+    w.card[0].is.holder[0].busy_at_us = now_us - 20000000;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(process->idle, GW_WATCH_IDLE_SINCE);
+    assert_int_equal(process->idle_s, 20);
+    /* NVML's buffer forgets it, but the history does not. */
+    w.card[0].is.holder[0].busy_at_us = 0;
+    w.s.t_realtime_ns += UINT64_C(100000000000);
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(process->idle_s, 120);
+    world_add_run(&w, 0, 7, gib)->idle_s = 3;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_int_equal(process->idle_s, 3);
+}
+
+/* Nothing wraps or is divided by zero, whatever a run claims. */
+static void absurd_numbers_do_no_harm(void **state)
+{
+    (void)state;
+    world_add_process(&w, 0, 7, UINT64_MAX - 1, "ann");
+    world_add_process(&w, 0, 8, GW_WATCH_UNKNOWN, "ann");
+    gw_watch_run *run = world_add_run(&w, 0, 7, UINT64_MAX);
+    run->use[0].is = (gw_live_device){.live_bytes = 0,
+                                      .reserved_bytes = UINT64_MAX,
+                                      .kept_bytes = UINT64_MAX - 1,
+                                      .bytes_per_minute = UINT64_MAX,
+                                      .full_s = UINT64_MAX,
+                                      .grows = 1,
+                                      .has_pci = 1,
+                                      .pci_bus = 16};
+    w.card[0].is.busy_since_us = UINT64_MAX;
+    w.card[0].is.holder[0].busy_at_us = UINT64_MAX;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(w.run[0].use[0].need_bytes >= UINT64_MAX - 1);
+    assert_int_equal(w.process[0].idle_s, 0);
+    assert_true(w.card[0].unjudged_bytes == GW_WATCH_UNKNOWN); /* one process's memory is unknown */
+    w.card[0].total_bytes = GW_WATCH_UNKNOWN;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_false(w.card[0].is_alarm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_run_needs_its_live_memory_and_the_drivers_share, begin),
+        cmocka_unit_test_setup(reserved_memory_raises_no_alarm, begin),
+        cmocka_unit_test_setup(two_runs_together_raise_the_alarm_of_the_card, begin),
+        cmocka_unit_test_setup(what_is_only_in_use_raises_no_alarm, begin),
+        cmocka_unit_test_setup(a_single_difference_is_not_the_drivers_share, begin),
+        cmocka_unit_test_setup(growth_fills_the_card_or_the_limit, begin),
+        cmocka_unit_test_setup(idle_times_come_from_samples_and_from_the_run, begin),
+        cmocka_unit_test_setup(absurd_numbers_do_no_harm, begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
