@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [dnnl] [check] [pythons] [fuzz]`. Missing packages
+# Check the packages that a target needs: `tools/need.sh build [logs] [history] [dnnl] [check] [pythons] [fuzz]`. Missing packages
 # are installed on Debian and its derivatives if we are root; otherwise the command that installs them is printed.
 set -eu
 
@@ -31,6 +31,7 @@ for part in "$@"; do
         need_header zlib.h zlib1g-dev
         need_header lzma.h liblzma-dev
         ;;
+    history) need_header sqlite3.h libsqlite3-dev ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
     check)
         need_header cmocka.h libcmocka-dev
