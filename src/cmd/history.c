@@ -263,12 +263,19 @@ static gw_status look(const gwi_past_list *list, bool is_chosen, gwi_history_vie
     return compare_attempts(&list->item[list->count - 1], &ret_view->attempts, err);
 }
 
-static void show(const gwi_history_view *view, bool is_chosen)
+static const char *none_text(const gwi_past_query *query)
+{
+    if (query->where != NULL)
+        return "--where is true for no run";
+    return query->words != NULL ? "no runs of this command" : "no runs recorded yet; `gpuwhy run` adds them here";
+}
+
+static void show(const gwi_history_view *view, const gwi_past_query *query)
 {
     for (size_t i = 0; i < view->run_count; i++)
         show_run(view->run[i]);
     if (view->run_count == 0)
-        puts(is_chosen ? "no such runs" : "no runs recorded yet; `gpuwhy run` adds them here");
+        puts(none_text(query));
     if (view->attempts.is_there)
         show_attempts(&view->attempts);
 }
@@ -290,15 +297,14 @@ static gw_status list_runs(const history_options *options, const char *words, gw
                             .words = words[0] == '\0' ? NULL : words,
                             .newest_max = options->all ? 0 : SHOWN,
                             .wait_ms = WAIT_MS};
-    bool is_chosen = query.words != NULL || query.where != NULL;
     gwi_past_take_over();
     gw_status st = gwi_past_read(&query, &list, err);
     if (st == GW_OK)
-        st = look(&list, is_chosen, &view, err);
+        st = look(&list, query.words != NULL || query.where != NULL, &view, err);
     if (st == GW_OK && options->json)
         st = gwi_history_write_json(&view, err);
     else if (st == GW_OK)
-        show(&view, is_chosen);
+        show(&view, &query);
     gw_splits_free(&view.attempts.splits);
     free(view.run);
     gwi_past_free(&list);

@@ -173,9 +173,9 @@ void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder
     gwi_past_list list;
     if (!read_runs(verdict, folder, &list))
         return;
+    say_peaks(verdict, &list); /* first, because a screen may not have room for all lines */
     const gwi_past *past = is_readable(path) ? find(&list, verdict) : NULL;
     if (past != NULL)
         compare(verdict, path, past);
-    say_peaks(verdict, &list);
     gwi_past_free(&list);
 }
