@@ -253,7 +253,7 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     const char *recording = closed->path;
     if (recording[0] == '\0')
         return; /* the recording could not be created, and the error was already printed */
-    gw_status st = gwi_judge(recording, &verdict, &err);
+    gw_status st = gwi_judge_shown(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);
         return;

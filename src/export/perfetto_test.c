@@ -220,8 +220,10 @@ static gw_item any_event(unsigned threads)
 
 static gw_item any_item(unsigned threads, gw_hot_call call[4], gw_sample_value value[2])
 {
-    gw_item item = any_event(threads);
-    switch (random_number() % 16) {
+    unsigned kind = (unsigned)(random_number() % 16);
+    gw_item event = any_event(threads);
+    gw_item item = {.t_ns = event.t_ns, .pid = event.pid, .tid = event.tid};
+    switch (kind) {
     case 0:
         for (int i = 0; i < 4; i++)
             call[i] = (gw_hot_call){any_number(), any_number(), any_number(), (uint16_t)random_number()};
@@ -244,7 +246,7 @@ static gw_item any_item(unsigned threads, gw_hot_call call[4], gw_sample_value v
         item.exit = (gw_exit_fact){.pid = item.pid, .status_known = true, .exit_code = (int)any_number()};
         break;
     default:
-        break;
+        return event;
     }
     return item;
 }
