@@ -41,19 +41,19 @@ done
 
 # ---- the build: OFF is a value that find_library() does not replace ----
 hidden=
-for library in HS PCRE2 ZLIB LZMA CMOCKA DNNL; do
+for library in HS PCRE2 ZLIB LZMA SQLITE CMOCKA DNNL; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words
 sh tools/build.sh "$folder" -DCMAKE_BUILD_TYPE=Release -DGW_STRICT=ON $hidden >"$work/build" || fail "$(cat "$work/build")"
-for library in "Hyperscan or PCRE2" ZLIB LZMA cmocka oneDNN; do
+for library in "Hyperscan or PCRE2" ZLIB LZMA SQLite cmocka oneDNN; do
     expect "$work/build" "$library not found: "
 done
 gpuwhy=$folder/gpuwhy
 for file in "$gpuwhy" "$folder/lib/gpuwhy/libgpuwhy-hook.so" "$folder/lib/gpuwhy/virtual/libcuda.so.1"; do
     objdump -p "$file" | grep NEEDED >"$work/needed"
-    ! grep -E 'libhs|pcre2|libz\.|lzma|cmocka' "$work/needed" || fail "$file is linked to what was hidden"
+    ! grep -E 'libhs|pcre2|libz\.|lzma|sqlite|cmocka' "$work/needed" || fail "$file is linked to what was hidden"
 done
 
 # ---- features that must work ----
@@ -88,6 +88,7 @@ expect "$work/csv.out" "cuMemAlloc_v2"
 # ---- features that are missing and must report it ----
 run version 0 "$gpuwhy" version
 expect "$work/version.out" "no (built without Hyperscan and PCRE2)"
+expect "$work/version.out" "no (built without SQLite)"
 expect "$work/version.out" "no (built without zlib)"
 expect "$work/version.out" "no (built without liblzma)"
 expect "$work/version.out" "no (built without oneDNN)"
