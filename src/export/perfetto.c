@@ -5,6 +5,7 @@
  * viewer sorts packets by time, so they are written in the order of the recording. */
 #include "gwi_curve.h"
 #include "gwi_export.h"
+#include "gwi_kernels.h"
 #include "gwi_perfetto.h"
 
 #include "gw_data.h"
@@ -17,6 +18,7 @@
 typedef struct perfetto {
     gwi_trace trace;
     gwi_curve *memory; /* owned */
+    gwi_kernels kernels;
     const gw_export_to *to;
     uint64_t t_last_ns; /* time of the last item, for damaged blocks */
 } perfetto;
@@ -146,12 +148,27 @@ static int stream_argument(unsigned kind)
     return -1;
 }
 
-static void put_on_stream(perfetto *p, uint32_t pid, uint32_t tid, uint64_t stream, uint64_t t_ns, const char *fn_name,
-                          uint64_t what)
+/* Annotate with the first argument of a call, which depends on the call. In rings, that of a copy or fill is its size.
+ */
+static void note_what(perfetto *p, const char *fn_name, uint64_t what, const char *kernel)
 {
-    gwi_trace_begin(&p->trace, process_track(p, GWI_TRACK_STREAM, pid, stream), PF_TYPE_INSTANT, fn_name, launch);
+    bool is_bytes = gw_begins(fn_name, "cuMemcpy") || gw_begins(fn_name, "cuMemset") || gw_begins(fn_name, "cuMemPre");
+    if (kernel != NULL)
+        gwi_trace_note_text(&p->trace, "kernel", kernel);
+    if (is_bytes)
+        gwi_trace_note_number(&p->trace, "bytes", what);
+    else
+        gwi_trace_note_address(&p->trace, "what", what);
+}
+
+/* An instant on the stream, with the name of the kernel if it is a launch and the name is known. */
+static void put_on_stream(perfetto *p, uint32_t pid, uint32_t tid, uint64_t stream, uint64_t t_ns, const char *fn_name,
+                          uint64_t what, const char *kernel)
+{
+    gwi_trace_begin(&p->trace, process_track(p, GWI_TRACK_STREAM, pid, stream), PF_TYPE_INSTANT,
+                    kernel != NULL ? kernel : fn_name, launch);
     gwi_trace_note_number(&p->trace, "tid", tid);
-    gwi_trace_note_address(&p->trace, "what", what);
+    note_what(p, fn_name, what, NULL);
     gwi_trace_end(&p->trace, t_ns);
 }
 
@@ -163,7 +180,7 @@ static void put_call(perfetto *p, const gw_event *event)
     if (event->result != 0)
         put_failure(p, event, fn_name);
     else if (stream >= 0)
-        put_on_stream(p, event->pid, event->tid, event->arg[stream], event->t_ns, fn_name, event->arg[0]);
+        put_on_stream(p, event->pid, event->tid, event->arg[stream], event->t_ns, fn_name, event->arg[0], NULL);
 }
 
 /* Successful calls that are frequent are only in the rings. A ring that is recorded again has old calls, too: each call
@@ -179,12 +196,14 @@ static void put_ring(perfetto *p, const gw_item *item)
         const char *fn_name = gw_reader_fn_name(p->to->reader, hot->fn);
         if (first + i < next)
             continue;
+        const char *kernel =
+            gw_begins(fn_name, "cuLaunch") ? gwi_kernels_find(&p->kernels, item->pid, hot->what) : NULL;
         gwi_trace_begin(&p->trace, process_track(p, GWI_TRACK_THREAD, item->pid, item->tid), PF_TYPE_INSTANT, fn_name,
                         launch);
-        gwi_trace_note_address(&p->trace, "what", hot->what);
+        note_what(p, fn_name, hot->what, kernel);
         gwi_trace_note_address(&p->trace, "stream", hot->stream);
         gwi_trace_end(&p->trace, hot->t_ns);
-        put_on_stream(p, item->pid, item->tid, hot->stream, hot->t_ns, fn_name, hot->what);
+        put_on_stream(p, item->pid, item->tid, hot->stream, hot->t_ns, fn_name, hot->what, kernel);
     }
 }
 
@@ -345,6 +364,8 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
         return st;
     switch (item->kind) {
     case GW_ITEM_EVENT:
+        if (item->event.kind == GW_EV_FUNCTION && !gwi_kernels_add(&p->kernels, &item->event))
+            return gw_fail(err, GW_NOMEM, "no memory for the export");
         if (gw_event_kind_price(item->event.kind) == GW_PRICE_FACT)
             put_fact(p, &item->event);
         else
@@ -389,6 +410,7 @@ static void close_trace(gw_export_to *to)
     if (p == NULL)
         return;
     gwi_trace_free(&p->trace);
+    gwi_kernels_free(&p->kernels);
     gwi_curve_free(p->memory);
     free(p);
 }
