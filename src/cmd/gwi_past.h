@@ -80,8 +80,8 @@ void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns,
  * if lines of the list could not be read. */
 void gwi_past_take_over(void);
 
-/* Read the runs that match `query`. The list may be empty. If the database cannot be used on this file system, or does
- * not exist, reads the text list. Writes no file.
+/* Read the runs that match `query`. The list may be empty. If the database cannot be opened, cannot be locked on this
+ * file system, or does not exist, reads the text list. Writes no file, but undoes an unfinished write.
  * - GW_MISSING: there is no state folder.
  * - GW_IO: cannot be read. GW_CORRUPT: the database is damaged. GW_VERSION: a newer gpuwhy wrote it.
  * - GW_USAGE: `where` is not valid SQL, or not allowed. GW_UNSUPPORTED: `where` needs a database.

@@ -31,9 +31,9 @@ GW_MUST_CHECK gw_status gwi_past_list_read(const char *path, gwi_past_list *ret_
 /* Add a run to the database at `path`, which is created if it is missing. If the text list at `list_path` exists, take
  * it over first: *ret_skipped is the number of its lines that could not be read.
  *
- * Unless GW_OK, the run was not added. GW_UNSUPPORTED: the file system has no locks, or this build has no SQLite; the
- * call did not wait. GW_IO: it cannot be opened or written, or other programs kept it busy. GW_CORRUPT: not a database,
- * or damaged. GW_VERSION: a newer gpuwhy wrote it. `past` may be NULL: only take the list over. */
+ * Unless GW_OK, the run was not added. GW_UNSUPPORTED: the file cannot be opened, the file system has no locks, or this
+ * build has no SQLite; the call did not wait. GW_IO: it cannot be written, or other programs kept it busy. GW_CORRUPT:
+ * not a database, or damaged. GW_VERSION: a newer gpuwhy wrote it. `past` may be NULL: only take the list over. */
 GW_MUST_CHECK gw_status gwi_past_db_add(const char *path, const char *list_path, const gwi_past *past,
                                         size_t *ret_skipped, gw_error *err);
 /* Read the matching runs, oldest first. Opens the database only for reading. Errors as in gwi_past_db_add();

@@ -121,7 +121,7 @@ static gw_status check_file(const char *path, bool writes, gw_error *err)
 {
     int fd = open(path, (writes ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return gw_fail(err, errno == ENOENT ? GW_MISSING : GW_IO, "open %s: %s", path, strerror(errno));
+        return gw_fail(err, errno == ENOENT ? GW_MISSING : GW_UNSUPPORTED, "open %s: %s", path, strerror(errno));
     gw_status st = try_lock(fd, writes, path, err);
     close(fd);
     return st;

@@ -212,6 +212,21 @@ static void damaged_databases_are_reported(void **state)
     assert_int_equal(ask("SELECT count(*) FROM runs"), 2);
 }
 
+/* A database that cannot be opened, such as one of another user; here it is a link, which is not followed. */
+static void without_an_open_database_the_list_is_used(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    assert_int_equal(symlink("/dev/null", database), 0);
+    add((char[]){"train"}, 5, 0);
+    assert_int_equal(access(runs, F_OK), 0);
+    gwi_past_list list = list_now();
+    assert_int_equal(list.count, 1);
+    gwi_past_free(&list);
+    assert_int_equal(status_where("1", &err), GW_UNSUPPORTED);
+    assert_non_null(strstr(err.text, database));
+}
+
 static void truncated_databases_are_reported(void **state)
 {
     (void)state;
@@ -312,6 +327,7 @@ int main(void)
                                        cmocka_unit_test_setup(expressions_can_only_read_runs, clear),
                                        cmocka_unit_test_setup(an_endless_query_is_ended, clear),
                                        cmocka_unit_test_setup(damaged_databases_are_reported, clear),
+                                       cmocka_unit_test_setup(without_an_open_database_the_list_is_used, clear),
                                        cmocka_unit_test_setup(truncated_databases_are_reported, clear),
                                        cmocka_unit_test_setup(newer_databases_are_left_alone, clear),
                                        cmocka_unit_test_setup(other_tables_are_reported, clear),
