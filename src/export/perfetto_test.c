@@ -5,6 +5,7 @@
 #include "gw_export.h"
 #include "gwi_wire.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -386,6 +387,65 @@ static void any_items_give_tables(void **state)
     }
 }
 
+/* An allocation, and then its free. */
+static gw_item next_pair(uint64_t number)
+{
+    gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = number * 1000, .pid = 7, .tid = 8};
+    item.event = (gw_event){.t_ns = item.t_ns, .pid = 7, .tid = 8, .kind = number % 2 == 0 ? GW_EV_ALLOC : GW_EV_FREE};
+    item.event.arg[0] = 4096 * (number / 2 + 1);
+    item.event.arg[1] = number % 2 == 0 ? 4096 : 0;
+    return item;
+}
+
+/* Return the bytes that are allocated; 0: unknown. */
+static size_t heap_bytes(void)
+{
+#if __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 info = mallinfo2(); /* a sanitizer's allocator reports 0 */
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+static size_t heap_after(const char *name, uint64_t count)
+{
+    gw_error err = {""};
+    gw_reader *reader = NULL;
+    const gw_export_format *format = gw_export_find(name);
+    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    gw_export_to to = {.file = fopen("/dev/null", "w"), .reader = reader};
+    assert_non_null(to.file);
+    gw_status st = format->begin(&to, &err);
+    for (uint64_t i = 0; i < count && st == GW_OK; i++) {
+        gw_item item = next_pair(i);
+        st = format->item(&to, &item, &err);
+    }
+    assert_int_equal(st, GW_OK);
+    size_t bytes = heap_bytes();
+    if (format->close != NULL)
+        format->close(&to);
+    fclose(to.file);
+    gw_reader_close(reader);
+    return bytes;
+}
+
+/* What a format remembers grows with what is alive, not with the events. The model keeps some of the last requests. */
+static void memory_does_not_grow_with_the_events(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; gw_export_at(i) != NULL; i++) {
+        const char *name = gw_export_at(i)->name;
+        if (gw_export_at(i)->close == NULL)
+            continue; /* it remembers nothing */
+        size_t some = heap_after(name, 100000), many = heap_after(name, 400000);
+        if (some == 0)
+            print_message("skipped: the C library does not report allocated bytes\n");
+        else if (many > some + some / 8)
+            fail_msg("%s: %zu bytes after 100,000 events, %zu after 400,000", name, some, many);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +454,7 @@ int main(void)
         cmocka_unit_test(each_call_of_a_ring_is_exported_once),
         cmocka_unit_test(too_many_threads_share_a_track),
         cmocka_unit_test(any_items_give_tables),
+        cmocka_unit_test(memory_does_not_grow_with_the_events),
     };
     return cmocka_run_group_tests(tests, make_recording, remove_recording);
 }
