@@ -438,21 +438,45 @@ static gw_status fail_query(sqlite3 *db, const gwi_past_query *query, const char
     return st;
 }
 
+/* Prepare one statement. */
+static gw_status prepare(sqlite3 *db, const gw_text *sql, const gwi_past_query *query, const char *path,
+                         sqlite3_stmt **ret_statement, gw_error *err)
+{
+    const char *rest = "";
+    if (sql->failed)
+        return gw_fail(err, GW_NOMEM, "%s", path);
+    if (sqlite3_prepare_v2(db, gw_text_str(sql), -1, ret_statement, &rest) != SQLITE_OK)
+        return fail_query(db, query, path, err);
+    if (rest[0] != '\0')
+        return gw_fail(err, GW_USAGE, "--where: only one expression is allowed, not several statements");
+    return GW_OK;
+}
+
+/* Prepare the user's expression alone, so that an error does not name words that the user did not write. */
+static gw_status check_where(sqlite3 *db, const gwi_past_query *query, const char *path, gw_error *err)
+{
+    gw_text sql = {0};
+    sqlite3_stmt *statement = NULL;
+    if (query->where == NULL)
+        return GW_OK;
+    if (strlen(query->where) > WHERE_BYTES_MAX)
+        return gw_fail(err, GW_USAGE, "--where: longer than %d bytes", (int)WHERE_BYTES_MAX);
+    gw_text_addf(&sql, "SELECT 1 FROM %s WHERE %s", table, query->where);
+    gw_status st = prepare(db, &sql, query, path, &statement, err);
+    sqlite3_finalize(statement);
+    gw_text_free(&sql);
+    return st;
+}
+
 static gw_status prepare_select(sqlite3 *db, const gwi_past_query *query, const char *path,
                                 sqlite3_stmt **ret_statement, gw_error *err)
 {
     gw_text sql = {0};
-    const char *rest = "";
-    if (query->where != NULL && strlen(query->where) > WHERE_BYTES_MAX)
-        return gw_fail(err, GW_USAGE, "--where: longer than %d bytes", (int)WHERE_BYTES_MAX);
+    gw_status st = check_where(db, query, path, err);
+    if (st != GW_OK)
+        return st;
     build_select(query, &sql);
-    gw_status st = GW_OK;
-    if (sql.failed)
-        st = gw_fail(err, GW_NOMEM, "%s", path);
-    else if (sqlite3_prepare_v2(db, gw_text_str(&sql), -1, ret_statement, &rest) != SQLITE_OK)
-        st = fail_query(db, query, path, err);
-    else if (rest[0] != '\0')
-        st = gw_fail(err, GW_USAGE, "--where: only one expression is allowed, not several statements");
+    st = prepare(db, &sql, query, path, ret_statement, err);
     gw_text_free(&sql);
     return st;
 }

@@ -159,9 +159,12 @@ static void expressions_can_only_read_runs(void **state)
     (void)state;
     add((char[]){"train"}, 5, 0);
     expect_refused("peek > 8", "no such column: peek (columns: start_ns");
-    expect_refused("peak >", "syntax error");
-    expect_refused("1); delete from runs; select (1", "one expression");
-    expect_refused("1) union select * from runs; --", "compound");
+    expect_refused("peak >", "incomplete input");
+    expect_refused("1); delete from runs; select (1", "near \")\": syntax error");
+    expect_refused("1; delete from runs", "one expression");
+    expect_refused("1 limit 1", "syntax error");
+    expect_refused("1) union select * from runs; --", "syntax error");
+    expect_refused("1 union select 1", "compound");
     expect_refused("(select count(*) from sqlite_master) > 0", "not authorized: only the columns");
     expect_refused("load_extension('x') is null", "not authorized");
     expect_refused("(select name from pragma_table_info('runs')) is null", "");

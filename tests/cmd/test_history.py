@@ -106,7 +106,7 @@ class History(PythonCase):
         self.assertEqual(len(self.runs("--where", "batch = 8", "another.py")["runs"]), 0)
         self.assertEqual(self.history("--where", "batch = 9"), "--where is true for no run\n")
         self.assertIn("no such column: peek", self.history("--where", "peek > 1", status=2))
-        self.assertIn("only one expression", self.history("--where", "1); drop table runs; select (1", status=2))
+        self.assertIn("only one expression", self.history("--where", "1; drop table runs", status=2))
         self.assertEqual(len(self.runs("--all")["runs"]), 3)
 
     @unittest.skipUnless(HAS_SQLITE and NO_LOCKS, "this build has no SQLite, or no shim without locks")
