@@ -41,19 +41,19 @@ done
 
 # ---- the build: OFF is a value that find_library() does not replace ----
 hidden=
-for library in HS PCRE2 ZLIB LZMA CMOCKA DNNL CURSES MICROHTTPD; do
+for library in HS PCRE2 ZLIB LZMA SQLITE CMOCKA DNNL CURSES MICROHTTPD; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words
 sh tools/build.sh "$folder" -DCMAKE_BUILD_TYPE=Release -DGW_STRICT=ON $hidden >"$work/build" || fail "$(cat "$work/build")"
-for library in "Hyperscan or PCRE2" ZLIB LZMA cmocka oneDNN "ncurses (wide)" libmicrohttpd; do
+for library in "Hyperscan or PCRE2" ZLIB LZMA SQLite cmocka oneDNN "ncurses (wide)" libmicrohttpd; do
     expect "$work/build" "$library not found: "
 done
 gpuwhy=$folder/gpuwhy
 for file in "$gpuwhy" "$folder/lib/gpuwhy/libgpuwhy-hook.so" "$folder/lib/gpuwhy/virtual/libcuda.so.1"; do
     objdump -p "$file" | grep NEEDED >"$work/needed"
-    ! grep -E 'libhs|pcre2|libz\.|lzma|cmocka|ncurses|microhttpd' "$work/needed" || fail "$file is linked to what was hidden"
+    ! grep -E 'libhs|pcre2|libz\.|lzma|sqlite|cmocka|ncurses|microhttpd' "$work/needed" || fail "$file is linked to what was hidden"
 done
 
 # ---- features that must work ----
@@ -92,6 +92,7 @@ expect "$work/watch-json.out" '"kind":"watch"'
 # ---- features that are missing and must report it ----
 run version 0 "$gpuwhy" version
 expect "$work/version.out" "no (built without Hyperscan and PCRE2)"
+expect "$work/version.out" "no (built without SQLite)"
 expect "$work/version.out" "no (built without zlib)"
 expect "$work/version.out" "no (built without liblzma)"
 expect "$work/version.out" "no (built without oneDNN)"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [dnnl] [watch] [check] [pythons] [fuzz]`. Missing packages
-# are installed on Debian and its derivatives if we are root; otherwise the command that installs them is printed.
+# Check the packages that a target needs: `tools/need.sh build [logs] [history] [dnnl] [watch] [check] [pythons] [fuzz]`. Missing
+# packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is printed.
 set -eu
 
 missing=
@@ -31,6 +31,7 @@ for part in "$@"; do
         need_header zlib.h zlib1g-dev
         need_header lzma.h liblzma-dev
         ;;
+    history) need_header sqlite3.h libsqlite3-dev ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
     watch)
         need_header ncursesw/ncurses.h libncurses-dev

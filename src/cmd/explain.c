@@ -117,7 +117,7 @@ static gw_status judge_as_asked(const char *path, const explain_options *options
                                 gw_error *err)
 {
     if (options->cell == NULL)
-        return gwi_judge(path, ret_verdict, err);
+        return gwi_judge_shown(path, ret_verdict, err);
     gw_text traceback = {0};
     read_traceback(&traceback);
     gw_status st = gwi_judge_phase(path, options->cell, &traceback, ret_verdict, err);

@@ -2,6 +2,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"
+#include "gwi_progress.h"
 
 #include "gw_export.h"
 #include "gw_wrap.h"
@@ -70,8 +71,14 @@ static gw_status export_file(const gw_export_format *format, const char *path, c
     gw_status st = gw_reader_open(path, &reader, err);
     if (st == GW_OK)
         st = open_output(output, &file, err);
-    if (st == GW_OK)
+    /* no progress bar between the lines of the export */
+    bool is_shown = st == GW_OK && isatty(fileno(file)) == 0;
+    gwi_progress *progress = is_shown ? gwi_progress_begin("exporting the recording") : NULL;
+    if (st == GW_OK) {
+        gwi_progress_watch(progress, reader);
         st = gw_export_run(format, reader, file, &faults, err);
+    }
+    gwi_progress_end(progress);
     if (file != NULL && fclose(file) != 0 && st == GW_OK)
         st = gw_fail(err, GW_IO, "write %s: %s", output, strerror(errno));
     gw_reader_close(reader);

@@ -186,7 +186,8 @@ static void list_answer(const gwi_fit *fit)
     }
     gwi_fit_line(fit, &line);
     if (argv.item != NULL && argv.count == count)
-        gwi_past_add_answer(&argv, fit->started_realtime_ns, fit->seconds, gw_text_str(&line));
+        gwi_past_add_answer(&argv, fit->started_realtime_ns, fit->seconds,
+                            fit->plan.combination_count == 1 ? fit->one[0].answer.largest : 0, gw_text_str(&line));
     for (size_t i = 0; i < argv.count; i++)
         free(argv.item[i]);
     free(argv.item);

@@ -14,7 +14,7 @@
     X(explain, "[--json] [file.. | code]", "explain a recording, log or code")                                         \
     X(diff, "[--json] GOOD BAD", "compare two recordings")                                                             \
     X(whatif, "[options] RECORDING", "would other settings of PyTorch have helped?")                                   \
-    X(history, "[--all] [words of the command]", "list runs, compare the failed ones")                                 \
+    X(history, "[--where SQL] [words of the command]", "list runs, compare the failed ones")                           \
     X(watch, "[options]", "show the cards and the recorded runs, live")                                                \
     X(who, "[--json] [text]", "list who uses the cards of this machine")                                               \
     X(poke, "[--json] PID", "show what a process is doing now")                                                        \

@@ -13,6 +13,7 @@ typedef struct gwi_attempts_view {
     size_t gone, slow;  /* gone: attempts whose recording is missing or unreadable; slow: attempts whose recording could
                            not be read in time */
     gw_splits splits;   /* owned */
+    gwi_peaks peaks;    /* of the newest run and those before it */
     bool may_be_chance; /* the differences in `splits` may be chance: too few attempts, or splits.chance is high */
 } gwi_attempts_view;
 

@@ -7,6 +7,8 @@
 
 /* Judge the recording or the run folder at `path`. */
 GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err);
+/* Like gwi_judge(), with a progress bar if it takes long (gwi_progress.h). Not while a program uses the terminal. */
+GW_MUST_CHECK gw_status gwi_judge_shown(const char *path, gw_verdict **ret_verdict, gw_error *err);
 /* Judge one phase of a program that is still running; see gw_model_build_phase(). */
 GW_MUST_CHECK gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback,
                                         gw_verdict **ret_verdict, gw_error *err);

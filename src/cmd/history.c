@@ -18,6 +18,8 @@
 
 #define GWI_HISTORY_OPTIONS(X)                                                                                         \
     X(FLAG, bool, all, "--all", NULL, NULL, "list all known runs, not only the last 20")                               \
+    X(STRING, const char *, where, "--where", "SQL", NULL,                                                             \
+      "list the runs for which this is true, such as \"peak > 8e9 and cause like 'gpu-oom%'\"")                        \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(FLAG, bool, prune, "--prune", NULL, NULL, "remove old recordings now, by the limits in docs/config.md")          \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
@@ -30,7 +32,7 @@ typedef struct history_options {
 static const gwi_option options_table[] = {GWI_HISTORY_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
-enum { SHOWN = 20, COMPARED_MAX = 20, FEW = 2 };
+enum { SHOWN = 20, COMPARED_MAX = 20, FEW = 2, WAIT_MS = 5000 };
 static const uint64_t compare_time_ns = 5000000000u, one_time_ns = 2000000000u;
 /* If `chance` (see gw_splits) is higher than this, the output says that the differences may be chance. */
 static const double chance_max = 0.1;
@@ -53,12 +55,14 @@ static gw_status prune(gw_error *err)
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy history [--all] [--json] [words of the command]\n"
+    gw_text_add_str(&text, "gpuwhy history [--all] [--where SQL] [--json] [words of the command]\n"
                            "gpuwhy history --prune\n"
                            "\n"
                            "Lists the last runs with their verdicts. With words, lists the runs whose\n"
                            "command line contains them, and prints what the failed runs of the newest of\n"
                            "these commands have in common and the good ones do not.\n"
+                           "\n"
+                           "docs/commands/history.md lists the columns that SQL can use.\n"
                            "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
@@ -106,8 +110,14 @@ static void add_start(gw_text *line, const gwi_past *past)
 static void show_run(const gwi_past *past)
 {
     gw_text line = {0};
+    char peak[GW_BYTES_TEXT_MAX];
     add_start(&line, past);
-    gw_text_addf(&line, "  %-26s %s after %.1f s: %.100s", verdict_of(past), past->end, past->seconds, past->command);
+    gw_text_addf(&line, "  %-26s %s", verdict_of(past), past->end);
+    if (past->seconds >= 0)
+        gw_text_addf(&line, " after %.1f s", past->seconds);
+    if (past->has_peak && past->peak_bytes > 0)
+        gw_text_addf(&line, ", peak %s", gw_bytes_text(peak, past->peak_bytes));
+    gw_text_addf(&line, ": %.100s", past->command);
     print(&line);
     for (size_t i = 0; i < past->attempt_count; i++) {
         const gwi_past_attempt *attempt = &past->attempt[i];
@@ -132,18 +142,15 @@ static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portr
     return gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, ret_portrait, NULL);
 }
 
-/* Count the attempts of the command with this key in `seen`. Add the newest COMPARED_MAX to `attempts`, except
+/* Count the attempts in `list`, which are of one command, in `seen`. Add the newest COMPARED_MAX to `attempts`, except
  * those that cannot be read in time. */
-static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, gwi_attempts_view *seen,
-                               gw_error *err)
+static gw_status read_attempts(const gwi_past_list *list, gw_attempts *attempts, gwi_attempts_view *seen, gw_error *err)
 {
     uint64_t until_ns = gw_processor_ns() + compare_time_ns;
     size_t read_count = 0;
     for (size_t i = list->count; i-- > 0;) {
         const gwi_past *past = &list->item[i];
         gw_portrait *portrait = NULL;
-        if (past->key != key)
-            continue;
         seen->good += past->good;
         seen->failed += !past->good;
         if (read_count == COMPARED_MAX)
@@ -204,26 +211,36 @@ static void show_attempts(const gwi_attempts_view *seen)
         puts("in every failed run and in no good one:");
         show_splits(splits);
     }
+    if (gwi_peaks_text(&seen->peaks, "the newest", &line))
+        print(&line);
     if (seen->may_be_chance)
         printf("with so few runs (%zu good, %zu failed) this may be chance\n", splits->good_count, splits->bad_count);
     gw_text_free(&line);
 }
 
-static gw_status compare_attempts(const gwi_past_list *list, const gwi_past *newest, gwi_attempts_view *ret_view,
-                                  gw_error *err)
+/* Compare all runs of the newest command, even those that --where and the words leave out. */
+static gw_status compare_attempts(const gwi_past *newest, gwi_attempts_view *ret_view, gw_error *err)
 {
+    gwi_past_query query = {.has_key = true, .key = newest->key, .wait_ms = WAIT_MS};
+    gwi_past_list list;
     gwi_attempts_view view = {.newest = newest};
+    gw_status st = gwi_past_read(&query, &list, err);
+    if (st != GW_OK)
+        return st;
     gw_attempts *attempts = gw_attempts_new();
-    gw_status st = attempts == NULL ? gw_fail(err, GW_NOMEM, "compare attempts") : GW_OK;
+    if (attempts == NULL)
+        st = gw_fail(err, GW_NOMEM, "compare attempts");
     if (st == GW_OK)
-        st = read_attempts(list, newest->key, attempts, &view, err);
+        st = read_attempts(&list, attempts, &view, err);
     if (st == GW_OK)
         st = gw_attempts_split(attempts, &view.splits, err);
     const gw_splits *splits = &view.splits;
     view.is_there = view.good + view.failed > 1;
     view.may_be_chance =
         splits->count > 0 && (splits->good_count < FEW || splits->bad_count < FEW || splits->chance > chance_max);
+    gwi_peaks_find(&list, newest, &view.peaks);
     gw_attempts_free(attempts);
+    gwi_past_free(&list);
     if (st == GW_OK)
         *ret_view = view;
     else
@@ -233,70 +250,82 @@ static gw_status compare_attempts(const gwi_past_list *list, const gwi_past *new
 
 /* ---- the list ---- */
 
-static bool is_asked(const gwi_past *past, const char *words)
-{
-    return words[0] == '\0' || strstr(past->command, words) != NULL;
-}
-
-/* Find the runs that match `words`. Unless `all` is set, keep only the newest SHOWN runs. */
-static gw_status look(const gwi_past_list *list, const char *words, bool all, gwi_history_view *ret_view, gw_error *err)
+/* Show all runs of the list. If the user chose some of them, compare the runs of the newest one's command. */
+static gw_status look(const gwi_past_list *list, bool is_chosen, gwi_history_view *ret_view, gw_error *err)
 {
     ret_view->run = calloc(list->count + 1, sizeof(const gwi_past *));
     if (ret_view->run == NULL)
         return gw_fail(err, GW_NOMEM, "list runs");
-    size_t matches = 0, passed = 0;
     for (size_t i = 0; i < list->count; i++)
-        matches += is_asked(&list->item[i], words);
-    size_t skip = all || matches <= SHOWN ? 0 : matches - SHOWN;
-    for (size_t i = 0; i < list->count; i++)
-        if (is_asked(&list->item[i], words) && passed++ >= skip)
-            ret_view->run[ret_view->run_count++] = &list->item[i];
-    if (ret_view->run_count == 0 || words[0] == '\0')
+        ret_view->run[ret_view->run_count++] = &list->item[i];
+    if (list->count == 0 || !is_chosen)
         return GW_OK;
-    return compare_attempts(list, ret_view->run[ret_view->run_count - 1], &ret_view->attempts, err);
+    return compare_attempts(&list->item[list->count - 1], &ret_view->attempts, err);
 }
 
-static void show(const gwi_history_view *view, const char *words)
+static const char *none_text(const gwi_past_query *query)
+{
+    if (query->where != NULL)
+        return "--where is true for no run";
+    return query->words != NULL ? "no runs of this command" : "no runs recorded yet; `gpuwhy run` adds them here";
+}
+
+static void show(const gwi_history_view *view, const gwi_past_query *query)
 {
     for (size_t i = 0; i < view->run_count; i++)
         show_run(view->run[i]);
     if (view->run_count == 0)
-        puts(words[0] == '\0' ? "no runs recorded yet; `gpuwhy run` adds them here" : "no runs of this command");
+        puts(none_text(query));
     if (view->attempts.is_there)
         show_attempts(&view->attempts);
+}
+
+static gw_status check(const history_options *options, bool has_words, gw_error *err)
+{
+    if (options->prune && (options->json || options->all || options->where != NULL || has_words))
+        return gw_fail(err, GW_USAGE,
+                       "--prune takes no other arguments; the limits are in the configuration (docs/config.md)");
+    return GW_OK;
+}
+
+/* Read the runs that the user chose, and print them. */
+static gw_status list_runs(const history_options *options, const char *words, gw_error *err)
+{
+    gwi_past_list list = {0};
+    gwi_history_view view = {0};
+    gwi_past_query query = {.where = options->where,
+                            .words = words[0] == '\0' ? NULL : words,
+                            .newest_max = options->all ? 0 : SHOWN,
+                            .wait_ms = WAIT_MS};
+    gwi_past_take_over();
+    gw_status st = gwi_past_read(&query, &list, err);
+    if (st == GW_OK)
+        st = look(&list, query.words != NULL || query.where != NULL, &view, err);
+    if (st == GW_OK && options->json)
+        st = gwi_history_write_json(&view, err);
+    else if (st == GW_OK)
+        show(&view, &query);
+    gw_splits_free(&view.attempts.splits);
+    free(view.run);
+    gwi_past_free(&list);
+    return st;
 }
 
 int gwi_cmd_history(int argc, char **argv)
 {
     history_options options = {0};
     gw_error err = {0};
-    gwi_past_list list = {0};
-    gwi_history_view view = {0};
     gw_text words = {0};
     int first = 0;
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
     if (st == GW_OK && options.help)
         return help();
-    if (st == GW_OK && options.prune && (options.json || options.all || first < argc))
-        st = gw_fail(&err, GW_USAGE,
-                     "--prune takes no other arguments; the limits are in the configuration (docs/config.md)");
-    else if (st == GW_OK && options.prune)
-        st = prune(&err);
-    if (st != GW_OK || options.prune)
-        return st == GW_OK ? GW_EXIT_OK : fail(&err);
+    if (st == GW_OK)
+        st = check(&options, first < argc, &err);
     for (int i = first; st == GW_OK && i < argc; i++)
         gw_text_addf(&words, "%s%s", i == first ? "" : " ", argv[i]);
     if (st == GW_OK)
-        st = gwi_past_read(&list, &err);
-    if (st == GW_OK)
-        st = look(&list, gw_text_str(&words), options.all, &view, &err);
-    if (st == GW_OK && options.json)
-        st = gwi_history_write_json(&view, &err);
-    else if (st == GW_OK)
-        show(&view, gw_text_str(&words));
-    gw_splits_free(&view.attempts.splits);
-    free(view.run);
-    gwi_past_free(&list);
+        st = options.prune ? prune(&err) : list_runs(&options, gw_text_str(&words), &err);
     gw_text_free(&words);
     return st == GW_OK ? GW_EXIT_OK : fail(&err);
 }

@@ -25,6 +25,25 @@ static void add_count(json_object *object, const char *name, size_t count)
     json_object_object_add(object, name, json_object_new_int64((int64_t)count));
 }
 
+static json_object *number_or_null(bool is_known, uint64_t value)
+{
+    return is_known ? json_object_new_uint64(value) : NULL;
+}
+
+static json_object *of_peaks(const gwi_peaks *peaks)
+{
+    if (peaks->count == 0)
+        return NULL;
+    json_object *object = json_object_new_object();
+    add_count(object, "earlier", peaks->count);
+    json_object_object_add(object, "earlier_good", json_object_new_boolean(peaks->all_good));
+    json_object_object_add(object, "least_bytes", json_object_new_uint64(peaks->least_bytes));
+    json_object_object_add(object, "most_bytes", json_object_new_uint64(peaks->most_bytes));
+    json_object_object_add(object, "newest_bytes", number_or_null(peaks->is_known, peaks->bytes));
+    json_object_object_add(object, "newest_died", json_object_new_boolean(peaks->died));
+    return object;
+}
+
 static json_object *of_earlier(const gwi_past *past)
 {
     json_object *array = json_object_new_array();
@@ -42,10 +61,20 @@ static json_object *of_run(const gwi_past *past)
 {
     json_object *object = json_object_new_object();
     json_object_object_add(object, "start_s", json_object_new_double((double)past->start_realtime_ns / 1e9));
-    json_object_object_add(object, "seconds", json_object_new_double(past->seconds));
+    json_object_object_add(object, "seconds", past->seconds < 0 ? NULL : json_object_new_double(past->seconds));
     json_object_object_add(object, "status", json_object_new_string(gw_verdict_status_text(past->status)));
     json_object_object_add(object, "cause", text_or_null(past->cause));
+    json_object_object_add(object, "certainty",
+                           past->certainty == GW_CERTAINTY_NONE ? NULL
+                                                                : text_or_null(gw_certainty_text(past->certainty)));
+    json_object_object_add(object, "peak_bytes", number_or_null(past->has_peak, past->peak_bytes));
+    json_object_object_add(object, "batch", number_or_null(past->has_batch, past->batch));
+    json_object_object_add(object, "card", text_or_null(past->card));
     json_object_object_add(object, "end", text_or_null(past->end));
+    json_object_object_add(object, "exit",
+                           past->has_exit && past->signal == 0 ? json_object_new_int(past->exit_code) : NULL);
+    json_object_object_add(object, "signal",
+                           past->has_exit && past->signal != 0 ? json_object_new_int(past->signal) : NULL);
     json_object_object_add(object, "fit", past->is_answer ? text_or_null(past->end) : NULL);
     json_object_object_add(object, "good", json_object_new_boolean(past->good));
     json_object_object_add(object, "observed", json_object_new_boolean(!past->unobserved));
@@ -84,6 +113,7 @@ static json_object *of_attempts(const gwi_attempts_view *attempts)
     add_count(object, "gone", attempts->gone);
     add_count(object, "too_slow", attempts->slow);
     json_object_object_add(object, "in_common", splits);
+    json_object_object_add(object, "peaks", of_peaks(&attempts->peaks));
     json_object_object_add(object, "may_be_chance", json_object_new_boolean(attempts->may_be_chance));
     return object;
 }

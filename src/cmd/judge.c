@@ -1,5 +1,6 @@
 /* Judges a recording by its path, and prints the verdict to a terminal or a file. */
 #include "gwi_judge.h"
+#include "gwi_progress.h"
 
 #include "gw_model.h"
 #include "gw_render.h"
@@ -29,7 +30,7 @@ gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *tra
     return st;
 }
 
-gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
+static gw_status judge(const char *path, gwi_progress *progress, gw_verdict **ret_verdict, gw_error *err)
 {
     gw_reader *reader = NULL;
     gw_model *model = NULL;
@@ -38,15 +39,32 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
         st = gw_torch_snapshot_model(path, &model, err);
     } else {
         st = gw_reader_open(path, &reader, err);
-        if (st == GW_OK)
+        if (st == GW_OK) {
+            gwi_progress_watch(progress, reader);
             st = gw_model_build(reader, &model, err);
+        }
     }
+    gwi_progress_part(progress, "naming call sites");
     if (st == GW_OK) /* if naming the sites fails, frames are printed as file and address */
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
+    gwi_progress_part(progress, "judging");
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
     gw_model_free(model);
     gw_reader_close(reader);
+    return st;
+}
+
+gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
+{
+    return judge(path, NULL, ret_verdict, err);
+}
+
+gw_status gwi_judge_shown(const char *path, gw_verdict **ret_verdict, gw_error *err)
+{
+    gwi_progress *progress = gwi_progress_begin("reading the recording");
+    gw_status st = judge(path, progress, ret_verdict, err);
+    gwi_progress_end(progress);
     return st;
 }
 

@@ -1,5 +1,5 @@
-/* Adds evidence to a verdict: the differences from the last good run of the same command. They cannot change the cause,
- * because the verdict is complete before. */
+/* Adds evidence to a verdict: the differences from the last good run of the same command, and the peaks of its last
+ * runs. They cannot change the cause, because the verdict is complete before. */
 #include "gwi_past.h"
 
 #include "gw_clock.h"
@@ -13,8 +13,8 @@
 
 static const uint64_t time_max_ns = 500000000u;
 /* larger recordings take more than half a second to read */
-enum { RECORDING_BYTES_MAX = 64 << 20, LINES_MAX = 4 };
-static const char source[] = "last good run";
+enum { RECORDING_BYTES_MAX = 64 << 20, LINES_MAX = 4, RUNS_MAX = 1000, WAIT_MS = 250 };
+static const char source[] = "last good run", peaks_source[] = "earlier runs";
 
 static bool is_readable(const char *path)
 {
@@ -22,38 +22,63 @@ static bool is_readable(const char *path)
     return path[0] != '\0' && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= RECORDING_BYTES_MAX;
 }
 
-/* Compute the key of the verdict's command, to find its other runs. If `folder` is NULL, use the folder that the list
- * has for this run. Returns false if there is none. */
-static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const char *folder, uint64_t *ret_key)
+/* Compute the key of the verdict's command, to find its other runs. If `folder` is NULL, use the folder that is known
+ * of this run. Returns false if there is none. */
+static bool find_key(const gw_verdict *verdict, const char *folder, uint64_t *ret_key)
 {
-    if (folder != NULL) {
+    gwi_past_query query = {.has_start = true, .start_realtime_ns = verdict->run.start_realtime_ns, .wait_ms = WAIT_MS};
+    gwi_past_list list;
+    bool is_found = folder != NULL;
+    if (is_found)
         *ret_key = gwi_past_key(&verdict->argv, folder);
-        return true;
+    if (is_found || gwi_past_read(&query, &list, NULL) != GW_OK)
+        return is_found;
+    for (size_t i = 0; i < list.count && !is_found; i++) {
+        *ret_key = list.item[i].key;
+        is_found = gwi_past_key(&verdict->argv, list.item[i].folder) == list.item[i].key;
     }
-    for (size_t i = list->count; i-- > 0;) {
-        if (list->item[i].start_realtime_ns == verdict->run.start_realtime_ns &&
-            gwi_past_key(&verdict->argv, list->item[i].folder) == list->item[i].key) {
-            *ret_key = list->item[i].key;
-            return true;
-        }
-    }
-    return false;
+    gwi_past_free(&list);
+    return is_found;
 }
 
-/* Return the newest earlier good run of the command, or NULL if there is none. Runs whose recording is missing or too
- * large are skipped. */
-static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict, const char *folder)
+/* Read the newest runs of the verdict's command. False: there are none. */
+static bool read_runs(const gw_verdict *verdict, const char *folder, gwi_past_list *ret_list)
 {
-    uint64_t key;
-    if (!verdict->run.has_start || !find_key(list, verdict, folder, &key))
-        return NULL;
+    gwi_past_query query = {.has_key = true, .newest_max = RUNS_MAX, .wait_ms = WAIT_MS};
+    return verdict->run.has_start && find_key(verdict, folder, &query.key) &&
+           gwi_past_read(&query, ret_list, NULL) == GW_OK;
+}
+
+/* Return the newest earlier good run, or NULL if there is none. Runs whose recording is missing or too large are
+ * skipped. */
+static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict)
+{
     for (size_t i = list->count; i-- > 0;) {
         const gwi_past *past = &list->item[i];
-        if (past->key == key && past->good && past->start_realtime_ns < verdict->run.start_realtime_ns &&
-            is_readable(past->recording))
+        if (past->good && past->start_realtime_ns < verdict->run.start_realtime_ns && is_readable(past->recording))
             return past;
     }
     return NULL;
+}
+
+static void say_peaks(gw_verdict *verdict, const gwi_past_list *list)
+{
+    gwi_peaks peaks;
+    gw_text text = {0};
+    if (list->count == 0)
+        return;
+    gwi_past of = {.start_realtime_ns = verdict->run.start_realtime_ns,
+                   .key = list->item[0].key,
+                   .has_peak = verdict->peak.is_known,
+                   .peak_bytes = verdict->peak.bytes,
+                   .has_exit = verdict->exit_known,
+                   .exit_code = verdict->exit_code,
+                   .signal = verdict->signal};
+    gwi_peaks_find(list, &of, &peaks);
+    if (gwi_peaks_text(&peaks, "this one", &text))
+        (void)gw_verdict_add_evidence(verdict, peaks_source,
+                                      gw_text_str(&text)); /* out of memory: the line is missing */
+    gw_text_free(&text);
 }
 
 /* True if the difference may explain the fault: `matters` is set, and the difference is not an effect of the fault. */
@@ -129,21 +154,28 @@ static bool say(gw_verdict *verdict, const gw_comparison *comparison, const gwi_
     return gw_verdict_add_evidence(verdict, source, text);
 }
 
-void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder)
+static void compare(gw_verdict *verdict, const char *path, const gwi_past *past)
 {
     uint64_t until_ns = gw_processor_ns() + time_max_ns;
-    gwi_past_list list;
     gw_portrait *good = NULL, *bad = NULL;
     gw_comparison *comparison = NULL;
-    if (!is_readable(path) || gwi_past_read(&list, NULL) != GW_OK)
-        return;
-    const gwi_past *past = find(&list, verdict, folder);
-    if (past != NULL && gw_portrait_read(past->recording, until_ns, &good, NULL) == GW_OK &&
+    if (gw_portrait_read(past->recording, until_ns, &good, NULL) == GW_OK &&
         gw_portrait_read(path, until_ns, &bad, NULL) == GW_OK && gw_portrait_model(good)->damaged_count == 0 &&
         gw_compare(good, bad, &comparison, NULL) == GW_OK)
         (void)say(verdict, comparison, past); /* if out of memory, the evidence is incomplete */
     gw_comparison_free(comparison);
     gw_portrait_free(bad);
     gw_portrait_free(good);
+}
+
+void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder)
+{
+    gwi_past_list list;
+    if (!read_runs(verdict, folder, &list))
+        return;
+    say_peaks(verdict, &list); /* first, because a screen may not have room for all lines */
+    const gwi_past *past = is_readable(path) ? find(&list, verdict) : NULL;
+    if (past != NULL)
+        compare(verdict, path, past);
     gwi_past_free(&list);
 }

@@ -1,36 +1,36 @@
-/* The list of past runs. The fields of a line are version, start, key, status, good, seconds, cause, end, recording,
- * folder and command, separated by tabs. For each attempt before the last one, cause, end and recording follow; older
- * versions of gpuwhy ignore these fields. Control characters and percent signs are written as %XX. */
-#include "gwi_past.h"
+/* The past runs: what is stored of a run, and where. */
+#include "gw_say.h"
+#include "gwi_past_store.h"
 
-#include "gw_array.h"
 #include "gw_hash.h"
 #include "gw_mask.h"
-#include "gw_text.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { PAST_BYTES_MAX = 512 << 10, LINE_BYTES_MAX = 16 << 10, COMMAND_BYTES_MAX = 2 << 10 };
-static const char version[] = "1";
-static const char answer_letter = 'a'; /* older versions list the entry as a run that is not determined */
+enum { COMMAND_BYTES_MAX = 2 << 10 };
 
-static gw_status list_path(gw_path out, gw_error *err)
+typedef struct places {
+    gw_path list, database;
+} places;
+
+static gw_status find_places(places *ret_places, gw_error *err)
 {
     gw_path folder;
     gw_status st = gw_state_folder(folder, err);
-    return st == GW_OK ? gw_path_format(out, err, "%s/runs", folder) : st;
+    if (st == GW_OK)
+        st = gw_path_format(ret_places->list, err, "%s/runs", folder);
+    if (st == GW_OK)
+        st = gw_path_format(ret_places->database, err, "%s/runs.db", folder);
+    return st;
 }
 
-/* ---- keys ---- */
+/* ---- a run ---- */
 
 uint64_t gwi_past_key(const gw_string_list *argv, const char *folder)
 {
@@ -41,107 +41,88 @@ uint64_t gwi_past_key(const gw_string_list *argv, const char *folder)
     return hash;
 }
 
-/* ---- writing ---- */
-
-static void add_field(gw_text *line, const char *value)
+/* Return the value that follows the option: after '=', or in the next word. NULL: `word` is another option. */
+static const char *batch_value(const char *word, const char *next)
 {
-    gw_text_add(line, "\t", 1);
-    for (; *value != '\0'; value++) {
-        unsigned char byte = (unsigned char)*value;
-        if (byte < ' ' || byte == '%' || byte == 0x7f)
-            gw_text_addf(line, "%%%02X", byte);
-        else
-            gw_text_add(line, value, 1);
+    static const char *const names[] = {"--batch-size", "--batch_size", "--batch", "-b"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t bytes = strlen(names[i]);
+        if (strncmp(word, names[i], bytes) == 0 && word[bytes] == '=')
+            return word + bytes + 1;
+        if (strcmp(word, names[i]) == 0)
+            return next;
     }
+    return NULL;
 }
 
-static void add_end(gw_text *line, const gw_verdict *verdict)
+bool gwi_past_batch(const gw_string_list *argv, uint64_t *ret_batch)
+{
+    bool is_found = false;
+    for (size_t i = 0; i < argv->count; i++) {
+        const char *value = batch_value(argv->item[i], i + 1 < argv->count ? argv->item[i + 1] : NULL);
+        char *end;
+        if (value == NULL || !isdigit((unsigned char)value[0]))
+            continue;
+        errno = 0;
+        unsigned long long batch = strtoull(value, &end, 10);
+        if (*end == '\0' && errno == 0 && batch > 0 && batch <= INT64_MAX) {
+            *ret_batch = batch;
+            is_found = true;
+        }
+    }
+    return is_found;
+}
+
+static bool copy_command(const gw_string_list *argv, char **ret_command)
+{
+    gw_text command = {0};
+    for (size_t i = 0; i < argv->count && command.bytes < COMMAND_BYTES_MAX; i++)
+        gw_text_addf(&command, "%s%.*s", i == 0 ? "" : " ", (int)COMMAND_BYTES_MAX, argv->item[i]);
+    bool is_copied = !command.failed && gw_str_copy(gw_text_str(&command), ret_command);
+    gw_text_free(&command);
+    return is_copied;
+}
+
+static bool copy_end(const gw_verdict *verdict, char **ret_end)
 {
     char end[48] = "unknown";
     if (verdict->exit_known && verdict->signal != 0)
         snprintf(end, sizeof end, "died of signal %d", verdict->signal);
     else if (verdict->exit_known)
         snprintf(end, sizeof end, "exited %d", verdict->exit_code);
-    add_field(line, end);
+    return gw_str_copy(end, ret_end);
 }
 
-static void add_command(gw_text *line, const gw_string_list *argv)
+/* Copy the names of the cards, each name once. */
+static bool copy_cards(const gw_verdict *verdict, char **ret_cards)
 {
-    gw_text command = {0};
-    for (size_t i = 0; i < argv->count && command.bytes < COMMAND_BYTES_MAX; i++)
-        gw_text_addf(&command, "%s%.*s", i == 0 ? "" : " ", (int)COMMAND_BYTES_MAX, argv->item[i]);
-    add_field(line, gw_text_str(&command));
-    line->failed = line->failed || command.failed;
-    gw_text_free(&command);
-}
-
-/* Return the text directly after the field `good`: "n" if no driver call was observed, otherwise "". Older versions
- * ignore it. */
-static const char *observed_mark(const gw_verdict *verdict)
-{
-    return verdict->is_coverage_known && verdict->observed_count == 0 ? "n" : "";
-}
-
-static char status_letter(gw_verdict_status status)
-{
-    if (status == GW_VERDICT_FAULT)
-        return 'f';
-    if (status == GW_VERDICT_CLEAN)
-        return 'c';
-    return 'u';
-}
-
-/* Shorten a list that is too long to the complete lines in its last PAST_BYTES_MAX / 2 bytes. The caller holds the lock
- * on `fd`. A line that another run adds meanwhile may be lost. */
-static void shorten(int fd, const char *path)
-{
-    gw_path fresh;
-    char *bytes = malloc(PAST_BYTES_MAX / 2);
-    off_t end = lseek(fd, 0, SEEK_END);
-    ssize_t got = bytes == NULL ? -1 : pread(fd, bytes, PAST_BYTES_MAX / 2, end - PAST_BYTES_MAX / 2);
-    char *line = got <= 0 ? NULL : memchr(bytes, '\n', (size_t)got);
-    if (line != NULL && gw_path_format(fresh, NULL, "%s.%d", path, (int)getpid()) == GW_OK) {
-        size_t left = (size_t)got - (size_t)(line + 1 - bytes);
-        int out = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        bool whole = out >= 0 && write(out, line + 1, left) == (ssize_t)left;
-        if (out >= 0 && (close(out) != 0 || !whole || rename(fresh, path) != 0))
-            unlink(fresh);
+    gw_text cards = {0};
+    for (size_t i = 0; i < verdict->gpu_count; i++) {
+        size_t first = 0;
+        while (strcmp(verdict->gpus[first].name, verdict->gpus[i].name) != 0)
+            first++;
+        if (first == i)
+            gw_text_addf(&cards, "%s%s%s", i == 0 ? "" : ", ", verdict->gpus[i].name,
+                         verdict->gpus[i].is_virtual ? " (virtual)" : "");
     }
-    free(bytes);
+    bool is_copied = !cards.failed && gw_str_copy(gw_text_str(&cards), ret_cards);
+    gw_text_free(&cards);
+    return is_copied;
 }
 
-static void append(const gw_text *line)
+static bool copy_attempts(const gw_verdict *verdict, gwi_past *past)
 {
-    gw_path path;
-    struct stat info;
-    if (line->failed || line->bytes > LINE_BYTES_MAX || list_path(path, NULL) != GW_OK)
-        return;
-    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return;
-    ssize_t ignored = write(fd, gw_text_str(line), line->bytes); /* a single write keeps each line whole */
-    (void)ignored;
-    if (fstat(fd, &info) == 0 && info.st_size > PAST_BYTES_MAX && flock(fd, LOCK_EX | LOCK_NB) == 0)
-        shorten(fd, path);
-    close(fd);
-}
-
-void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, const char *answer)
-{
-    gw_path folder;
-    gw_text line = {0};
-    if (getcwd(folder, sizeof folder) == NULL)
-        return;
-    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t1\t%.3f", version, start_realtime_ns,
-                 gwi_past_key(argv, folder), answer_letter, seconds);
-    add_field(&line, "");
-    add_field(&line, answer);
-    add_field(&line, "");
-    add_field(&line, folder);
-    add_command(&line, argv);
-    gw_text_add(&line, "\n", 1);
-    append(&line);
-    gw_text_free(&line);
+    size_t count = verdict->attempt_count > 0 ? verdict->attempt_count - 1 : 0;
+    past->attempt = calloc(count + 1, sizeof *past->attempt);
+    for (size_t i = 0; past->attempt != NULL && i < count; i++) {
+        const gw_verdict_attempt *from = &verdict->attempts[i];
+        gwi_past_attempt *to = &past->attempt[past->attempt_count++];
+        if (!gw_str_copy(from->cause == NULL ? "" : from->cause, &to->cause) ||
+            !gw_str_copy(from->ended == NULL ? "" : from->ended, &to->end) ||
+            !gw_str_copy(from->recording == NULL ? "" : from->recording, &to->recording))
+            return false;
+    }
+    return past->attempt != NULL;
 }
 
 /* Copy a command line with secrets masked. If memory runs out, the copy is shorter. */
@@ -162,42 +143,96 @@ static void mask_command(char *const *program, gw_string_list *ret_argv)
     }
 }
 
-static void add_attempts(gw_text *line, const gw_verdict *verdict)
+/* ---- storing ---- */
+
+static void say_skipped(const places *at, size_t skipped)
 {
-    for (size_t i = 0; i + 1 < verdict->attempt_count; i++) {
-        const gw_verdict_attempt *attempt = &verdict->attempts[i];
-        add_field(line, attempt->cause == NULL ? "" : attempt->cause);
-        add_field(line, attempt->ended == NULL ? "" : attempt->ended);
-        add_field(line, attempt->recording == NULL ? "" : attempt->recording);
-    }
+    if (skipped > 0)
+        gw_say("history: %zu line%s of the list of runs could not be read; the list is now %s.old", skipped,
+               skipped == 1 ? "" : "s", at->list);
+}
+
+static void store(const gwi_past *past)
+{
+    places at;
+    gw_error err;
+    size_t skipped = 0;
+    if (find_places(&at, NULL) != GW_OK)
+        return;
+    gw_status st = gwi_past_db_add(at.database, at.list, past, &skipped, &err);
+    say_skipped(&at, skipped);
+    if (st == GW_CORRUPT || st == GW_VERSION)
+        gw_say("history: %s; this run is added to the text list %s", err.text, at.list);
+    if (st != GW_OK)
+        gwi_past_list_add(at.list, past);
+}
+
+void gwi_past_take_over(void)
+{
+    places at;
+    size_t skipped = 0;
+    if (find_places(&at, NULL) == GW_OK && access(at.list, F_OK) == 0 &&
+        gwi_past_db_add(at.database, at.list, NULL, &skipped, NULL) == GW_OK)
+        say_skipped(&at, skipped);
+}
+
+void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, uint64_t batch,
+                         const char *answer)
+{
+    gw_path folder;
+    if (getcwd(folder, sizeof folder) == NULL)
+        return;
+    gwi_past past = {.start_realtime_ns = start_realtime_ns,
+                     .key = gwi_past_key(argv, folder),
+                     .status = GW_VERDICT_UNDETERMINED,
+                     .good = true,
+                     .is_answer = true,
+                     .has_batch = batch != 0,
+                     .batch = batch,
+                     .seconds = seconds};
+    if (gw_str_copy("", &past.cause) && gw_str_copy("", &past.card) && gw_str_copy("", &past.recording) &&
+        gw_str_copy(answer, &past.end) && gw_str_copy(folder, &past.folder) && copy_command(argv, &past.command))
+        store(&past);
+    gwi_past_clear(&past);
+}
+
+static bool describe(const gw_verdict *verdict, gwi_past *past)
+{
+    past->start_realtime_ns = verdict->run.start_realtime_ns;
+    past->status = verdict->status;
+    past->certainty = verdict->status == GW_VERDICT_FAULT ? verdict->certainty : GW_CERTAINTY_NONE;
+    past->has_exit = verdict->exit_known;
+    past->exit_code = verdict->exit_code;
+    past->signal = verdict->signal;
+    past->good =
+        verdict->status == GW_VERDICT_CLEAN && verdict->exit_known && verdict->signal == 0 && verdict->exit_code == 0;
+    past->unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
+    past->has_peak = verdict->peak.is_known;
+    past->peak_bytes = verdict->peak.bytes;
+    past->has_batch =
+        gwi_past_batch(&verdict->argv, &past->batch); /* of the last attempt, which --on may have changed */
+    past->seconds = verdict->seconds;
+    return gw_str_copy(verdict->cause == NULL ? "" : verdict->cause, &past->cause) && copy_end(verdict, &past->end) &&
+           copy_cards(verdict, &past->card) && copy_attempts(verdict, past);
 }
 
 void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program)
 {
     gw_path folder;
-    gw_text line = {0};
     gw_string_list masked = {0};
+    gwi_past past = {0};
     if (getcwd(folder, sizeof folder) == NULL || !verdict->run.has_start)
         return;
     if (program != NULL)
         mask_command(program, &masked);
     const gw_string_list *argv = program != NULL ? &masked : &verdict->argv;
-    uint64_t key = gwi_past_key(argv, folder);
+    past.key = gwi_past_key(argv, folder);
     if (verdict->rehearsal != NULL) /* a real run must not be compared with a rehearsal of its command */
-        key = gw_hash_bytes(key, "rehearsal", 9);
-    bool good =
-        verdict->status == GW_VERDICT_CLEAN && verdict->exit_known && verdict->signal == 0 && verdict->exit_code == 0;
-    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d%s\t%.3f", version, verdict->run.start_realtime_ns, key,
-                 status_letter(verdict->status), good, observed_mark(verdict), verdict->seconds);
-    add_field(&line, verdict->cause == NULL ? "" : verdict->cause);
-    add_end(&line, verdict);
-    add_field(&line, recording);
-    add_field(&line, folder);
-    add_command(&line, argv);
-    add_attempts(&line, verdict);
-    gw_text_add(&line, "\n", 1);
-    append(&line);
-    gw_text_free(&line);
+        past.key = gw_hash_bytes(past.key, "rehearsal", 9);
+    if (describe(verdict, &past) && gw_str_copy(recording, &past.recording) && gw_str_copy(folder, &past.folder) &&
+        copy_command(argv, &past.command))
+        store(&past);
+    gwi_past_clear(&past);
     for (size_t i = 0; i < masked.count; i++)
         free(masked.item[i]);
     free(masked.item);
@@ -205,151 +240,51 @@ void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const 
 
 /* ---- reading ---- */
 
-static void past_free(gwi_past *past)
+static bool is_wanted(const gwi_past *past, const gwi_past_query *query)
 {
-    free(past->cause);
-    free(past->end);
-    free(past->recording);
-    free(past->folder);
-    free(past->command);
-    for (size_t i = 0; i < past->attempt_count; i++) {
-        free(past->attempt[i].cause);
-        free(past->attempt[i].end);
-        free(past->attempt[i].recording);
+    return (query->words == NULL || strstr(past->command, query->words) != NULL) &&
+           (!query->has_key || past->key == query->key) &&
+           (!query->has_start || past->start_realtime_ns == query->start_realtime_ns);
+}
+
+/* Keep only the runs of the text list that match the query. */
+static void filter(gwi_past_list *list, const gwi_past_query *query)
+{
+    size_t count = 0, skip = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        if (is_wanted(&list->item[i], query))
+            list->item[count++] = list->item[i];
+        else
+            gwi_past_clear(&list->item[i]);
     }
-    free(past->attempt);
+    if (query->newest_max != 0 && count > query->newest_max)
+        skip = count - query->newest_max;
+    for (size_t i = 0; i < skip; i++)
+        gwi_past_clear(&list->item[i]);
+    list->count = count - skip;
+    if (skip > 0)
+        memmove(list->item, list->item + skip, list->count * sizeof *list->item);
 }
 
-void gwi_past_free(gwi_past_list *list)
+gw_status gwi_past_read(const gwi_past_query *query, gwi_past_list *ret_list, gw_error *err)
 {
-    for (size_t i = 0; i < list->count; i++)
-        past_free(&list->item[i]);
-    free(list->item);
-    *list = (gwi_past_list){0};
-}
-
-/* Decode %XX in place. */
-static void unescape(char *text)
-{
-    char *to = text;
-    for (const char *from = text; *from != '\0';) {
-        char digits[3] = "";
-        if (from[0] == '%' && isxdigit((unsigned char)from[1]) && isxdigit((unsigned char)from[2])) {
-            memcpy(digits, from + 1, 2);
-            *to++ = (char)strtoul(digits, NULL, 16);
-            from += 3;
-        } else {
-            *to++ = *from++;
-        }
-    }
-    *to = '\0';
-}
-
-enum { FIELD_COUNT = 11, ATTEMPT_FIELDS = 3 };
-
-/* End the field at *at, and move *at to the next field, or to NULL after the last one. */
-static char *next_field(char **at)
-{
-    char *field = *at;
-    *at = field == NULL ? NULL : strchr(field, '\t');
-    if (*at != NULL)
-        *(*at)++ = '\0';
-    return field;
-}
-
-/* Split the fields of a line. *ret_rest is the rest of the line, or NULL. */
-static bool split(char *line, char *field[FIELD_COUNT], char **ret_rest)
-{
-    *ret_rest = line;
-    for (size_t i = 0; i < FIELD_COUNT; i++)
-        field[i] = next_field(ret_rest);
-    return field[FIELD_COUNT - 1] != NULL && strcmp(field[0], version) == 0;
-}
-
-/* Parse the attempts in the rest of a line. An incomplete one is skipped. Returns false if out of memory. */
-static bool take_attempts(gwi_past *past, char *rest)
-{
-    while (rest != NULL) {
-        char *field[ATTEMPT_FIELDS];
-        for (size_t i = 0; i < ATTEMPT_FIELDS; i++)
-            field[i] = next_field(&rest);
-        if (field[ATTEMPT_FIELDS - 1] == NULL)
-            return true;
-        if (!gw_array_more(&past->attempt, past->attempt_count, sizeof *past->attempt))
-            return false;
-        gwi_past_attempt *attempt = &past->attempt[past->attempt_count++];
-        char **text[] = {&attempt->cause, &attempt->end, &attempt->recording};
-        bool copied = true;
-        for (size_t i = 0; i < ATTEMPT_FIELDS; i++) {
-            unescape(field[i]);
-            *text[i] = strdup(field[i]);
-            copied = copied && *text[i] != NULL;
-        }
-        if (!copied)
-            return false;
-    }
-    return true;
-}
-
-/* Parse one line and add its run to the list. Skips an invalid line. Returns false if out of memory. */
-static bool take_line(gwi_past_list *list, char *line)
-{
-    char *field[FIELD_COUNT], *rest, letter;
-    int good;
-    gwi_past past = {0};
-    if (!split(line, field, &rest) || sscanf(field[1], "%" SCNu64, &past.start_realtime_ns) != 1 ||
-        sscanf(field[2], "%" SCNx64, &past.key) != 1 || sscanf(field[3], "%c", &letter) != 1 ||
-        sscanf(field[4], "%d", &good) != 1 || sscanf(field[5], "%lf", &past.seconds) != 1)
-        return true;
-    past.status = GW_VERDICT_UNDETERMINED;
-    if (letter == 'f')
-        past.status = GW_VERDICT_FAULT;
-    else if (letter == 'c')
-        past.status = GW_VERDICT_CLEAN;
-    else if (letter == answer_letter)
-        past.is_answer = true;
-    past.good = good == 1;
-    past.unobserved = strchr(field[4], 'n') != NULL;
-    char **text[] = {&past.cause, &past.end, &past.recording, &past.folder, &past.command};
-    bool copied = true;
-    for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
-        unescape(field[6 + i]);
-        *text[i] = strdup(field[6 + i]);
-        copied = copied && *text[i] != NULL;
-    }
-    copied = copied && take_attempts(&past, rest);
-    copied = copied && gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item);
-    if (copied)
-        list->item[list->count++] = past;
-    else
-        past_free(&past);
-    return copied;
-}
-
-gw_status gwi_past_read(gwi_past_list *ret_list, gw_error *err)
-{
-    gw_path path;
+    places at;
+    gw_error reason;
+    size_t skipped;
     *ret_list = (gwi_past_list){0};
-    gw_status st = list_path(path, err);
+    gw_status st = find_places(&at, err);
     if (st != GW_OK)
         return st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? GW_OK : gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
-    off_t end = lseek(fd, 0, SEEK_END), from = end > PAST_BYTES_MAX ? end - PAST_BYTES_MAX : 0;
-    char *bytes = malloc(PAST_BYTES_MAX + 1);
-    ssize_t got = bytes == NULL ? 0 : pread(fd, bytes, PAST_BYTES_MAX, from);
-    close(fd);
-    if (bytes == NULL)
-        return gw_fail(err, GW_NOMEM, "the list of runs");
-    bytes[got < 0 ? 0 : got] = '\0';
-    char *rest = NULL;
-    for (char *line = strtok_r(bytes, "\n", &rest); line != NULL && st == GW_OK; line = strtok_r(NULL, "\n", &rest))
-        if (!take_line(ret_list, line))
-            st = gw_fail(err, GW_NOMEM, "the list of runs");
-    free(bytes);
-    if (st != GW_OK)
-        gwi_past_free(ret_list);
+    st = gwi_past_db_read(at.database, query, ret_list, &reason);
+    if (st == GW_MISSING && query->where != NULL)
+        return GW_OK; /* there are no runs */
+    if (st == GW_UNSUPPORTED && query->where != NULL)
+        return gw_fail(err, st, "--where needs the database: %s", reason.text);
+    if (st != GW_MISSING && st != GW_UNSUPPORTED)
+        return st == GW_OK ? GW_OK : gw_fail(err, st, "%s", reason.text);
+    st = gwi_past_list_read(at.list, ret_list, &skipped, err);
+    if (st == GW_OK)
+        filter(ret_list, query);
     return st;
 }
 

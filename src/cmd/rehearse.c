@@ -162,9 +162,9 @@ int gwi_cmd_rehearse(int argc, char **argv)
     status = rehearse(&options, options.memory_bytes, options.output, program, &verdict);
     if (status != GW_EXIT_OK)
         return status;
+    status = tell(&options, verdict, program);
     if (!options.no_history && verdict->rehearsal != NULL)
         gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "", NULL);
-    status = tell(&options, verdict, program);
     gw_verdict_free(verdict);
     return status;
 }

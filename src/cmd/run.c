@@ -253,7 +253,7 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     const char *recording = closed->path;
     if (recording[0] == '\0')
         return; /* the recording could not be created, and the error was already printed */
-    gw_status st = gwi_judge(recording, &verdict, &err);
+    gw_status st = gwi_judge_shown(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);
         return;
@@ -262,8 +262,6 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
         gw_path folder;
         if (verdict->status != GW_VERDICT_CLEAN && getcwd(folder, sizeof folder) != NULL)
             gwi_last_good_say(verdict, recording, folder);
-        /* a run is listed with the command that the user gave, even if --on changed it for a later attempt */
-        gwi_past_add(verdict, is_kept ? recording : "", verdict->attempt_count > 1 ? program : NULL);
     }
     if (is_kept) {
         free(verdict->recording);
@@ -273,6 +271,10 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
         gwi_verdict_print(verdict, &(gwi_print){.all = verdict->recording == NULL}, STDERR_FILENO);
     if (options->json != NULL && gwi_verdict_write_json(verdict, options->json, &err) != GW_OK)
         gw_say("--json: %s", err.text);
+    /* Only now, because it may wait for other programs. A run is listed with the command that the user gave, even if
+     * --on changed it for a later attempt. */
+    if (!options->no_history)
+        gwi_past_add(verdict, is_kept ? recording : "", verdict->attempt_count > 1 ? program : NULL);
     gw_verdict_free(verdict);
 }
 

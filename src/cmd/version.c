@@ -9,6 +9,13 @@
 #include <stdio.h>
 #include <zstd.h>
 
+#if GW_HAVE_SQLITE
+#include <sqlite3.h>
+#define GW_SQLITE_VERSION sqlite3_libversion()
+#else
+#define GW_SQLITE_VERSION NULL
+#endif
+
 /* Only the example trainer uses oneDNN. The trainer is a separate program, but it is built with the same oneDNN headers
  * as this file. */
 #if GW_HAVE_DNNL
@@ -62,6 +69,7 @@ int gwi_cmd_version(int argc, char **argv)
     print_part("JSON:", "json-c", json_c_version());
     print_part("compression:", "zstd", ZSTD_versionString());
     print_part("symbols, core dumps:", "elfutils", dwfl_version(NULL));
+    print_part("past runs:", "SQLite", GW_SQLITE_VERSION);
     bool has_matcher = gw_logs_matcher_version(matcher);
     printf("%-21s%s\n", "text logs:", has_matcher ? matcher : "no (built without Hyperscan and PCRE2)");
     print_part("text logs in gzip:", "zlib", gw_logs_gzip_version());

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-static const gw_export_format *const formats[] = {&gwi_export_json, &gwi_export_csv, &gwi_export_csv_sheet};
+static const gw_export_format *const formats[] = {&gwi_export_json,        &gwi_export_csv,
+                                                  &gwi_export_csv_sheet,   &gwi_export_memory_csv,
+                                                  &gwi_export_memory_json, &gwi_export_perfetto};
 
 const gw_export_format *gw_export_at(unsigned index)
 {
@@ -54,6 +56,8 @@ gw_status gw_export_run(const gw_export_format *format, gw_reader *reader, FILE 
         st = format->end(&to, err);
     if (st == GW_OK && fflush(file) != 0)
         st = gw_fail(err, GW_IO, "write the export: %s", strerror(errno));
+    if (format->close != NULL)
+        format->close(&to);
     if (ret_faults != NULL)
         *ret_faults = faults;
     return st;

@@ -1,8 +1,8 @@
 /* Exports a recording for other tools. Each format is a struct of functions and a row in export.c
  * (docs/HOWTO_ADD_EXPORT.md).
  *
- * Items are written one by one, in the reader's order, so long recordings need no more memory. No values are
- * computed. */
+ * Items are written one by one, in the reader's order, so long recordings need no more memory. Only the memory that
+ * is allocated at a time is computed, by the model. */
 #ifndef GW_EXPORT_H
 #define GW_EXPORT_H
 
@@ -18,6 +18,7 @@ typedef struct gw_export_to {
     const gw_reader *reader; /* borrowed, for gw_reader_fn_name() */
     bool no_formulas;        /* set by the `begin` function of a format for spreadsheets */
     uint64_t item_count;     /* items written so far */
+    void *state;             /* owned by the format, which frees it in `close` */
 } gw_export_to;
 
 /* A format. Each function writes to `to->file` and returns GW_OK or GW_NOMEM. `begin` may return GW_UNSUPPORTED, with
@@ -30,6 +31,7 @@ typedef struct gw_export_format {
     gw_status (*fault)(gw_export_to *to, const char *reason, gw_error *err); /* reports a damaged block; NULL: damage
                                                                               * is not shown */
     gw_status (*end)(gw_export_to *to, gw_error *err);                       /* writes the trailer; NULL: no trailer */
+    void (*close)(gw_export_to *to); /* frees to->state, also after an error; NULL: there is none */
 } gw_export_format;
 
 /* Return the format at `index`, in the order of the help text, or NULL after the last one. */

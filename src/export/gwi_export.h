@@ -7,5 +7,8 @@
 extern const gw_export_format gwi_export_json;
 extern const gw_export_format gwi_export_csv;
 extern const gw_export_format gwi_export_csv_sheet;
+extern const gw_export_format gwi_export_memory_csv;
+extern const gw_export_format gwi_export_memory_json;
+extern const gw_export_format gwi_export_perfetto;
 
 #endif

@@ -156,6 +156,11 @@ typedef struct gw_reader gw_reader;
 GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err);
 void gw_reader_close(gw_reader *reader); /* takes NULL */
 
+/* Call `report` at each block from now on, with the bytes of the file that were read and those that it has; for a run
+ * folder, those of its recording. It is called by the thread that reads. */
+typedef void gw_reader_report(void *user, uint64_t done_bytes, uint64_t all_bytes);
+void gw_reader_set_report(gw_reader *reader, gw_reader_report *report, void *user);
+
 /* Read the next item. Unless GW_OK, *ret_item is unchanged.
  * - GW_OK: *ret_item and everything it points to belong to the reader, and are valid until the next call.
  * - GW_END: there are no more items.

@@ -25,7 +25,9 @@ typedef struct gwi_source {
     gwi_source_mode mode;
     gwi_decoder *decoder; /* owned */
     gwi_item_reader items;
-    uint64_t t_ns;           /* time of the last item */
+    uint64_t t_ns;                                                       /* time of the last item */
+    void (*report)(void *user, uint64_t done_bytes, uint64_t all_bytes); /* called at each block; NULL: no one asked */
+    void *report_user;
     uint64_t uncommitted_at; /* file offset; from here on, blocks with items from the buffers are skipped */
 } gwi_source;
 

@@ -103,6 +103,14 @@ out:
     return st;
 }
 
+void gw_reader_set_report(gw_reader *reader, gw_reader_report *report, void *user)
+{
+    if (reader->count > 0) { /* the first source is the recording; the other one is in memory */
+        reader->source[0].report = report;
+        reader->source[0].report_user = user;
+    }
+}
+
 void gw_reader_close(gw_reader *reader)
 {
     if (reader == NULL)

@@ -106,6 +106,8 @@ static gw_status leave_block(gwi_source *source, gw_status why, gw_error *err)
         return block_fault(source, why, "no memory for an item", err);
     if (why != GW_END)
         return block_fault(source, why, "an item of this block is invalid", err);
+    if (source->report != NULL)
+        source->report(source->report_user, source->in.offset, source->in.file_bytes);
     gw_status st = gwi_in_find(&source->in, err);
     return st == GW_OK ? enter_block(source, err) : st;
 }

@@ -30,7 +30,8 @@ GW_MUST_CHECK gw_status gw_model_build_phase(gw_reader *reader, const char *name
 /* Build a model step by step: gw_model_new(), then gw_model_feed() for each item, then gw_model_finish().
  * - Items are copied.
  * - Call gw_model_name_fns() at any time before gw_model_finish(). Functions without a name are called "?".
- * - Read a model only after gw_model_finish(), and do not feed it afterwards.
+ * - Read a model only after gw_model_finish(), and do not feed it afterwards. Only the list of processes and their
+ *   usage can be read after each item.
  * - The only failure is GW_NOMEM. After it, only gw_model_free() is valid. */
 GW_MUST_CHECK gw_status gw_model_new(gw_model **ret_model, gw_error *err);
 GW_MUST_CHECK gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err);

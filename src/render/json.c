@@ -308,6 +308,17 @@ static struct json_object *coverage_object(const gw_verdict *verdict)
     return one;
 }
 
+static struct json_object *peak_object(const gw_verdict_peak *peak)
+{
+    if (!peak->is_known)
+        return NULL;
+    struct json_object *one = json_object_new_object();
+    json_object_object_add(one, "bytes", number((double)peak->bytes));
+    json_object_object_add(one, "device", peak->bytes == 0 ? NULL : json_object_new_int(peak->device));
+    json_object_object_add(one, "pid", number_or_null(peak->pid));
+    return one;
+}
+
 gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
 {
     bool fault = verdict->status == GW_VERDICT_FAULT;
@@ -330,6 +341,7 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "program", program_object(verdict));
     json_object_object_add(root, "gpus", gpu_array(verdict));
     json_object_object_add(root, "coverage", coverage_object(verdict));
+    json_object_object_add(root, "peak", peak_object(&verdict->peak));
     json_object_object_add(root, "failure", failure_object(verdict));
     json_object_object_add(root, "kept", kept_array(verdict));
     json_object_object_add(root, "leaks", leak_array(verdict));

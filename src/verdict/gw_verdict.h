@@ -36,7 +36,7 @@ typedef struct gw_evidence {
     const char *unit;   /* static: "bytes", "count", "ms", "calls", "" */
     const char *source; /* static: "driver", "ledger", "observer", "stderr", "output", "python", "exit", "driver log",
                            "core dump", "second run", "card", "kernel log", "host", "log", "library log", "tables",
-                           "last good run", "replay", "injection" */
+                           "last good run", "earlier runs", "replay", "injection" */
     gw_weight weight;
 } gw_evidence;
 
@@ -182,6 +182,15 @@ typedef struct gw_verdict_rehearsal {
     gw_string_list values; /* where other small values were read */
 } gw_verdict_rehearsal;
 
+/* The most device memory that one process of the run held on one card: memory that it requested and had not freed. In a
+ * rehearsal it includes the driver's own memory. Managed memory is not counted. */
+typedef struct gw_verdict_peak {
+    bool is_known; /* false: part of the run was not observed or not recorded, so the peak may be higher */
+    uint64_t bytes;
+    int device; /* the number of the card; only valid if `bytes` is not 0 */
+    uint32_t pid;
+} gw_verdict_peak;
+
 typedef struct gw_verdict {
     gw_verdict_status status;
     const char *cause; /* static id; NULL when clean or undetermined */
@@ -211,6 +220,7 @@ typedef struct gw_verdict {
         bool is_virtual;
     } * gpus;
     size_t gpu_count;
+    gw_verdict_peak peak;
     bool is_coverage_known;    /* the next two fields are valid; false: no recording was judged */
     size_t observed_count;     /* number of processes whose driver calls were recorded */
     gw_string_list unobserved; /* parts of the run that were not observed, one sentence each */

@@ -85,6 +85,33 @@ static void also_empty_recording(void)
     assert_false(verdict->exit_known);
 }
 
+static void the_peak_of_a_run(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_free(&feed, gw_feed_alloc(&feed, 3 * gib));
+    gw_feed_alloc(&feed, gib);
+    close_program(0);
+    judge_open();
+    assert_true(verdict->peak.is_known);
+    assert_true(verdict->peak.bytes >= 3 * gib && verdict->peak.bytes < 4 * gib);
+    assert_int_equal(verdict->peak.pid, GW_FEED_PID);
+    judge_close();
+}
+
+/* An event that is missing may have been the largest allocation. */
+static void the_peak_of_a_partly_recorded_run_is_unknown(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_alloc(&feed, gib);
+    lose(1);
+    close_program(0);
+    judge_open();
+    assert_false(verdict->peak.is_known);
+    judge_close();
+}
+
 static void judge_on_virtual_card(const char *fn, uint16_t result, int code)
 {
     gw_feed_open_bare(&feed);
@@ -183,6 +210,8 @@ static const row rows[] = {
     TEST(test_runtime_api_on_a_virtual_card),
     TEST(test_a_virtual_card_lacks_a_call),
     TEST(test_harmless_failures),
+    TEST(the_peak_of_a_run),
+    TEST(the_peak_of_a_partly_recorded_run_is_unknown),
 };
 
 ROWS_MAIN(rows)

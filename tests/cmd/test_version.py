@@ -5,7 +5,7 @@ import unittest
 
 from support import GPUWHY
 
-PARTS = {"JSON": ["json-c"], "compression": ["zstd"], "symbols, core dumps": ["elfutils"],
+PARTS = {"JSON": ["json-c"], "compression": ["zstd"], "symbols, core dumps": ["elfutils"], "past runs": ["SQLite"],
          "text logs": ["Hyperscan", "PCRE2"], "text logs in gzip": ["zlib"], "text logs in xz": ["liblzma"],
          "screen of watch": ["ncurses"],
          "metrics of watch": ["libmicrohttpd"],

@@ -17,6 +17,7 @@
 #include "gwi_log.h"
 #include "gwi_order.h"
 #include "gwi_output.h"
+#include "gwi_peak.h"
 #include "gwi_rehearsal.h"
 #include "gwi_whatif.h"
 
@@ -363,7 +364,10 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
         if (gwi_causes[i]->advise != NULL && !gwi_causes[i]->advise(c, &verdict->advice))
             return false;
-    return gwi_fill_rehearsal(c, verdict) && gwi_fill_interventions(c, verdict) && fill_run(c, verdict);
+    if (!gwi_fill_rehearsal(c, verdict) || !gwi_fill_interventions(c, verdict) || !fill_run(c, verdict))
+        return false;
+    gwi_fill_peak(c->model, verdict);
+    return true;
 }
 
 gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)

@@ -1,0 +1,286 @@
+/* Reads past runs from the database, and runs the user's expressions: read only, on one table, with limits. */
+#include "gwi_past_db.h"
+
+#include "gw_clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WHERE_BYTES_MAX = 8 << 10,
+    PROGRESS_STEPS = 10000 /* instructions of SQLite's virtual machine between two looks at the clock */
+};
+static const uint64_t query_time_ns = 5000000000u;
+
+/* Allow an expression to read the table of runs and to call functions, and nothing else. */
+static int authorize(void *user, int action, const char *first, const char *second, const char *database,
+                     const char *trigger)
+{
+    (void)user, (void)database, (void)trigger;
+    switch (action) {
+    case SQLITE_SELECT:
+        return SQLITE_OK;
+    case SQLITE_READ:
+        return sqlite3_stricmp(first, GWI_PAST_TABLE) == 0 ? SQLITE_OK : SQLITE_DENY;
+    case SQLITE_FUNCTION:
+        return sqlite3_stricmp(second, "load_extension") != 0 ? SQLITE_OK : SQLITE_DENY;
+    default:
+        return SQLITE_DENY;
+    }
+}
+
+static int is_late(void *user)
+{
+    const uint64_t *until_ns = user;
+    return gw_processor_ns() > *until_ns;
+}
+
+static void limit_query(sqlite3 *db, uint64_t *until_ns)
+{
+    static const struct {
+        int what, most;
+    } limits[] = {{SQLITE_LIMIT_LENGTH, 1 << 20},     {SQLITE_LIMIT_SQL_LENGTH, 2 * WHERE_BYTES_MAX},
+                  {SQLITE_LIMIT_EXPR_DEPTH, 100},     {SQLITE_LIMIT_COMPOUND_SELECT, 1},
+                  {SQLITE_LIMIT_VDBE_OP, 25000},      {SQLITE_LIMIT_FUNCTION_ARG, 32},
+                  {SQLITE_LIMIT_ATTACHED, 0},         {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100},
+                  {SQLITE_LIMIT_VARIABLE_NUMBER, 16}, {SQLITE_LIMIT_TRIGGER_DEPTH, 1},
+                  {SQLITE_LIMIT_WORKER_THREADS, 0}};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+        sqlite3_limit(db, limits[i].what, limits[i].most);
+    *until_ns = gw_processor_ns() + query_time_ns;
+    sqlite3_set_authorizer(db, authorize, NULL);
+    sqlite3_progress_handler(db, PROGRESS_STEPS, is_late, until_ns);
+}
+
+enum { BIND_WORDS = 1, BIND_KEY, BIND_START, BIND_COUNT };
+
+static void build_select(const gwi_past_query *query, gw_text *sql)
+{
+    gw_text_add_str(sql, "SELECT ");
+    gwi_past_db_add_columns(sql, false);
+    gw_text_addf(sql, " FROM %s WHERE 1", GWI_PAST_TABLE);
+    if (query->words != NULL)
+        gw_text_addf(sql, " AND instr(command, ?%d) > 0", (int)BIND_WORDS);
+    if (query->has_key)
+        gw_text_addf(sql, " AND key = ?%d", (int)BIND_KEY);
+    if (query->has_start)
+        gw_text_addf(sql, " AND start_ns = ?%d", (int)BIND_START);
+    if (query->where != NULL) /* the line break ends a comment */
+        gw_text_addf(sql, " AND (%s\n)", query->where);
+    gw_text_addf(sql, " ORDER BY start_ns DESC, id DESC LIMIT ?%d", (int)BIND_COUNT);
+}
+
+static void bind_query(sqlite3_stmt *statement, const gwi_past_query *query)
+{
+    char key[17];
+    snprintf(key, sizeof key, "%016" PRIx64, query->key);
+    if (query->words != NULL)
+        sqlite3_bind_text(statement, BIND_WORDS, query->words, -1, SQLITE_STATIC);
+    if (query->has_key)
+        sqlite3_bind_text(statement, BIND_KEY, key, -1, SQLITE_TRANSIENT);
+    if (query->has_start)
+        sqlite3_bind_int64(statement, BIND_START, (sqlite3_int64)query->start_realtime_ns);
+    sqlite3_bind_int64(statement, BIND_COUNT, query->newest_max == 0 ? -1 : (sqlite3_int64)query->newest_max);
+}
+
+/* Fail because of the user's expression, if there is one and the database is not to blame. */
+static gw_status fail_query(sqlite3 *db, const gwi_past_query *query, const char *path, gw_error *err)
+{
+    int code = sqlite3_errcode(db);
+    if (query->where == NULL)
+        return gwi_past_db_fail(db, path, err);
+    if (code == SQLITE_INTERRUPT)
+        return gw_fail(err, GW_USAGE, "--where: the query took more than %d s of processor time",
+                       (int)(query_time_ns / 1000000000u));
+    if (code != SQLITE_AUTH && code != SQLITE_ERROR && code != SQLITE_TOOBIG && code != SQLITE_RANGE)
+        return gwi_past_db_fail(db, path, err);
+    if (code == SQLITE_AUTH)
+        return gw_fail(err, GW_USAGE, "--where: %s: only the columns of the table %s can be read", sqlite3_errmsg(db),
+                       GWI_PAST_TABLE);
+    gw_text columns = {0};
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        gw_text_addf(&columns, "%s%s", i == 0 ? "" : " ", gwi_past_db_column(i));
+    gw_status st = gw_fail(err, GW_USAGE, "--where: %s (columns: %s)", sqlite3_errmsg(db), gw_text_str(&columns));
+    gw_text_free(&columns);
+    return st;
+}
+
+/* Prepare one statement. */
+static gw_status prepare(sqlite3 *db, const gw_text *sql, const gwi_past_query *query, const char *path,
+                         sqlite3_stmt **ret_statement, gw_error *err)
+{
+    const char *rest = "";
+    if (sql->failed)
+        return gw_fail(err, GW_NOMEM, "%s", path);
+    if (sqlite3_prepare_v2(db, gw_text_str(sql), -1, ret_statement, &rest) != SQLITE_OK)
+        return fail_query(db, query, path, err);
+    if (rest[0] != '\0')
+        return gw_fail(err, GW_USAGE, "--where: only one expression is allowed, not several statements");
+    return GW_OK;
+}
+
+/* Prepare the user's expression alone, so that an error does not name words that the user did not write. */
+static gw_status check_where(sqlite3 *db, const gwi_past_query *query, const char *path, gw_error *err)
+{
+    gw_text sql = {0};
+    sqlite3_stmt *statement = NULL;
+    if (query->where == NULL)
+        return GW_OK;
+    if (strlen(query->where) > WHERE_BYTES_MAX)
+        return gw_fail(err, GW_USAGE, "--where: longer than %d bytes", (int)WHERE_BYTES_MAX);
+    gw_text_addf(&sql, "SELECT 1 FROM %s WHERE %s", GWI_PAST_TABLE, query->where);
+    gw_status st = prepare(db, &sql, query, path, &statement, err);
+    sqlite3_finalize(statement);
+    gw_text_free(&sql);
+    return st;
+}
+
+static gw_status prepare_select(sqlite3 *db, const gwi_past_query *query, const char *path,
+                                sqlite3_stmt **ret_statement, gw_error *err)
+{
+    gw_text sql = {0};
+    gw_status st = check_where(db, query, path, err);
+    if (st != GW_OK)
+        return st;
+    build_select(query, &sql);
+    st = prepare(db, &sql, query, path, ret_statement, err);
+    gw_text_free(&sql);
+    return st;
+}
+
+static bool column_copy(sqlite3_stmt *row, int column, char **ret_copy)
+{
+    const char *text = (const char *)sqlite3_column_text(row, column);
+    return gw_str_copy(text == NULL ? "" : text, ret_copy);
+}
+
+/* Read a number of at least 0. False: NULL, or a number that cannot be right. */
+static bool column_number(sqlite3_stmt *row, int column, uint64_t *ret_value)
+{
+    sqlite3_int64 value = sqlite3_column_int64(row, column);
+    if (sqlite3_column_type(row, column) == SQLITE_NULL || value < 0)
+        return false;
+    *ret_value = (uint64_t)value;
+    return true;
+}
+
+static bool is_text(sqlite3_stmt *row, int column, const char *text)
+{
+    const char *value = (const char *)sqlite3_column_text(row, column);
+    return value != NULL && strcmp(value, text) == 0;
+}
+
+static void take_verdict(sqlite3_stmt *row, gwi_past *past)
+{
+    past->status = GW_VERDICT_UNDETERMINED;
+    if (is_text(row, COLUMN_status, gw_verdict_status_text(GW_VERDICT_FAULT)))
+        past->status = GW_VERDICT_FAULT;
+    else if (is_text(row, COLUMN_status, gw_verdict_status_text(GW_VERDICT_CLEAN)))
+        past->status = GW_VERDICT_CLEAN;
+    for (gw_certainty i = GW_HYPOTHESIS; i <= GW_ESTABLISHED; i++)
+        if (is_text(row, COLUMN_certainty, gw_certainty_text(i)))
+            past->certainty = i;
+}
+
+static void take_exit(sqlite3_stmt *row, gwi_past *past)
+{
+    bool has_code = sqlite3_column_type(row, COLUMN_exit) != SQLITE_NULL;
+    bool has_signal = sqlite3_column_type(row, COLUMN_signal) != SQLITE_NULL;
+    past->has_exit = has_code || has_signal;
+    past->exit_code = has_code ? sqlite3_column_int(row, COLUMN_exit) : -1;
+    past->signal = has_signal ? sqlite3_column_int(row, COLUMN_signal) : 0;
+}
+
+/* Fill in a run from a row. False: out of memory. */
+static bool take_row(sqlite3_stmt *row, gwi_past *past)
+{
+    const char *key = (const char *)sqlite3_column_text(row, COLUMN_key);
+    past->key = key == NULL ? 0 : strtoull(key, NULL, 16);
+    (void)column_number(row, COLUMN_start_ns, &past->start_realtime_ns);
+    past->is_answer = is_text(row, COLUMN_kind, GWI_PAST_FIT);
+    past->good = sqlite3_column_int(row, COLUMN_good) == 1;
+    past->unobserved = sqlite3_column_int(row, COLUMN_observed) == 0;
+    past->has_peak = column_number(row, COLUMN_peak, &past->peak_bytes);
+    past->has_batch = column_number(row, COLUMN_batch, &past->batch);
+    past->seconds =
+        sqlite3_column_type(row, COLUMN_seconds) == SQLITE_NULL ? -1 : sqlite3_column_double(row, COLUMN_seconds);
+    take_verdict(row, past);
+    take_exit(row, past);
+    char *attempts = NULL;
+    bool is_good = column_copy(row, COLUMN_cause, &past->cause) && column_copy(row, COLUMN_ended, &past->end) &&
+                   column_copy(row, COLUMN_card, &past->card) && column_copy(row, COLUMN_recording, &past->recording) &&
+                   column_copy(row, COLUMN_folder, &past->folder) && column_copy(row, COLUMN_command, &past->command) &&
+                   column_copy(row, COLUMN_attempts, &attempts) &&
+                   (attempts[0] == '\0' || gwi_past_attempts_decode(attempts + 1, past));
+    free(attempts);
+    return is_good;
+}
+
+static gw_status read_rows(sqlite3 *db, sqlite3_stmt *statement, const gwi_past_query *query, const char *path,
+                           gwi_past_list *list, gw_error *err)
+{
+    int code;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+        gwi_past past = {0};
+        if (!take_row(statement, &past) || !gwi_past_list_push(list, &past)) {
+            gwi_past_clear(&past);
+            return gw_fail(err, GW_NOMEM, "%s", path);
+        }
+    }
+    return code == SQLITE_DONE ? GW_OK : fail_query(db, query, path, err);
+}
+
+/* The statement returns the newest run first, because of its limit. */
+static void reverse(gwi_past_list *list)
+{
+    for (size_t i = 0; i < list->count / 2; i++) {
+        gwi_past swap = list->item[i];
+        list->item[i] = list->item[list->count - 1 - i];
+        list->item[list->count - 1 - i] = swap;
+    }
+}
+
+static gw_status read_once(const char *path, const gwi_past_query *query, gwi_past_list *ret_list,
+                           bool *ret_is_unfinished, gw_error *err)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *statement = NULL;
+    uint64_t until_ns;
+    int version = 0;
+    *ret_list = (gwi_past_list){0};
+    gw_status st = gwi_past_db_open(path, false, query->wait_ms, &db, &version, err);
+    if (st == GW_OK && version == 0)
+        st = gw_fail(err, GW_MISSING, "%s has no runs yet", path);
+    if (st == GW_OK) {
+        limit_query(db, &until_ns);
+        st = prepare_select(db, query, path, &statement, err);
+    }
+    if (st == GW_OK) {
+        bind_query(statement, query);
+        st = read_rows(db, statement, query, path, ret_list, err);
+    }
+    int code = db == NULL ? SQLITE_OK : sqlite3_extended_errcode(db);
+    *ret_is_unfinished = st != GW_OK && (code & 0xff) == SQLITE_READONLY;
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    if (st == GW_OK)
+        reverse(ret_list);
+    else
+        gwi_past_free(ret_list);
+    return st;
+}
+
+gw_status gwi_past_db_read(const char *path, const gwi_past_query *query, gwi_past_list *ret_list, gw_error *err)
+{
+    bool is_unfinished;
+    sqlite3 *db = NULL;
+    gw_status st = read_once(path, query, ret_list, &is_unfinished, err);
+    if (!is_unfinished)
+        return st;
+    /* A program was killed while it added a run. Only a connection that may write can undo that. */
+    gw_status opened = gwi_past_db_open_for_writing(path, &db, NULL);
+    sqlite3_close(db);
+    return opened == GW_OK ? read_once(path, query, ret_list, &is_unfinished, err) : st;
+}

@@ -1,0 +1,190 @@
+"""Past runs: the database, the text list where the database cannot be used, and what `gpuwhy history` prints of them."""
+import errno
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import unittest
+
+from support import BEGIN, GPU, GPUWHY, PythonCase, WAIT_S
+
+HAS_SQLITE = os.environ.get("HAVE_SQLITE") == "1"
+NO_LOCKS = os.environ.get("NO_LOCKS", "")
+GIB = 1 << 30
+
+# Allocates GIB gigabytes and exits with CODE.
+PROGRAM = BEGIN + """
+pointer = ctypes.c_uint64()
+assert cu.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(int(open("gib").read()) << 30)) == 0
+sys.exit(int(open("code").read()))
+"""
+
+
+class History(PythonCase):
+    def setUp(self):
+        super().setUp()
+        self.state = self.folder / "state" / "gpuwhy"
+        self.program = self.folder / "train.py"
+        self.program.write_text(PROGRAM)
+
+    def run_program(self, gib=1, code=0, batch=8, **more):
+        (self.folder / "gib").write_text(str(gib))
+        (self.folder / "code").write_text(str(code))
+        more.setdefault("env", self.environment)
+        done = subprocess.run([GPUWHY, "run", "--gpu", GPU, "--json", self.json, "--", sys.executable, self.program,
+                               "--batch-size", str(batch)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=WAIT_S, cwd=self.folder, **more)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stderr.decode()
+
+    def history(self, *arguments, status=0, **more):
+        done = self.run_gpuwhy("history", *arguments, **more)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return (done.stdout if status == 0 else done.stderr).decode()
+
+    def runs(self, *arguments, **more):
+        return json.loads(self.history("--json", *arguments, **more))
+
+    def columns(self, sql):
+        with sqlite3.connect(self.state / "runs.db") as database:
+            return database.execute(sql).fetchall()
+
+    def names(self):
+        return sorted(path.name for path in self.state.iterdir() if path.name.startswith("runs"))
+
+    def environment_without_locks(self, error):
+        count = self.folder / "locks"
+        return {**self.environment, "LD_PRELOAD": NO_LOCKS, "NO_LOCKS_ERRNO": str(error), "NO_LOCKS_COUNT": str(count)}
+
+    @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
+    def test_a_run_is_one_row(self):
+        self.run_program(gib=2, code=3, batch=16)
+        self.assertEqual(self.names(), ["runs.db"])
+        self.assertEqual(stat.S_IMODE((self.state / "runs.db").stat().st_mode), 0o600)
+        [row] = self.columns("select kind, status, cause, good, observed, batch, ended, exit, signal, folder from runs")
+        self.assertEqual(row[0], "run")
+        self.assertEqual(row[3:9], (0, 1, 16, "exited 3", 3, None))
+        self.assertEqual(row[9], str(self.folder))
+        [(peak, card, seconds, recording)] = self.columns("select peak, card, seconds, recording from runs")
+        verdict = json.loads(self.json.read_text())
+        self.assertEqual(peak, verdict["peak"]["bytes"])
+        self.assertGreaterEqual(peak, 2 * GIB)
+        self.assertLess(peak, 3 * GIB)
+        self.assertIn("H200", card)
+        self.assertIn("(virtual)", card)
+        self.assertGreater(seconds, 0)
+        self.assertEqual(recording, verdict["recording"])
+
+    def test_the_peak_of_the_last_runs(self):
+        for gib in (1, 2, 3):
+            self.run_program(gib=gib)
+        text = " ".join(self.run_program(gib=5, code=1).split())
+        self.assertRegex(text, r"the last 3 good runs of this command peaked at 1.00 GiB to 3.00 GiB, this one died at 5.00 GiB")
+        [line] = [one for one in json.loads(self.json.read_text())["evidence"] if one["source"] == "earlier runs"]
+        self.assertIn("died at 5.00 GiB", line["text"])
+        out = self.history("train.py")
+        self.assertIn("the last 3 good runs of this command peaked at 1.00 GiB to 3.00 GiB, the newest died at 5.00 GiB", out)
+        self.assertIn("exited 1 after", out)
+        self.assertIn(", peak 3.00 GiB: ", out)
+        peaks = self.runs("train.py")["attempts"]["peaks"]
+        self.assertEqual((peaks["earlier"], peaks["earlier_good"], peaks["newest_died"]), (3, True, True))
+        self.assertGreaterEqual(peaks["newest_bytes"], 5 * GIB)
+
+    @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
+    def test_where_lists_some_runs_and_compares_all(self):
+        self.run_program(gib=1)
+        self.run_program(gib=2)
+        self.run_program(gib=6, code=1)
+        shown = self.runs("--where", "peak > 5e9")
+        self.assertEqual([run["exit"] for run in shown["runs"]], [1])
+        self.assertEqual((shown["attempts"]["good"], shown["attempts"]["failed"]), (2, 1))
+        self.assertEqual(shown["attempts"]["peaks"]["earlier"], 2)
+        self.assertEqual(len(self.runs("--where", "batch = 8 and seconds > 0 and exit = 0")["runs"]), 2)
+        self.assertEqual(len(self.runs("--where", "start_ns > 1e9 * strftime('%s', 'now', '-7 days')")["runs"]), 3)
+        self.assertEqual(len(self.runs("--where", "batch = 8", "another.py")["runs"]), 0)
+        self.assertEqual(self.history("--where", "batch = 9"), "--where is true for no run\n")
+        self.assertIn("no such column: peek", self.history("--where", "peek > 1", status=2))
+        self.assertIn("only one expression", self.history("--where", "1; drop table runs", status=2))
+        self.assertEqual(len(self.runs("--all")["runs"]), 3)
+
+    @unittest.skipUnless(HAS_SQLITE and NO_LOCKS, "this build has no SQLite, or no shim without locks")
+    def test_a_file_system_without_locks(self):
+        for error in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            with self.subTest(errno.errorcode[error]):
+                environment = self.environment_without_locks(error)
+                count = self.folder / "locks"
+                self.run_program(gib=2, env=environment)
+                self.assertIn("runs", self.names())
+                locks = count.stat().st_size
+                self.assertGreater(locks, 0)
+                self.assertLessEqual(locks, 2)  # one look at the past runs, and one attempt to add this one: no waiting
+                runs = self.runs(env=environment)["runs"]
+                self.assertEqual((runs[-1]["good"], runs[-1]["batch"]), (True, 8))
+                self.assertGreaterEqual(runs[-1]["peak_bytes"], 2 * GIB)
+                self.assertIn("--where needs the database", self.history("--where", "1", status=2, env=environment))
+                count.unlink()
+        self.run_program()  # with locks again: the database takes over the list
+        self.assertEqual(self.names(), ["runs.db", "runs.old"])
+        self.assertEqual(len(self.runs()["runs"]), 4)
+
+    @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
+    def test_a_damaged_database(self):
+        self.run_program()
+        database = self.state / "runs.db"
+        whole = database.read_bytes()
+        for damage in (b"no database" * 100, whole[:len(whole) // 2], whole[:100] + b"\xff" * (len(whole) - 100)):
+            database.write_bytes(damage)
+            text = self.run_program()
+            self.assertIn("no fault found", text)
+            self.assertIn(f"history: {database}: ", text)
+            self.assertLess(text.index("no fault found"), text.index("history: "))  # the verdict comes first
+            self.assertEqual(database.read_bytes(), damage)
+            self.assertIn(str(database), self.history(status=2))
+        database.unlink()
+        self.assertEqual(len(self.runs()["runs"]), 3)  # those of the text list
+
+    @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
+    def test_a_newer_database(self):
+        self.run_program()
+        self.columns("pragma user_version = 7")
+        self.assertIn("newer version of gpuwhy", self.run_program())
+        self.assertIn("newer version of gpuwhy", self.history(status=2))
+
+    def test_a_state_folder_that_is_read_only(self):
+        """A bind mount, because root may write to a folder of any mode."""
+        self.run_program()
+        read_only = ["unshare", "-m", "sh", "-c",
+                     'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', self.state]
+        if subprocess.run([*read_only, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("cannot mount here")
+        recording = self.folder / "run.gpuwhy"
+        done = subprocess.run([*read_only, GPUWHY, "run", "--gpu", GPU, "-o", recording, "--", sys.executable, self.program],
+                              stderr=subprocess.PIPE, timeout=WAIT_S, env=self.environment, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no fault found", done.stderr.decode())
+        done = subprocess.run([*read_only, GPUWHY, "history", "--json", *(["--where", "good"] if HAS_SQLITE else [])],
+                              stdout=subprocess.PIPE, timeout=WAIT_S, env=self.environment, cwd=self.folder)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(len(json.loads(done.stdout)["runs"]), 1)
+
+    def test_no_history_adds_nothing(self):
+        done = self.run_gpuwhy("run", "--gpu", GPU, "--no-history", "--", sys.executable, "-c", "pass")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(self.runs()["runs"], [])
+
+    @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
+    def test_many_programs_that_end_at_once(self):
+        """Ten whole runs; src/cmd/past_db_test.c adds 100 runs at once."""
+        (self.folder / "gib").write_text("1")
+        (self.folder / "code").write_text("0")
+        programs = [subprocess.Popen([GPUWHY, "run", "--gpu", GPU, "--quiet", "--", sys.executable, self.program],
+                                     env=self.environment, cwd=self.folder) for _ in range(10)]
+        for program in programs:
+            self.assertEqual(program.wait(WAIT_S), 0)
+        self.assertEqual(self.columns("select count(*) from runs"), [(10,)])
+
+
+if __name__ == "__main__":
+    unittest.main()
