@@ -43,7 +43,6 @@ EXCEPTIONS = {
     ("tests/conformance/options.c", "gwi_embedded.h"),
     ("tests/rehearse/calls.c", "gwi_embedded.h"),
     ("tests/rehearse/work.c", "gwi_embedded.h"),
-    ("tests/rehearse/iterations.c", "gwi_embedded.h"),
     # The tests read the facade's symbols with the reader that writes them.
     ("tests/hook/hook_test.c", "gwi_elf.h"),
     ("tests/hook/real_test.c", "gwi_elf.h"),
