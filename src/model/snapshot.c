@@ -317,6 +317,31 @@ const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
     return snapshot;
 }
 
+static int compare_addresses(const void *a, const void *b)
+{
+    const gw_live *left = a, *right = b;
+    return (left->address > right->address) - (left->address < right->address);
+}
+
+gw_live *gw_model_live_now(const gw_model *model, uint32_t pid, int device, size_t *ret_count)
+{
+    const gwi_process *process = gwi_process_known(model, pid);
+    uint32_t room = process == NULL ? 0 : process->object_count;
+    gw_live *live = room == 0 ? NULL : malloc(room * sizeof *live);
+    *ret_count = 0;
+    if (live == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < room; i++) {
+        const gwi_object *object = &process->object[i];
+        if (gwi_is_alive(object) && gwi_is_counted(object->cls) && object->device == device)
+            live[(*ret_count)++] = live_of(object);
+    }
+    for (size_t i = 0; i < *ret_count; i++)
+        live[i].site = model->group[live[i].group].site;
+    qsort(live, *ret_count, sizeof *live, compare_addresses);
+    return live;
+}
+
 /* ---- the end of a process ---- */
 
 /* Return the index of the device on which the process has the most live bytes, or -1 if it has none. */
