@@ -29,7 +29,7 @@ gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *tra
     return st;
 }
 
-gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
+gw_status gwi_judge_model(const char *path, gw_model **ret_model, gw_verdict **ret_verdict, gw_error *err)
 {
     gw_reader *reader = NULL;
     gw_model *model = NULL;
@@ -45,8 +45,20 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
+    if (st == GW_OK) {
+        *ret_model = model;
+        model = NULL;
+    }
     gw_model_free(model);
     gw_reader_close(reader);
+    return st;
+}
+
+gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
+{
+    gw_model *model = NULL;
+    gw_status st = gwi_judge_model(path, &model, ret_verdict, err);
+    gw_model_free(model);
     return st;
 }
 

@@ -1,0 +1,191 @@
+/* Tables of the objects that the program created, of the calls that failed, and of the libraries that it loaded. */
+#include "gwi_parts.h"
+
+#include "gwi_escape.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { ROWS_MAX = 200, PROCESSES_MAX = 64, TEXT_CHARS_MAX = 90 };
+
+/* ---- streams, contexts and other objects ---- */
+
+static void object_row(gwi_part *at, const gw_process *process, int device, gw_class cls)
+{
+    const gw_usage *usage = &process->usage[device];
+    char name[GW_DEVICE_TEXT_MAX];
+    gw_text_addf(at->page,
+                 "<tr><td>%s</td><td>%u</td><td>%s</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%" PRIu64
+                 "</td><td class=\"n\">%" PRIu64 "</td></tr>\n",
+                 gw_class_text(cls), process->pid, gw_device_text(name, device), usage->class_made[cls],
+                 usage->class_count_peak[cls], usage->class_count[cls]);
+}
+
+static size_t object_rows(gwi_part *at, const gw_process *process)
+{
+    size_t rows = 0;
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
+        for (gw_class cls = GW_CLASS_HOST; cls < GW_CLASS_COUNT; cls++) {
+            if (process->usage[device].class_made[cls] == 0 || cls == GW_CLASS_FUNCTION)
+                continue;
+            object_row(at, process, device, cls);
+            rows++;
+        }
+    }
+    return rows;
+}
+
+static void teardown_rows(gwi_part *at)
+{
+    static const char *const kinds[] = {[GW_TEARDOWN_DESTROY] = "a context was destroyed",
+                                        [GW_TEARDOWN_RELEASE] = "the primary context was released",
+                                        [GW_TEARDOWN_RESET] = "the device was reset"};
+    if (at->model->teardown_count == 0)
+        return;
+    gw_text_add_str(at->page, "<h4>Ends of contexts</h4>\n<table><tr><th>Time</th><th>Process</th><th>What</th>"
+                              "<th>Device memory that went with it</th><th>Place</th></tr>\n");
+    for (size_t i = 0; i < at->model->teardown_count && i < ROWS_MAX; i++) {
+        const gw_teardown *teardown = &at->model->teardown[i];
+        gw_text_add_str(at->page, "<tr><td class=\"n\">");
+        gwi_time(at->page, teardown->t_ns);
+        gw_text_addf(at->page, "</td><td>%u</td><td>%s</td><td class=\"n\">", teardown->pid, kinds[teardown->kind]);
+        gwi_bytes(at->page, teardown->bytes);
+        gw_text_add_str(at->page, "</td><td>");
+        gwi_site_html(at, teardown->site);
+        gw_text_add_str(at->page, "</td></tr>\n");
+    }
+    gw_text_add_str(at->page, "</table>\n");
+}
+
+void gwi_ledger_part(gwi_part *at)
+{
+    size_t rows = 0;
+    gwi_section_begin(at, "ledger", "Streams, contexts and other objects");
+    gw_text_add_str(at->page,
+                    "<div class=\"wide\"><table><tr><th>Object</th><th>Process</th><th>Device</th><th>Created</th>"
+                    "<th>Most at one time</th><th>Live at the end</th></tr>\n");
+    for (size_t i = 0; i < at->model->process_count && i < PROCESSES_MAX; i++)
+        rows += object_rows(at, &at->model->process[i]);
+    gw_text_add_str(at->page, "</table></div>\n");
+    if (rows == 0)
+        gw_text_add_str(at->page, "<p>The recording contains none.</p>\n");
+    if (at->model->process_count > PROCESSES_MAX)
+        gw_text_addf(at->page, "<p>%zu more processes are not listed.</p>\n", at->model->process_count - PROCESSES_MAX);
+    teardown_rows(at);
+    gwi_section_end(at);
+}
+
+/* ---- failed calls ---- */
+
+static void failure_notes(gwi_part *at, const gw_failure *failure)
+{
+    if (failure->is_allocation && failure->bytes_wanted > 0) {
+        gw_text_add_str(at->page, "requested ");
+        gwi_bytes(at->page, failure->bytes_wanted);
+        gw_text_add_str(at->page, "; ");
+    }
+    if (failure->has_info) {
+        gwi_bytes(at->page, failure->info.bytes_free);
+        gw_text_add_str(at->page, " free; ");
+    }
+    gw_text_add_str(at->page, failure->is_sticky ? "the context was lost; " : "");
+    gw_text_add_str(at->page, failure->is_echo ? "may only be a consequence of an earlier failure; " : "");
+    gw_text_add_str(at->page, failure->is_probe ? "an answer to the program, no error; " : "");
+    gw_text_add_str(at->page, failure->injected ? "injected by gpuwhy; " : "");
+    gw_text_add_str(at->page, failure->guard ? "refused by gpuwhy's limit; " : "");
+    gw_text_add_str(at->page, failure->recovery != GW_RECOVERED_NOT ? "the program continued; " : "");
+    gwi_html_cut(at->page, failure->text, TEXT_CHARS_MAX);
+}
+
+static void failure_row(gwi_part *at, const gw_failure *failure)
+{
+    char call[GW_CALL_TEXT_MAX], device[GW_DEVICE_TEXT_MAX];
+    gw_text_addf(at->page, "<tr class=\"%s\"><td class=\"n\">", failure->is_probe ? "dim" : "");
+    gwi_time(at->page, failure->t_ns);
+    gw_text_add_str(at->page, "</td><td><code>");
+    gwi_html(at->page, gw_call_text(call, failure->fn_name));
+    gw_text_add_str(at->page, "</code></td><td>");
+    gwi_html(at->page, gw_result_name(failure->result));
+    gw_text_addf(at->page, " (%u)</td><td class=\"n\">%" PRIu64 "</td><td>%u</td><td>%s</td><td>", failure->result,
+                 failure->repeat_count, failure->pid,
+                 failure->device < 0 ? "unknown" : gw_device_text(device, failure->device));
+    failure_notes(at, failure);
+    gw_text_add_str(at->page, "</td><td>");
+    gwi_site_html(at, failure->site);
+    gw_text_add_str(at->page, "</td></tr>\n");
+}
+
+void gwi_failures_part(gwi_part *at)
+{
+    const gw_model *model = at->model;
+    gwi_section_begin(at, "failures", "Driver calls that failed");
+    if (model->failure_count == 0) {
+        gw_text_add_str(at->page, "<p>No driver call failed.</p>\n");
+        gwi_section_end(at);
+        return;
+    }
+    gw_text_add_str(at->page, "<div class=\"wide\"><table><tr><th>Time</th><th>Call</th><th>Result</th><th>Times</th>"
+                              "<th>Process</th><th>Device</th><th>Notes</th><th>Place</th></tr>\n");
+    for (size_t i = 0; i < model->failure_count && i < ROWS_MAX; i++)
+        failure_row(at, &model->failure[i]);
+    gw_text_add_str(at->page, "</table></div>\n");
+    if (model->failure_count > ROWS_MAX)
+        gw_text_addf(at->page, "<p>%zu later failures are not listed.</p>\n", model->failure_count - ROWS_MAX);
+    gwi_section_end(at);
+}
+
+/* ---- libraries ---- */
+
+static void library_row(gwi_part *at, uint32_t pid, const char *name, const char *version, const char *from,
+                        const char *path)
+{
+    gw_text_add_str(at->page, "<tr><td>");
+    gwi_html(at->page, name);
+    gw_text_add_str(at->page, "</td><td>");
+    gwi_html(at->page, version);
+    gw_text_add_str(at->page, "</td><td class=\"dim\">");
+    gwi_html(at->page, from);
+    gw_text_addf(at->page, "</td><td>%u</td><td><code>", pid);
+    gwi_html_cut(at->page, path, TEXT_CHARS_MAX);
+    gw_text_add_str(at->page, "</code></td></tr>\n");
+}
+
+static void driver_row(gwi_part *at, const gw_process *process)
+{
+    char version[64] = "unknown";
+    if (process->driver_api != 0)
+        snprintf(version, sizeof version, "CUDA %u.%u", process->driver_api / 1000, process->driver_api % 1000 / 10);
+    library_row(at, process->pid, "driver in use", version, "the driver itself", process->driver_path);
+}
+
+static size_t library_rows(gwi_part *at, const gw_process *process)
+{
+    size_t rows = 0;
+    if (process->driver_path != NULL) {
+        driver_row(at, process);
+        rows++;
+    }
+    for (size_t i = 0; i < process->libraries.count; i++, rows++) {
+        const gw_library *library = &process->libraries.item[i];
+        char version[GW_VERSION_TEXT_MAX], name[80];
+        snprintf(name, sizeof name, "%s%s%s", gw_library_kind_text(library->kind), library->part[0] == '\0' ? "" : " ",
+                 library->part);
+        library_row(at, process->pid, name, gw_library_version_text(version, library),
+                    gw_version_from_text(library->from), library->path);
+    }
+    return rows;
+}
+
+void gwi_libraries_part(gwi_part *at)
+{
+    size_t rows = 0;
+    gwi_section_begin(at, "libraries", "Libraries");
+    gw_text_add_str(at->page, "<div class=\"wide\"><table><tr><th>Library</th><th>Version</th><th>Version from</th>"
+                              "<th>Process</th><th>File</th></tr>\n");
+    for (size_t i = 0; i < at->model->process_count && rows < ROWS_MAX; i++)
+        rows += library_rows(at, &at->model->process[i]);
+    gw_text_add_str(at->page, "</table></div>\n");
+    if (rows == 0)
+        gw_text_add_str(at->page, "<p>The recording names no CUDA library.</p>\n");
+    gwi_section_end(at);
+}
