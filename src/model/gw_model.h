@@ -29,15 +29,15 @@ GW_MUST_CHECK gw_status gw_model_build_watched(gw_reader *reader, gw_model_watch
 
 /* A request for device memory that was granted (`made`), or the end of such memory. Managed memory is not included. */
 typedef struct gw_memory_change {
-    uint64_t t_ns; /* never before an earlier change */
-    uint64_t bytes;
+    uint64_t t_ns, bytes;
     uint32_t pid;
     uint32_t group; /* index in gw_model.group; the same in every model of the same recording */
     uint8_t device; /* place of the device in the model's arrays */
     bool made;
 } gw_memory_change;
 
-/* Callbacks for gw_model_build_followed(). They may not change the model. NULL: none. */
+/* Callbacks for gw_model_build_followed(), in the order of the recording: an item may be later than the events that
+ * follow it. They may not change the model. NULL: none. */
 typedef struct gw_model_follower {
     void (*memory)(void *user, const gw_model *model, const gw_memory_change *change); /* after each change */
     void (*item)(void *user, const gw_model *model, const gw_item *item); /* after each item that is not an event */

@@ -199,7 +199,7 @@ static inline void object_forget(gwi_process *process, uint32_t index)
 static GWI_RARE void follow(const gw_model *model, const gwi_process *process, const gwi_object *object, bool made)
 {
     const gw_model_follower *follower = model->inner->follower;
-    const gw_memory_change change = {.t_ns = model->inner->t_last_ns,
+    const gw_memory_change change = {.t_ns = model->inner->t_event_ns,
                                      .bytes = object->bytes,
                                      .pid = process->pid,
                                      .group = object->group,

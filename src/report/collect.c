@@ -2,6 +2,7 @@
  * models, so the holders that the first one named are valid here. */
 #include "gwi_collect.h"
 
+#include "gw_array.h"
 #include "gwi_escape.h"
 
 #include <stdio.h>
@@ -15,6 +16,21 @@ typedef struct device_now {
     uint64_t peak_pid_bytes; /* live bytes of the process whose peak is sought */
 } device_now;
 
+/* What happened at a time, but may be read before or after the memory changes of that time. */
+typedef enum later_kind { LATER_INFO, LATER_USED, LATER_EXIT } later_kind;
+typedef struct later {
+    uint64_t t_ns;
+    later_kind kind;
+    uint32_t number; /* device; for LATER_EXIT: pid */
+    uint64_t bytes;  /* LATER_INFO: memory outside the ledger; LATER_USED: memory in use on the device */
+} later;
+
+/* A list of these, sorted by time. */
+typedef struct later_list {
+    later *item;                /* owned */
+    size_t count, capacity, at; /* `at`: the first that was not applied yet */
+} later_list;
+
 typedef struct collector {
     const gw_model *first; /* the model of the first reading */
     const gwi_holders *holders;
@@ -22,7 +38,8 @@ typedef struct collector {
     uint64_t *group_bytes; /* owned; live bytes of each group */
     device_now device[GW_MODEL_DEVICE_PLACES];
     uint64_t card_value[GW_MACHINE_CARDS_MAX][GWI_HEALTH_COUNT];
-    size_t info_at; /* the next element of first->info */
+    later_list infos; /* what the driver reported; known before the second reading */
+    later_list items; /* from the items that were read so far */
     bool nomem;
 } collector;
 
@@ -39,21 +56,96 @@ static uint64_t less(uint64_t value, uint64_t bytes)
     return value > bytes ? value - bytes : 0;
 }
 
-static void set_outside(collector *c, unsigned device, uint64_t t_ns, uint64_t used_bytes, uint64_t ledger_bytes)
+static void set_outside(collector *c, unsigned device, uint64_t t_ns, uint64_t bytes)
 {
-    c->device[device].value[GWI_OUTSIDE] = less(used_bytes, ledger_bytes);
+    c->device[device].value[GWI_OUTSIDE] = bytes;
     c->course->device[device].has_changes = true;
     add_row(c, device, t_ns);
 }
 
-/* Apply what the driver reported about its free memory up to t_ns. */
-static void apply_infos(collector *c, uint64_t t_ns)
+/* The memory of a process ends with it. */
+static void process_ended(collector *c, uint64_t t_ns, uint32_t pid)
 {
-    for (; c->info_at < c->first->info_count && c->first->info[c->info_at].t_ns <= t_ns; c->info_at++) {
-        const gw_memory_info *info = &c->first->info[c->info_at];
-        if (info->device < 0 || info->device >= GW_MODEL_DEVICE_PLACES || info->bytes_free > info->bytes_total)
+    bool changed[GW_MODEL_DEVICE_PLACES] = {false};
+    for (size_t i = 1; i < c->holders->group_count; i++) {
+        const gw_group *group = &c->first->group[i];
+        if (c->group_bytes[i] == 0 || group->pid != pid || group->device >= GW_MODEL_DEVICE_PLACES)
             continue;
-        set_outside(c, (unsigned)info->device, info->t_ns, info->bytes_total - info->bytes_free, info->ledger_bytes);
+        uint64_t *value = c->device[group->device].value;
+        uint8_t column = gwi_holder_column(c->holders, (uint32_t)i);
+        value[column] = less(value[column], c->group_bytes[i]);
+        value[GWI_TOTAL] = less(value[GWI_TOTAL], c->group_bytes[i]);
+        c->group_bytes[i] = 0;
+        changed[group->device] = true;
+    }
+    for (unsigned device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
+        if (changed[device])
+            add_row(c, device, t_ns);
+        if (c->course->device[device].peak_pid == pid)
+            c->device[device].peak_pid_bytes = 0;
+    }
+}
+
+/* Add to a list that is sorted by time. New items are seldom earlier than those in the list. */
+static void push(collector *c, later_list *list, const later *one)
+{
+    if (!gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item)) {
+        c->nomem = true;
+        return;
+    }
+    size_t at = list->count++;
+    for (; at > list->at && list->item[at - 1].t_ns > one->t_ns; at--)
+        list->item[at] = list->item[at - 1];
+    list->item[at] = *one;
+}
+
+static void apply(collector *c, const later *one)
+{
+    if (one->kind == LATER_EXIT)
+        process_ended(c, one->t_ns, one->number);
+    else
+        set_outside(c, one->number, one->t_ns,
+                    one->kind == LATER_INFO ? one->bytes : less(one->bytes, c->device[one->number].value[GWI_TOTAL]));
+}
+
+/* Apply everything up to t_ns. */
+static void apply_until(collector *c, uint64_t t_ns)
+{
+    for (;;) {
+        later_list *infos = &c->infos, *items = &c->items, *next = infos;
+        bool has_info = infos->at < infos->count, has_item = items->at < items->count;
+        if (has_item && (!has_info || items->item[items->at].t_ns < infos->item[infos->at].t_ns))
+            next = items;
+        else if (!has_info)
+            return;
+        if (next->item[next->at].t_ns > t_ns)
+            return;
+        apply(c, &next->item[next->at++]);
+    }
+}
+
+/* List what the driver reported about its free memory. A report right after a failed call gets the time of the call.
+ * With a limit set by gpuwhy, the driver's numbers are about the limit, not about the card. */
+static void list_infos(collector *c)
+{
+    const gw_model *model = c->first;
+    for (size_t i = 0; i < model->info_count; i++) {
+        const gw_memory_info *info = &model->info[i];
+        if (info->device < 0 || info->device >= GW_MODEL_DEVICES_MAX || info->bytes_free > info->bytes_total ||
+            model->device[info->device].has_limit)
+            continue;
+        push(c, &c->infos,
+             &(later){info->t_ns, LATER_INFO, (uint32_t)info->device,
+                      less(info->bytes_total - info->bytes_free, info->ledger_bytes)});
+    }
+    for (size_t i = 0; i < model->failure_count; i++) {
+        const gw_failure *failure = &model->failure[i];
+        if (!failure->has_info || failure->info.device < 0 || failure->info.device >= GW_MODEL_DEVICES_MAX ||
+            failure->info.bytes_free > failure->info.bytes_total || model->device[failure->info.device].has_limit)
+            continue;
+        push(c, &c->infos,
+             &(later){failure->t_ns, LATER_INFO, (uint32_t)failure->info.device,
+                      less(failure->info.bytes_total - failure->info.bytes_free, failure->info.ledger_bytes)});
     }
 }
 
@@ -80,7 +172,7 @@ static void on_memory(void *user, const gw_model *model, const gw_memory_change 
     collector *c = user;
     if (change->device >= GW_MODEL_DEVICE_PLACES)
         return;
-    apply_infos(c, change->t_ns);
+    apply_until(c, change->t_ns);
     uint64_t *value = c->device[change->device].value, bytes = change->bytes;
     uint8_t column = gwi_holder_column(c->holders, change->group);
     uint64_t *group = change->group < c->holders->group_count ? &c->group_bytes[change->group] : NULL;
@@ -91,29 +183,6 @@ static void on_memory(void *user, const gw_model *model, const gw_memory_change 
     c->course->device[change->device].has_changes = true;
     add_row(c, change->device, change->t_ns);
     capture_peak(c, model, change);
-}
-
-/* The memory of a process ends with it. */
-static void process_ended(collector *c, const gw_model *model, const gw_item *item)
-{
-    bool changed[GW_MODEL_DEVICE_PLACES] = {false};
-    for (size_t i = 1; i < model->group_count && i < c->holders->group_count; i++) {
-        const gw_group *group = &model->group[i];
-        if (c->group_bytes[i] == 0 || group->pid != item->exit.pid || group->device >= GW_MODEL_DEVICE_PLACES)
-            continue;
-        uint64_t *value = c->device[group->device].value;
-        uint8_t column = gwi_holder_column(c->holders, (uint32_t)i);
-        value[column] = less(value[column], c->group_bytes[i]);
-        value[GWI_TOTAL] = less(value[GWI_TOTAL], c->group_bytes[i]);
-        c->group_bytes[i] = 0;
-        changed[group->device] = true;
-    }
-    for (unsigned device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
-        if (changed[device])
-            add_row(c, device, item->t_ns);
-        if (c->course->device[device].peak_pid == item->exit.pid)
-            c->device[device].peak_pid_bytes = 0;
-    }
 }
 
 /* ---- cards ---- */
@@ -157,7 +226,7 @@ static void card_memory(collector *c, uint32_t card, uint64_t t_ns, uint64_t use
 {
     int device = gw_machine_device_of(c->first, card);
     if (device >= 0 && device < GW_MODEL_DEVICE_PLACES)
-        set_outside(c, (unsigned)device, t_ns, used_bytes, c->device[device].value[GWI_TOTAL]);
+        push(c, &c->items, &(later){t_ns, LATER_USED, (uint32_t)device, used_bytes});
 }
 
 static void on_sample(collector *c, const gw_item *item)
@@ -188,9 +257,9 @@ static void on_sample(collector *c, const gw_item *item)
 static void on_item(void *user, const gw_model *model, const gw_item *item)
 {
     collector *c = user;
-    apply_infos(c, item->t_ns);
+    (void)model;
     if (item->kind == GW_ITEM_EXIT)
-        process_ended(c, model, item);
+        push(c, &c->items, &(later){item->t_ns, LATER_EXIT, item->exit.pid, 0});
     else if (item->kind == GW_ITEM_SAMPLE)
         on_sample(c, item);
 }
@@ -229,8 +298,8 @@ static void start(collector *c, unsigned chart_count)
 
 static bool finish(collector *c)
 {
-    bool good = true;
-    apply_infos(c, UINT64_MAX);
+    bool good = !c->nomem;
+    apply_until(c, UINT64_MAX);
     for (unsigned device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
         gwi_device_course *course = &c->course->device[device];
         if (course->has_changes && c->first->t_end_ns > 0)
@@ -258,6 +327,7 @@ gw_status gwi_course_read(const char *path, const gw_model *model, const gwi_hol
     if (st == GW_OK) {
         *c = (collector){.first = model, .holders = holders, .course = ret_course, .group_bytes = group_bytes};
         start(c, chart_count);
+        list_infos(c);
         st = gw_reader_open(path, &reader, &local);
     }
     if (st == GW_OK)
@@ -267,6 +337,10 @@ gw_status gwi_course_read(const char *path, const gw_model *model, const gwi_hol
         st = gw_fail(&local, GW_NOMEM, "the memory over time");
     gw_model_free(second);
     gw_reader_close(reader);
+    if (c != NULL) {
+        free(c->infos.item);
+        free(c->items.item);
+    }
     free(group_bytes);
     free(c);
     if (st != GW_OK)

@@ -130,7 +130,9 @@ void gwi_time(gw_text *page, uint64_t ns)
 {
     enum { MINUTE = 60, HOUR = 3600 };
     uint64_t seconds = ns / 1000000000u;
-    if (seconds < 10)
+    if (seconds < 1)
+        gw_text_addf(page, "%.3f s", (double)ns / 1e9);
+    else if (seconds < 10)
         gw_text_addf(page, "%.2f s", (double)ns / 1e9);
     else if (seconds < 2 * MINUTE)
         gw_text_addf(page, "%.1f s", (double)ns / 1e9);

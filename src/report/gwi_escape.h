@@ -22,7 +22,7 @@ void gwi_script_json(gw_text *page, const char *json);
 
 /* Append a size: "2.39 GiB". */
 void gwi_bytes(gw_text *page, uint64_t bytes);
-/* Append a time since the run began, or a duration: "0.12 s", "41.2 s", "12 min 05 s", "3 h 02 min". */
+/* Append a time since the run began, or a duration: "0.118 s", "7.02 s", "41.2 s", "12 min 05 s", "3 h 02 min". */
 void gwi_time(gw_text *page, uint64_t ns);
 
 /* Return a + b, or UINT64_MAX if the sum is larger. */

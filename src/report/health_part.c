@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void clock_text(gw_text *text, uint64_t value, const char *unit)
+static void value_html(gw_text *text, uint64_t value, const char *unit)
 {
     if (strcmp(unit, "bytes") == 0)
         gwi_bytes(text, value);
@@ -38,17 +38,17 @@ static void series_row(gwi_part *at, const gw_series *series, const gw_metric_in
 {
     const uint64_t value[] = {series->min, series->max, series->last};
     bool is_counter = info->kind == GW_METRIC_COUNTER;
-    gw_text_add_str(at->page, is_counter && series->rise > 0 ? "<tr class=\"weight0\"><td>" : "<tr><td>");
+    gw_text_add_str(at->page, is_counter && series->rise > 0 ? "<tr class=\"strong\"><td>" : "<tr><td>");
     name_text(at->page, info->name);
     gw_text_add_str(at->page, "</td>");
     for (size_t i = 0; i < sizeof value / sizeof value[0]; i++) {
         gw_text_add_str(at->page, "<td class=\"n\">");
-        clock_text(at->page, value[i], info->unit);
+        value_html(at->page, value[i], info->unit);
         gw_text_add_str(at->page, "</td>");
     }
     gw_text_add_str(at->page, "<td class=\"n\">");
     if (is_counter)
-        clock_text(at->page, series->rise, info->unit);
+        value_html(at->page, series->rise, info->unit);
     gw_text_add_str(at->page, "</td></tr>\n");
 }
 

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { ROWS_MAX = 30, FRAMES_MAX = 24, TEXT_CHARS_MAX = 90 };
+enum { ROWS_MAX = 30, FRAMES_MAX = 24, TEXT_CHARS_MAX = 90, CALLER_CHARS_MAX = 50 };
 
 static void stack_html(gwi_part *at, const gw_stack *stack)
 {
@@ -28,7 +28,14 @@ void gwi_site_html(gwi_part *at, uint32_t site)
     (void)gwi_site_text(at->model, site, &text);
     gw_text_add_str(at->page, has_more ? "<details><summary><code>" : "<code>");
     gwi_html_cut(at->page, gw_text_str(&text), TEXT_CHARS_MAX);
-    gw_text_add_str(at->page, has_more ? "</code></summary>" : "</code>");
+    gw_text_add_str(at->page, "</code>");
+    if (stack != NULL && stack->user < stack->count && gw_stack_caller(stack) != NULL) {
+        char caller[GW_PLACE_TEXT_MAX];
+        gw_text_add_str(at->page, " <span class=\"dim\">called at ");
+        gwi_html_cut(at->page, gw_frame_text(at->model->sites, gw_stack_caller(stack), caller), CALLER_CHARS_MAX);
+        gw_text_add_str(at->page, "</span>");
+    }
+    gw_text_add_str(at->page, has_more ? "</summary>" : "");
     if (has_more)
         stack_html(at, stack);
     gw_text_add_str(at->page, has_more ? "</details>" : "");

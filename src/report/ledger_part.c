@@ -77,23 +77,29 @@ void gwi_ledger_part(gwi_part *at)
 
 /* ---- failed calls ---- */
 
+/* Append a note, after "; " if it is not the first one. */
+static void note(gwi_part *at, size_t *count, bool holds, const char *text)
+{
+    if (holds)
+        gw_text_addf(at->page, "%s%s", (*count)++ == 0 ? "" : "; ", text);
+}
+
 static void failure_notes(gwi_part *at, const gw_failure *failure)
 {
-    if (failure->is_allocation && failure->bytes_wanted > 0) {
-        gw_text_add_str(at->page, "requested ");
+    size_t count = 0;
+    bool has_bytes = failure->is_allocation && failure->bytes_wanted > 0;
+    note(at, &count, has_bytes, "requested ");
+    if (has_bytes)
         gwi_bytes(at->page, failure->bytes_wanted);
-        gw_text_add_str(at->page, "; ");
-    }
-    if (failure->has_info) {
+    note(at, &count, failure->has_info, "free: ");
+    if (failure->has_info)
         gwi_bytes(at->page, failure->info.bytes_free);
-        gw_text_add_str(at->page, " free; ");
-    }
-    gw_text_add_str(at->page, failure->is_sticky ? "the context was lost; " : "");
-    gw_text_add_str(at->page, failure->is_echo ? "may only be a consequence of an earlier failure; " : "");
-    gw_text_add_str(at->page, failure->is_probe ? "an answer to the program, no error; " : "");
-    gw_text_add_str(at->page, failure->injected ? "injected by gpuwhy; " : "");
-    gw_text_add_str(at->page, failure->guard ? "refused by gpuwhy's limit; " : "");
-    gw_text_add_str(at->page, failure->recovery != GW_RECOVERED_NOT ? "the program continued; " : "");
+    note(at, &count, failure->is_sticky, "the context was lost");
+    note(at, &count, failure->is_echo, "may only be a consequence of an earlier failure");
+    note(at, &count, failure->injected, "injected by gpuwhy");
+    note(at, &count, failure->guard, "refused by gpuwhy's limit");
+    note(at, &count, failure->recovery != GW_RECOVERED_NOT, "the program continued");
+    note(at, &count, failure->text != NULL && failure->text[0] != '\0', "");
     gwi_html_cut(at->page, failure->text, TEXT_CHARS_MAX);
 }
 
@@ -115,22 +121,38 @@ static void failure_row(gwi_part *at, const gw_failure *failure)
     gw_text_add_str(at->page, "</td></tr>\n");
 }
 
-void gwi_failures_part(gwi_part *at)
+static void failure_table(gwi_part *at, bool is_probe)
 {
-    const gw_model *model = at->model;
-    gwi_section_begin(at, "failures", "Driver calls that failed");
-    if (model->failure_count == 0) {
-        gw_text_add_str(at->page, "<p>No driver call failed.</p>\n");
-        gwi_section_end(at);
-        return;
-    }
+    size_t rows = 0;
     gw_text_add_str(at->page, "<div class=\"wide\"><table><tr><th>Time</th><th>Call</th><th>Result</th><th>Times</th>"
                               "<th>Process</th><th>Device</th><th>Notes</th><th>Place</th></tr>\n");
-    for (size_t i = 0; i < model->failure_count && i < ROWS_MAX; i++)
-        failure_row(at, &model->failure[i]);
+    for (size_t i = 0; i < at->model->failure_count; i++) {
+        if (at->model->failure[i].is_probe == is_probe && rows++ < ROWS_MAX)
+            failure_row(at, &at->model->failure[i]);
+    }
     gw_text_add_str(at->page, "</table></div>\n");
-    if (model->failure_count > ROWS_MAX)
-        gw_text_addf(at->page, "<p>%zu later failures are not listed.</p>\n", model->failure_count - ROWS_MAX);
+    if (rows > ROWS_MAX)
+        gw_text_addf(at->page, "<p>%zu later ones are not listed.</p>\n", rows - ROWS_MAX);
+}
+
+void gwi_failures_part(gwi_part *at)
+{
+    size_t probes = 0;
+    for (size_t i = 0; i < at->model->failure_count; i++)
+        probes += at->model->failure[i].is_probe;
+    gwi_section_begin(at, "failures", "Driver calls that failed");
+    if (at->model->failure_count > probes)
+        failure_table(at, false);
+    else
+        gw_text_add_str(at->page, "<p>No driver call failed.</p>\n");
+    if (probes > 0) {
+        gw_text_addf(at->page,
+                     "<details><summary>%zu %s that only answered a question of the program: no "
+                     "errors</summary>\n",
+                     probes, probes == 1 ? "result" : "results");
+        failure_table(at, true);
+        gw_text_add_str(at->page, "</details>\n");
+    }
     gwi_section_end(at);
 }
 

@@ -103,7 +103,10 @@ static void note(gw_text *page, const gwi_segment *segment)
     }
     gw_text_add_str(page, "<span class=\"mapnote\">");
     gwi_bytes(page, segment->used_bytes);
-    gw_text_addf(page, " in use, %zu %s, largest ", segment->hole_count, segment->hole_count == 1 ? "hole" : "holes");
+    if (segment->hole_count == 1)
+        gw_text_add_str(page, " in use, 1 hole: ");
+    else
+        gw_text_addf(page, " in use, %zu holes, largest ", segment->hole_count);
     gwi_bytes(page, segment->hole_bytes_max);
     gw_text_add_str(page, "</span>");
 }

@@ -38,6 +38,10 @@ static void add_series(gwi_part *at, struct json_object *chart, int device)
     bool has_outside = false;
     for (size_t i = 0; i < table->count; i++)
         has_outside = has_outside || table->row[i].value[GWI_OUTSIDE] != GWI_UNKNOWN;
+    if (has_outside) {
+        gwi_chart_series(at, chart, "contexts, libraries, other processes", GWI_OUTSIDE);
+        column[count++] = GWI_OUTSIDE;
+    }
     for (unsigned i = 0; i < holders->count; i++) {
         gw_text name = {0};
         gwi_cut(&name, holders->name[i], NAME_CHARS_MAX);
@@ -50,10 +54,6 @@ static void add_series(gwi_part *at, struct json_object *chart, int device)
         snprintf(name, sizeof name, "%zu smaller places", holders->smaller_count);
         gwi_chart_series(at, chart, holders->smaller_count == 1 ? "1 smaller place" : name, GWI_SMALLER);
         column[count++] = GWI_SMALLER;
-    }
-    if (has_outside) {
-        gwi_chart_series(at, chart, "contexts, libraries, other processes", GWI_OUTSIDE);
-        column[count++] = GWI_OUTSIDE;
     }
     gwi_chart_rows(at, chart, table, column, count, 1);
 }
@@ -80,7 +80,7 @@ static void add_failures(gwi_part *at, struct json_object *chart, int device)
 {
     const gw_failure *refusal = gwi_refusal(at);
     if (refusal != NULL && refusal->device == device)
-        failure_mark(at, chart, refusal);
+        failure_mark(at, chart, refusal); /* the chart's script shows the values of the first one */
     for (size_t i = 0; i < at->model->failure_count; i++) {
         const gw_failure *failure = &at->model->failure[i];
         if (failure != refusal && !failure->is_probe && !failure->is_echo &&
@@ -151,8 +151,13 @@ static void device_chart(gwi_part *at, int device)
     struct json_object *chart = gwi_chart_add(at, id, "bytes", true);
     if (chart == NULL)
         return;
-    if (gw_model_device_limit(at->model, device, &limit))
+    if (gw_model_device_limit(at->model, device, &limit)) {
+        bool by_gpuwhy = at->model->device[device].has_limit;
         json_object_object_add(chart, "limit", json_object_new_int64((int64_t)gwi_js(limit)));
+        json_object_object_add(
+            chart, "limit_text",
+            json_object_new_string(by_gpuwhy ? "limit of the program (--memory)" : "size of the card"));
+    }
     add_series(at, chart, device);
     add_failures(at, chart, device);
     add_phases(at, chart, at->course->device[device].peak_pid);

@@ -5,6 +5,7 @@ const charts = JSON.parse(document.getElementById("charts").textContent);
 const graphs = []; // {chart, graph}, so that tests and other charts can find them
 
 const GIB = 1024 ** 3;
+const UNITS = ["B", "KiB", "MiB", "GiB"];
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -12,6 +13,7 @@ function colour(name) {
 
 function timeText(seconds) {
   const whole = Math.floor(seconds), two = (n) => String(n).padStart(2, "0");
+  if (seconds < 1) return seconds.toFixed(3) + " s";
   if (seconds < 10) return seconds.toFixed(2) + " s";
   if (seconds < 120) return seconds.toFixed(1) + " s";
   if (seconds < 3600) return Math.floor(whole / 60) + " min " + two(whole % 60) + " s";
@@ -29,7 +31,8 @@ function axisTime(seconds, granularity, options, graph) {
 function valueText(chart, value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "unknown";
   if (chart.unit !== "bytes") return Number(value.toFixed(1)) + " " + chart.unit;
-  return (value / GIB).toFixed(value < GIB / 10 ? 4 : 2) + " GiB";
+  const unit = value < 1024 ? 0 : Math.min(3, Math.floor(Math.log2(value) / 10));
+  return (value / 1024 ** unit).toFixed(unit === 0 ? 0 : 2) + " " + UNITS[unit];
 }
 
 function element(tag, text, className) {
@@ -61,12 +64,12 @@ function showRow(chart, index) {
   };
   chart.series.forEach((series, i) => add(series.name, row[i + 1], series.colour));
   add("sum", row.slice(1).reduce((sum, value) => sum + (value || 0), 0), null);
-  if (chart.limit !== null) add("size of the card, or limit", chart.limit, null);
+  if (chart.limit !== null) add(chart.limit_text, chart.limit, null);
 }
 
 // The row to show while nothing is pointed at: the first failure, otherwise the highest sum.
 function restingRow(chart) {
-  const failure = chart.marks.find((mark) => mark.kind === "failure");
+  const failure = chart.marks[0];
   if (failure) {
     let last = 0;
     chart.rows.forEach((row, i) => { if (row[0] <= failure.t_ns) last = i; });
@@ -147,7 +150,7 @@ function listMarks(chart) {
 
 // Steps of an axis in GiB or MiB, with whole numbers.
 function byteTicks(low, high, pixels, options, graph) {
-  const wanted = Math.max(2, pixels / 60);
+  const wanted = Math.max(2, pixels / 40);
   let step = 2 ** Math.ceil(Math.log2((high - low || 1) / wanted));
   const ticks = [], big = high >= GIB, unit = big ? GIB : 1024 ** 2;
   for (let v = Math.ceil(low / step) * step; v <= high; v += step)
@@ -163,7 +166,7 @@ function highest(chart) {
 function range(chart) {
   const top = highest(chart);
   const withLimit = chart.limit !== null && chart.limit < top * 2.5 ? Math.max(chart.limit, top) : top;
-  return [0, withLimit * 1.06 || 1];
+  return [0, withLimit * 1.1 || 1];
 }
 
 // Zooming one chart of a recording zooms the others, too.
@@ -177,7 +180,7 @@ function options(chart) {
   return {
     labels: ["time"].concat(chart.series.map((series, i) => "s" + i)),
     colors: chart.series.map((series) => colour("--c" + series.colour)),
-    stackedGraph: chart.stacked, stackedGraphNaNFill: "none", stepPlot: true, fillGraph: chart.stacked,
+    stackedGraph: chart.stacked, stepPlot: true, fillGraph: chart.stacked,
     fillAlpha: chart.stacked ? 0.85 : 0.15, strokeWidth: chart.stacked ? 1 : 2,
     valueRange: range(chart), dateWindow: null, gridLineColor: colour("--line"), axisLineColor: colour("--dim"),
     legend: "never", animatedZooms: false, highlightCircleSize: 3, xRangePad: 6,
@@ -199,7 +202,10 @@ function options(chart) {
 function draw(chart) {
   if (chart.rows.length === 0) return;
   chart.resting = restingRow(chart);
-  const rows = chart.rows.map((row) => [row[0] / 1e9].concat(row.slice(1)));
+  // A gap in one layer of a stack would leave a hole in the layers above it, so it is drawn as 0. The legend says
+  // "unknown".
+  const drawn = (value) => (value === null && chart.stacked ? 0 : value);
+  const rows = chart.rows.map((row) => [row[0] / 1e9].concat(row.slice(1).map(drawn)));
   graphs.push({chart, graph: new Dygraph(document.getElementById(chart.id), rows, options(chart))});
   showRow(chart, chart.resting);
   listMarks(chart);

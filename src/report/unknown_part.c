@@ -117,7 +117,7 @@ void gwi_unknown_part(gwi_part *at)
     recording(at, &count);
     for (size_t i = 0; i < verdict->unobserved.count; i++)
         text_line(at, &count, "", verdict->unobserved.item[i]);
-    if (verdict->where_reason != NULL)
+    if (verdict->where_reason != NULL && verdict->status != GW_VERDICT_CLEAN)
         text_line(at, &count, "The place: ", verdict->where_reason);
     if (at->model->command == NULL)
         text_line(at, &count, "", "How the program ended: the recording does not contain its end.");

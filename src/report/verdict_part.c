@@ -22,13 +22,23 @@ static void list(gwi_part *at, const char *title, const char *class_name, const 
     gw_text_addf(at->page, "</%s></div>\n", tag);
 }
 
+/* Write short items in one paragraph: "Ruled out: a; b". */
+static void line(gwi_part *at, const char *title, const gw_string_list *items)
+{
+    for (size_t i = 0; i < items->count; i++) {
+        gw_text_addf(at->page, i == 0 ? "<p class=\"also\"><b>%s:</b> " : "; ", title);
+        gwi_html(at->page, items->item[i]);
+    }
+    gw_text_add_str(at->page, items->count > 0 ? "</p>\n" : "");
+}
+
 static void evidence_rows(gwi_part *at, const gw_verdict *verdict, gw_weight weight)
 {
     for (size_t i = 0; i < verdict->evidence_count; i++) {
         const gw_evidence *evidence = &verdict->evidence[i];
         if (evidence->weight != weight)
             continue;
-        gw_text_addf(at->page, "<tr class=\"weight%d\"><td class=\"n\">", (int)weight);
+        gw_text_addf(at->page, "<tr%s><td class=\"n\">", weight == GW_WEIGHT_DECIDES ? " class=\"strong\"" : "");
         if (evidence->has_time)
             gwi_time(at->page, evidence->t_ns);
         gw_text_add_str(at->page, "</td><td>");
@@ -69,7 +79,7 @@ static void frames(gwi_part *at, const gw_where *where)
 static void where(gwi_part *at, const gw_verdict *verdict)
 {
     const gw_where *place = verdict->where;
-    if (place == NULL && verdict->where_reason == NULL)
+    if (place == NULL && (verdict->where_reason == NULL || verdict->status == GW_VERDICT_CLEAN))
         return;
     gw_text_add_str(at->page, "<div class=\"where\"><h4>Where</h4><p>");
     if (place != NULL && place->user < place->frame_count) {
@@ -94,21 +104,17 @@ static void where(gwi_part *at, const gw_verdict *verdict)
 
 static void alternatives(gwi_part *at, const gw_verdict *verdict)
 {
-    if (verdict->alternative_count == 0)
-        return;
-    gw_text_add_str(at->page, "<div class=\"also\"><h4>Could also be</h4><ul>");
     for (size_t i = 0; i < verdict->alternative_count; i++) {
         const gw_alternative *one = &verdict->alternatives[i];
-        gw_text_add_str(at->page, "<li><code>");
+        gw_text_add_str(at->page, i == 0 ? "<p class=\"also\"><b>Could also be:</b> <code>" : "; <code>");
         gwi_html(at->page, one->cause);
         gw_text_addf(at->page, "</code> (%s)", gw_certainty_text(one->certainty));
         if (one->summary != NULL) {
             gw_text_add_str(at->page, ": ");
             gwi_html(at->page, one->summary);
         }
-        gw_text_add_str(at->page, "</li>");
     }
-    gw_text_add_str(at->page, "</ul></div>\n");
+    gw_text_add_str(at->page, verdict->alternative_count > 0 ? "</p>\n" : "");
 }
 
 static void attempts(gwi_part *at, const gw_verdict *verdict)
@@ -190,7 +196,7 @@ void gwi_verdict_part(gwi_part *at, const gw_verdict *verdict, bool is_whole)
     list(at, "Advice", "also", &verdict->advice, false);
     gw_text_add_str(at->page, "</div><div>\n");
     evidence(at, verdict);
-    list(at, "Ruled out", "also", &verdict->ruled_out, false);
+    line(at, "Ruled out", &verdict->ruled_out);
     list(at, "Later errors, caused by this one", "also", &verdict->consequences, false);
     alternatives(at, verdict);
     list(at, "Done by gpuwhy", "also", &verdict->interventions, false);
