@@ -79,7 +79,7 @@ static void failure_mark(gwi_part *at, struct json_object *chart, const gw_failu
 static void add_failures(gwi_part *at, struct json_object *chart, int device)
 {
     const gw_failure *refusal = gwi_refusal(at);
-    if (refusal != NULL && refusal->device == device)
+    if (refusal != NULL && (refusal->device == device || refusal->device < 0))
         failure_mark(at, chart, refusal); /* the chart's script shows the values of the first one */
     for (size_t i = 0; i < at->model->failure_count; i++) {
         const gw_failure *failure = &at->model->failure[i];

@@ -68,7 +68,9 @@ static bool is_same_bucket(const gwi_thin *thin, uint64_t t_ns)
 static bool is_between(const gwi_thin *thin, const uint64_t *value)
 {
     const uint64_t *last = thin->row[thin->count - 1].value;
-    const uint64_t *before = thin->count < 2 ? last : thin->row[thin->count - 2].value;
+    if (thin->count < 2)
+        return false;
+    const uint64_t *before = thin->row[thin->count - 2].value;
     for (unsigned i = 0; i < thin->columns; i++) {
         if ((last[i] > before[i] && last[i] > value[i]) || (last[i] < before[i] && last[i] < value[i]))
             return false;
