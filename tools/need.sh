@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [dnnl] [check] [pythons] [fuzz]`. Missing packages
+# Check the packages that a target needs: `tools/need.sh build [logs] [report] [dnnl] [check] [pythons] [fuzz]`. Missing packages
 # are installed on Debian and its derivatives if we are root; otherwise the command that installs them is printed.
 set -eu
 
@@ -31,6 +31,7 @@ for part in "$@"; do
         need_header zlib.h zlib1g-dev
         need_header lzma.h liblzma-dev
         ;;
+    report) [ -e /usr/share/javascript/dygraphs/dygraph.min.js ] || missing="$missing libjs-dygraphs" ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
     check)
         need_header cmocka.h libcmocka-dev
@@ -47,6 +48,8 @@ for part in "$@"; do
         need_command zstd zstd
         need_command gdb gdb
         need_command ninja ninja-build
+        need_command chromium chromium
+        need_command chromedriver chromium-driver
         ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;

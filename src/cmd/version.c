@@ -3,6 +3,7 @@
 #include "gwi_cmd.h"
 
 #include "gw_logs.h"
+#include "gw_report.h"
 
 #include <elfutils/libdwfl.h>
 #include <json-c/json.h>
@@ -41,6 +42,7 @@ int gwi_cmd_version(int argc, char **argv)
     printf("%-21s%s\n", "text logs:", has_matcher ? matcher : "no (built without Hyperscan and PCRE2)");
     print_part("text logs in gzip:", "zlib", gw_logs_gzip_version());
     print_part("text logs in xz:", "liblzma", gw_logs_xz_version());
+    print_part("HTML reports:", "dygraphs", GW_HAVE_DYGRAPHS ? GW_REPORT_DYGRAPHS : NULL);
     print_part("trainer on the CPU:", "oneDNN", GW_DNNL_VERSION);
     return GW_EXIT_OK;
 }

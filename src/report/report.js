@@ -5,7 +5,7 @@ const charts = JSON.parse(document.getElementById("charts").textContent);
 const graphs = []; // {chart, graph}, so that tests and other charts can find them
 
 const GIB = 1024 ** 3;
-const UNITS = ["B", "KiB", "MiB", "GiB"];
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -31,7 +31,7 @@ function axisTime(seconds, granularity, options, graph) {
 function valueText(chart, value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "unknown";
   if (chart.unit !== "bytes") return Number(value.toFixed(1)) + " " + chart.unit;
-  const unit = value < 1024 ? 0 : Math.min(3, Math.floor(Math.log2(value) / 10));
+  const unit = value < 1024 ? 0 : Math.min(5, Math.floor(Math.log2(value) / 10));
   return (value / 1024 ** unit).toFixed(unit === 0 ? 0 : 2) + " " + UNITS[unit];
 }
 
@@ -184,6 +184,7 @@ function options(chart) {
     fillAlpha: chart.stacked ? 0.85 : 0.15, strokeWidth: chart.stacked ? 1 : 2,
     valueRange: range(chart), dateWindow: null, gridLineColor: colour("--line"), axisLineColor: colour("--dim"),
     legend: "never", animatedZooms: false, highlightCircleSize: 3, xRangePad: 6,
+    interactionModel: Dygraph.defaultInteractionModel, // a range selector would make dragging move the chart
     showRangeSelector: chart.stacked, rangeSelectorHeight: 28,
     rangeSelectorPlotStrokeColor: colour("--dim"), rangeSelectorPlotFillColor: colour("--c8"),
     rangeSelectorPlotFillGradientColor: "", rangeSelectorBackgroundStrokeColor: colour("--line"),

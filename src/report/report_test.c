@@ -166,7 +166,7 @@ static void memory_over_time_has_the_true_peak(void **state)
     expect_good_rows(chart);
     assert_true(highest(chart) == (double)(KEPT + 1) * (1 << 20));
     assert_int_equal(json_object_array_length(get(chart, "marks")), 1);
-    assert_non_null(strstr(gw_text_str(&run.page), "cuMemAlloc of 1024.00 GiB failed"));
+    assert_non_null(strstr(gw_text_str(&run.page), "cuMemAlloc of 1.00 TiB failed"));
     struct json_object *rows = get(chart, "rows"), *last;
     last = json_object_array_get_idx(rows, json_object_array_length(rows) - 1);
     assert_true(json_object_get_double(json_object_array_get_idx(last, 1)) == 0); /* the process ended */
