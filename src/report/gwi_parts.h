@@ -60,6 +60,11 @@ void gwi_throttle_text(uint64_t reasons, gw_text *text);
 /* Return the failure that the maps are about: the one of the verdict, otherwise the last refused request; NULL: none.
  */
 const gw_failure *gwi_refusal(const gwi_part *at);
+/* Return the report of a framework's allocator about the failure, NULL if there is none. */
+const gw_allocator_report *gwi_report_of(const gwi_part *at, const gw_failure *failure);
+/* Return a copy of the report's live blocks, with call sites also from its list of requests. The caller frees it. NULL:
+ * there are no blocks, or no memory. */
+gw_live *gwi_report_live(gwi_part *at, const gw_allocator_report *report);
 /* Append the user's frame as HTML, or "unknown place". A place with more frames can be unfolded. */
 void gwi_site_html(gwi_part *at, uint32_t site);
 

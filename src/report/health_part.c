@@ -38,7 +38,9 @@ static void series_row(gwi_part *at, const gw_series *series, const gw_metric_in
 {
     const uint64_t value[] = {series->min, series->max, series->last};
     bool is_counter = info->kind == GW_METRIC_COUNTER;
-    gw_text_add_str(at->page, is_counter && series->rise > 0 ? "<tr class=\"strong\"><td>" : "<tr><td>");
+    bool is_bad =
+        is_counter && series->rise > 0 && strcmp(info->unit, "count") == 0; /* errors, and repeated transfers */
+    gw_text_add_str(at->page, is_bad ? "<tr class=\"strong\"><td>" : "<tr><td>");
     name_text(at->page, info->name);
     gw_text_add_str(at->page, "</td>");
     for (size_t i = 0; i < sizeof value / sizeof value[0]; i++) {
@@ -52,18 +54,28 @@ static void series_row(gwi_part *at, const gw_series *series, const gw_metric_in
     gw_text_add_str(at->page, "</td></tr>\n");
 }
 
-static void values_table(gwi_part *at, uint32_t card)
+/* True for errors of memory, and for the state of the card's links. */
+static bool is_of_faults(const char *name)
+{
+    static const char *const starts[] = {"card.ecc", "card.remap", "card.pcie", "card.nvlink", "card.recovery"};
+    size_t i = 0;
+    while (i < sizeof starts / sizeof starts[0] && !gw_begins(name, starts[i]))
+        i++;
+    return i < sizeof starts / sizeof starts[0];
+}
+
+static void values_table(gwi_part *at, uint32_t card, bool of_faults)
 {
     const gw_machine *machine = &at->model->machine;
-    gw_text_add_str(
-        at->page,
-        "<details open><summary>All values</summary><div class=\"wide\"><table><tr><th>Value</th><th>Lowest</th>"
-        "<th>Highest</th><th>Last</th><th>Rise during the run</th></tr>\n");
+    gw_text_addf(at->page,
+                 "<details%s><summary>%s</summary><div class=\"wide\"><table><tr><th>Value</th><th>Lowest</th>"
+                 "<th>Highest</th><th>Last</th><th>Rise during the run</th></tr>\n",
+                 of_faults ? " open" : "", of_faults ? "Memory errors (ECC), PCIe and NVLink" : "All other values");
     for (size_t i = 0; i < machine->series_count; i++) {
         const gw_series *series = &machine->series[i];
         const gw_metric_info *info = gw_metric_find(series->metric);
         if (series->source == GW_SOURCE_NVML && series->device == card && series->pid == 0 &&
-            series->state == GW_SAMPLE_KNOWN && info != NULL)
+            series->state == GW_SAMPLE_KNOWN && info != NULL && is_of_faults(info->name) == of_faults)
             series_row(at, series, info);
     }
     gw_text_add_str(at->page, "</table></div></details>\n");
@@ -152,7 +164,8 @@ static void card_part(gwi_part *at, const gw_machine_card *card)
     for (unsigned column = 0; column < GWI_HEALTH_COUNT; column++)
         card_chart(at, card->index, column);
     gw_text_add_str(at->page, "</div>\n");
-    values_table(at, card->index);
+    values_table(at, card->index, true);
+    values_table(at, card->index, false);
 }
 
 static void events(gwi_part *at)
@@ -176,17 +189,58 @@ static void events(gwi_part *at)
     gw_text_add_str(at->page, rows > 0 ? "</table>\n" : "");
 }
 
+/* Append the text of a fact, which has no terminating zero. */
+static void fact_html(gwi_part *at, bool known, gw_fact_text text)
+{
+    gw_text copy = {0};
+    if (known && text.data != NULL)
+        gw_text_add(&copy, text.data, text.bytes);
+    gwi_html_cut(at->page, gw_text_str(&copy), 100);
+    gw_text_free(&copy);
+}
+
+static void holder_row(gwi_part *at, const gw_holder *holder)
+{
+    const gw_fact_holder *fact = &holder->fact;
+    gw_text_add_str(at->page, "<tr><td class=\"n\">");
+    gwi_time(at->page, holder->t_ns);
+    gw_text_add_str(at->page, "</td><td class=\"n\">");
+    if (fact->has_bytes)
+        gwi_bytes(at->page, fact->bytes);
+    else
+        gw_text_add_str(at->page, "unknown");
+    gw_text_add_str(at->page, "</td><td>");
+    if (fact->has_pid)
+        gw_text_addf(at->page, "%u", fact->pid);
+    gw_text_add_str(at->page, "</td><td>");
+    if (fact->has_card)
+        gw_text_addf(at->page, "%u", fact->card);
+    gw_text_add_str(at->page, "</td><td>");
+    fact_html(at, fact->has_user, fact->user);
+    gw_text_add_str(at->page, "</td><td><code>");
+    fact_html(at, fact->has_command, fact->command);
+    gw_text_add_str(at->page, "</code></td></tr>\n");
+}
+
+/* List the processes that had memory on a card first: most of the others only had a device file open. */
 static void holders(gwi_part *at)
 {
     const gw_machine *machine = &at->model->machine;
-    for (size_t i = 0; i < machine->holder_count; i++) {
-        if (i == 0)
-            gw_text_add_str(at->page, "<h4>Processes on the card when a request was refused</h4>\n<ul>");
-        gw_text_add_str(at->page, "<li>");
-        gwi_html(at->page, machine->holder[i].text);
-        gw_text_add_str(at->page, "</li>");
+    enum { ROWS_MAX = 60 };
+    size_t rows = 0;
+    if (machine->holder_count == 0)
+        return;
+    gw_text_add_str(at->page,
+                    "<h4>Processes on the cards when a request was refused</h4>\n<div class=\"wide\"><table><tr>"
+                    "<th>Time</th><th>Memory</th><th>Process</th><th>Card</th><th>User</th><th>Command</th></tr>\n");
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < machine->holder_count; i++)
+            if (machine->holder[i].fact.has_bytes == (pass == 0) && rows++ < ROWS_MAX)
+                holder_row(at, &machine->holder[i]);
     }
-    gw_text_add_str(at->page, machine->holder_count > 0 ? "</ul>\n" : "");
+    gw_text_add_str(at->page, "</table></div>\n");
+    if (rows > ROWS_MAX)
+        gw_text_addf(at->page, "<p>%zu more.</p>\n", rows - ROWS_MAX);
 }
 
 void gwi_health_part(gwi_part *at)

@@ -5,6 +5,7 @@
 #include "gwi_escape.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ROWS_MAX = 30, FRAMES_MAX = 24, TEXT_CHARS_MAX = 90, CALLER_CHARS_MAX = 50 };
 
@@ -86,6 +87,7 @@ static void leaks(gwi_part *at)
 /* ---- the largest holders ---- */
 
 typedef struct holder {
+    char *text; /* owned; the place and its caller; NULL: not merged yet */
     uint32_t site;
     uint8_t cls;
     uint64_t bytes, count, t_first_ns, t_last_ns;
@@ -110,7 +112,7 @@ static int compare_bytes(const void *a, const void *b)
 static void join(holder *into, const holder *from)
 {
     into->bytes = gwi_sum(into->bytes, from->bytes);
-    into->count++;
+    into->count += from->count;
     if (from->has_time && (!into->has_time || from->t_first_ns < into->t_first_ns))
         into->t_first_ns = from->t_first_ns;
     if (from->has_time && (!into->has_time || from->t_last_ns > into->t_last_ns))
@@ -124,7 +126,8 @@ static holder *sum_up(const gw_live *live, size_t count, size_t *ret_count)
     holder *list = malloc((count + 1) * sizeof *list);
     size_t kept = 0;
     for (size_t i = 0; list != NULL && i < count; i++)
-        list[i] = (holder){live[i].site, live[i].cls, live[i].bytes, 1, live[i].t_ns, live[i].t_ns, live[i].has_time};
+        list[i] =
+            (holder){NULL, live[i].site, live[i].cls, live[i].bytes, 1, live[i].t_ns, live[i].t_ns, live[i].has_time};
     if (list != NULL)
         qsort(list, count, sizeof *list, compare_keys);
     for (size_t i = 0; list != NULL && i < count; i++) {
@@ -137,6 +140,44 @@ static holder *sum_up(const gw_live *live, size_t count, size_t *ret_count)
         qsort(list, kept, sizeof *list, compare_bytes);
     *ret_count = kept;
     return list;
+}
+
+static char *text_of(gwi_part *at, uint32_t site)
+{
+    char caller[GW_PLACE_TEXT_MAX];
+    gw_text text = {0};
+    const gw_stack *stack = gw_sites_stack(at->model->sites, site);
+    (void)gwi_site_text(at->model, site, &text);
+    if (stack != NULL && stack->user < stack->count && gw_stack_caller(stack) != NULL)
+        gw_text_addf(&text, "\n%s", gw_frame_text(at->model->sites, gw_stack_caller(stack), caller));
+    char *copy = text.failed ? NULL : strdup(gw_text_str(&text));
+    gw_text_free(&text);
+    return copy;
+}
+
+/* Merge the places whose lines are the same, among the largest ones: their stacks differ only further out. Returns the
+ * new count. */
+static size_t merge_lines(gwi_part *at, holder *list, size_t count)
+{
+    enum { MERGED_MAX = 256 };
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = kept;
+        char *text = i < MERGED_MAX ? text_of(at, list[i].site) : NULL;
+        at->failed = at->failed || (i < MERGED_MAX && text == NULL);
+        for (k = 0; text != NULL && k < kept; k++)
+            if (list[k].cls == list[i].cls && list[k].text != NULL && strcmp(list[k].text, text) == 0)
+                break;
+        if (text != NULL && k < kept) {
+            join(&list[k], &list[i]);
+            free(text);
+            continue;
+        }
+        list[kept] = list[i];
+        list[kept++].text = text;
+    }
+    qsort(list, kept, sizeof *list, compare_bytes);
+    return kept;
 }
 
 static void holder_row(gwi_part *at, const holder *one)
@@ -167,6 +208,7 @@ static void holders_table(gwi_part *at, const char *title, const gw_live *live, 
         at->failed = true;
         return;
     }
+    kept = merge_lines(at, list, kept);
     gw_text_addf(at->page,
                  "<h4>%s</h4>\n<div class=\"wide\"><table class=\"holders\"><tr><th>Memory</th><th>Blocks</th>"
                  "<th>Kind</th><th>Requested at</th><th>Place</th></tr>\n",
@@ -176,6 +218,8 @@ static void holders_table(gwi_part *at, const char *title, const gw_live *live, 
     gw_text_add_str(at->page, "</table></div>\n");
     if (kept > ROWS_MAX)
         gw_text_addf(at->page, "<p>%zu smaller places are not listed.</p>\n", kept - ROWS_MAX);
+    for (size_t i = 0; i < kept; i++)
+        free(list[i].text);
     free(list);
 }
 
@@ -218,13 +262,11 @@ static void arrays(gwi_part *at)
 static void at_refusal(gwi_part *at, const gw_failure *failure)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(at->model, failure->snapshot);
-    const gw_allocator_report *report =
-        failure->allocator >= 0 && (size_t)failure->allocator < at->model->allocator_count
-            ? &at->model->allocator[failure->allocator]
-            : NULL;
-    if (report != NULL && report->live_count > 0)
-        holders_table(at, "Largest holders at the failure, in the framework's allocator", report->live,
-                      report->live_count);
+    const gw_allocator_report *report = gwi_report_of(at, failure);
+    gw_live *live = report == NULL ? NULL : gwi_report_live(at, report);
+    if (live != NULL)
+        holders_table(at, "Largest holders at the failure, in the framework's allocator", live, report->live_count);
+    free(live);
     if (snapshot != NULL && snapshot->live != NULL)
         holders_table(at, "Largest holders at the failure, by request to the driver", snapshot->live,
                       snapshot->live_count);

@@ -108,7 +108,7 @@ static void failure_row(gwi_part *at, const gw_failure *failure)
     char call[GW_CALL_TEXT_MAX], device[GW_DEVICE_TEXT_MAX];
     gw_text_addf(at->page, "<tr class=\"%s\"><td class=\"n\">", failure->is_probe ? "dim" : "");
     gwi_time(at->page, failure->t_ns);
-    gw_text_add_str(at->page, "</td><td><code>");
+    gw_text_add_str(at->page, "</td><td class=\"call\"><code>");
     gwi_html(at->page, gw_call_text(call, failure->fn_name));
     gw_text_add_str(at->page, "</code></td><td>");
     gwi_html(at->page, gw_result_name(failure->result));

@@ -36,21 +36,6 @@ static bool reserve(picture *it, size_t blocks, size_t segments)
     return it->block != NULL && it->segment != NULL;
 }
 
-const gw_failure *gwi_refusal(const gwi_part *at)
-{
-    const gw_failure *found = NULL;
-    for (size_t i = 0; i < at->model->failure_count; i++) {
-        const gw_failure *failure = &at->model->failure[i];
-        if (!failure->is_allocation)
-            continue;
-        if (at->run->verdict->has_failure && failure->t_ns == at->run->verdict->t_failure_ns)
-            return failure;
-        if (found == NULL || failure->recovery == GW_RECOVERED_NOT || found->recovery != GW_RECOVERED_NOT)
-            found = failure;
-    }
-    return found;
-}
-
 /* ---- the driver's blocks, coloured as in the chart ---- */
 
 static void take_driver_blocks(gwi_part *at, const gw_live *live, size_t count, picture *it)
@@ -136,18 +121,23 @@ static void colour_sites(gwi_part *at, site_sum *sum, size_t count, picture *it)
 static bool take_allocator_blocks(gwi_part *at, const gw_allocator_report *report, picture *it)
 {
     site_sum *sum = malloc((report->live_count + 1) * sizeof *sum);
-    if (sum == NULL)
+    gw_live *list = gwi_report_live(at, report);
+    if (sum == NULL || list == NULL) {
+        free(list);
+        free(sum);
         return false;
-    size_t count = sum_sites(report->live, report->live_count, sum);
+    }
+    size_t count = sum_sites(list, report->live_count, sum);
     colour_sites(at, sum, count, it);
     for (size_t i = 0; i < report->live_count; i++) {
-        const gw_live *live = &report->live[i];
+        const gw_live *live = &list[i];
         const site_sum *of = bsearch(&(site_sum){.site = live->site}, sum, count, sizeof *sum, compare_sites);
         it->block[it->block_count++] = (gwi_block){live->address, live->bytes, of == NULL ? GWI_SMALLER : of->colour};
         it->used[it->block[it->block_count - 1].colour] = true;
     }
     it->by_allocator = true;
     it->missing_bytes = report->rest_bytes;
+    free(list);
     free(sum);
     return true;
 }
@@ -263,10 +253,7 @@ static void show(gwi_part *at, picture *it, uint64_t wanted_bytes)
 static void at_failure(gwi_part *at)
 {
     const gw_failure *failure = gwi_refusal(at);
-    const gw_allocator_report *report =
-        failure != NULL && failure->allocator >= 0 && (size_t)failure->allocator < at->model->allocator_count
-            ? &at->model->allocator[failure->allocator]
-            : NULL;
+    const gw_allocator_report *report = gwi_report_of(at, failure);
     const gw_snapshot *snapshot = failure == NULL ? NULL : gw_model_snapshot(at->model, failure->snapshot);
     bool by_allocator = report != NULL && report->live_count > 0;
     size_t live_count = snapshot == NULL || snapshot->live == NULL ? 0 : snapshot->live_count;
@@ -278,8 +265,11 @@ static void at_failure(gwi_part *at)
     }
     gw_text_addf(at->page, "<p>Process %u, after ", failure->pid);
     gwi_time(at->page, failure->t_ns);
-    if (failure->bytes_wanted > 0)
-        bytes_in(at, ": the refused request needed <b>", failure->bytes_wanted, "</b>");
+    uint64_t wanted = report != NULL && report->bytes_wanted > 0 ? report->bytes_wanted : failure->bytes_wanted;
+    if (wanted > 0)
+        bytes_in(at, ": the refused request needed <b>", wanted, "</b>");
+    if (wanted > 0 && failure->bytes_wanted > 0 && wanted != failure->bytes_wanted)
+        bytes_in(at, ", for which the framework's allocator requested ", failure->bytes_wanted, " from the driver");
     if (failure->has_info)
         bytes_in(at, "; the driver had <b>", failure->info.bytes_free, "</b> free");
     gw_text_add_str(at->page, ".</p>\n");
@@ -301,7 +291,7 @@ static void at_failure(gwi_part *at)
     }
     at->failed = at->failed || !good;
     if (good)
-        show(at, &it, failure->bytes_wanted);
+        show(at, &it, wanted);
     picture_free(&it);
 }
 

@@ -142,7 +142,8 @@ static void rest(gw_text *page, const gwi_map *map)
         bytes = gwi_sum(bytes, map->segment[i].bytes);
         used = gwi_sum(used, map->segment[i].used_bytes);
     }
-    gw_text_addf(page, "<p>%zu smaller segments are not drawn: ", map->segment_count - GWI_SEGMENTS_SHOWN);
+    size_t count = map->segment_count - GWI_SEGMENTS_SHOWN;
+    gw_text_addf(page, "<p>%zu smaller %s not drawn: ", count, count == 1 ? "segment is" : "segments are");
     gwi_bytes(page, used);
     gw_text_add_str(page, " of ");
     gwi_bytes(page, bytes);

@@ -81,6 +81,22 @@ static gw_status sections(gwi_part *at, unsigned chart_count, gw_error *err)
     return st;
 }
 
+/* List the recordings of the page, with their verdicts. */
+static void contents(const gw_report *report, gw_text *page)
+{
+    gw_text_add_str(page, "<ol class=\"contents\">\n");
+    for (size_t i = 0; i < report->run_count; i++) {
+        const gw_verdict *verdict = report->run[i].verdict;
+        gw_text_addf(page, "<li><a href=\"#recording-%zu\">", i);
+        gwi_html_cut(page, report->run[i].name, 80);
+        gw_text_addf(page, "</a>: <span class=\"badge %s\">%s</span> ", gw_verdict_status_text(verdict->status),
+                     gw_verdict_status_text(verdict->status));
+        gwi_html(page, verdict->headline);
+        gw_text_add_str(page, "</li>\n");
+    }
+    gw_text_add_str(page, "</ol>\n");
+}
+
 static unsigned count_charts(const gw_report *report)
 {
     unsigned count = 0;
@@ -163,6 +179,8 @@ gw_status gw_report_write(const gw_report *report, const gw_report_assets *asset
         gwi_html(page, report->apart_reason);
         gw_text_add_str(page, ".</p>\n");
     }
+    if (report->run_count > 1)
+        contents(report, page);
     unsigned chart_count = count_charts(report);
     for (size_t i = 0; st == GW_OK && i < report->run_count; i++)
         st = run_part(report, i, chart_count, charts, page, err);
