@@ -1,6 +1,6 @@
 /* Writes the data of the charts as JSON. Numbers above 2^53 are written as 2^53, because JavaScript cannot store them.
  */
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include "gw_clean.h"
 #include "gwi_escape.h"

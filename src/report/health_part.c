@@ -1,5 +1,5 @@
 /* The health of the cards: values that NVML reported while the program ran. */
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include "gwi_escape.h"
 

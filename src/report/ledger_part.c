@@ -1,5 +1,5 @@
 /* Tables of the objects that the program created, of the calls that failed, and of the libraries that it loaded. */
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include "gwi_escape.h"
 

@@ -1,5 +1,5 @@
 /* The maps of device memory: at the failure, and when the process held the most. */
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include "gwi_escape.h"
 #include "gwi_map_svg.h"

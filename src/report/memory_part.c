@@ -1,5 +1,5 @@
 /* Device memory over time: one stacked chart for each device that the run used. */
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include "gwi_escape.h"
 

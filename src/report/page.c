@@ -3,22 +3,12 @@
 
 #include "gw_render.h"
 #include "gwi_escape.h"
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include <json-c/json.h>
 
 #include <stdio.h>
 #include <stdlib.h>
-
-void gwi_section_begin(gwi_part *at, const char *id, const char *title)
-{
-    gw_text_addf(at->page, "<section id=\"%s-%zu\">\n<h3>%s</h3>\n", id, at->number, title);
-}
-
-void gwi_section_end(gwi_part *at)
-{
-    gw_text_add_str(at->page, "</section>\n");
-}
 
 static void document_head(const gw_report *report, const gw_report_assets *assets, gw_text *page)
 {

@@ -1,5 +1,5 @@
 /* The failure that a page is about, and what the framework's allocator reported about it. */
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include <stdlib.h>
 

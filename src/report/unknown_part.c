@@ -1,5 +1,5 @@
 /* What the recording does not say, and why. */
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include "gwi_escape.h"
 

@@ -1,5 +1,5 @@
 /* The first section: the verdict, in the words of `gpuwhy explain`. */
-#include "gwi_parts.h"
+#include "gwi_sections.h"
 
 #include "gw_render.h"
 #include "gwi_escape.h"

@@ -7,7 +7,7 @@ from support import GPUWHY
 
 PARTS = {"JSON": ["json-c"], "compression": ["zstd"], "symbols, core dumps": ["elfutils"],
          "text logs": ["Hyperscan", "PCRE2"], "text logs in gzip": ["zlib"], "text logs in xz": ["liblzma"],
-         "trainer on the CPU": ["oneDNN"]}
+         "HTML reports": ["dygraphs"], "trainer on the CPU": ["oneDNN"]}
 
 
 class Version(unittest.TestCase):

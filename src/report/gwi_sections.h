@@ -1,7 +1,7 @@
-/* The parts of a page. Each function appends one section to `at->page`. Ids of elements contain the number of the
+/* The sections of a page. Each function appends one section to `at->page`. Ids of elements contain the number of the
  * recording, so several recordings fit on one page. */
-#ifndef GWI_PARTS_H
-#define GWI_PARTS_H
+#ifndef GWI_SECTIONS_H
+#define GWI_SECTIONS_H
 
 #include "gw_report.h"
 #include "gwi_collect.h"
@@ -22,7 +22,7 @@ typedef struct gwi_part {
     bool failed;                /* out of memory */
 } gwi_part;
 
-/* Begin a section with this id and heading, and end it. */
+/* section.c. Begin a section with this id and heading, and end it. */
 void gwi_section_begin(gwi_part *at, const char *id, const char *title);
 void gwi_section_end(gwi_part *at);
 
@@ -55,17 +55,18 @@ void gwi_chart_mark(gwi_part *at, struct json_object *chart, uint64_t t_ns, cons
 void gwi_chart_band(gwi_part *at, struct json_object *chart, uint64_t from_ns, uint64_t to_ns, const char *text,
                     const char *kind);
 
-/* Append the reasons for reduced clocks in words: "power limit, thermal slowdown". */
+/* memory_part.c. Append the reasons for reduced clocks in words: "power limit, thermal slowdown". */
 void gwi_throttle_text(uint64_t reasons, gw_text *text);
-/* Return the failure that the maps are about: the one of the verdict, otherwise the last refused request; NULL: none.
+/* refusal.c. Return the failure that the maps are about: the one of the verdict, otherwise the last refused request;
+ * NULL: none.
  */
 const gw_failure *gwi_refusal(const gwi_part *at);
-/* Return the report of a framework's allocator about the failure, NULL if there is none. */
+/* refusal.c. Return the report of a framework's allocator about the failure, NULL if there is none. */
 const gw_allocator_report *gwi_report_of(const gwi_part *at, const gw_failure *failure);
-/* Return a copy of the report's live blocks, with call sites also from its list of requests. The caller frees it. NULL:
- * there are no blocks, or no memory. */
+/* refusal.c. Return a copy of the report's live blocks, with call sites also from its list of requests. The caller
+ * frees it. NULL: there are no blocks, or no memory. */
 gw_live *gwi_report_live(gwi_part *at, const gw_allocator_report *report);
-/* Append the user's frame as HTML, or "unknown place". A place with more frames can be unfolded. */
+/* holders_part.c. Append the user's frame as HTML, or "unknown place". A place with more frames can be unfolded. */
 void gwi_site_html(gwi_part *at, uint32_t site);
 
 #endif
