@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 
-from harness import (CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, execute, expect, gpuwhy,
+from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, execute, expect, gpuwhy,
                      main, new_folder, run_observed, run_plain)
 
 USAGE = 2  # bad usage or unreadable input
@@ -137,6 +137,11 @@ def damaged(place, recording):
 
 # ---- gpuwhy report -----------------------------------------------------------------------------------------------------
 
+def charts_needed():
+    if not (BUILD / "lib" / "gpuwhy" / "report" / "dygraph.min.js").exists():
+        raise CaseSkipped("this build has no dygraphs")
+
+
 def report_fails(place, arguments, *patterns):
     status, out, err = gpuwhy("report", *arguments, folder=place)
     expect(status == USAGE, f"exit {status}, expected {USAGE}: {out}{err}")
@@ -145,6 +150,7 @@ def report_fails(place, arguments, *patterns):
 
 def report_of_bad_files(place, recording):
     """Without a page, there is one line that names the file. The recording is never overwritten."""
+    charts_needed()
     page = place / "page.html"
     report_fails(place, [place / "nowhere.gpuwhy", "-o", page], "nowhere.gpuwhy")
     (place / "noise.gpuwhy").write_bytes(random.Random(3).randbytes(5000))
@@ -158,6 +164,7 @@ def report_of_bad_files(place, recording):
 
 def report_of_damaged_recordings(place, recording):
     """Every recording that can be judged gets a page, which says what was lost."""
+    charts_needed()
     data = recording.read_bytes()
     chance = random.Random(4)
     pages = 0

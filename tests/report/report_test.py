@@ -59,6 +59,7 @@ CASES = {
     "s01": (recorded, "S01", {"zoom": True, "failure": True}),
     "s08": (recorded, "S08", {"zoom": True, "failure": True}),
     "clean": (twin, "S01", {"zoom": True, "clean": True}),
+    "thermal": (recorded, "S25-thermal", {"zoom": True, "throttle": True, "health": True}),
     "fragmented": (real, "fragmented.gpuwhy", {"zoom": True, "failure": True, "health": True}),
     "leak": (real, "leak_second_run.gpuwhy", {"zoom": True, "failure": True}),
     "fault": (real, "illegal_address.gpuwhy", {}),
@@ -263,6 +264,10 @@ def check(case, folder):
             check_failure_in_sight(browser)
         if special.get("health"):
             expect(browser.run("return gpuwhyGraphs.some(one => one.chart.id.startsWith('health-'))"), "no chart of the card")
+        if special.get("throttle"):
+            bands = browser.run("return gpuwhyGraphs.map(one => one.chart.bands.filter(b => b.kind === 'throttle').length)")
+            expect(all(count > 0 for count in bands), f"reduced clocks are not marked: {bands}")
+            expect("clocks reduced" in visible_text(browser, "#memory-0-0-marks"), "reduced clocks are not explained")
         if special.get("zoom"):
             check_hover(browser)
             check_zoom(browser)
