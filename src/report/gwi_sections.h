@@ -61,8 +61,16 @@ void gwi_throttle_text(uint64_t reasons, gw_text *text);
  * NULL: none.
  */
 const gw_failure *gwi_refusal(const gwi_part *at);
-/* refusal.c. Return the report of a framework's allocator about the failure, NULL if there is none. */
-const gw_allocator_report *gwi_report_of(const gwi_part *at, const gw_failure *failure);
+/* refusal.c. The moment that the maps and the holders are about. */
+typedef struct gwi_moment {
+    const gw_failure *failure; /* the driver call that was refused; NULL: only the framework refused the request */
+    const gw_allocator_report *report; /* the framework's report; NULL: none */
+    uint64_t t_ns, wanted_bytes;       /* wanted_bytes 0: not known, or no request was refused */
+    uint32_t pid;
+    bool is_refusal; /* false: the moment at which a memory snapshot was saved */
+} gwi_moment;
+/* Find it. Returns false if no request for memory was refused. */
+bool gwi_moment_find(const gwi_part *at, gwi_moment *ret_moment);
 /* refusal.c. Return a copy of the report's live blocks, with call sites also from its list of requests. The caller
  * frees it. NULL: there are no blocks, or no memory. */
 gw_live *gwi_report_live(gwi_part *at, const gw_allocator_report *report);

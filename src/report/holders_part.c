@@ -259,29 +259,33 @@ static void arrays(gwi_part *at)
     gw_text_add_str(at->page, "</table>\n");
 }
 
-static void at_refusal(gwi_part *at, const gw_failure *failure)
+static void at_moment(gwi_part *at, const gwi_moment *moment)
 {
-    const gw_snapshot *snapshot = gw_model_snapshot(at->model, failure->snapshot);
-    const gw_allocator_report *report = gwi_report_of(at, failure);
-    gw_live *live = report == NULL ? NULL : gwi_report_live(at, report);
+    const gw_snapshot *snapshot =
+        moment->failure == NULL ? NULL : gw_model_snapshot(at->model, moment->failure->snapshot);
+    gw_live *live = moment->report == NULL ? NULL : gwi_report_live(at, moment->report);
     if (live != NULL)
-        holders_table(at, "Largest holders at the failure, in the framework's allocator", live, report->live_count);
+        holders_table(at,
+                      moment->is_refusal ? "Largest holders at the failure, in the framework's allocator"
+                                         : "Largest holders in the framework's allocator",
+                      live, moment->report->live_count);
     free(live);
     if (snapshot != NULL && snapshot->live != NULL)
         holders_table(at, "Largest holders at the failure, by request to the driver", snapshot->live,
                       snapshot->live_count);
-    if (report != NULL)
-        allocator_peak(at, report);
+    if (moment->report != NULL)
+        allocator_peak(at, moment->report);
 }
 
 void gwi_holders_part(gwi_part *at)
 {
-    const gw_failure *failure = gwi_refusal(at);
+    gwi_moment moment;
+    bool has_moment = gwi_moment_find(at, &moment);
     gwi_section_begin(at, "holders", "Leaks and largest holders");
     leaks(at);
-    if (failure != NULL)
-        at_refusal(at, failure);
-    for (int device = 0; failure == NULL && device < GW_MODEL_DEVICE_PLACES; device++) {
+    if (has_moment)
+        at_moment(at, &moment);
+    for (int device = 0; !has_moment && device < GW_MODEL_DEVICE_PLACES; device++) {
         const gwi_device_course *course = &at->course->device[device];
         char name[GW_DEVICE_TEXT_MAX];
         gw_text title = {0};

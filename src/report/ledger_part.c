@@ -21,6 +21,14 @@ static void object_row(gwi_part *at, const gw_process *process, int device, gw_c
                  usage->class_count_peak[cls], usage->class_count[cls]);
 }
 
+/* Say that a memory snapshot has no calls to the driver. Returns false if the page is about a recording. */
+static bool is_snapshot(gwi_part *at)
+{
+    if (at->run->path == NULL)
+        gw_text_add_str(at->page, "<p>Unknown: a memory snapshot has no calls to the driver.</p>\n");
+    return at->run->path == NULL;
+}
+
 static size_t object_rows(gwi_part *at, const gw_process *process)
 {
     size_t rows = 0;
@@ -61,6 +69,10 @@ void gwi_ledger_part(gwi_part *at)
 {
     size_t rows = 0;
     gwi_section_begin(at, "ledger", "Streams, contexts and other objects");
+    if (is_snapshot(at)) {
+        gwi_section_end(at);
+        return;
+    }
     gw_text_add_str(at->page,
                     "<div class=\"wide\"><table><tr><th>Object</th><th>Process</th><th>Device</th><th>Created</th>"
                     "<th>Most at one time</th><th>Live at the end</th></tr>\n");
@@ -143,7 +155,7 @@ void gwi_failures_part(gwi_part *at)
     gwi_section_begin(at, "failures", "Driver calls that failed");
     if (at->model->failure_count > probes)
         failure_table(at, false);
-    else
+    else if (!is_snapshot(at))
         gw_text_add_str(at->page, "<p>No driver call failed.</p>\n");
     if (probes > 0) {
         gw_text_addf(at->page,
@@ -183,7 +195,7 @@ static void driver_row(gwi_part *at, const gw_process *process)
 static size_t library_rows(gwi_part *at, const gw_process *process)
 {
     size_t rows = 0;
-    if (process->driver_path != NULL) {
+    if (process->driver_path != NULL && process->driver_path[0] != '\0') {
         driver_row(at, process);
         rows++;
     }

@@ -250,48 +250,63 @@ static void show(gwi_part *at, picture *it, uint64_t wanted_bytes)
     gwi_map_free(&map);
 }
 
+static void moment_line(gwi_part *at, const gwi_moment *moment)
+{
+    const gw_failure *failure = moment->failure;
+    gw_text_addf(at->page, "<p>Process %u, after ", moment->pid);
+    gwi_time(at->page, moment->t_ns);
+    if (moment->wanted_bytes > 0)
+        bytes_in(at, ": the refused request needed <b>", moment->wanted_bytes, "</b>");
+    if (moment->wanted_bytes > 0 && failure != NULL && failure->bytes_wanted > 0 &&
+        moment->wanted_bytes != failure->bytes_wanted)
+        bytes_in(at, ", for which the framework's allocator requested ", failure->bytes_wanted, " from the driver");
+    if (failure != NULL && failure->has_info)
+        bytes_in(at, "; the driver had <b>", failure->info.bytes_free, "</b> free");
+    else if (failure == NULL && moment->is_refusal && moment->report->has_free)
+        bytes_in(at, "; the card had <b>", moment->report->bytes_free, "</b> free");
+    gw_text_add_str(at->page, ".</p>\n");
+}
+
+/* Take the blocks of the moment: those of the framework's allocator or, without its report, those of the driver. */
+static bool take_moment(gwi_part *at, const gwi_moment *moment, const gw_snapshot *snapshot, picture *it)
+{
+    bool by_allocator = moment->report != NULL && moment->report->live_count > 0;
+    size_t live_count = snapshot == NULL || snapshot->live == NULL ? 0 : snapshot->live_count;
+    if (!reserve(it, live_count + (by_allocator ? moment->report->live_count : 0), live_count))
+        return false;
+    if (by_allocator) {
+        if (!take_allocator_blocks(at, moment->report, it))
+            return false;
+        if (live_count > 0)
+            take_segments(snapshot, moment->report, it);
+    } else if (live_count > 0) {
+        take_driver_blocks(at, snapshot->live, live_count, it);
+        name_as_chart(at, snapshot->device, it);
+    }
+    return true;
+}
+
 static void at_failure(gwi_part *at)
 {
-    const gw_failure *failure = gwi_refusal(at);
-    const gw_allocator_report *report = gwi_report_of(at, failure);
-    const gw_snapshot *snapshot = failure == NULL ? NULL : gw_model_snapshot(at->model, failure->snapshot);
-    bool by_allocator = report != NULL && report->live_count > 0;
-    size_t live_count = snapshot == NULL || snapshot->live == NULL ? 0 : snapshot->live_count;
+    gwi_moment moment;
     picture it = {0};
-    gw_text_add_str(at->page, "<h4>At the failure</h4>\n");
-    if (failure == NULL) {
-        gw_text_add_str(at->page, "<p>No request for memory failed.</p>\n");
+    if (!gwi_moment_find(at, &moment)) {
+        gw_text_add_str(at->page, "<h4>At the failure</h4>\n<p>No request for memory failed.</p>\n");
         return;
     }
-    gw_text_addf(at->page, "<p>Process %u, after ", failure->pid);
-    gwi_time(at->page, failure->t_ns);
-    uint64_t wanted = report != NULL && report->bytes_wanted > 0 ? report->bytes_wanted : failure->bytes_wanted;
-    if (wanted > 0)
-        bytes_in(at, ": the refused request needed <b>", wanted, "</b>");
-    if (wanted > 0 && failure->bytes_wanted > 0 && wanted != failure->bytes_wanted)
-        bytes_in(at, ", for which the framework's allocator requested ", failure->bytes_wanted, " from the driver");
-    if (failure->has_info)
-        bytes_in(at, "; the driver had <b>", failure->info.bytes_free, "</b> free");
-    gw_text_add_str(at->page, ".</p>\n");
-    if (live_count == 0 && !by_allocator) {
+    gw_text_add_str(at->page,
+                    moment.is_refusal ? "<h4>At the failure</h4>\n" : "<h4>When the snapshot was saved</h4>\n");
+    moment_line(at, &moment);
+    const gw_snapshot *snapshot =
+        moment.failure == NULL ? NULL : gw_model_snapshot(at->model, moment.failure->snapshot);
+    bool good = take_moment(at, &moment, snapshot, &it);
+    if (good && it.block_count + it.segment_count + it.unmapped_bytes > 0)
+        show(at, &it, moment.wanted_bytes);
+    else if (good)
         gw_text_add_str(at->page,
                         "<p>The list of blocks is not known: nothing was live, the program continued after the "
                         "failure, or there were too many failures.</p>\n");
-        return;
-    }
-    bool good = reserve(&it, live_count + (by_allocator ? report->live_count : 0), live_count);
-    int device = snapshot != NULL ? snapshot->device : 0;
-    if (good && by_allocator) {
-        good = take_allocator_blocks(at, report, &it);
-        if (good && live_count > 0)
-            take_segments(snapshot, report, &it);
-    } else if (good) {
-        take_driver_blocks(at, snapshot->live, live_count, &it);
-        name_as_chart(at, device, &it);
-    }
     at->failed = at->failed || !good;
-    if (good)
-        show(at, &it, wanted);
     picture_free(&it);
 }
 

@@ -142,6 +142,15 @@ static void peak_line(gwi_part *at, int device)
     gw_text_add_str(at->page, "</b>.</p>\n");
 }
 
+static void chart_html(gwi_part *at, const char *id)
+{
+    gw_text_addf(
+        at->page,
+        "<div class=\"chart\"><div class=\"plot memory\" id=\"%s\"></div><div class=\"legend\" id=\"%s-legend\">"
+        "</div></div>\n<ul class=\"marks\" id=\"%s-marks\"></ul>\n",
+        id, id, id);
+}
+
 static void device_chart(gwi_part *at, int device)
 {
     char id[64];
@@ -161,12 +170,39 @@ static void device_chart(gwi_part *at, int device)
     add_failures(at, chart, device);
     add_phases(at, chart, at->course->device[device].peak_pid);
     add_throttling(at, chart, gw_machine_card_of(at->model, device));
-    gw_text_addf(
-        at->page,
-        "<div class=\"chart\"><div class=\"plot memory\" id=\"%s\"></div><div class=\"legend\" id=\"%s-legend\">"
-        "</div></div>\n<ul class=\"marks\" id=\"%s-marks\"></ul>\n",
-        id, id, id);
+    chart_html(at, id);
     peak_line(at, device);
+}
+
+/* Without calls to the driver, show the live bytes that the framework's allocator reported: the lowest and the highest
+ * value of each span of time. Returns false if there are none. */
+static bool allocator_chart(gwi_part *at, const gw_allocator_report *report)
+{
+    char id[64];
+    const unsigned column = 0;
+    const int device = report->device < 0 ? 0 : report->device;
+    gwi_thin table;
+    if (report->peak_count == 0)
+        return false;
+    gwi_thin_start(&table, 1, 0, 1);
+    table.bucket_rows_max = SIZE_MAX / 2; /* the list is short, so keep all of it */
+    for (size_t i = 0; i < report->peak_count; i++) {
+        const gw_peak *peak = &report->peak[i];
+        if (peak->has_low)
+            gwi_thin_add(&table, peak->t_ns - (peak->t_ns > 0), &peak->low_bytes);
+        gwi_thin_add(&table, peak->t_ns, &peak->bytes);
+    }
+    snprintf(id, sizeof id, "memory-%zu-%d", at->number, device);
+    device_title(at, device);
+    struct json_object *chart = gwi_chart_add(at, id, "bytes", true);
+    if (chart != NULL) {
+        gwi_chart_series(at, chart, "live in the framework's allocator", 0);
+        gwi_chart_rows(at, chart, &table, &column, 1, 1);
+        chart_html(at, id);
+    }
+    at->failed = at->failed || table.failed;
+    gwi_thin_free(&table);
+    return chart != NULL;
 }
 
 void gwi_memory_part(gwi_part *at)
@@ -182,6 +218,8 @@ void gwi_memory_part(gwi_part *at)
         if (at->course->device[device].has_changes)
             device_chart(at, device);
     }
+    if (!any && at->run->path == NULL && at->model->allocator_count > 0)
+        any = allocator_chart(at, &at->model->allocator[at->model->allocator_count - 1]);
     if (!any) {
         gw_text_add_str(at->page, "<p>No request for device memory was recorded");
         if (!at->course->was_read) {

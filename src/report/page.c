@@ -169,7 +169,7 @@ gw_status gw_report_write(const gw_report *report, const gw_report_assets *asset
         gwi_html(page, report->apart_reason);
         gw_text_add_str(page, ".</p>\n");
     }
-    if (report->run_count > 1)
+    if (report->run_count > 1 && report->whole == NULL)
         contents(report, page);
     unsigned chart_count = count_charts(report);
     for (size_t i = 0; st == GW_OK && i < report->run_count; i++)

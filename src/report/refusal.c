@@ -25,10 +25,42 @@ const gw_failure *gwi_refusal(const gwi_part *at)
     return found;
 }
 
-const gw_allocator_report *gwi_report_of(const gwi_part *at, const gw_failure *failure)
+static const gw_allocator_report *report_of(const gwi_part *at, const gw_failure *failure)
 {
     bool has = failure != NULL && failure->allocator >= 0 && (size_t)failure->allocator < at->model->allocator_count;
     return has ? &at->model->allocator[failure->allocator] : NULL;
+}
+
+/* Return the last report about a refused request, one from which the program did not recover if there is one. Without
+ * any, return the last report if the model was built from a memory snapshot. */
+static const gw_allocator_report *last_report(const gwi_part *at)
+{
+    const gw_allocator_report *found = NULL;
+    for (size_t i = 0; i < at->model->allocator_count; i++) {
+        const gw_allocator_report *report = &at->model->allocator[i];
+        if (report->is_oom &&
+            (found == NULL || report->recovery == GW_RECOVERED_NOT || found->recovery != GW_RECOVERED_NOT))
+            found = report;
+    }
+    bool is_snapshot = at->run->path == NULL && at->model->allocator_count > 0;
+    return found == NULL && is_snapshot ? &at->model->allocator[at->model->allocator_count - 1] : found;
+}
+
+bool gwi_moment_find(const gwi_part *at, gwi_moment *ret_moment)
+{
+    const gw_failure *failure = gwi_refusal(at);
+    const gw_allocator_report *report = failure != NULL ? report_of(at, failure) : last_report(at);
+    if (failure == NULL && report == NULL)
+        return false;
+    *ret_moment = (gwi_moment){.failure = failure, .report = report};
+    ret_moment->pid = failure != NULL ? failure->pid : report->pid;
+    ret_moment->t_ns = failure != NULL ? failure->t_ns : report->t_ns;
+    ret_moment->is_refusal = failure != NULL || report->is_oom;
+    if (report != NULL && report->is_oom && report->bytes_wanted > 0)
+        ret_moment->wanted_bytes = report->bytes_wanted;
+    else if (failure != NULL)
+        ret_moment->wanted_bytes = failure->bytes_wanted;
+    return true;
 }
 
 gw_live *gwi_report_live(gwi_part *at, const gw_allocator_report *report)

@@ -117,9 +117,9 @@ void gwi_unknown_part(gwi_part *at)
     recording(at, &count);
     for (size_t i = 0; i < verdict->unobserved.count; i++)
         text_line(at, &count, "", verdict->unobserved.item[i]);
-    if (verdict->where_reason != NULL && verdict->status != GW_VERDICT_CLEAN)
+    if (verdict->where_reason != NULL && verdict->status == GW_VERDICT_FAULT)
         text_line(at, &count, "The place: ", verdict->where_reason);
-    if (at->model->command == NULL)
+    if (at->model->command == NULL && at->run->path != NULL && !at->run->running)
         text_line(at, &count, "", "How the program ended: the recording does not contain its end.");
     losses(at, &count);
     devices(at, &count);

@@ -79,7 +79,7 @@ static void frames(gwi_part *at, const gw_where *where)
 static void where(gwi_part *at, const gw_verdict *verdict)
 {
     const gw_where *place = verdict->where;
-    if (place == NULL && (verdict->where_reason == NULL || verdict->status == GW_VERDICT_CLEAN))
+    if (place == NULL && (verdict->where_reason == NULL || verdict->status != GW_VERDICT_FAULT))
         return;
     gw_text_add_str(at->page, "<div class=\"where\"><h4>Where</h4><p>");
     if (place != NULL && place->user < place->frame_count) {
@@ -149,7 +149,9 @@ static void parts(gwi_part *at, const gw_verdict *verdict)
         gw_text_add_str(at->page, "</td><td>");
         gwi_html(at->page, part->host);
         gw_text_add_str(at->page, "</td><td>");
+        gw_text_addf(at->page, "<a href=\"#recording-%zu\">", i);
         gwi_html_cut(at->page, part->recording, 60);
+        gw_text_add_str(at->page, "</a>");
         gw_text_add_str(at->page, "</td><td>");
         gwi_html(at->page, part->headline);
         gw_text_add_str(at->page, "</td></tr>\n");

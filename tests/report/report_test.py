@@ -56,8 +56,8 @@ def real(name, _):
 
 # name: (how to get the recordings, of what, what is special about them)
 CASES = {
-    "s01": (recorded, "S01", {"zoom": True, "failure": True}),
-    "s08": (recorded, "S08", {"zoom": True, "failure": True}),
+    "s01": (recorded, "S01", {"zoom": True, "failure": True, "map": True}),
+    "s08": (recorded, "S08", {"zoom": True, "failure": True, "map": True}),
     "clean": (twin, "S01", {"zoom": True, "clean": True}),
     "thermal": (recorded, "S25-thermal", {"zoom": True, "throttle": True, "health": True}),
     "fragmented": (real, "fragmented.gpuwhy", {"zoom": True, "failure": True, "health": True}),
@@ -65,6 +65,7 @@ CASES = {
     "fault": (real, "illegal_address.gpuwhy", {}),
     "healthy": (real, "healthy_training.gpuwhy", {"zoom": True, "clean": True}),
     "jax": (real, "preallocation_jax_torch.gpuwhy", {}),
+    "snapshot": (lambda *_: [ROOT / "tests" / "fixtures" / "torch" / "leak.pickle"], None, {"zoom": True, "map": True}),
     "cut": (cut, "fragmented.gpuwhy", {"cut": True}),
     "two": (ranks, None, {}),
 }
@@ -142,7 +143,7 @@ def check_verdict(browser, verdict):
         expect(squeeze(words) in text, f"the page does not say: {words}")
     if verdict["where"] and verdict["where"]["text"]:
         expect(squeeze(verdict["where"]["text"])[:40] in text, f"the page does not name {verdict['where']['text']}")
-    for words in verdict["coverage"]["unobserved"]:
+    for words in (verdict["coverage"] or {"unobserved": []})["unobserved"]:
         expect(squeeze(words) in squeeze(visible_text(browser, "#unknown-0")), f"the page hides: {words}")
 
 
@@ -264,6 +265,9 @@ def check(case, folder):
             check_failure_in_sight(browser)
         if special.get("health"):
             expect(browser.run("return gpuwhyGraphs.some(one => one.chart.id.startsWith('health-'))"), "no chart of the card")
+        if special.get("map"):
+            rows = browser.run("return document.querySelectorAll('#map-0 .maprow').length")
+            expect(rows > 1, "the map is empty")
         if special.get("throttle"):
             bands = browser.run("return gpuwhyGraphs.map(one => one.chart.bands.filter(b => b.kind === 'throttle').length)")
             expect(all(count > 0 for count in bands), f"reduced clocks are not marked: {bands}")
