@@ -49,7 +49,8 @@ GW_MUST_CHECK gw_status gw_model_build_followed(gw_reader *reader, const gw_mode
                                                 gw_model **ret_model, gw_error *err);
 
 struct gw_live;
-/* List the live blocks of device and managed memory of a process on a device, sorted by address. For the callback
+/* List the live blocks of device and managed memory of a process on a device, sorted by address. Memory of
+ * cuMemCreate has the address of its first mapping; 0: not mapped. For the callback
  * `memory` after a request; callbacks may not call gw_model_snapshot(). The caller frees the list. NULL: there are
  * none, or no memory. */
 struct gw_live *gw_model_live_now(const gw_model *model, uint32_t pid, int device, size_t *ret_count);

@@ -259,7 +259,8 @@ static void arrays(gwi_part *at)
     gw_text_add_str(at->page, "</table>\n");
 }
 
-static void at_moment(gwi_part *at, const gwi_moment *moment)
+/* Returns false if the blocks of the moment are not known. */
+static bool at_moment(gwi_part *at, const gwi_moment *moment)
 {
     const gw_snapshot *snapshot =
         moment->failure == NULL ? NULL : gw_model_snapshot(at->model, moment->failure->snapshot);
@@ -269,12 +270,14 @@ static void at_moment(gwi_part *at, const gwi_moment *moment)
                       moment->is_refusal ? "Largest holders at the failure, in the framework's allocator"
                                          : "Largest holders in the framework's allocator",
                       live, moment->report->live_count);
+    bool any = live != NULL || (snapshot != NULL && snapshot->live != NULL);
     free(live);
     if (snapshot != NULL && snapshot->live != NULL)
         holders_table(at, "Largest holders at the failure, by request to the driver", snapshot->live,
                       snapshot->live_count);
     if (moment->report != NULL)
         allocator_peak(at, moment->report);
+    return any;
 }
 
 void gwi_holders_part(gwi_part *at)
@@ -283,9 +286,8 @@ void gwi_holders_part(gwi_part *at)
     bool has_moment = gwi_moment_find(at, &moment);
     gwi_section_begin(at, "holders", "Leaks and largest holders");
     leaks(at);
-    if (has_moment)
-        at_moment(at, &moment);
-    for (int device = 0; !has_moment && device < GW_MODEL_DEVICE_PLACES; device++) {
+    bool is_known = has_moment && at_moment(at, &moment);
+    for (int device = 0; !is_known && device < GW_MODEL_DEVICE_PLACES; device++) {
         const gwi_device_course *course = &at->course->device[device];
         char name[GW_DEVICE_TEXT_MAX];
         gw_text title = {0};

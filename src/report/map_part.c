@@ -38,12 +38,17 @@ static bool reserve(picture *it, size_t blocks, size_t segments)
 
 /* ---- the driver's blocks, coloured as in the chart ---- */
 
-static void take_driver_blocks(gwi_part *at, const gw_live *live, size_t count, picture *it)
+/* `has_mappings`: memory of cuMemCreate has the address of its mapping, or 0. In the snapshots of the model, it has its
+ * handle instead. */
+static void take_driver_blocks(gwi_part *at, const gw_live *live, size_t count, bool has_mappings, picture *it)
 {
     for (size_t i = 0; i < count; i++) {
         if (live[i].cls == GW_CLASS_MANAGED)
             continue;
-        if (!gw_class_has_addresses((gw_class)live[i].cls) || live[i].cls == GW_CLASS_VMM) {
+        bool is_virtual = live[i].cls == GW_CLASS_VMM;
+        bool has_address =
+            is_virtual ? has_mappings && live[i].address != 0 : gw_class_has_addresses((gw_class)live[i].cls);
+        if (!has_address) {
             it->unmapped_bytes = gwi_sum(it->unmapped_bytes, live[i].bytes);
             continue;
         }
@@ -228,7 +233,7 @@ static void summary(gwi_part *at, const picture *it, const gwi_map *map)
                         " Segments are memory that the framework's allocator requested from the driver; blocks "
                         "are its own.");
     if (it->unmapped_bytes > 0)
-        bytes_in(at, " ", it->unmapped_bytes, " more has no fixed address and is not in the map.");
+        bytes_in(at, " ", it->unmapped_bytes, " of cuMemCreate has no known address and is not in the map.");
     if (it->missing_bytes > 0)
         bytes_in(at, " ", it->missing_bytes, " in use is not in the map: the recording has no addresses of it.");
     if (map->ignored_count > 0)
@@ -280,7 +285,7 @@ static bool take_moment(gwi_part *at, const gwi_moment *moment, const gw_snapsho
         if (live_count > 0)
             take_segments(snapshot, moment->report, it);
     } else if (live_count > 0) {
-        take_driver_blocks(at, snapshot->live, live_count, it);
+        take_driver_blocks(at, snapshot->live, live_count, false, it);
         name_as_chart(at, snapshot->device, it);
     }
     return true;
@@ -324,7 +329,7 @@ static void at_peak(gwi_part *at, int device)
         return;
     }
     if (reserve(&it, course->peak_count, 0)) {
-        take_driver_blocks(at, course->peak, course->peak_count, &it);
+        take_driver_blocks(at, course->peak, course->peak_count, true, &it);
         name_as_chart(at, device, &it);
         show(at, &it, 0);
     } else {

@@ -1,4 +1,5 @@
 /* Writes whole pages of made recordings, also hostile ones, and reads the data of the charts back. */
+#include "gw_metrics.h"
 #include "gw_recording.h"
 #include "gw_report.h"
 
@@ -252,6 +253,47 @@ static void a_cut_recording_has_a_page(void **state)
     release(&run, charts);
 }
 
+/* An hour of a busy program and four samples a second: the page stays small, and keeps the one short peak. */
+static void a_long_run_is_a_small_page(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 4 * 3600, CHANGES = 12, PAGE_BYTES_MAX = 2 << 20 };
+    made run;
+    begin(&run);
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR};
+    item.pair.key = "nvml.card";
+    item.pair.value = "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200";
+    put(&run, &item);
+    uint64_t t = 0, seed = 5, next = 1;
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        for (unsigned k = 0; k < CHANGES; k++, t += 250000000 / CHANGES) {
+            alloc(&run, t, next << 30, (seed >> 40) + 1, 0);
+            if (i == SAMPLES / 2 && k == 0)
+                alloc(&run, t + 1, 1 << 20, (uint64_t)60 << 30, 0);
+            event(&run, t + 1000, GW_EV_FREE, 0, (const uint64_t[4]){next++ << 30, 0, 0, 0});
+            if (i == SAMPLES / 2 && k == 0)
+                event(&run, t + 2000, GW_EV_FREE, 0, (const uint64_t[4]){1 << 20, 0, 0, 0});
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+        }
+        const gw_sample_value value[] = {{GW_METRIC_CARD_TEMPERATURE, GW_SAMPLE_KNOWN, 40 + seed % 20},
+                                         {GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, seed % 700000},
+                                         {GW_METRIC_CARD_CLOCK_SM, GW_SAMPLE_KNOWN, seed % 1980},
+                                         {GW_METRIC_CARD_UTILISATION, GW_SAMPLE_KNOWN, seed % 100}};
+        item = (gw_item){.kind = GW_ITEM_SAMPLE, .t_ns = t};
+        item.sample.source = GW_SOURCE_NVML;
+        item.sample.value = value;
+        item.sample.count = 4;
+        put(&run, &item);
+    }
+    end(&run, t);
+    struct json_object *charts = report(&run), *chart = chart_of(charts, "memory-0-0");
+    expect_good_rows(chart);
+    expect_good_rows(chart_of(charts, "health-0-0-0"));
+    assert_true(highest(chart) >= (double)((uint64_t)60 << 30));
+    assert_in_range(run.page.bytes, 1, PAGE_BYTES_MAX);
+    release(&run, charts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +301,7 @@ int main(void)
         cmocka_unit_test(hostile_numbers_make_a_page),
         cmocka_unit_test(hostile_text_stays_text),
         cmocka_unit_test(a_cut_recording_has_a_page),
+        cmocka_unit_test(a_long_run_is_a_small_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

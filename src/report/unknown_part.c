@@ -42,7 +42,7 @@ static void recording(gwi_part *at, size_t *count)
         gw_text_add_str(at->page, "</li>\n");
     }
     if (!at->course->was_read && at->course->reason[0] != '\0')
-        text_line(at, count, "Memory over time: ", at->course->reason);
+        text_line(at, count, "Requests to the driver: ", at->course->reason);
     const gw_pair *dropped = NULL;
     for (size_t i = 0; i < model->fact_count && dropped == NULL; i++)
         dropped =
