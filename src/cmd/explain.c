@@ -270,14 +270,6 @@ static int explain_folder(const char *folder, const explain_options *options)
     return status;
 }
 
-static bool is_folder_of_files(const char *word)
-{
-    static gw_path recording;
-    struct stat info;
-    pid_t supervisor;
-    return stat(word, &info) == 0 && S_ISDIR(info.st_mode) && !gw_run_meta_read(word, recording, &supervisor);
-}
-
 /* Report a word that is neither a file nor a known code or name, and suggest the most similar file or name. */
 static int explain_unknown(const char *word)
 {
@@ -386,7 +378,7 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))
         return explain_unknown(argv[1]);
-    if (words == 1 && options->cell == NULL && is_folder_of_files(argv[1]))
+    if (words == 1 && options->cell == NULL && gwi_folder_is_one(argv[1]))
         return explain_folder(argv[1], options);
     if (words == 1)
         return explain(argv[1], options);

@@ -167,14 +167,6 @@ static int report(char *const *files, int count, const report_options *options)
     return st == GW_OK ? status : fail(&err);
 }
 
-static bool is_folder_of_recordings(const char *word)
-{
-    static gw_path recording;
-    struct stat info;
-    pid_t supervisor;
-    return stat(word, &info) == 0 && S_ISDIR(info.st_mode) && !gw_run_meta_read(word, recording, &supervisor);
-}
-
 static int report_folder(const char *folder, const report_options *options)
 {
     gw_error err;
@@ -197,7 +189,7 @@ int gwi_cmd_report(int argc, char **argv)
         return fail(&err);
     if (options.help)
         return help();
-    if (words == 1 && is_folder_of_recordings(argv[1]))
+    if (words == 1 && gwi_folder_is_one(argv[1]))
         return report_folder(argv[1], &options);
     if (words > 0)
         return report(argv + 1, words, &options);
