@@ -212,6 +212,18 @@ function draw(chart) {
   listMarks(chart);
 }
 
+// A printed page is narrower than the window, and canvases do not shrink.
+const PRINTED_WIDTH = 660;
+addEventListener("beforeprint", () => {
+  for (const {chart, graph} of graphs) graph.resize(PRINTED_WIDTH, document.getElementById(chart.id).clientHeight);
+});
+addEventListener("afterprint", () => {
+  for (const {chart, graph} of graphs) {
+    document.getElementById(chart.id).removeAttribute("style");
+    graph.resize();
+  }
+});
+
 charts.forEach(draw);
 window.gpuwhyGraphs = graphs;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

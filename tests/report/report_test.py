@@ -223,6 +223,18 @@ def check_width(browser):
     expect(wide <= 0, f"the page is {wide} pixels wider than the window")
 
 
+def check_print(browser):
+    """Canvases fit on a sheet of paper while the page is printed, and then have their old size."""
+    widths = "return [...document.querySelectorAll('.plot')].map(plot => plot.clientWidth)"
+    before = browser.run(widths)
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    printed = browser.run(widths)
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    expect(all(width < 700 for width in printed), f"too wide for paper: {printed}")
+    expect(browser.run(widths) == before, f"other sizes after printing: {browser.run(widths)}, {before}")
+    expect(browser.print_pdf().startswith(b"%PDF"), "the page cannot be printed")
+
+
 def screenshots(browser, folder):
     for scheme in ("light", "dark"):
         for width in (800, 1400):
@@ -235,9 +247,7 @@ def screenshots(browser, folder):
     browser.prefer("light")
     browser.resize(1400, min(height, 6000))
     browser.screenshot(folder / "whole.png")
-    pdf = browser.print_pdf()
-    expect(pdf.startswith(b"%PDF"), "the page cannot be printed")
-    (folder / "print.pdf").write_bytes(pdf)
+    (folder / "print.pdf").write_bytes(browser.print_pdf())
 
 
 def check(case, folder):
@@ -275,6 +285,7 @@ def check(case, folder):
         if special.get("zoom"):
             check_hover(browser)
             check_zoom(browser)
+        check_print(browser)
         screenshots(browser, folder)
         check_console(browser)
 
