@@ -2,6 +2,7 @@
 only."""
 import base64
 import json
+import os
 import re
 import select
 import shutil
@@ -26,7 +27,7 @@ class Browser:
 
     def __init__(self, timeout_s=120):
         self.timeout_s = timeout_s
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.session = None
         try:
             self.url = f"http://127.0.0.1:{self.port()}"
@@ -46,18 +47,18 @@ class Browser:
     def port(self):
         """chromedriver chooses a free port and prints it."""
         end = time.monotonic() + self.timeout_s
-        printed = ""
+        printed = b""
         while time.monotonic() < end:
             if not select.select([self.driver.stdout], [], [], 1)[0]:
                 continue
-            line = self.driver.stdout.readline()
-            printed += line
-            found = re.search(r"started successfully on port (\d+)", line)
+            part = os.read(self.driver.stdout.fileno(), 4096)  # not readline(): its buffer would hide lines from select()
+            printed += part
+            found = re.search(rb"started successfully on port (\d+)", printed)
             if found:
                 return int(found.group(1))
-            if not line:
+            if not part:
                 break
-        raise RuntimeError(f"chromedriver did not start: {printed}")
+        raise RuntimeError(f"chromedriver did not start: {printed.decode(errors='replace')}")
 
     def close(self):
         if self.session is not None:
