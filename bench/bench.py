@@ -157,7 +157,8 @@ class Bench:
                  f"{100 * (high - 1):+.2f} % | {bound} | {len(numbers['on_ms'])} |")
 
     def reading(self):
-        for argv in (("gw_reader_bench", "5000000", "100000"), ("gw_judge_bench", "100000"), ("gw_judge_bench", "1000000")):
+        for argv in (("gw_reader_bench", "5000000", "100000"), ("gw_judge_bench", "100000"), ("gw_judge_bench", "1000000"),
+                     ("gw_report_bench", "10000000")):
             path = os.path.join(self.build, "bench", argv[0])
             try:
                 done = subprocess.run([path, *argv[1:]], capture_output=True, text=True, timeout=300)

@@ -31,6 +31,7 @@ cat "$place/files"
 for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so lib/gpuwhy/virtual/libcuda.so.1 lib/gpuwhy/virtual/libcuda.so \
     lib/gpuwhy/virtual/nvml/libnvidia-ml.so.1 lib/gpuwhy/virtual/bin/nvidia-smi \
     lib/gpuwhy/python/gpuwhy_kernel.py lib/gpuwhy/python/gpuwhy_ipython.py lib/gpuwhy/python/gpuwhy.py \
+    lib/gpuwhy/report/report.js lib/gpuwhy/report/report.css \
     include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/scope.h; do
     expect "$place/files" "./usr/$file"
 done

@@ -44,12 +44,14 @@ hidden=
 for library in HS PCRE2 ZLIB LZMA SQLITE CMOCKA DNNL CURSES MICROHTTPD; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
+hidden="$hidden -DGW_DYGRAPHS_SCRIPT:STRING=OFF -DGW_DYGRAPHS_STYLE:STRING=OFF"
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words
 sh tools/build.sh "$folder" -DCMAKE_BUILD_TYPE=Release -DGW_STRICT=ON $hidden >"$work/build" || fail "$(cat "$work/build")"
 for library in "Hyperscan or PCRE2" ZLIB LZMA SQLite cmocka oneDNN "ncurses (wide)" libmicrohttpd; do
     expect "$work/build" "$library not found: "
 done
+expect "$work/build" "(libjs-dygraphs): no HTML reports"
 gpuwhy=$folder/gpuwhy
 for file in "$gpuwhy" "$folder/lib/gpuwhy/libgpuwhy-hook.so" "$folder/lib/gpuwhy/virtual/libcuda.so.1"; do
     objdump -p "$file" | grep NEEDED >"$work/needed"
@@ -100,6 +102,10 @@ expect "$work/version.out" "no (built without ncurses)"
 expect "$work/version.out" "no (built without libmicrohttpd)"
 run listen 2 "$gpuwhy" watch --listen 127.0.0.1:0
 expect "$work/listen.err" "this build cannot serve metrics"
+expect "$work/version.out" "no (built without dygraphs)"
+run report 2 "$gpuwhy" report /no/such/recording -o "$work/report.html"
+expect "$work/report.err" "install libjs-dygraphs"
+[ ! -e "$work/report.html" ] || fail "a page was written without its charts"
 echo "RuntimeError: CUDA error: out of memory" >"$work/train.log"
 run log 2 "$gpuwhy" explain "$work/train.log"
 expect "$work/log.err" "this build cannot read text logs"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [history] [dnnl] [watch] [check] [pythons] [fuzz]`. Missing
-# packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is printed.
+# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [pythons] [fuzz]`.
+# Missing packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is
+# printed.
 set -eu
 
 missing=
@@ -32,6 +33,7 @@ for part in "$@"; do
         need_header lzma.h liblzma-dev
         ;;
     history) need_header sqlite3.h libsqlite3-dev ;;
+    report) [ -e /usr/share/javascript/dygraphs/dygraph.min.js ] || missing="$missing libjs-dygraphs" ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
     watch)
         need_header ncursesw/ncurses.h libncurses-dev
@@ -54,6 +56,8 @@ for part in "$@"; do
         need_command ninja ninja-build
         need_command tmux tmux
         need_command promtool prometheus
+        need_command chromium chromium
+        need_command chromedriver chromium-driver
         ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;

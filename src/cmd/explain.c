@@ -4,6 +4,7 @@
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
 #include "gwi_judge.h"
+#include "gwi_judged.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
 
@@ -13,7 +14,6 @@
 #include "gw_torch.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,50 +40,6 @@ typedef struct explain_options {
 #define OPTIONS_STRUCT explain_options
 static const gwi_option options_table[] = {GWI_EXPLAIN_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
-
-static bool is_alive(pid_t pid)
-{
-    return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
-}
-
-typedef struct folder_search {
-    gw_path recording; /* absolute path */
-    gw_path folder;    /* the run folder; "" until found */
-    bool running;      /* the supervisor of the run is still running */
-} folder_search;
-
-/* If the recording belongs to this run folder, store the folder. run.meta in the folder has the recording's path. */
-static void compare(void *user, const char *folder)
-{
-    folder_search *search = user;
-    static gw_path recording;
-    pid_t supervisor;
-    if (!gw_run_meta_read(folder, recording, &supervisor) || strcmp(recording, search->recording) != 0)
-        return;
-    snprintf(search->folder, sizeof search->folder, "%s", folder);
-    search->running = is_alive(supervisor);
-}
-
-/* Return the path to read: the recording's run folder, which may contain events that are not in the recording yet.
- * Without one, return `file`. */
-static const char *where_to_read(const char *file, folder_search *search)
-{
-    *search = (folder_search){0};
-    static gw_path recording;
-    pid_t supervisor;
-    if (gw_torch_is_snapshot(file))
-        return file;
-    if (realpath(file, search->recording) == NULL)
-        return file; /* the path cannot be resolved; opening the recording will report the reason */
-    if (gw_run_meta_read(file, recording, &supervisor)) { /* `file` is a run folder */
-        search->running = is_alive(supervisor);
-        if (recording[0] != '\0')
-            snprintf(search->recording, sizeof search->recording, "%s", recording);
-        return file;
-    }
-    gw_run_folders_visit(compare, search);
-    return search->folder[0] == '\0' ? file : search->folder;
-}
 
 static int fail(const gw_error *err)
 {
@@ -113,36 +69,27 @@ static void read_traceback(gw_text *text)
         gw_text_add(text, part, (size_t)bytes);
 }
 
-static gw_status judge_as_asked(const char *path, const explain_options *options, gw_verdict **ret_verdict,
-                                gw_error *err)
-{
-    if (options->cell == NULL)
-        return gwi_judge_shown(path, ret_verdict, err);
-    gw_text traceback = {0};
-    read_traceback(&traceback);
-    gw_status st = gwi_judge_phase(path, options->cell, &traceback, ret_verdict, err);
-    gw_text_free(&traceback);
-    return st;
-}
-
 /* Judge a recording and store its path in the verdict. On failure, prints the reason and returns NULL. *ret_running is
  * true if the program is still running. */
 static gw_verdict *judge(const char *file, const explain_options *options, bool *ret_running)
 {
     gw_error err;
-    gw_verdict *verdict = NULL;
-    static folder_search search;
-    if (judge_as_asked(where_to_read(file, &search), options, &verdict, &err) != GW_OK) {
+    gwi_judged judged;
+    gw_text traceback = {0};
+    if (options->cell != NULL)
+        read_traceback(&traceback);
+    gw_status st = gwi_judge_file(
+        file, &(gwi_judge_how){.no_history = options->no_history, .cell = options->cell, .traceback = &traceback},
+        &judged, &err);
+    gw_text_free(&traceback);
+    if (st != GW_OK) {
         fail(&err);
         return NULL;
     }
-    free(verdict->recording);
-    verdict->recording =
-        verdict->snapshot != NULL ? NULL : strdup(search.recording[0] == '\0' ? file : search.recording);
-    if (!options->no_history && options->cell == NULL && !search.running && verdict->snapshot == NULL &&
-        verdict->status != GW_VERDICT_CLEAN)
-        gwi_last_good_say(verdict, file, NULL);
-    *ret_running = search.running;
+    gw_verdict *verdict = judged.verdict;
+    *ret_running = judged.running;
+    judged.verdict = NULL;
+    gwi_judged_free(&judged);
     return verdict;
 }
 
@@ -323,14 +270,6 @@ static int explain_folder(const char *folder, const explain_options *options)
     return status;
 }
 
-static bool is_folder_of_files(const char *word)
-{
-    static gw_path recording;
-    struct stat info;
-    pid_t supervisor;
-    return stat(word, &info) == 0 && S_ISDIR(info.st_mode) && !gw_run_meta_read(word, recording, &supervisor);
-}
-
 /* Report a word that is neither a file nor a known code or name, and suggest the most similar file or name. */
 static int explain_unknown(const char *word)
 {
@@ -439,7 +378,7 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))
         return explain_unknown(argv[1]);
-    if (words == 1 && options->cell == NULL && is_folder_of_files(argv[1]))
+    if (words == 1 && options->cell == NULL && gwi_folder_is_one(argv[1]))
         return explain_folder(argv[1], options);
     if (words == 1)
         return explain(argv[1], options);

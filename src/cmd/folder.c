@@ -3,6 +3,7 @@
 
 #include "gw_array.h"
 #include "gw_logs.h"
+#include "gw_place.h"
 #include "gw_text.h"
 #include "gw_verdict.h"
 
@@ -96,6 +97,14 @@ void gwi_folder_free(gwi_folder_files *files)
         free(files->path[i]);
     free(files->path);
     *files = (gwi_folder_files){0};
+}
+
+bool gwi_folder_is_one(const char *path)
+{
+    static gw_path recording;
+    struct stat info;
+    pid_t supervisor;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && !gw_run_meta_read(path, recording, &supervisor);
 }
 
 bool gwi_folder_similar(const char *path, char *ret_name, size_t room)

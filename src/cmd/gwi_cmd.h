@@ -12,6 +12,7 @@
     X(rehearse, "[options] -- program [arguments]", "does it fit? runs it without computing")                          \
     X(fit, "[options] -- program [arguments]", "find the largest batch that fits")                                     \
     X(explain, "[--json] [file.. | code]", "explain a recording, log or code")                                         \
+    X(report, "[file..] [-o report.html]", "write an HTML page about a recording")                                     \
     X(diff, "[--json] GOOD BAD", "compare two recordings")                                                             \
     X(whatif, "[options] RECORDING", "would other settings of PyTorch have helped?")                                   \
     X(history, "[--where SQL] [words of the command]", "list runs, compare the failed ones")                           \

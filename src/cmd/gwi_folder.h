@@ -1,4 +1,4 @@
-/* The files of a folder that `gpuwhy explain` can read. */
+/* The files of a folder that `gpuwhy explain` and `gpuwhy report` can read. */
 #ifndef GWI_FOLDER_H
 #define GWI_FOLDER_H
 
@@ -20,6 +20,9 @@ typedef struct gwi_folder_files {
  * - GW_NOMEM: out of memory */
 GW_MUST_CHECK gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err);
 void gwi_folder_free(gwi_folder_files *files);
+
+/* True if the path is a folder, and not the run folder of a program. */
+bool gwi_folder_is_one(const char *path);
 
 /* Find the file beside `path` with the most similar name; ret_name receives its path. False if all names differ by more
  * than two characters, or if the wanted one is shorter than four. */

@@ -30,7 +30,9 @@ gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *tra
     return st;
 }
 
-static gw_status judge(const char *path, gwi_progress *progress, gw_verdict **ret_verdict, gw_error *err)
+/* `progress` may be NULL. */
+static gw_status judge(const char *path, gwi_progress *progress, gw_model **ret_model, gw_verdict **ret_verdict,
+                       gw_error *err)
 {
     gw_reader *reader = NULL;
     gw_model *model = NULL;
@@ -50,6 +52,10 @@ static gw_status judge(const char *path, gwi_progress *progress, gw_verdict **re
     gwi_progress_part(progress, "judging");
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
+    if (st == GW_OK) {
+        *ret_model = model;
+        model = NULL;
+    }
     gw_model_free(model);
     gw_reader_close(reader);
     return st;
@@ -57,14 +63,25 @@ static gw_status judge(const char *path, gwi_progress *progress, gw_verdict **re
 
 gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
-    return judge(path, NULL, ret_verdict, err);
+    gw_model *model = NULL;
+    gw_status st = judge(path, NULL, &model, ret_verdict, err);
+    gw_model_free(model);
+    return st;
+}
+
+gw_status gwi_judge_model(const char *path, gw_model **ret_model, gw_verdict **ret_verdict, gw_error *err)
+{
+    gwi_progress *progress = gwi_progress_begin("reading the recording");
+    gw_status st = judge(path, progress, ret_model, ret_verdict, err);
+    gwi_progress_end(progress);
+    return st;
 }
 
 gw_status gwi_judge_shown(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
-    gwi_progress *progress = gwi_progress_begin("reading the recording");
-    gw_status st = judge(path, progress, ret_verdict, err);
-    gwi_progress_end(progress);
+    gw_model *model = NULL;
+    gw_status st = gwi_judge_model(path, &model, ret_verdict, err);
+    gw_model_free(model);
     return st;
 }
 

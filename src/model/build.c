@@ -26,6 +26,7 @@ static void note_damage(gw_model *model, const gw_error *why)
 typedef struct watcher {
     gw_model_watch *watch; /* called after each item; NULL: no callback */
     void *user;
+    const gw_model_follower *follower; /* NULL: none */
 } watcher;
 
 /* Feed the model the events that the reader has already decoded, in batches. */
@@ -51,6 +52,9 @@ static gw_status feed_all(gw_reader *reader, gw_model *model, const watcher *who
         gw_status st = gw_reader_next(reader, &item, &local);
         if (st == GW_OK) {
             st = gw_model_feed(model, item, err);
+            const gw_model_follower *follower = model->inner->follower;
+            if (st == GW_OK && follower != NULL && follower->item != NULL && item->kind != GW_ITEM_EVENT)
+                follower->item(follower->user, model, item);
             if (st == GW_OK && who->watch != NULL)
                 st = who->watch(who->user, model, item->kind == GW_ITEM_EVENT ? &item->event : NULL, err);
             if (st == GW_OK)
@@ -78,9 +82,13 @@ static gw_status build(gw_reader *reader, const phase_wanted *phase, const watch
     gw_model *model = NULL;
     gw_status st = gw_model_new(&model, err);
     if (st == GW_OK)
+        model->inner->follower = who->follower;
+    if (st == GW_OK)
         st = feed_all(reader, model, who, err);
     if (st == GW_OK)
         st = name_fns(reader, model, err);
+    if (st == GW_OK)
+        model->inner->follower = NULL;
     if (st == GW_OK && phase != NULL)
         st = gw_model_end_phase(model, phase->name, phase->traceback, phase->bytes, err);
     if (st == GW_OK && finish)
@@ -101,7 +109,13 @@ gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
 gw_status gw_model_build_watched(gw_reader *reader, gw_model_watch *watch, void *user, gw_model **ret_model,
                                  gw_error *err)
 {
-    return build(reader, NULL, &(watcher){watch, user}, true, ret_model, err);
+    return build(reader, NULL, &(watcher){.watch = watch, .user = user}, true, ret_model, err);
+}
+
+gw_status gw_model_build_followed(gw_reader *reader, const gw_model_follower *follower, gw_model **ret_model,
+                                  gw_error *err)
+{
+    return build(reader, NULL, &(watcher){.follower = follower}, true, ret_model, err);
 }
 
 gw_status gw_model_read(gw_reader *reader, gw_model **ret_model, gw_error *err)

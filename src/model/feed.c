@@ -222,6 +222,7 @@ void gwi_model_event(gw_model *model, const gw_event *event)
     if (process == NULL)
         return;
     model->event_count++;
+    model->inner->t_event_ns = event->t_ns;
     model->inner->event_site = event->site == 0 ? 0 : gw_sites_number(model->sites, event->pid, event->site);
     gw_process *facts = &model->process[process->index];
     facts->t_last_event_ns = event->t_ns;

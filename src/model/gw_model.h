@@ -9,6 +9,10 @@
 #include "gw_recording.h"
 #include "gw_status.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 typedef struct gw_model gw_model;
 
 /* Read all of `reader` and build a model. Damaged blocks are skipped and counted in the model. */
@@ -22,6 +26,34 @@ void gw_model_free(gw_model *model); /* takes NULL */
 typedef gw_status gw_model_watch(void *user, gw_model *model, const gw_event *event, gw_error *err);
 GW_MUST_CHECK gw_status gw_model_build_watched(gw_reader *reader, gw_model_watch *watch, void *user,
                                                gw_model **ret_model, gw_error *err);
+
+/* A request for device memory that was granted (`made`), or the end of such memory. Managed memory is not included. */
+typedef struct gw_memory_change {
+    uint64_t t_ns, bytes;
+    uint32_t pid;
+    uint32_t group; /* index in gw_model.group; the same in every model of the same recording */
+    uint8_t device; /* place of the device in the model's arrays */
+    bool made;
+} gw_memory_change;
+
+/* Callbacks for gw_model_build_followed(), in the order of the recording: an item may be later than the events that
+ * follow it. They may not change the model. NULL: none. */
+typedef struct gw_model_follower {
+    void (*memory)(void *user, const gw_model *model, const gw_memory_change *change); /* after each change */
+    void (*item)(void *user, const gw_model *model, const gw_item *item); /* after each item that is not an event */
+    void *user;
+} gw_model_follower;
+
+/* Like gw_model_build(), but call `follower` while the model is built. */
+GW_MUST_CHECK gw_status gw_model_build_followed(gw_reader *reader, const gw_model_follower *follower,
+                                                gw_model **ret_model, gw_error *err);
+
+struct gw_live;
+/* List the live blocks of device and managed memory of a process on a device, sorted by address. Memory of
+ * cuMemCreate has the address of its first mapping; 0: not mapped. For the callback
+ * `memory` after a request; callbacks may not call gw_model_snapshot(). The caller frees the list. NULL: there are
+ * none, or no memory. */
+struct gw_live *gw_model_live_now(const gw_model *model, uint32_t pid, int device, size_t *ret_count);
 
 /* Like gw_model_build(), but for one phase of a program that is still running: see gw_model_end_phase(). */
 GW_MUST_CHECK gw_status gw_model_build_phase(gw_reader *reader, const char *name, const char *traceback, size_t bytes,

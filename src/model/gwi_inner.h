@@ -267,6 +267,8 @@ typedef struct gwi_model {
     uint64_t t_last_ns;
     uint32_t event_site; /* call site, as numbered by the model, of the event that is being added; 0: unknown */
     size_t cudnn_line_capacity;
+    uint64_t t_event_ns;               /* time of the event that is being added */
+    const gw_model_follower *follower; /* borrowed while the model is built; NULL: none */
     bool nomem;
 } gwi_model;
 

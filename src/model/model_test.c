@@ -10,6 +10,7 @@
 #include "gw_growth.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t mib = 1u << 20, gib = 1u << 30;
@@ -1008,9 +1009,39 @@ static void test_hostile_events(void **state)
     gw_model_free(model);
 }
 
+static void live_blocks_are_listed_at_once(void **state)
+{
+    (void)state;
+    size_t count;
+    const uint64_t handle = 77, address = 0x7f00000000;
+    gw_feed_open(&feed, 1 << 30);
+    assert_null(gw_model_live_now(feed.model, 4711, 0, &count));
+    uint64_t first = gw_feed_alloc(&feed, 100);
+    gw_feed_free(&feed, gw_feed_alloc(&feed, 200));
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, handle, 2 * mib, 0, 1);
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, handle + 1, 4 * mib, 0, 1); /* not mapped */
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, address, 2 * mib, 0, handle);
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, address + 8 * mib, 2 * mib, 0, handle); /* a second time */
+    gw_live *live = gw_model_live_now(feed.model, GW_FEED_PID, 0, &count);
+    assert_int_equal(count, 3);
+    for (size_t i = 1; i < count; i++)
+        assert_true(live[i - 1].address < live[i].address);
+    assert_true(live[0].address == 0 && live[0].bytes == 4 * mib);
+    bool has_plain = false, has_mapped = false;
+    for (size_t i = 1; i < count; i++) {
+        has_plain = has_plain || (live[i].address == first && live[i].bytes == 100);
+        has_mapped = has_mapped || (live[i].cls == GW_CLASS_VMM && live[i].bytes == 2 * mib &&
+                                    (live[i].address == address || live[i].address == address + 8 * mib));
+    }
+    assert_true(has_plain && has_mapped);
+    free(live);
+    gw_model_free(gw_feed_finish(&feed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(live_blocks_are_listed_at_once),
         cmocka_unit_test(test_plain_memory),
         cmocka_unit_test(test_devices_beyond_the_table_are_nobody_elses),
         cmocka_unit_test(test_one_kind_is_one_place),

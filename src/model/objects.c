@@ -195,6 +195,20 @@ static inline void object_forget(gwi_process *process, uint32_t index)
     process->object_free = index + 1;
 }
 
+/* Report a change of device memory to the follower. */
+static GWI_RARE void follow(const gw_model *model, const gwi_process *process, const gwi_object *object, bool made)
+{
+    const gw_model_follower *follower = model->inner->follower;
+    const gw_memory_change change = {.t_ns = model->inner->t_event_ns,
+                                     .bytes = object->bytes,
+                                     .pid = process->pid,
+                                     .group = object->group,
+                                     .device = object->device,
+                                     .made = made};
+    if (gwi_is_memory(object->cls) && follower->memory != NULL)
+        follower->memory(follower->user, model, &change);
+}
+
 static inline void object_drop(gw_model *model, gwi_process *process, uint32_t index)
 {
     gwi_object *object = &process->object[index];
@@ -215,6 +229,8 @@ static inline void object_drop(gw_model *model, gwi_process *process, uint32_t i
         facts->free_order++;
         gwi_request_end(process, object->order, facts->free_order, facts->alloc_order);
     }
+    if (model->inner->follower != NULL)
+        follow(model, process, object, false);
     object_forget(process, index);
 }
 
@@ -337,6 +353,8 @@ static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *mo
     }
     if (process->open_count > 0 && (counted ? bytes : 0) >= process->open_bytes_min)
         gwi_failure_allocated(model, process, event, counted ? bytes : 0);
+    if (model->inner->follower != NULL)
+        follow(model, process, object, true);
     return object;
 }
 

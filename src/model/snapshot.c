@@ -317,6 +317,66 @@ const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
     return snapshot;
 }
 
+static int compare_addresses(const void *a, const void *b)
+{
+    const gw_live *left = a, *right = b;
+    return (left->address > right->address) - (left->address < right->address);
+}
+
+/* Return the block that a mapping makes accessible, if this is the first mapping of a live block that is found. */
+static const gwi_object *newly_mapped(const gwi_process *process, const gwi_object *mapping, bool *seen)
+{
+    if (mapping->cls != GW_CLASS_MAPPING || mapping->owner >= process->object_count || seen[mapping->owner])
+        return NULL;
+    const gwi_object *block = &process->object[mapping->owner];
+    if (!gwi_is_alive(block) || block->cls != GW_CLASS_VMM)
+        return NULL;
+    seen[mapping->owner] = true;
+    return block;
+}
+
+/* List the live blocks. Memory of cuMemCreate gets the address of its first mapping, or 0. `seen` is all false. */
+static size_t list_now(const gwi_process *process, int device, bool *seen, gw_live *live)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        const gwi_object *object = &process->object[i];
+        const gwi_object *block = gwi_is_alive(object) ? newly_mapped(process, object, seen) : NULL;
+        if (block == NULL || block->device != device)
+            continue;
+        live[count] = live_of(block);
+        live[count++].address = object->key;
+    }
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        const gwi_object *object = &process->object[i];
+        if (!gwi_is_alive(object) || !gwi_is_counted(object->cls) || object->device != device || seen[i])
+            continue;
+        live[count] = live_of(object);
+        if (object->cls == GW_CLASS_VMM)
+            live[count].address = 0;
+        count++;
+    }
+    return count;
+}
+
+gw_live *gw_model_live_now(const gw_model *model, uint32_t pid, int device, size_t *ret_count)
+{
+    const gwi_process *process = gwi_process_known(model, pid);
+    uint32_t room = process == NULL ? 0 : process->object_count;
+    gw_live *live = room == 0 ? NULL : malloc(room * sizeof *live);
+    bool *seen = live == NULL ? NULL : calloc(room, sizeof *seen);
+    *ret_count = seen == NULL ? 0 : list_now(process, device, seen, live);
+    free(seen);
+    if (*ret_count == 0) {
+        free(live);
+        return NULL;
+    }
+    for (size_t i = 0; i < *ret_count; i++)
+        live[i].site = model->group[live[i].group].site;
+    qsort(live, *ret_count, sizeof *live, compare_addresses);
+    return live;
+}
+
 /* ---- the end of a process ---- */
 
 /* Return the index of the device on which the process has the most live bytes, or -1 if it has none. */

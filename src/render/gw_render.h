@@ -33,6 +33,10 @@ enum { GW_RENDER_LINES = 23 };
  * (gwi_source.h). */
 void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);
 
+/* Append one line about the run: the command, how it ended, and the cards. If `running`, an unknown end is "is
+ * running". Strings from elsewhere are unchanged: pass the line through gw_clean.h before printing it. */
+void gw_render_head(const gw_verdict *verdict, bool running, gw_text *text);
+
 /* Add the answer of a rehearsal as text: whether the program fits, and its peak. `verdict->rehearsal` must not be NULL.
  * Only the width of `style` is used. */
 void gw_render_rehearsal(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);

@@ -130,10 +130,9 @@ static void add_command(gw_text *line, const gw_verdict *verdict, size_t bytes_m
     }
 }
 
-static void write_head(gw_text *line, const gw_verdict *verdict, bool running, size_t bytes_max)
+/* Append the head line, without "gpuwhy: ". The command is cut to about `bytes_max` bytes. */
+static void add_run(gw_text *line, const gw_verdict *verdict, bool running, size_t bytes_max)
 {
-    gw_text_clear(line);
-    gw_text_add_str(line, "gpuwhy: ");
     add_command(line, verdict, bytes_max);
     bool asked = verdict->question != NULL;
     if (verdict->argv.count == 0 && verdict->snapshot == NULL && verdict->log == NULL && !asked)
@@ -149,6 +148,18 @@ static void write_head(gw_text *line, const gw_verdict *verdict, bool running, s
     else if (verdict->snapshot != NULL && verdict->log == NULL && !asked)
         gw_text_addf(line, "PyTorch memory snapshot %s, %.1f s of history", verdict->snapshot, verdict->seconds);
     add_gpus(line, verdict);
+}
+
+static void write_head(gw_text *line, const gw_verdict *verdict, bool running, size_t bytes_max)
+{
+    gw_text_clear(line);
+    gw_text_add_str(line, "gpuwhy: ");
+    add_run(line, verdict, running, bytes_max);
+}
+
+void gw_render_head(const gw_verdict *verdict, bool running, gw_text *text)
+{
+    add_run(text, verdict, running, COMMAND_BYTES_MAX);
 }
 
 /* Add the head line. Its brief form, for one screen, shortens the command and keeps everything else. */

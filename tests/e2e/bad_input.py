@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 
-from harness import (CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, execute, expect, gpuwhy,
+from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, execute, expect, gpuwhy,
                      main, new_folder, run_observed, run_plain)
 
 USAGE = 2  # bad usage or unreadable input
@@ -133,6 +133,58 @@ def damaged(place, recording):
         expect(status in (0, 1, USAGE), f"byte {offset} flipped: exit {status}: {out}{err}")
         expect("damage" in (out + err).lower() or "offset" in (out + err).lower() or status == USAGE,
                f"byte {offset} flipped: the damage is not mentioned: {out}{err}")
+
+
+# ---- gpuwhy report -----------------------------------------------------------------------------------------------------
+
+def charts_needed():
+    if not (BUILD / "lib" / "gpuwhy" / "report" / "dygraph.min.js").exists():
+        raise CaseSkipped("this build has no dygraphs")
+
+
+def report_fails(place, arguments, *patterns):
+    status, out, err = gpuwhy("report", *arguments, folder=place)
+    expect(status == USAGE, f"exit {status}, expected {USAGE}: {out}{err}")
+    one_line(err, *patterns)
+
+
+def report_of_bad_files(place, recording):
+    """Without a page, there is one line that names the file. The recording is never overwritten."""
+    charts_needed()
+    page = place / "page.html"
+    report_fails(place, [place / "nowhere.gpuwhy", "-o", page], "nowhere.gpuwhy")
+    (place / "noise.gpuwhy").write_bytes(random.Random(3).randbytes(5000))
+    report_fails(place, [place / "noise.gpuwhy", "-o", page], "noise.gpuwhy")
+    report_fails(place, [recording, "-o", place / "no" / "folder.html"], "no/folder.html")
+    expect(not page.exists(), "a page was written")
+    before = recording.read_bytes()
+    report_fails(place, [recording, "-o", recording], "would overwrite")
+    expect(recording.read_bytes() == before, "the recording was overwritten")
+
+
+def report_of_damaged_recordings(place, recording):
+    """Every recording that can be judged gets a page, which says what was lost."""
+    charts_needed()
+    data = recording.read_bytes()
+    chance = random.Random(4)
+    pages = 0
+    for number in range(24):
+        broken = bytearray(data)
+        if number % 2:
+            del broken[chance.randrange(len(data) // 2, len(data)):]
+        else:
+            broken[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path, page = place / "damaged.gpuwhy", place / f"{number}.html"
+        path.write_bytes(broken)
+        status, out, err = gpuwhy("report", path, "-o", page, folder=place)
+        expect(status in (0, 1, USAGE), f"damage {number}: exit {status}: {out}{err}")
+        expect(page.exists() == (status != USAGE), f"damage {number}: exit {status}, page: {page.exists()}")
+        if page.exists():
+            pages += 1
+            text = page.read_text()
+            expect("damaged block" in text or "was cut" in text, f"damage {number}: the page does not mention it")
+            expect(text.rstrip().endswith("</html>"), f"damage {number}: the page has no end")
+    expect(pages > 0, "no damaged recording got a page")
 
 
 # ---- gpuwhy run: the user's options ----------------------------------------------------------------------------------
@@ -313,7 +365,8 @@ def state_folder_is_read_only(place, recording):
 
 
 CASES = [no_recording_at_all, file_is_missing, file_is_a_folder, file_is_empty, file_is_noise, file_is_unreadable,
-         newer_version, truncated, damaged, unknown_option, unknown_command, value_is_no_size, card_is_unknown,
+         newer_version, truncated, damaged, report_of_bad_files,
+         report_of_damaged_recordings, unknown_option, unknown_command, value_is_no_size, card_is_unknown,
          nothing_to_run, program_is_missing, program_is_not_executable, static_program, program_of_32_bits,
          setuid_program, file_for_output_exists, disk_is_full, no_tmpfs, tmpfs_is_full, state_folder_is_read_only]
 

@@ -1,0 +1,86 @@
+/* Judges a file that the user named. */
+#include "gwi_judge.h"
+#include "gwi_judged.h"
+#include "gwi_past.h"
+
+#include "gw_torch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_alive(pid_t pid)
+{
+    return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
+}
+
+typedef struct folder_search {
+    gw_path recording; /* absolute path */
+    gw_path folder;    /* the run folder; "" until found */
+    bool running;      /* the supervisor of the run is still running */
+} folder_search;
+
+/* If the recording belongs to this run folder, store the folder. run.meta in the folder has the recording's path. */
+static void compare(void *user, const char *folder)
+{
+    folder_search *search = user;
+    static gw_path recording;
+    pid_t supervisor;
+    if (!gw_run_meta_read(folder, recording, &supervisor) || strcmp(recording, search->recording) != 0)
+        return;
+    snprintf(search->folder, sizeof search->folder, "%s", folder);
+    search->running = is_alive(supervisor);
+}
+
+/* Return the path to read: the recording's run folder, which may contain events that are not in the recording yet.
+ * Without one, return `file`. */
+static const char *where_to_read(const char *file, folder_search *search)
+{
+    *search = (folder_search){0};
+    static gw_path recording;
+    pid_t supervisor;
+    if (gw_torch_is_snapshot(file))
+        return file;
+    if (realpath(file, search->recording) == NULL)
+        return file; /* the path cannot be resolved; opening the recording will report the reason */
+    if (gw_run_meta_read(file, recording, &supervisor)) { /* `file` is a run folder */
+        search->running = is_alive(supervisor);
+        if (recording[0] != '\0')
+            snprintf(search->recording, sizeof search->recording, "%s", recording);
+        return file;
+    }
+    gw_run_folders_visit(compare, search);
+    return search->folder[0] == '\0' ? file : search->folder;
+}
+
+void gwi_judged_free(gwi_judged *judged)
+{
+    gw_verdict_free(judged->verdict);
+    gw_model_free(judged->model);
+    *judged = (gwi_judged){0};
+}
+
+gw_status gwi_judge_file(const char *file, const gwi_judge_how *how, gwi_judged *ret_judged, gw_error *err)
+{
+    static folder_search search;
+    *ret_judged = (gwi_judged){0};
+    snprintf(ret_judged->path, sizeof ret_judged->path, "%s", where_to_read(file, &search));
+    gw_status st = how->cell == NULL
+                       ? gwi_judge_model(ret_judged->path, &ret_judged->model, &ret_judged->verdict, err)
+                       : gwi_judge_phase(ret_judged->path, how->cell, how->traceback, &ret_judged->verdict, err);
+    if (st != GW_OK) {
+        *ret_judged = (gwi_judged){0};
+        return st;
+    }
+    gw_verdict *verdict = ret_judged->verdict;
+    free(verdict->recording);
+    verdict->recording =
+        verdict->snapshot != NULL ? NULL : strdup(search.recording[0] == '\0' ? file : search.recording);
+    if (!how->no_history && how->cell == NULL && !search.running && verdict->snapshot == NULL &&
+        verdict->status != GW_VERDICT_CLEAN)
+        gwi_last_good_say(verdict, file, NULL);
+    ret_judged->running = search.running;
+    return GW_OK;
+}

@@ -1,0 +1,225 @@
+/* Tables of the objects that the program created, of the calls that failed, and of the libraries that it loaded. */
+#include "gwi_sections.h"
+
+#include "gwi_escape.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { ROWS_MAX = 200, PROCESSES_MAX = 64, TEXT_CHARS_MAX = 90 };
+
+/* ---- streams, contexts and other objects ---- */
+
+static void object_row(gwi_part *at, const gw_process *process, int device, gw_class cls)
+{
+    const gw_usage *usage = &process->usage[device];
+    char name[GW_DEVICE_TEXT_MAX];
+    gw_text_addf(at->page,
+                 "<tr><td>%s</td><td>%u</td><td>%s</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%" PRIu64
+                 "</td><td class=\"n\">%" PRIu64 "</td></tr>\n",
+                 gw_class_text(cls), process->pid, gw_device_text(name, device), usage->class_made[cls],
+                 usage->class_count_peak[cls], usage->class_count[cls]);
+}
+
+/* Say that a memory snapshot has no calls to the driver. Returns false if the page is about a recording. */
+static bool is_snapshot(gwi_part *at)
+{
+    if (at->run->path == NULL)
+        gw_text_add_str(at->page, "<p>Unknown: a memory snapshot has no calls to the driver.</p>\n");
+    return at->run->path == NULL;
+}
+
+static size_t object_rows(gwi_part *at, const gw_process *process)
+{
+    size_t rows = 0;
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
+        for (gw_class cls = GW_CLASS_HOST; cls < GW_CLASS_COUNT; cls++) {
+            if (process->usage[device].class_made[cls] == 0 || cls == GW_CLASS_FUNCTION)
+                continue;
+            object_row(at, process, device, cls);
+            rows++;
+        }
+    }
+    return rows;
+}
+
+static void teardown_rows(gwi_part *at)
+{
+    static const char *const kinds[] = {[GW_TEARDOWN_DESTROY] = "a context was destroyed",
+                                        [GW_TEARDOWN_RELEASE] = "the primary context was released",
+                                        [GW_TEARDOWN_RESET] = "the device was reset"};
+    if (at->model->teardown_count == 0)
+        return;
+    gw_text_add_str(at->page, "<h4>Ends of contexts</h4>\n<table><tr><th>Time</th><th>Process</th><th>What</th>"
+                              "<th>Device memory that went with it</th><th>Place</th></tr>\n");
+    for (size_t i = 0; i < at->model->teardown_count && i < ROWS_MAX; i++) {
+        const gw_teardown *teardown = &at->model->teardown[i];
+        gw_text_add_str(at->page, "<tr><td class=\"n\">");
+        gwi_time(at->page, teardown->t_ns);
+        gw_text_addf(at->page, "</td><td>%u</td><td>%s</td><td class=\"n\">", teardown->pid, kinds[teardown->kind]);
+        gwi_bytes(at->page, teardown->bytes);
+        gw_text_add_str(at->page, "</td><td>");
+        gwi_site_html(at, teardown->site);
+        gw_text_add_str(at->page, "</td></tr>\n");
+    }
+    gw_text_add_str(at->page, "</table>\n");
+}
+
+void gwi_ledger_part(gwi_part *at)
+{
+    size_t rows = 0;
+    gwi_section_begin(at, "ledger", "Streams, contexts and other objects");
+    if (is_snapshot(at)) {
+        gwi_section_end(at);
+        return;
+    }
+    gw_text_add_str(at->page,
+                    "<div class=\"wide\"><table><tr><th>Object</th><th>Process</th><th>Device</th><th>Created</th>"
+                    "<th>Most at one time</th><th>Live at the end</th></tr>\n");
+    for (size_t i = 0; i < at->model->process_count && i < PROCESSES_MAX; i++)
+        rows += object_rows(at, &at->model->process[i]);
+    gw_text_add_str(at->page, "</table></div>\n");
+    if (rows == 0)
+        gw_text_add_str(at->page, "<p>The recording contains none.</p>\n");
+    if (at->model->process_count > PROCESSES_MAX)
+        gw_text_addf(at->page, "<p>%zu more processes are not listed.</p>\n", at->model->process_count - PROCESSES_MAX);
+    teardown_rows(at);
+    gwi_section_end(at);
+}
+
+/* ---- failed calls ---- */
+
+/* Append a note, after "; " if it is not the first one. */
+static void note(gwi_part *at, size_t *count, bool holds, const char *text)
+{
+    if (holds)
+        gw_text_addf(at->page, "%s%s", (*count)++ == 0 ? "" : "; ", text);
+}
+
+static void failure_notes(gwi_part *at, const gw_failure *failure)
+{
+    size_t count = 0;
+    bool has_bytes = failure->is_allocation && failure->bytes_wanted > 0;
+    note(at, &count, has_bytes, "requested ");
+    if (has_bytes)
+        gwi_bytes(at->page, failure->bytes_wanted);
+    note(at, &count, failure->has_info, "free: ");
+    if (failure->has_info)
+        gwi_bytes(at->page, failure->info.bytes_free);
+    note(at, &count, failure->is_sticky, "the context was lost");
+    note(at, &count, failure->is_echo, "may only be a consequence of an earlier failure");
+    note(at, &count, failure->injected, "injected by gpuwhy");
+    note(at, &count, failure->guard, "refused by gpuwhy's limit");
+    note(at, &count, failure->recovery != GW_RECOVERED_NOT, "the program continued");
+    note(at, &count, failure->text != NULL && failure->text[0] != '\0', "");
+    gwi_html_cut(at->page, failure->text, TEXT_CHARS_MAX);
+}
+
+static void failure_row(gwi_part *at, const gw_failure *failure)
+{
+    char call[GW_CALL_TEXT_MAX], device[GW_DEVICE_TEXT_MAX];
+    gw_text_addf(at->page, "<tr class=\"%s\"><td class=\"n\">", failure->is_probe ? "dim" : "");
+    gwi_time(at->page, failure->t_ns);
+    gw_text_add_str(at->page, "</td><td class=\"call\"><code>");
+    gwi_html(at->page, gw_call_text(call, failure->fn_name));
+    gw_text_add_str(at->page, "</code></td><td>");
+    gwi_html(at->page, gw_result_name(failure->result));
+    gw_text_addf(at->page, " (%u)</td><td class=\"n\">%" PRIu64 "</td><td>%u</td><td>%s</td><td>", failure->result,
+                 failure->repeat_count, failure->pid,
+                 failure->device < 0 ? "unknown" : gw_device_text(device, failure->device));
+    failure_notes(at, failure);
+    gw_text_add_str(at->page, "</td><td>");
+    gwi_site_html(at, failure->site);
+    gw_text_add_str(at->page, "</td></tr>\n");
+}
+
+static void failure_table(gwi_part *at, bool is_probe)
+{
+    size_t rows = 0;
+    gw_text_add_str(at->page, "<div class=\"wide\"><table><tr><th>Time</th><th>Call</th><th>Result</th><th>Times</th>"
+                              "<th>Process</th><th>Device</th><th>Notes</th><th>Place</th></tr>\n");
+    for (size_t i = 0; i < at->model->failure_count; i++) {
+        if (at->model->failure[i].is_probe == is_probe && rows++ < ROWS_MAX)
+            failure_row(at, &at->model->failure[i]);
+    }
+    gw_text_add_str(at->page, "</table></div>\n");
+    if (rows > ROWS_MAX)
+        gw_text_addf(at->page, "<p>%zu later ones are not listed.</p>\n", rows - ROWS_MAX);
+}
+
+void gwi_failures_part(gwi_part *at)
+{
+    size_t probes = 0;
+    for (size_t i = 0; i < at->model->failure_count; i++)
+        probes += at->model->failure[i].is_probe;
+    gwi_section_begin(at, "failures", "Driver calls that failed");
+    if (at->model->failure_count > probes)
+        failure_table(at, false);
+    else if (!is_snapshot(at))
+        gw_text_add_str(at->page, "<p>No driver call failed.</p>\n");
+    if (probes > 0) {
+        gw_text_addf(at->page,
+                     "<details><summary>%zu %s that only answered a question of the program: no "
+                     "errors</summary>\n",
+                     probes, probes == 1 ? "result" : "results");
+        failure_table(at, true);
+        gw_text_add_str(at->page, "</details>\n");
+    }
+    gwi_section_end(at);
+}
+
+/* ---- libraries ---- */
+
+static void library_row(gwi_part *at, uint32_t pid, const char *name, const char *version, const char *from,
+                        const char *path)
+{
+    gw_text_add_str(at->page, "<tr><td>");
+    gwi_html(at->page, name);
+    gw_text_add_str(at->page, "</td><td>");
+    gwi_html(at->page, version);
+    gw_text_add_str(at->page, "</td><td class=\"dim\">");
+    gwi_html(at->page, from);
+    gw_text_addf(at->page, "</td><td>%u</td><td><code>", pid);
+    gwi_html_cut(at->page, path, TEXT_CHARS_MAX);
+    gw_text_add_str(at->page, "</code></td></tr>\n");
+}
+
+static void driver_row(gwi_part *at, const gw_process *process)
+{
+    char version[64] = "unknown";
+    if (process->driver_api != 0)
+        snprintf(version, sizeof version, "CUDA %u.%u", process->driver_api / 1000, process->driver_api % 1000 / 10);
+    library_row(at, process->pid, "driver in use", version, "the driver itself", process->driver_path);
+}
+
+static size_t library_rows(gwi_part *at, const gw_process *process)
+{
+    size_t rows = 0;
+    if (process->driver_path != NULL && process->driver_path[0] != '\0') {
+        driver_row(at, process);
+        rows++;
+    }
+    for (size_t i = 0; i < process->libraries.count; i++, rows++) {
+        const gw_library *library = &process->libraries.item[i];
+        char version[GW_VERSION_TEXT_MAX], name[80];
+        snprintf(name, sizeof name, "%s%s%s", gw_library_kind_text(library->kind), library->part[0] == '\0' ? "" : " ",
+                 library->part);
+        library_row(at, process->pid, name, gw_library_version_text(version, library),
+                    gw_version_from_text(library->from), library->path);
+    }
+    return rows;
+}
+
+void gwi_libraries_part(gwi_part *at)
+{
+    size_t rows = 0;
+    gwi_section_begin(at, "libraries", "Libraries");
+    gw_text_add_str(at->page, "<div class=\"wide\"><table><tr><th>Library</th><th>Version</th><th>Version from</th>"
+                              "<th>Process</th><th>File</th></tr>\n");
+    for (size_t i = 0; i < at->model->process_count && rows < ROWS_MAX; i++)
+        rows += library_rows(at, &at->model->process[i]);
+    gw_text_add_str(at->page, "</table></div>\n");
+    if (rows == 0)
+        gw_text_add_str(at->page, "<p>The recording names no CUDA library.</p>\n");
+    gwi_section_end(at);
+}

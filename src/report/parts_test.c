@@ -1,0 +1,313 @@
+/* Thinning, the map, and the escaping of text and numbers. */
+#include "gwi_escape.h"
+#include "gwi_map.h"
+#include "gwi_map_svg.h"
+#include "gwi_thin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const uint64_t mib = 1 << 20;
+
+/* ---- thinning ---- */
+
+static void add(gwi_thin *thin, uint64_t t_ns, uint64_t a, uint64_t b)
+{
+    gwi_thin_add(thin, t_ns, (const uint64_t[]){a, b});
+}
+
+static void expect_sorted(const gwi_thin *thin)
+{
+    for (size_t i = 1; i < thin->count; i++)
+        assert_true(thin->row[i].t_ns > thin->row[i - 1].t_ns);
+}
+
+static void a_short_run_keeps_every_row(void **state)
+{
+    (void)state;
+    gwi_thin thin;
+    gwi_thin_start(&thin, 2, 1000, 100);
+    for (uint64_t i = 0; i < 100; i++)
+        add(&thin, i * 10, i, 100 - i);
+    gwi_thin_finish(&thin);
+    assert_int_equal(thin.count, 100);
+    assert_int_equal(thin.row[42].value[1], 58);
+    assert_int_equal(thin.dropped, 0);
+    gwi_thin_free(&thin);
+}
+
+/* Every bucket has the extremes of each column that a slow second count finds. */
+static void extremes_of_each_bucket_stay(void **state)
+{
+    (void)state;
+    enum { ROWS = 20000, BUCKETS = 20 };
+    static uint64_t low[BUCKETS][2], high[BUCKETS][2];
+    gwi_thin thin;
+    gwi_thin_start(&thin, 2, ROWS * 10, BUCKETS);
+    memset(low, 0xFF, sizeof low);
+    memset(high, 0, sizeof high);
+    for (uint64_t i = 0, seed = 7; i < ROWS; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        uint64_t value[2] = {seed >> 40, seed >> 20 & 0xFFFF};
+        size_t bucket = i * 10 / thin.bucket_ns;
+        for (size_t c = 0; c < 2; c++) {
+            low[bucket][c] = value[c] < low[bucket][c] ? value[c] : low[bucket][c];
+            high[bucket][c] = value[c] > high[bucket][c] ? value[c] : high[bucket][c];
+        }
+        gwi_thin_add(&thin, i * 10, value);
+    }
+    gwi_thin_finish(&thin);
+    expect_sorted(&thin);
+    assert_in_range(thin.count, BUCKETS, (size_t)BUCKETS * thin.bucket_rows_max);
+    assert_int_equal(thin.count + thin.dropped, ROWS);
+    for (size_t bucket = 0; bucket < BUCKETS; bucket++) {
+        for (size_t c = 0; c < 2; c++) {
+            bool has_low = false, has_high = false;
+            for (size_t i = 0; i < thin.count; i++) {
+                bool here = thin.row[i].t_ns / thin.bucket_ns == bucket;
+                has_low = has_low || (here && thin.row[i].value[c] == low[bucket][c]);
+                has_high = has_high || (here && thin.row[i].value[c] == high[bucket][c]);
+            }
+            assert_true(has_low && has_high);
+        }
+    }
+    gwi_thin_free(&thin);
+}
+
+static void times_that_go_back_are_clamped(void **state)
+{
+    (void)state;
+    gwi_thin thin;
+    gwi_thin_start(&thin, 2, 100, 1);
+    add(&thin, 50, 1, 1);
+    add(&thin, 10, 9, 1); /* a peak, so it is not overwritten */
+    add(&thin, 20, 2, 1);
+    add(&thin, UINT64_MAX, 3, 1);
+    add(&thin, UINT64_MAX, 4, 1);
+    add(&thin, 0, 5, 1);
+    gwi_thin_finish(&thin);
+    expect_sorted(&thin);
+    assert_int_equal(thin.row[0].t_ns, 50);
+    uint64_t highest = 0;
+    for (size_t i = 0; i < thin.count; i++)
+        highest = thin.row[i].value[0] > highest ? thin.row[i].value[0] : highest;
+    assert_int_equal(highest, 9);
+    assert_int_equal(thin.row[thin.count - 1].value[0], 5);
+    gwi_thin_free(&thin);
+}
+
+static void a_run_without_length_has_one_bucket(void **state)
+{
+    (void)state;
+    gwi_thin thin;
+    gwi_thin_start(&thin, 1, 0, 0);
+    gwi_thin_add(&thin, 0, (const uint64_t[]){GWI_UNKNOWN});
+    gwi_thin_add(&thin, UINT64_MAX, (const uint64_t[]){1});
+    gwi_thin_finish(&thin);
+    assert_int_equal(thin.count, 2);
+    gwi_thin_free(&thin);
+}
+
+/* ---- the map ---- */
+
+static void holes_are_between_blocks(void **state)
+{
+    (void)state;
+    gwi_block block[] = {{10 * mib, mib, 1}, {8 * mib, mib, 0}, {100 * mib, 4 * mib, 2}};
+    gwi_map map;
+    assert_true(gwi_map_make(block, 3, NULL, 0, &map));
+    assert_int_equal(map.segment_count, 2);
+    assert_int_equal(map.segment[0].bytes, 4 * mib); /* the largest comes first */
+    const gwi_segment *second = &map.segment[1];
+    assert_int_equal(second->bytes, 3 * mib);
+    assert_int_equal(second->used_bytes, 2 * mib);
+    assert_int_equal(second->hole_count, 1);
+    assert_int_equal(second->count, 3);
+    assert_int_equal(map.piece[second->first + 1].colour, GWI_HOLE);
+    assert_int_equal(map.piece[second->first + 1].address, 9 * mib);
+    assert_int_equal(map.bytes, 7 * mib);
+    assert_int_equal(map.hole_bytes_max, mib);
+    gwi_map_free(&map);
+}
+
+static void segments_of_an_allocator_have_their_size(void **state)
+{
+    (void)state;
+    gwi_block segment[] = {{20 * mib, 10 * mib, 0}, {40 * mib, 2 * mib, 0}};
+    gwi_block block[] = {{21 * mib, mib, 3}, {24 * mib, 2 * mib, 4}, {90 * mib, mib, 5}};
+    gwi_map map;
+    assert_true(gwi_map_make(block, 3, segment, 2, &map));
+    assert_int_equal(map.segment_count, 3);
+    assert_int_equal(map.segment[0].bytes, 10 * mib);
+    assert_int_equal(map.segment[0].used_bytes, 3 * mib);
+    assert_int_equal(map.segment[0].hole_count, 3);
+    assert_int_equal(map.segment[0].hole_bytes_max, 4 * mib);
+    assert_int_equal(map.segment[1].used_bytes, 0); /* cached, and empty */
+    assert_int_equal(map.used_bytes, 4 * mib);
+    gwi_map_free(&map);
+}
+
+/* The pieces of a segment cover it exactly, whatever the blocks are. */
+static void expect_whole(const gwi_map *map)
+{
+    for (size_t i = 0; i < map->segment_count; i++) {
+        const gwi_segment *segment = &map->segment[i];
+        uint64_t at = segment->address;
+        for (size_t k = 0; k < segment->count; k++) {
+            const gwi_piece *piece = &map->piece[segment->first + k];
+            assert_int_equal(piece->address, at);
+            assert_true(piece->bytes > 0 && piece->address + piece->bytes > piece->address);
+            at += piece->bytes;
+        }
+        assert_int_equal(at - segment->address, segment->bytes);
+        assert_true(segment->bytes > 0);
+    }
+}
+
+static void hostile_blocks_make_a_map(void **state)
+{
+    (void)state;
+    const uint64_t end = UINT64_MAX;
+    gwi_block block[] = {{0, 0, 0},        {0, 4096, 1},        {100, 50, 2},      {end, end, 3}, {end - 10, end, 4},
+                         {end - 10, 3, 5}, {mib, end - mib, 6}, {mib, end / 2, 6}, {4096, 0, 1},  {0, end, 2}};
+    gwi_block segment[] = {{0, 0, 0}, {50, end, 0}, {60, 5, 0}, {end - 1, end, 0}};
+    gwi_map map;
+    gw_text page = {0};
+    assert_true(gwi_map_make(block, 10, NULL, 0, &map));
+    expect_whole(&map);
+    gwi_map_svg(&page, &map, end);
+    assert_null(strstr(gw_text_str(&page), "nan"));
+    assert_null(strstr(gw_text_str(&page), "inf"));
+    gwi_map_free(&map);
+    gwi_block again[] = {{0, 0, 0}, {0, 4096, 1}, {100, 50, 2}, {end, end, 3}, {end - 10, end, 4}, {mib, end - mib, 6}};
+    assert_true(gwi_map_make(again, 6, segment, 4, &map));
+    expect_whole(&map);
+    gwi_map_svg(&page, &map, 0);
+    gwi_map_free(&map);
+    assert_true(gwi_map_make(again, 0, NULL, 0, &map));
+    gwi_map_svg(&page, &map, 0);
+    assert_int_equal(map.segment_count, 0);
+    gwi_map_free(&map);
+    gw_text_free(&page);
+}
+
+/* A segment with very many blocks is drawn in a limited number of columns. */
+static void many_blocks_are_few_rectangles(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 50000 };
+    gwi_block *block = malloc(BLOCKS * sizeof *block);
+    for (uint64_t i = 0; i < BLOCKS; i++)
+        block[i] = (gwi_block){i * 4096, 2048, (uint8_t)(i % 7)};
+    gwi_map map;
+    gw_text page = {0};
+    assert_true(gwi_map_make(block, BLOCKS, NULL, 0, &map));
+    assert_int_equal(map.segment_count, 1);
+    gwi_map_svg(&page, &map, 0);
+    size_t rectangles = 0;
+    for (const char *at = gw_text_str(&page); (at = strstr(at, "<rect")) != NULL; at++)
+        rectangles++;
+    assert_in_range(rectangles, GWI_PIECES_SHOWN / 2, GWI_PIECES_SHOWN);
+    gw_text_free(&page);
+    gwi_map_free(&map);
+    free(block);
+}
+
+/* ---- text and numbers ---- */
+
+static void expect_html(const char *string, const char *html)
+{
+    gw_text page = {0};
+    gwi_html(&page, string);
+    assert_string_equal(gw_text_str(&page), html);
+    gw_text_free(&page);
+}
+
+static void html_has_no_markup_of_the_recording(void **state)
+{
+    (void)state;
+    expect_html("</script><b onload='x'>\"&", "&lt;/script&gt;&lt;b onload=&#39;x&#39;&gt;&quot;&amp;");
+    expect_html("a\x01"
+                "b\xff"
+                "c",
+                "a?b?c");
+    expect_html("größe", "größe");
+    expect_html(NULL, "");
+}
+
+static void script_data_cannot_end_its_element(void **state)
+{
+    (void)state;
+    gw_text page = {0};
+    gwi_script_json(&page, "{\"a\":\"</script><!--\"}");
+    assert_string_equal(gw_text_str(&page), "{\"a\":\"\\u003c/script>\\u003c!--\"}");
+    gw_text_free(&page);
+}
+
+static void long_names_are_cut_in_the_middle(void **state)
+{
+    (void)state;
+    gw_text page = {0};
+    gwi_html_cut(&page, "at::native::<elementwise>", 11);
+    assert_string_equal(gw_text_str(&page), "<span title=\"at::native::&lt;elementwise&gt;\">at::n…wise&gt;</span>");
+    gw_text_clear(&page);
+    gwi_html_cut(&page, "ääääääää", 5);
+    assert_string_equal(gw_text_str(&page), "<span title=\"ääääääää\">ää…ää</span>");
+    gw_text_clear(&page);
+    gwi_html_cut(&page, "short", 5);
+    assert_string_equal(gw_text_str(&page), "short");
+    gw_text_free(&page);
+}
+
+static void times_are_for_people(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t ns;
+        const char *text;
+    } times[] = {{118000000, "0.118 s"},          {7020000000, "7.02 s"},         {41200000000, "41.2 s"},
+                 {725000000000, "12 min 05 s"},   {10920000000000, "3 h 02 min"}, {0, "0.000 s"},
+                 {UINT64_MAX, "5124095 h 34 min"}};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        gw_text text = {0};
+        gwi_time(&text, times[i].ns);
+        assert_string_equal(gw_text_str(&text), times[i].text);
+        gw_text_free(&text);
+    }
+}
+
+static void numbers_do_not_wrap(void **state)
+{
+    (void)state;
+    assert_true(gwi_sum(UINT64_MAX, 1) == UINT64_MAX);
+    assert_true(gwi_sum(1, 2) == 3);
+    assert_true(gwi_product(UINT64_MAX, 2) == UINT64_MAX);
+    assert_true(gwi_product(UINT64_MAX, 0) == 0);
+    assert_true(gwi_js(UINT64_MAX) == GWI_JS_MAX);
+    assert_true(gwi_js(5) == 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_short_run_keeps_every_row),
+        cmocka_unit_test(extremes_of_each_bucket_stay),
+        cmocka_unit_test(times_that_go_back_are_clamped),
+        cmocka_unit_test(a_run_without_length_has_one_bucket),
+        cmocka_unit_test(holes_are_between_blocks),
+        cmocka_unit_test(segments_of_an_allocator_have_their_size),
+        cmocka_unit_test(hostile_blocks_make_a_map),
+        cmocka_unit_test(many_blocks_are_few_rectangles),
+        cmocka_unit_test(html_has_no_markup_of_the_recording),
+        cmocka_unit_test(script_data_cannot_end_its_element),
+        cmocka_unit_test(long_names_are_cut_in_the_middle),
+        cmocka_unit_test(times_are_for_people),
+        cmocka_unit_test(numbers_do_not_wrap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

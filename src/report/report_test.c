@@ -1,0 +1,307 @@
+/* Writes whole pages of made recordings, also hostile ones, and reads the data of the charts back. */
+#include "gw_metrics.h"
+#include "gw_recording.h"
+#include "gw_report.h"
+
+#include <json-c/json.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PID = 100, RESULT_NO_MEMORY = 2 };
+static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2"};
+static const double js_max = 9007199254740992.0;
+
+typedef struct made {
+    char path[64];
+    gw_writer *writer;
+    gw_model *model;
+    gw_verdict *verdict;
+    gw_text page;
+} made;
+
+static void begin(made *run)
+{
+    gw_error err;
+    *run = (made){.path = "/tmp/report-test-XXXXXX"};
+    int fd = mkstemp(run->path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(run->path); /* the writer creates it */
+    assert_int_equal(gw_writer_create(run->path, 0, fn_names, 3, &run->writer, &err), GW_OK);
+}
+
+static void put(made *run, const gw_item *item)
+{
+    gw_error err;
+    assert_int_equal(gw_writer_put(run->writer, item, &err), GW_OK);
+}
+
+static void event(made *run, uint64_t t_ns, gw_event_kind kind, uint16_t result, const uint64_t arg[4])
+{
+    gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = t_ns, .pid = PID, .tid = PID};
+    item.event = (gw_event){.t_ns = t_ns, .pid = PID, .tid = PID, .kind = (uint8_t)kind, .result = result};
+    item.event.fn = kind == GW_EV_FREE;
+    memcpy(item.event.arg, arg, sizeof item.event.arg);
+    put(run, &item);
+}
+
+static void alloc(made *run, uint64_t t_ns, uint64_t address, uint64_t bytes, uint16_t result)
+{
+    event(run, t_ns, GW_EV_ALLOC, result, (const uint64_t[4]){address, bytes, 0, 0});
+}
+
+static void end(made *run, uint64_t t_ns)
+{
+    gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = t_ns, .pid = PID};
+    item.exit = (gw_exit_fact){.pid = PID, .is_command = true, .status_known = true, .exit_code = 1};
+    put(run, &item);
+}
+
+/* Judge the recording and write its page. Returns the data of the charts; the caller releases it. */
+static struct json_object *report(made *run)
+{
+    gw_error err = {""};
+    gw_reader *reader = NULL;
+    gw_report_assets assets = {0};
+    if (run->writer != NULL)
+        assert_int_equal(gw_writer_close(run->writer, &err), GW_OK);
+    assert_int_equal(gw_reader_open(run->path, &reader, &err), GW_OK);
+    assert_int_equal(gw_model_build(reader, &run->model, &err), GW_OK);
+    gw_reader_close(reader);
+    assert_int_equal(gw_judge(run->model, &run->verdict, &err), GW_OK);
+    const gw_report_run one = {run->path, run->path, run->model, run->verdict, false};
+    assert_int_equal(gw_report_write(&(gw_report){&one, 1, NULL, NULL}, &assets, &run->page, &err), GW_OK);
+    static const char start[] = "<script type=\"application/json\" id=\"charts\">";
+    const char *data = strstr(gw_text_str(&run->page), start);
+    assert_non_null(data);
+    struct json_tokener *parser = json_tokener_new();
+    struct json_object *charts = json_tokener_parse_ex(parser, data + strlen(start), -1);
+    json_tokener_free(parser);
+    assert_non_null(charts);
+    return charts;
+}
+
+static void release(made *run, struct json_object *charts)
+{
+    json_object_put(charts);
+    gw_text_free(&run->page);
+    gw_verdict_free(run->verdict);
+    gw_model_free(run->model);
+    unlink(run->path);
+}
+
+static struct json_object *get(struct json_object *object, const char *key)
+{
+    struct json_object *value = NULL;
+    if (!json_object_object_get_ex(object, key, &value))
+        fail_msg("no field %s", key);
+    return value;
+}
+
+static struct json_object *chart_of(struct json_object *charts, const char *id)
+{
+    for (size_t i = 0; i < json_object_array_length(charts); i++) {
+        struct json_object *chart = json_object_array_get_idx(charts, i);
+        if (strcmp(json_object_get_string(get(chart, "id")), id) == 0)
+            return chart;
+    }
+    fail_msg("no chart %s", id);
+    return NULL;
+}
+
+/* Times rise, and no number is larger than JavaScript can store. */
+static void expect_good_rows(struct json_object *chart)
+{
+    struct json_object *rows = get(chart, "rows");
+    double last = -1;
+    for (size_t i = 0; i < json_object_array_length(rows); i++) {
+        struct json_object *row = json_object_array_get_idx(rows, i);
+        double t = json_object_get_double(json_object_array_get_idx(row, 0));
+        assert_true(t > last);
+        last = t;
+        assert_int_equal(json_object_array_length(row), 1 + json_object_array_length(get(chart, "series")));
+        for (size_t k = 0; k < json_object_array_length(row); k++) {
+            double value = json_object_get_double(json_object_array_get_idx(row, k));
+            assert_true(value >= 0 && value <= js_max);
+        }
+    }
+}
+
+static double highest(struct json_object *chart)
+{
+    struct json_object *rows = get(chart, "rows");
+    double top = 0;
+    for (size_t i = 0; i < json_object_array_length(rows); i++) {
+        struct json_object *row = json_object_array_get_idx(rows, i);
+        double sum = 0;
+        for (size_t k = 1; k < json_object_array_length(row); k++)
+            sum += json_object_get_double(json_object_array_get_idx(row, k));
+        top = sum > top ? sum : top;
+    }
+    return top;
+}
+
+static void memory_over_time_has_the_true_peak(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 3000, KEPT = 100 };
+    made run;
+    begin(&run);
+    uint64_t t = 1000000;
+    for (uint64_t i = 0; i < BLOCKS; i++, t += 1000000) {
+        alloc(&run, t, 0x7f0000000000 + (i << 24), 1 << 20, 0);
+        if (i >= KEPT)
+            event(&run, t + 500000, GW_EV_FREE, 0, (const uint64_t[4]){0x7f0000000000 + ((i - KEPT) << 24), 0, 0, 0});
+    }
+    alloc(&run, t, 0, (uint64_t)1 << 40, RESULT_NO_MEMORY);
+    end(&run, t + 1000);
+    struct json_object *charts = report(&run), *chart = chart_of(charts, "memory-0-0");
+    expect_good_rows(chart);
+    assert_true(highest(chart) == (double)(KEPT + 1) * (1 << 20));
+    assert_int_equal(json_object_array_length(get(chart, "marks")), 1);
+    assert_non_null(strstr(gw_text_str(&run.page), "cuMemAlloc of 1.00 TiB failed"));
+    struct json_object *rows = get(chart, "rows"), *last;
+    last = json_object_array_get_idx(rows, json_object_array_length(rows) - 1);
+    assert_true(json_object_get_double(json_object_array_get_idx(last, 1)) == 0); /* the process ended */
+    release(&run, charts);
+}
+
+static void hostile_numbers_make_a_page(void **state)
+{
+    (void)state;
+    const uint64_t most = UINT64_MAX;
+    made run;
+    begin(&run);
+    alloc(&run, 1000, most - 5, most, 0);
+    alloc(&run, 1001, 1, most - 1, 0);
+    alloc(&run, 1002, 4096, 0, 0);
+    alloc(&run, 1002, most, most, 0);
+    alloc(&run, 1003, 1 << 20, most / 2, 0);
+    alloc(&run, 900, 1 << 21, most / 2 + 7, 0); /* an earlier time */
+    event(&run, 1004, GW_EV_MEMORY_INFO, 0, (const uint64_t[4]){most, 1, 0, 0});
+    event(&run, 1005, GW_EV_MEMORY_INFO, 0, (const uint64_t[4]){0, most, most, RESULT_NO_MEMORY});
+    event(&run, 1006, GW_EV_FREE, 0, (const uint64_t[4]){1, 0, 0, 0});
+    event(&run, 1007, GW_EV_FREE, 0, (const uint64_t[4]){77, 0, 0, 0});
+    alloc(&run, 1008, 0, most, RESULT_NO_MEMORY);
+    event(&run, 1009, GW_EV_SITE, 0, (const uint64_t[4]){most, most, most, most});
+    event(&run, 1009, GW_EV_SITE_FRAMES, 0, (const uint64_t[4]){most, most, most, most});
+    event(&run, 1010, GW_EV_ALLOCATOR_OOM, 0, (const uint64_t[4]){most, most, most, 0});
+    event(&run, 1010, GW_EV_ALLOCATOR_BLOCK, 0, (const uint64_t[4]){most - 1, most, most, 0});
+    event(&run, most - 1, GW_EV_FREE, 0, (const uint64_t[4]){1 << 20, 0, 0, 0});
+    end(&run, most);
+    struct json_object *charts = report(&run);
+    for (size_t i = 0; i < json_object_array_length(charts); i++) {
+        struct json_object *chart = json_object_array_get_idx(charts, i);
+        expect_good_rows(chart);
+        assert_true(json_object_get_double(get(chart, "end_ns")) <= js_max);
+    }
+    assert_null(strstr(gw_text_str(&run.page), "nan"));
+    release(&run, charts);
+}
+
+static void hostile_text_stays_text(void **state)
+{
+    (void)state;
+    static const char evil[] = "</script><script>alert(1)</script><img src=x onerror=alert(1)>";
+    made run;
+    begin(&run);
+    gw_item item = {.kind = GW_ITEM_META, .t_ns = 0};
+    item.pair.key = "argv";
+    item.pair.value = evil;
+    put(&run, &item);
+    item = (gw_item){.kind = GW_ITEM_EVENT, .t_ns = 10, .pid = PID, .tid = PID};
+    item.event = (gw_event){.t_ns = 10, .pid = PID, .tid = PID, .kind = GW_EV_PHASE, .text = evil};
+    item.event.text_bytes = sizeof evil - 1;
+    put(&run, &item);
+    alloc(&run, 1000, 4096, 4096, 0);
+    end(&run, 2000);
+    struct json_object *charts = report(&run), *bands = get(chart_of(charts, "memory-0-0"), "bands");
+    assert_int_equal(json_object_array_length(bands), 1);
+    assert_string_equal(json_object_get_string(get(json_object_array_get_idx(bands, 0), "text")), evil);
+    assert_null(strstr(gw_text_str(&run.page), "<script>alert"));
+    assert_null(strstr(gw_text_str(&run.page), "<img"));
+    release(&run, charts);
+}
+
+static void a_cut_recording_has_a_page(void **state)
+{
+    (void)state;
+    gw_error err;
+    made run;
+    begin(&run);
+    for (uint64_t i = 0; i < 5000; i++)
+        alloc(&run, 1000 + i, 0x7f0000000000 + (i << 20), 1 << 19, 0);
+    end(&run, 10000);
+    assert_int_equal(gw_writer_close(run.writer, &err), GW_OK);
+    run.writer = NULL;
+    FILE *file = fopen(run.path, "r+");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    long bytes = ftell(file);
+    assert_int_equal(ftruncate(fileno(file), bytes * 3 / 4), 0);
+    fclose(file);
+    struct json_object *charts = report(&run);
+    assert_non_null(strstr(gw_text_str(&run.page), "The recording was cut"));
+    release(&run, charts);
+}
+
+/* An hour of a busy program and four samples a second: the page stays small, and keeps the one short peak. */
+static void a_long_run_is_a_small_page(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 4 * 3600, CHANGES = 12, PAGE_BYTES_MAX = 2 << 20 };
+    made run;
+    begin(&run);
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR};
+    item.pair.key = "nvml.card";
+    item.pair.value = "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200";
+    put(&run, &item);
+    uint64_t t = 0, seed = 5, next = 1;
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        for (unsigned k = 0; k < CHANGES; k++, t += 250000000 / CHANGES) {
+            alloc(&run, t, next << 30, (seed >> 40) + 1, 0);
+            if (i == SAMPLES / 2 && k == 0)
+                alloc(&run, t + 1, 1 << 20, (uint64_t)60 << 30, 0);
+            event(&run, t + 1000, GW_EV_FREE, 0, (const uint64_t[4]){next++ << 30, 0, 0, 0});
+            if (i == SAMPLES / 2 && k == 0)
+                event(&run, t + 2000, GW_EV_FREE, 0, (const uint64_t[4]){1 << 20, 0, 0, 0});
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+        }
+        const gw_sample_value value[] = {{GW_METRIC_CARD_TEMPERATURE, GW_SAMPLE_KNOWN, 40 + seed % 20},
+                                         {GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, seed % 700000},
+                                         {GW_METRIC_CARD_CLOCK_SM, GW_SAMPLE_KNOWN, seed % 1980},
+                                         {GW_METRIC_CARD_UTILISATION, GW_SAMPLE_KNOWN, seed % 100}};
+        item = (gw_item){.kind = GW_ITEM_SAMPLE, .t_ns = t};
+        item.sample.source = GW_SOURCE_NVML;
+        item.sample.value = value;
+        item.sample.count = 4;
+        put(&run, &item);
+    }
+    end(&run, t);
+    struct json_object *charts = report(&run), *chart = chart_of(charts, "memory-0-0");
+    expect_good_rows(chart);
+    expect_good_rows(chart_of(charts, "health-0-0-0"));
+    assert_true(highest(chart) >= (double)((uint64_t)60 << 30));
+    assert_in_range(run.page.bytes, 1, PAGE_BYTES_MAX);
+    release(&run, charts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_over_time_has_the_true_peak),
+        cmocka_unit_test(hostile_numbers_make_a_page),
+        cmocka_unit_test(hostile_text_stays_text),
+        cmocka_unit_test(a_cut_recording_has_a_page),
+        cmocka_unit_test(a_long_run_is_a_small_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+/* Thins rows of values over time. The rows of the current bucket are collected up to twice the number that it may keep,
+ * then reduced. So the cost of a row is about constant. */
+#include "gwi_thin.h"
+
+#include "gw_array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW_STEP_NS = 1 };
+
+void gwi_thin_start(gwi_thin *thin, unsigned columns, uint64_t span_ns, unsigned buckets)
+{
+    uint64_t count = buckets == 0 ? 1 : buckets;
+    *thin = (gwi_thin){.columns = columns < GWI_COLUMNS_MAX ? columns : GWI_COLUMNS_MAX,
+                       .bucket_ns = span_ns / count + 1,
+                       .bucket_rows_max = 2 * (size_t)columns + 2};
+}
+
+void gwi_thin_free(gwi_thin *thin)
+{
+    free(thin->row);
+    *thin = (gwi_thin){0};
+}
+
+/* Mark the rows from `first` on that have the lowest or the highest value of a column. */
+static void mark_extremes(const gwi_thin *thin, size_t first, unsigned column, bool *keep)
+{
+    size_t low = SIZE_MAX, high = SIZE_MAX;
+    for (size_t i = first; i < thin->count; i++) {
+        uint64_t value = thin->row[i].value[column];
+        if (value == GWI_UNKNOWN)
+            continue;
+        if (low == SIZE_MAX || value < thin->row[low].value[column])
+            low = i;
+        if (high == SIZE_MAX || value > thin->row[high].value[column])
+            high = i;
+    }
+    if (low != SIZE_MAX)
+        keep[low - first] = keep[high - first] = true;
+}
+
+/* Reduce the rows of the current bucket. */
+static void reduce(gwi_thin *thin)
+{
+    bool keep[4 * GWI_COLUMNS_MAX + 8] = {false};
+    size_t first = thin->bucket_first, rows = thin->count - first, kept = first;
+    if (rows <= thin->bucket_rows_max || rows > sizeof keep / sizeof keep[0])
+        return;
+    keep[0] = keep[rows - 1] = true;
+    for (unsigned column = 0; column < thin->columns; column++)
+        mark_extremes(thin, first, column, keep);
+    for (size_t i = 0; i < rows; i++) {
+        if (keep[i])
+            thin->row[kept++] = thin->row[first + i];
+    }
+    thin->dropped += thin->count - kept;
+    thin->count = kept;
+}
+
+static bool is_same_bucket(const gwi_thin *thin, uint64_t t_ns)
+{
+    return thin->count > thin->bucket_first &&
+           t_ns / thin->bucket_ns == thin->row[thin->count - 1].t_ns / thin->bucket_ns;
+}
+
+/* True if the values of the last row may be overwritten: no value is higher or lower than both its neighbours. */
+static bool is_between(const gwi_thin *thin, const uint64_t *value)
+{
+    const uint64_t *last = thin->row[thin->count - 1].value;
+    if (thin->count < 2)
+        return false;
+    const uint64_t *before = thin->row[thin->count - 2].value;
+    for (unsigned i = 0; i < thin->columns; i++) {
+        if ((last[i] > before[i] && last[i] > value[i]) || (last[i] < before[i] && last[i] < value[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Return the time for a new row: not before the last row, and at least a step after it unless the last row is to be
+ * overwritten. */
+static uint64_t settle_time(gwi_thin *thin, uint64_t t_ns, const uint64_t *value, bool *ret_overwrite)
+{
+    uint64_t last = thin->count == 0 ? 0 : thin->row[thin->count - 1].t_ns;
+    *ret_overwrite = false;
+    if (thin->count == 0 || (t_ns > last && t_ns - last >= ROW_STEP_NS))
+        return t_ns;
+    if (is_between(thin, value) || last > UINT64_MAX - ROW_STEP_NS) {
+        *ret_overwrite = true;
+        return last;
+    }
+    return last + ROW_STEP_NS;
+}
+
+void gwi_thin_add(gwi_thin *thin, uint64_t t_ns, const uint64_t *value)
+{
+    bool overwrite;
+    t_ns = settle_time(thin, t_ns, value, &overwrite);
+    if (!overwrite) {
+        if (!is_same_bucket(thin, t_ns)) {
+            reduce(thin);
+            thin->bucket_first = thin->count;
+        } else if (thin->count - thin->bucket_first >= 2 * thin->bucket_rows_max) {
+            reduce(thin);
+        }
+        if (!gw_array_room(&thin->row, thin->count, &thin->capacity, sizeof *thin->row)) {
+            thin->failed = true;
+            return;
+        }
+        thin->row[thin->count++] = (gwi_row){.t_ns = t_ns};
+    } else {
+        thin->dropped++;
+    }
+    memcpy(thin->row[thin->count - 1].value, value, thin->columns * sizeof *value);
+}
+
+void gwi_thin_finish(gwi_thin *thin)
+{
+    reduce(thin);
+}
