@@ -19,7 +19,7 @@
     X(watch, "[options]", "show the cards and the recorded runs, live")                                                \
     X(who, "[--json] [text]", "list who uses the cards of this machine")                                               \
     X(poke, "[--json] PID", "show what a process is doing now")                                                        \
-    X(export, "file --to json|csv [-o out]", "convert a recording")                                                    \
+    X(export, "file --to json|csv [-o out]", "convert a recording, also for Perfetto")                                 \
     X(jupyter, "install|uninstall|list [options]", "manage gpuwhy's notebook kernel")                                  \
     X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
     X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
