@@ -453,6 +453,20 @@ static void a_circle_of_locks(void **state)
     done();
 }
 
+/* Before it waited for the other threads, a thread asked the GPU for something. */
+static void a_circle_after_a_question(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("0");
+    fact(MAIN, "hang.thread", "wait=join owner=501 questions=1 name=main");
+    fact(LEFT, "hang.thread", "wait=lock owner=502 owner_ended=0 name=left");
+    fact(RIGHT, "hang.thread", "wait=lock owner=501 owner_ended=0 name=right");
+    judge(-1, 0);
+    expect("host-deadlock", GW_ESTABLISHED);
+    done();
+}
+
 static void a_lock_whose_owner_ended(void **state)
 {
     (void)state;
@@ -707,6 +721,7 @@ int main(void)
         cmocka_unit_test(a_wait_for_what_left_the_record),
         cmocka_unit_test(who_goes_on_hangs_not),
         cmocka_unit_test(a_circle_of_locks),
+        cmocka_unit_test(a_circle_after_a_question),
         cmocka_unit_test(a_lock_whose_owner_ended),
         cmocka_unit_test(all_threads_wait_for_each_other),
         cmocka_unit_test(idle_workers_are_one_line),
