@@ -424,6 +424,25 @@ static void a_wait_for_what_left_the_record(void **state)
     }
 }
 
+/* The supervisor may look several times at one hang. It is one hang, and it is over as a whole. */
+static void a_hang_that_is_looked_at_again_is_one(void **state)
+{
+    (void)state;
+    begin("spin");
+    for (int look = 0; look < 3; look++) {
+        hang("2");
+        fact(MAIN, "hang.thread", "wait=sleep name=main");
+        gw_feed_wait(&feed, second_ns);
+    }
+    fact(0, "hang.over", "");
+    gw_feed_exit(&feed, 0, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->hang_count, 1);
+    assert_true(model->hang[0].over);
+    assert_int_equal(model->hang[0].thread_count, 1);
+    gw_model_free(model);
+}
+
 /* `gpuwhy poke` inspects a process that does not hang (for_ms=0). This is not reported as a hang. */
 static void who_goes_on_hangs_not(void **state)
 {
@@ -722,6 +741,7 @@ int main(void)
         cmocka_unit_test(who_goes_on_hangs_not),
         cmocka_unit_test(a_circle_of_locks),
         cmocka_unit_test(a_circle_after_a_question),
+        cmocka_unit_test(a_hang_that_is_looked_at_again_is_one),
         cmocka_unit_test(a_lock_whose_owner_ended),
         cmocka_unit_test(all_threads_wait_for_each_other),
         cmocka_unit_test(idle_workers_are_one_line),
