@@ -450,7 +450,7 @@ void gwi_guard_after(gw_slot *slot, unsigned kind, int result, uint64_t context,
     gwi_pending pending = gwi_slot_take_pending(slot);
     if (context == 0 && result == 0 && needs_device(kind))
         context = gwi_current_context();
-    int device = device_of(context);
+    int device = result == 0 && needs_device(kind) ? device_of(context) : -1;
     if (!gwi_guard_lock())
         return;
     gwi_guard.device[pending.device].used_bytes -= pending.bytes;

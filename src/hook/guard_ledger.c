@@ -92,7 +92,7 @@ static row *rows_new(uint32_t count)
 static uint32_t place_of(uint32_t count, row_kind kind, uint64_t key)
 {
     kind = kind == ROW_SMALL ? ROW_BLOCK : kind;
-    return (uint32_t)((key ^ (uint64_t)kind << 56) * 0x9e3779b97f4a7c15u >> 40) & (count - 1);
+    return (uint32_t)((key ^ (uint64_t)kind << 56) * 0x9e3779b97f4a7c15u >> (64 - __builtin_ctz(count)));
 }
 
 /* Return the first unused row of a hash chain. */

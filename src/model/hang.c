@@ -6,7 +6,8 @@
  *     hang.frame   pid, tid   "wait_for_second+0x12 in program", innermost frame first; only in old recordings
  *     hang.over    pid        ""
  *
- * Threads and frames belong to the last `hang` of their process. */
+ * Threads and frames belong to the last `hang` of their process. A hang may be looked at several times until it is
+ * over; only the last look counts. */
 #include "gwi_inner.h"
 
 #include <stdio.h>
@@ -24,15 +25,27 @@ static gw_hang *last_of(gw_model *model, uint32_t pid)
     return NULL;
 }
 
+static void free_threads(gw_hang *hang)
+{
+    for (size_t k = 0; k < hang->thread_count; k++)
+        free(hang->thread[k].frame);
+    free(hang->thread);
+}
+
 static void add_hang(gw_model *model, const gw_pair *fact)
 {
     gw_fact_hang said;
-    if (model->hang_count >= HANGS_MAX ||
-        !gwi_room(model, &model->hang, model->hang_count, &model->inner->hang_capacity, sizeof(gw_hang)))
-        return;
-    gw_hang *hang = &model->hang[model->hang_count++];
-    *hang = (gw_hang){.t_ns = fact->t_ns, .pid = fact->pid};
+    gw_hang *hang = last_of(model, fact->pid);
     gw_fact_hang_read(gw_fact_text_of(fact->value), &said);
+    if (hang != NULL && !hang->over && said.for_ms != 0) { /* 0: `gpuwhy poke` looked at a process that does not hang */
+        free_threads(hang);
+    } else {
+        if (model->hang_count >= HANGS_MAX ||
+            !gwi_room(model, &model->hang, model->hang_count, &model->inner->hang_capacity, sizeof(gw_hang)))
+            return;
+        hang = &model->hang[model->hang_count++];
+    }
+    *hang = (gw_hang){.t_ns = fact->t_ns, .pid = fact->pid};
     hang->for_ns = said.for_ms > fact->t_ns / 1000000u ? fact->t_ns : said.for_ms * 1000000u;
     hang->cpu_known = said.has_cpu_ms;
     hang->cpu_ms = said.cpu_ms;
@@ -99,11 +112,8 @@ void gwi_hangs_finish(gw_model *model)
 
 void gwi_hangs_free(gw_model *model)
 {
-    for (size_t i = 0; i < model->hang_count; i++) {
-        for (size_t k = 0; k < model->hang[i].thread_count; k++)
-            free(model->hang[i].thread[k].frame);
-        free(model->hang[i].thread);
-    }
+    for (size_t i = 0; i < model->hang_count; i++)
+        free_threads(&model->hang[i]);
     free(model->hang);
 }
 

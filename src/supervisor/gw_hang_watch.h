@@ -26,10 +26,11 @@ typedef struct gw_watched_process {
     uint64_t progress, since_ns; /* `progress` has not changed since `since_ns` */
     uint64_t looked_at_ns;       /* time of the last gw_hang_tell(); 0: none since the last progress */
     bool cpu_known;
-    uint64_t cpu_ms; /* the process's CPU time when it last made progress */
-    bool told;         /* a hang that is not over was recorded */
-    bool is_undecided; /* it was judged to be none, as seen then; the threads may come to wait for each other later */
-    uint32_t told_count;
+    uint64_t cpu_ms;     /* the process's CPU time when it last made progress */
+    bool told;           /* a hang that is not over was recorded */
+    bool is_undecided;   /* it was judged to be none, as seen then; the threads may come to wait for each other later */
+    uint32_t looks;      /* how many times the current standstill was recorded */
+    uint32_t told_count; /* standstills that were recorded */
     bool seen, moved;
     uint64_t progress_now; /* sum over the threads seen in this round; the next value of `progress` */
 } gw_watched_process;

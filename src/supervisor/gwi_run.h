@@ -90,7 +90,7 @@ typedef struct gwi_record {
     uint32_t processes;     /* number of processes whose calls were recorded */
     uint32_t pids[4096];    /* pids of the first 4096 of these processes */
     bool is_steady;         /* a rehearsed process has told that its iterations are equal */
-    bool is_refusal_told;   /* a call that a rehearsal does not support has been named */
+    bool is_refusal_told;   /* the first call that a rehearsal does not support was printed */
     uint64_t failed_at_ns;  /* like failure_at_ns, but never reset */
     uint64_t failure_count; /* number of such failures */
     uint32_t failed_pid;    /* of the last one: process, function and result */

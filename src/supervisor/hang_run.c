@@ -47,20 +47,23 @@ static void tell_over(gwi_record *record, gw_watched_process *process)
     item.pair.value = "";
     gwi_record_put(record, &item);
     process->told = process->is_undecided = false;
+    process->looks = 0;
 }
 
 /* True if nothing has happened in the process for long enough, and it was not looked at for long enough. The time
- * between two looks at a process that is undecided doubles. */
+ * between two looks at a process that is undecided doubles, up to 64 times --hang-after. */
 static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process)
 {
-    /* limit per process, so that a program with long kernels does not fill its recording with hangs */
-    enum { TOLD_MAX = 8 };
+    /* limits, so that a program with long kernels or long rests does not fill its recording with hangs */
+    enum { TOLD_MAX = 8, LOOKS_MAX = 32, DOUBLED_MAX = 6 };
     uint64_t now = hangs->watch.now_ns, between_ns = hangs->after_ns;
     uint64_t looked = process->looked_at_ns > process->since_ns ? process->looked_at_ns : process->since_ns;
-    if (process->told_count == TOLD_MAX || (process->told && !process->is_undecided))
+    if (process->told && (!process->is_undecided || process->looks >= LOOKS_MAX))
         return false;
-    if (process->is_undecided)
-        between_ns <<= process->told_count - 1;
+    if (!process->told && process->told_count >= TOLD_MAX)
+        return false;
+    if (process->told)
+        between_ns <<= process->looks - 1 < DOUBLED_MAX ? process->looks - 1 : DOUBLED_MAX;
     return now - process->since_ns >= hangs->after_ns && now - looked >= between_ns;
 }
 
@@ -75,9 +78,10 @@ static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *
     process->looked_at_ns = now;
     if (!gw_hang_tell(&hangs->watch, process, false, put_item, record))
         return false;
+    process->told_count += !process->told;
+    process->looks++;
     process->told = true;
     process->is_undecided = false;
-    process->told_count++;
     return true;
 }
 

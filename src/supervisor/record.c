@@ -393,8 +393,8 @@ static bool is_probe(uint16_t result)
 static void tell_refusal(gwi_record *record, const char *call)
 {
     if (!record->is_refusal_told)
-        gw_say("rehearse: %s cannot be rehearsed, so it was refused. If the program now waits for ever, stop it: what "
-               "was rehearsed until then is told",
+        gw_say("rehearse: %s cannot be rehearsed, so it was refused. If the program now waits for ever, stop it: "
+               "gpuwhy then reports what it has rehearsed so far",
                call != NULL ? call : "a call");
     record->is_refusal_told = true;
 }

@@ -61,9 +61,9 @@ def evidence(verdict):
     return "\n".join(e["text"] for e in verdict["evidence"])
 
 
-def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None):
+def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None, after="1"):
     """`where`: the verdict's place must be one of these."""
-    folder, process = start(place, name, argv or [HANG, "--kind", name, "--truth", "{truth}"], "--hang-after", "1",
+    folder, process = start(place, name, argv or [HANG, "--kind", name, "--truth", "{truth}"], "--hang-after", after,
                             "--kill-on-hang", ours=ours)
     status, _, err, verdict = finish(folder, process)
     found = f"{verdict['status']}, {verdict['cause']}, exit {status}:\n{err}"
@@ -210,6 +210,11 @@ def late_locks(place):
     """When the supervisor first looks, one thread only rests with a lock in its hands, and the other one waits for it."""
     hangs(place, "late-locks", "host-deadlock", r"waits for a lock that thread \d+ \(\S+\) holds",
           where=in_c(("trainer", "apply_gradients"), ("collector", "collect_gradients")))
+
+
+def rest_locks(place):
+    """A long rest, at which the supervisor looks several times, does not use up its looks at what comes later."""
+    hangs(place, "rest-locks", "host-deadlock", r"waits for a lock that thread \d+ \(\S+\) holds", after="0.1")
 
 
 # ---- Python, every version that is installed ----
@@ -388,7 +393,7 @@ def bad_options(place):
 
 
 CASES = [kernel, ask, other, again, left, left_asked, alone, alone_fast, kernel_that_is_meant_to_run_on,
-         late_waits_that_end, locks, late_locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
+         late_waits_that_end, locks, late_locks, rest_locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
          joined_by_an_event, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
          hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
 LAUNCHER_CASES = [alone_below_a_launcher]

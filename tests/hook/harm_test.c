@@ -233,6 +233,38 @@ static void part_guard_many(void)
     CHECK(free_mib() == before_mib, "%llu MiB at the end", (unsigned long long)free_mib());
 }
 
+/* Allocate blocks until one is refused, and free them. Returns the MiB that there were. */
+static uint64_t fill(uint64_t block_mib)
+{
+    enum { BLOCKS_MAX = 400 };
+    static uint64_t next = 1;
+    uint64_t block[BLOCKS_MAX], count = 0;
+    pitch_fn *alloc = OURS(pitch_fn, "cuMemAllocPitch_v2");
+    free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
+    size_t pitch = block_mib << 20;
+    for (; count < BLOCKS_MAX; count++) {
+        block[count] = next++ << 30; /* the fake driver returns this address and this pitch */
+        if (alloc(&block[count], &pitch, block_mib << 20, 1, 4) != 0)
+            break;
+    }
+    uint64_t left_mib = free_mib(), granted_mib = count * block_mib;
+    CHECK(count < BLOCKS_MAX && left_mib < block_mib, "%llu blocks, %llu MiB left", (unsigned long long)count,
+          (unsigned long long)left_mib);
+    while (count-- > 0)
+        CHECK(give_back(block[count], NULL) == 0, "%llu", (unsigned long long)count);
+    return granted_mib + left_mib;
+}
+
+/* Small requests far from the limit are not counted before the call, but they never pass the limit. */
+static void part_guard_small(void)
+{
+    setenv("GPUWHY_MEMORY", "3221225472", 1);
+    begin();
+    uint64_t by_large = fill(62), by_small = fill(14), again = fill(62);
+    CHECK(by_small == by_large && again == by_large, "%llu, %llu and %llu MiB", (unsigned long long)by_large,
+          (unsigned long long)by_small, (unsigned long long)again);
+}
+
 /* One call may unmap several mappings. Its range may also contain an address where the guard has recorded no
  * mapping. */
 static void part_guard_unmap(void)
@@ -497,6 +529,7 @@ int main(int argc, char **argv)
                  {"guard_zero", part_guard_zero},
                  {"guard_churn", part_guard_churn},
                  {"guard_many", part_guard_many},
+                 {"guard_small", part_guard_small},
                  {"guard_unmap", part_guard_unmap},
                  {"guard_contexts", part_guard_contexts},
                  {"guard_third_context", part_guard_third_context},

@@ -204,8 +204,8 @@ def endings():
     cases = [  # options, plan, is it ended, equal iterations, launches of each, last word that was done
         ([], ["30x5", "sleep"], True, 16, 5, None),
         (["--until", "steady"], ["30x5", "3x2", "sleep"], True, 16, 5, None),
-        ([], ["3x4!", "sleep"], True, 3, 5, None),                # with an optimizer's step: whole iterations
-        ([], ["2x4!"], False, 0, 0, "2x4!"),
+        ([], ["6x4!", "sleep"], True, 6, 5, None),                # with an optimizer's step: whole iterations
+        ([], ["5x4!"], False, 0, 0, "5x4!"),
         (["--until", "end"], ["30x4!"], False, 0, 0, "30x4!"),
         (["--until", "3"], ["3x5", "sleep"], True, 3, 5, None),
         (["--until", "5"], ["2x4", "5x6", "2x3", "sleep"], True, 5, 6, None),

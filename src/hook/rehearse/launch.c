@@ -54,7 +54,7 @@ GWI_REHEARSE(cuLibraryEnumerateKernels)(CUkernel *kernels_out, unsigned int numK
 
 /* ---- load ---- */
 
-/* PyTorch's optimizers update many tensors by one launch of multi_tensor_apply_kernel(), if they are told nothing else.
+/* By default, PyTorch's optimizers update many tensors by one launch of multi_tensor_apply_kernel().
  * Hardly anything else launches it, except what belongs to the step: clipping and unscaling of gradients. */
 static void note_step(uint64_t handle, CUfunction function)
 {

@@ -3,12 +3,19 @@
  * The launches between two copies from or to the host are a segment. Iterations are equal if the same segments come
  * three times in a row, each with the same kernels in the same order, and the process does not hold more memory than
  * before. Equal parts of an iteration, such as the micro-steps of a gradient accumulation, look the same, but they have
- * no step of an optimizer. So the fact is written after 3 equal iterations with a kernel of such a step, otherwise only
- * after 16, or after 3 and a second of them. */
+ * no step of an optimizer. So the fact is written after 6 equal iterations with a kernel of such a step (a GAN may make
+ * five steps of one network for each of the other), otherwise only after 16, or after 3 and a second of them. */
 #include "gwi_course.h"
 #include "gwi_rehearse.h"
 
-enum { SEGMENTS = 1024, PERIOD_MAX = SEGMENTS / 4, LAUNCHES_LEAST = 4, EQUAL_LEAST = 3, EQUAL_ENOUGH = 16 };
+enum {
+    SEGMENTS = 1024,
+    PERIOD_MAX = SEGMENTS / 4,
+    LAUNCHES_LEAST = 4,
+    EQUAL_LEAST = 3,
+    EQUAL_STEPS = 6,
+    EQUAL_ENOUGH = 16
+};
 static const uint64_t second_ns = 1000000000;
 
 typedef struct segment {
@@ -83,7 +90,8 @@ static bool is_enough(void)
         return false;
     if (wanted != UINT64_MAX)
         return steady.equal >= wanted;
-    return has_step() || steady.equal >= EQUAL_ENOUGH || gw_monotonic_ns() - steady.found_ns >= second_ns;
+    return steady.equal >= (has_step() ? EQUAL_STEPS : EQUAL_ENOUGH) ||
+           gw_monotonic_ns() - steady.found_ns >= second_ns;
 }
 
 void gwi_steady_want(uint64_t iterations)

@@ -94,11 +94,13 @@ static const struct {
     {3, {{"abcd.abcd.abcd.e.", 1}}, 3, 4}, /* three equal parts look like three iterations */
     {UINT64_MAX, {{"abcd.", ENOUGH - 1}}, 0, 0},
     {UINT64_MAX, {{"abcd.", ENOUGH}}, ENOUGH, 4},
-    {UINT64_MAX, {{"abcS.", 2}}, 0, 0},
-    {UINT64_MAX, {{"abcS.", 3}}, 3, 4}, /* the optimizer's step shows that these are whole iterations */
+    {UINT64_MAX, {{"abcS.", 5}}, 0, 0},
+    {UINT64_MAX, {{"abcS.", 6}}, 6, 4}, /* the optimizer's step shows that these are whole iterations */
     {UINT64_MAX, {{"S.", 1}, {"abcd.", 3}}, 0, 0},
-    {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgS.", 2}}, 0, 0},
-    {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgS.", 3}}, 3, 20},
+    {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgS.", 5}}, 0, 0},
+    {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgS.", 6}}, 6, 20},
+    {UINT64_MAX, {{"abcS.abcS.abcS.abcS.abcS.efghS.", 5}}, 0, 0}, /* five steps of one network for each of the other */
+    {UINT64_MAX, {{"abcS.abcS.abcS.abcS.abcS.efghS.", 6}}, 6, 25},
     {9, {{"abcS.", 9}}, 9, 4},
     {0, {{"abcS.", 100}}, 0, 0},
     {UINT64_MAX, {{"abcd.abcd.abcd.abcd.efgh.", ENOUGH - 1}}, 0, 0}, /* four steps of a gradient accumulation */

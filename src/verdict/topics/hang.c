@@ -6,10 +6,11 @@
  *
  * peer: like kernel, but the newest outstanding launch is an NCCL collective. Other ranks have not joined it.
  *
- * deadlock: no thread is in the driver, and one of these is true:
+ * deadlock: one of these is true:
  * - Threads wait in a circle for each other's locks.
  * - A thread waits for a lock whose owner has ended.
- * - Every thread waits without a time limit, for something that only another thread of this process can provide. */
+ * - No thread is in the driver, no work of the GPU is outstanding, and every thread waits without a time limit, for
+ *   something that only another thread of this process can provide. */
 #include "gwi_alone.h"
 #include "gwi_hang.h"
 #include "gwi_pools.h"
@@ -183,6 +184,28 @@ static bool used_no_cpu(const gw_hang *hang)
 
 /* ---- classification ---- */
 
+/* `of_ended`: also count a lock whose owner has ended. */
+static bool has_circle(const gw_hang *hang, bool of_ended)
+{
+    bool owner_ended;
+    for (size_t i = 0; i < hang->thread_count; i++)
+        if (is_stuck_for_ever(hang, &hang->thread[i], &owner_ended) && (of_ended || !owner_ended))
+            return true;
+    return false;
+}
+
+/* found->waiting waits for the GPU, or has queried it since the program last made progress. Find out whether the GPU
+ * has work for it. */
+static void judge_waiting(const gw_model *model, gwi_hang *found)
+{
+    outstanding launches = launches_outstanding(model, found->hang->pid);
+    found->is_off_record = launches.total == 0 && waits_off_record(model, found->hang, found->waiting);
+    if (found->is_off_record)
+        found->kind = GWI_HANG_KERNEL;
+    else if (launches.total > 0)
+        found->kind = is_collective(launches.newest[0]) ? GWI_HANG_PEER : GWI_HANG_KERNEL;
+}
+
 gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
 {
     gwi_hang found = {0};
@@ -193,24 +216,21 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
     if (found.hang == NULL || found.hang->over || found.hang->for_ns == 0)
         return (gwi_hang){0}; /* `for_ns` 0: `gpuwhy poke` inspected a process that does not hang */
     found.waiting = find_waiting(found.hang);
-    outstanding launches = launches_outstanding(model, pid);
-    if (found.waiting != NULL) {
-        found.is_off_record = launches.total == 0 && waits_off_record(model, found.hang, found.waiting);
-        if (found.is_off_record)
-            found.kind = GWI_HANG_KERNEL;
-        else if (launches.total > 0)
-            found.kind = is_collective(launches.newest[0]) ? GWI_HANG_PEER : GWI_HANG_KERNEL;
+    /* Threads that name each other as owners are certain, whatever another thread does. One owner that is not there may
+     * also be a number in a lock of another kind. */
+    if (has_circle(found.hang, found.waiting == NULL)) {
+        found.kind = GWI_HANG_DEADLOCK;
+        found.in_circle = true;
+        found.waiting = NULL;
         return found;
     }
-    bool owner_ended;
-    for (size_t i = 0; i < found.hang->thread_count; i++) {
-        if (is_stuck_for_ever(found.hang, &found.hang->thread[i], &owner_ended)) {
-            found.kind = GWI_HANG_DEADLOCK;
-            found.in_circle = true;
-        }
-    }
-    if (found.kind == GWI_HANG_NONE && used_no_cpu(found.hang) && all_wait_for_each_other(found.hang))
+    if (found.waiting != NULL)
+        judge_waiting(model, &found);
+    bool is_inside = found.waiting != NULL && was_inside_all_the_time(found.hang, found.waiting);
+    if (found.kind == GWI_HANG_NONE && !is_inside && used_no_cpu(found.hang) && all_wait_for_each_other(found.hang)) {
         found.kind = GWI_HANG_DEADLOCK;
+        found.waiting = NULL;
+    }
     return found;
 }
 

@@ -424,6 +424,25 @@ static void a_wait_for_what_left_the_record(void **state)
     }
 }
 
+/* The supervisor may look several times at one hang. It is one hang, and it is over as a whole. */
+static void a_hang_that_is_looked_at_again_is_one(void **state)
+{
+    (void)state;
+    begin("spin");
+    for (int look = 0; look < 3; look++) {
+        hang("2");
+        fact(MAIN, "hang.thread", "wait=sleep name=main");
+        gw_feed_wait(&feed, second_ns);
+    }
+    fact(0, "hang.over", "");
+    gw_feed_exit(&feed, 0, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->hang_count, 1);
+    assert_true(model->hang[0].over);
+    assert_int_equal(model->hang[0].thread_count, 1);
+    gw_model_free(model);
+}
+
 /* `gpuwhy poke` inspects a process that does not hang (for_ms=0). This is not reported as a hang. */
 static void who_goes_on_hangs_not(void **state)
 {
@@ -450,6 +469,20 @@ static void a_circle_of_locks(void **state)
     judge(-1, SIGKILL);
     expect("host-deadlock", GW_ESTABLISHED);
     assert_true(has_evidence("thread 501 (left) waits for a lock that thread 502 (right) holds"));
+    done();
+}
+
+/* Before it waited for the other threads, a thread asked the GPU for something. */
+static void a_circle_after_a_question(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("0");
+    fact(MAIN, "hang.thread", "wait=join owner=501 questions=1 name=main");
+    fact(LEFT, "hang.thread", "wait=lock owner=502 owner_ended=0 name=left");
+    fact(RIGHT, "hang.thread", "wait=lock owner=501 owner_ended=0 name=right");
+    judge(-1, 0);
+    expect("host-deadlock", GW_ESTABLISHED);
     done();
 }
 
@@ -707,6 +740,8 @@ int main(void)
         cmocka_unit_test(a_wait_for_what_left_the_record),
         cmocka_unit_test(who_goes_on_hangs_not),
         cmocka_unit_test(a_circle_of_locks),
+        cmocka_unit_test(a_circle_after_a_question),
+        cmocka_unit_test(a_hang_that_is_looked_at_again_is_one),
         cmocka_unit_test(a_lock_whose_owner_ended),
         cmocka_unit_test(all_threads_wait_for_each_other),
         cmocka_unit_test(idle_workers_are_one_line),

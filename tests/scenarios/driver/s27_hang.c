@@ -5,6 +5,8 @@
  *                queries the second stream and waits for the first one in turn.
  *  locks         Two threads take two locks in opposite order before the next launch.
  *  late-locks    The same, but the first thread rests for four seconds before it takes its second lock.
+ *  rest-locks    The first thread rests for fourteen seconds with a lock, and another one waits for it. Then, after a
+ *                launch, locks.
  *
  * Repaired: the kernel is only slow, and the locks are taken in one order.
  *
@@ -237,6 +239,13 @@ static void use_locks(int repaired)
     CHECK(cuStreamSynchronize(stream));
 }
 
+static void use_locks_late(unsigned seconds_late, int repaired)
+{
+    rests_s = seconds_late;
+    holding = 0;
+    use_locks(repaired);
+}
+
 static void wait_for_input(void)
 {
     int fds[2];
@@ -296,7 +305,6 @@ int main(int argc, char **argv)
     options_parse(argc, argv, rows, "Stands still.");
     truth_open(truth_path);
     alarm((unsigned)seconds + 30);
-    rests_s = strcmp(kind, "late-locks") == 0 ? 4 : 0;
     struct gpu gpu;
     open_all(&gpu);
     truth("pid", "%d", (int)getpid());
@@ -315,10 +323,14 @@ int main(int argc, char **argv)
         wait_too_late(strcmp(kind, "left-asked") == 0, repaired);
     else if (strcmp(kind, "join") == 0)
         join_by_event();
-    else if (strcmp(kind, "locks") == 0 || strcmp(kind, "late-locks") == 0)
+    else if (strcmp(kind, "locks") == 0)
         use_locks(repaired);
-
-    else if (strcmp(kind, "input") == 0)
+    else if (strcmp(kind, "late-locks") == 0)
+        use_locks_late(4, repaired);
+    else if (strcmp(kind, "rest-locks") == 0) {
+        use_locks_late(14, 1);
+        use_locks_late(0, repaired);
+    } else if (strcmp(kind, "input") == 0)
         wait_for_input();
     else if (strcmp(kind, "pool") == 0)
         wait_with_pool();
