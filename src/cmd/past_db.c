@@ -44,6 +44,7 @@ static const char schema[] = "CREATE TABLE runs(id INTEGER PRIMARY KEY"
 #undef GW_X
         ");"
         "CREATE INDEX runs_key ON runs(key, start_ns);"
+        "CREATE INDEX runs_start ON runs(start_ns);"
         "CREATE TRIGGER runs_keep AFTER INSERT ON runs WHEN new.id % 1000 = 0 BEGIN"
         " DELETE FROM runs WHERE id <= new.id - 100000; END;"
         "PRAGMA user_version = 1";
