@@ -323,13 +323,14 @@ static char *export_any(const char *name, size_t count, unsigned threads, size_t
     return export_items(name, &from, ret_bytes);
 }
 
-/* Rings of a thread with three calls each: of the calls 0 to 2, 2 to 4, and 2 to 4 again. */
+/* Rings of a thread with three calls each: of the calls 0 to 2, 2 to 4, and 2 to 4 again. After exec(), of the calls 0
+ * to 2 of another ring. */
 static gw_item next_ring(source *from)
 {
-    static const uint64_t total[] = {3, 5, 5};
+    static const uint64_t total[] = {3, 5, 5, 3}, t_first_ns[] = {0, 2, 2, 50};
     gw_item item = {.kind = GW_ITEM_RING, .t_ns = 100, .pid = 7, .tid = 8};
     for (uint64_t i = 0; i < 3; i++)
-        from->call[i] = (gw_hot_call){.t_ns = total[from->done] - 3 + i, .fn = 1, .stream = 9};
+        from->call[i] = (gw_hot_call){.t_ns = t_first_ns[from->done] + i, .fn = 1, .stream = 9};
     item.ring.call = from->call;
     item.ring.count = 3;
     item.ring.total = total[from->done];
@@ -340,10 +341,10 @@ static void each_call_of_a_ring_is_exported_once(void **state)
 {
     (void)state;
     size_t bytes;
-    source from = {.next = next_ring, .count = 3};
+    source from = {.next = next_ring, .count = 4};
     char *text = export_items("perfetto", &from, &bytes);
     seen all = see_trace(text, bytes);
-    assert_int_equal(all.instants, 2 * 5 + 1); /* on the thread and on the stream, and the damage */
+    assert_int_equal(all.instants, 2 * (5 + 3) + 1); /* on the thread and on the stream, and the damage */
     free(all.track);
     free(text);
 }
