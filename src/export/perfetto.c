@@ -199,7 +199,7 @@ static void put_ring(perfetto *p, const gw_item *item)
         if (first + i < next && hot->t_ns <= t_old_ns)
             continue;
         const char *kernel =
-            gw_begins(fn_name, "cuLaunch") ? gwi_kernels_find(&p->kernels, item->pid, hot->what) : NULL;
+            gw_begins(fn_name, "cuLaunch") ? gwi_kernels_find(&p->kernels, item->pid, hot->what, hot->t_ns) : NULL;
         gwi_trace_begin(&p->trace, process_track(p, GWI_TRACK_THREAD, item->pid, item->tid), PF_TYPE_INSTANT, fn_name,
                         launch);
         note_what(p, fn_name, hot->what, kernel);
