@@ -101,14 +101,14 @@ typedef struct gwi_peaks {
     bool all_good; /* the earlier runs ended well; false: no earlier run did, and they are failed ones */
     uint64_t least_bytes, most_bytes; /* of the earlier runs */
     bool is_known;                    /* the peak of the run itself is known: bytes */
-    bool died;                        /* the run itself failed: it exited with an error, or a signal ended it */
+    bool failed;                      /* the run itself exited with an error, or a signal ended it */
     uint64_t bytes;
 } gwi_peaks;
 
 /* Find the peaks before the run `of`, whose key and start are used. Good runs are preferred to failed ones. */
 void gwi_peaks_find(const gwi_past_list *list, const gwi_past *of, gwi_peaks *ret_peaks);
-/* Add "the last 10 good runs of this command peaked at 11.30 GiB, this one died at 16.00 GiB". False: there is nothing
- * to compare. `this_one` names the run, such as "this one". */
+/* Add "the last 10 good runs of this command peaked at 11.30 GiB, this one peaked at 16.00 GiB and failed". False:
+ * there is nothing to compare. `this_one` names the run, such as "this one". */
 bool gwi_peaks_text(const gwi_peaks *peaks, const char *this_one, gw_text *text);
 
 /* Add the differences from the last good run of the same command as evidence to the verdict on the recording at `path`,

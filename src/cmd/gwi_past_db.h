@@ -50,6 +50,6 @@ gw_status gwi_past_db_fail(sqlite3 *db, const char *path, gw_error *err);
 GW_MUST_CHECK gw_status gwi_past_db_open(const char *path, bool writes, int wait_ms, sqlite3 **ret_db, int *ret_version,
                                          gw_error *err);
 /* Like gwi_past_db_open(), and create the table if it is missing. */
-GW_MUST_CHECK gw_status gwi_past_db_open_for_writing(const char *path, sqlite3 **ret_db, gw_error *err);
+GW_MUST_CHECK gw_status gwi_past_db_open_for_writing(const char *path, int wait_ms, sqlite3 **ret_db, gw_error *err);
 
 #endif

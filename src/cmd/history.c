@@ -211,10 +211,10 @@ static void show_attempts(const gwi_attempts_view *seen)
         puts("in every failed run and in no good one:");
         show_splits(splits);
     }
-    if (gwi_peaks_text(&seen->peaks, "the newest", &line))
-        print(&line);
     if (seen->may_be_chance)
         printf("with so few runs (%zu good, %zu failed) this may be chance\n", splits->good_count, splits->bad_count);
+    if (gwi_peaks_text(&seen->peaks, "the newest", &line))
+        print(&line);
     gw_text_free(&line);
 }
 

@@ -276,10 +276,11 @@ gw_status gwi_past_read(const gwi_past_query *query, gwi_past_list *ret_list, gw
     if (st != GW_OK)
         return st;
     st = gwi_past_db_read(at.database, query, ret_list, &reason);
-    if (st == GW_MISSING && query->where != NULL)
+    bool needs_database = query->where != NULL;
+    if (st == GW_MISSING && needs_database && access(at.list, F_OK) != 0)
         return GW_OK; /* there are no runs */
-    if (st == GW_UNSUPPORTED && query->where != NULL)
-        return gw_fail(err, st, "--where needs the database: %s", reason.text);
+    if ((st == GW_MISSING || st == GW_UNSUPPORTED) && needs_database)
+        return gw_fail(err, GW_UNSUPPORTED, "--where needs the database: %s", reason.text);
     if (st != GW_MISSING && st != GW_UNSUPPORTED)
         return st == GW_OK ? GW_OK : gw_fail(err, st, "%s", reason.text);
     st = gwi_past_list_read(at.list, ret_list, &skipped, err);

@@ -44,6 +44,7 @@ static const char schema[] = "CREATE TABLE runs(id INTEGER PRIMARY KEY"
 #undef GW_X
         ");"
         "CREATE INDEX runs_key ON runs(key, start_ns);"
+        "CREATE INDEX runs_start ON runs(start_ns);"
         "CREATE TRIGGER runs_keep AFTER INSERT ON runs WHEN new.id % 1000 = 0 BEGIN"
         " DELETE FROM runs WHERE id <= new.id - 100000; END;"
         "PRAGMA user_version = 1";
@@ -147,10 +148,10 @@ static gw_status create(sqlite3 *db, const char *path, gw_error *err)
     return st;
 }
 
-gw_status gwi_past_db_open_for_writing(const char *path, sqlite3 **ret_db, gw_error *err)
+gw_status gwi_past_db_open_for_writing(const char *path, int wait_ms, sqlite3 **ret_db, gw_error *err)
 {
     int version = 0;
-    gw_status st = gwi_past_db_open(path, true, WRITE_WAIT_MS, ret_db, &version, err);
+    gw_status st = gwi_past_db_open(path, true, wait_ms, ret_db, &version, err);
     if (st == GW_OK)
         st = run_sql(*ret_db, "PRAGMA synchronous = NORMAL", path, err);
     if (st == GW_OK && version == 0)
@@ -298,7 +299,7 @@ gw_status gwi_past_db_add(const char *path, const char *list_path, const gwi_pas
     sqlite3 *db = NULL;
     sqlite3_stmt *statement = NULL;
     *ret_skipped = 0;
-    gw_status st = gwi_past_db_open_for_writing(path, &db, err);
+    gw_status st = gwi_past_db_open_for_writing(path, WRITE_WAIT_MS, &db, err);
     if (st == GW_OK)
         st = prepare_insert(db, path, &statement, err);
     if (st == GW_OK)

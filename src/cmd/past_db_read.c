@@ -280,7 +280,7 @@ gw_status gwi_past_db_read(const char *path, const gwi_past_query *query, gwi_pa
     if (!is_unfinished)
         return st;
     /* A program was killed while it added a run. Only a connection that may write can undo that. */
-    gw_status opened = gwi_past_db_open_for_writing(path, &db, NULL);
+    gw_status opened = gwi_past_db_open_for_writing(path, query->wait_ms, &db, NULL);
     sqlite3_close(db);
     return opened == GW_OK ? read_once(path, query, ret_list, &is_unfinished, err) : st;
 }

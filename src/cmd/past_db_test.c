@@ -230,6 +230,19 @@ static void without_an_open_database_the_list_is_used(void **state)
     assert_non_null(strstr(err.text, database));
 }
 
+/* As in a folder that cannot be written: the database does not exist, and the list cannot be taken over. */
+static void an_expression_without_a_database_is_refused(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    expect_count(0, "1"); /* there are no runs at all */
+    write_file(runs, old_list);
+    assert_int_equal(status_where("1", &err), GW_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "needs the database"));
+    write_file(database, ""); /* a new database that has no table yet */
+    assert_int_equal(status_where("1", &err), GW_UNSUPPORTED);
+}
+
 static void truncated_databases_are_reported(void **state)
 {
     (void)state;
@@ -331,6 +344,7 @@ int main(void)
                                        cmocka_unit_test_setup(an_endless_query_is_ended, clear),
                                        cmocka_unit_test_setup(damaged_databases_are_reported, clear),
                                        cmocka_unit_test_setup(without_an_open_database_the_list_is_used, clear),
+                                       cmocka_unit_test_setup(an_expression_without_a_database_is_refused, clear),
                                        cmocka_unit_test_setup(truncated_databases_are_reported, clear),
                                        cmocka_unit_test_setup(newer_databases_are_left_alone, clear),
                                        cmocka_unit_test_setup(other_tables_are_reported, clear),

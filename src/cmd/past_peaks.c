@@ -24,7 +24,7 @@ void gwi_peaks_find(const gwi_past_list *list, const gwi_past *of, gwi_peaks *re
     *ret_peaks = (gwi_peaks){
         .is_known = of->has_peak,
         .bytes = of->peak_bytes,
-        .died = of->has_exit && (of->signal != 0 || of->exit_code != 0),
+        .failed = of->has_exit && (of->signal != 0 || of->exit_code != 0),
         .all_good = true,
     };
     collect(list, of, true, ret_peaks);
@@ -56,6 +56,6 @@ bool gwi_peaks_text(const gwi_peaks *peaks, const char *this_one, gw_text *text)
     if (!peaks->is_known)
         gw_text_addf(text, "; the peak of %s is unknown", this_one);
     else
-        gw_text_addf(text, ", %s %s at %s", this_one, peaks->died ? "died" : "peaked", own);
+        gw_text_addf(text, ", %s peaked at %s%s", this_one, own, peaks->failed ? " and failed" : "");
     return true;
 }

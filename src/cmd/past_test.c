@@ -232,9 +232,10 @@ static void peaks_are_compared(void **state)
         item[i] = peak_of(i, true, true, i < 4 ? 20 * gib : (i == 4 ? 10 : 11) * gib);
     item[14] = peak_of(14, false, true, 15 * gib); /* a failed run, which is not compared */
     item[15] = peak_of(15, false, true, 16 * gib);
-    expect_peaks("the last 10 good runs of this command peaked at 10.00 GiB to 11.00 GiB, this one died at 16.00 GiB",
+    expect_peaks("the last 10 good runs of this command peaked at 10.00 GiB to 11.00 GiB, this one peaked at 16.00 GiB "
+                 "and failed",
                  item, 16);
-    item[15].has_exit = false; /* its end is unknown: it may not have died */
+    item[15].has_exit = false; /* its end is unknown: it may not have failed */
     expect_peaks("the last 10 good runs of this command peaked at 10.00 GiB to 11.00 GiB, this one peaked at 16.00 GiB",
                  item, 16);
     item[15].has_peak = false;
@@ -244,9 +245,9 @@ static void peaks_are_compared(void **state)
     item[0].has_peak = false; /* unknown, and not 0 */
     expect_peaks(NULL, item, 2);
     gwi_past failed[] = {peak_of(1, false, true, 16 * gib), peak_of(2, false, true, 15 * gib)};
-    expect_peaks(
-        "the last run of this command, which did not end well, peaked at 16.00 GiB, this one died at 15.00 GiB", failed,
-        2);
+    expect_peaks("the last run of this command, which did not end well, peaked at 16.00 GiB, this one peaked at 15.00 "
+                 "GiB and failed",
+                 failed, 2);
     failed[0].key = 2;
     expect_peaks(NULL, failed, 2);
     gwi_past without[] = {peak_of(1, true, true, 0), peak_of(2, false, true, 0)};

@@ -73,6 +73,7 @@ typedef struct gwi_track {
     uint64_t uuid;      /* 0: a free place of the table */
     uint64_t t_busy_ns; /* end of the last slice; slices of a track must not overlap */
     uint64_t ring_next; /* of a thread: number of the first call of its ring that was not exported yet */
+    uint64_t t_ring_ns; /* of a thread: time of the last call of its ring that was exported */
     bool is_open;       /* of the phases of a process: a slice has begun and not ended */
     bool is_named;      /* of a process or thread: its name was written */
 } gwi_track;

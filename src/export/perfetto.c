@@ -184,20 +184,22 @@ static void put_call(perfetto *p, const gw_event *event)
 }
 
 /* Successful calls that are frequent are only in the rings. A ring that is recorded again has old calls, too: each call
- * has a number, and is exported once. */
+ * has a number, and is exported once. After exec() the numbers begin again, so an old call also has an old time. */
 static void put_ring(perfetto *p, const gw_item *item)
 {
     gwi_track *thread = process_track(p, GWI_TRACK_THREAD, item->pid, item->tid);
     uint64_t total = item->ring.total, first = total > item->ring.count ? total - item->ring.count : 0;
-    uint64_t next = thread->ring_next;
+    uint64_t next = thread->ring_next, t_old_ns = thread->t_ring_ns;
     thread->ring_next = total > next ? total : next;
+    if (item->ring.count > 0 && item->ring.call[item->ring.count - 1].t_ns > t_old_ns)
+        thread->t_ring_ns = item->ring.call[item->ring.count - 1].t_ns;
     for (uint32_t i = 0; i < item->ring.count; i++) {
         const gw_hot_call *hot = &item->ring.call[i];
         const char *fn_name = gw_reader_fn_name(p->to->reader, hot->fn);
-        if (first + i < next)
+        if (first + i < next && hot->t_ns <= t_old_ns)
             continue;
         const char *kernel =
-            gw_begins(fn_name, "cuLaunch") ? gwi_kernels_find(&p->kernels, item->pid, hot->what) : NULL;
+            gw_begins(fn_name, "cuLaunch") ? gwi_kernels_find(&p->kernels, item->pid, hot->what, hot->t_ns) : NULL;
         gwi_trace_begin(&p->trace, process_track(p, GWI_TRACK_THREAD, item->pid, item->tid), PF_TYPE_INSTANT, fn_name,
                         launch);
         note_what(p, fn_name, hot->what, kernel);

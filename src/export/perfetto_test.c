@@ -323,13 +323,14 @@ static char *export_any(const char *name, size_t count, unsigned threads, size_t
     return export_items(name, &from, ret_bytes);
 }
 
-/* Rings of a thread with three calls each: of the calls 0 to 2, 2 to 4, and 2 to 4 again. */
+/* Rings of a thread with three calls each: of the calls 0 to 2, 2 to 4, and 2 to 4 again. After exec(), of the calls 0
+ * to 2 of another ring. */
 static gw_item next_ring(source *from)
 {
-    static const uint64_t total[] = {3, 5, 5};
+    static const uint64_t total[] = {3, 5, 5, 3}, t_first_ns[] = {0, 2, 2, 50};
     gw_item item = {.kind = GW_ITEM_RING, .t_ns = 100, .pid = 7, .tid = 8};
     for (uint64_t i = 0; i < 3; i++)
-        from->call[i] = (gw_hot_call){.t_ns = total[from->done] - 3 + i, .fn = 1, .stream = 9};
+        from->call[i] = (gw_hot_call){.t_ns = t_first_ns[from->done] + i, .fn = 1, .stream = 9};
     item.ring.call = from->call;
     item.ring.count = 3;
     item.ring.total = total[from->done];
@@ -340,11 +341,56 @@ static void each_call_of_a_ring_is_exported_once(void **state)
 {
     (void)state;
     size_t bytes;
-    source from = {.next = next_ring, .count = 3};
+    source from = {.next = next_ring, .count = 4};
     char *text = export_items("perfetto", &from, &bytes);
     seen all = see_trace(text, bytes);
-    assert_int_equal(all.instants, 2 * 5 + 1); /* on the thread and on the stream, and the damage */
+    assert_int_equal(all.instants, 2 * (5 + 3) + 1); /* on the thread and on the stream, and the damage */
     free(all.track);
+    free(text);
+}
+
+/* A handle that is used again: its first name, a second one, and a ring with a launch before and one after that. */
+static gw_item next_of_reused_handle(source *from)
+{
+    gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = from->done == 0 ? 10 : 50000, .pid = 7, .tid = 8};
+    if (from->done < 2) {
+        item.event = (gw_event){.t_ns = item.t_ns, .pid = 7, .tid = 8, .kind = GW_EV_FUNCTION};
+        item.event.arg[0] = 99;
+        item.event.text = from->done == 0 ? "first_kernel" : "second_kernel";
+        item.event.text_bytes = (uint32_t)strlen(item.event.text);
+        return item;
+    }
+    from->call[0] = (gw_hot_call){.t_ns = 20000, .fn = 1, .stream = 9, .what = 99};
+    from->call[1] = (gw_hot_call){.t_ns = 60000, .fn = 1, .stream = 9, .what = 99};
+    item.kind = GW_ITEM_RING;
+    item.ring.call = from->call;
+    item.ring.count = item.ring.total = 2;
+    return item;
+}
+
+static size_t count_of(const char *text, size_t bytes, const char *words)
+{
+    size_t count = 0, left = bytes;
+    const char *at = text;
+    while ((at = memmem(at, left, words, strlen(words))) != NULL) {
+        count++;
+        at += strlen(words);
+        left = bytes - (size_t)(at - text);
+    }
+    return count;
+}
+
+/* The name of an earlier launch is unknown, because the handle had another name then. */
+static void a_launch_has_the_name_of_its_time(void **state)
+{
+    (void)state;
+    size_t bytes;
+    source from = {.next = next_of_reused_handle, .count = 3};
+    char *text = export_items("perfetto", &from, &bytes);
+    /* the launch on the thread has it as an annotation, that on the stream as an interned name, and the event as text
+     */
+    assert_int_equal(count_of(text, bytes, "second_kernel"), 3);
+    assert_int_equal(count_of(text, bytes, "first_kernel"), 1); /* of the event */
     free(text);
 }
 
@@ -452,6 +498,7 @@ int main(void)
         cmocka_unit_test(the_wire_format),
         cmocka_unit_test(any_items_give_a_trace),
         cmocka_unit_test(each_call_of_a_ring_is_exported_once),
+        cmocka_unit_test(a_launch_has_the_name_of_its_time),
         cmocka_unit_test(too_many_threads_share_a_track),
         cmocka_unit_test(any_items_give_tables),
         cmocka_unit_test(memory_does_not_grow_with_the_events),

@@ -260,6 +260,8 @@ static void feed_process(gw_model *model, const gw_item *item)
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
+    facts->called_exec = facts->called_exec || facts->is_described;
+    facts->is_described = true;
     facts->parent_pid = item->process.parent_pid;
     facts->t_seen_ns = item->t_ns;
     if (facts->exe == NULL)

@@ -60,6 +60,8 @@ typedef struct gw_process {
     uint32_t pid, parent_pid;
     bool is_command;
     char *exe, *driver_path, *driver_build_id; /* owned; NULL: unknown */
+    bool is_described;                         /* its item PROCESS was read */
+    bool called_exec; /* it became another program; what was alive before still counts as alive */
     uint64_t t_seen_ns, t_first_call_ns, t_last_event_ns;
     bool init_ok;
     uint64_t address_limit_bytes,

@@ -112,6 +112,21 @@ static void the_peak_of_a_partly_recorded_run_is_unknown(void **state)
     judge_close();
 }
 
+/* The driver frees the memory at exec(), which is not recorded. */
+static void the_peak_after_exec_is_unknown(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
+    gw_feed_alloc(&feed, gib);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
+    gw_feed_alloc(&feed, gib);
+    close_program(0);
+    judge_open();
+    assert_false(verdict->peak.is_known);
+    judge_close();
+}
+
 static void judge_on_virtual_card(const char *fn, uint16_t result, int code)
 {
     gw_feed_open_bare(&feed);
@@ -212,6 +227,7 @@ static const row rows[] = {
     TEST(test_harmless_failures),
     TEST(the_peak_of_a_run),
     TEST(the_peak_of_a_partly_recorded_run_is_unknown),
+    TEST(the_peak_after_exec_is_unknown),
 };
 
 ROWS_MAIN(rows)

@@ -81,15 +81,15 @@ class History(PythonCase):
         for gib in (1, 2, 3):
             self.run_program(gib=gib)
         text = " ".join(self.run_program(gib=5, code=1).split())
-        self.assertRegex(text, r"the last 3 good runs of this command peaked at 1.00 GiB to 3.00 GiB, this one died at 5.00 GiB")
+        self.assertRegex(text, r"the last 3 good runs of this command peaked at 1.00 GiB to 3.00 GiB, this one peaked at 5.00 GiB and failed")
         [line] = [one for one in json.loads(self.json.read_text())["evidence"] if one["source"] == "earlier runs"]
-        self.assertIn("died at 5.00 GiB", line["text"])
+        self.assertIn("this one peaked at 5.00 GiB and failed", line["text"])
         out = self.history("train.py")
-        self.assertIn("the last 3 good runs of this command peaked at 1.00 GiB to 3.00 GiB, the newest died at 5.00 GiB", out)
+        self.assertIn("the last 3 good runs of this command peaked at 1.00 GiB to 3.00 GiB, the newest peaked at 5.00 GiB and failed", out)
         self.assertIn("exited 1 after", out)
         self.assertIn(", peak 3.00 GiB: ", out)
         peaks = self.runs("train.py")["attempts"]["peaks"]
-        self.assertEqual((peaks["earlier"], peaks["earlier_good"], peaks["newest_died"]), (3, True, True))
+        self.assertEqual((peaks["earlier"], peaks["earlier_good"], peaks["newest_failed"]), (3, True, True))
         self.assertGreaterEqual(peaks["newest_bytes"], 5 * GIB)
 
     @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
