@@ -17,6 +17,7 @@
 #include "gwi_page.h"
 #include "gwi_source.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,6 +59,7 @@ static void add_ruled_out(gwi_page *page, const char *label, const gw_string_lis
     }
     if (list->count > 0) {
         gwi_page_add(page, GWI_RULED_OUT, label, gw_text_str(&line), 2);
+        gwi_page_role(page, GW_ROLE_DIM, SIZE_MAX);
         gwi_page_brief(page, gw_text_str(&brief));
     }
     gw_text_free(&line);
@@ -166,6 +168,15 @@ static void add_head(gwi_page *page, const gw_verdict *verdict, bool running)
     gw_text_free(&line);
 }
 
+/* Return the colour of the verdict's first words. A hypothesis is not printed like a proven fault. */
+static gw_role role_of(const gw_verdict *verdict)
+{
+    if (verdict->status == GW_VERDICT_FAULT)
+        return verdict->certainty == GW_HYPOTHESIS ? GW_ROLE_WARNING : GW_ROLE_FAILED;
+    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
+    return verdict->status == GW_VERDICT_CLEAN && !unobserved ? GW_ROLE_GOOD : GW_ROLE_WARNING;
+}
+
 static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
 {
     gw_text line = {0};
@@ -184,6 +195,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
         gw_text_add_str(&line, verdict->headline);
     }
     gwi_page_add(page, GWI_VERDICT, "Verdict", gw_text_str(&line), 0);
+    gwi_page_role(page, role_of(verdict), strcspn(gw_text_str(&line), ":"));
     gw_text_free(&line);
 }
 
@@ -252,6 +264,7 @@ static void add_source_line(gwi_page *page, const char *gutter, const char *code
     if (paragraph != NULL) {
         paragraph->verbatim = true;
         paragraph->marked = marked;
+        gwi_page_role(page, marked ? GW_ROLE_STRONG : GW_ROLE_DIM, SIZE_MAX);
     }
     gw_text_free(&line);
     gw_text_free(&clean);
@@ -305,6 +318,7 @@ static void add_where(gwi_page *page, const gw_verdict *verdict)
     unsigned shown = 0;
     gw_text_addf(&line, "%s: %s", where->frame[where->user].text, where->what);
     gwi_page_add(page, GWI_WHERE, "Where", gw_text_str(&line), 2);
+    gwi_page_role(page, GW_ROLE_PLACE, strlen(where->frame[where->user].text));
     add_source(page, verdict);
     gw_text_clear(&line);
     for (size_t i = where->user + 1; i < where->frame_count && shown < CALLERS_MAX; i++) {
@@ -412,6 +426,7 @@ static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_rend
                      verdict->recording == NULL ? "" : verdict->recording);
     if (line.bytes > 0)
         gwi_page_add(page, GWI_DETAILS, "Details", gw_text_str(&line), 2);
+    gwi_page_role(page, GW_ROLE_DIM, SIZE_MAX);
     gw_text_free(&line);
 }
 

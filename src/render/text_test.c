@@ -1,5 +1,6 @@
 /* Tests verdicts as text: strings with control characters, the limit of one screen, and the user's source line. */
 #include "gw_clean.h"
+#include "gw_paint.h"
 #include "gw_render.h"
 
 #include <setjmp.h>
@@ -99,6 +100,62 @@ static void colours_only_when_asked(void **state)
     gw_render_text(&verdict, &(gw_render_style){.width = 80, .colour = true}, &text);
     assert_non_null(strchr(gw_text_str(&text), '\033'));
     gw_text_free(&text);
+}
+
+/* Append `text` without escape sequences. */
+static void strip(const char *text, gw_text *plain)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '\033')
+            text += strcspn(text, "m");
+        else
+            gw_text_add(plain, text, 1);
+    }
+}
+
+/* Colours change neither the words nor the layout: without the sequences, each text is the one without colours. */
+static void colours_do_not_move_text(void **state)
+{
+    (void)state;
+    for (unsigned width = 40; width < 200; width += 7) {
+        for (int all = 0; all < 2; all++) {
+            gw_verdict verdict = sample();
+            gw_text plain = {0}, colour = {0}, stripped = {0};
+            gw_render_text(&verdict, &(gw_render_style){.width = width, .all = all != 0}, &plain);
+            gw_render_text(&verdict, &(gw_render_style){.width = width, .all = all != 0, .colour = true}, &colour);
+            strip(gw_text_str(&colour), &stripped);
+            assert_string_equal(gw_text_str(&stripped), gw_text_str(&plain));
+            gw_text_free(&plain);
+            gw_text_free(&colour);
+            gw_text_free(&stripped);
+        }
+    }
+}
+
+static void the_verdicts_colour_is_its_certainty(void **state)
+{
+    (void)state;
+    static const struct {
+        gw_verdict_status status;
+        gw_certainty certainty;
+        gw_role role;
+    } cases[] = {{GW_VERDICT_FAULT, GW_ESTABLISHED, GW_ROLE_FAILED},
+                 {GW_VERDICT_FAULT, GW_SUPPORTED, GW_ROLE_FAILED},
+                 {GW_VERDICT_FAULT, GW_HYPOTHESIS, GW_ROLE_WARNING},
+                 {GW_VERDICT_CLEAN, GW_HYPOTHESIS, GW_ROLE_GOOD},
+                 {GW_VERDICT_UNDETERMINED, GW_HYPOTHESIS, GW_ROLE_WARNING}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_verdict verdict = sample();
+        gw_text text = {0};
+        verdict.status = cases[i].status;
+        verdict.certainty = cases[i].certainty;
+        gw_render_text(&verdict, &(gw_render_style){.width = 80, .colour = true}, &text);
+        const char *line = strstr(gw_text_str(&text), "Verdict\033[0m  ");
+        assert_non_null(line);
+        line += strlen("Verdict\033[0m  ");
+        assert_memory_equal(line, gw_role_begin(cases[i].role), strlen(gw_role_begin(cases[i].role)));
+        gw_text_free(&text);
+    }
 }
 
 static void an_empty_verdict_is_printed(void **state)
@@ -455,6 +512,8 @@ int main(void)
         cmocka_unit_test(a_verdict_reads_as_designed),
         cmocka_unit_test(no_line_is_wider_than_asked),
         cmocka_unit_test(colours_only_when_asked),
+        cmocka_unit_test(colours_do_not_move_text),
+        cmocka_unit_test(the_verdicts_colour_is_its_certainty),
         cmocka_unit_test(an_empty_verdict_is_printed),
         cmocka_unit_test(foreign_bytes_become_harmless),
         cmocka_unit_test(long_commands_are_cut),
