@@ -6,11 +6,12 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 import unittest
 
-from support import Case, GPU, GPUWHY, WAIT_S, run_command
+from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, run_command
 
 CNN = os.environ.get("EXAMPLE_CNN", "")
 ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
@@ -151,6 +152,51 @@ class Colours(Screen):
         answer = seen.split(b"gpuwhy: rehearsed", 1)[1]
         self.assertIn(b"evil?[5m", answer)
         self.assertNotIn(b"\x1b[5m", answer)
+
+
+class Source(Screen):
+    SCRIPT = BEGIN + """\
+def status(code): return code
+
+def load(gib):
+    pointer = ctypes.c_uint64()
+    return status(cu.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(gib << 30))) + 1
+
+sys.exit(load(900))
+"""
+
+    def explain(self, script, change=None):
+        path = self.folder / "train.py"
+        path.write_text(script)
+        status = self.on_terminal(*run_command(sys.executable, "train.py", options=("-o", "r.gpuwhy"))[1:])
+        self.assertNotEqual(status[0], 0, status)
+        if change is not None:
+            path.write_text(change)
+        plain, colour = self.plain("explain", "r.gpuwhy"), self.on_terminal("explain", "r.gpuwhy")[1]
+        self.assertEqual(ESCAPE.sub(b"", colour).strip(), plain.strip())
+        return plain.decode(), colour
+
+    def test_the_call_that_was_running_is_marked(self):
+        plain, colour = self.explain(self.SCRIPT)
+        lines = plain.splitlines()
+        at = next(i for i, line in enumerate(lines) if "> " in line and "return status(" in line)
+        self.assertRegex(lines[at], r"^ +> \d+ \| +return status\(cu\.")
+        call = "cu.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(gib << 30))"
+        self.assertLessEqual(max(map(len, lines)), 80)
+        if sys.version_info < (3, 11):
+            self.skipTest(f"CPython {sys.version_info[0]}.{sys.version_info[1]} does not store columns")
+        begin, mark = lines[at].index("cu."), lines[at + 1]
+        self.assertEqual(mark[:begin].strip(), "|")
+        self.assertEqual(mark[begin:], "^" * min(len(call), 80 - begin))
+        self.assertIn(RED + b"|", colour)
+        self.assertIn(PLACE + b"train.py:", colour)
+
+    def test_no_line_of_a_file_that_changed(self):
+        plain, _ = self.explain(self.SCRIPT, "\n" + self.SCRIPT)
+        self.assertIn("Where    train.py:", plain)
+        self.assertNotIn("^^", plain)
+        self.assertNotIn("return status(", plain)
+        self.assertIn("the file has changed since", plain)
 
 
 class Pager(Screen):
