@@ -58,6 +58,7 @@ static gw_role role_of(gw_check_state state)
                                     [GW_CHECK_WARN] = GW_ROLE_WARNING,
                                     [GW_CHECK_FAIL] = GW_ROLE_FAILED,
                                     [GW_CHECK_UNKNOWN] = GW_ROLE_DIM};
+    _Static_assert(sizeof roles / sizeof roles[0] == GW_CHECK_STATE_COUNT, "a state has no colour");
     return roles[state];
 }
 
