@@ -34,4 +34,7 @@ void gw_paint(gw_text *text, size_t from, gw_role role);
  * must begin with these bytes, apart from blanks and line ends: it may have been wrapped. */
 void gw_paint_begin(gw_text *text, size_t from, const char *what, size_t bytes, gw_role role);
 
+/* Append `painted` to `text` without the escape sequences of this header. */
+void gw_paint_remove(const char *painted, gw_text *text);
+
 #endif

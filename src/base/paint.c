@@ -70,3 +70,24 @@ void gw_paint_begin(gw_text *text, size_t from, const char *what, size_t bytes, 
     if (role != GW_ROLE_PLAIN && from < text->bytes && ink > 0)
         paint(text, from, ink, role);
 }
+
+/* Return the number of bytes of an escape sequence at `text`, or 0. */
+static size_t escape_bytes(const char *text)
+{
+    if (text[0] != '\033' || text[1] != '[')
+        return 0;
+    size_t bytes = 2 + strspn(text + 2, "0123456789;");
+    return text[bytes] == 'm' ? bytes + 1 : 0;
+}
+
+void gw_paint_remove(const char *painted, gw_text *text)
+{
+    while (*painted != '\0') {
+        painted += escape_bytes(painted);
+        size_t bytes = strcspn(painted, "\033");
+        if (bytes == 0 && *painted != '\0' && escape_bytes(painted) == 0)
+            bytes = 1; /* another control character of the same kind */
+        gw_text_add(text, painted, bytes);
+        painted += bytes;
+    }
+}

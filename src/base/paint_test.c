@@ -10,17 +10,6 @@
 
 #include <cmocka.h>
 
-/* Append `text` without the escape sequences of gw_paint.h. */
-static void strip(const char *text, gw_text *plain)
-{
-    for (; *text != '\0'; text++) {
-        if (*text == '\033')
-            text += strcspn(text, "m");
-        else
-            gw_text_add(plain, text, 1);
-    }
-}
-
 static void every_role_is_an_sgr_sequence_of_its_own(void **state)
 {
     (void)state;
@@ -70,7 +59,7 @@ static void the_text_stays_the_same(void **state)
                 gw_text_add_str(&text, sample);
                 const char *what = from < sizeof sample ? sample + from : "";
                 gw_paint_begin(&text, from, what, bytes, (gw_role)role);
-                strip(gw_text_str(&text), &plain);
+                gw_paint_remove(gw_text_str(&text), &plain);
                 assert_string_equal(gw_text_str(&plain), sample);
                 if (role == GW_ROLE_PLAIN)
                     assert_string_equal(gw_text_str(&text), sample);
@@ -79,6 +68,15 @@ static void the_text_stays_the_same(void **state)
             }
         }
     }
+}
+
+static void only_our_sequences_are_removed(void **state)
+{
+    (void)state;
+    gw_text text = {0};
+    gw_paint_remove("\033[1;31ma\033[0m\033[2Jb\033\033[\033[3", &text);
+    assert_string_equal(gw_text_str(&text), "a\033[2Jb\033\033[\033[3");
+    gw_text_free(&text);
 }
 
 static void nothing_is_painted_in_an_empty_text(void **state)
@@ -102,6 +100,7 @@ int main(void)
         cmocka_unit_test(no_colour_crosses_a_line_end_or_begins_with_blanks),
         cmocka_unit_test(a_beginning_is_found_in_wrapped_text),
         cmocka_unit_test(the_text_stays_the_same),
+        cmocka_unit_test(only_our_sequences_are_removed),
         cmocka_unit_test(nothing_is_painted_in_an_empty_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

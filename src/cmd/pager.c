@@ -70,17 +70,8 @@ static void write_all(int fd, const gw_text *text)
     }
 }
 
-/* Return the number of bytes of an escape sequence of gw_paint.h at `text`, or 0. */
-static size_t escape_bytes(const char *text)
-{
-    if (text[0] != '\033' || text[1] != '[')
-        return 0;
-    size_t bytes = 2 + strspn(text + 2, "0123456789;");
-    return text[bytes] == 'm' ? bytes + 1 : 0;
-}
-
-/* True if the terminal needs more than its rows for the text and the next prompt. Lines that are longer than the
- * terminal is wide take several rows. */
+/* True if the terminal needs more than its rows for a text without colours and the next prompt. Lines that are longer
+ * than the terminal is wide take several rows. */
 static bool is_long(const char *text, int fd)
 {
     struct winsize size = {0};
@@ -88,11 +79,8 @@ static bool is_long(const char *text, int fd)
     size_t rows = known && size.ws_row > 0 ? size.ws_row : ROWS;
     size_t width = known && size.ws_col > 0 ? size.ws_col : COLUMNS, column = 0, row = 0;
     for (const char *c = text; *c != '\0' && row < rows; c++) {
-        size_t escape = escape_bytes(c);
         bool is_continuation = ((unsigned char)*c & 0xC0) == 0x80;
-        if (escape > 0) {
-            c += escape - 1;
-        } else if (*c == '\n') {
+        if (*c == '\n') {
             row++;
             column = 0;
         } else if (!is_continuation && column++ == width) {
@@ -148,15 +136,17 @@ static void show(void)
     if (!collected.on || getpid() != collected.owner)
         return;
     fflush(stdout);
-    gw_text text = {0};
+    gw_text text = {0}, plain = {0};
     read_all(&text);
-    bool is_shown = command != NULL && is_long(gw_text_str(&text), collected.terminal) && run_pager(command);
+    gw_paint_remove(gw_text_str(&text), &plain);
+    bool is_shown = command != NULL && is_long(gw_text_str(&plain), collected.terminal) && run_pager(command);
     collected.on = false;
     gwi_terminal_replace(-1);
     dup2(collected.terminal, STDOUT_FILENO);
     close(collected.terminal);
     if (!is_shown)
         write_all(STDOUT_FILENO, &text);
+    gw_text_free(&plain);
     gw_text_free(&text);
 }
 

@@ -102,17 +102,6 @@ static void colours_only_when_asked(void **state)
     gw_text_free(&text);
 }
 
-/* Append `text` without escape sequences. */
-static void strip(const char *text, gw_text *plain)
-{
-    for (; *text != '\0'; text++) {
-        if (*text == '\033')
-            text += strcspn(text, "m");
-        else
-            gw_text_add(plain, text, 1);
-    }
-}
-
 /* Colours change neither the words nor the layout: without the sequences, each text is the one without colours. */
 static void colours_do_not_move_text(void **state)
 {
@@ -123,7 +112,7 @@ static void colours_do_not_move_text(void **state)
             gw_text plain = {0}, colour = {0}, stripped = {0};
             gw_render_text(&verdict, &(gw_render_style){.width = width, .all = all != 0}, &plain);
             gw_render_text(&verdict, &(gw_render_style){.width = width, .all = all != 0, .colour = true}, &colour);
-            strip(gw_text_str(&colour), &stripped);
+            gw_paint_remove(gw_text_str(&colour), &stripped);
             assert_string_equal(gw_text_str(&stripped), gw_text_str(&plain));
             gw_text_free(&plain);
             gw_text_free(&colour);

@@ -118,6 +118,13 @@ class Colours(Screen):
         self.assertEqual(ESCAPE.sub(b"", seen), plain)
         self.assertIn(RED + b"bad\x1b[0m", seen)
 
+    def test_fit(self):
+        words = ["fit", "--gpu", GPU, "--memory", "1GiB", "--from", "64", "--step", "64", "--", CNN, "--batch", "{batch}"]
+        seen = self.on_terminal(*words)[1]
+        self.assertRegex(seen, re.escape(STRONG + b"Answer\x1b[0m   " + GREEN) + b"batch \\d+ is the largest")
+        self.assertRegex(seen, re.escape(GREEN) + b"yes\x1b\\[0m      ")
+        self.assertRegex(seen, re.escape(RED) + b"no\x1b\\[0m       ")
+
     def test_doctor_colours_each_state(self):
         seen = self.on_terminal("doctor")[1]
         colours = {b"ok": GREEN, b"pass": GREEN, b"warn": YELLOW, b"fail": RED, b"FAIL": RED, b"unknown": DIM}
