@@ -2,11 +2,13 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include "gw_verdict.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GWI_CAUSES_OPTIONS(X)                                                                                          \
     X(FLAG, bool, search, "--search", "WORD..", NULL, "list the causes that contain these words, most likely first")   \
@@ -22,13 +24,26 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 static void print_row(const gw_cause_info *cause)
 {
-    printf("%-30s %s\n", cause->id, cause->summary);
+    gw_text line = {0};
+    gw_text_addf(&line, "%-30s", cause->id);
+    if (gwi_has_colour(STDOUT_FILENO))
+        gw_paint(&line, 0, GW_ROLE_STRONG);
+    printf("%s %s\n", gw_text_str(&line), cause->summary);
+    gw_text_free(&line);
+}
+
+/* Print a heading. A part after it, such as a note, is not in bold. */
+static void print_head(const char *head, const char *after)
+{
+    gw_role role = gwi_has_colour(STDOUT_FILENO) ? GW_ROLE_STRONG : GW_ROLE_PLAIN;
+    printf("%s%s%s%s\n", gw_role_begin(role), head, gw_role_end(role), after);
 }
 
 static void print_fixes(const char *head, const char *fixes)
 {
     int number = 1;
-    printf("\n%s\n", head);
+    putchar('\n');
+    print_head(head, "");
     for (const char *line = fixes; *line != '\0';) {
         size_t bytes = strcspn(line, "\n");
         printf("  %d. %.*s\n", number++, (int)bytes, line);
@@ -49,7 +64,8 @@ static void print_lines(const gw_cause_info *cause)
     enum { LINES_MAX = 64 };
     gw_cause_line lines[LINES_MAX];
     size_t count = gw_cause_lines(cause->id, lines, LINES_MAX);
-    puts("\nLog lines that this cause can produce");
+    putchar('\n');
+    print_head("Log lines that this cause can produce", "");
     if (count == 0)
         puts("  none: logs do not show this cause");
     for (size_t i = 0; i < count; i++) {
@@ -79,15 +95,21 @@ static void print_one(const gw_cause_info *cause)
         note = " (this is advice, never the reason for a failure)";
     else if (!cause->from_recording)
         note = " (only printed messages show this cause)";
-    printf("%s\n\n%s\n\nProof%s\n  %s\n", cause->id, cause->summary, note, cause->proof);
+    print_head(cause->id, "");
+    printf("\n%s\n\n", cause->summary);
+    print_head("Proof", note);
+    printf("  %s\n", cause->proof);
     print_lines(cause);
     print_fixes("What to do", cause->fixes);
     for (size_t i = 0; i < GW_CAUSE_FRAMEWORKS; i++) {
         if (cause->fixes_for[i].fixes != NULL)
             print_fixes(cause->fixes_for[i].framework, cause->fixes_for[i].fixes);
     }
-    if (!cause->is_advice)
-        printf("\nWith gpuwhy run --restart\n  %s\n", again_text(cause->again));
+    if (cause->is_advice)
+        return;
+    putchar('\n');
+    print_head("With gpuwhy run --restart", "");
+    printf("  %s\n", again_text(cause->again));
 }
 
 static int help(void)
@@ -162,6 +184,7 @@ int gwi_cmd_causes(int argc, char **argv)
         gw_say("causes: %s", err.text);
         return GW_EXIT_USAGE;
     }
+    gwi_pager_begin();
     if (options.help)
         return help();
     if (options.search)

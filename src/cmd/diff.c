@@ -2,12 +2,14 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include "gw_render.h"
 #include "gw_render_compare.h"
 #include "gw_torch.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #define GWI_DIFF_OPTIONS(X)                                                                                            \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
@@ -61,7 +63,7 @@ static gw_status render(const gw_comparison *comparison, gw_portrait *good, gw_p
     if (json)
         st = gw_render_comparison_json(comparison, good, bad, &text, err);
     else
-        gw_render_comparison_text(comparison, good, bad, &text);
+        gw_render_comparison_text(comparison, good, bad, gwi_has_colour(STDOUT_FILENO), &text);
     if (st == GW_OK && text.failed)
         st = gw_fail(err, GW_NOMEM, "print the comparison");
     if (st == GW_OK && (fputs(gw_text_str(&text), stdout) < 0 || fflush(stdout) != 0))
@@ -112,6 +114,7 @@ int gwi_cmd_diff(int argc, char **argv)
     gw_error err = {0};
     int words = 0;
     gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
+    gwi_pager_begin();
     if (st == GW_OK && options.help)
         return help();
     if (st == GW_OK && words != 2)

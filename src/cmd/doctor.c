@@ -4,6 +4,7 @@
 #include "gwi_cmd.h"
 #include "gwi_doctor_cmd.h"
 #include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include "gw_place.h"
 #include "gw_render.h"
@@ -51,25 +52,51 @@ static int help(void)
     return GW_EXIT_OK;
 }
 
+static gw_role role_of(gw_check_state state)
+{
+    static const gw_role roles[] = {[GW_CHECK_PASS] = GW_ROLE_GOOD,
+                                    [GW_CHECK_WARN] = GW_ROLE_WARNING,
+                                    [GW_CHECK_FAIL] = GW_ROLE_FAILED,
+                                    [GW_CHECK_UNKNOWN] = GW_ROLE_DIM};
+    _Static_assert(sizeof roles / sizeof roles[0] == GW_CHECK_STATE_COUNT, "a state has no colour");
+    return roles[state];
+}
+
+/* Append text in the colour of `role`, padded to `columns`. */
+static void add_in(gw_text *page, gw_role role, int columns, const char *text)
+{
+    size_t from = page->bytes;
+    gw_text_addf(page, "%-*s", columns, text);
+    if (gwi_has_colour(STDOUT_FILENO))
+        gw_paint_begin(page, from, text, strlen(text), role);
+}
+
 static void print_page(const gw_checkup *checkup)
 {
-    enum { INDENT = 10, WIDTH = 120 };
+    enum { INDENT = 10, WIDTH = 120, STATE_COLUMNS = 8 };
     const char *section = "";
     gw_text page = {0};
     for (size_t i = 0; i < checkup->count; i++) {
         const gw_check *check = &checkup->item[i];
         if (strcmp(section, check->section) != 0)
-            gw_text_addf(&page, "%s%s\n", i > 0 ? "\n" : "", check->section);
+            gw_text_add_str(&page, i > 0 ? "\n" : "");
+        if (strcmp(section, check->section) != 0) {
+            add_in(&page, GW_ROLE_STRONG, 0, check->section);
+            gw_text_add(&page, "\n", 1);
+        }
         section = check->section;
-        gw_text_addf(&page, "  %-8s", gw_check_state_text(check->state));
+        gw_text_add_str(&page, "  ");
+        add_in(&page, role_of(check->state), STATE_COLUMNS, gw_check_state_text(check->state));
         gw_text line = {0};
         gw_add_printable(&line, check->text);
         gw_add_wrapped(&page, gw_text_str(&line), INDENT, INDENT, WIDTH);
-        gw_text_free(&line);
+        gw_text_clear(&line);
         if (check->todo != NULL) {
             gw_text_addf(&page, "%*s-> ", INDENT, "");
-            gw_add_wrapped(&page, check->todo, INDENT + 3, INDENT + 3, WIDTH);
+            gw_add_printable(&line, check->todo); /* it may contain paths and names */
+            gw_add_wrapped(&page, gw_text_str(&line), INDENT + 3, INDENT + 3, WIDTH);
         }
+        gw_text_free(&line);
     }
     fputs(gw_text_str(&page), stdout);
     gw_text_free(&page);
@@ -121,6 +148,7 @@ int gwi_cmd_doctor(int argc, char **argv)
     int index = 0;
     if (gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &index, &err) != GW_OK)
         return fail(&err);
+    gwi_pager_begin();
     if (options.help)
         return help();
     if (index < argc && strcmp(argv[index - 1], "--") != 0) {

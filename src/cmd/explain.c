@@ -7,6 +7,7 @@
 #include "gwi_judged.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
+#include "gwi_terminal.h"
 
 #include "gw_logs.h"
 #include "gw_place.h"
@@ -402,6 +403,8 @@ int gwi_cmd_explain(int argc, char **argv)
         return fail(&err);
     }
     options.again = gw_text_str(&again);
+    if (options.all || options.json || options.help) /* otherwise, the text fits on the screen */
+        gwi_pager_begin();
     int status = options.help ? help() : explain_what(words, argv, &options);
     gw_text_free(&again);
     return status;

@@ -4,6 +4,7 @@
 #include "gwi_judge.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
+#include "gwi_terminal.h"
 
 #include "gw_clock.h"
 #include "gw_mask.h"
@@ -194,11 +195,12 @@ static void list_answer(const gwi_fit *fit)
     gw_text_free(&line);
 }
 
-static void tell(const gwi_fit *fit, const fit_options *options)
+static void tell(gwi_fit *fit, const fit_options *options)
 {
     gw_text text = {0}, json = {0};
     gw_error err;
     bool is_out = options->json != NULL && strcmp(options->json, "-") == 0;
+    fit->colour = gwi_has_colour(is_out ? STDERR_FILENO : STDOUT_FILENO);
     gwi_fit_text(fit, &text);
     if (fit->shows_progress)
         fputs("\r\033[K", stderr);

@@ -1,6 +1,8 @@
 /* Prints the answer of `gpuwhy fit`: the answer first, then a table of the trials and a chart. */
 #include "gwi_fit.h"
 
+#include "gw_clean.h"
+#include "gw_paint.h"
 #include "gw_wrap.h"
 
 #include <inttypes.h>
@@ -9,11 +11,32 @@
 
 enum { LABEL_COLUMNS = 9, INDENT = 11, WIDTH = 80, WHY_BYTES = 160 };
 
-static void paragraph(gw_text *text, const char *label, gw_text *body)
+/* Paint what was added since `from` bytes and begins with `what`. */
+static void paint(const gwi_fit *fit, gw_text *text, size_t from, const char *what, gw_role role)
 {
+    if (fit->colour)
+        gw_paint_begin(text, from, what, strlen(what), role);
+}
+
+/* Add a paragraph with its body in the colour of `role`, and free the body. Reasons and names come from the program, so
+ * replace control characters. */
+static void paragraph_in(const gwi_fit *fit, gw_text *text, const char *label, gw_text *body, gw_role role)
+{
+    gw_text clean = {0};
+    size_t from = text->bytes;
     gw_text_addf(text, "%-*s", LABEL_COLUMNS, label);
-    gw_add_wrapped(text, gw_text_str(body), LABEL_COLUMNS, INDENT, WIDTH);
+    paint(fit, text, from, label, GW_ROLE_STRONG);
+    from = text->bytes;
+    gw_add_printable(&clean, gw_text_str(body));
+    gw_add_wrapped(text, gw_text_str(&clean), LABEL_COLUMNS, INDENT, WIDTH);
+    paint(fit, text, from, gw_text_str(&clean), role);
+    gw_text_free(&clean);
     gw_text_free(body);
+}
+
+static void paragraph(const gwi_fit *fit, gw_text *text, const char *label, gw_text *body)
+{
+    paragraph_in(fit, text, label, body, GW_ROLE_PLAIN);
 }
 
 void gwi_fit_values_text(const gwi_fit *fit, size_t combination, gw_text *text)
@@ -175,7 +198,7 @@ static void add_real(const gwi_fit *fit, size_t combination, uint64_t number, gw
     else if (fit->speed && trial->fit == GW_FIT_YES)
         gw_text_add_str(&body, "; items per second are not known: the run had too few equal iterations, or its "
                                "rehearsal found none");
-    paragraph(text, "Real", &body);
+    paragraph(fit, text, "Real", &body);
 }
 
 static void add_notes(const gwi_fit *fit, size_t combination, gw_text *text)
@@ -194,12 +217,12 @@ static void add_notes(const gwi_fit *fit, size_t combination, gw_text *text)
         gw_text_addf(&body, "searched with real runs, because a rehearsal failed for another reason than memory: %.*s",
                      WHY_BYTES, reason(one->not_rehearsed));
     if (body.bytes > 0)
-        paragraph(text, "Note", &body);
+        paragraph(fit, text, "Note", &body);
     body = (gw_text){0};
     if (one->answer.hole != 0) {
         gw_text_addf(&body, "not monotonic: batch %" PRIu64 " does not fit, although %" PRIu64 " does",
                      one->answer.hole, one->answer.largest);
-        paragraph(text, "Note", &body);
+        paragraph(fit, text, "Note", &body);
     }
     add_real(fit, combination, one->answer.largest, text);
     if (fit->real)
@@ -223,7 +246,7 @@ static void add_card_note(const gwi_fit *fit, gw_text *text)
                  "only the memory is that of a %s. Kernels, workspaces and the context are those of %s: on "
                  "compute capability %d.%d, libraries may choose others",
                  fit->card, real_card(fit), fit->card_major, fit->card_minor);
-    paragraph(text, "Note", &body);
+    paragraph(fit, text, "Note", &body);
 }
 
 static void add_no_real_note(const gwi_fit *fit, gw_text *text)
@@ -234,7 +257,7 @@ static void add_no_real_note(const gwi_fit *fit, gw_text *text)
         return;
     gw_text_addf(&body, "no real runs, because the real card has %s, less than %s",
                  gw_bytes_text(real, fit->too_small_bytes), gw_bytes_text(wanted, fit->memory_bytes));
-    paragraph(text, "Note", &body);
+    paragraph(fit, text, "Note", &body);
 }
 
 static void add_cost(const gwi_fit *fit, gw_text *text)
@@ -250,7 +273,7 @@ static void add_cost(const gwi_fit *fit, gw_text *text)
                  rehearsals == 1 ? "" : "s", fit->jobs);
     if (real_runs > 0)
         gw_text_addf(&body, ", and %zu real run%s", real_runs, real_runs == 1 ? "" : "s");
-    paragraph(text, "Took", &body);
+    paragraph(fit, text, "Took", &body);
 }
 
 /* ---- the table of trials ---- */
@@ -290,13 +313,25 @@ static const char *fits_text(gw_fit fit)
     return texts[fit];
 }
 
-static void add_row(const gwi_fit_trial *trial, gw_text *text)
+static gw_role role_of_fit(gw_fit fit)
+{
+    static const gw_role roles[] = {[GW_FIT_RUNNING] = GW_ROLE_DIM,
+                                    [GW_FIT_YES] = GW_ROLE_GOOD,
+                                    [GW_FIT_NO] = GW_ROLE_FAILED,
+                                    [GW_FIT_UNKNOWN] = GW_ROLE_WARNING};
+    return roles[fit];
+}
+
+static void add_row(const gwi_fit *fit, const gwi_fit_trial *trial, gw_text *text)
 {
     char peak[GW_BYTES_TEXT_MAX] = "-";
     if (trial->fit == GW_FIT_YES && trial->peak_bytes != 0)
         gw_bytes_text(peak, trial->peak_bytes);
-    gw_text_addf(text, "  %10" PRIu64 "  %12s  %-8s%8.1f%s\n", trial->number, peak, fits_text(trial->fit),
-                 trial->seconds, trial->kind == GWI_FIT_REAL ? "  real run" : "");
+    gw_text_addf(text, "  %10" PRIu64 "  %12s  ", trial->number, peak);
+    size_t from = text->bytes;
+    gw_text_addf(text, "%-8s", fits_text(trial->fit));
+    paint(fit, text, from, fits_text(trial->fit), role_of_fit(trial->fit));
+    gw_text_addf(text, "%8.1f%s\n", trial->seconds, trial->kind == GWI_FIT_REAL ? "  real run" : "");
 }
 
 static void add_trials(const gwi_fit *fit, size_t combination, gw_text *text)
@@ -309,7 +344,7 @@ static void add_trials(const gwi_fit *fit, size_t combination, gw_text *text)
     gwi_fit_values_text(fit, combination, text);
     gw_text_add(text, "\n", 1);
     for (size_t i = 0; list != NULL && i < count; i++)
-        add_row(list[i], text);
+        add_row(fit, list[i], text);
     free(list);
 }
 
@@ -392,13 +427,20 @@ static void add_comparison(const gwi_fit *fit, gw_text *text)
     }
 }
 
+static gw_role role_of_answer(const gw_fit_answer *answer)
+{
+    if (answer->end == GW_FIT_END_NONE)
+        return GW_ROLE_FAILED;
+    return answer->end == GW_FIT_END_FOUND || answer->end == GW_FIT_END_MAX ? GW_ROLE_GOOD : GW_ROLE_WARNING;
+}
+
 static void add_one(const gwi_fit *fit, size_t combination, const char *label, gw_text *text)
 {
     gw_text body = {0};
     gwi_fit_values_text(fit, combination, &body);
     gw_text_add_str(&body, body.bytes > 0 ? ": " : "");
     add_answer(fit, combination, &body);
-    paragraph(text, label, &body);
+    paragraph_in(fit, text, label, &body, role_of_answer(&fit->one[combination].answer));
     add_notes(fit, combination, text);
 }
 
@@ -411,7 +453,7 @@ void gwi_fit_text(const gwi_fit *fit, gw_text *text)
     if (count > 1 && fastest < count) {
         gwi_fit_values_text(fit, fastest, &body);
         gw_text_addf(&body, " with batch %" PRIu64, fit->one[fastest].answer.largest);
-        paragraph(text, "Fastest", &body);
+        paragraph(fit, text, "Fastest", &body);
     }
     add_card_note(fit, text);
     add_no_real_note(fit, text);

@@ -87,6 +87,7 @@ typedef struct gwi_fit {
     uint64_t started_ns, started_realtime_ns;
     double seconds;
     bool shows_progress;
+    bool colour; /* of gwi_fit_text() */
 } gwi_fit;
 
 /* ---- trials (fit_child.c) ---- */

@@ -4,6 +4,7 @@
 #include "gwi_cmd.h"
 #include "gwi_history.h"
 #include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include "gw_clock.h"
 #include "gw_keep.h"
@@ -76,14 +77,22 @@ static int fail(const gw_error *err)
     return GW_EXIT_USAGE;
 }
 
-/* Print a line and clear it. Control characters are replaced, because a recorded command or path may contain them. */
-static void print(gw_text *line)
+/* Print a line and clear it, with `what`, which begins after `from` bytes, in the colour of `role`. Control characters
+ * are replaced, because a recorded command or path may contain them. */
+static void print_painted(gw_text *line, size_t from, const char *what, gw_role role)
 {
     gw_text clean = {0};
     gw_add_printable(&clean, gw_text_str(line));
+    if (gwi_has_colour(STDOUT_FILENO))
+        gw_paint_begin(&clean, from, what, strlen(what), role);
     puts(gw_text_str(&clean));
     gw_text_free(&clean);
     gw_text_clear(line);
+}
+
+static void print(gw_text *line)
+{
+    print_painted(line, 0, "", GW_ROLE_PLAIN);
 }
 
 static const char *verdict_of(const gwi_past *past)
@@ -95,6 +104,15 @@ static const char *verdict_of(const gwi_past *past)
     if (past->status == GW_VERDICT_UNDETERMINED)
         return "not determined";
     return past->unobserved ? "no driver call observed" : "clean";
+}
+
+static gw_role role_of(const gwi_past *past)
+{
+    if (past->is_answer)
+        return GW_ROLE_PLAIN;
+    if (past->status == GW_VERDICT_CLEAN)
+        return past->unobserved ? GW_ROLE_WARNING : GW_ROLE_GOOD;
+    return past->status == GW_VERDICT_FAULT ? GW_ROLE_FAILED : GW_ROLE_WARNING;
 }
 
 static void add_start(gw_text *line, const gwi_past *past)
@@ -112,18 +130,19 @@ static void show_run(const gwi_past *past)
     gw_text line = {0};
     char peak[GW_BYTES_TEXT_MAX];
     add_start(&line, past);
+    size_t from = line.bytes;
     gw_text_addf(&line, "  %-26s %s", verdict_of(past), past->end);
     if (past->seconds >= 0)
         gw_text_addf(&line, " after %.1f s", past->seconds);
     if (past->has_peak && past->peak_bytes > 0)
         gw_text_addf(&line, ", peak %s", gw_bytes_text(peak, past->peak_bytes));
     gw_text_addf(&line, ": %.100s", past->command);
-    print(&line);
+    print_painted(&line, from, verdict_of(past), role_of(past));
     for (size_t i = 0; i < past->attempt_count; i++) {
         const gwi_past_attempt *attempt = &past->attempt[i];
         gw_text_addf(&line, "    attempt %zu of %zu       %-26s %s", i + 1, past->attempt_count + 1,
                      attempt->cause[0] == '\0' ? "not determined" : attempt->cause, attempt->end);
-        print(&line);
+        print_painted(&line, 0, gw_text_str(&line), GW_ROLE_DIM);
     }
     gw_text_free(&line);
 }
@@ -318,6 +337,7 @@ int gwi_cmd_history(int argc, char **argv)
     gw_text words = {0};
     int first = 0;
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
+    gwi_pager_begin();
     if (st == GW_OK && options.help)
         return help();
     if (st == GW_OK)

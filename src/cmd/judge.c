@@ -1,6 +1,7 @@
 /* Judges a recording by its path, and prints the verdict to a terminal or a file. */
 #include "gwi_judge.h"
 #include "gwi_progress.h"
+#include "gwi_terminal.h"
 
 #include "gw_model.h"
 #include "gw_render.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback, gw_verdict **ret_verdict,
@@ -100,15 +100,7 @@ static gw_status write_whole(int fd, const gw_text *text, const char *name, gw_e
 
 static gw_render_style style_of(int fd)
 {
-    gw_render_style style = {0};
-    struct winsize size;
-    if (!isatty(fd))
-        return style;
-    if (ioctl(fd, TIOCGWINSZ, &size) == 0)
-        style.width = size.ws_col;
-    const char *terminal = getenv("TERM");
-    style.colour = getenv("NO_COLOR") == NULL && terminal != NULL && strcmp(terminal, "dumb") != 0;
-    return style;
+    return (gw_render_style){.width = gwi_terminal_width(fd), .colour = gwi_has_colour(fd)};
 }
 
 void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
@@ -118,7 +110,7 @@ void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
     style.running = how->running;
     style.all = how->all;
     style.again = how->again;
-    if (isatty(fd))
+    if (gwi_is_terminal(fd))
         gw_text_add(&text, "\n", 1); /* separate the verdict from the program's own output */
     gw_render_text(verdict, &style, &text);
     gw_status ignored = write_whole(fd, &text, "the verdict", NULL); /* a closed output is no reason to fail */

@@ -1,6 +1,8 @@
 /* The entry point: find the command in the table and run it. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -36,6 +38,7 @@ static void usage(FILE *out)
 
 int gwi_cmd_help(int argc, char **argv)
 {
+    gwi_pager_begin();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         usage(stdout);
         return GW_EXIT_OK;
@@ -55,6 +58,14 @@ int gwi_cmd_help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    gw_error err;
+    int first = 1;
+    if (gwi_options_parse_common(argc, argv, &first, &err) != GW_OK) {
+        gw_say("%s", err.text);
+        return GW_EXIT_USAGE;
+    }
+    argc -= first - 1;
+    argv += first - 1;
     if (argc < 2) {
         usage(stderr);
         return GW_EXIT_USAGE;
@@ -68,5 +79,7 @@ int main(int argc, char **argv)
         gw_say("unknown command %s; `gpuwhy help` lists the commands", argv[1]);
         return GW_EXIT_USAGE;
     }
+    if (argc == 3 && strcmp(argv[2], "--help") == 0)
+        gwi_pager_begin();
     return command->run(argc - 1, argv + 1);
 }

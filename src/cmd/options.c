@@ -2,12 +2,18 @@
 #include "gwi_options.h"
 
 #include "gw_wrap.h"
+#include "gwi_terminal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { COUNT_MAX = 1000000 };
+
+/* The options of all commands. */
+#define OPTIONS_STRUCT gwi_terminal_settings
+static const gwi_option common[] = {GWI_TERMINAL_OPTIONS(GWI_OPTION_ROW)};
+enum { COMMON_COUNT = sizeof common / sizeof common[0] };
 
 static gw_status set_count(const gwi_option *option, uint32_t *field, const char *value, gw_error *err)
 {
@@ -100,8 +106,8 @@ static const gwi_option *find(const gwi_option *options, size_t count, const cha
 }
 
 /* Parse the option at argv[*index] and its value. *index is advanced to the next word. */
-static gw_status take(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
-                      gw_error *err)
+static gw_status take_from(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
+                           gw_error *err)
 {
     const char *word = argv[(*index)++], *value = NULL;
     const gwi_option *option = find(options, count, word, &value);
@@ -117,6 +123,37 @@ static gw_status take(const gwi_option *options, size_t count, void *fields, int
         value = argv[(*index)++];
     }
     return set_value(option, fields, value, err);
+}
+
+static bool is_common(const char *word)
+{
+    const char *ignored;
+    return find(common, COMMON_COUNT, word, &ignored) != NULL;
+}
+
+static gw_status take_common(int argc, char **argv, int *index, gw_error *err)
+{
+    gw_status st = take_from(common, COMMON_COUNT, gwi_terminal(), argc, argv, index, err);
+    return st == GW_OK ? gwi_terminal_check(err) : st;
+}
+
+gw_status gwi_options_parse_common(int argc, char **argv, int *ret_index, gw_error *err)
+{
+    gw_status st = GW_OK;
+    *ret_index = 1;
+    while (st == GW_OK && *ret_index < argc && is_common(argv[*ret_index]))
+        st = take_common(argc, argv, ret_index, err);
+    return st;
+}
+
+/* Parse the option at argv[*index], which is the command's own or one of all commands. */
+static gw_status take(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
+                      gw_error *err)
+{
+    const char *ignored;
+    if (find(options, count, argv[*index], &ignored) == NULL && is_common(argv[*index]))
+        return take_common(argc, argv, index, err);
+    return take_from(options, count, fields, argc, argv, index, err);
 }
 
 static bool is_option(const char *word)
@@ -164,7 +201,7 @@ gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void 
 
 enum { HELP_INDENT = 30, HELP_COLUMNS = 80 };
 
-void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
+static void add_help(const gwi_option *options, size_t count, gw_text *text)
 {
     for (size_t i = 0; i < count; i++) {
         const gwi_option *option = &options[i];
@@ -183,4 +220,10 @@ void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
         gw_text_free(&help);
         gw_text_free(&left);
     }
+}
+
+void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
+{
+    add_help(options, count, text);
+    add_help(common, COMMON_COUNT, text);
 }

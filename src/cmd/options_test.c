@@ -1,5 +1,6 @@
 /* Tests valid and invalid options of each type, and the help that is generated from their table. */
 #include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -188,6 +189,31 @@ static void help_names_every_option(void **state)
     gw_text_free(&text);
 }
 
+/* Every command accepts the options about the terminal, before and after its own. */
+static void all_commands_share_the_options_of_the_terminal(void **state)
+{
+    (void)state;
+    sample fields;
+    int index = 0;
+    gw_error err = {0};
+    *gwi_terminal() = (gwi_terminal_settings){0};
+    assert_int_equal(parse(&fields, &index, &err,
+                           (char *[]){(char *)"x", (char *)"--color=never", (char *)"--quiet", (char *)"--no-pager",
+                                      (char *)"--", (char *)"--color", NULL}),
+                     GW_OK);
+    assert_int_equal(index, 5); /* the words of the program are left alone */
+    assert_string_equal(gwi_terminal()->color, "never");
+    assert_true(gwi_terminal()->no_pager && fields.quiet);
+    assert_false(gwi_has_colour(1));
+    assert_int_equal(parse(&fields, &index, &err, (char *[]){(char *)"x", (char *)"--color", (char *)"always", NULL}),
+                     GW_OK);
+    assert_true(gwi_has_colour(1));
+    assert_int_equal(parse(&fields, &index, &err, (char *[]){(char *)"x", (char *)"--color", (char *)"red", NULL}),
+                     GW_USAGE);
+    assert_string_equal(err.text, "--color red: not auto, always or never");
+    *gwi_terminal() = (gwi_terminal_settings){0};
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +226,7 @@ int main(void)
         cmocka_unit_test(values_may_be_optional),
         cmocka_unit_test(help_names_every_option),
         cmocka_unit_test(mixed_words_are_collected),
+        cmocka_unit_test(all_commands_share_the_options_of_the_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include "gw_model_replay.h"
 #include "gw_render_whatif.h"
@@ -155,6 +156,7 @@ int gwi_cmd_whatif(int argc, char **argv)
     gw_error err = {0};
     int words = 0;
     gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
+    gwi_pager_begin();
     if (st == GW_OK && options.help)
         return help();
     if (st == GW_OK)

@@ -8,6 +8,7 @@
 #ifndef GW_PYTHON_LINES_H
 #define GW_PYTHON_LINES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,5 +28,17 @@ enum { GW_PYTHON_FIRST = 0x0309, GW_PYTHON_LAST = 0x030E };
  * - The instruction is negative, or has no line in the source.
  * - The instruction is beyond the end of the table (since 3.10). */
 int32_t gw_python_line(unsigned version, const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction);
+
+/* The part of a line that an instruction was compiled from, in bytes of the line as UTF-8, from 0. */
+typedef struct gw_python_columns {
+    uint32_t begin, end; /* `end` is after the last byte, and above `begin` */
+} gw_python_columns;
+
+/* Find the columns of an instruction (since 3.11). The arguments are those of gw_python_line().
+ *
+ * Returns false, with *ret_columns unchanged, if the line or the columns are not known, or if the part does not end in
+ * the line where it begins. */
+bool gw_python_columns_find(unsigned version, const uint8_t *table, size_t bytes, int32_t instruction,
+                            gw_python_columns *ret_columns);
 
 #endif

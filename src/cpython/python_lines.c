@@ -1,8 +1,6 @@
 /* Find the line of a bytecode offset in the tables of CPython 3.9 to 3.14. */
 #include "gw_python_lines.h"
 
-#include <stdbool.h>
-
 enum { VERSION_RANGES = 0x030A, VERSION_LOCATIONS = 0x030B, CODE_UNIT_BYTES = 2, NO_LINE = -128 };
 
 static int32_t checked(int64_t line)
@@ -93,9 +91,16 @@ static bool read_line_step(const uint8_t *table, size_t bytes, unsigned kind, si
     return true;
 }
 
+/* An entry of a table of CPython 3.11 or later. */
+typedef struct location {
+    unsigned kind;
+    int64_t line;
+    size_t at; /* index of the byte after the head */
+} location;
+
 /* Search a table of CPython 3.11 or later. An entry is a head (bit 7 set, kind, number of code units minus one), then
- * data that depends on the kind. The next byte with bit 7 set is the next head. Columns are skipped. */
-static int32_t line_by_locations(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
+ * data that depends on the kind. The next byte with bit 7 set is the next head. */
+static bool find_location(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction, location *ret)
 {
     int64_t line = first_line;
     uint64_t end = 0;
@@ -104,15 +109,64 @@ static int32_t line_by_locations(const uint8_t *table, size_t bytes, int32_t fir
         unsigned kind = (head >> 3) & 15;
         int64_t step;
         if ((head & 0x80) == 0 || !read_line_step(table, bytes, kind, at, &step))
-            return -1;
+            return false;
         line += step;
         end += ((head & 7u) + 1) * CODE_UNIT_BYTES;
-        if ((uint64_t)instruction < end)
-            return kind == KIND_NONE ? -1 : checked(line);
+        if ((uint64_t)instruction < end) {
+            *ret = (location){.kind = kind, .line = line, .at = at};
+            return kind != KIND_NONE;
+        }
         while (at < bytes && (table[at] & 0x80) == 0)
             at++;
     }
-    return -1;
+    return false;
+}
+
+static int32_t line_by_locations(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
+{
+    location found;
+    return find_location(table, bytes, first_line, instruction, &found) ? checked(found.line) : -1;
+}
+
+/* Read the columns of an entry that has them as numbers. 0 means that a column is not known, so the others are one too
+ * large. Returns false if they are unknown, or if the part ends in another line. */
+static bool read_long(const uint8_t *table, size_t bytes, size_t at, uint64_t *ret_begin, uint64_t *ret_end)
+{
+    int64_t step;
+    uint64_t lines, begin, end;
+    if (!read_signed(table, bytes, &at, &step) || !read_number(table, bytes, &at, &lines) ||
+        !read_number(table, bytes, &at, &begin) || !read_number(table, bytes, &at, &end))
+        return false;
+    *ret_begin = begin - 1;
+    *ret_end = end - 1;
+    return lines == 0 && begin != 0 && end != 0;
+}
+
+bool gw_python_columns_find(unsigned version, const uint8_t *table, size_t bytes, int32_t instruction,
+                            gw_python_columns *ret_columns)
+{
+    location found;
+    uint64_t begin = 0, end = 0;
+    if (version < VERSION_LOCATIONS || version > GW_PYTHON_LAST || instruction < 0 ||
+        !find_location(table, bytes, 0, instruction, &found))
+        return false;
+    if (found.kind == KIND_LONG && !read_long(table, bytes, found.at, &begin, &end))
+        return false;
+    if (found.kind < KIND_ONE_LINE_FIRST) { /* one byte: three low bits of the begin, four of the length */
+        if (found.at >= bytes)
+            return false;
+        begin = found.kind << 3 | table[found.at] >> 4;
+        end = begin + (table[found.at] & 15);
+    } else if (found.kind < KIND_LINE_ONLY) { /* two bytes */
+        if (bytes - found.at < 2)
+            return false;
+        begin = table[found.at];
+        end = table[found.at + 1];
+    }
+    if (begin >= end || end > UINT32_MAX)
+        return false;
+    *ret_columns = (gw_python_columns){.begin = (uint32_t)begin, .end = (uint32_t)end};
+    return true;
 }
 
 int32_t gw_python_line(unsigned version, const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)

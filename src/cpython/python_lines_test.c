@@ -56,6 +56,33 @@ static void locations(void **state)
                      -1); /* the increment leads to a line above INT32_MAX */
 }
 
+static void columns(void **state)
+{
+    (void)state;
+    /* kind 2, one byte: begin 2 * 8 + 5, length 9; kind 10, two bytes; kind 13 without columns; kind 14 on one line,
+     * from 70 (stored as 71) to 80 */
+    const uint8_t table[] = {0x80 | 2 << 3, 5 << 4 | 9, 0x80 | 10 << 3, 3, 7, 0x80 | 13 << 3, 0, 0x80 | 14 << 3, 0, 0,
+                             0x40 | 7,      1,          0x40 | 17,      1};
+    gw_python_columns found = {0};
+    assert_true(gw_python_columns_find(0x030B, table, sizeof table, 0, &found));
+    assert_true(found.begin == 21 && found.end == 30);
+    assert_true(gw_python_columns_find(0x030E, table, sizeof table, 3, &found));
+    assert_true(found.begin == 3 && found.end == 7);
+    assert_false(gw_python_columns_find(0x030B, table, sizeof table, 4, &found));
+    assert_true(gw_python_columns_find(0x030B, table, sizeof table, 6, &found));
+    assert_true(found.begin == 70 && found.end == 80);
+    assert_false(gw_python_columns_find(0x030B, table, sizeof table, 8, &found)); /* beyond the end */
+    assert_false(gw_python_columns_find(0x030A, table, sizeof table, 0, &found)); /* no columns in 3.10 */
+    assert_false(gw_python_columns_find(0x030F, table, sizeof table, 0, &found)); /* not supported */
+    assert_false(gw_python_columns_find(0x030B, table, sizeof table, -1, &found));
+    assert_false(gw_python_columns_find(0x030B, table, 1, 0, &found)); /* truncated */
+    assert_false(gw_python_columns_find(0x030B, table, 4, 2, &found));
+    assert_false(gw_python_columns_find(0x030B, table, sizeof table - 1, 6, &found));
+    assert_false(gw_python_columns_find(0x030B, TABLE(0x80 | 14 << 3, 0, 1, 9, 9), 0, &found)); /* ends a line later */
+    assert_false(gw_python_columns_find(0x030B, TABLE(0x80 | 10 << 3, 7, 7), 0, &found));       /* empty */
+    assert_true(found.begin == 70 && found.end == 80);                                          /* unchanged */
+}
+
 static void not_known(void **state)
 {
     (void)state;
@@ -81,6 +108,9 @@ static void damaged(void **state)
         }
         unsigned version = GW_PYTHON_FIRST + round % (GW_PYTHON_LAST - GW_PYTHON_FIRST + 1);
         random = random * 1664525 + 1013904223;
+        gw_python_columns found = {0};
+        bool has = gw_python_columns_find(version, exact, bytes, (int32_t)(random >> 20), &found);
+        assert_true(has ? found.begin < found.end : found.end == 0);
         int32_t line = gw_python_line(version, exact, bytes, (int32_t)(random >> 1), (int32_t)(random >> 20));
         assert_true(line >= -1);
         free(exact);
@@ -90,8 +120,8 @@ static void damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(increments), cmocka_unit_test(ranges),  cmocka_unit_test(locations),
-        cmocka_unit_test(not_known),  cmocka_unit_test(damaged),
+        cmocka_unit_test(increments), cmocka_unit_test(ranges),    cmocka_unit_test(locations),
+        cmocka_unit_test(columns),    cmocka_unit_test(not_known), cmocka_unit_test(damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

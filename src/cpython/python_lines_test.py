@@ -12,6 +12,13 @@ LIBRARY = ctypes.CDLL(sys.argv[1])
 LINE = LIBRARY.gw_python_line
 LINE.restype = ctypes.c_int32
 LINE.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_int32]
+class Columns(ctypes.Structure):
+    _fields_ = [("begin", ctypes.c_uint32), ("end", ctypes.c_uint32)]
+
+
+COLUMNS = LIBRARY.gw_python_columns_find
+COLUMNS.restype = ctypes.c_bool
+COLUMNS.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int32, ctypes.POINTER(Columns)]
 VERSION = sys.version_info[0] << 8 | sys.version_info[1]
 INSTRUCTION_BYTES = 2
 
@@ -74,6 +81,21 @@ def lines_of(code):
     return lines
 
 
+def check_columns(code):
+    """Compare the columns of each instruction with the interpreter's. Returns how many have columns."""
+    table, found = code.co_linetable, 0
+    for i, (line, end_line, begin, end) in enumerate(code.co_positions()):
+        known = line is not None and line == end_line and begin is not None and end is not None and begin < end
+        got = Columns()
+        has = COLUMNS(VERSION, table, len(table), i * INSTRUCTION_BYTES, ctypes.byref(got))
+        if has != known or has and (got.begin, got.end) != (begin, end):
+            sys.exit("%s in %s: instruction %d: columns %s, the interpreter says %s"
+                     % (code.co_name, code.co_filename, i, (got.begin, got.end) if has else None,
+                        (line, end_line, begin, end)))
+        found += has
+    return found
+
+
 def check(code):
     table = code.co_lnotab if sys.version_info < (3, 10) else code.co_linetable
     lines = lines_of(code)
@@ -92,7 +114,7 @@ def check(code):
 
 def main():
     import importlib.util
-    instructions = codes = 0
+    instructions = codes = columns = 0
     sources = [("awkward", AWKWARD)]
     for name in MODULES:
         spec = importlib.util.find_spec(name)
@@ -103,10 +125,14 @@ def main():
     for name, source in sources:
         for code in codes_of(compile(source, name, "exec")):
             instructions += check(code)
+            columns += check_columns(code) if sys.version_info >= (3, 11) else 0
             codes += 1
     if codes < 1000:
         sys.exit("only %d code objects were looked at" % codes)
-    print("CPython %s: %d instructions of %d code objects" % (sys.version.split()[0], instructions, codes))
+    if sys.version_info >= (3, 11) and columns < instructions // 2:
+        sys.exit("only %d of %d instructions have columns" % (columns, instructions))
+    print("CPython %s: %d instructions of %d code objects, %d with columns"
+          % (sys.version.split()[0], instructions, codes, columns))
 
 
 main()

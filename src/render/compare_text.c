@@ -9,6 +9,7 @@
  *             bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
  *    Same     command (2), driver (3), libraries (9) */
 #include "gw_clean.h"
+#include "gw_paint.h"
 #include "gw_render.h"
 #include "gw_render_compare.h"
 
@@ -21,16 +22,30 @@ enum { LABEL_COLUMNS = 9, AREA_COLUMNS = 13, VALUE_BYTES_MAX = 100, LINES_MAX = 
 typedef struct page {
     gw_text *text;
     const char *label; /* label of the next line; "" after it was printed */
+    bool colour;
 } page;
 
-/* Add one line to the page. Strings from the recording must not control the terminal, so replace control characters. */
-static void add_line(page *at, const char *line)
+/* Add one line to the page; `what`, its beginning, is in the colour of `role`. Strings from the recording must not
+ * control the terminal, so replace control characters. */
+static void add_line_in(page *at, const char *line, const char *what, gw_role role)
 {
     gw_text clean = {0};
     gw_add_printable(&clean, line);
-    gw_text_addf(at->text, "%-*s%s\n", LABEL_COLUMNS, at->label, gw_text_str(&clean));
+    size_t from = at->text->bytes;
+    gw_text_addf(at->text, "%-*s", LABEL_COLUMNS, at->label);
+    if (at->colour)
+        gw_paint_begin(at->text, from, at->label, strlen(at->label), GW_ROLE_STRONG);
+    from = at->text->bytes;
+    gw_text_addf(at->text, "%s\n", gw_text_str(&clean));
+    if (at->colour)
+        gw_paint_begin(at->text, from, what, strlen(what), role);
     gw_text_free(&clean);
     at->label = "";
+}
+
+static void add_line(page *at, const char *line)
+{
+    add_line_in(at, line, "", GW_ROLE_PLAIN);
 }
 
 /* Add a value. If it is long (a path, a list of folders), print only its end, because the end is more specific. */
@@ -94,7 +109,7 @@ static void add_differences(page *at, const gw_comparison *comparison, bool matt
     }
 }
 
-static void add_side(page *at, const char *which, const gw_parting_side *side)
+static void add_side(page *at, const char *which, const gw_parting_side *side, gw_role role)
 {
     gw_text line = {0};
     char bytes[GW_BYTES_TEXT_MAX];
@@ -110,7 +125,7 @@ static void add_side(page *at, const char *which, const gw_parting_side *side)
         if (side->place != NULL)
             gw_text_addf(&line, " at %s", side->place);
     }
-    add_line(at, gw_text_str(&line));
+    add_line_in(at, gw_text_str(&line), which, role);
     gw_text_free(&line);
 }
 
@@ -130,8 +145,8 @@ static void add_parting(page *at, const gw_parting *parting)
     add_line(at, gw_text_str(&line));
     gw_text_free(&line);
     if (parting->parted) {
-        add_side(at, "good", &parting->good);
-        add_side(at, "bad", &parting->bad);
+        add_side(at, "good", &parting->good, GW_ROLE_GOOD);
+        add_side(at, "bad", &parting->bad, GW_ROLE_FAILED);
     }
 }
 
@@ -154,9 +169,10 @@ static void add_ending(gw_text *line, const char *which, gw_portrait *portrait)
     gw_text_addf(line, "%s %s after %.1f s", which, exit == NULL ? "(exit status unknown)" : exit->text, seconds);
 }
 
-void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text)
+void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, bool colour,
+                               gw_text *text)
 {
-    page at = {.text = text, .label = ""};
+    page at = {.text = text, .label = "", .colour = colour};
     gw_text head = {0}, clean = {0};
     const gw_trait *command = gw_portrait_trait(bad, GW_AREA_COMMAND, "line");
     gw_text_addf(&head, "gpuwhy: %.120s: ", command == NULL ? "the program" : command->text);

@@ -38,7 +38,7 @@ void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_
 void gw_render_head(const gw_verdict *verdict, bool running, gw_text *text);
 
 /* Add the answer of a rehearsal as text: whether the program fits, and its peak. `verdict->rehearsal` must not be NULL.
- * Only the width of `style` is used. */
+ * Only the width and the colour of `style` are used. */
 void gw_render_rehearsal(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);
 
 /* Add the verdict to `text` as one JSON object and a newline. Returns GW_NOMEM, with `text` unchanged, if out of

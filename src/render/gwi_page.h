@@ -5,6 +5,7 @@
 #ifndef GWI_PAGE_H
 #define GWI_PAGE_H
 
+#include "gw_paint.h"
 #include "gw_text.h"
 
 #include <stdbool.h>
@@ -42,6 +43,8 @@ typedef struct gwi_paragraph {
     unsigned hang;     /* indentation of all lines after the first, in columns */
     bool verbatim; /* `body` is one line that is already cut to the width: print it unchanged, with all its blanks */
     bool marked;   /* in GWI_SOURCE: this is the user's own line, not one of the lines around it */
+    gw_role role;  /* colour of the first `role_bytes` bytes of the text */
+    size_t role_bytes; /* SIZE_MAX: of all of it */
     /* the next two fields are set by gwi_page_fit() */
     char *shown; /* owned; the text to print; NULL: print `body` */
     bool hidden; /* do not print this paragraph */
@@ -60,6 +63,8 @@ typedef struct gwi_page {
 gwi_paragraph *gwi_page_add(gwi_page *page, gwi_section section, const char *label, const char *body, unsigned hang);
 /* Set the brief form of the paragraph that was added last. */
 void gwi_page_brief(gwi_page *page, const char *brief);
+/* Set the colour of the paragraph that was added last: that of its first `bytes` bytes, or SIZE_MAX. */
+void gwi_page_role(gwi_page *page, gw_role role, size_t bytes);
 /* Select what to print in at most `lines` lines, the most important paragraphs first (screen.c). Returns how many lines
  * are left out, not counting the head. */
 unsigned gwi_page_fit(gwi_page *page, unsigned lines);

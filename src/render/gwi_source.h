@@ -9,6 +9,7 @@
 #define GWI_SOURCE_H
 
 #include "gw_verdict.h"
+#include "gwi_page.h"
 
 enum { GWI_SOURCE_LINES = 3, GWI_SOURCE_LINE_MAX = 512, GWI_SOURCE_BYTES_MAX = 8 << 20 };
 
@@ -27,5 +28,9 @@ typedef struct gwi_source {
 /* Read the line of the user's frame in verdict->where, and the lines around it. *ret_source is valid only if
  * GWI_SOURCE_READ is returned. */
 gwi_source_state gwi_source_read(const gw_verdict *verdict, gwi_source *ret_source);
+
+/* Add the line of the user's frame, the lines around it, and a mark under the part that was running, where it is known.
+ * If the file has changed, add a note instead. verdict->where must not be NULL. */
+void gwi_source_add(gwi_page *page, const gw_verdict *verdict);
 
 #endif

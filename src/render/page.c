@@ -60,6 +60,14 @@ void gwi_page_brief(gwi_page *page, const char *brief)
     last->brief = printable(page, brief);
 }
 
+void gwi_page_role(gwi_page *page, gw_role role, size_t bytes)
+{
+    if (page->count == 0)
+        return;
+    page->paragraph[page->count - 1].role = role;
+    page->paragraph[page->count - 1].role_bytes = bytes;
+}
+
 void gwi_page_free(gwi_page *page)
 {
     for (size_t i = 0; i < page->count; i++) {
@@ -151,10 +159,10 @@ char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph,
 
 static void add_label(const gwi_page *page, const char *label, gw_text *text)
 {
-    if (page->colour && label[0] != '\0')
-        gw_text_addf(text, "\033[1m%-*s\033[0m", GWI_LABEL_COLUMNS, label);
-    else
-        gw_text_addf(text, "%-*s", GWI_LABEL_COLUMNS, label);
+    size_t from = text->bytes;
+    gw_text_addf(text, "%-*s", GWI_LABEL_COLUMNS, label);
+    if (page->colour)
+        gw_paint_begin(text, from, label, strlen(label), GW_ROLE_STRONG);
 }
 
 void gwi_page_print(const gwi_page *page, gw_text *text)
@@ -167,7 +175,11 @@ void gwi_page_print(const gwi_page *page, gw_text *text)
         if (paragraph->section != GWI_HEAD)
             add_label(page, strcmp(paragraph->label, last) == 0 ? "" : paragraph->label, text);
         last = paragraph->label;
-        add_body(page, paragraph, paragraph->shown == NULL ? paragraph->body : paragraph->shown, text);
+        size_t from = text->bytes;
+        const char *body = paragraph->shown == NULL ? paragraph->body : paragraph->shown;
+        add_body(page, paragraph, body, text);
+        if (page->colour)
+            gw_paint_begin(text, from, body, paragraph->role_bytes, paragraph->role);
         if (paragraph->section == GWI_HEAD)
             gw_text_add(text, "\n", 1);
     }

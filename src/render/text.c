@@ -17,6 +17,7 @@
 #include "gwi_page.h"
 #include "gwi_source.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,8 +26,7 @@ enum {
     ARGUMENT_BYTES_MAX = 72,
     COMMAND_BYTES_MAX = 120,
     COMMAND_BYTES_MIN = 30,
-    QUESTION_BYTES_MAX = 200,
-    TAB_COLUMNS = 4
+    QUESTION_BYTES_MAX = 200
 };
 
 /* Add each entry of a list as a paragraph of its own. */
@@ -58,6 +58,7 @@ static void add_ruled_out(gwi_page *page, const char *label, const gw_string_lis
     }
     if (list->count > 0) {
         gwi_page_add(page, GWI_RULED_OUT, label, gw_text_str(&line), 2);
+        gwi_page_role(page, GW_ROLE_DIM, SIZE_MAX);
         gwi_page_brief(page, gw_text_str(&brief));
     }
     gw_text_free(&line);
@@ -177,6 +178,15 @@ static void add_head(gwi_page *page, const gw_verdict *verdict, bool running)
     gw_text_free(&line);
 }
 
+/* Return the colour of the verdict's first words. A hypothesis is not printed like a proven fault. */
+static gw_role role_of(const gw_verdict *verdict)
+{
+    if (verdict->status == GW_VERDICT_FAULT)
+        return verdict->certainty == GW_HYPOTHESIS ? GW_ROLE_WARNING : GW_ROLE_FAILED;
+    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
+    return verdict->status == GW_VERDICT_CLEAN && !unobserved ? GW_ROLE_GOOD : GW_ROLE_WARNING;
+}
+
 static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
 {
     gw_text line = {0};
@@ -195,6 +205,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
         gw_text_add_str(&line, verdict->headline);
     }
     gwi_page_add(page, GWI_VERDICT, "Verdict", gw_text_str(&line), 0);
+    gwi_page_role(page, role_of(verdict), strcspn(gw_text_str(&line), ":"));
     gw_text_free(&line);
 }
 
@@ -219,91 +230,6 @@ static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *
 
 /* ---- the place ---- */
 
-/* Copy a source line. Replace tabs by spaces, and remove a carriage return at the end. add_source_line() later replaces
- * other control characters by '?'. */
-static void expand(const char *raw, gw_text *line)
-{
-    for (const char *c = raw; *c != '\0'; c++) {
-        if (*c == '\t')
-            gw_text_add(line, "        ", TAB_COLUMNS);
-        else if (*c != '\r' || c[1] != '\0')
-            gw_text_add(line, c, 1);
-    }
-}
-
-static size_t indent_of(const char *line)
-{
-    size_t indent = strspn(line, " ");
-    return line[indent] == '\0' ? SIZE_MAX : indent;
-}
-
-/* True for a line without a letter or digit. Around the user's line, such lines are not printed. */
-static bool says_nothing(const char *line)
-{
-    for (; *line != '\0'; line++) {
-        unsigned char c = (unsigned char)*line;
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c >= 0x80)
-            return false;
-    }
-    return true;
-}
-
-/* Add a line of source, cut to the width. */
-static void add_source_line(gwi_page *page, const char *gutter, const char *code, bool marked)
-{
-    gw_text line = {0}, clean = {0};
-    gw_add_printable(&clean, code);
-    const char *text = gw_text_str(&clean);
-    size_t bytes = strlen(text), room = page->width - GWI_LABEL_COLUMNS - strlen(gutter);
-    bool cut = gw_columns(text, bytes) > room;
-    while (bytes > 0 && (((unsigned char)text[bytes] & 0xC0) == 0x80 || gw_columns(text, bytes) + (cut ? 3 : 0) > room))
-        bytes--;
-    gw_text_addf(&line, "%s%.*s%s", gutter, (int)bytes, text, cut ? "..." : "");
-    gwi_paragraph *paragraph = gwi_page_add(page, GWI_SOURCE, "Where", gw_text_str(&line), 0);
-    if (paragraph != NULL) {
-        paragraph->verbatim = true;
-        paragraph->marked = marked;
-    }
-    gw_text_free(&line);
-    gw_text_free(&clean);
-}
-
-/* Add the user's line and the lines around it, without the indentation that all of them share. */
-static void add_lines(gwi_page *page, const gwi_source *source, unsigned wanted)
-{
-    gw_text line[GWI_SOURCE_LINES] = {{0}};
-    size_t indent = SIZE_MAX;
-    int digits = snprintf(NULL, 0, "%u", source->first + source->count - 1);
-    for (unsigned i = 0; i < source->count; i++) {
-        expand(source->line[i], &line[i]);
-        bool left_out = source->first + i != wanted && says_nothing(gw_text_str(&line[i]));
-        size_t one = left_out ? SIZE_MAX : indent_of(gw_text_str(&line[i]));
-        indent = one < indent ? one : indent;
-    }
-    for (unsigned i = 0; i < source->count; i++) {
-        char gutter[32];
-        const char *code = gw_text_str(&line[i]);
-        bool marked = source->first + i == wanted, blank = indent_of(code) == SIZE_MAX;
-        if (marked || !says_nothing(code)) {
-            snprintf(gutter, sizeof gutter, "%s %*u | ", marked ? ">" : " ", digits, source->first + i);
-            add_source_line(page, gutter, blank ? "" : code + indent, marked);
-        }
-        gw_text_free(&line[i]);
-    }
-}
-
-static void add_source(gwi_page *page, const gw_verdict *verdict)
-{
-    gwi_source source;
-    const gw_where_frame *frame = &verdict->where->frame[verdict->where->user];
-    gwi_source_state state = gwi_source_read(verdict, &source);
-    if (state == GWI_SOURCE_READ)
-        add_lines(page, &source, frame->line);
-    else if (state == GWI_SOURCE_CHANGED)
-        gwi_page_add(page, GWI_WHERE_NOTE, "Where",
-                     "the source line is not shown because the file has changed since the run", 2);
-}
-
 /* Add the user's frame, and below it its callers in the user's own code. Frames in libraries are printed only in the
  * JSON. */
 static void add_where(gwi_page *page, const gw_verdict *verdict)
@@ -316,7 +242,8 @@ static void add_where(gwi_page *page, const gw_verdict *verdict)
     unsigned shown = 0;
     gw_text_addf(&line, "%s: %s", where->frame[where->user].text, where->what);
     gwi_page_add(page, GWI_WHERE, "Where", gw_text_str(&line), 2);
-    add_source(page, verdict);
+    gwi_page_role(page, GW_ROLE_PLACE, strlen(where->frame[where->user].text));
+    gwi_source_add(page, verdict);
     gw_text_clear(&line);
     for (size_t i = where->user + 1; i < where->frame_count && shown < CALLERS_MAX; i++) {
         const gw_where_frame *frame = &where->frame[i];
@@ -423,6 +350,7 @@ static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_rend
                      verdict->recording == NULL ? "" : verdict->recording);
     if (line.bytes > 0)
         gwi_page_add(page, GWI_DETAILS, "Details", gw_text_str(&line), 2);
+    gwi_page_role(page, GW_ROLE_DIM, SIZE_MAX);
     gw_text_free(&line);
 }
 

@@ -1,5 +1,6 @@
 /* Tests verdicts as text: strings with control characters, the limit of one screen, and the user's source line. */
 #include "gw_clean.h"
+#include "gw_paint.h"
 #include "gw_render.h"
 
 #include <setjmp.h>
@@ -99,6 +100,51 @@ static void colours_only_when_asked(void **state)
     gw_render_text(&verdict, &(gw_render_style){.width = 80, .colour = true}, &text);
     assert_non_null(strchr(gw_text_str(&text), '\033'));
     gw_text_free(&text);
+}
+
+/* Colours change neither the words nor the layout: without the sequences, each text is the one without colours. */
+static void colours_do_not_move_text(void **state)
+{
+    (void)state;
+    for (unsigned width = 40; width < 200; width += 7) {
+        for (int all = 0; all < 2; all++) {
+            gw_verdict verdict = sample();
+            gw_text plain = {0}, colour = {0}, stripped = {0};
+            gw_render_text(&verdict, &(gw_render_style){.width = width, .all = all != 0}, &plain);
+            gw_render_text(&verdict, &(gw_render_style){.width = width, .all = all != 0, .colour = true}, &colour);
+            gw_paint_remove(gw_text_str(&colour), &stripped);
+            assert_string_equal(gw_text_str(&stripped), gw_text_str(&plain));
+            gw_text_free(&plain);
+            gw_text_free(&colour);
+            gw_text_free(&stripped);
+        }
+    }
+}
+
+static void the_verdicts_colour_is_its_certainty(void **state)
+{
+    (void)state;
+    static const struct {
+        gw_verdict_status status;
+        gw_certainty certainty;
+        gw_role role;
+    } cases[] = {{GW_VERDICT_FAULT, GW_ESTABLISHED, GW_ROLE_FAILED},
+                 {GW_VERDICT_FAULT, GW_SUPPORTED, GW_ROLE_FAILED},
+                 {GW_VERDICT_FAULT, GW_HYPOTHESIS, GW_ROLE_WARNING},
+                 {GW_VERDICT_CLEAN, GW_HYPOTHESIS, GW_ROLE_GOOD},
+                 {GW_VERDICT_UNDETERMINED, GW_HYPOTHESIS, GW_ROLE_WARNING}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_verdict verdict = sample();
+        gw_text text = {0};
+        verdict.status = cases[i].status;
+        verdict.certainty = cases[i].certainty;
+        gw_render_text(&verdict, &(gw_render_style){.width = 80, .colour = true}, &text);
+        const char *line = strstr(gw_text_str(&text), "Verdict\033[0m  ");
+        assert_non_null(line);
+        line += strlen("Verdict\033[0m  ");
+        assert_memory_equal(line, gw_role_begin(cases[i].role), strlen(gw_role_begin(cases[i].role)));
+        gw_text_free(&text);
+    }
 }
 
 static void an_empty_verdict_is_printed(void **state)
@@ -424,6 +470,69 @@ static void a_source_newer_than_the_program_is_not_shown(void **state)
     unlink(source_path);
 }
 
+/* Render a line with the columns `begin` to `end`. */
+static void shows_mark(const char *source, uint32_t begin, uint32_t end, const char *wanted, const char *unwanted)
+{
+    gw_verdict verdict = placed(source, 1);
+    frame.column = begin;
+    frame.column_end = end;
+    shows(&verdict, 80, wanted, unwanted);
+    unlink(source_path);
+}
+
+static void the_part_that_was_running_is_marked(void **state)
+{
+    (void)state;
+    shows_mark("    a(f(x))\nb()\n", 6, 10,
+               "         > 1 |     a(f(x))\n             |       ^^^^\n           2 | b()\n", NULL);
+    shows_mark("    a(f(x))\n", 6, 10, "         > 1 | a(f(x))\n             |   ^^^^\nNext ", NULL);
+    shows_mark("\ta(f(x))\n", 3, 7, "         > 1 | a(f(x))\n             |   ^^^^\nNext ", NULL);
+    shows_mark("a\t= f(x)\r\n", 4, 8, "         > 1 | a    = f(x)\n             |        ^^^^\nNext ", NULL);
+    shows_mark("gr\xC3\xBC\xC3\x9F = f(x)\n", 9, 13, "\n             |        ^^^^\nNext ", NULL);
+    shows_mark("'\033' + f(x)\n", 6, 10, "> 1 | '?' + f(x)\n             |       ^^^^\nNext ", "\033");
+}
+
+static void there_is_no_mark_where_it_would_be_wrong_or_useless(void **state)
+{
+    (void)state;
+    shows_mark("  a(x) \n", 2, 6, "> 1 | a(x) \nNext ", "^"); /* the whole line */
+    shows_mark("a(x)\n", 0, 0, NULL, "^");                    /* not known */
+    shows_mark("a(x)\n", 2, 200, NULL, "^");                  /* beyond the end */
+    shows_mark("a(x)\n", 3, 2, NULL, "^");                    /* damaged */
+    shows_mark("a(x)\n", UINT32_MAX - 1, UINT32_MAX, NULL, "^");
+    shows_mark("    a(x)\n", 1, 3, NULL, "^");       /* in the indentation */
+    shows_mark("'\xFC' + f(x)\n", 6, 10, NULL, "^"); /* not UTF-8: the columns count other bytes */
+    shows_mark("\xEF\xBB\xBF"
+               "a(f(x))\n",
+               2, 6, NULL, "^"); /* a byte order mark */
+}
+
+static void a_long_mark_is_cut(void **state)
+{
+    (void)state;
+    char source[600];
+    memset(source, 'x', sizeof source - 1);
+    source[sizeof source - 1] = '\0';
+    for (unsigned width = 40; width < 130; width += 7) {
+        gw_verdict verdict = placed(source, 1);
+        frame.column = 20;
+        frame.column_end = 500;
+        gw_text text = {0};
+        gw_render_text(&verdict, &(gw_render_style){.width = width}, &text);
+        const char *line = strstr(gw_text_str(&text), "             |                     ^");
+        if (line != NULL)
+            assert_int_equal(strcspn(line, "\n"), width);
+        assert_true(line != NULL || width < 37);
+        frame.column = 200; /* not visible */
+        frame.column_end = 210;
+        gw_text_clear(&text);
+        gw_render_text(&verdict, &(gw_render_style){.width = width}, &text);
+        assert_null(strchr(gw_text_str(&text), '^'));
+        gw_text_free(&text);
+        unlink(source_path);
+    }
+}
+
 static void only_plain_files_are_read(void **state)
 {
     (void)state;
@@ -455,6 +564,8 @@ int main(void)
         cmocka_unit_test(a_verdict_reads_as_designed),
         cmocka_unit_test(no_line_is_wider_than_asked),
         cmocka_unit_test(colours_only_when_asked),
+        cmocka_unit_test(colours_do_not_move_text),
+        cmocka_unit_test(the_verdicts_colour_is_its_certainty),
         cmocka_unit_test(an_empty_verdict_is_printed),
         cmocka_unit_test(foreign_bytes_become_harmless),
         cmocka_unit_test(long_commands_are_cut),
@@ -470,6 +581,9 @@ int main(void)
         cmocka_unit_test(a_long_source_line_is_cut),
         cmocka_unit_test(a_file_that_changed_is_not_shown),
         cmocka_unit_test(a_source_newer_than_the_program_is_not_shown),
+        cmocka_unit_test(the_part_that_was_running_is_marked),
+        cmocka_unit_test(there_is_no_mark_where_it_would_be_wrong_or_useless),
+        cmocka_unit_test(a_long_mark_is_cut),
         cmocka_unit_test(only_plain_files_are_read),
         cmocka_unit_test(a_relative_name_is_one_of_the_runs_folder),
     };

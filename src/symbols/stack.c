@@ -69,6 +69,13 @@ static void add_python_frame(building *it, uint64_t value)
         frame.function = code->function;
         frame.file = code->file;
         frame.line = line > 0 ? (uint32_t)line : 0;
+        gw_python_columns columns;
+        if (frame.line != 0 && code->table_have == code->table_bytes &&
+            gw_python_columns_find(code->version, code->table, code->table_bytes, GW_FRAME_INSTRUCTION(value),
+                                   &columns)) {
+            frame.column = columns.begin;
+            frame.column_end = columns.end;
+        }
     }
     add(it, &frame);
     it->interpreter_at = SIZE_MAX;

@@ -103,12 +103,13 @@ typedef struct gw_verdict_kept {
 /* The place that a verdict names: a stack, and the index of the user's frame. gw_sites.h defines which frame is the
  * user's. */
 typedef struct gw_where_frame {
-    char *function, *file; /* owned; NULL: not known */
-    char *module;          /* owned; mapped file of a native frame; NULL: not known, or Python */
-    char *text;            /* owned; the frame in short: "train.py:41 in load_batch" */
-    uint64_t address;      /* native frames only: address as in the module's symbol table */
-    uint32_t line;         /* 0: not known */
-    const char *whose;     /* static: "own", "user", "package", "framework", "runtime"; NULL: not known */
+    char *function, *file;       /* owned; NULL: not known */
+    char *module;                /* owned; mapped file of a native frame; NULL: not known, or Python */
+    char *text;                  /* owned; the frame in short: "train.py:41 in load_batch" */
+    uint64_t address;            /* native frames only: address as in the module's symbol table */
+    uint32_t line;               /* 0: not known */
+    uint32_t column, column_end; /* part of the line that was running, in bytes from 0; column_end 0: not known */
+    const char *whose;           /* static: "own", "user", "package", "framework", "runtime"; NULL: not known */
     bool python;
     bool inlined; /* a native frame that was inlined into the next frame */
 } gw_where_frame;

@@ -237,6 +237,8 @@ static bool copy_frame(gw_sites *sites, const gw_frame *from, gw_where_frame *to
     char text[GW_PLACE_TEXT_MAX];
     to->address = from->address;
     to->line = from->line;
+    to->column = from->column;
+    to->column_end = from->column_end;
     to->python = from->python;
     to->inlined = from->inlined;
     to->whose = whose_words[from->whose];

@@ -1,0 +1,59 @@
+/* Decides about colours, and knows the terminal behind standard output. */
+#include "gwi_terminal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+gwi_terminal_settings *gwi_terminal(void)
+{
+    static gwi_terminal_settings settings; /* set by the command line, which the process has once */
+    return &settings;
+}
+
+gw_status gwi_terminal_check(gw_error *err)
+{
+    const char *color = gwi_terminal()->color;
+    if (color == NULL || strcmp(color, "auto") == 0 || strcmp(color, "always") == 0 || strcmp(color, "never") == 0)
+        return GW_OK;
+    return gw_fail(err, GW_USAGE, "--color %s: not auto, always or never", color);
+}
+
+static int replaced = -1; /* the terminal behind standard output */
+
+void gwi_terminal_replace(int terminal)
+{
+    replaced = terminal;
+}
+
+int gwi_terminal_output(int fd)
+{
+    return replaced >= 0 && fd == STDOUT_FILENO ? replaced : fd;
+}
+
+bool gwi_is_terminal(int fd)
+{
+    return isatty(gwi_terminal_output(fd)) != 0;
+}
+
+unsigned gwi_terminal_width(int fd)
+{
+    struct winsize size;
+    int output = gwi_terminal_output(fd);
+    return isatty(output) != 0 && ioctl(output, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+bool gwi_terminal_is_dumb(void)
+{
+    const char *terminal = getenv("TERM");
+    return terminal == NULL || terminal[0] == '\0' || strcmp(terminal, "dumb") == 0;
+}
+
+bool gwi_has_colour(int fd)
+{
+    const char *color = gwi_terminal()->color, *no_color = getenv("NO_COLOR");
+    if (color != NULL && strcmp(color, "auto") != 0)
+        return strcmp(color, "always") == 0;
+    return gwi_is_terminal(fd) && !gwi_terminal_is_dumb() && (no_color == NULL || no_color[0] == '\0');
+}
