@@ -29,6 +29,7 @@ typedef struct later {
 typedef struct later_list {
     later *item;                /* owned */
     size_t count, capacity, at; /* `at`: the first that was not applied yet */
+    size_t moves_max;           /* a new item is moved past at most so many */
 } later_list;
 
 typedef struct collector {
@@ -38,7 +39,7 @@ typedef struct collector {
     uint64_t *group_bytes; /* owned; live bytes of each group */
     device_now device[GW_MODEL_DEVICE_PLACES];
     uint64_t card_value[GW_MACHINE_CARDS_MAX][GWI_HEALTH_COUNT];
-    later_list infos; /* what the driver reported; known before the second reading */
+    later_list infos; /* what the driver reported; known before the second reading; the model limits their number */
     later_list items; /* from the items that were read so far */
     bool nomem;
 } collector;
@@ -86,15 +87,27 @@ static void process_ended(collector *c, uint64_t t_ns, uint32_t pid)
     }
 }
 
-/* Add to a list that is sorted by time. New items are seldom earlier than those in the list. */
+/* Make room by forgetting the items that were applied, if they are at least half of a full list. */
+static void forget_applied(later_list *list)
+{
+    if (list->count < list->capacity || list->at < list->count - list->at || list->at == 0)
+        return;
+    memmove(list->item, list->item + list->at, (list->count - list->at) * sizeof *list->item);
+    list->count -= list->at;
+    list->at = 0;
+}
+
+/* Add to a list that is sorted by time. New items are seldom earlier than those in the list. An item that
+ * is earlier than very many is applied late, because sorting times that always go back would take too long. */
 static void push(collector *c, later_list *list, const later *one)
 {
+    forget_applied(list);
     if (!gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item)) {
         c->nomem = true;
         return;
     }
-    size_t at = list->count++;
-    for (; at > list->at && list->item[at - 1].t_ns > one->t_ns; at--)
+    size_t at = list->count++, stop = at > list->moves_max ? at - list->moves_max : 0;
+    for (; at > list->at && at > stop && list->item[at - 1].t_ns > one->t_ns; at--)
         list->item[at] = list->item[at - 1];
     list->item[at] = *one;
 }
@@ -325,7 +338,12 @@ gw_status gwi_course_read(const char *path, const gw_model *model, const gwi_hol
     uint64_t *group_bytes = calloc(holders->group_count + 1, sizeof *group_bytes);
     gw_status st = c == NULL || group_bytes == NULL ? gw_fail(&local, GW_NOMEM, "the memory over time") : GW_OK;
     if (st == GW_OK) {
-        *c = (collector){.first = model, .holders = holders, .course = ret_course, .group_bytes = group_bytes};
+        *c = (collector){.first = model,
+                         .holders = holders,
+                         .course = ret_course,
+                         .group_bytes = group_bytes,
+                         .infos.moves_max = SIZE_MAX,
+                         .items.moves_max = 256};
         start(c, chart_count);
         list_infos(c);
         st = gw_reader_open(path, &reader, &local);

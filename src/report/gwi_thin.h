@@ -23,6 +23,7 @@ typedef struct gwi_row {
 typedef struct gwi_thin {
     unsigned columns;
     uint64_t bucket_ns;     /* not 0 */
+    uint64_t bucket_last;   /* number of the last bucket, which all later times share */
     size_t bucket_rows_max; /* a finished bucket has at most so many rows */
     gwi_row *row;           /* owned; sorted by time, no time twice */
     size_t count, capacity;

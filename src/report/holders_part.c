@@ -67,13 +67,15 @@ static void leaks(gwi_part *at)
 {
     const gw_verdict *verdict = at->run->verdict;
     gw_text_add_str(at->page, "<h4>Leaks</h4>\n");
-    if (verdict->leak_count == 0) {
-        gw_text_add_str(at->page, verdict->status == GW_VERDICT_CLEAN
-                                      ? "<p>No leak was found.</p>\n"
-                                      : "<p>Leaks are listed for runs that end well. If a leak is the cause of this "
-                                        "failure, the verdict says so.</p>\n");
+    if (verdict->leak_count == 0 && verdict->status == GW_VERDICT_CLEAN && at->run->path == NULL)
+        gw_text_add_str(at->page, "<p>Unknown: a memory snapshot does not show what is freed later.</p>\n");
+    else if (verdict->leak_count == 0 && verdict->status == GW_VERDICT_CLEAN)
+        gw_text_add_str(at->page, "<p>No leak was found.</p>\n");
+    else if (verdict->leak_count == 0)
+        gw_text_add_str(at->page, "<p>Leaks are only listed for runs that end well. If a leak caused a failure, the "
+                                  "verdict says so.</p>\n");
+    if (verdict->leak_count == 0)
         return;
-    }
     gw_text_add_str(
         at->page, "<div class=\"wide\"><table id=\"leaks-table\"><tr><th>Never freed</th><th>Objects</th><th>Kind</th>"
                   "<th>Call</th><th>Place</th></tr>\n");

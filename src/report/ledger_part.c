@@ -21,11 +21,11 @@ static void object_row(gwi_part *at, const gw_process *process, int device, gw_c
                  usage->class_count_peak[cls], usage->class_count[cls]);
 }
 
-/* Say that a memory snapshot has no calls to the driver. Returns false if the page is about a recording. */
-static bool is_snapshot(gwi_part *at)
+/* Write that a memory snapshot does not contain this. Returns false if the page is about a recording. */
+static bool is_snapshot(gwi_part *at, const char *what)
 {
     if (at->run->path == NULL)
-        gw_text_add_str(at->page, "<p>Unknown: a memory snapshot has no calls to the driver.</p>\n");
+        gw_text_addf(at->page, "<p>Unknown: a memory snapshot has no %s.</p>\n", what);
     return at->run->path == NULL;
 }
 
@@ -63,13 +63,15 @@ static void teardown_rows(gwi_part *at)
         gw_text_add_str(at->page, "</td></tr>\n");
     }
     gw_text_add_str(at->page, "</table>\n");
+    if (at->model->teardown_count > ROWS_MAX)
+        gw_text_addf(at->page, "<p>%zu later ones are not listed.</p>\n", at->model->teardown_count - ROWS_MAX);
 }
 
 void gwi_ledger_part(gwi_part *at)
 {
     size_t rows = 0;
     gwi_section_begin(at, "ledger", "Streams, contexts and other objects");
-    if (is_snapshot(at)) {
+    if (is_snapshot(at, "calls to the driver")) {
         gwi_section_end(at);
         return;
     }
@@ -155,7 +157,7 @@ void gwi_failures_part(gwi_part *at)
     gwi_section_begin(at, "failures", "Driver calls that failed");
     if (at->model->failure_count > probes)
         failure_table(at, false);
-    else if (!is_snapshot(at))
+    else if (!is_snapshot(at, "calls to the driver"))
         gw_text_add_str(at->page, "<p>No driver call failed.</p>\n");
     if (probes > 0) {
         gw_text_addf(at->page,
@@ -214,11 +216,19 @@ void gwi_libraries_part(gwi_part *at)
 {
     size_t rows = 0;
     gwi_section_begin(at, "libraries", "Libraries");
+    if (is_snapshot(at, "list of libraries")) {
+        gwi_section_end(at);
+        return;
+    }
     gw_text_add_str(at->page, "<div class=\"wide\"><table><tr><th>Library</th><th>Version</th><th>Version from</th>"
                               "<th>Process</th><th>File</th></tr>\n");
-    for (size_t i = 0; i < at->model->process_count && rows < ROWS_MAX; i++)
-        rows += library_rows(at, &at->model->process[i]);
+    size_t shown = 0;
+    for (; shown < at->model->process_count && rows < ROWS_MAX; shown++)
+        rows += library_rows(at, &at->model->process[shown]);
     gw_text_add_str(at->page, "</table></div>\n");
+    if (shown < at->model->process_count)
+        gw_text_addf(at->page, "<p>The libraries of %zu more processes are not listed.</p>\n",
+                     at->model->process_count - shown);
     if (rows == 0)
         gw_text_add_str(at->page, "<p>The recording names no CUDA library.</p>\n");
     gwi_section_end(at);

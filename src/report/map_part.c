@@ -227,7 +227,10 @@ static void summary(gwi_part *at, const picture *it, const gwi_map *map)
     gw_text_addf(at->page, "<p>%zu %s", map->segment_count, map->segment_count == 1 ? "segment" : "segments");
     bytes_in(at, " of <b>", map->bytes, "</b>");
     bytes_in(at, ", <b>", map->used_bytes, "</b> in use");
-    bytes_in(at, ", largest hole <b>", map->hole_bytes_max, "</b>.");
+    if (map->hole_bytes_max > 0)
+        bytes_in(at, ", largest hole <b>", map->hole_bytes_max, "</b>.");
+    else
+        gw_text_add_str(at->page, ", no holes.");
     if (it->by_allocator)
         gw_text_add_str(at->page,
                         " Segments are memory that the framework's allocator requested from the driver; blocks "

@@ -164,7 +164,9 @@ static void device_chart(gwi_part *at, int device)
         bool by_gpuwhy = at->model->device[device].has_limit;
         json_object_object_add(chart, "limit", json_object_new_int64((int64_t)gwi_js(limit)));
         json_object_object_add(chart, "limit_text",
-                               json_object_new_string(by_gpuwhy ? "limit set by gpuwhy" : "size of the card"));
+                               json_object_new_string(by_gpuwhy
+                                                          ? "limit set by gpuwhy, only for the program's own requests"
+                                                          : "size of the card"));
     }
     add_series(at, chart, device);
     add_failures(at, chart, device);

@@ -41,6 +41,22 @@ static void a_short_run_keeps_every_row(void **state)
     gwi_thin_free(&thin);
 }
 
+/* A recording may claim that it ended long before its last event. */
+static void rows_after_the_end_are_limited(void **state)
+{
+    (void)state;
+    enum { ROWS = 50000, BUCKETS = 10 };
+    gwi_thin thin;
+    gwi_thin_start(&thin, 2, 1, BUCKETS);
+    for (uint64_t i = 0; i < ROWS; i++)
+        add(&thin, i * 1000, i * 7919 % 1000, i == ROWS / 2 ? 5000 : i);
+    gwi_thin_finish(&thin);
+    expect_sorted(&thin);
+    assert_in_range(thin.count, 2, (BUCKETS + 1) * thin.bucket_rows_max);
+    assert_int_equal(thin.row[thin.count - 1].value[1], ROWS - 1);
+    gwi_thin_free(&thin);
+}
+
 /* Every bucket has the extremes of each column that a slow second count finds. */
 static void extremes_of_each_bucket_stay(void **state)
 {
@@ -297,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_short_run_keeps_every_row),
         cmocka_unit_test(extremes_of_each_bucket_stay),
+        cmocka_unit_test(rows_after_the_end_are_limited),
         cmocka_unit_test(times_that_go_back_are_clamped),
         cmocka_unit_test(a_run_without_length_has_one_bucket),
         cmocka_unit_test(holes_are_between_blocks),

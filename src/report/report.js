@@ -48,7 +48,8 @@ function showRow(chart, index) {
   if (!row) return;
   legend.replaceChildren();
   if (!chart.stacked) {
-    legend.append(valueText(chart, row[1]) + " at " + timeText(row[0] / 1e9));
+    const what = index === chart.resting ? "highest: " : "";
+    legend.append(what + valueText(chart, row[1]) + " at " + timeText(row[0] / 1e9));
     return;
   }
   const table = document.createElement("table");
@@ -63,7 +64,8 @@ function showRow(chart, index) {
     if (swatch === null) line.style.fontWeight = "600";
   };
   chart.series.forEach((series, i) => add(series.name, row[i + 1], series.colour));
-  add("sum", row.slice(1).reduce((sum, value) => sum + (value || 0), 0), null);
+  const known = row.includes(null) ? "sum of the known values" : "sum";
+  add(known, row.slice(1).reduce((sum, value) => sum + (value || 0), 0), null);
   if (chart.limit !== null) add(chart.limit_text, chart.limit, null);
 }
 

@@ -231,6 +231,25 @@ static void hostile_text_stays_text(void **state)
     release(&run, charts);
 }
 
+/* Sorting this list by insertion would move 20 thousand million items. */
+static void times_that_go_back_are_not_sorted_for_ever(void **state)
+{
+    (void)state;
+    enum { ITEMS = 200000 };
+    made run;
+    begin(&run);
+    alloc(&run, 1, 4096, 4096, 0);
+    for (uint64_t i = 0; i < ITEMS; i++) {
+        gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ITEMS + 10 - i, .pid = PID + 1};
+        item.exit = (gw_exit_fact){.pid = PID + 1, .status_known = true};
+        put(&run, &item);
+    }
+    end(&run, ITEMS + 20);
+    struct json_object *charts = report(&run);
+    expect_good_rows(chart_of(charts, "memory-0-0"));
+    release(&run, charts);
+}
+
 static void a_cut_recording_has_a_page(void **state)
 {
     (void)state;
@@ -300,6 +319,7 @@ int main(void)
         cmocka_unit_test(memory_over_time_has_the_true_peak),
         cmocka_unit_test(hostile_numbers_make_a_page),
         cmocka_unit_test(hostile_text_stays_text),
+        cmocka_unit_test(times_that_go_back_are_not_sorted_for_ever),
         cmocka_unit_test(a_cut_recording_has_a_page),
         cmocka_unit_test(a_long_run_is_a_small_page),
     };

@@ -14,6 +14,7 @@ void gwi_thin_start(gwi_thin *thin, unsigned columns, uint64_t span_ns, unsigned
     uint64_t count = buckets == 0 ? 1 : buckets;
     *thin = (gwi_thin){.columns = columns < GWI_COLUMNS_MAX ? columns : GWI_COLUMNS_MAX,
                        .bucket_ns = span_ns / count + 1,
+                       .bucket_last = count,
                        .bucket_rows_max = 2 * (size_t)columns + 2};
 }
 
@@ -58,10 +59,18 @@ static void reduce(gwi_thin *thin)
     thin->count = kept;
 }
 
+/* Events may be later than the end of the run, as when another process still runs. They share one bucket, so their
+ * number is limited, too. */
+static uint64_t bucket_of(const gwi_thin *thin, uint64_t t_ns)
+{
+    uint64_t bucket = t_ns / thin->bucket_ns;
+    return bucket < thin->bucket_last ? bucket : thin->bucket_last;
+}
+
 static bool is_same_bucket(const gwi_thin *thin, uint64_t t_ns)
 {
     return thin->count > thin->bucket_first &&
-           t_ns / thin->bucket_ns == thin->row[thin->count - 1].t_ns / thin->bucket_ns;
+           bucket_of(thin, t_ns) == bucket_of(thin, thin->row[thin->count - 1].t_ns);
 }
 
 /* True if the values of the last row may be overwritten: no value is higher or lower than both its neighbours. */

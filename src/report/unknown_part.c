@@ -18,12 +18,13 @@ static void text_line(gwi_part *at, size_t *count, const char *before, const cha
     gw_text_add_str(at->page, "</li>\n");
 }
 
-static void count_line(gwi_part *at, size_t *count, uint64_t number, const char *text)
+/* Write "WHAT: NUMBER", and a sentence about it. */
+static void count_line(gwi_part *at, size_t *count, const char *what, uint64_t number, const char *more)
 {
     if (number == 0)
         return;
     begin(at, count);
-    gw_text_addf(at->page, "%" PRIu64 " %s</li>\n", number, text);
+    gw_text_addf(at->page, "%s: %" PRIu64 "%s</li>\n", what, number, more);
 }
 
 static void recording(gwi_part *at, size_t *count)
@@ -34,10 +35,9 @@ static void recording(gwi_part *at, size_t *count)
                   "The recording was cut: it has no end. What happened after its last event is not known.");
     if (model->damaged_count > 0) {
         begin(at, count);
-        gw_text_addf(at->page,
-                     "%" PRIu64 " damaged %s of the recording %s skipped; their events are missing. The first: ",
+        gw_text_addf(at->page, "%" PRIu64 " damaged %s of the recording %s skipped; %s events are missing. The first: ",
                      model->damaged_count, model->damaged_count == 1 ? "block" : "blocks",
-                     model->damaged_count == 1 ? "was" : "were");
+                     model->damaged_count == 1 ? "was" : "were", model->damaged_count == 1 ? "its" : "their");
         gwi_html(at->page, model->damaged_first);
         gw_text_add_str(at->page, "</li>\n");
     }
@@ -59,10 +59,13 @@ static void losses(gwi_part *at, size_t *count)
         failures = gwi_sum(failures, at->model->process[i].lost_failures);
         frees = gwi_sum(frees, at->model->process[i].unknown_frees);
     }
-    count_line(at, count, events, "events were lost because a buffer was full: sums of memory may be wrong.");
-    count_line(at, count, failures, "failures were lost because a buffer was full.");
-    count_line(at, count, frees, "frees were of memory whose allocation was not recorded.");
-    count_line(at, count, at->model->failures_dropped, "failures are not listed, because there were too many.");
+    count_line(at, count, "Events that were lost because a buffer was full", events, ". Sums of memory may be wrong.");
+    count_line(at, count, "Failures that were lost because a buffer was full", failures, "");
+    count_line(at, count, "Frees of memory whose allocation was not recorded", frees, "");
+    count_line(at, count, "Failures that are not listed because there were too many", at->model->failures_dropped, "");
+    for (size_t i = 0; i < GW_MACHINE_CARDS_MAX; i++)
+        count_line(at, count, "Spans of reduced clocks that are not drawn because there were too many",
+                   at->course->card[i].throttles_dropped, "");
 }
 
 static void metrics(gwi_part *at, size_t *count)

@@ -56,8 +56,8 @@ def real(name, _):
 
 # name: (how to get the recordings, of what, what is special about them)
 CASES = {
-    "s01": (recorded, "S01", {"zoom": True, "failure": True, "map": True}),
-    "s08": (recorded, "S08", {"zoom": True, "failure": True, "map": True}),
+    "s01": (recorded, "S01", {"zoom": True, "failure": True, "ledger": True, "map": True}),
+    "s08": (recorded, "S08", {"zoom": True, "failure": True, "ledger": True, "map": True}),
     "clean": (twin, "S01", {"zoom": True, "clean": True}),
     "thermal": (recorded, "S25-thermal", {"zoom": True, "throttle": True, "health": True}),
     "fragmented": (real, "fragmented.gpuwhy", {"zoom": True, "failure": True, "health": True}),
@@ -65,7 +65,8 @@ CASES = {
     "fault": (real, "illegal_address.gpuwhy", {}),
     "healthy": (real, "healthy_training.gpuwhy", {"zoom": True, "clean": True}),
     "jax": (real, "preallocation_jax_torch.gpuwhy", {}),
-    "snapshot": (lambda *_: [ROOT / "tests" / "fixtures" / "torch" / "leak.pickle"], None, {"zoom": True, "map": True}),
+    "snapshot": (lambda *_: [ROOT / "tests" / "fixtures" / "torch" / "leak.pickle"], None,
+                 {"zoom": True, "map": True, "unknown": ("ledger", "failures", "libraries")}),
     "cut": (cut, "fragmented.gpuwhy", {"cut": True}),
     "two": (ranks, None, {}),
 }
@@ -153,9 +154,10 @@ def gib(text):
     return float(number) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].index(unit)
 
 
-def check_numbers(browser, verdict):
-    """The values at the failure are those of the evidence."""
+def check_numbers(browser, verdict, has_ledger):
+    """The values at the failure are those of the evidence. With `has_ledger`, there must be such evidence."""
     held = [e for e in verdict["evidence"] if e["source"] == "ledger" and re.match(r"this process held", e["text"])]
+    expect(held or not has_ledger, "the evidence has no number to compare with the chart")
     legend = browser.run("return [...document.querySelectorAll('#memory-0-0-legend tr')].map(r => [...r.cells].map(c => c.innerText))")
     own = [gib(value) for name, value in legend if not name.startswith(("contexts", "sum", "size", "limit"))
            and value != "unknown"]
@@ -189,9 +191,20 @@ def check_hover(browser):
     at = browser.run("""
         const {chart, graph} = gpuwhyGraphs.find(one => one.chart.id === 'memory-0-0');
         const row = chart.rows[graph.getSelection()];
-        return {unknown: row.slice(1).map(v => v === null), values: row.slice(1).map(v => valueText(chart, v)),
+        return {values: row.slice(1).map(v => valueText(chart, v)),
                 shown: [...document.querySelectorAll('#memory-0-0-legend tr')].map(r => r.cells[1].innerText)}""")
     expect(at["shown"][:len(at["values"])] == at["values"], f"the legend shows other values: {at}")
+    labels = browser.run("""
+        const {chart} = gpuwhyGraphs.find(one => one.chart.id === 'memory-0-0');
+        const unknown = chart.rows.findIndex(row => row.includes(null));
+        const known = chart.rows.findIndex(row => !row.includes(null));
+        return [unknown, known].map(index => {
+            if (index < 0) return null;
+            showRow(chart, index);
+            return [...document.querySelectorAll('#memory-0-0-legend tr')].map(r => r.cells[0].innerText);
+        });""")
+    for names, wanted in zip(labels, ("sum of the known values", "sum")):
+        expect(names is None or wanted in names, f"the sum is not called {wanted!r}: {names}")
 
 
 def check_zoom(browser):
@@ -265,7 +278,7 @@ def check(case, folder):
         if verdict is not None and len(files) == 1:
             check_verdict(browser, verdict)
             if special.get("failure"):
-                check_numbers(browser, verdict)
+                check_numbers(browser, verdict, special.get("ledger"))
         if special.get("clean"):
             expect(verdict["status"] == "clean", f"not clean: {verdict['status']}")
         if special.get("cut"):
@@ -278,6 +291,8 @@ def check(case, folder):
         if special.get("map"):
             rows = browser.run("return document.querySelectorAll('#map-0 .maprow').length")
             expect(rows > 1, "the map is empty")
+        for name in special.get("unknown", ()):
+            expect("Unknown: " in visible_text(browser, f"#{name}-0"), f"section {name} does not say that it knows nothing")
         if special.get("throttle"):
             bands = browser.run("return gpuwhyGraphs.map(one => one.chart.bands.filter(b => b.kind === 'throttle').length)")
             expect(all(count > 0 for count in bands), f"reduced clocks are not marked: {bands}")
