@@ -58,7 +58,8 @@ GW_MUST_CHECK gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_
 
 /* What a verdict must be. */
 typedef struct gwi_lab_expected {
-    const char *cause; /* NULL: clean. A cause that is only advice must be in the verdict's advice. */
+    const char *cause; /* NULL: clean, and driver calls were observed. A cause that is only advice must be in the
+                          verdict's advice. */
     bool established;  /* a supported cause is not enough */
 } gwi_lab_expected;
 bool gwi_lab_matches(json_object *verdict, const gwi_lab_expected *expected);

@@ -182,12 +182,13 @@ static int list(int argc, char **argv)
 
 /* ---- run ---- */
 
-static void print_paragraph(const char *label, const char *body, FILE *out)
+enum { TITLE_INDENT = 6, TEXT_INDENT = 15 };
+
+static void print_paragraph(const char *label, const char *body, unsigned indent, FILE *out)
 {
-    enum { INDENT = 14 };
     gw_text text = {0};
-    gw_text_addf(&text, "%-*s", INDENT, label);
-    gw_add_wrapped(&text, body, INDENT, INDENT, WIDTH);
+    gw_text_addf(&text, "%-*s", (int)indent, label);
+    gw_add_wrapped(&text, body, indent, indent, WIDTH);
     fputs(gw_text_str(&text), out);
     gw_text_free(&text);
 }
@@ -248,7 +249,11 @@ static gw_status add_program(const gwi_lesson *lesson, bool repaired, words *to,
 
 static void print_head(const gwi_lesson *lesson, bool repaired, const words *option, const words *word, FILE *out)
 {
-    fprintf(out, "%s: %s%s\n$ gpuwhy run", lesson->id, lesson->title, repaired ? " (repaired)" : "");
+    gw_text title = {0};
+    gw_text_addf(&title, "%s%s", lesson->title, repaired ? " (repaired)" : "");
+    print_paragraph(lesson->id, gw_text_str(&title), TITLE_INDENT, out);
+    gw_text_free(&title);
+    fputs("$ gpuwhy run", out);
     for (size_t i = 0; i < option->count; i++)
         fprintf(out, " %s", option->item[i]);
     fputs(" --", out);
@@ -260,9 +265,9 @@ static void print_head(const gwi_lesson *lesson, bool repaired, const words *opt
 static void print_tail(const gwi_lesson *lesson, FILE *out)
 {
     fputc('\n', out);
-    print_paragraph("What happens", lesson->happens, out);
-    print_paragraph("Often thought", lesson->believed, out);
-    print_paragraph("What to do", lesson->change, out);
+    print_paragraph("What happens", lesson->happens, TEXT_INDENT, out);
+    print_paragraph("Often thought", lesson->believed, TEXT_INDENT, out);
+    print_paragraph("What to do", lesson->change, TEXT_INDENT, out);
     fputc('\n', out);
 }
 

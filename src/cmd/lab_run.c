@@ -130,12 +130,18 @@ static bool is_advised(json_object *verdict, const char *cause)
     return false;
 }
 
+/* False if no driver call of the run was recorded: a clean verdict then proves nothing. */
+static bool was_observed(json_object *verdict)
+{
+    return json_object_get_int64(gwi_json_member(gwi_json_member(verdict, "coverage"), "processes")) > 0;
+}
+
 bool gwi_lab_matches(json_object *verdict, const gwi_lab_expected *expected)
 {
     const char *status = gwi_json_text(verdict, "status"), *cause = gwi_json_text(verdict, "cause");
     const char *certainty = gwi_json_text(verdict, "certainty");
     if (expected->cause == NULL)
-        return status != NULL && strcmp(status, "clean") == 0;
+        return status != NULL && strcmp(status, "clean") == 0 && was_observed(verdict);
     const gw_cause_info *info = gw_cause_find(expected->cause);
     if (info != NULL && info->is_advice && is_advised(verdict, expected->cause))
         return true;
@@ -153,6 +159,8 @@ static void print_line(json_object *verdict, const gwi_lab_expected *expected, b
         gw_text_addf(&found, "%s (%s)", cause, certainty == NULL ? "certainty unknown" : certainty);
     else
         gw_text_add_str(&found, status == NULL ? "no status" : status);
+    if (!was_observed(verdict))
+        gw_text_add_str(&found, ", but no CUDA driver call was observed");
     if (expected->cause != NULL && cause == NULL && is_advised(verdict, expected->cause))
         gw_text_addf(&found, ", with the advice %s", expected->cause);
     gw_print("%s: expected %s%s, found %s\n", passed ? "passed" : "failed",
@@ -167,6 +175,7 @@ static void print_json(json_object *verdict, const gwi_lab_expected *expected, c
     json_object *root = json_object_new_object(), *found = json_object_new_object(), *wanted = json_object_new_object();
     for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
         json_object_object_add(found, copied[i], gwi_json_string(gwi_json_text(verdict, copied[i])));
+    json_object_object_add(found, "observed", json_object_new_boolean(was_observed(verdict)));
     json_object_object_add(wanted, "cause", gwi_json_string(expected->cause));
     json_object_object_add(
         wanted, "certainty",

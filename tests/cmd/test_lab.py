@@ -143,15 +143,16 @@ class Lab(Case):
         self.assertEqual((done.returncode, result["passed"], result["lesson"]), (1, False, None))
         self.assertEqual(result["expected"], {"cause": None, "certainty": None})
         self.assertEqual((result["found"]["status"], result["found"]["cause"]), ("undetermined", None))
+        self.assertFalse(result["found"]["observed"])
         self.assertIn(b"printed", done.stderr)
         self.assertTrue(pathlib.Path(result["recording"]).exists())
         self.check("/no/such/program", "--expect", "clean", status=127)
         # All words before the last --expect belong to the program.
-        line = self.check("echo", "--expect", "x", "--expect", "clean", status=0)
-        self.assertEqual(line.splitlines()[0], "--expect x")
+        lines = self.check("echo", "--expect", "x", "--expect", "clean", status=1).splitlines()
+        self.assertEqual(lines, ["--expect x", "failed: expected clean, found clean, but no CUDA driver call was observed"])
         temporary = self.folder / "temporary"
         temporary.mkdir()
-        self.check("true", "--expect", "clean", status=0, env={**self.environment, "TMPDIR": str(temporary)})
+        self.check("true", "--expect", "clean", status=1, env={**self.environment, "TMPDIR": str(temporary)})
         self.assertEqual(list(temporary.iterdir()), [])
 
     def test_mistakes_are_named(self):
