@@ -66,9 +66,9 @@ try() { # name gpuwhy: detect a leak, stay silent for the repaired program, find
 try path "$place/elsewhere/usr/bin/gpuwhy"
 # Start it through the search path, and through a link from another folder, as package managers create them.
 PATH=$place/elsewhere/usr/bin:$PATH try name gpuwhy
-run lesson 0 gpuwhy lab run S15
+run lesson 0 "$place/elsewhere/usr/bin/gpuwhy" lab run S15
 expect "$place/lesson.out" "passed: expected launch-config-invalid"
-run lesson-source 0 gpuwhy lab run S05 --source
+run lesson-source 0 "$place/elsewhere/usr/bin/gpuwhy" lab run S05 --source
 expect "$place/lesson-source.out" "Train a small CNN"
 mkdir "$place/links"
 ln -s ../elsewhere/usr/bin/gpuwhy "$place/links/gpuwhy"
