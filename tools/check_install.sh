@@ -32,6 +32,7 @@ for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so 
     lib/gpuwhy/virtual/nvml/libnvidia-ml.so.1 lib/gpuwhy/virtual/bin/nvidia-smi \
     lib/gpuwhy/python/gpuwhy_kernel.py lib/gpuwhy/python/gpuwhy_ipython.py lib/gpuwhy/python/gpuwhy.py \
     lib/gpuwhy/report/report.js lib/gpuwhy/report/report.css \
+    lib/gpuwhy/lab/cnn lib/gpuwhy/lab/cnn.c lib/gpuwhy/lab/s04_other_process \
     include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/scope.h; do
     expect "$place/files" "./usr/$file"
 done
@@ -66,6 +67,10 @@ try() { # name gpuwhy: detect a leak, stay silent for the repaired program, find
 try path "$place/elsewhere/usr/bin/gpuwhy"
 # Start it through the search path, and through a link from another folder, as package managers create them.
 PATH=$place/elsewhere/usr/bin:$PATH try name gpuwhy
+run lesson 0 "$place/elsewhere/usr/bin/gpuwhy" lab run S15
+expect "$place/lesson.out" "passed: expected launch-config-invalid"
+run lesson-source 0 "$place/elsewhere/usr/bin/gpuwhy" lab run S05 --source
+expect "$place/lesson-source.out" "Train a small CNN"
 mkdir "$place/links"
 ln -s ../elsewhere/usr/bin/gpuwhy "$place/links/gpuwhy"
 try link "$place/links/gpuwhy"

@@ -1,10 +1,9 @@
 /* Reads the verdict that a trial of `gpuwhy fit` has written as JSON. */
 #include "gwi_fit.h"
+#include "gwi_json.h"
 
 #include "gw_clean.h"
 #include "gw_exit.h"
-
-#include <json-c/json.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,21 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static json_object *member(json_object *object, const char *name)
-{
-    json_object *value = NULL;
-    return json_object_object_get_ex(object, name, &value) ? value : NULL;
-}
-
-static const char *text_of(json_object *object, const char *name)
-{
-    json_object *value = member(object, name);
-    return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
-}
-
 static uint64_t number_of(json_object *object, const char *name)
 {
-    int64_t value = json_object_get_int64(member(object, name));
+    int64_t value = json_object_get_int64(gwi_json_member(object, name));
     return value > 0 ? (uint64_t)value : 0;
 }
 
@@ -75,7 +62,7 @@ static void read_log(gwi_fit_trial *trial, int status)
 
 static void read_rehearsal(gwi_fit_trial *trial, json_object *root)
 {
-    json_object *it = member(root, "rehearsal"), *fits = member(it, "fits");
+    json_object *it = gwi_json_member(root, "rehearsal"), *fits = gwi_json_member(it, "fits");
     if (it == NULL) {
         set_why(trial, "the program used no GPU memory");
         return;
@@ -91,15 +78,15 @@ static void read_rehearsal(gwi_fit_trial *trial, json_object *root)
 
 static bool is_out_of_memory(json_object *object)
 {
-    const char *cause = text_of(object, "cause");
+    const char *cause = gwi_json_text(object, "cause");
     return cause != NULL && gw_begins(cause, "gpu-oom");
 }
 
 /* True if the run failed for lack of GPU memory, even if the reason for that is open. */
 static bool lacked_memory(json_object *root)
 {
-    json_object *others = member(root, "alternatives");
-    if (text_of(root, "cause") != NULL || !json_object_is_type(others, json_type_array))
+    json_object *others = gwi_json_member(root, "alternatives");
+    if (gwi_json_text(root, "cause") != NULL || !json_object_is_type(others, json_type_array))
         return is_out_of_memory(root);
     size_t count = (size_t)json_object_array_length(others);
     for (size_t i = 0; i < count; i++)
@@ -111,10 +98,10 @@ static bool lacked_memory(json_object *root)
 /* A real run that we have ended has run well, unless it had failed before. */
 static void read_real(gwi_fit_trial *trial, json_object *root)
 {
-    const char *status = text_of(root, "status"), *cause = text_of(root, "cause");
+    const char *status = gwi_json_text(root, "status"), *cause = gwi_json_text(root, "cause");
     bool is_fault = status != NULL && strcmp(status, "fault") == 0;
     bool was_killed = cause != NULL && strcmp(cause, "killed-by-scheduler-or-user") == 0;
-    json_object *code = member(member(root, "program"), "exit");
+    json_object *code = gwi_json_member(gwi_json_member(root, "program"), "exit");
     bool ended_well = code != NULL && json_object_get_int(code) == 0;
     if (lacked_memory(root))
         trial->fit = GW_FIT_NO;
@@ -127,10 +114,10 @@ static void read_real(gwi_fit_trial *trial, json_object *root)
 
 static void read_card(gwi_fit_trial *trial, json_object *root)
 {
-    json_object *gpus = member(root, "gpus");
+    json_object *gpus = gwi_json_member(root, "gpus");
     if (!json_object_is_type(gpus, json_type_array) || json_object_array_length(gpus) == 0)
         return;
-    const char *name = text_of(json_object_array_get_idx(gpus, 0), "name");
+    const char *name = gwi_json_text(json_object_array_get_idx(gpus, 0), "name");
     trial->card = name == NULL ? NULL : strdup(name);
 }
 
@@ -151,7 +138,7 @@ void gwi_fit_read(gwi_fit_trial *trial, int status)
     if (trial->fit == GW_FIT_YES)
         set_why(trial, NULL);
     else if (trial->why == NULL)
-        set_why(trial, text_of(root, "headline"));
+        set_why(trial, gwi_json_text(root, "headline"));
     read_card(trial, root);
     json_object_put(root);
 }

@@ -20,6 +20,7 @@
     X(who, "[--json] [text]", "list who uses the cards of this machine")                                               \
     X(poke, "[--json] PID", "show what a process is doing now")                                                        \
     X(export, "file --to json|csv [-o out]", "convert a recording, also for Perfetto")                                 \
+    X(lab, "list|run ID|check [options]", "lessons; did a run end as expected?")                                       \
     X(jupyter, "install|uninstall|list [options]", "manage gpuwhy's notebook kernel")                                  \
     X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
     X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \

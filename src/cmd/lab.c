@@ -1,0 +1,467 @@
+/* `gpuwhy lab`: lessons about the ways in which GPU programs fail, and the check that a run ends as expected. */
+#include "gwi_cmd.h"
+#include "gwi_json.h"
+#include "gwi_lab.h"
+#include "gwi_options.h"
+
+#include "gw_place.h"
+#include "gw_say.h"
+#include "gw_verdict.h"
+#include "gw_wrap.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_OPTIONS(X)                                                                                                \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON")                                                            \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+#define RUN_OPTIONS(X)                                                                                                 \
+    X(FLAG, bool, repaired, "--repaired", NULL, NULL, "run the program without its fault; its verdict must be clean")  \
+    X(FLAG, bool, source, "--source", NULL, NULL, "print the source of the program instead of running it")             \
+    X(STRING, const char *, gpu, "--gpu", "virtual|real", "virtual",                                                   \
+      "the card of the lesson, or the one of this machine")                                                            \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print the result as JSON; all other output goes to stderr")             \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+#define CHECK_OPTIONS(X)                                                                                               \
+    X(STRING, const char *, expect, "--expect", "CAUSE|clean", NULL, "the verdict that the run must have")             \
+    X(STRING, const char *, certainty, "--certainty", "supported|established", "supported",                            \
+      "how certain the cause must be at least")                                                                        \
+    X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "virtual:h200", "the GPU, as for gpuwhy run")      \
+    X(LIST, gw_option_list, run_option, "--run-option", "OPTION", NULL,                                                \
+      "an option of gpuwhy run, such as --run-option=--memory=8GiB; may be repeated")                                  \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print the result as JSON; all other output goes to stderr")             \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+
+typedef struct list_options {
+    LIST_OPTIONS(GWI_OPTION_FIELD)
+} list_options;
+typedef struct run_options {
+    RUN_OPTIONS(GWI_OPTION_FIELD)
+} run_options;
+typedef struct check_options {
+    CHECK_OPTIONS(GWI_OPTION_FIELD)
+} check_options;
+#define OPTIONS_STRUCT list_options
+static const gwi_option list_table[] = {LIST_OPTIONS(GWI_OPTION_ROW)};
+#undef OPTIONS_STRUCT
+#define OPTIONS_STRUCT run_options
+static const gwi_option run_table[] = {RUN_OPTIONS(GWI_OPTION_ROW)};
+#undef OPTIONS_STRUCT
+#define OPTIONS_STRUCT check_options
+static const gwi_option check_table[] = {CHECK_OPTIONS(GWI_OPTION_ROW)};
+#undef OPTIONS_STRUCT
+enum {
+    LIST_COUNT = sizeof list_table / sizeof list_table[0],
+    RUN_COUNT = sizeof run_table / sizeof run_table[0],
+    CHECK_COUNT = sizeof check_table / sizeof check_table[0],
+    WIDTH = 80
+};
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy lab list [--json]\n"
+                           "gpuwhy lab run ID [options]\n"
+                           "gpuwhy lab check [options] -- PROGRAM [arguments]\n"
+                           "gpuwhy lab check PROGRAM [arguments] --expect CAUSE|clean [options]\n\n"
+                           "Lessons: small programs that fail on a GPU, each with its repaired twin. `run`\n"
+                           "runs one on a virtual card and explains it. `check` runs any program. The exit\n"
+                           "status is 0 if the verdict is the expected one, 1 if it is another, and 2 after\n"
+                           "a usage error. 126 and 127: the program cannot be started.\n\n"
+                           "run\n");
+    gwi_options_help(run_table, RUN_COUNT, &text);
+    gw_text_add_str(&text, "\ncheck\n");
+    gwi_options_help(check_table, CHECK_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GW_EXIT_OK;
+}
+
+static int fail(const gw_error *err, int status)
+{
+    gw_say("lab: %s", err->text);
+    return status;
+}
+
+/* ---- words ---- */
+
+typedef struct words {
+    char **item; /* owned, like the strings; ends with NULL */
+    size_t count;
+    bool failed; /* out of memory */
+} words;
+
+static void words_add(words *to, const char *text, size_t bytes)
+{
+    char **item = realloc(to->item, (to->count + 2) * sizeof *item);
+    if (item != NULL) {
+        to->item = item;
+        item[to->count] = strndup(text, bytes);
+        item[to->count + 1] = NULL;
+    }
+    if (item == NULL || item[to->count] == NULL)
+        to->failed = true;
+    else
+        to->count++;
+}
+
+/* Add the words of a text, which are separated by blanks. */
+static void words_split(words *to, const char *text)
+{
+    for (const char *at = text; at != NULL && *at != '\0';) {
+        size_t bytes = strcspn(at, " ");
+        if (bytes > 0)
+            words_add(to, at, bytes);
+        at += bytes + (at[bytes] != '\0');
+    }
+}
+
+static void words_free(words *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->item[i]);
+    free(list->item);
+}
+
+/* ---- list ---- */
+
+static json_object *lesson_json(const gwi_lesson *lesson)
+{
+    json_object *object = json_object_new_object();
+    json_object_object_add(object, "id", gwi_json_string(lesson->id));
+    json_object_object_add(object, "title", gwi_json_string(lesson->title));
+    json_object_object_add(object, "cause", gwi_json_string(lesson->cause));
+    json_object_object_add(object, "needs", gwi_json_string(gwi_lab_needs_text(lesson->needs)));
+    json_object_object_add(object, "by_hand", gwi_json_string(lesson->by_hand));
+    json_object_object_add(object, "program", gwi_json_string(lesson->program));
+    json_object_object_add(object, "arguments", gwi_json_string(lesson->faulty));
+    json_object_object_add(object, "card", gwi_json_string(lesson->card));
+    json_object_object_add(object, "repaired_arguments", gwi_json_string(lesson->repaired));
+    json_object_object_add(object, "repaired_card",
+                           gwi_json_string(lesson->repaired_card == NULL ? lesson->card : lesson->repaired_card));
+    json_object_object_add(object, "run_options", gwi_json_string(lesson->options));
+    json_object_object_add(object, "real_gpu", json_object_new_boolean(!lesson->virtual_only));
+    return object;
+}
+
+static void list_as_json(const gwi_lesson *lesson, size_t count)
+{
+    json_object *root = json_object_new_object(), *array = json_object_new_array();
+    for (size_t i = 0; i < count; i++)
+        json_object_array_add(array, lesson_json(&lesson[i]));
+    json_object_object_add(root, "schema", json_object_new_int(1));
+    json_object_object_add(root, "kind", json_object_new_string("lessons"));
+    json_object_object_add(root, "lessons", array);
+    gw_print("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+    json_object_put(root);
+}
+
+static int list(int argc, char **argv)
+{
+    list_options options = {0};
+    gw_error err = {0};
+    int index = 0;
+    size_t count = 0;
+    const gwi_lesson *lesson = gwi_lessons(&count);
+    gw_status st = gwi_options_parse(list_table, LIST_COUNT, &options, argc, argv, &index, &err);
+    if (st == GW_OK && index < argc)
+        st = gw_fail(&err, GW_USAGE, "list takes no %s", argv[index]);
+    if (st != GW_OK)
+        return fail(&err, GW_EXIT_USAGE);
+    if (options.help)
+        return help();
+    if (options.json)
+        list_as_json(lesson, count);
+    for (size_t i = 0; i < count && !options.json; i++)
+        gw_print("%-4s  %-27s  %-21s  %s\n", lesson[i].id, lesson[i].cause == NULL ? "clean" : lesson[i].cause,
+                 gwi_lab_needs_text(lesson[i].needs), lesson[i].title);
+    return GW_EXIT_OK;
+}
+
+/* ---- run ---- */
+
+enum { TITLE_INDENT = 6, TEXT_INDENT = 15 };
+
+static void print_paragraph(const char *label, const char *body, unsigned indent, FILE *out)
+{
+    gw_text text = {0};
+    gw_text_addf(&text, "%-*s", (int)indent, label);
+    gw_add_wrapped(&text, body, indent, indent, WIDTH);
+    fputs(gw_text_str(&text), out);
+    gw_text_free(&text);
+}
+
+static gw_status print_source(const gwi_lesson *lesson, gw_error *err)
+{
+    gw_path file, path;
+    char part[4096];
+    size_t bytes = 0;
+    gw_status st = gw_path_format(file, err, "lab/%s.c", lesson->program);
+    if (st == GW_OK)
+        st = gw_library_find(file, path, err);
+    if (st != GW_OK)
+        return st;
+    FILE *source = fopen(path, "re");
+    if (source == NULL)
+        return gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
+    while ((bytes = fread(part, 1, sizeof part, source)) > 0)
+        fwrite(part, 1, bytes, stdout);
+    if (ferror(source))
+        st = gw_fail(err, GW_IO, "read %s: %s", path, strerror(errno));
+    fclose(source);
+    return st;
+}
+
+/* Add the options of `gpuwhy run` for a lesson. */
+static gw_status add_options(const gwi_lesson *lesson, const run_options *options, words *to, gw_error *err)
+{
+    bool is_real = strcmp(options->gpu, "real") == 0;
+    gw_text gpu = {0};
+    if (!is_real && strcmp(options->gpu, "virtual") != 0)
+        return gw_fail(err, GW_USAGE, "--gpu %s: must be virtual or real", options->gpu);
+    if (is_real && lesson->virtual_only)
+        return gw_fail(err, GW_USAGE, "lesson %s needs the virtual card: a real one does not show this fault",
+                       lesson->id);
+    const char *card = options->repaired && lesson->repaired_card != NULL ? lesson->repaired_card : lesson->card;
+    gw_text_addf(&gpu, "--gpu %s%s", is_real ? "real" : "virtual:", is_real ? "" : card);
+    if (is_real && lesson->memory != NULL)
+        gw_text_addf(&gpu, " --memory %s", lesson->memory);
+    words_split(to, gw_text_str(&gpu));
+    words_split(to, lesson->options);
+    gw_text_free(&gpu);
+    return GW_OK;
+}
+
+static gw_status add_program(const gwi_lesson *lesson, bool repaired, words *to, gw_error *err)
+{
+    gw_path file, path;
+    gw_status st = gw_path_format(file, err, "lab/%s", lesson->program);
+    if (st == GW_OK)
+        st = gw_library_find(file, path, err);
+    if (st != GW_OK)
+        return st;
+    words_add(to, path, strlen(path));
+    words_split(to, repaired ? lesson->repaired : lesson->faulty);
+    return GW_OK;
+}
+
+static void print_head(const gwi_lesson *lesson, bool repaired, const words *option, const words *word, FILE *out)
+{
+    gw_text title = {0};
+    gw_text_addf(&title, "%s%s", lesson->title, repaired ? " (repaired)" : "");
+    print_paragraph(lesson->id, gw_text_str(&title), TITLE_INDENT, out);
+    gw_text_free(&title);
+    fputs("$ gpuwhy run", out);
+    for (size_t i = 0; i < option->count; i++)
+        fprintf(out, " %s", option->item[i]);
+    fputs(" --", out);
+    for (size_t i = 0; i < word->count; i++)
+        fprintf(out, " %s", i == 0 ? gw_path_last(word->item[i]) : word->item[i]);
+    fputs("\n\n", out);
+}
+
+static void print_tail(const gwi_lesson *lesson, FILE *out)
+{
+    fputc('\n', out);
+    print_paragraph("What happens", lesson->happens, TEXT_INDENT, out);
+    print_paragraph("Often thought", lesson->believed, TEXT_INDENT, out);
+    print_paragraph("What to do", lesson->change, TEXT_INDENT, out);
+    fputc('\n', out);
+}
+
+static int run_words(const gwi_lesson *lesson, const run_options *options, const words *option, const words *word)
+{
+    gw_error err = {0};
+    json_object *verdict = NULL;
+    int status = GW_EXIT_UNDETERMINED;
+    FILE *out = options->json ? stderr : stdout;
+    const gwi_lab_run run = {.option = option->item, .word = word->item, .quiet_stdout = options->json};
+    const gwi_lab_expected expected = {.cause = options->repaired ? NULL : lesson->cause};
+    print_head(lesson, options->repaired, option, word, out);
+    if (gwi_lab_start(&run, &verdict, &status, &err) != GW_OK)
+        return fail(&err, GW_EXIT_UNDETERMINED);
+    if (verdict == NULL)
+        return status == GW_EXIT_OK ? GW_EXIT_UNDETERMINED : status;
+    print_tail(lesson, out);
+    status = gwi_lab_grade(verdict, &expected, lesson, options->json);
+    json_object_put(verdict);
+    return status;
+}
+
+static int run_lesson(const gwi_lesson *lesson, const run_options *options)
+{
+    words option = {0}, word = {0};
+    gw_error err = {0};
+    int status = GW_EXIT_USAGE;
+    gw_status st = add_options(lesson, options, &option, &err);
+    if (st == GW_OK)
+        st = add_program(lesson, options->repaired, &word, &err);
+    if (st == GW_OK && (option.failed || word.failed))
+        st = gw_fail(&err, GW_NOMEM, "start lesson %s", lesson->id);
+    status = st == GW_OK ? run_words(lesson, options, &option, &word) : fail(&err, GW_EXIT_USAGE);
+    words_free(&option);
+    words_free(&word);
+    return status;
+}
+
+static gw_status find_lesson(const run_options *options, int count, char **argv, const gwi_lesson **ret_lesson,
+                             gw_error *err)
+{
+    if (count != 1)
+        return gw_fail(err, GW_USAGE, "run needs the id of one lesson, such as S05; `gpuwhy lab list` lists them");
+    const gwi_lesson *lesson = gwi_lesson_find(argv[1]);
+    if (lesson == NULL)
+        return gw_fail(err, GW_USAGE, "unknown lesson %s; `gpuwhy lab list` lists them", argv[1]);
+    if (lesson->by_hand != NULL)
+        return gw_fail(err, GW_USAGE, "lesson %s needs %s; in gpuwhy's source folder, run it by hand: %s", lesson->id,
+                       gwi_lab_needs_text(lesson->needs), lesson->by_hand);
+    if (options->repaired && lesson->repaired == NULL)
+        return gw_fail(err, GW_USAGE, "lesson %s has no repaired program, because its program has no fault",
+                       lesson->id);
+    *ret_lesson = lesson;
+    return GW_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    run_options options = {0};
+    const gwi_lesson *lesson = NULL;
+    gw_error err = {0};
+    int count = 0;
+    gw_status st = gwi_options_parse_mixed(run_table, RUN_COUNT, &options, argc, argv, &count, &err);
+    if (st == GW_OK && options.help)
+        return help();
+    if (st == GW_OK)
+        st = find_lesson(&options, count, argv, &lesson, &err);
+    if (st == GW_OK && options.source)
+        st = print_source(lesson, &err);
+    if (st != GW_OK)
+        return fail(&err, GW_EXIT_USAGE);
+    return options.source ? GW_EXIT_OK : run_lesson(lesson, &options);
+}
+
+/* ---- check ---- */
+
+/* If the program comes first, the options begin at the last `--expect`. Move them to the front, with `--` between them
+ * and the program. `ret_argv` has room for one word more than argv. Returns the number of words. */
+static int options_first(int argc, char **argv, char **ret_argv)
+{
+    static char separator[] = "--";
+    int split = argc, count = 1;
+    ret_argv[0] = argv[0];
+    if (argc > 1 && argv[1][0] != '-')
+        for (int i = argc - 1; i > 1 && split == argc; i--)
+            if (strcmp(argv[i], "--expect") == 0 || gw_begins(argv[i], "--expect="))
+                split = i;
+    if (split == argc) {
+        memcpy(ret_argv, argv, (size_t)argc * sizeof *argv);
+        return argc;
+    }
+    for (int i = split; i < argc; i++)
+        ret_argv[count++] = argv[i];
+    ret_argv[count++] = separator;
+    for (int i = 1; i < split; i++)
+        ret_argv[count++] = argv[i];
+    return count;
+}
+
+static gw_status take_expected(const check_options *options, gwi_lab_expected *expected, gw_error *err)
+{
+    if (options->expect == NULL)
+        return gw_fail(err, GW_USAGE, "check needs --expect with a cause (`gpuwhy causes` lists them), or with clean");
+    if (strcmp(options->expect, "clean") != 0) {
+        const char *similar = gw_suggest_name(options->expect);
+        if (gw_cause_find(options->expect) == NULL)
+            return gw_fail(err, GW_USAGE, "--expect %s: unknown cause%s%s%s", options->expect,
+                           similar == NULL ? "" : "; did you mean ", similar == NULL ? "" : similar,
+                           similar == NULL ? "" : "?");
+        expected->cause = options->expect;
+    }
+    expected->established = strcmp(options->certainty, "established") == 0;
+    if (!expected->established && strcmp(options->certainty, "supported") != 0)
+        return gw_fail(err, GW_USAGE, "--certainty %s: must be supported or established", options->certainty);
+    return GW_OK;
+}
+
+static gw_status take_options(const check_options *options, words *to, gw_error *err)
+{
+    words_add(to, "--gpu", strlen("--gpu"));
+    words_add(to, options->gpu, strlen(options->gpu));
+    for (size_t i = 0; i < options->run_option.count; i++)
+        words_add(to, options->run_option.item[i], strlen(options->run_option.item[i]));
+    if (to->failed)
+        return gw_fail(err, GW_NOMEM, "check");
+    gw_status st = gwi_run_options_check((int)to->count, to->item, err);
+    if (st != GW_OK)
+        gw_wrap(err, "--run-option");
+    return st;
+}
+
+static int check_program(const check_options *options, const gwi_lab_expected *expected, const words *option,
+                         char **program)
+{
+    gw_error err = {0};
+    json_object *verdict = NULL;
+    int status = GW_EXIT_UNDETERMINED;
+    const gwi_lab_run run = {.option = option->item, .word = program, .quiet_stdout = options->json};
+    if (gwi_lab_start(&run, &verdict, &status, &err) != GW_OK)
+        return fail(&err, GW_EXIT_UNDETERMINED);
+    if (verdict == NULL)
+        return status == GW_EXIT_OK ? GW_EXIT_UNDETERMINED : status;
+    status = gwi_lab_grade(verdict, expected, NULL, options->json);
+    json_object_put(verdict);
+    return status;
+}
+
+static int check_ordered(int argc, char **argv)
+{
+    check_options options = {0};
+    gwi_lab_expected expected = {0};
+    words option = {0};
+    gw_error err = {0};
+    int index = 0, status = GW_EXIT_USAGE;
+    gw_status st = gwi_options_parse(check_table, CHECK_COUNT, &options, argc, argv, &index, &err);
+    if (st == GW_OK && options.help)
+        return help();
+    if (st == GW_OK && index >= argc)
+        st = gw_fail(&err, GW_USAGE, "check needs a program; for example: gpuwhy lab check --expect clean -- ./train");
+    if (st == GW_OK)
+        st = take_expected(&options, &expected, &err);
+    if (st == GW_OK)
+        st = take_options(&options, &option, &err);
+    status = st == GW_OK ? check_program(&options, &expected, &option, argv + index) : fail(&err, GW_EXIT_USAGE);
+    words_free(&option);
+    return status;
+}
+
+static int check(int argc, char **argv)
+{
+    char **ordered = calloc((size_t)argc + 2, sizeof *ordered);
+    if (ordered == NULL) {
+        gw_say("lab: out of memory");
+        return GW_EXIT_UNDETERMINED;
+    }
+    int status = check_ordered(options_first(argc, argv, ordered), ordered);
+    free(ordered);
+    return status;
+}
+
+/* ---- the command ---- */
+
+int gwi_cmd_lab(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } parts[] = {{"list", list}, {"run", run}, {"check", check}};
+    if (argc > 1 && strcmp(argv[1], "--help") == 0)
+        return help();
+    for (size_t i = 0; argc > 1 && i < sizeof parts / sizeof parts[0]; i++)
+        if (strcmp(argv[1], parts[i].name) == 0)
+            return parts[i].run(argc - 1, argv + 1);
+    gw_say("lab: %s%smust be list, run or check; see `gpuwhy lab --help`", argc > 1 ? argv[1] : "the first word",
+           argc > 1 ? ": " : " ");
+    return GW_EXIT_USAGE;
+}

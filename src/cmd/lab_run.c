@@ -1,0 +1,202 @@
+/* Runs a program for `gpuwhy lab`, and compares its verdict with the expected one. */
+#include "gwi_json.h"
+#include "gwi_lab.h"
+
+#include "gw_exit.h"
+#include "gw_place.h"
+#include "gw_say.h"
+#include "gw_text.h"
+#include "gw_verdict.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* ---- the run ---- */
+
+static size_t count_of(char *const *words)
+{
+    size_t count = 0;
+    while (words[count] != NULL)
+        count++;
+    return count;
+}
+
+/* Start `argv`, without signals that we ignore ourselves, and wait for its end. */
+static gw_status spawn(char *const *argv, bool quiet_stdout, const sigset_t *standard, int *ret_status, gw_error *err)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    pid_t pid = 0;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&how);
+    if (quiet_stdout)
+        posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigdefault(&how, standard);
+    int failed = posix_spawn(&pid, "/proc/self/exe", &files, &how, argv, environ);
+    posix_spawnattr_destroy(&how);
+    posix_spawn_file_actions_destroy(&files);
+    if (failed != 0)
+        return gw_fail(err, GW_IO, "start gpuwhy: %s", strerror(failed));
+    while (waitpid(pid, ret_status, 0) < 0)
+        if (errno != EINTR)
+            return gw_fail(err, GW_IO, "wait for gpuwhy: %s", strerror(errno));
+    return GW_OK;
+}
+
+/* Like spawn(), but ^C reaches only the program: as in system(3), we ignore it. */
+static gw_status spawn_and_wait(char *const *argv, bool quiet_stdout, int *ret_status, gw_error *err)
+{
+    static const int ignored[] = {SIGINT, SIGQUIT};
+    enum { IGNORED_COUNT = sizeof ignored / sizeof ignored[0] };
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, child = {.sa_handler = SIG_DFL}, old[IGNORED_COUNT], old_child;
+    sigset_t standard;
+    sigemptyset(&standard);
+    for (size_t i = 0; i < IGNORED_COUNT; i++) {
+        sigaction(ignored[i], &ignore, &old[i]);
+        if (old[i].sa_handler != SIG_IGN)
+            sigaddset(&standard, ignored[i]);
+    }
+    sigaction(SIGCHLD, &child, &old_child); /* with an inherited SIG_IGN we would get no exit status */
+    gw_status st = spawn(argv, quiet_stdout, &standard, ret_status, err);
+    sigaction(SIGCHLD, &old_child, NULL);
+    for (size_t i = 0; i < IGNORED_COUNT; i++)
+        sigaction(ignored[i], &old[i], NULL);
+    return st;
+}
+
+static gw_status run_in(const char *json, const gwi_lab_run *run, int *ret_status, gw_error *err)
+{
+    const char *const first[] = {"gpuwhy", "run", "--end-with-parent"}, *const last[] = {"--json", json, "--"};
+    enum { FIRST = sizeof first / sizeof first[0], LAST = sizeof last / sizeof last[0] };
+    size_t options = count_of(run->option), words = count_of(run->word), at = 0;
+    char **argv = calloc(FIRST + LAST + options + words + 1, sizeof *argv);
+    if (argv == NULL)
+        return gw_fail(err, GW_NOMEM, "start %s", run->word[0]);
+    for (size_t i = 0; i < FIRST; i++)
+        argv[at++] = (char *)(uintptr_t)first[i]; /* posix_spawn() changes no argument */
+    memcpy(argv + at, run->option, options * sizeof *argv);
+    at += options;
+    for (size_t i = 0; i < LAST; i++)
+        argv[at++] = (char *)(uintptr_t)last[i];
+    memcpy(argv + at, run->word, words * sizeof *argv);
+    gw_status st = spawn_and_wait(argv, run->quiet_stdout, ret_status, err);
+    free(argv);
+    return st;
+}
+
+gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_verdict, int *ret_status, gw_error *err)
+{
+    const char *root = getenv("TMPDIR");
+    gw_path folder, json;
+    int status = 0;
+    gw_status st = gw_path_format(folder, err, "%s/gpuwhy-lab-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
+    if (st == GW_OK && mkdtemp(folder) == NULL)
+        return gw_fail(err, GW_IO, "make folder %s: %s", folder, strerror(errno));
+    if (st != GW_OK)
+        return st;
+    fflush(NULL);
+    st = gw_path_format(json, err, "%s/verdict.json", folder);
+    if (st == GW_OK)
+        st = run_in(json, run, &status, err);
+    if (st == GW_OK) {
+        *ret_verdict = json_object_from_file(json);
+        *ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : GW_EXIT_UNDETERMINED;
+        unlink(json);
+    }
+    rmdir(folder);
+    return st;
+}
+
+/* ---- the comparison ---- */
+
+static bool is_advised(json_object *verdict, const char *cause)
+{
+    json_object *advice = gwi_json_member(verdict, "advice");
+    size_t count = json_object_is_type(advice, json_type_array) ? json_object_array_length(advice) : 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *line = json_object_get_string(json_object_array_get_idx(advice, i));
+        if (line != NULL && gw_begins(line, cause) && line[strlen(cause)] == ':')
+            return true;
+    }
+    return false;
+}
+
+/* False if no driver call of the run was recorded: a clean verdict then proves nothing. */
+static bool was_observed(json_object *verdict)
+{
+    return json_object_get_int64(gwi_json_member(gwi_json_member(verdict, "coverage"), "processes")) > 0;
+}
+
+bool gwi_lab_matches(json_object *verdict, const gwi_lab_expected *expected)
+{
+    const char *status = gwi_json_text(verdict, "status"), *cause = gwi_json_text(verdict, "cause");
+    const char *certainty = gwi_json_text(verdict, "certainty");
+    if (expected->cause == NULL)
+        return status != NULL && strcmp(status, "clean") == 0 && was_observed(verdict);
+    const gw_cause_info *info = gw_cause_find(expected->cause);
+    if (info != NULL && info->is_advice && is_advised(verdict, expected->cause))
+        return true;
+    if (cause == NULL || certainty == NULL || strcmp(cause, expected->cause) != 0)
+        return false;
+    return strcmp(certainty, "established") == 0 || (!expected->established && strcmp(certainty, "supported") == 0);
+}
+
+static void print_line(json_object *verdict, const gwi_lab_expected *expected, bool passed)
+{
+    const char *cause = gwi_json_text(verdict, "cause"), *certainty = gwi_json_text(verdict, "certainty");
+    const char *status = gwi_json_text(verdict, "status");
+    gw_text found = {0};
+    if (cause != NULL)
+        gw_text_addf(&found, "%s (%s)", cause, certainty == NULL ? "certainty unknown" : certainty);
+    else
+        gw_text_add_str(&found, status == NULL ? "no status" : status);
+    if (!was_observed(verdict))
+        gw_text_add_str(&found, ", but no CUDA driver call was observed");
+    if (expected->cause != NULL && cause == NULL && is_advised(verdict, expected->cause))
+        gw_text_addf(&found, ", with the advice %s", expected->cause);
+    gw_print("%s: expected %s%s, found %s\n", passed ? "passed" : "failed",
+             expected->cause == NULL ? "clean" : expected->cause, expected->established ? " (established)" : "",
+             gw_text_str(&found));
+    gw_text_free(&found);
+}
+
+static void print_json(json_object *verdict, const gwi_lab_expected *expected, const gwi_lesson *lesson, bool passed)
+{
+    static const char *const copied[] = {"status", "cause", "certainty", "headline"};
+    json_object *root = json_object_new_object(), *found = json_object_new_object(), *wanted = json_object_new_object();
+    for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
+        json_object_object_add(found, copied[i], gwi_json_string(gwi_json_text(verdict, copied[i])));
+    json_object_object_add(found, "observed", json_object_new_boolean(was_observed(verdict)));
+    json_object_object_add(wanted, "cause", gwi_json_string(expected->cause));
+    json_object_object_add(
+        wanted, "certainty",
+        expected->cause == NULL ? NULL : gwi_json_string(expected->established ? "established" : "supported"));
+    json_object_object_add(root, "schema", json_object_new_int(1));
+    json_object_object_add(root, "kind", json_object_new_string("lab"));
+    json_object_object_add(root, "lesson", gwi_json_string(lesson == NULL ? NULL : lesson->id));
+    json_object_object_add(root, "passed", json_object_new_boolean(passed));
+    json_object_object_add(root, "expected", wanted);
+    json_object_object_add(root, "found", found);
+    json_object_object_add(root, "recording", gwi_json_string(gwi_json_text(verdict, "recording")));
+    gw_print("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+    json_object_put(root);
+}
+
+int gwi_lab_grade(json_object *verdict, const gwi_lab_expected *expected, const gwi_lesson *lesson, bool is_json)
+{
+    bool passed = gwi_lab_matches(verdict, expected);
+    if (is_json)
+        print_json(verdict, expected, lesson, passed);
+    else
+        print_line(verdict, expected, passed);
+    return passed ? GW_EXIT_OK : GW_EXIT_UNDETERMINED;
+}
