@@ -9,7 +9,11 @@ INSIDE = "GPUWHY_TEST_INSIDE"
 # Root keeps its user namespace, so that the tests can start programs as another user.
 UNSHARE = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--mount", "--pid", "--fork",
            "--mount-proc"]
-PRIVATE = 'for f in /dev/shm /tmp /var/tmp /run; do mount -t tmpfs -o mode=1777 none $f || exit 77; done; exec "$@"'
+# Folders in which programs leave files; the one that holds the sources or the build stays visible.
+FOLDERS = ["/dev/shm", "/tmp", "/var/tmp", "/run"]
+NEEDED = [os.path.realpath(path) + "/" for path in (".", os.environ["GPUWHY"], os.environ["GPUWHY_SOURCE"], sys.executable)]
+HIDDEN = [folder for folder in FOLDERS if not any(path.startswith(folder + "/") for path in NEEDED)]
+PRIVATE = f'for f in {" ".join(HIDDEN)}; do mount -t tmpfs -o mode=1777 none $f || exit 77; done; exec "$@"'
 
 
 def main():
