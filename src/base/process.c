@@ -30,9 +30,10 @@ void gw_process_command_add(gw_text *text, int pid)
 void gw_user_name_add(gw_text *text, unsigned uid)
 {
     FILE *list = fopen("/etc/passwd", "re");
-    struct passwd *entry = NULL;
-    while (list != NULL && (entry = fgetpwent(list)) != NULL && entry->pw_uid != uid)
-        ;
+    struct passwd place, *entry = NULL;
+    char line[4096];
+    while (list != NULL && fgetpwent_r(list, &place, line, sizeof line, &entry) == 0 && entry->pw_uid != uid)
+        entry = NULL;
     if (entry != NULL)
         gw_text_add_str(text, entry->pw_name);
     else

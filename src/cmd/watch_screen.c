@@ -91,9 +91,9 @@ static void type_filter(screen *it, int key)
         it->view.is_typing = false;
         it->filter[0] = '\0';
     } else if ((key == KEY_BACKSPACE || key == 127 || key == 8) && bytes > 0) {
-        do
-            it->filter[--bytes] = '\0'; /* the end of a UTF-8 sequence goes with its beginning */
-        while (bytes > 0 && ((unsigned char)it->filter[bytes - 1] & 0xc0) == 0x80);
+        while (--bytes > 0 && ((unsigned char)it->filter[bytes] & 0xc0) == 0x80)
+            continue; /* the end of a UTF-8 sequence goes with its beginning */
+        it->filter[bytes] = '\0';
     } else if (key >= ' ' && key < 256 && key != 127 && bytes < FILTER_MAX) {
         it->filter[bytes] = (char)key;
         it->filter[bytes + 1] = '\0';

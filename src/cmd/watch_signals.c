@@ -17,11 +17,18 @@ bool gwi_watch_is_stopped(void)
     return stopped != 0;
 }
 
+/* A signal that is ignored stays ignored: nohup, and jobs in the background of a script. */
+static void catch_one(int number)
+{
+    struct sigaction action = {.sa_handler = stop}, before; /* without SA_RESTART: waiting ends */
+    sigemptyset(&action.sa_mask);
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
 void gwi_watch_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = stop}; /* without SA_RESTART: waiting ends */
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    catch_one(SIGINT);
+    catch_one(SIGTERM);
+    catch_one(SIGHUP);
 }

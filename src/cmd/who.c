@@ -70,7 +70,7 @@ int gwi_cmd_who(int argc, char **argv)
     if (st == GW_OK)
         st = gw_watch_look(watch, &snapshot, &err);
     if (st == GW_OK && options.json)
-        st = gw_watch_json_who(snapshot, &json, &err);
+        st = gw_watch_json_who(snapshot, first < argc ? argv[first] : "", &json, &err);
     if (st == GW_OK && options.json)
         fputs(gw_text_str(&json), stdout);
     else if (st == GW_OK)

@@ -79,6 +79,8 @@ gw_status gw_live_read(const char *folder, uid_t owner, gw_live *ret_live, gw_er
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return gw_fail(err, GW_MISSING, "%s: there is none", path);
     gw_status st = gw_plain_open(path, false, &fd, err);
+    if (st != GW_OK && access(path, F_OK) != 0 && errno == ENOENT)
+        return gw_fail(err, GW_MISSING, "%s: there is none any more", path);
     if (st != GW_OK) {
         gw_wrap(err, "%s", path);
         return st;

@@ -406,8 +406,10 @@ static void look_at(gwi_record *record, const gw_item *item)
             record->pids[record->processes] = item->pid;
         record->processes++;
     } else if (item->kind == GW_ITEM_EVENT) {
-        if (!is_probe(item->event.result) || item->event.kind == GW_EV_ALLOCATOR_OOM) {
+        bool is_failed_call = !is_probe(item->event.result);
+        if (is_failed_call || item->event.kind == GW_EV_ALLOCATOR_OOM)
             record->failure_at_ns = record->failed_at_ns = gwi_record_now_ns(record);
+        if (is_failed_call) {
             record->failed_pid = item->event.pid;
             record->failed_fn = item->event.fn;
             record->failed_result = item->event.result;

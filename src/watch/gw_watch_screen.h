@@ -48,6 +48,8 @@ typedef struct gw_watch_view {
  * useful value of `top`. */
 void gw_watch_draw(const gw_watch_snapshot *snapshot, const gw_watch_view *view, gw_text *text, unsigned *ret_top_max);
 
+/* True if the process is shown with this filter; see gw_watch_view. */
+bool gw_watch_passes(const char *filter, const gw_watch_process *process);
 /* Append one line for each process on a card, for `gpuwhy who`. Returns the number of processes. */
 size_t gw_watch_draw_who(const gw_watch_snapshot *snapshot, const gw_watch_view *view, gw_text *text);
 

@@ -1,5 +1,6 @@
 /* Writes a snapshot as JSON with json-c (gw_watch_out.h, docs/json-schema.md). Unknown values are null. */
 #include "gw_watch_out.h"
+#include "gw_watch_screen.h"
 
 #include "gw_clean.h"
 
@@ -161,11 +162,12 @@ static json_object *of_run(const gw_watch_snapshot *s, const gw_watch_run *run)
     return object;
 }
 
-static json_object *of_processes(const gw_watch_snapshot *s)
+static json_object *of_processes(const gw_watch_snapshot *s, const char *filter)
 {
     json_object *list = json_object_new_array();
     for (size_t i = 0; i < s->process_count; i++)
-        json_object_array_add(list, of_process(s, &s->process[i]));
+        if (gw_watch_passes(filter, &s->process[i]))
+            json_object_array_add(list, of_process(s, &s->process[i]));
     return list;
 }
 
@@ -199,15 +201,15 @@ gw_status gw_watch_json(const gw_watch_snapshot *s, gw_text *text, gw_error *err
         json_object_array_add(runs, of_run(s, &s->run[i]));
     add(whole, "gpus", cards);
     add(whole, "runs", runs);
-    add(whole, "processes", of_processes(s));
+    add(whole, "processes", of_processes(s, ""));
     add(whole, "hidden_runs", json_object_new_uint64(s->hidden_runs));
     add(whole, "unreadable_runs", json_object_new_uint64(s->broken_runs));
     return finish(whole, text, err);
 }
 
-gw_status gw_watch_json_who(const gw_watch_snapshot *s, gw_text *text, gw_error *err)
+gw_status gw_watch_json_who(const gw_watch_snapshot *s, const char *filter, gw_text *text, gw_error *err)
 {
     json_object *whole = head(s, "who");
-    add(whole, "processes", of_processes(s));
+    add(whole, "processes", of_processes(s, filter));
     return finish(whole, text, err);
 }

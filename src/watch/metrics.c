@@ -280,15 +280,17 @@ static void write_users(output *out)
     for (size_t i = 0; i < s->process_count; i++) {
         const gw_watch_process *one = &s->process[i];
         bool is_first = is_counted(&s->card[one->card]);
+        bool is_known = false;
         uint64_t bytes = 0;
         for (size_t k = 0; k < s->process_count && is_first; k++) {
             if (!is_same_owner(one, &s->process[k]))
                 continue;
             is_first = k >= i;
+            is_known = is_known || s->process[k].bytes != GW_WATCH_UNKNOWN;
             if (s->process[k].bytes != GW_WATCH_UNKNOWN)
                 bytes += s->process[k].bytes < UINT64_MAX / 256 ? s->process[k].bytes : 0;
         }
-        if (!is_first)
+        if (!is_first || !is_known)
             continue;
         begin_card(out, &s->card[one->card]);
         label(out->text, "user", one->user);
@@ -407,7 +409,7 @@ static uint64_t full_of(const gw_watch_use *use)
 
 static uint64_t alarm_of(const gw_watch_use *use)
 {
-    return use->is_alarm;
+    return use->need_bytes == GW_WATCH_UNKNOWN ? GW_WATCH_UNKNOWN : use->is_alarm;
 }
 
 static void write_allocated(output *out)
@@ -446,6 +448,8 @@ static void write_growth(output *out)
     {
         for (size_t i = 0; i < run->use_count; i++) {
             const gw_live_device *is = &run->use[i].is;
+            if (run->use[i].need_bytes == GW_WATCH_UNKNOWN)
+                continue;
             begin_run(out, run);
             label_number(out->text, "device", run->use[i].device);
             end_sample(out, is->grows ? (double)is->bytes_per_minute / 60 : 0);

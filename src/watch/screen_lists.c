@@ -23,6 +23,12 @@ static bool is_wanted(const gw_watch_view *view, uint32_t pid, const char *user,
            passes(view->filter, more);
 }
 
+bool gw_watch_passes(const char *filter, const gw_watch_process *process)
+{
+    const gw_watch_view view = {.filter = filter};
+    return is_wanted(&view, process->pid, process->user, process->command, process->started_by);
+}
+
 static int compare(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;

@@ -122,8 +122,16 @@ static void hide_run(gw_watch_snapshot *snapshot, uid_t owner)
     gw_text_free(&user);
 }
 
+static void refuse_run(gw_watch_snapshot *snapshot, const char *why)
+{
+    snapshot->broken_runs++;
+    snprintf(snapshot->broken_why, sizeof snapshot->broken_why, "%.250s", why);
+}
+
 static void visit_run(void *user, const char *folder, uid_t owner, pid_t supervisor)
 {
+    /* so that root's memory does not depend on the folders that another user makes */
+    enum { RUNS_MAX = 1024 };
     gw_watch *watch = user;
     gw_watch_snapshot *snapshot = &watch->snapshot;
     gw_error why;
@@ -133,16 +141,36 @@ static void visit_run(void *user, const char *folder, uid_t owner, pid_t supervi
         hide_run(snapshot, owner);
         return;
     }
+    if (snapshot->run_count >= RUNS_MAX) {
+        refuse_run(snapshot, "only 1024 runs are shown");
+        return;
+    }
     if (!gw_array_room(&snapshot->run, snapshot->run_count, &watch->run_room, sizeof *snapshot->run)) {
         watch->no_memory = true;
         return;
     }
     gw_status st = gw_live_read(folder, owner, &snapshot->run[snapshot->run_count].is, &why);
-    if (st == GW_OK) {
+    if (st == GW_OK && snapshot->run[snapshot->run_count].is.supervisor_pid != (uint32_t)supervisor)
+        refuse_run(snapshot, "a run folder has the name of another process");
+    else if (st == GW_OK)
         take_run(watch, owner);
-    } else if (st != GW_MISSING) { /* it has none in its first moments, and if an older gpuwhy started it */
-        snapshot->broken_runs++;
-        snprintf(snapshot->broken_why, sizeof snapshot->broken_why, "%.250s", why.text);
+    else if (st != GW_MISSING) /* it has none in its first moments, and if an older gpuwhy started it */
+        refuse_run(snapshot, why.text);
+}
+
+/* Recordings of two users, or in two folders, may have the same name. */
+static void name_apart(gw_watch_snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->run_count; i++) {
+        gw_watch_run *run = &snapshot->run[i];
+        char name[sizeof run->id];
+        bool is_alone = true;
+        for (size_t k = 0; k < snapshot->run_count; k++)
+            is_alone = is_alone && (k == i || strcmp(run->id, snapshot->run[k].id) != 0);
+        if (is_alone)
+            continue;
+        snprintf(name, sizeof name, "%s", run->id);
+        snprintf(run->id, sizeof run->id, "%.*s pid %u", (int)sizeof run->id - 20, name, run->is.supervisor_pid);
     }
 }
 
@@ -207,6 +235,7 @@ gw_status gw_watch_look(gw_watch *watch, const gw_watch_snapshot **ret_snapshot,
     gw_run_folders_visit_all(visit_run, watch);
     if (snapshot->run_count > 1)
         qsort(snapshot->run, snapshot->run_count, sizeof *snapshot->run, by_start);
+    name_apart(snapshot);
     gw_status st = gwi_sources_read(&watch->sources, snapshot, &watch->card_room, err);
     for (size_t i = 0; st == GW_OK && i < snapshot->card_count; i++)
         add_processes(watch, (int)i);

@@ -153,6 +153,17 @@ def keys_of(value):
     return set()
 
 
+    def test_nohup_is_respected(self):
+        with subprocess.Popen([GPUWHY, "watch", "--json", "--interval", "1"], env=self.environment, stdout=subprocess.PIPE,
+                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
+            process.stdout.readline()
+            process.send_signal(signal.SIGHUP)
+            self.assertTrue(process.stdout.readline() and process.stdout.readline(), "it ended")
+            process.terminate()
+            process.stdout.read()
+            self.assertEqual(process.wait(WAIT_S), 0)
+
+
 class Document(Case):
     def test_every_field_is_described(self):
         run = self.run_program()
@@ -219,6 +230,8 @@ class Who(Case):
         self.assertEqual({process["user"] for process in found["processes"]}, {"root"})
         filtered = self.gpuwhy("who", str(other.process.pid)).stdout.splitlines()
         self.assertEqual(len(filtered), 2)
+        found = json.loads(self.gpuwhy("who", "--json", str(other.process.pid)).stdout)
+        self.assertEqual([process["pid"] for process in found["processes"]], [other.process.pid])
 
     def test_idle_processes_are_told_from_busy_ones(self):
         run = self.run_program()
