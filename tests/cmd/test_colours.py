@@ -15,6 +15,7 @@ from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, run_command
 
 CNN = os.environ.get("EXAMPLE_CNN", "")
 ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
+PROGRESS = re.compile(rb"\r(gpuwhy: [^\r\n]*)?\x1b\[K")  # of a slow machine
 RED, YELLOW, GREEN, PLACE, STRONG, DIM = (b"\x1b[%sm" % code for code in (b"1;31", b"33", b"32", b"36", b"1", b"2"))
 
 
@@ -44,7 +45,7 @@ class Screen(Case):
                 break
             seen += part
         os.close(master)
-        return process.wait(WAIT_S), seen
+        return process.wait(WAIT_S), PROGRESS.sub(b"", seen)
 
     def plain(self, *words, **more):
         return subprocess.run([GPUWHY, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
