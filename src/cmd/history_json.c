@@ -1,9 +1,8 @@
 /* Write the list of past runs as JSON, with json-c. */
-#include "gw_clean.h"
 #include "gwi_history.h"
+#include "gwi_json.h"
 
 #include "gw_render.h"
-#include "gw_text.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
@@ -11,13 +10,7 @@
 /* Return a JSON string, or null if the text is NULL or empty. Command lines and paths may contain invalid UTF-8. */
 static json_object *text_or_null(const char *text)
 {
-    gw_text clean = {0};
-    if (text == NULL || text[0] == '\0')
-        return NULL;
-    gw_add_utf8(&clean, text);
-    json_object *object = json_object_new_string(gw_text_str(&clean));
-    gw_text_free(&clean);
-    return object;
+    return text == NULL || text[0] == '\0' ? NULL : gwi_json_string(text);
 }
 
 static void add_count(json_object *object, const char *name, size_t count)

@@ -1,7 +1,7 @@
 /* Draws a snapshot as lines of text. Computes nothing about the machine and touches no terminal.
  *
  * Strings of other processes are made printable, so the text contains no control characters except line breaks and
- * the marks below, each of which switches to another style until the next one or the end of the line. */
+ * the marks below. A mark sets the style of what follows, up to the next mark or the end of the line. */
 #ifndef GW_WATCH_SCREEN_H
 #define GW_WATCH_SCREEN_H
 
