@@ -30,8 +30,7 @@ void gwi_device_give(gwi_device *device, uint64_t bytes)
     give(device, bytes);
 }
 
-/* Reserve `bytes` of addresses, and a mapping of the same size for the content. */
-static bool arena_map(gwi_device *device, uint64_t bytes)
+static bool reserve(uint64_t bytes, gwi_reserved *reserved)
 {
     size_t mapped = (size_t)(bytes + GW_PLACES_CHUNK_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -44,29 +43,32 @@ static bool arena_map(gwi_device *device, uint64_t bytes)
     }
     madvise(shadow, mapped, MADV_DONTDUMP);
     uint64_t base = gw_places_rounded((uintptr_t)addresses);
-    device->arena_base = base;
-    device->arena_bytes = bytes;
-    device->shadow = shadow + (base - (uintptr_t)addresses);
+    *reserved = (gwi_reserved){.base = base, .bytes = bytes, .shadow = shadow + (base - (uintptr_t)addresses)};
     return true;
+}
+
+bool gwi_reserve(unsigned times, gwi_reserved *reserved)
+{
+    /* After a refusal, ask for much less: the card's other reservations need addresses, too. */
+    for (; times > 0; times = times > 2 ? 2 : times - 1)
+        if (reserve(gw_places_rounded(gwi.spec.card.memory_bytes * times), reserved))
+            return true;
+    gwi_say("the host has no address space for the virtual card");
+    return false;
 }
 
 bool gwi_device_ready(gwi_device *device)
 {
-    if (device->arena_base != 0)
+    if (device->arena.base != 0)
         return true;
-    /* Reserve addresses for eight times the GPU's memory, so that even with scattered blocks the memory is used up
-     * before the addresses. Take less where the host has less, for example under ThreadSanitizer. */
-    static const unsigned times[] = {8, 2, 1};
-    for (size_t i = 0; i < sizeof times / sizeof times[0] && device->arena_base == 0; i++)
-        arena_map(device, gw_places_rounded(gwi.spec.card.memory_bytes * times[i]));
-    if (device->arena_base == 0) {
-        gwi_say("the host has no address space for the virtual card");
+    /* With addresses for eight times the GPU's memory, the memory is used up before the addresses, even if the blocks
+     * are scattered. */
+    if (!gwi_reserve(8, &device->arena))
         return false;
-    }
     device->pages.take = take;
     device->pages.give = give;
     device->pages.card = device;
-    return gw_places_add(&device->pages.addresses, device->arena_base, device->arena_bytes);
+    return gw_places_add(&device->pages.addresses, device->arena.base, device->arena.bytes);
 }
 
 bool gwi_allocation_refused(void)
@@ -108,8 +110,8 @@ bool gwi_mapped(uint64_t address)
         return block->kind != GWI_BLOCK_MAPPED || block->accessible;
     for (unsigned d = 0; d < gwi.spec.device_count; d++) {
         const gwi_device *device = &gwi.devices[d];
-        if (device->arena_base == 0 || address < device->arena_base ||
-            address - device->arena_base >= device->arena_bytes)
+        if (device->arena.base == 0 || address < device->arena.base ||
+            address - device->arena.base >= device->arena.bytes)
             continue;
         /* An address between blocks is accessible if a block still uses part of its page. */
         uint64_t page = address / GW_PAGE_BYTES * GW_PAGE_BYTES;
@@ -136,7 +138,7 @@ gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind 
     block->device = context->device;
     block->context = context;
     block->generation = context->generation;
-    block->storage = context->device->shadow + (address - context->device->arena_base);
+    block->storage = context->device->arena.shadow + (address - context->device->arena.base);
     block->range.base = address;
     block->range.bytes = bytes;
     block->id = gwi.next_id++;

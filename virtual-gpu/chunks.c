@@ -8,67 +8,60 @@
 #include "gwi_virt.h"
 
 /* Address ranges of destroyed pools, kept for new pools. Each range is hundreds of GiB, so without this list a program
- * that creates and destroys many pools would run out of address space. All ranges have the same size. The driver's lock
- * protects the list. */
+ * that creates and destroys many pools would run out of address space. The driver's lock protects the list. */
 typedef struct spare {
     struct spare *next;
-    uint64_t base;
-    char *shadow;
+    gwi_reserved range;
 } spare;
 static spare *spares;
 
-static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
+static bool pool_take_spare(gwi_pool *pool)
 {
     spare *found = spares;
-    if (found == NULL || !gw_pool_begin(&pool->books, found->base, bytes))
+    if (found == NULL || !gw_pool_begin(&pool->books, found->range.base, found->range.bytes))
         return false;
-    pool->shadow = found->shadow;
+    pool->range = found->range;
     spares = found->next;
     free(found);
     return true;
 }
 
-/* Keep the address range of an empty pool that is about to be freed, so that a new pool can reuse it. */
-void gwi_pool_leave_spare(gwi_pool *pool)
+static void leave_spare(const gwi_reserved *range)
 {
-    spare *left = pool->books.base == 0 ? NULL : malloc(sizeof *left);
+    spare *left = malloc(sizeof *left);
     if (left == NULL)
         return;
-    *left = (spare){.next = spares, .base = pool->books.base, .shadow = pool->shadow};
+    *left = (spare){.next = spares, .range = *range};
     spares = left;
 }
 
-/* Reserve address space for the pool, and a shadow mapping for the content of its memory. */
-static bool pool_map(gwi_pool *pool, uint64_t bytes)
+/* Keep the address range of an empty pool that is about to be freed, so that a new pool can reuse it. */
+void gwi_pool_leave_spare(gwi_pool *pool)
 {
-    size_t mapped = (size_t)(bytes + GW_PLACES_CHUNK_BYTES);
-    char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (addresses == MAP_FAILED)
+    if (pool->books.base != 0)
+        leave_spare(&pool->range);
+}
+
+/* Reserve address space for the pool, twice the GPU's memory if the host has it. */
+static bool pool_reserve(gwi_pool *pool)
+{
+    gwi_reserved range;
+    if (!gwi_reserve(2, &range))
         return false;
-    char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    uint64_t base = gw_places_rounded((uintptr_t)addresses);
-    if (shadow == MAP_FAILED || !gw_pool_begin(&pool->books, base, bytes)) {
-        munmap(addresses, mapped);
-        if (shadow != MAP_FAILED)
-            munmap(shadow, mapped);
-        return false;
-    }
-    madvise(shadow, mapped, MADV_DONTDUMP);
-    pool->shadow = shadow + (base - (uintptr_t)addresses);
-    return true;
+    leave_spare(&range);
+    return pool_take_spare(pool);
 }
 
 static bool pool_ready(gwi_pool *pool)
 {
-    uint64_t bytes = gw_places_rounded(gwi.spec.card.memory_bytes * 2);
-    return pool->books.base != 0 || pool_take_spare(pool, bytes) || pool_map(pool, bytes);
+    return pool->books.base != 0 || pool_take_spare(pool) || pool_reserve(pool);
 }
 
 /* The content of memory that was given back is lost. */
 static void forget_content(void *books, uint64_t chunk)
 {
     gwi_pool *pool = (gwi_pool *)((char *)books - offsetof(gwi_pool, books));
-    madvise(pool->shadow + chunk * GW_PLACES_CHUNK_BYTES, GW_PLACES_CHUNK_BYTES, MADV_DONTNEED);
+    madvise(pool->range.shadow + chunk * GW_PLACES_CHUNK_BYTES, GW_PLACES_CHUNK_BYTES, MADV_DONTNEED);
 }
 
 static bool take(void *device, uint64_t bytes)
@@ -99,7 +92,7 @@ int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block)
     block->kind = GWI_BLOCK_POOL;
     block->device = pool->device;
     block->pool = pool;
-    block->storage = pool->shadow + (address - pool->books.base);
+    block->storage = pool->range.shadow + (address - pool->books.base);
     block->range.base = address;
     block->range.bytes = bytes;
     block->id = gwi.next_id++;

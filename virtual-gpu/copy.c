@@ -18,7 +18,7 @@ static char *side_at(uint64_t address, size_t bytes, side_kind kind)
         return storage;
     /* The address is in a GPU's range but in no block, so its block was freed. */
     for (unsigned d = 0; d < gwi.spec.device_count; d++)
-        if (gwi.devices[d].arena_base != 0 && address - gwi.devices[d].arena_base < gwi.devices[d].arena_bytes)
+        if (gwi.devices[d].arena.base != 0 && address - gwi.devices[d].arena.base < gwi.devices[d].arena.bytes)
             return NULL;
     return (char *)(uintptr_t)address;
 }

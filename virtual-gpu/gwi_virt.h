@@ -69,12 +69,18 @@ typedef struct gwi_function gwi_function;
 typedef struct gwi_pool gwi_pool;
 typedef struct gwi_physical gwi_physical;
 
+/* Addresses that the virtual card reserved in the process. They have no access rights, so the host faults there as it
+ * does with a real GPU. */
+typedef struct {
+    uint64_t base; /* 0: not reserved yet */
+    uint64_t bytes;
+    char *shadow; /* mapping with the content of the memory; byte i is at address base + i */
+} gwi_reserved;
+
 typedef struct gwi_device {
     unsigned index;
     gw_pages pages;
-    uint64_t arena_base; /* 0: not reserved yet */
-    uint64_t arena_bytes;
-    char *shadow;         /* mapping with the content of the memory; byte i is at address arena_base + i */
+    gwi_reserved arena;
     gwi_context *primary; /* owned; its handle is the same for the life of the process */
     unsigned primary_flags;
     unsigned context_count;
@@ -183,7 +189,7 @@ struct gwi_pool {
     gwi_device *device;
     bool is_default;
     gw_pool books;
-    char *shadow; /* mapping with the content of the memory; byte i is at address books.base + i */
+    gwi_reserved range;
     int reuse[3];
 };
 
@@ -432,6 +438,8 @@ uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work);
 bool gwi_context_is(const gwi_context *context, unsigned generation);
 
 /* blocks.c */
+/* Reserve addresses for `times` the GPU's memory, or for less where the host has less (ThreadSanitizer, limits). */
+bool gwi_reserve(unsigned times, gwi_reserved *reserved);
 bool gwi_device_ready(gwi_device *device);
 bool gwi_device_take(gwi_device *device, uint64_t bytes);
 void gwi_device_give(gwi_device *device, uint64_t bytes);

@@ -60,7 +60,7 @@ static int array_create(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *descr
     array->generation = context->generation;
     array->descriptor = *descriptor;
     array->element_bytes = element;
-    array->storage = context->device->shadow + (array->address - context->device->arena_base);
+    array->storage = context->device->arena.shadow + (array->address - context->device->arena.base);
     gwi_object_add(&array->object, GWI_ARRAY);
     *ret_array = (CUarray)array;
     return 0;
@@ -270,7 +270,7 @@ GWI_API(cuIpcGetMemHandle)(CUipcMemHandle *pHandle, CUdeviceptr dptr)
                          .offset = block->range.base - run,
                          .bytes = block->range.bytes,
                          .run_bytes = block->page != NULL ? GW_PAGE_BYTES : gw_pages_own_bytes(block->range.bytes)};
-    char *storage = block->device->shadow + (run - block->device->arena_base);
+    char *storage = block->device->arena.shadow + (run - block->device->arena.base);
     gwi.shares_memory = true;
     if (!ipc_path(path, sizeof path, handle.pid, run) || !ipc_share(storage, handle.run_bytes, path))
         return gwi_leave(CUDA_ERROR_OPERATING_SYSTEM);

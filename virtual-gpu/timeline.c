@@ -42,7 +42,8 @@ static bool fill_with_nothing(char *at, uint64_t bytes)
     bool ours = false;
     for (unsigned d = 0; d < gwi.spec.device_count; d++) {
         const gwi_device *card = &gwi.devices[d];
-        ours |= card->arena_base != 0 && at >= card->shadow && at + bytes <= card->shadow + card->arena_bytes;
+        ours |=
+            card->arena.base != 0 && at >= card->arena.shadow && at + bytes <= card->arena.shadow + card->arena.bytes;
     }
     if (!ours || bytes < 1 << 20)
         return false;

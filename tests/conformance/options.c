@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +66,22 @@ static void oom_at(void)
     is("second", cuMemAlloc(&p, 100), 0);
     is("third", cuMemAlloc(&p, 100), 2);
     is("fourth", cuMemAlloc(&p, 100), 0);
+}
+
+/* The host has addresses for less than the virtual card would like, as under ThreadSanitizer or a limit. */
+static void few_addresses(void)
+{
+    unsigned long long pages = 0;
+    CUdeviceptr p = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    is("size-read", statm != NULL && fscanf(statm, "%llu", &pages) == 1, 1);
+    rlim_t limit = pages * (rlim_t)sysconf(_SC_PAGESIZE) + (rlim_t)112 * 1024 * MIB; /* seven times the card */
+    is("limit", setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}), 0);
+    up();
+    is("alloc", cuMemAlloc(&p, 100), 0);
+    is("alloc-async", cuMemAllocAsync(&p, 100, NULL), 0);
+    if (statm != NULL)
+        fclose(statm);
 }
 
 static void init_code(void)
@@ -268,6 +285,7 @@ static const struct {
     void (*run)(void);
 } cases[] = {
     {"oom-at", "h200,fault=oom-at:3", oom_at},
+    {"few-addresses", "h200,memory=16GiB", few_addresses},
     {"init-code", "h200,fault=init:999", init_code},
     {"call-code", "h200,fault=2@cuStreamCreate:2", call_code},
     {"kernel-fault", "h200,fault=misaligned@kernel:nothing", kernel_fault},
