@@ -32,6 +32,7 @@ EXCEPTIONS = {
     # Parsers that fuzzers call directly.
     ("tests/fuzz/fuzz_cfi.c", "gwi_cfi.h"),
     ("tests/fuzz/fuzz_change.c", "gwi_change.h"),
+    ("tests/fuzz/fuzz_config.c", "gwi_config.h"),
     ("tests/fuzz/fuzz_parts.c", "gwi_parts.h"),
     ("tests/fuzz/fuzz_replay.c", "gwi_allocator.h"),
     ("tests/fuzz/fuzz_sites.c", "gwi_inner.h"),

@@ -15,6 +15,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* True if the user is root. In a user namespace, such as a container without root, users outside it have no number;
+ * they count as root. */
+bool gw_own_is_root(uid_t user);
+
 /* True if other users cannot rename, replace or add entries in any folder of this absolute, existing path. Links are
  * resolved first; `out` (may be NULL) receives the result.
  * - Root is trusted.

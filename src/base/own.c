@@ -25,7 +25,7 @@ static bool lacks_users(void)
            (sscanf(map, "%u %u %u", &first, &outside, &count) != 3 || first != 0 || outside != 0 || count != UINT_MAX);
 }
 
-static bool is_root(uid_t user)
+bool gw_own_is_root(uid_t user)
 {
     enum { NO_NUMBER = 65534 };
     return user == 0 || (user == NO_NUMBER && lacks_users());
@@ -34,7 +34,7 @@ static bool is_root(uid_t user)
 /* True if only we, our own group and root can rename or remove our files in this folder. */
 static bool is_safe(const struct stat *folder)
 {
-    if (!S_ISDIR(folder->st_mode) || (folder->st_uid != geteuid() && !is_root(folder->st_uid)))
+    if (!S_ISDIR(folder->st_mode) || (folder->st_uid != geteuid() && !gw_own_is_root(folder->st_uid)))
         return false;
     bool own_group = folder->st_uid == geteuid() && folder->st_gid == getegid();
     mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;

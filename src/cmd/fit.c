@@ -1,5 +1,6 @@
 /* `gpuwhy fit`: finds the largest batch that fits a card, by rehearsals of the program with one batch after another. */
 #include "gwi_cmd.h"
+#include "gwi_config_cmd.h"
 #include "gwi_fit.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
@@ -159,6 +160,8 @@ static int parse(fit_options *options, int argc, char **argv, char ***ret_progra
     if (st == GW_OK && !options->help && index == argc)
         st = gw_fail(&err, GW_USAGE,
                      "no program given; for example: gpuwhy fit -- python train.py --batch-size {batch}");
+    if (st == GW_OK && !options->help)
+        st = gwi_config_needs_on(&err);
     if (st != GW_OK) {
         gw_say("fit: %s", err.text);
         return GW_EXIT_USAGE;

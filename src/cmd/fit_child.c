@@ -79,7 +79,7 @@ static size_t add_options(const gwi_fit *fit, const gwi_fit_trial *trial, char m
     word[count++] = is_real ? "run" : "rehearse";
     word[count++] = "--gpu";
     word[count++] = fit->gpu;
-    if (limit != 0) {
+    if (limit != 0 || is_real) { /* 0: no limit, also if the configuration has one */
         snprintf(memory, 32, "%" PRIu64, limit);
         word[count++] = "--memory";
         word[count++] = memory;

@@ -23,6 +23,7 @@
     X(lab, "list|run ID|check [options]", "lessons; did a run end as expected?")                                       \
     X(jupyter, "install|uninstall|list [options]", "manage gpuwhy's notebook kernel")                                  \
     X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
+    X(config, "[key | --check [file]]", "show the configuration and its sources")                                      \
     X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
     X(version, "", "version and optional features")                                                                    \
     X(help, "[command]", "print this help")

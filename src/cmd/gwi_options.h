@@ -18,10 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* FLAG: bool. STRING: const char *, borrowed from argv. MAYBE: like STRING, but the value is optional and must be in
- * the same word (`--name=value`); "" without a value, NULL without the option. LIST: gw_option_list, one value for each
- * time that the option is given. BYTES: uint64_t, a size such as 16GiB. COUNT: uint32_t, a small number. NUMBER:
- * uint64_t. */
+/* FLAG: bool. STRING: const char *, borrowed from argv or from the configuration. MAYBE: like STRING, but the value is
+ * optional and must be in the same word (`--name=value`); "" without a value, NULL without the option. LIST:
+ * gw_option_list, one value for each time that the option is given. BYTES: uint64_t, a size such as 16GiB. COUNT:
+ * uint32_t, a small number. NUMBER: uint64_t. */
 typedef enum gwi_option_type {
     GWI_OPTION_FLAG,
     GWI_OPTION_STRING,
@@ -46,8 +46,10 @@ typedef struct gwi_option {
 #define GWI_OPTION_ROW(type, ctype, field, name, argument, standard, help)                                             \
     {GWI_OPTION_##type, offsetof(OPTIONS_STRUCT, field), name, argument, standard, help},
 
-/* Set `fields` to the defaults, then apply the options in argv[1] and the following words. GW_OK: *ret_index is the
- * first word that is not an option. GW_USAGE: `err` names the option and the reason. */
+/* Set `fields` to the defaults, then to the values of the configuration of this process, then apply the options in
+ * argv[1] and the following words. argv[0] is the command's name. Options that set a key of the configuration are also
+ * stored there. GW_OK: *ret_index is the first word that is not an option. GW_USAGE: `err` names the option and the
+ * reason. */
 GW_MUST_CHECK gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
                                           int *ret_index, gw_error *err);
 

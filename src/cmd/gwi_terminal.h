@@ -28,8 +28,8 @@ GW_MUST_CHECK gw_status gwi_terminal_check(gw_error *err);
 bool gwi_is_terminal(int fd);
 /* Return the number of columns of the terminal `fd`; 0: not a terminal, or not known. */
 unsigned gwi_terminal_width(int fd);
-/* True if text for `fd` should have colours: --color decides. With auto, the text has colours if `fd` is a terminal,
- * TERM is set and not "dumb", and NO_COLOR is not set or empty. */
+/* True if text for `fd` should have colours: --color decides, then the configuration. With auto, the text has colours
+ * if `fd` is a terminal, TERM is set and not "dumb", and NO_COLOR is not set or empty. */
 bool gwi_has_colour(int fd);
 
 /* True if the terminal cannot move its cursor: TERM is "dumb", empty or not set. */

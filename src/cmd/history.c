@@ -7,6 +7,7 @@
 #include "gwi_terminal.h"
 
 #include "gw_clock.h"
+#include "gw_config.h"
 #include "gw_keep.h"
 #include "gw_render.h"
 
@@ -23,6 +24,9 @@
       "list the runs for which this is true, such as \"peak > 8e9 and cause like 'gpu-oom%'\"")                        \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(FLAG, bool, prune, "--prune", NULL, NULL, "remove old recordings now, by the limits in docs/config.md")          \
+    X(NUMBER, uint64_t, keep_recordings, "--keep-recordings", "N", NULL, "with --prune: how many recordings to keep")  \
+    X(BYTES, uint64_t, keep_bytes, "--keep-bytes", "SIZE", NULL, "with --prune: how much disk space they may take")    \
+    X(NUMBER, uint64_t, keep_days, "--keep-days", "N", NULL, "with --prune: how many days to keep them")               \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct history_options {
@@ -38,6 +42,7 @@ static const uint64_t compare_time_ns = 5000000000u, one_time_ns = 2000000000u;
 /* If `chance` (see gw_splits) is higher than this, the output says that the differences may be chance. */
 static const double chance_max = 0.1;
 
+/* The limits are in the configuration, which the options --keep-... set. */
 static gw_status prune(gw_error *err)
 {
     gw_keep_limits limits;
@@ -57,7 +62,7 @@ static int help(void)
 {
     gw_text text = {0};
     gw_text_add_str(&text, "gpuwhy history [--all] [--where SQL] [--json] [words of the command]\n"
-                           "gpuwhy history --prune\n"
+                           "gpuwhy history --prune [--keep-recordings N] [--keep-bytes SIZE] [--keep-days N]\n"
                            "\n"
                            "Lists the last runs with their verdicts. With words, lists the runs whose\n"
                            "command line contains them, and prints what the failed runs of the newest of\n"
@@ -302,8 +307,10 @@ static void show(const gwi_history_view *view, const gwi_past_query *query)
 static gw_status check(const history_options *options, bool has_words, gw_error *err)
 {
     if (options->prune && (options->json || options->all || options->where != NULL || has_words))
-        return gw_fail(err, GW_USAGE,
-                       "--prune takes no other arguments; the limits are in the configuration (docs/config.md)");
+        return gw_fail(err, GW_USAGE, "--prune takes only --keep-recordings, --keep-bytes and --keep-days");
+    for (gw_config_id id = GW_CONFIG_KEEP_RECORDINGS; id <= GW_CONFIG_KEEP_DAYS; id++)
+        if (!options->prune && gw_config_process()->value[id].source == GW_CONFIG_OPTION)
+            return gw_fail(err, GW_USAGE, "%s only goes with --prune", gw_config_keys[id].option);
     return GW_OK;
 }
 

@@ -1,4 +1,5 @@
 /* Runs a program for `gpuwhy lab`, and compares its verdict with the expected one. */
+#include "gwi_config_cmd.h"
 #include "gwi_json.h"
 #include "gwi_lab.h"
 
@@ -75,7 +76,9 @@ static gw_status spawn_and_wait(char *const *argv, bool quiet_stdout, int *ret_s
 
 static gw_status run_in(const char *json, const gwi_lab_run *run, int *ret_status, gw_error *err)
 {
-    const char *const first[] = {"gpuwhy", "run", "--end-with-parent"}, *const last[] = {"--json", json, "--"};
+    /* a verdict must not depend on the user's configuration */
+    const char *const first[] = {"gpuwhy", "run", "--end-with-parent", "--memory", "0", "--hang-after", "auto"},
+                      *const last[] = {"--json", json, "--"};
     enum { FIRST = sizeof first / sizeof first[0], LAST = sizeof last / sizeof last[0] };
     size_t options = count_of(run->option), words = count_of(run->word), at = 0;
     char **argv = calloc(FIRST + LAST + options + words + 1, sizeof *argv);
@@ -98,7 +101,9 @@ gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_verdict, int *
     const char *root = getenv("TMPDIR");
     gw_path folder, json;
     int status = 0;
-    gw_status st = gw_path_format(folder, err, "%s/gpuwhy-lab-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
+    gw_status st = gwi_config_needs_on(err);
+    if (st == GW_OK)
+        st = gw_path_format(folder, err, "%s/gpuwhy-lab-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
     if (st == GW_OK && mkdtemp(folder) == NULL)
         return gw_fail(err, GW_IO, "make folder %s: %s", folder, strerror(errno));
     if (st != GW_OK)

@@ -1,6 +1,7 @@
 /* The entry point: find the command in the table and run it. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_config_cmd.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -60,6 +61,7 @@ int main(int argc, char **argv)
 {
     gw_error err;
     int first = 1;
+    gwi_config_load();
     if (gwi_options_parse_common(argc, argv, &first, &err) != GW_OK) {
         gw_say("%s", err.text);
         return GW_EXIT_USAGE;
@@ -79,6 +81,8 @@ int main(int argc, char **argv)
         gw_say("unknown command %s; `gpuwhy help` lists the commands", argv[1]);
         return GW_EXIT_USAGE;
     }
+    if (command->run != gwi_cmd_config && command->run != gwi_cmd_help)
+        gwi_config_say_errors();
     if (argc == 3 && strcmp(argv[2], "--help") == 0)
         gwi_pager_begin();
     return command->run(argc - 1, argv + 1);

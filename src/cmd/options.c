@@ -1,6 +1,7 @@
 /* Parse a command line with a table of options, and print the table as help. */
 #include "gwi_options.h"
 
+#include "gw_config.h"
 #include "gw_wrap.h"
 #include "gwi_terminal.h"
 
@@ -83,6 +84,49 @@ static gw_status set_defaults(const gwi_option *options, size_t count, void *fie
     return GW_OK;
 }
 
+/* ---- the configuration ---- */
+
+static bool is_negative(const gwi_option *option)
+{
+    return gw_begins(option->name, "--no-");
+}
+
+/* Set the option to the value that the configuration has for it. A value that the option does not accept was reported
+ * when the configuration was read. */
+static gw_status set_configured(const gwi_option *options, size_t count, void *fields, const char *command,
+                                gw_error *err)
+{
+    gw_status st = GW_OK;
+    for (size_t i = 0; st == GW_OK && i < count; i++) {
+        gw_config_id id;
+        if (!gw_config_find_option(command, options[i].name, &id))
+            continue;
+        const gw_config_value *value = &gw_config_process()->value[id];
+        if (value->source == GW_CONFIG_BUILT_IN || value->source == GW_CONFIG_OPTION)
+            continue;
+        if (options[i].type == GWI_OPTION_FLAG)
+            *(bool *)(void *)((char *)fields + options[i].offset) = (value->number != 0) != is_negative(&options[i]);
+        else
+            st = set_value(&options[i], fields, value->text, err);
+    }
+    return st;
+}
+
+/* Store an option of the command line in the configuration, if it sets a key. A value that is not valid is not stored:
+ * the command reports it. */
+static void configure(const gwi_option *option, const char *command, const char *value)
+{
+    gw_config_id id;
+    if (!gw_config_find_option(command, option->name, &id))
+        return;
+    if (option->type == GWI_OPTION_FLAG)
+        value = is_negative(option) ? "false" : "true";
+    if (gw_config_set(gw_config_process(), id, value, GW_CONFIG_OPTION, 0, NULL) != GW_OK)
+        return;
+}
+
+/* ---- words ---- */
+
 /* Return the option that `word` names, or NULL. *ret_value is the value inside `word` (`--name=value` or
  * `-ovalue`), or NULL if there is none. */
 static const gwi_option *find(const gwi_option *options, size_t count, const char *word, const char **ret_value)
@@ -122,7 +166,10 @@ static gw_status take_from(const gwi_option *options, size_t count, void *fields
             return gw_fail(err, GW_USAGE, "%s needs a value: %s", option->name, option->argument);
         value = argv[(*index)++];
     }
-    return set_value(option, fields, value, err);
+    gw_status st = set_value(option, fields, value, err);
+    if (st == GW_OK)
+        configure(option, argv[0], value);
+    return st;
 }
 
 static bool is_common(const char *word)
@@ -165,6 +212,8 @@ gw_status gwi_options_parse(const gwi_option *options, size_t count, void *field
                             int *ret_index, gw_error *err)
 {
     gw_status st = set_defaults(options, count, fields, err);
+    if (st == GW_OK)
+        st = set_configured(options, count, fields, argv[0], err);
     int index = 1;
     while (st == GW_OK && index < argc && is_option(argv[index])) {
         if (strcmp(argv[index], "--") == 0) {
@@ -182,6 +231,8 @@ gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void 
                                   int *ret_words, gw_error *err)
 {
     gw_status st = set_defaults(options, count, fields, err);
+    if (st == GW_OK)
+        st = set_configured(options, count, fields, argv[0], err);
     int words = 0;
     bool options_ended = false;
     for (int index = 1; st == GW_OK && index < argc;) {

@@ -2,6 +2,8 @@
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
+#include "gw_config.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -12,6 +14,7 @@
 
 #define SAMPLE_OPTIONS(X)                                                                                              \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "say less")                                                            \
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "list nothing")                                              \
     X(STRING, const char *, output, "-o", "FILE", NULL, "write there")                                                 \
     X(STRING, const char *, card, "--gpu", "CARD", "real", "which card")                                               \
     X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "how large")                                            \
@@ -214,6 +217,32 @@ static void all_commands_share_the_options_of_the_terminal(void **state)
     *gwi_terminal() = (gwi_terminal_settings){0};
 }
 
+/* The configuration is between the default and the command line, and learns what the command line sets. */
+static void the_configuration_sets_options(void **state)
+{
+    (void)state;
+    sample fields;
+    int index = 0;
+    gw_error err = {0};
+    gw_config *config = gw_config_process();
+    gw_config_free(config);
+    assert_int_equal(gw_config_set(config, GW_CONFIG_RECORD_LIMIT, "7", GW_CONFIG_USER, 1, NULL), GW_OK);
+    assert_int_equal(gw_config_set(config, GW_CONFIG_QUIET, "true", GW_CONFIG_SITE, 1, NULL), GW_OK);
+    assert_int_equal(gw_config_set(config, GW_CONFIG_ADD_TO_HISTORY, "false", GW_CONFIG_SITE, 1, NULL), GW_OK);
+    assert_int_equal(parse(&fields, &index, &err, WORDS((char[]){"--memory=5"})), GW_OK);
+    assert_true(fields.quiet && fields.no_history);
+    assert_int_equal(fields.limit_bytes, 7);
+    assert_int_equal(config->value[GW_CONFIG_MEMORY].number, 5);
+    assert_int_equal(config->value[GW_CONFIG_MEMORY].source, GW_CONFIG_OPTION);
+    assert_int_equal(parse(&fields, &index, &err, WORDS((char[]){"--record-limit=9"})), GW_OK);
+    assert_int_equal(fields.limit_bytes, 9);
+    /* the options of another command are its own */
+    assert_int_equal(parse(&fields, &index, &err, (char *[]){(char[]){"who"}, (char[]){"--record-limit=9"}, NULL}),
+                     GW_OK);
+    assert_false(fields.quiet || fields.no_history);
+    gw_config_free(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +256,7 @@ int main(void)
         cmocka_unit_test(help_names_every_option),
         cmocka_unit_test(mixed_words_are_collected),
         cmocka_unit_test(all_commands_share_the_options_of_the_terminal),
+        cmocka_unit_test(the_configuration_sets_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* `gpuwhy rehearse`: runs a program in front of the real driver, without memory and without computing, and tells
  * whether it fits. If it does not, a second rehearsal on a larger card tells how much it needs. */
 #include "gwi_cmd.h"
+#include "gwi_config_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
@@ -58,6 +59,8 @@ static int parse(rehearse_options *options, int argc, char **argv, char ***ret_p
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, options, argc, argv, &index, &err);
     if (st == GW_OK && !options->help && index == argc)
         st = gw_fail(&err, GW_USAGE, "no program given; for example: gpuwhy rehearse -- python train.py");
+    if (st == GW_OK && !options->help)
+        st = gwi_config_needs_on(&err);
     if (st != GW_OK) {
         gw_say("rehearse: %s", err.text);
         return GW_EXIT_USAGE;

@@ -7,10 +7,12 @@
 #include "gwi_options.h"
 #include "gwi_past.h"
 
+#include "gw_config.h"
 #include "gw_inject.h"
 #include "gw_say.h"
 #include "gw_supervisor.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +31,10 @@
     X(MAYBE, const char *, fence, "--fence", "[=exit]", NULL,                                                          \
       "after an error that loses the context, let all GPU calls fail at once; =exit: end the program")                 \
     X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
-    X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", "512MiB",                                           \
+    X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", GW_STANDARD_RECORD_LIMIT,                           \
       "largest recording; the oldest events are dropped first; 0: no limit")                                           \
+    X(STRING, const char *, record_environment, "--record-environment", "NAME[,..]", NULL,                             \
+      "also record these environment variables; * at the end of a name: any text")                                     \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
     X(STRING, const char *, json, "--json", "FILE", NULL, "also write the verdict as JSON; -: to standard output")     \
     X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
@@ -98,6 +102,17 @@ static void occupy_standard_descriptors(void)
             return;
 }
 
+/* Leave out values of the configuration that do not go with an option. */
+static void reconcile(gw_run_options *options)
+{
+    const gw_config_value *value = gw_config_process()->value;
+    if (options->kill_on_hang && options->hang_after != NULL &&
+        value[GW_CONFIG_HANG_AFTER].source != GW_CONFIG_OPTION && strcmp(options->hang_after, "off") == 0)
+        options->hang_after = NULL;
+    if (options->memory_bytes == 0 && value[GW_CONFIG_MEMORY_SHARED].source != GW_CONFIG_OPTION)
+        options->memory_shared = false;
+}
+
 /* Check the options that change what the program sees. */
 static gw_status check_interventions(const gw_run_options *options, gw_error *err)
 {
@@ -125,6 +140,10 @@ static int parse(gw_run_options *options, int argc, char **argv, char ***ret_pro
         st = gw_fail(&err, GW_USAGE, "--allocations and --no-attach cannot be combined");
     if (st == GW_OK && options->cure && options->no_attach)
         st = gw_fail(&err, GW_USAGE, "--cure and --no-attach cannot be combined");
+    if (st == GW_OK && !gw_config_names_are_valid(options->record_environment))
+        st = gw_fail(&err, GW_USAGE, "--record-environment %s: expected %s", options->record_environment,
+                     gw_config_valid(GW_CONFIG_TYPE_NAMES));
+    reconcile(options);
     if (st == GW_OK)
         st = check_interventions(options, &err);
     if (st != GW_OK) {
@@ -146,12 +165,61 @@ gw_status gwi_run_options_check(int count, char *const *words, gw_error *err)
     for (int i = 0; i < count; i++)
         argv[i + 1] = words[i];
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, count + 1, argv, &index, err);
+    reconcile(&options);
     if (st == GW_OK)
         st = check_interventions(&options, err);
     if (st == GW_OK && index < count + 1)
         st = gw_fail(err, GW_USAGE, "%s is not an option of gpuwhy run", argv[index]);
     free(argv);
     return st;
+}
+
+/* ---- the configuration ---- */
+
+/* Report a limit of the configuration, because the user may not know that there is one. */
+static void say_limit(const gw_run_options *options)
+{
+    gw_text place = {0};
+    char bytes[GW_BYTES_TEXT_MAX];
+    const gw_config *config = gw_config_process();
+    gw_config_source source = config->value[GW_CONFIG_MEMORY].source;
+    if (options->memory_bytes == 0 || source == GW_CONFIG_OPTION || options->quiet)
+        return;
+    gw_config_add_place(config, GW_CONFIG_MEMORY, &place);
+    gw_say("the program sees at most %s of GPU memory (%s)", gw_bytes_text(bytes, options->memory_bytes),
+           gw_text_str(&place));
+    gw_text_free(&place);
+}
+
+/* Return the option that cannot be honoured while gpuwhy is switched off, or NULL. Without it, the program would use
+ * another GPU or see something else than the user wants. */
+static const char *needs_gpuwhy(const gw_run_options *options)
+{
+    if (strcmp(options->gpu, "real") != 0)
+        return "--gpu";
+    if (gw_config_process()->value[GW_CONFIG_MEMORY].source == GW_CONFIG_OPTION && options->memory_bytes != 0)
+        return "--memory";
+    if (options->inject != NULL)
+        return "--inject";
+    return options->fence != NULL ? "--fence" : NULL;
+}
+
+/* Replace this process by the program, without gpuwhy. Returns only on failure, with the exit status. */
+static int run_off(const gw_run_options *options, char *const *program)
+{
+    gw_text place = {0};
+    const char *option = needs_gpuwhy(options);
+    gw_config_add_place(gw_config_process(), GW_CONFIG_OFF, &place);
+    if (option != NULL)
+        gw_say("run: %s does not work while gpuwhy is switched off (%s)", option, gw_text_str(&place));
+    else if (!options->quiet)
+        gw_say("switched off (%s): the program runs without gpuwhy", gw_text_str(&place));
+    gw_text_free(&place);
+    if (option != NULL)
+        return GW_EXIT_USAGE;
+    execvp(program[0], program);
+    gw_say("%s: %s", program[0], strerror(errno));
+    return errno == ENOENT ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
 }
 
 /* ---- --on-failure ---- */
@@ -310,6 +378,9 @@ int gwi_cmd_run(int argc, char **argv)
         return status;
     if (options.help)
         return help();
+    if (gw_config_process()->value[GW_CONFIG_OFF].number != 0)
+        return run_off(&options, program);
+    say_limit(&options);
     if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         gwi_attempts_free(&attempts);

@@ -1,6 +1,8 @@
 /* Decides about colours, and knows the terminal behind standard output. */
 #include "gwi_terminal.h"
 
+#include "gw_config.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -52,8 +54,15 @@ bool gwi_terminal_is_dumb(void)
 
 bool gwi_has_colour(int fd)
 {
-    const char *color = gwi_terminal()->color, *no_color = getenv("NO_COLOR");
-    if (color != NULL && strcmp(color, "auto") != 0)
+    const gw_config_value *configured = &gw_config_process()->value[GW_CONFIG_COLOR];
+    const char *color = gwi_terminal()->color != NULL ? gwi_terminal()->color : configured->text;
+    const char *no_color = getenv("NO_COLOR");
+    bool is_refused = no_color != NULL && no_color[0] != '\0';
+    /* NO_COLOR is an environment variable, too, so it wins over a file. */
+    bool is_from_file = configured->source == GW_CONFIG_SITE || configured->source == GW_CONFIG_USER;
+    if (gwi_terminal()->color == NULL && is_refused && is_from_file)
+        return false;
+    if (strcmp(color, "auto") != 0)
         return strcmp(color, "always") == 0;
-    return gwi_is_terminal(fd) && !gwi_terminal_is_dumb() && (no_color == NULL || no_color[0] == '\0');
+    return gwi_is_terminal(fd) && !gwi_terminal_is_dumb() && !is_refused;
 }

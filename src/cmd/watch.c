@@ -3,6 +3,7 @@
 #include "gwi_options.h"
 #include "gwi_watch_cmd.h"
 
+#include "gw_config.h"
 #include "gw_say.h"
 #include "gw_watch_out.h"
 
@@ -16,7 +17,7 @@
     X(FLAG, bool, once, "--once", NULL, NULL, "print one screen as plain text and end")                                \
     X(FLAG, bool, json, "--json", NULL, NULL, "print one JSON object a refresh (docs/json-schema.md)")                 \
     X(COUNT, uint32_t, interval, "--interval", "SECONDS", "2", "time between two refreshes")                           \
-    X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT", "90%",                                             \
+    X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT", GW_STANDARD_WATCH_ALARM_AT,                        \
       "mark runs whose needed memory reaches this share of the card, or this size")                                    \
     X(STRING, const char *, listen, "--listen", "ADDRESS:PORT", NULL,                                                  \
       "serve metrics for Prometheus there, for example 127.0.0.1:9465")                                                \

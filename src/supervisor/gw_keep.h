@@ -17,8 +17,8 @@ typedef struct gw_keep_limits {
     uint64_t days;
 } gw_keep_limits;
 
-/* Read the limits from the user's configuration file, which may be missing. Default: 500 recordings, 8 GiB, 90 days.
- * Returns GW_USAGE if the file is invalid (`err` names the file and the line or key), GW_IO or GW_NOMEM. */
+/* Read the limits from the configuration of this process. GW_USAGE: the configuration has errors; the user may want to
+ * keep more than the limits that were read. */
 GW_MUST_CHECK gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err);
 
 typedef struct gw_keep_result {

@@ -31,14 +31,19 @@ void gw_run_folders_visit_all(gw_run_folder_visit *visit, void *user);
  * unknown). Returns false if `folder` has no readable run.meta. */
 bool gw_run_meta_read(const char *folder, gw_path ret_recording, pid_t *ret_supervisor);
 
-/* Store the path of the state folder in `out`: ${XDG_STATE_HOME:-~/.local/state}/gpuwhy. Creates the folder if it is
- * missing. Root ignores XDG_STATE_HOME and HOME if another user owns the folder. Returns:
+/* Store the path of the state folder in `out`: the folder of the configuration, or
+ * ${XDG_STATE_HOME:-~/.local/state}/gpuwhy. It may not exist. GW_MISSING: there is no home directory. GW_UNSUPPORTED:
+ * we are root, and another user could change the folder. GW_USAGE: the path is too long. */
+GW_MUST_CHECK gw_status gw_state_path(gw_path out, gw_error *err);
+
+/* Like gw_state_path(). Creates the folder if it is missing. Root ignores XDG_STATE_HOME and HOME if another user owns
+ * the folder. Returns:
  * - GW_MISSING if neither variable names a usable folder;
  * - GW_UNSUPPORTED if another user owns the state folder or may write to it. */
 GW_MUST_CHECK gw_status gw_state_folder(gw_path out, gw_error *err);
 
-/* Store the path of the configuration file in `out`: ${XDG_CONFIG_HOME:-~/.config}/gpuwhy/config. It may not exist.
- * GW_MISSING: there is no home directory. */
+/* Store the path of the user's configuration file in `out`: ${XDG_CONFIG_HOME:-~/.config}/gpuwhy/config. It may not
+ * exist. GW_MISSING: there is no home directory. */
 GW_MUST_CHECK gw_status gw_config_path(gw_path out, gw_error *err);
 
 /* Store the path of the last recording in `out`, from the link `last` in the state folder. GW_MISSING: there is

@@ -16,6 +16,7 @@ typedef struct gw_run_options {
     const char *fence;         /* "": fail all calls after a sticky error; "exit": end the program; NULL: neither */
     const char *output;        /* path of the recording; NULL: a new file in the state folder */
     uint64_t record_bytes_max; /* size limit of the recording; 0: no limit */
+    const char *record_environment; /* names of further variables to record (gw_config_names_contain()); NULL: none */
     bool quiet;
     const char *json;       /* file for the verdict as JSON, "-" for standard output; NULL: none */
     const char *on_failure; /* after a failure: "print" the verdict, or run this shell command; NULL: neither */
@@ -23,7 +24,7 @@ typedef struct gw_run_options {
     bool blame;
     bool deep;
     bool allocations;
-    const char *hang_after; /* seconds, or "off"; NULL: "off" on a terminal without kill_on_hang, otherwise 300 */
+    const char *hang_after; /* seconds, or "off"; NULL, "auto": off on a terminal without kill_on_hang, otherwise 300 */
     bool kill_on_hang;
     bool no_attach;
     bool no_sites;

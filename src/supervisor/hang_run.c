@@ -19,7 +19,8 @@ gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_er
 {
     const char *text = options->hang_after;
     *hangs = (gwi_hangs){0};
-    if (text == NULL) /* the default is "off" at a terminal, where the user can see that the program hangs */
+    if (text == NULL || strcmp(text, "auto") ==
+                            0) /* the default is "off" at a terminal, where the user can see that the program hangs */
         text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
     if (strcmp(text, "off") == 0) {
         return options->kill_on_hang ? gw_fail(err, GW_USAGE, "--kill-on-hang cannot be combined with --hang-after off")
@@ -28,8 +29,8 @@ gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_er
     char *end = NULL;
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 1e6))
-        return gw_fail(err, GW_USAGE, "--hang-after %s: must be `off` or a number of seconds from 0.1 to 1000000",
-                       text);
+        return gw_fail(err, GW_USAGE,
+                       "--hang-after %s: must be `auto`, `off` or a number of seconds from 0.1 to 1000000", text);
     hangs->kill = options->kill_on_hang;
     hangs->after_ns = (uint64_t)(seconds * 1e9);
     return GW_OK;

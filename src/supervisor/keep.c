@@ -1,15 +1,15 @@
-/* Removes old recordings from the state folder. The user can configure the limits. */
+/* Removes old recordings from the state folder. The limits are in the configuration. */
 #include "gw_keep.h"
 #include "gwi_place.h"
 
 #include "gw_array.h"
+#include "gw_config.h"
 #include "gw_own.h"
 #include "gw_text.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,131 +17,19 @@
 #include <time.h>
 #include <unistd.h>
 
-static const gw_keep_limits standard = {.recordings = 500, .bytes = 8ull << 30, .days = 90};
-
 enum { DAY_S = 24 * 3600 };
 
 /* ---- configuration ---- */
 
-static gw_status wrong(gw_error *err, const char *path, const char *key, const char *wanted)
-{
-    return gw_fail(err, GW_USAGE, "%s: keep.%s: expected %s", path, key, wanted);
-}
-
-/* Read a number that is not negative. If the key is missing, *value is unchanged. */
-static gw_status read_number(json_object *keep, const char *path, const char *key, uint64_t *value, gw_error *err)
-{
-    json_object *item;
-    if (!json_object_object_get_ex(keep, key, &item))
-        return GW_OK;
-    if (!json_object_is_type(item, json_type_int) || json_object_get_int64(item) < 0)
-        return wrong(err, path, key, "a number of at least 0");
-    *value = (uint64_t)json_object_get_int64(item);
-    return GW_OK;
-}
-
-/* Read a size: a number of bytes, or a string such as "8GiB". */
-static gw_status read_size(json_object *keep, const char *path, const char *key, uint64_t *value, gw_error *err)
-{
-    json_object *item;
-    if (!json_object_object_get_ex(keep, key, &item))
-        return GW_OK;
-    if (json_object_is_type(item, json_type_string))
-        return gw_bytes_parse(json_object_get_string(item), value) ? GW_OK
-                                                                   : wrong(err, path, key, "a size such as \"8GiB\"");
-    return read_number(keep, path, key, value, err);
-}
-
-static gw_status check_keys(json_object *object, const char *path, const char *const *known, gw_error *err)
-{
-    json_object_object_foreach(object, key, value)
-    {
-        size_t i = 0;
-        (void)value;
-        while (known[i] != NULL && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i] == NULL)
-            return gw_fail(err, GW_USAGE, "%s: unknown key \"%s\"", path, key);
-    }
-    return GW_OK;
-}
-
-static gw_status read_keep(json_object *root, const char *path, gw_keep_limits *limits, gw_error *err)
-{
-    static const char *const root_keys[] = {"keep", NULL}, *const keep_keys[] = {"recordings", "bytes", "days", NULL};
-    json_object *keep;
-    if (!json_object_is_type(root, json_type_object))
-        return gw_fail(err, GW_USAGE, "%s: expected an object: {\"keep\": {..}}", path);
-    gw_status st = check_keys(root, path, root_keys, err);
-    if (st != GW_OK || !json_object_object_get_ex(root, "keep", &keep))
-        return st;
-    if (!json_object_is_type(keep, json_type_object))
-        return gw_fail(err, GW_USAGE, "%s: keep: expected an object", path);
-    st = check_keys(keep, path, keep_keys, err);
-    if (st == GW_OK)
-        st = read_number(keep, path, "recordings", &limits->recordings, err);
-    if (st == GW_OK)
-        st = read_size(keep, path, "bytes", &limits->bytes, err);
-    return st == GW_OK ? read_number(keep, path, "days", &limits->days, err) : st;
-}
-
-/* Read at most the first 64 KiB of a file. The caller frees *ret_text, which is NULL if there is no such file. */
-static gw_status read_file(const char *path, char **ret_text, gw_error *err)
-{
-    enum { BYTES_MAX = 64 << 10 };
-    gw_error why;
-    int fd;
-    *ret_text = NULL;
-    if (access(path, F_OK) != 0)
-        return GW_OK;
-    gw_status st = gw_plain_open(path, true, &fd, &why);
-    if (st != GW_OK)
-        return gw_fail(err, st, "%s: %s", path, why.text);
-    char *text = malloc(BYTES_MAX + 1);
-    ssize_t bytes = text == NULL ? -1 : read(fd, text, BYTES_MAX);
-    close(fd);
-    if (bytes < 0) {
-        free(text);
-        return gw_fail(err, text == NULL ? GW_NOMEM : GW_IO, "%s: %s", path, strerror(errno));
-    }
-    text[bytes] = '\0';
-    *ret_text = text;
-    return GW_OK;
-}
-
-static unsigned line_at(const char *text, size_t offset)
-{
-    unsigned line = 1;
-    for (size_t i = 0; i < offset && text[i] != '\0'; i++)
-        line += text[i] == '\n';
-    return line;
-}
-
 gw_status gw_keep_limits_read(gw_keep_limits *ret_limits, gw_error *err)
 {
-    gw_path path;
-    char *text;
-    *ret_limits = standard;
-    if (gw_config_path(path, NULL) != GW_OK)
-        return GW_OK;
-    gw_status st = read_file(path, &text, err);
-    if (st != GW_OK || text == NULL)
-        return st;
-    json_tokener *parser = json_tokener_new();
-    json_object *root = parser == NULL ? NULL : json_tokener_parse_ex(parser, text, (int)strlen(text) + 1);
-    enum json_tokener_error error = parser == NULL ? json_tokener_success : json_tokener_get_error(parser);
-    if (parser == NULL)
-        st = gw_fail(err, GW_NOMEM, "%s: out of memory", path);
-    else if (error != json_tokener_success)
-        st = gw_fail(err, GW_USAGE, "%s:%u: %s", path, line_at(text, json_tokener_get_parse_end(parser)),
-                     json_tokener_error_desc(error));
-    else
-        st = read_keep(root, path, ret_limits, err);
-    json_object_put(root);
-    if (parser != NULL)
-        json_tokener_free(parser);
-    free(text);
-    return st;
+    const gw_config *config = gw_config_process();
+    if (config->error_count > 0)
+        return gw_fail(err, GW_USAGE, "the configuration has errors");
+    *ret_limits = (gw_keep_limits){.recordings = config->value[GW_CONFIG_KEEP_RECORDINGS].number,
+                                   .bytes = config->value[GW_CONFIG_KEEP_BYTES].number,
+                                   .days = config->value[GW_CONFIG_KEEP_DAYS].number};
+    return GW_OK;
 }
 
 /* ---- recordings ---- */

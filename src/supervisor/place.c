@@ -2,6 +2,7 @@
 #include "gwi_place.h"
 
 #include "gw_buffer.h"
+#include "gw_config.h"
 #include "gw_own.h"
 #include "gw_recording.h"
 #include "gw_text.h"
@@ -329,10 +330,46 @@ static gw_status user_folder(const char *variable, const char *standard, gw_path
     return gw_fail(err, GW_MISSING, "neither %s nor HOME names a folder", variable);
 }
 
+/* Expand ~/ at the beginning and %u, which lets one site file name a folder for each user. */
+static gw_status expand_folder(const char *folder, gw_path out, gw_error *err)
+{
+    gw_text text = {0};
+    const struct passwd *user = getpwuid(geteuid());
+    if (gw_begins(folder, "~/") && home() == NULL)
+        return gw_fail(err, GW_MISSING, "%s: HOME names no folder", folder);
+    if (gw_begins(folder, "~/"))
+        gw_text_add_str(&text, home());
+    for (const char *at = folder + (folder[0] == '~'); *at != '\0'; at++) {
+        bool is_user = at[0] == '%' && at[1] == 'u';
+        if (is_user && user != NULL)
+            gw_text_add_str(&text, user->pw_name);
+        else if (is_user)
+            gw_text_addf(&text, "%u", (unsigned)geteuid());
+        else
+            gw_text_add(&text, at, 1);
+        at += is_user;
+    }
+    gw_status st =
+        text.failed ? gw_fail(err, GW_NOMEM, "out of memory") : gw_path_format(out, err, "%s", gw_text_str(&text));
+    gw_text_free(&text);
+    return st;
+}
+
+gw_status gw_state_path(gw_path out, gw_error *err)
+{
+    const char *folder = gw_config_process()->value[GW_CONFIG_FOLDER].text;
+    if (folder[0] == '\0')
+        return user_folder("XDG_STATE_HOME", ".local/state", out, err);
+    gw_status st = expand_folder(folder, out, err);
+    if (st == GW_OK && !is_ours_to_use(out))
+        return gw_fail(err, GW_UNSUPPORTED, "%s: it, or the folder around it, belongs to another user", out);
+    return st;
+}
+
 gw_status gw_state_folder(gw_path out, gw_error *err)
 {
     int fd;
-    gw_status st = user_folder("XDG_STATE_HOME", ".local/state", out, err);
+    gw_status st = gw_state_path(out, err);
     if (st == GW_OK)
         st = gwi_folder_make(out, 0700, err);
     if (st == GW_OK)

@@ -3,6 +3,7 @@
 
 #include "gw_api.h"
 #include "gw_clock.h"
+#include "gw_config.h"
 #include "gw_fact.h"
 #include "gw_mask.h"
 #include "gw_say.h"
@@ -240,7 +241,8 @@ static void put_arguments(gwi_record *record, char *const *argv)
     }
 }
 
-static void put_environment(gwi_record *record)
+/* `more`: names of variables that are recorded, too. */
+static void put_environment(gwi_record *record, const char *more)
 {
     for (char **entry = environ; *entry != NULL; entry++) {
         char key[128];
@@ -248,7 +250,7 @@ static void put_environment(gwi_record *record)
         if (equals == NULL || (size_t)(equals - *entry) >= sizeof key - 4)
             continue;
         snprintf(key, sizeof key, "env.%.*s", (int)(equals - *entry), *entry);
-        if (gw_environment_is_recorded(key + 4))
+        if (gw_environment_is_recorded(key + 4) || gw_config_names_contain(more, key + 4))
             put_meta(record, key, gw_name_is_secret(key + 4) ? GW_MASKED : equals + 1);
     }
 }
@@ -373,7 +375,7 @@ void gwi_record_meta(gwi_record *record, const gw_run_options *options, char *co
     put_options(record, options);
     put_meta(record, "driver", doors->driver);
     put_limits(record);
-    put_environment(record);
+    put_environment(record, options->record_environment);
     if (!doors->open)
         gwi_record_fact(record, gw_fact_key_text(GW_FACT_DOORS_CLOSED), "%s", doors->closed_why);
 }

@@ -149,7 +149,7 @@ class Configuration(Shelf):
         for text, reason in (('{"keep": {"recordings": 5,,}}', ":1: "), ('{\n"keep": {\n"days": x}}', ":3: "),
                              ('{"keep": {"days": -1}}', "keep.days"), ('{"keep": {"days": "ten"}}', "keep.days"),
                              ('{"keep": {"bytes": "many"}}', "keep.bytes"), ('{"keep": 5}', "keep: expected an object"),
-                             ('{"kept": {}}', 'unknown key "kept"'), ('{"keep": {"hours": 1}}', 'unknown key "hours"'),
+                             ('{"kept": {}}', 'unknown key "kept"'), ('{"keep": {"hours": 1}}', 'unknown key "keep.hours"'),
                              ("[]", "expected an object"), ("", "")):
             with self.subTest(text):
                 self.assertIn(reason, self.refused(text))

@@ -90,15 +90,12 @@ class Process:
         self.variant = variant
         self.times = []
         command = [sys.executable, "-B", __file__, "--child", "--net", options.net]
-        variables = dict(os.environ)
         if variant != "bare":
             recording = f"{folder}/{time.monotonic_ns()}.gpuwhy"
             build = variant[1:] if variant.startswith("@") else options.build
-            command = [str(ROOT / build / "gpuwhy"), "run", "--quiet", "-o", recording, "--"] + command
-        if "=" in variant:
-            name, value = variant.split("=", 1)
-            variables[name] = value
-        self.process = subprocess.Popen(command, env=variables, cwd=ROOT / "tests" / "gpu", text=True,
+            setting = ["env", variant] if "=" in variant else []  # for the hook: `gpuwhy run` has variables of its own
+            command = [str(ROOT / build / "gpuwhy"), "run", "--quiet", "-o", recording, "--"] + setting + command
+        self.process = subprocess.Popen(command, cwd=ROOT / "tests" / "gpu", text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pid = None
 

@@ -1,0 +1,258 @@
+/* `gpuwhy config`: shows every key of the configuration, its value and where the value comes from. */
+#include "gwi_cmd.h"
+#include "gwi_config_cmd.h"
+#include "gwi_options.h"
+#include "gwi_terminal.h"
+
+#include "gw_say.h"
+#include "gw_wrap.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GWI_CONFIG_OPTIONS(X)                                                                                          \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(FLAG, bool, check, "--check", "[FILE]", NULL,                                                                    \
+      "report the errors of the configuration, or of FILE; the exit status is 1 if there are any")                     \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+
+typedef struct config_options {
+    GWI_CONFIG_OPTIONS(GWI_OPTION_FIELD)
+    const char *text[GW_CONFIG_COUNT]; /* the option of a key that has a value; NULL: not given */
+    bool flag[GW_CONFIG_COUNT];        /* the option of a key without a value */
+} config_options;
+
+#define OPTIONS_STRUCT config_options
+static const gwi_option own_table[] = {GWI_CONFIG_OPTIONS(GWI_OPTION_ROW)};
+enum { OWN_COUNT = sizeof own_table / sizeof own_table[0], TABLE_MAX = OWN_COUNT + GW_CONFIG_COUNT };
+
+/* ---- options ---- */
+
+/* Write the options of this command to `table`: its own, and those of other commands that set a key. Options that all
+ * commands have are not among them. Returns their number. */
+static size_t make_table(gwi_option table[TABLE_MAX])
+{
+    size_t count = OWN_COUNT;
+    memcpy(table, own_table, sizeof own_table);
+    for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++) {
+        const gw_config_key *key = &gw_config_keys[id];
+        bool is_flag = key->type == GW_CONFIG_TYPE_BOOL;
+        if (key->option == NULL || key->commands[0] == '\0')
+            continue;
+        table[count++] = (gwi_option){
+            .type = is_flag ? GWI_OPTION_FLAG : GWI_OPTION_STRING,
+            .offset = is_flag ? offsetof(config_options, flag) + id * sizeof(bool)
+                              : offsetof(config_options, text) + id * sizeof(const char *),
+            .name = key->option,
+            .argument = is_flag ? NULL : "VALUE",
+            .help = key->help,
+        };
+    }
+    return count;
+}
+
+/* Store the options of other commands in the configuration. */
+static gw_status take_options(const config_options *options, gw_config *config, gw_error *err)
+{
+    gw_status st = GW_OK;
+    for (gw_config_id id = 0; st == GW_OK && id < GW_CONFIG_COUNT; id++) {
+        const char *option = gw_config_keys[id].option, *text = options->text[id];
+        if (options->flag[id])
+            text = gw_begins(option, "--no-") ? "false" : "true";
+        if (text == NULL)
+            continue;
+        st = gw_config_set(config, id, text, GW_CONFIG_OPTION, 0, err);
+        if (st != GW_OK)
+            gw_wrap(err, "%s %s", option, text);
+    }
+    return st;
+}
+
+static void add_key(gw_text *text, gw_config_id id)
+{
+    enum { INDENT = 30, COLUMNS = 80 };
+    const gw_config_key *key = &gw_config_keys[id];
+    gw_text body = {0};
+    char variable[GW_CONFIG_VARIABLE_MAX];
+    gw_text_addf(&body, "%s: %s", gw_config_variable(id, variable), key->help);
+    if (key->standard[0] != '\0')
+        gw_text_addf(&body, " [%s]", key->standard);
+    gw_text_addf(text, "  %-26s  ", key->name);
+    gw_add_wrapped(text, gw_text_str(&body), INDENT, INDENT, COLUMNS);
+    gw_text_free(&body);
+}
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy config [key]\n"
+                           "gpuwhy config --check [FILE]\n"
+                           "\n"
+                           "Prints every key of the configuration, its value, its unit and where the value\n"
+                           "comes from. With a key, prints its value alone. An option of another command\n"
+                           "shows what would hold with this option. See docs/config.md.\n"
+                           "\n");
+    gwi_options_help(own_table, OWN_COUNT, &text);
+    gw_text_add_str(&text, "\nkeys and environment variables:\n");
+    for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++)
+        add_key(&text, id);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GW_EXIT_OK;
+}
+
+/* ---- output ---- */
+
+typedef struct row {
+    gw_text cell[4]; /* key, value, unit, place */
+} row;
+enum { CELL_COUNT = 4, GAP = 2 };
+
+static void fill(row *r, const gw_config *config, gw_config_id id)
+{
+    const gw_config_key *key = &gw_config_keys[id];
+    char bytes[GW_BYTES_TEXT_MAX];
+    gw_text_add_str(&r->cell[0], key->name);
+    gwi_config_plain(config, id, &r->cell[1]);
+    if (r->cell[1].bytes == 0)
+        gw_text_add_str(&r->cell[1], "-");
+    gw_text_add_str(&r->cell[2], key->unit == NULL ? "" : key->unit);
+    if (key->type == GW_CONFIG_TYPE_SIZE && config->value[id].number >= 1024)
+        gw_text_addf(&r->cell[2], " (%s)", gw_bytes_text(bytes, config->value[id].number));
+    gw_config_add_place(config, id, &r->cell[3]);
+}
+
+static void print_rows(row *rows, size_t count)
+{
+    gw_text text = {0};
+    size_t width[CELL_COUNT] = {0};
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < CELL_COUNT; k++)
+            width[k] = rows[i].cell[k].bytes > width[k] ? rows[i].cell[k].bytes : width[k];
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k + 1 < CELL_COUNT; k++)
+            gw_text_addf(&text, "%-*s", (int)width[k] + GAP, gw_text_str(&rows[i].cell[k]));
+        gw_text_addf(&text, "%s\n", gw_text_str(&rows[i].cell[CELL_COUNT - 1]));
+    }
+    gw_print("%s", gw_text_str(&text));
+    gw_text_free(&text);
+}
+
+static int show(const gw_config *config)
+{
+    static const char *const heads[CELL_COUNT] = {"KEY", "VALUE", "UNIT", "FROM"};
+    row rows[GW_CONFIG_COUNT + 1] = {0};
+    for (size_t k = 0; k < CELL_COUNT; k++)
+        gw_text_add_str(&rows[0].cell[k], heads[k]);
+    for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++)
+        fill(&rows[id + 1], config, id);
+    gwi_config_say_errors();
+    print_rows(rows, GW_CONFIG_COUNT + 1);
+    for (size_t i = 0; i <= GW_CONFIG_COUNT; i++)
+        for (size_t k = 0; k < CELL_COUNT; k++)
+            gw_text_free(&rows[i].cell[k]);
+    return GW_EXIT_OK;
+}
+
+static int show_json(const gw_config *config)
+{
+    gw_text text = {0};
+    gw_error err;
+    gw_status st = gwi_config_json(config, &text, &err);
+    if (st == GW_OK)
+        fputs(gw_text_str(&text), stdout);
+    else
+        gw_say("config: %s", err.text);
+    gw_text_free(&text);
+    return st == GW_OK ? GW_EXIT_OK : GW_EXIT_USAGE;
+}
+
+static int show_key(const gw_config *config, const char *name)
+{
+    gw_config_id id;
+    gw_text text = {0};
+    if (!gw_config_find(name, &id)) {
+        const char *known = gw_config_suggest(name);
+        gw_say("config: unknown key %s%s%s%s; `gpuwhy config` lists them", name, known == NULL ? "" : "; did you mean ",
+               known == NULL ? "" : known, known == NULL ? "" : "?");
+        return GW_EXIT_USAGE;
+    }
+    gwi_config_say_errors();
+    gwi_config_plain(config, id, &text);
+    gw_print("%s\n", gw_text_str(&text));
+    gw_text_free(&text);
+    return GW_EXIT_OK;
+}
+
+/* ---- --check ---- */
+
+static int check_file(const char *path)
+{
+    gw_config *config = gw_config_process();
+    if (access(path, F_OK) != 0) {
+        gw_say("config: %s: %s", path, strerror(errno));
+        return GW_EXIT_USAGE;
+    }
+    gw_config_free(config);
+    (void)gw_config_read(config, path, GW_CONFIG_USER, true);
+    gwi_config_say_errors();
+    if (config->error_count > 0)
+        return GW_EXIT_UNDETERMINED;
+    gw_print("%s: no errors\n", path);
+    return GW_EXIT_OK;
+}
+
+static void print_file(const gw_config *config, gw_config_source source, const char *path)
+{
+    gw_print("%s: %s\n", path, config->path[source].bytes > 0 ? "no errors" : "there is no such file");
+}
+
+static int check(void)
+{
+    const gw_config *config = gw_config_process();
+    gw_path path;
+    if (config->error_count > 0) {
+        gwi_config_say_errors();
+        return GW_EXIT_UNDETERMINED;
+    }
+    print_file(config, GW_CONFIG_SITE, GWI_CONFIG_SITE_PATH);
+    if (gw_config_path(path, NULL) == GW_OK)
+        print_file(config, GW_CONFIG_USER, path);
+    return GW_EXIT_OK;
+}
+
+/* ---- the command ---- */
+
+static gw_status parse(config_options *options, int argc, char **argv, int *ret_words, gw_error *err)
+{
+    gwi_option table[TABLE_MAX];
+    size_t count = make_table(table);
+    gw_status st = gwi_options_parse_mixed(table, count, options, argc, argv, ret_words, err);
+    if (st == GW_OK && *ret_words > 1)
+        st = gw_fail(err, GW_USAGE, "unexpected word: %s", argv[2]);
+    if (st == GW_OK && options->json && (options->check || *ret_words > 0))
+        st = gw_fail(err, GW_USAGE, "--json prints all keys; it does not go with --check or a key");
+    return st == GW_OK ? take_options(options, gw_config_process(), err) : st;
+}
+
+int gwi_cmd_config(int argc, char **argv)
+{
+    config_options options = {0};
+    gw_error err = {0};
+    int words = 0;
+    if (parse(&options, argc, argv, &words, &err) != GW_OK) {
+        gw_say("config: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
+    gwi_pager_begin();
+    if (options.help)
+        return help();
+    if (options.check)
+        return words > 0 ? check_file(argv[1]) : check();
+    if (options.json)
+        return show_json(gw_config_process());
+    return words > 0 ? show_key(gw_config_process(), argv[1]) : show(gw_config_process());
+}

@@ -1,0 +1,333 @@
+/* Tests the keys, the files and the order of the sources. */
+#include "gwi_config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    gw_config config;
+    char folder[64], path[80];
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    snprintf(f->folder, sizeof f->folder, "/tmp/gpuwhy-config-test-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->path, sizeof f->path, "%s/config", f->folder);
+    gw_config_init(&f->config);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    unlink(f->path);
+    rmdir(f->folder);
+    gw_config_free(&f->config);
+    free(f);
+    return 0;
+}
+
+static gw_status read_text(fixture *f, gw_config_source source, const char *text)
+{
+    return gw_config_read_text(&f->config, "FILE", source, text, strlen(text));
+}
+
+static void put_file(const fixture *f, const char *text, mode_t mode)
+{
+    FILE *file = fopen(f->path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(f->path, mode), 0);
+}
+
+static void standard_values_are_valid(void **state)
+{
+    fixture *f = *state;
+    for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++) {
+        const char *standard = gw_config_keys[id].standard;
+        if (standard[0] != '\0' || gw_config_keys[id].type == GW_CONFIG_TYPE_NAMES)
+            assert_int_equal(gw_config_set(&f->config, id, standard, GW_CONFIG_USER, 0, NULL), GW_OK);
+    }
+    assert_int_equal(f->config.value[GW_CONFIG_KEEP_BYTES].number, UINT64_C(8) << 30);
+}
+
+static void variables_are_unique(void **state)
+{
+    (void)state;
+    char a[GW_CONFIG_VARIABLE_MAX], b[GW_CONFIG_VARIABLE_MAX];
+    assert_string_equal(gw_config_variable(GW_CONFIG_KEEP_DAYS, a), "GPUWHY_KEEP_DAYS");
+    for (gw_config_id i = 0; i < GW_CONFIG_COUNT; i++)
+        for (gw_config_id k = i + 1; k < GW_CONFIG_COUNT; k++)
+            assert_string_not_equal(gw_config_variable(i, a), gw_config_variable(k, b));
+}
+
+static void all_types_are_read(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(read_text(f, GW_CONFIG_USER,
+                               "/* one */ {\"off\": true, // two\n"
+                               "\"folder\": \"~/runs\", \"hang_after\": 0.5, \"color\": \"never\",\n"
+                               "\"keep\": {\"days\": 7, \"bytes\": 1024, \"recordings\": 0},\n"
+                               "\"record\": {\"environment\": [\"MODE\", \"MY_*\"]}, \"memory\": \"16GiB\",\n"
+                               "\"watch\": {\"alarm_at\": \"80%\"}} /* three */\n// four"),
+                     GW_OK);
+    const gw_config_value *value = f->config.value;
+    assert_int_equal(value[GW_CONFIG_OFF].number, 1);
+    assert_string_equal(value[GW_CONFIG_FOLDER].text, "~/runs");
+    assert_string_equal(value[GW_CONFIG_HANG_AFTER].text, "0.5");
+    assert_int_equal(value[GW_CONFIG_KEEP_DAYS].number, 7);
+    assert_int_equal(value[GW_CONFIG_KEEP_DAYS].line, 3);
+    assert_int_equal(value[GW_CONFIG_KEEP_BYTES].number, 1024);
+    assert_string_equal(value[GW_CONFIG_RECORD_ENVIRONMENT].text, "MODE,MY_*");
+    assert_int_equal(value[GW_CONFIG_MEMORY].number, UINT64_C(16) << 30);
+    assert_int_equal(value[GW_CONFIG_WATCH_ALARM_AT].line, 5);
+    assert_int_equal(value[GW_CONFIG_QUIET].source, GW_CONFIG_BUILT_IN);
+}
+
+static void errors_have_their_place(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"", "FILE:1: unexpected end of data\n"},
+        {"{\n\"quiet\": true", "FILE:2: unexpected end of data\n"},
+        {"[]", "FILE: expected an object"},
+        {"{}\n x", "FILE:2: unexpected text after the object\n"},
+        {"{\n\"keep\": {\n\"days\": x}}", "FILE:3: "},
+        {"{\n\"keep\": {\"days\": -1}}", "FILE:2: keep.days: expected a whole number"},
+        {"{\"keep\": {\"days\": 1.5}}", "FILE:1: keep.days: expected"},
+        {"{\"keep\": {\"days\": \"7\"}}", "FILE:1: keep.days: expected"},
+        {"{\"keep\": {\"days\": null}}", "FILE:1: keep.days: expected"},
+        {"{\"keep\":\n5}", "FILE:1: keep: expected an object"},
+        {"{\n\n\"kept\": {}}", "FILE:3: unknown key \"kept\"; did you mean \"keep\"?"},
+        {"{\"keep\": {\"day\": 1}}", "FILE:1: unknown key \"keep.day\"; did you mean \"keep.days\"?"},
+        {"{\"zzzzzzzzzzzzzzz\": 1}", "FILE:1: unknown key \"zzzzzzzzzzzzzzz\"\n"},
+        {"{\"quiet\": 1}", "quiet: expected true or false"},
+        {"{\"quiet\": \"true\"}", "quiet: expected true or false"},
+        {"{\"memory\": \"lots\"}", "memory: expected a size"},
+        {"{\"memory\": \"1\\u0000\"}", "memory: expected a size"},
+        {"{\"hang_after\": 0}", "hang_after: expected"},
+        {"{\"hang_after\": \"nan\"}", "hang_after: expected"},
+        {"{\"color\": \"red\"}", "color: expected"},
+        {"{\"folder\": \"runs\"}", "folder: expected an absolute path"},
+        {"{\"folder\": \"/a\\nb\"}", "folder: expected an absolute path"},
+        {"{\"watch\": {\"alarm_at\": \"0%\"}}", "watch.alarm_at: expected"},
+        {"{\"record\": {\"environment\": [\"A,B\"]}}", "record.environment: expected"},
+        {"{\"record\": {\"environment\": [5]}}", "record.environment: expected"},
+        {"{\"record\": {\"environment\": \"*\"}}", "record.environment: expected"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_config_free(&f->config);
+        assert_int_equal(read_text(f, GW_CONFIG_USER, cases[i].text), GW_USAGE);
+        const char *errors = gw_text_str(&f->config.errors);
+        if (strstr(errors, cases[i].says) == NULL)
+            fail_msg("%s: \"%s\" lacks \"%s\"", cases[i].text, errors, cases[i].says);
+        assert_int_equal(f->config.error_count, 1);
+    }
+}
+
+static void other_keys_count_beside_an_error(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(
+        read_text(f, GW_CONFIG_USER, "{\"memory\": \"lots\", \"quiet\": true, \"x\": 1, \"keep.days\": 3}"), GW_USAGE);
+    assert_int_equal(f->config.error_count, 2);
+    assert_int_equal(f->config.value[GW_CONFIG_QUIET].number, 1);
+    assert_int_equal(f->config.value[GW_CONFIG_KEEP_DAYS].number, 3);
+    assert_int_equal(f->config.value[GW_CONFIG_MEMORY].source, GW_CONFIG_BUILT_IN);
+}
+
+static void many_errors_are_cut(void **state)
+{
+    fixture *f = *state;
+    gw_text text = {0};
+    gw_text_add_str(&text, "{\"x0\": 1");
+    for (int i = 1; i < 100; i++)
+        gw_text_addf(&text, ", \"x%d\": 1", i);
+    gw_text_add_str(&text, "}");
+    assert_int_equal(read_text(f, GW_CONFIG_USER, gw_text_str(&text)), GW_USAGE);
+    gw_text_free(&text);
+    assert_int_equal(f->config.error_count, 100);
+    assert_non_null(strstr(gw_text_str(&f->config.errors), "further errors"));
+    assert_true(f->config.errors.bytes < 4096);
+}
+
+static void a_later_source_wins(void **state)
+{
+    fixture *f = *state;
+    gw_config_value *value = &f->config.value[GW_CONFIG_KEEP_DAYS];
+    gw_text place = {0};
+    assert_int_equal(read_text(f, GW_CONFIG_USER, "{\"keep\": {\"days\": 2}}"), GW_OK);
+    assert_int_equal(read_text(f, GW_CONFIG_SITE, "{\"keep\": {\"days\": 1}}"), GW_OK);
+    assert_int_equal(value->number, 2);
+    setenv("GPUWHY_KEEP_DAYS", "3", 1);
+    gw_config_read_environment(&f->config);
+    assert_int_equal(value->number, 3);
+    gw_config_add_place(&f->config, GW_CONFIG_KEEP_DAYS, &place);
+    assert_string_equal(gw_text_str(&place), "GPUWHY_KEEP_DAYS");
+    gw_text_free(&place);
+    assert_int_equal(gw_config_set(&f->config, GW_CONFIG_KEEP_DAYS, "4", GW_CONFIG_OPTION, 0, NULL), GW_OK);
+    gw_config_read_environment(&f->config);
+    assert_int_equal(value->number, 4);
+    unsetenv("GPUWHY_KEEP_DAYS");
+}
+
+static void a_wrong_variable_does_not_count(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(read_text(f, GW_CONFIG_USER, "{\"memory\": 5}"), GW_OK);
+    setenv("GPUWHY_MEMORY", "lots", 1);
+    setenv("GPUWHY_QUIET", "", 1);
+    setenv("GPUWHY_OFF", "on", 1);
+    gw_config_read_environment(&f->config);
+    assert_int_equal(f->config.error_count, 1);
+    assert_non_null(strstr(gw_text_str(&f->config.errors), "GPUWHY_MEMORY=lots: expected a size"));
+    assert_int_equal(f->config.value[GW_CONFIG_MEMORY].number, 5);
+    assert_int_equal(f->config.value[GW_CONFIG_QUIET].source, GW_CONFIG_BUILT_IN);
+    assert_int_equal(f->config.value[GW_CONFIG_OFF].number, 1);
+    unsetenv("GPUWHY_MEMORY");
+    unsetenv("GPUWHY_QUIET");
+    unsetenv("GPUWHY_OFF");
+}
+
+static void the_limit_of_an_outer_run_is_not_the_users(void **state)
+{
+    fixture *f = *state;
+    setenv("GPUWHY_MEMORY", "1024", 1);
+    setenv("GPUWHY_RUN_DIR", "/run/x", 1);
+    gw_config_read_environment(&f->config);
+    assert_int_equal(f->config.value[GW_CONFIG_MEMORY].source, GW_CONFIG_BUILT_IN);
+    unsetenv("GPUWHY_RUN_DIR");
+    gw_config_read_environment(&f->config);
+    assert_int_equal(f->config.value[GW_CONFIG_MEMORY].number, 1024);
+    unsetenv("GPUWHY_MEMORY");
+}
+
+static void files_of_others_are_refused(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_MISSING);
+    assert_int_equal(f->config.error_count, 0);
+    put_file(f, "{\"quiet\": true}", 0600);
+    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_OK);
+    gw_config_free(&f->config);
+    put_file(f, "{\"quiet\": true}", 0666);
+    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_UNSUPPORTED);
+    assert_non_null(strstr(gw_text_str(&f->config.errors), "other users may write to it (mode 666)"));
+    assert_int_equal(f->config.value[GW_CONFIG_QUIET].number, 0);
+    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, true), GW_OK);
+    gw_config_free(&f->config);
+    put_file(f, "{\"quiet\": true}", 0600);
+    assert_int_equal(chmod(f->folder, 0777), 0);
+    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_UNSUPPORTED);
+    assert_non_null(strstr(gw_text_str(&f->config.errors), "may replace it"));
+}
+
+static void the_site_file_is_roots(void **state)
+{
+    fixture *f = *state;
+    put_file(f, "{\"quiet\": true}", 0644);
+    if (geteuid() == 0)
+        assert_int_equal(chown(f->path, 4711, 0), 0);
+    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_SITE, false), GW_UNSUPPORTED);
+    assert_non_null(strstr(gw_text_str(&f->config.errors), "not to root"));
+    assert_int_equal(f->config.value[GW_CONFIG_QUIET].number, 0);
+}
+
+static void no_file_that_is_none(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    assert_int_not_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_OK);
+    assert_int_equal(f->config.error_count, 1);
+    rmdir(f->path);
+    FILE *file = fopen(f->path, "w");
+    assert_non_null(file);
+    fprintf(file, "{}%70000s", "");
+    fclose(file);
+    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_USAGE);
+    assert_non_null(strstr(gw_text_str(&f->config.errors), "larger than"));
+}
+
+static void names_are_matched(void **state)
+{
+    (void)state;
+    assert_true(gw_config_names_contain("A,MY_*,B", "MY_NAME"));
+    assert_true(gw_config_names_contain("A,MY_*,B", "B"));
+    assert_false(gw_config_names_contain("A,MY_*,B", "AB"));
+    assert_false(gw_config_names_contain("A,MY_*,B", "MY"));
+    assert_false(gw_config_names_contain("", ""));
+    assert_false(gw_config_names_contain(NULL, "A"));
+}
+
+static void options_belong_to_commands(void **state)
+{
+    (void)state;
+    gw_config_id id;
+    assert_true(gw_config_find_option("run", "--memory", &id));
+    assert_int_equal(id, GW_CONFIG_MEMORY);
+    assert_false(gw_config_find_option("rehearse", "--memory", &id));
+    assert_false(gw_config_find_option("run", "--alarm-at", &id));
+    assert_true(gw_config_find_option("watch", "--alarm-at", &id));
+    assert_true(gw_config_find_option("who", "--color", &id));
+}
+
+static void lines_are_found(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\n\"a\": \"keep\", 'b'\n: [{\"keep\": {\"days\": 1}}],\n/* \"keep\": */ \"keep\" /* : */ :\n"
+        "{\"q\\\"\": 1, // \"days\": 2\n\"days\": 3}}";
+    size_t bytes = sizeof text - 1;
+    assert_int_equal(gwi_config_line(text, bytes, "a"), 2);
+    assert_int_equal(gwi_config_line(text, bytes, "b"), 2);
+    assert_int_equal(gwi_config_line(text, bytes, "keep"), 4);
+    assert_int_equal(gwi_config_line(text, bytes, "keep.days"), 6);
+    assert_int_equal(gwi_config_line(text, bytes, "days"), 0);
+    assert_int_equal(gwi_config_line(text, bytes, "kee"), 0);
+    static const char odd[] = "[{\"days\": 1}, {\"keep\": 1, \"\": {\"days\": 2}}]",
+                      empty[] = "{\"keep\": 1, \"\": {\"days\": 2}}";
+    assert_int_equal(gwi_config_line(odd, sizeof odd - 1, "days"), 0);
+    assert_int_equal(gwi_config_line(empty, sizeof empty - 1, "keep.days"), 0);
+    static const char zeros[] = "{\"off\0\0\0\0\0\0\0\0\": 1}";
+    assert_int_equal(gwi_config_line(zeros, sizeof zeros - 1, "off"), 0);
+    for (size_t cut = 0; cut < bytes; cut++)
+        (void)gwi_config_line(text, cut, "keep.days");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(standard_values_are_valid),
+        TEST(variables_are_unique),
+        TEST(all_types_are_read),
+        TEST(errors_have_their_place),
+        TEST(other_keys_count_beside_an_error),
+        TEST(many_errors_are_cut),
+        TEST(a_later_source_wins),
+        TEST(a_wrong_variable_does_not_count),
+        TEST(the_limit_of_an_outer_run_is_not_the_users),
+        TEST(files_of_others_are_refused),
+        TEST(the_site_file_is_roots),
+        TEST(no_file_that_is_none),
+        TEST(names_are_matched),
+        TEST(options_belong_to_commands),
+        TEST(lines_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
