@@ -50,3 +50,22 @@ void gw_process_user_add(gw_text *text, int pid)
     if (stat(path, &info) == 0)
         gw_user_name_add(text, info.st_uid);
 }
+
+/* The owner of /proc/PID is root if the process is not dumpable, so its status counts. */
+bool gw_process_is_of(unsigned uid, int pid)
+{
+    char path[64], line[256];
+    unsigned real, effective;
+    bool is_of = false;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *status = fopen(path, "re");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        if (sscanf(line, "Uid: %u %u", &real, &effective) != 2)
+            continue;
+        is_of = real == uid || effective == uid;
+        break;
+    }
+    if (status != NULL)
+        fclose(status);
+    return is_of;
+}

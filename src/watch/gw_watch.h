@@ -64,7 +64,9 @@ typedef struct gw_watch_use {
 typedef struct gw_watch_run {
     char id[GW_WATCH_NAME_MAX]; /* the recording's name without folder and ending */
     char user[GW_WATCH_NAME_MAX];
-    gw_live is;
+    gw_live is;            /* without pids of other users' processes */
+    uint32_t blind_pid;    /* a process whose framework caches memory that gpuwhy cannot see; 0: none */
+    bool is_unseen;        /* the libraries of a process cannot be read, so blind_pid is not certain */
     uint64_t seconds;      /* since its start */
     uint64_t stale_s;      /* since its supervisor last published something */
     uint64_t idle_s;       /* since the processes last gave work to a card; GW_WATCH_UNKNOWN: they never did */

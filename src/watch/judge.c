@@ -134,7 +134,9 @@ static const char *why_unknown(const gw_watch_run *run, const gw_live_device *de
         return "a rehearsal takes no memory";
     if (run->is.is_incomplete)
         return "it has too many blocks of memory to follow";
-    return run->is.blind_pid != 0 ? "its framework caches memory that gpuwhy cannot see" : NULL;
+    if (run->blind_pid != 0)
+        return "its framework caches memory that gpuwhy cannot see";
+    return run->is_unseen ? "the libraries of its processes cannot be read" : NULL;
 }
 
 /* Seconds until the run's limit or the card's free memory is used up, whichever comes first, if the growth goes on. */
@@ -270,6 +272,11 @@ static void forget_unused(gwi_history *history)
         if (!history->seen[i].is_used)
             history->seen[i].pid = 0;
         history->seen[i].is_used = false;
+    }
+    for (size_t i = 0; i < GWI_SEEN_MAX; i++) {
+        if (!history->mapped[i].is_used)
+            history->mapped[i].pid = 0;
+        history->mapped[i].is_used = false;
     }
 }
 

@@ -78,12 +78,16 @@ static void what_is_only_in_use_raises_no_alarm(void **state)
     assert_false(w.card[0].is_alarm);
     assert_int_equal(w.card[0].unjudged_bytes, 99 * gib);
     gw_watch_run *run = world_add_run(&w, 0, 7, 98 * gib); /* its framework hides a cache */
-    run->is.blind_pid = 7;
+    run->blind_pid = 7;
     gwi_snapshot_judge(&w.s, &history);
     assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN && run->use[0].need_why != NULL);
     assert_false(w.card[0].is_alarm || run->use[0].is_alarm);
     assert_int_equal(w.card[0].unjudged_bytes, 99 * gib);
-    run->is.blind_pid = 0;
+    run->blind_pid = 0;
+    run->is_unseen = true;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN && run->use[0].need_why != NULL);
+    run->is_unseen = false;
     run->is.is_incomplete = true;
     gwi_snapshot_judge(&w.s, &history);
     assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN);

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import unittest
 
@@ -143,16 +144,6 @@ class Snapshot(Case):
         self.assertEqual((snapshot["runs"], snapshot["unreadable_runs"]), ([], 1))
         self.assertIn("the checksum is wrong", self.gpuwhy("watch", "--once").stdout)
 
-
-def keys_of(value):
-    """All keys of an object and of the objects in it."""
-    if isinstance(value, list):
-        return {key for item in value for key in keys_of(item)}
-    if isinstance(value, dict):
-        return set(value) | {key for item in value.values() for key in keys_of(item)}
-    return set()
-
-
     def test_nohup_is_respected(self):
         with subprocess.Popen([GPUWHY, "watch", "--json", "--interval", "1"], env=self.environment, stdout=subprocess.PIPE,
                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
@@ -162,6 +153,16 @@ def keys_of(value):
             process.terminate()
             process.stdout.read()
             self.assertEqual(process.wait(WAIT_S), 0)
+
+
+def keys_of(value):
+    """All keys of an object and of the objects in it."""
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item)}
+    if isinstance(value, dict):
+        return set(value) | {key for item in value.values() for key in keys_of(item)}
+    return set()
+
 
 
 class Document(Case):
@@ -176,6 +177,19 @@ class Document(Case):
         self.assertEqual(keys_of(snapshot) - described, set())
         self.assertEqual(keys_of(json.loads(self.gpuwhy("who", "--json").stdout)) - described, set())
         self.assertGreater(len(keys_of(snapshot)), 60)
+
+
+PID_COUNT_AT = 44  # in gw_live (src/format/gw_live.h); the pids follow
+
+
+def crc32c(data):
+    """The checksum of gw_live."""
+    value = 0xffffffff
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82f63b78 if value & 1 else 0)
+    return value ^ 0xffffffff
 
 
 class OtherUsers(Case):
@@ -214,6 +228,27 @@ class OtherUsers(Case):
         done = subprocess.run([*self.NOBODY, GPUWHY, "watch", "--once"], env=self.theirs, text=True,
                               stdout=subprocess.PIPE, check=True)
         self.assertIn("1 more of other users (root), which only they and root can see", done.stdout)
+
+
+    def test_a_run_claims_no_process_of_another_user(self):
+        mine = self.other_program()
+        theirs = Program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER],
+                         self.theirs)
+        self.addCleanup(theirs.end)
+        self.assertEqual(theirs.do("open 0"), 0)
+        self.wait_run(theirs, lambda state: state["pids"])
+        folder = glob.glob(f"/dev/shm/gpuwhy-65534-{theirs.process.pid}-*")[0]
+        theirs.process.send_signal(signal.SIGSTOP)  # so that it does not replace the file
+        self.addCleanup(theirs.process.send_signal, signal.SIGCONT)
+        path = pathlib.Path(folder, "live")
+        bytes_ = bytearray(path.read_bytes())
+        count, own = struct.unpack_from("II", bytes_, PID_COUNT_AT)
+        self.assertEqual((count, len(bytes_) % 8), (1, 0))
+        struct.pack_into("III", bytes_, PID_COUNT_AT, 2, mine.process.pid, own)
+        struct.pack_into("I", bytes_, len(bytes_) - 4, crc32c(bytes_[:-4]))
+        path.write_bytes(bytes_)
+        run = self.run_of(theirs, self.snapshot())
+        self.assertEqual(run["pids"], [own])
 
 
 class Who(Case):
