@@ -132,8 +132,7 @@ static void add_use(gw_text *text, const gw_watch_snapshot *s, const gw_watch_us
     if (use->need_why != NULL)
         gw_text_addf(text, "need unknown: %s", use->need_why);
     else
-        gw_text_addf(text, "needs %s%s", use->outside_bytes == GW_WATCH_UNKNOWN ? "at least " : "",
-                     gwi_bytes_or(need, use->need_bytes, "?"));
+        gw_text_addf(text, "needs %s", gwi_bytes_or(need, use->need_bytes, "unknown"));
     if (use->need_why == NULL && use->is.grows) {
         gw_text_addf(text, ", +%s/min", gw_bytes_text(growth, use->is.bytes_per_minute));
         if (use->full_s != GW_WATCH_UNKNOWN) {
