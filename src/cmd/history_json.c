@@ -33,7 +33,8 @@ static json_object *of_peaks(const gwi_peaks *peaks)
     json_object_object_add(object, "least_bytes", json_object_new_uint64(peaks->least_bytes));
     json_object_object_add(object, "most_bytes", json_object_new_uint64(peaks->most_bytes));
     json_object_object_add(object, "newest_bytes", number_or_null(peaks->is_known, peaks->bytes));
-    json_object_object_add(object, "newest_failed", json_object_new_boolean(peaks->failed));
+    json_object_object_add(object, "newest_failed",
+                           peaks->is_end_known ? json_object_new_boolean(peaks->failed) : NULL);
     return object;
 }
 
