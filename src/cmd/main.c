@@ -18,6 +18,11 @@ static const command_row commands[] = {
     GWI_COMMANDS(GW_X)
 #undef GW_X
 };
+/* A line of `gpuwhy help` has at most 80 columns. */
+#define GW_X(name, arguments, help)                                                                                    \
+    _Static_assert(sizeof #name <= 9 && sizeof arguments <= 33 && sizeof help <= 35, "the line of " #name);
+GWI_COMMANDS(GW_X)
+#undef GW_X
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static const command_row *find(const char *name)
@@ -32,7 +37,7 @@ static void usage(FILE *out)
 {
     fputs("gpuwhy explains why a GPU program failed.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-8s  %-34s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+        fprintf(out, "  %-8s  %-32s  %s\n", commands[i].name, commands[i].arguments, commands[i].help);
     fputs("\n`gpuwhy COMMAND --help` lists the options of a command.\n", out);
 }
 

@@ -1,6 +1,7 @@
 """Colours and the pager, on a terminal of 80 x 24: each role, each switch, and pagers that fail or end early."""
 import fcntl
 import os
+import pathlib
 import pty
 import re
 import select
@@ -14,6 +15,7 @@ import unittest
 from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, run_command
 
 CNN = os.environ.get("EXAMPLE_CNN", "")
+REAL = pathlib.Path(__file__).parent.parent / "fixtures" / "real"
 ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
 PROGRESS = re.compile(rb"\r(gpuwhy: [^\r\n]*)?\x1b\[K")  # of a slow machine
 RED, YELLOW, GREEN, PLACE, STRONG, DIM = (b"\x1b[%sm" % code for code in (b"1;31", b"33", b"32", b"36", b"1", b"2"))
@@ -89,6 +91,12 @@ class Colours(Screen):
         self.assertGreater(len(lines), 10)
         self.assertLessEqual(max(map(len, lines)), 80)
 
+    def test_lines_of_help_fit_80_columns(self):
+        commands = re.findall(rb"^  ([a-z]+) ", self.plain("help").split(b"commands:")[1], re.M)
+        self.assertGreater(len(commands), 15)
+        for words in ["help"], *(["help", command.decode()] for command in commands):
+            self.assertEqual([line for line in self.plain(*words).decode().splitlines() if len(line) > 80], [], words)
+
     def test_an_undetermined_verdict_is_yellow_and_labels_are_bold(self):
         seen = self.on_terminal("explain", "700")[1]
         self.assertIn(STRONG + b"Verdict\x1b[0m", seen)
@@ -125,6 +133,14 @@ class Colours(Screen):
         self.assertRegex(seen, re.escape(STRONG + b"Answer\x1b[0m   " + GREEN) + b"batch \\d+ is the largest")
         self.assertRegex(seen, re.escape(GREEN) + b"yes\x1b\\[0m      ")
         self.assertRegex(seen, re.escape(RED) + b"no\x1b\\[0m       ")
+
+    def test_whatif(self):
+        seen = self.on_terminal("whatif", REAL / "fragmented.gpuwhy")[1]
+        self.assertIn(STRONG + b"Replayed\x1b[0m  ", seen)
+        self.assertRegex(seen, b"the recorded settings +3.50 GiB +" + re.escape(RED + b"refused\x1b[0m"))
+        self.assertRegex(seen, b"expandable_segments:True +3.50 to 3.52 GiB +" + re.escape(GREEN + b"granted\x1b[0m"))
+        self.assertEqual(ESCAPE.sub(b"", seen), self.plain("whatif", REAL / "fragmented.gpuwhy"))
+        self.assertEqual(self.on_terminal("whatif", REAL / "illegal_address.gpuwhy")[1].count(YELLOW + b"No replay\x1b[0m: "), 1)
 
     def test_doctor_colours_each_state(self):
         seen = self.on_terminal("doctor")[1]
