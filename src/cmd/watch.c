@@ -91,10 +91,9 @@ static gw_status print(gw_watch *watch, const watch_options *options, bool once,
             st = options->json ? print_json(snapshot, err) : print_once(snapshot);
         if (st == GW_OK && fflush(stdout) != 0)
             return gw_fail(err, GW_IO, "write to standard output");
-        if (st != GW_OK || once || gwi_watch_is_stopped())
+        if (st != GW_OK || once)
             return st;
-        sleep(options->interval);
-    } while (!gwi_watch_is_stopped());
+    } while (!gwi_watch_wait(options->interval));
     return GW_OK;
 }
 
@@ -133,7 +132,7 @@ int gwi_cmd_watch(int argc, char **argv)
     const gwi_listen_options listening = {options.listen, options.allow_remote, options.interval};
     bool is_screen = !options.once && !options.json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     if (st == GW_OK)
-        gwi_watch_catch_signals();
+        st = gwi_watch_catch_signals(&err);
     if (st == GW_OK && options.listen != NULL)
         st = gwi_watch_listen(watch, &listening, &err);
     else if (st == GW_OK && is_screen)

@@ -8,9 +8,11 @@
 #include <ncursesw/ncurses.h>
 
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEY_ESCAPE = 27, FILTER_MAX = 60 };
 
@@ -179,18 +181,30 @@ static void take_key(screen *it, int key)
     }
 }
 
+/* Wait for a key, the time, or a signal. A change of the terminal's size may arrive just before poll(), so do not wait
+ * longer than a second. */
+static void wait_for_key(screen *it, uint64_t until_ns)
+{
+    enum { WAIT_MS_MAX = 1000 };
+    struct pollfd waited[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = gwi_watch_stop_fd(), .events = POLLIN}};
+    uint64_t now_ns = gw_monotonic_ns(), ms = until_ns > now_ns ? (until_ns - now_ns) / 1000000 + 1 : 0;
+    if (poll(waited, 2, ms < WAIT_MS_MAX ? (int)ms : WAIT_MS_MAX) <= 0)
+        return;
+    if ((waited[0].revents & POLLIN) == 0 && waited[0].revents != 0)
+        it->quit = true; /* the terminal is gone */
+}
+
 /* Take keys until the next refresh is due. */
 static void take_keys(screen *it, const gw_watch_snapshot *snapshot, uint64_t until_ns)
 {
     it->refresh_now = false;
-    while (!it->quit && !it->refresh_now && !gwi_watch_is_stopped()) {
-        uint64_t now = gw_monotonic_ns();
-        if (now >= until_ns)
-            return;
-        timeout((int)((until_ns - now) / 1000000) + 1);
+    timeout(0);
+    while (!it->quit && !it->refresh_now && !gwi_watch_is_stopped() && gw_monotonic_ns() < until_ns) {
         int key = getch();
-        if (key == ERR)
+        if (key == ERR) {
+            wait_for_key(it, until_ns);
             continue;
+        }
         take_key(it, key);
         draw(it, snapshot);
     }
