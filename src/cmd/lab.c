@@ -1,6 +1,6 @@
 /* `gpuwhy lab`: lessons about the ways in which GPU programs fail, and the check that a run ends as expected. */
+#include "gw_json.h"
 #include "gwi_cmd.h"
-#include "gwi_json.h"
 #include "gwi_lab.h"
 #include "gwi_options.h"
 
@@ -130,18 +130,18 @@ static void words_free(words *list)
 static json_object *lesson_json(const gwi_lesson *lesson)
 {
     json_object *object = json_object_new_object();
-    json_object_object_add(object, "id", gwi_json_string(lesson->id));
-    json_object_object_add(object, "title", gwi_json_string(lesson->title));
-    json_object_object_add(object, "cause", gwi_json_string(lesson->cause));
-    json_object_object_add(object, "needs", gwi_json_string(gwi_lab_needs_text(lesson->needs)));
-    json_object_object_add(object, "by_hand", gwi_json_string(lesson->by_hand));
-    json_object_object_add(object, "program", gwi_json_string(lesson->program));
-    json_object_object_add(object, "arguments", gwi_json_string(lesson->faulty));
-    json_object_object_add(object, "card", gwi_json_string(lesson->card));
-    json_object_object_add(object, "repaired_arguments", gwi_json_string(lesson->repaired));
+    json_object_object_add(object, "id", gw_json_string(lesson->id));
+    json_object_object_add(object, "title", gw_json_string(lesson->title));
+    json_object_object_add(object, "cause", gw_json_string(lesson->cause));
+    json_object_object_add(object, "needs", gw_json_string(gwi_lab_needs_text(lesson->needs)));
+    json_object_object_add(object, "by_hand", gw_json_string(lesson->by_hand));
+    json_object_object_add(object, "program", gw_json_string(lesson->program));
+    json_object_object_add(object, "arguments", gw_json_string(lesson->faulty));
+    json_object_object_add(object, "card", gw_json_string(lesson->card));
+    json_object_object_add(object, "repaired_arguments", gw_json_string(lesson->repaired));
     json_object_object_add(object, "repaired_card",
-                           gwi_json_string(lesson->repaired_card == NULL ? lesson->card : lesson->repaired_card));
-    json_object_object_add(object, "run_options", gwi_json_string(lesson->options));
+                           gw_json_string(lesson->repaired_card == NULL ? lesson->card : lesson->repaired_card));
+    json_object_object_add(object, "run_options", gw_json_string(lesson->options));
     json_object_object_add(object, "real_gpu", json_object_new_boolean(!lesson->virtual_only));
     return object;
 }

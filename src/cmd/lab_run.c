@@ -1,5 +1,5 @@
 /* Runs a program for `gpuwhy lab`, and compares its verdict with the expected one. */
-#include "gwi_json.h"
+#include "gw_json.h"
 #include "gwi_lab.h"
 
 #include "gw_exit.h"
@@ -120,7 +120,7 @@ gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_verdict, int *
 
 static bool is_advised(json_object *verdict, const char *cause)
 {
-    json_object *advice = gwi_json_member(verdict, "advice");
+    json_object *advice = gw_json_member(verdict, "advice");
     size_t count = json_object_is_type(advice, json_type_array) ? json_object_array_length(advice) : 0;
     for (size_t i = 0; i < count; i++) {
         const char *line = json_object_get_string(json_object_array_get_idx(advice, i));
@@ -133,13 +133,13 @@ static bool is_advised(json_object *verdict, const char *cause)
 /* False if no driver call of the run was recorded: a clean verdict then proves nothing. */
 static bool was_observed(json_object *verdict)
 {
-    return json_object_get_int64(gwi_json_member(gwi_json_member(verdict, "coverage"), "processes")) > 0;
+    return json_object_get_int64(gw_json_member(gw_json_member(verdict, "coverage"), "processes")) > 0;
 }
 
 bool gwi_lab_matches(json_object *verdict, const gwi_lab_expected *expected)
 {
-    const char *status = gwi_json_text(verdict, "status"), *cause = gwi_json_text(verdict, "cause");
-    const char *certainty = gwi_json_text(verdict, "certainty");
+    const char *status = gw_json_member_text(verdict, "status"), *cause = gw_json_member_text(verdict, "cause");
+    const char *certainty = gw_json_member_text(verdict, "certainty");
     if (expected->cause == NULL)
         return status != NULL && strcmp(status, "clean") == 0 && was_observed(verdict);
     const gw_cause_info *info = gw_cause_find(expected->cause);
@@ -152,8 +152,8 @@ bool gwi_lab_matches(json_object *verdict, const gwi_lab_expected *expected)
 
 static void print_line(json_object *verdict, const gwi_lab_expected *expected, bool passed)
 {
-    const char *cause = gwi_json_text(verdict, "cause"), *certainty = gwi_json_text(verdict, "certainty");
-    const char *status = gwi_json_text(verdict, "status");
+    const char *cause = gw_json_member_text(verdict, "cause"), *certainty = gw_json_member_text(verdict, "certainty");
+    const char *status = gw_json_member_text(verdict, "status");
     gw_text found = {0};
     if (cause != NULL)
         gw_text_addf(&found, "%s (%s)", cause, certainty == NULL ? "certainty unknown" : certainty);
@@ -174,19 +174,19 @@ static void print_json(json_object *verdict, const gwi_lab_expected *expected, c
     static const char *const copied[] = {"status", "cause", "certainty", "headline"};
     json_object *root = json_object_new_object(), *found = json_object_new_object(), *wanted = json_object_new_object();
     for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
-        json_object_object_add(found, copied[i], gwi_json_string(gwi_json_text(verdict, copied[i])));
+        json_object_object_add(found, copied[i], gw_json_string(gw_json_member_text(verdict, copied[i])));
     json_object_object_add(found, "observed", json_object_new_boolean(was_observed(verdict)));
-    json_object_object_add(wanted, "cause", gwi_json_string(expected->cause));
+    json_object_object_add(wanted, "cause", gw_json_string(expected->cause));
     json_object_object_add(
         wanted, "certainty",
-        expected->cause == NULL ? NULL : gwi_json_string(expected->established ? "established" : "supported"));
+        expected->cause == NULL ? NULL : gw_json_string(expected->established ? "established" : "supported"));
     json_object_object_add(root, "schema", json_object_new_int(1));
     json_object_object_add(root, "kind", json_object_new_string("lab"));
-    json_object_object_add(root, "lesson", gwi_json_string(lesson == NULL ? NULL : lesson->id));
+    json_object_object_add(root, "lesson", gw_json_string(lesson == NULL ? NULL : lesson->id));
     json_object_object_add(root, "passed", json_object_new_boolean(passed));
     json_object_object_add(root, "expected", wanted);
     json_object_object_add(root, "found", found);
-    json_object_object_add(root, "recording", gwi_json_string(gwi_json_text(verdict, "recording")));
+    json_object_object_add(root, "recording", gw_json_string(gw_json_member_text(verdict, "recording")));
     gw_print("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
     json_object_put(root);
 }
