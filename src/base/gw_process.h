@@ -13,6 +13,8 @@ void gw_process_command_add(gw_text *text, int pid);
 void gw_process_user_add(gw_text *text, int pid);
 /* True if the process exists and runs for this user: its real or effective uid. */
 bool gw_process_is_of(unsigned uid, int pid);
+/* True if this process may read the files of all users: it is root, or has the capability CAP_DAC_READ_SEARCH. */
+bool gw_process_reads_all(void);
 /* Append the name of a user, or the uid. Only /etc/passwd is read, because other sources may need the network. */
 void gw_user_name_add(gw_text *text, unsigned uid);
 

@@ -90,7 +90,7 @@ typedef struct gw_watch_snapshot {
     char hidden_users[GW_WATCH_NAME_MAX]; /* some of them: "ann, bob" */
     size_t broken_runs;                   /* runs whose state could not be read */
     char broken_why[256];                 /* reason for the last of them */
-    bool is_root;                         /* false: runs of others are not visible */
+    bool sees_all;                        /* false: runs of others are not visible */
     double alarm_ratio;                   /* of a card's memory; 0: alarm_bytes */
     uint64_t alarm_bytes;                 /* 0, too: no alarms */
 } gw_watch_snapshot;

@@ -202,7 +202,7 @@ void gwi_draw_runs(gw_text *text, const gw_watch_snapshot *s, const gw_watch_vie
     if (s->hidden_runs > 0)
         gw_text_addf(text, "%zu more of other users (%s), which only they and root can see\n", s->hidden_runs,
                      s->hidden_users);
-    else if (!s->is_root)
+    else if (!s->sees_all)
         gw_text_add_str(text, "Only your own runs: those of other users are visible to root.\n");
     else
         gwi_mark(text, GW_MARK_PLAIN);

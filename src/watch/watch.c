@@ -28,7 +28,7 @@ gw_status gw_watch_open(const gw_watch_options *options, gw_watch **ret_watch, g
         return gw_fail(err, GW_NOMEM, "the snapshot");
     watch->snapshot.alarm_ratio = options->alarm_ratio;
     watch->snapshot.alarm_bytes = options->alarm_bytes;
-    watch->snapshot.is_root = geteuid() == 0;
+    watch->snapshot.sees_all = gw_process_reads_all();
     if (gethostname(watch->snapshot.host, sizeof watch->snapshot.host - 1) != 0)
         watch->snapshot.host[0] = '\0';
     gw_status st = gwi_sources_open(&watch->sources, err);
@@ -137,7 +137,7 @@ static void visit_run(void *user, const char *folder, uid_t owner, pid_t supervi
     gw_error why;
     if (!gwi_is_process_of(owner, (uint32_t)supervisor)) /* it has ended, and its pid may be in use again */
         return;
-    if (owner != geteuid() && geteuid() != 0) {
+    if (owner != geteuid() && !snapshot->sees_all) {
         hide_run(snapshot, owner);
         return;
     }

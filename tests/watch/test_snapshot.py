@@ -230,6 +230,21 @@ class OtherUsers(Case):
         self.assertIn("1 more of other users (root), which only they and root can see", done.stdout)
 
 
+    def test_a_capability_shows_the_runs_of_others(self):
+        """As the user of the systemd unit has it."""
+        mine = self.run_program()
+        self.assertEqual(mine.do("open 0"), 0)
+        self.assertEqual(mine.do(f"alloc {GIB}"), 0)
+        self.wait_run(mine, lambda state: state["memory"])
+        capable = [*self.NOBODY, "--inh-caps=+dac_read_search,+sys_ptrace", "--ambient-caps=+dac_read_search,+sys_ptrace"]
+        done = subprocess.run([*capable, GPUWHY, "watch", "--once", "--json"], env=self.theirs, text=True,
+                              stdout=subprocess.PIPE, check=True)
+        snapshot = json.loads(done.stdout)
+        self.assertEqual(([run["user"] for run in snapshot["runs"]], snapshot["hidden_runs"]), (["root"], 0))
+        self.assertEqual(snapshot["runs"][0]["pids"], self.run_of(mine, self.snapshot())["pids"])
+        why = snapshot["runs"][0]["memory"][0]["needed_unknown_because"]  # its card is not read, but its libraries are
+        self.assertEqual(why, "what the driver holds for it is not known")
+
     def test_a_run_claims_no_process_of_another_user(self):
         mine = self.other_program()
         theirs = Program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER],
