@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define GWI_WATCH_OPTIONS(X)                                                                                           \
-    X(FLAG, bool, once, "--once", NULL, NULL, "print one screen as plain text and end")                                \
+    X(FLAG, bool, once, "--once", NULL, NULL, "print one screen as plain text, or write one file, and end")            \
     X(FLAG, bool, json, "--json", NULL, NULL, "print one JSON object a refresh (docs/json-schema.md)")                 \
     X(COUNT, uint32_t, interval, "--interval", "SECONDS", "2", "time between two refreshes")                           \
     X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT", "90%",                                             \
@@ -21,6 +21,8 @@
     X(STRING, const char *, listen, "--listen", "ADDRESS:PORT", NULL,                                                  \
       "serve metrics for Prometheus there, for example 127.0.0.1:9465")                                                \
     X(FLAG, bool, allow_remote, "--allow-remote", NULL, NULL, "let --listen use an address that others can reach")     \
+    X(STRING, const char *, metrics_file, "--metrics-file", "FILE", NULL,                                              \
+      "write metrics there at each interval, for node_exporter's textfile collector")                                  \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct watch_options {
@@ -110,6 +112,8 @@ static gw_status check(const watch_options *options, int first, int argc, char *
         return gw_fail(err, GW_USAGE, "--interval %u: expected 1 to %d seconds", options->interval, INTERVAL_MAX_S);
     if (options->listen != NULL && (options->once || options->json))
         return gw_fail(err, GW_USAGE, "--listen serves until it is stopped; it does not go with --once or --json");
+    if (options->metrics_file != NULL && (options->listen != NULL || options->json))
+        return gw_fail(err, GW_USAGE, "--metrics-file does not go with --listen or --json");
     if (options->allow_remote && options->listen == NULL)
         return gw_fail(err, GW_USAGE, "--allow-remote only goes with --listen");
     return GW_OK;
@@ -135,6 +139,8 @@ int gwi_cmd_watch(int argc, char **argv)
         st = gwi_watch_catch_signals(&err);
     if (st == GW_OK && options.listen != NULL)
         st = gwi_watch_listen(watch, &listening, &err);
+    else if (st == GW_OK && options.metrics_file != NULL)
+        st = gwi_watch_write(watch, options.metrics_file, options.interval, options.once, &err);
     else if (st == GW_OK && is_screen)
         st = gwi_watch_screen(watch, options.interval, &err);
     else if (st == GW_OK)

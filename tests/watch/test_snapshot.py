@@ -304,10 +304,55 @@ class Who(Case):
         self.assertEqual(self.gpuwhy("who").stdout, "no process holds memory on a card\n")
 
 
+class MetricsFile(Case):
+    def test_a_file_is_written_once(self):
+        run = self.run_program()
+        self.assertEqual(run.do("open 0"), 0)
+        self.assertEqual(run.do(f"alloc {GIB}"), 0)
+        self.wait_run(run, lambda state: state["memory"])
+        path = self.folder / "gpuwhy.prom"
+        path.write_text("old")
+        done = self.gpuwhy("watch", "--once", "--metrics-file", str(path))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        text = path.read_text()
+        self.assertRegex(text, r'(?m)^gpuwhy_run_memory_allocated_bytes\{run="[^"]+",device="0"\} 1073741824$')
+        self.assertNotIn("# EOF", text)  # of OpenMetrics
+        self.assertEqual(sorted(self.folder.glob("gpuwhy*")), [path])
+        self.assertEqual(path.stat().st_mode & 0o777, 0o644)
+        if shutil.which("promtool"):
+            checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT)
+            self.assertEqual(checked.returncode, 0, checked.stdout)
+
+    def test_a_file_is_replaced_until_the_end(self):
+        path = self.folder / "gpuwhy.prom"
+        with subprocess.Popen([GPUWHY, "watch", "--interval", "1", "--metrics-file", path], env=self.environment,
+                              stderr=subprocess.PIPE, text=True) as process:
+            wait_for(path.exists, "the file")
+            first = path.stat().st_ino
+            wait_for(lambda: path.stat().st_ino != first, "the next file")
+            path.unlink()
+            path.mkdir()
+            self.assertIn("trying again", process.stderr.readline())
+            path.rmdir()
+            wait_for(path.exists, "the file after the failure")
+            process.terminate()
+            self.assertEqual((process.wait(WAIT_S), process.stderr.read()), (0, ""))
+        self.assertEqual(list(self.folder.glob("gpuwhy*")), [])
+
+    def test_what_cannot_be_written(self):
+        (self.folder / "link").symlink_to("/dev/null")
+        for path in "", "/dev/null", str(self.folder), str(self.folder / "link"), str(self.folder / "none" / "x.prom"):
+            done = self.gpuwhy("watch", "--once", "--metrics-file", path)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), path)
+            self.assertIn("--metrics-file", done.stderr)
+
+
 class Usage(Case):
     def test_wrong_options(self):
         for words in (["--alarm-at", "0%"], ["--alarm-at", "x"], ["--alarm-at", "nan%"], ["--interval", "0"],
-                      ["--interval", "99999"], ["word"], ["--listen", "127.0.0.1:1", "--once"], ["--allow-remote"]):
+                      ["--interval", "99999"], ["word"], ["--listen", "127.0.0.1:1", "--once"],
+                      ["--metrics-file", "x", "--json"], ["--metrics-file", "x", "--listen", "127.0.0.1:1"], ["--allow-remote"]):
             done = self.gpuwhy("watch", *words)
             self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), words)
 
