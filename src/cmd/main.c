@@ -4,7 +4,9 @@
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +35,11 @@ static const command_row *find(const char *name)
     return NULL;
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 static void usage(FILE *out)
 {
     fputs("gpuwhy explains why a GPU program failed.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
@@ -44,7 +51,7 @@ static void usage(FILE *out)
 int gwi_cmd_help(int argc, char **argv)
 {
     gwi_pager_begin();
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (argc < 2 || is_help(argv[1])) {
         usage(stdout);
         return GW_EXIT_OK;
     }
@@ -61,6 +68,19 @@ int gwi_cmd_help(int argc, char **argv)
     return command->run(2, asked);
 }
 
+/* Text that could not be written, such as on a full disk, must not look like a success. Only `run` keeps its exit
+ * status, which is that of the program. */
+static int finish(const command_row *command, int status)
+{
+    errno = 0;
+    bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+    int why = errno;
+    if (is_written || (command != NULL && command->run == gwi_cmd_run))
+        return status;
+    gw_say("standard output could not be written%s%s", why == 0 ? "" : ": ", why == 0 ? "" : strerror(why));
+    return GW_EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     gw_error err;
@@ -75,16 +95,16 @@ int main(int argc, char **argv)
         usage(stderr);
         return GW_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return gwi_cmd_help(1, argv);
+    if (is_help(argv[1]))
+        return finish(NULL, gwi_cmd_help(1, argv));
     if (strcmp(argv[1], "--version") == 0)
-        return gwi_cmd_version(1, argv);
+        return finish(NULL, gwi_cmd_version(1, argv));
     const command_row *command = find(argv[1]);
     if (command == NULL) {
         gw_say("unknown command %s; `gpuwhy help` lists the commands", argv[1]);
         return GW_EXIT_USAGE;
     }
-    if (argc == 3 && strcmp(argv[2], "--help") == 0)
+    if (argc == 3 && is_help(argv[2]))
         gwi_pager_begin();
-    return command->run(argc - 1, argv + 1);
+    return finish(command, command->run(argc - 1, argv + 1));
 }
