@@ -134,6 +134,15 @@ class Colours(Screen):
         self.assertRegex(seen, re.escape(GREEN) + b"yes\x1b\\[0m      ")
         self.assertRegex(seen, re.escape(RED) + b"no\x1b\\[0m       ")
 
+    def test_lessons_fit_the_terminal(self):
+        for columns in 20, 30, 80, 200:
+            seen = ESCAPE.sub(b"", self.on_terminal("lab", "list", columns=columns)[1]).decode()
+            lines = seen.splitlines()
+            self.assertIn("gpu-oom-leak", seen)
+            too_long = [line for line in lines if len(line) > min(columns, 80) and " " in line.strip() and ";" not in line]
+            self.assertEqual(too_long, [], columns)
+        self.assertIn(STRONG + b"S01\x1b[0m   A second training run", self.on_terminal("lab", "list")[1])
+
     def test_whatif(self):
         seen = self.on_terminal("whatif", REAL / "fragmented.gpuwhy")[1]
         self.assertIn(STRONG + b"Replayed\x1b[0m  ", seen)
@@ -149,6 +158,18 @@ class Colours(Screen):
         self.assertGreater(len(states), 3, seen)
         for colour, state in states:
             self.assertEqual(colour, colours[state], seen)
+
+    def test_a_full_disk_is_no_success(self):
+        for words in ["causes"], ["help"], ["lab", "list"], ["version"], ["history", "--json"], ["explain", "700"]:
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([GPUWHY, *words], stdout=full, stderr=subprocess.PIPE, env=self.environment,
+                                      cwd=self.folder, timeout=WAIT_S, check=False)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(b"No space left on device", done.stderr, words)
+        with open("/dev/full", "w") as full:  # the exit status of a run is that of its program
+            done = subprocess.run([GPUWHY, "run", "--gpu", GPU, "--quiet", "--", "true"], stdout=full,
+                                  env=self.environment, cwd=self.folder, timeout=WAIT_S, check=False)
+        self.assertEqual(done.returncode, 0)
 
     def test_a_log_cannot_send_escape_sequences(self):
         path = self.log("Traceback (most recent call last):\n"
