@@ -433,8 +433,13 @@ static gw_status take_options(const check_options *options, words *to, gw_error 
 {
     words_add(to, "--gpu", strlen("--gpu"));
     words_add(to, options->gpu, strlen(options->gpu));
-    for (size_t i = 0; i < options->run_option.count; i++)
-        words_add(to, options->run_option.item[i], strlen(options->run_option.item[i]));
+    for (size_t i = 0; i < options->run_option.count; i++) {
+        const char *option = options->run_option.item[i];
+        if (strcmp(option, "--json") == 0 || gw_begins(option, "--json="))
+            return gw_fail(err, GW_USAGE, "--run-option %s: use --json of lab check, or `gpuwhy run` for the verdict",
+                           option);
+        words_add(to, option, strlen(option));
+    }
     if (to->failed)
         return gw_fail(err, GW_NOMEM, "check");
     gw_status st = gwi_run_options_check((int)to->count, to->item, err);

@@ -70,6 +70,11 @@ class Lab(Case):
         self.assertIn("died of signal 2", " ".join(err.split()))
         self.assertEqual(list((self.folder / "tmp").iterdir()), [])
 
+    def test_the_json_of_the_run_is_not_ignored(self):
+        done = self.run_gpuwhy("lab", "check", "--expect", "clean", "--run-option=--json=x", "--", "true")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"use --json of lab check", done.stderr)
+
     def test_options_of_all_commands_and_help(self):
         self.assertEqual(self.run_gpuwhy("lab", "--color", "never", "list").returncode, 0)
         for words in ["-h"], ["--help"], ["list", "-h"], ["run", "-h"], ["check", "-h"]:
