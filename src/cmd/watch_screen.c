@@ -1,4 +1,5 @@
 /* The full-screen view of `gpuwhy watch`: a thin shell of ncurses around gw_watch_draw(). */
+#include "gwi_terminal.h"
 #include "gwi_watch_cmd.h"
 
 #if GW_HAVE_CURSES
@@ -20,35 +21,37 @@ typedef struct screen {
     gw_watch_view view;
     char filter[FILTER_MAX + 1];
     unsigned top_max;
-    bool quit, refresh_now;
+    bool quit, refresh_now, colour;
 } screen;
 
 /* ---- drawing ---- */
 
-static attr_t style_of(int which)
+static attr_t style_of(int which, bool colour)
 {
     static const attr_t plain[GW_MARK_END] = {
         [GW_MARK_TITLE] = A_BOLD, [GW_MARK_HEAD] = A_BOLD, [GW_MARK_DIM] = A_DIM, [GW_MARK_ALARM] = A_BOLD};
     attr_t style = plain[which];
-    if (!has_colors())
+    if (!colour)
         return which == GW_MARK_ALARM ? A_REVERSE : style;
     if (which == GW_MARK_GOOD || which == GW_MARK_WARN || which == GW_MARK_ALARM)
         style |= COLOR_PAIR(which);
     return style;
 }
 
-static void begin_colours(void)
+/* Return true if there are colours: the user wants them, and the terminal has them. */
+static bool begin_colours(void)
 {
-    if (!has_colors())
-        return;
+    if (!gwi_has_colour(STDOUT_FILENO) || !has_colors())
+        return false;
     start_color();
     use_default_colors();
     init_pair(GW_MARK_GOOD, COLOR_GREEN, -1);
     init_pair(GW_MARK_WARN, COLOR_YELLOW, -1);
     init_pair(GW_MARK_ALARM, COLOR_RED, -1);
+    return true;
 }
 
-static void show_line(int row, const char *line, size_t bytes)
+static void show_line(int row, const char *line, size_t bytes, bool colour)
 {
     move(row, 0);
     attrset(A_NORMAL);
@@ -58,7 +61,7 @@ static void show_line(int row, const char *line, size_t bytes)
             continue;
         addnstr(line + from, (int)(i - from));
         if (is_mark)
-            attrset(style_of(line[i]));
+            attrset(style_of(line[i], colour));
         from = i + 1;
     }
 }
@@ -75,7 +78,7 @@ static void draw(screen *it, const gw_watch_snapshot *snapshot)
     erase();
     for (const char *at = gw_text_str(&text); *at != '\0' && row < LINES; row++) {
         size_t bytes = strcspn(at, "\n");
-        show_line(row, at, bytes);
+        show_line(row, at, bytes, it->colour);
         at += bytes + (at[bytes] == '\n');
     }
     refresh();
@@ -190,8 +193,8 @@ static void wait_for_key(screen *it, uint64_t until_ns)
     uint64_t now_ns = gw_monotonic_ns(), ms = until_ns > now_ns ? (until_ns - now_ns) / 1000000 + 1 : 0;
     if (poll(waited, 2, ms < WAIT_MS_MAX ? (int)ms : WAIT_MS_MAX) <= 0)
         return;
-    if ((waited[0].revents & POLLIN) == 0 && waited[0].revents != 0)
-        it->quit = true; /* the terminal is gone */
+    if ((waited[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
+        it->quit = true; /* the terminal is gone, and SIGHUP is ignored */
 }
 
 /* Take keys until the next refresh is due. */
@@ -233,12 +236,13 @@ gw_status gwi_watch_screen(gw_watch *watch, unsigned interval_s, gw_error *err)
     it.view.filter = it.filter;
     setlocale(LC_CTYPE, ""); /* only for characters: numbers keep their point */
     const char *terminal = getenv("TERM");
-    SCREEN *made = newterm(NULL, stdout, stdin);
+    SCREEN *made = gwi_terminal_is_dumb() ? NULL : newterm(NULL, stdout, stdin);
     if (made == NULL)
-        return gw_fail(err, GW_UNSUPPORTED, "the terminal \"%s\" is not known here; --once prints plain text",
+        return gw_fail(err, GW_UNSUPPORTED,
+                       "the terminal \"%s\" is not known here, or cannot move its cursor; --once prints plain text",
                        terminal == NULL ? "" : terminal);
     set_escdelay(50);
-    begin_colours();
+    it.colour = begin_colours();
     cbreak();
     noecho();
     keypad(stdscr, TRUE);
