@@ -74,6 +74,13 @@ class Colours(Screen):
         self.assertIn(b"\x1b", self.plain("explain", "700", "--color", "always"))
         self.assertIn(b"\x1b", self.on_terminal("explain", "700", "--color=always", NO_COLOR="1", TERM="dumb")[1])
 
+    def test_options_before_the_word_of_a_command_and_short_help(self):
+        for words in ["jupyter", "--color", "never", "list"], ["lab", "--no-pager", "list"], ["--color=never", "lab", "list"]:
+            self.assertNotIn(b"gpuwhy: ", self.plain(*words), words)
+        for command in "run", "explain", "causes", "history", "watch", "who", "jupyter", "lab", "doctor", "fit":
+            self.assertEqual(self.plain(command, "-h"), self.plain(command, "--help"), command)
+            self.assertIn(f"gpuwhy {command}".encode(), self.plain(command, "-h"))
+
     def test_an_unknown_value_is_an_error(self):
         status, seen = self.on_terminal("explain", "--color", "red", "700")
         self.assertEqual((status, seen), (2, b"gpuwhy: explain: --color red: not auto, always or never\n"))
