@@ -33,12 +33,15 @@ for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so 
     lib/gpuwhy/python/gpuwhy_kernel.py lib/gpuwhy/python/gpuwhy_ipython.py lib/gpuwhy/python/gpuwhy.py \
     lib/gpuwhy/report/report.js lib/gpuwhy/report/report.css \
     lib/gpuwhy/lab/cnn lib/gpuwhy/lab/cnn.c lib/gpuwhy/lab/s04_other_process \
+    share/gpuwhy/prometheus/alerts.yml share/gpuwhy/prometheus/scrape.yml share/gpuwhy/grafana/dashboard.json \
+    share/gpuwhy/systemd/gpuwhy-watch.service \
     include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/scope.h; do
     expect "$place/files" "./usr/$file"
 done
 for name in libgpuscope.so libgpuscope.a gpuscope.pc; do # in the distribution's own library folder
     expect "$place/files" "/$name"
 done
+expect "$place/staged/usr/share/gpuwhy/systemd/gpuwhy-watch.service" "ExecStart=/usr/bin/gpuwhy watch"
 ! grep -v '^\./usr/' "$place/files" || fail "files outside PREFIX"
 
 cp "$build/examples/cnn" "$place/cnn"

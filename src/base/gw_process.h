@@ -4,11 +4,17 @@
 
 #include "gw_text.h"
 
+#include <stdbool.h>
+
 /* Append the command line of a process, with secrets masked; long ones are cut after about 200 bytes. Appends nothing
  * if it cannot be read. */
 void gw_process_command_add(gw_text *text, int pid);
 /* Append the name of the user that owns a process, or the uid. Appends nothing if there is no such process. */
 void gw_process_user_add(gw_text *text, int pid);
+/* True if the process exists and runs for this user: its real or effective uid. */
+bool gw_process_is_of(unsigned uid, int pid);
+/* True if this process may read the files of all users: it is root, or has the capability CAP_DAC_READ_SEARCH. */
+bool gw_process_reads_all(void);
 /* Append the name of a user, or the uid. Only /etc/passwd is read, because other sources may need the network. */
 void gw_user_name_add(gw_text *text, unsigned uid);
 

@@ -7,6 +7,7 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200 };
 
@@ -49,4 +50,37 @@ void gw_process_user_add(gw_text *text, int pid)
     snprintf(path, sizeof path, "/proc/%d", pid);
     if (stat(path, &info) == 0)
         gw_user_name_add(text, info.st_uid);
+}
+
+/* The owner of /proc/PID is root if the process is not dumpable, so its status counts. */
+bool gw_process_is_of(unsigned uid, int pid)
+{
+    char path[64], line[256];
+    unsigned real, effective;
+    bool is_of = false;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *status = fopen(path, "re");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        if (sscanf(line, "Uid: %u %u", &real, &effective) != 2)
+            continue;
+        is_of = real == uid || effective == uid;
+        break;
+    }
+    if (status != NULL)
+        fclose(status);
+    return is_of;
+}
+
+bool gw_process_reads_all(void)
+{
+    enum { DAC_READ_SEARCH = 2 }; /* CAP_DAC_READ_SEARCH of linux/capability.h */
+    char line[256];
+    unsigned long long effective = 0;
+    FILE *status = geteuid() == 0 ? NULL : fopen("/proc/self/status", "re");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "CapEff: %llx", &effective) == 1)
+            break;
+    if (status != NULL)
+        fclose(status);
+    return geteuid() == 0 || (effective >> DAC_READ_SEARCH & 1) != 0;
 }

@@ -1,15 +1,10 @@
 /* Writes the configuration as JSON. */
 #include "gwi_config_cmd.h"
-#include "gwi_json.h"
+
+#include "gw_json.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-/* Return a string, or null for NULL and "". */
-static json_object *string_or_null(const char *text)
-{
-    return text == NULL || text[0] == '\0' ? NULL : gwi_json_string(text);
-}
 
 static json_object *names_of(const char *text)
 {
@@ -39,7 +34,7 @@ static json_object *value_of(const gw_config *config, gw_config_id id)
     case GW_CONFIG_TYPE_COLOR:
     case GW_CONFIG_TYPE_FOLDER:
         gwi_config_plain(config, id, &text);
-        object = string_or_null(gw_text_str(&text));
+        object = gw_json_text(gw_text_str(&text));
         gw_text_free(&text);
     }
     return object;
@@ -60,16 +55,16 @@ static json_object *key_of(const gw_config *config, gw_config_id id)
     gw_text place = {0};
     json_object *object = json_object_new_object();
     gw_config_add_place(config, id, &place);
-    json_object_object_add(object, "key", gwi_json_string(key->name));
+    json_object_object_add(object, "key", gw_json_string(key->name));
     json_object_object_add(object, "value", value_of(config, id));
-    json_object_object_add(object, "unit", gwi_json_string(key->unit));
-    json_object_object_add(object, "from", gwi_json_string(source_name(value->source)));
-    json_object_object_add(object, "place", gwi_json_string(gw_text_str(&place)));
-    json_object_object_add(object, "standard", gwi_json_string(key->standard));
-    json_object_object_add(object, "variable", gwi_json_string(gw_config_variable(id, variable)));
-    json_object_object_add(object, "option", gwi_json_string(key->option));
-    json_object_object_add(object, "commands", string_or_null(key->commands));
-    json_object_object_add(object, "help", gwi_json_string(key->help));
+    json_object_object_add(object, "unit", gw_json_string(key->unit));
+    json_object_object_add(object, "from", gw_json_string(source_name(value->source)));
+    json_object_object_add(object, "place", gw_json_string(gw_text_str(&place)));
+    json_object_object_add(object, "standard", gw_json_string(key->standard));
+    json_object_object_add(object, "variable", gw_json_string(gw_config_variable(id, variable)));
+    json_object_object_add(object, "option", gw_json_string(key->option));
+    json_object_object_add(object, "commands", gw_json_text(key->commands));
+    json_object_object_add(object, "help", gw_json_string(key->help));
     gw_text_free(&place);
     return object;
 }
@@ -90,7 +85,7 @@ gw_status gwi_config_json(const gw_config *config, gw_text *text, gw_error *err)
 {
     json_object *root = json_object_new_object(), *keys = json_object_new_array();
     json_object_object_add(root, "schema", json_object_new_int(1));
-    json_object_object_add(root, "kind", gwi_json_string("config"));
+    json_object_object_add(root, "kind", gw_json_string("config"));
     for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++)
         json_object_array_add(keys, key_of(config, id));
     json_object_object_add(root, "keys", keys);

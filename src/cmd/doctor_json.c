@@ -1,7 +1,7 @@
 /* Write the result of `gpuwhy doctor` as JSON, with json-c. Its values come from files and the environment, and may
  * contain invalid UTF-8. */
+#include "gw_json.h"
 #include "gwi_doctor_cmd.h"
-#include "gwi_json.h"
 
 #include "gw_render.h"
 
@@ -14,8 +14,8 @@ static json_object *of_check(const gw_check *check)
     json_object_object_add(object, "section", json_object_new_string(check->section));
     json_object_object_add(object, "id", json_object_new_string(check->id));
     json_object_object_add(object, "state", json_object_new_string(gw_check_state_text(check->state)));
-    json_object_object_add(object, "text", gwi_json_string(check->text));
-    json_object_object_add(object, "todo", gwi_json_string(check->todo));
+    json_object_object_add(object, "text", gw_json_string(check->text));
+    json_object_object_add(object, "todo", gw_json_string(check->todo));
     return object;
 }
 
@@ -29,7 +29,7 @@ gw_status gwi_doctor_write_json(const gw_checkup *checkup, const gw_facts *facts
         json_object_object_add(counts, gw_check_state_text((gw_check_state)i),
                                json_object_new_int64((int64_t)checkup->counts[i]));
     for (size_t i = 0; i < facts->count; i++)
-        json_object_object_add(values, facts->item[i].key, gwi_json_string(facts->item[i].value));
+        json_object_object_add(values, facts->item[i].key, gw_json_string(facts->item[i].value));
     json_object_object_add(whole, "schema", json_object_new_int(1));
     json_object_object_add(whole, "kind", json_object_new_string("doctor"));
     json_object_object_add(whole, "counts", counts);

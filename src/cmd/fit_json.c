@@ -1,6 +1,6 @@
 /* Writes the result of `gpuwhy fit` as JSON (docs/json-schema.md). Unknown values are null. */
+#include "gw_json.h"
 #include "gwi_fit.h"
-#include "gwi_json.h"
 
 #include "gw_mask.h"
 
@@ -8,7 +8,7 @@
 
 static json_object *number_or_null(uint64_t number)
 {
-    return number == 0 ? NULL : json_object_new_int64((int64_t)number);
+    return gw_json_number(number != 0, number);
 }
 
 static json_object *seconds(double value)
@@ -24,7 +24,7 @@ static json_object *of_command(const gwi_fit *fit)
     for (int i = 0; fit->plan.command[i] != NULL; i++) {
         gw_text word = {0};
         gw_mask_argument(&word, fit->plan.command, i);
-        json_object_array_add(array, gwi_json_string(gw_text_str(&word)));
+        json_object_array_add(array, gw_json_string(gw_text_str(&word)));
         gw_text_free(&word);
     }
     return array;
@@ -40,7 +40,7 @@ static json_object *of_trial(const gwi_fit_trial *trial)
     json_object_object_add(object, "batch", json_object_new_int64((int64_t)trial->number));
     json_object_object_add(object, "kind", json_object_new_string(kinds[trial->kind]));
     json_object_object_add(object, "fits", is_known ? json_object_new_boolean(trial->fit == GW_FIT_YES) : NULL);
-    json_object_object_add(object, "why", gwi_json_string(trial->why));
+    json_object_object_add(object, "why", gw_json_string(trial->why));
     json_object_object_add(object, "peak_bytes", trial->fit == GW_FIT_YES ? number_or_null(trial->peak_bytes) : NULL);
     json_object_object_add(object, "limit_bytes", number_or_null(trial->limit_bytes));
     json_object_object_add(object, "launches", number_or_null(trial->launches));
@@ -65,7 +65,7 @@ static json_object *of_values(const gwi_fit *fit, size_t combination)
     json_object *object = json_object_new_object();
     for (size_t i = 0; i < fit->plan.name_count; i++)
         json_object_object_add(object, fit->plan.name[i].name,
-                               gwi_json_string(gw_fit_plan_value(&fit->plan, combination, i)));
+                               gw_json_string(gw_fit_plan_value(&fit->plan, combination, i)));
     return object;
 }
 
@@ -84,7 +84,7 @@ static json_object *of_combination(const gwi_fit *fit, size_t combination)
     json_object_object_add(object, "fails_below", number_or_null(one->answer.hole));
     json_object_object_add(object, "largest_rehearsed", number_or_null(one->rehearsed));
     json_object_object_add(object, "by", json_object_new_string(one->by_real_runs ? "real runs" : "rehearsals"));
-    json_object_object_add(object, "not_rehearsed", gwi_json_string(one->not_rehearsed));
+    json_object_object_add(object, "not_rehearsed", gw_json_string(one->not_rehearsed));
     json_object_object_add(object, "need_bytes", number_or_null(one->need_bytes));
     json_object_object_add(object, "fixed_bytes", number_or_null(one->fixed_bytes));
     json_object_object_add(object, "items_per_second",
@@ -104,7 +104,7 @@ gw_status gwi_fit_json(const gwi_fit *fit, gw_text *text, gw_error *err)
     json_object_object_add(root, "kind", json_object_new_string("fit"));
     json_object_object_add(root, "command", of_command(fit));
     json_object_object_add(root, "memory_bytes", number_or_null(fit->memory_bytes));
-    json_object_object_add(root, "card", gwi_json_string(fit->card));
+    json_object_object_add(root, "card", gw_json_string(fit->card));
     json_object_object_add(root, "seconds", seconds(fit->seconds));
     json_object_object_add(root, "combinations", list);
     json_object_object_add(root, "fastest",

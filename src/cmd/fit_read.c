@@ -1,6 +1,6 @@
 /* Reads the verdict that a trial of `gpuwhy fit` has written as JSON. */
+#include "gw_json.h"
 #include "gwi_fit.h"
-#include "gwi_json.h"
 
 #include "gw_clean.h"
 #include "gw_exit.h"
@@ -13,7 +13,7 @@
 
 static uint64_t number_of(json_object *object, const char *name)
 {
-    int64_t value = json_object_get_int64(gwi_json_member(object, name));
+    int64_t value = json_object_get_int64(gw_json_member(object, name));
     return value > 0 ? (uint64_t)value : 0;
 }
 
@@ -62,7 +62,7 @@ static void read_log(gwi_fit_trial *trial, int status)
 
 static void read_rehearsal(gwi_fit_trial *trial, json_object *root)
 {
-    json_object *it = gwi_json_member(root, "rehearsal"), *fits = gwi_json_member(it, "fits");
+    json_object *it = gw_json_member(root, "rehearsal"), *fits = gw_json_member(it, "fits");
     if (it == NULL) {
         set_why(trial, "the program used no GPU memory");
         return;
@@ -78,15 +78,15 @@ static void read_rehearsal(gwi_fit_trial *trial, json_object *root)
 
 static bool is_out_of_memory(json_object *object)
 {
-    const char *cause = gwi_json_text(object, "cause");
+    const char *cause = gw_json_member_text(object, "cause");
     return cause != NULL && gw_begins(cause, "gpu-oom");
 }
 
 /* True if the run failed for lack of GPU memory, even if the reason for that is open. */
 static bool lacked_memory(json_object *root)
 {
-    json_object *others = gwi_json_member(root, "alternatives");
-    if (gwi_json_text(root, "cause") != NULL || !json_object_is_type(others, json_type_array))
+    json_object *others = gw_json_member(root, "alternatives");
+    if (gw_json_member_text(root, "cause") != NULL || !json_object_is_type(others, json_type_array))
         return is_out_of_memory(root);
     size_t count = (size_t)json_object_array_length(others);
     for (size_t i = 0; i < count; i++)
@@ -98,10 +98,10 @@ static bool lacked_memory(json_object *root)
 /* A real run that we have ended has run well, unless it had failed before. */
 static void read_real(gwi_fit_trial *trial, json_object *root)
 {
-    const char *status = gwi_json_text(root, "status"), *cause = gwi_json_text(root, "cause");
+    const char *status = gw_json_member_text(root, "status"), *cause = gw_json_member_text(root, "cause");
     bool is_fault = status != NULL && strcmp(status, "fault") == 0;
     bool was_killed = cause != NULL && strcmp(cause, "killed-by-scheduler-or-user") == 0;
-    json_object *code = gwi_json_member(gwi_json_member(root, "program"), "exit");
+    json_object *code = gw_json_member(gw_json_member(root, "program"), "exit");
     bool ended_well = code != NULL && json_object_get_int(code) == 0;
     if (lacked_memory(root))
         trial->fit = GW_FIT_NO;
@@ -114,10 +114,10 @@ static void read_real(gwi_fit_trial *trial, json_object *root)
 
 static void read_card(gwi_fit_trial *trial, json_object *root)
 {
-    json_object *gpus = gwi_json_member(root, "gpus");
+    json_object *gpus = gw_json_member(root, "gpus");
     if (!json_object_is_type(gpus, json_type_array) || json_object_array_length(gpus) == 0)
         return;
-    const char *name = gwi_json_text(json_object_array_get_idx(gpus, 0), "name");
+    const char *name = gw_json_member_text(json_object_array_get_idx(gpus, 0), "name");
     trial->card = name == NULL ? NULL : strdup(name);
 }
 
@@ -138,7 +138,7 @@ void gwi_fit_read(gwi_fit_trial *trial, int status)
     if (trial->fit == GW_FIT_YES)
         set_why(trial, NULL);
     else if (trial->why == NULL)
-        set_why(trial, gwi_json_text(root, "headline"));
+        set_why(trial, gw_json_member_text(root, "headline"));
     read_card(trial, root);
     json_object_put(root);
 }

@@ -9,21 +9,21 @@
  * is the command's name. */
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "run a program, explain failures")                                      \
-    X(rehearse, "[options] -- program [arguments]", "does it fit? runs it without computing")                          \
+    X(rehearse, "[options] -- program [arguments]", "does it fit? computes nothing")                                   \
     X(fit, "[options] -- program [arguments]", "find the largest batch that fits")                                     \
     X(explain, "[--json] [file.. | code]", "explain a recording, log or code")                                         \
-    X(report, "[file..] [-o report.html]", "write an HTML page about a recording")                                     \
+    X(report, "[file..] [-o report.html]", "write an HTML page about a run")                                           \
     X(diff, "[--json] GOOD BAD", "compare two recordings")                                                             \
-    X(whatif, "[options] RECORDING", "would other settings of PyTorch have helped?")                                   \
-    X(history, "[--where SQL] [words of the command]", "list runs, compare the failed ones")                           \
-    X(watch, "[options]", "show the cards and the recorded runs, live")                                                \
-    X(who, "[--json] [text]", "list who uses the cards of this machine")                                               \
+    X(whatif, "[options] RECORDING", "replay with other PyTorch settings")                                             \
+    X(history, "[--where SQL] [words of command]", "list runs, compare the failed ones")                               \
+    X(watch, "[options]", "show cards and runs, live")                                                                 \
+    X(who, "[--json] [text]", "list who uses this machine's cards")                                                    \
     X(poke, "[--json] PID", "show what a process is doing now")                                                        \
-    X(export, "file --to json|csv [-o out]", "convert a recording, also for Perfetto")                                 \
-    X(lab, "list|run ID|check [options]", "lessons; did a run end as expected?")                                       \
+    X(export, "file --to json|csv [-o out]", "convert, also for Perfetto")                                             \
+    X(lab, "list|run ID|check [options]", "lessons, and a check of verdicts")                                          \
     X(jupyter, "install|uninstall|list [options]", "manage gpuwhy's notebook kernel")                                  \
     X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
-    X(config, "[key | --check [file]]", "show the configuration and its sources")                                      \
+    X(config, "[key | --check [file]]", "show what is configured, and where")                                          \
     X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
     X(version, "", "version and optional features")                                                                    \
     X(help, "[command]", "print this help")

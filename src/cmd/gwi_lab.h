@@ -48,11 +48,13 @@ typedef struct gwi_lab_run {
     char *const *option; /* options of `gpuwhy run`, ended by NULL */
     char *const *word;   /* the program and its arguments, ended by NULL */
     bool quiet_stdout;   /* the program's output goes to stderr */
+    bool in_own_folder;  /* run in an empty folder that is removed afterwards: the program writes files */
 } gwi_lab_run;
 
 /* Run a program under `gpuwhy run`, whose recording goes to the usual place. On GW_OK, *ret_verdict is the verdict
  * (docs/json-schema.md), which the caller frees with json_object_put(). NULL: there is none, because the program did
- * not start; *ret_status is then the exit status of `gpuwhy run`, which has printed the reason. */
+ * not start; *ret_status is then the exit status of `gpuwhy run`, which has printed the reason. If ^C ended the
+ * program, it ends this process, too. */
 GW_MUST_CHECK gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_verdict, int *ret_status,
                                       gw_error *err);
 

@@ -57,6 +57,7 @@ typedef struct gwi_past_query {
     uint64_t key, start_realtime_ns;
     size_t newest_max; /* only the newest runs; 0: no limit */
     int wait_ms;       /* how long to wait for a program that writes to the database */
+    uint64_t time_ms;  /* processor time that `where` may take; 0: 5 s */
 } gwi_past_query;
 
 /* Return the key of a command line and its working folder. Equal command lines in the same folder have equal keys. The
@@ -97,11 +98,13 @@ char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns);
  * itself. Runs with an unknown peak are left out. */
 enum { GWI_PEAKS_MAX = 10 };
 typedef struct gwi_peaks {
-    size_t count;  /* number of earlier runs that are compared; 0: nothing to compare */
-    bool all_good; /* the earlier runs ended well; false: no earlier run did, and they are failed ones */
+    size_t count;                     /* number of earlier runs that are compared; 0: nothing to compare */
+    bool all_good;                    /* the earlier runs ended well; false: none of them is known to have ended well */
+    bool all_failed;                  /* each of the earlier runs exited with an error, or a signal ended it */
     uint64_t least_bytes, most_bytes; /* of the earlier runs */
     bool is_known;                    /* the peak of the run itself is known: bytes */
-    bool failed;                      /* the run itself exited with an error, or a signal ended it */
+    bool is_end_known;                /* how the run itself ended is known: `failed` */
+    bool failed;                      /* it exited with an error, or a signal ended it */
     uint64_t bytes;
 } gwi_peaks;
 

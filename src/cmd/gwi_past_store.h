@@ -19,8 +19,8 @@ bool gwi_past_attempts_decode(char *text, gwi_past *past);
 
 /* ---- the text list ---- */
 
-/* Append a run to the text list at `path`. A run that cannot be added is only missing there. */
-void gwi_past_list_add(const char *path, const gwi_past *past);
+/* Append a run to the text list at `path`. Returns false if that was not possible. */
+bool gwi_past_list_add(const char *path, const gwi_past *past);
 /* Read the newest GWI_PAST_LIST_BYTES_MAX bytes of the list. Invalid lines are skipped and counted in *ret_skipped.
  * GW_OK: also if there is no such file. GW_IO, GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_past_list_read(const char *path, gwi_past_list *ret_list, size_t *ret_skipped,

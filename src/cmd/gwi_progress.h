@@ -1,8 +1,9 @@
 /* A progress bar on stderr for long work, such as reading a large recording.
  *
  * It is drawn only if stderr is a terminal that can erase a line (TERM is set and not "dumb"), and only after half a
- * second of work, so short work and pipes see nothing. A thread of its own draws it, because some work reports nothing
- * for seconds. It is erased when the work ends. One bar at a time. */
+ * second of work, so short work and pipes see nothing. A job in the background of a shell draws nothing. A thread of
+ * its own draws it, because some work reports nothing for seconds. It is erased when the work ends. One bar at a time.
+ */
 #ifndef GWI_PROGRESS_H
 #define GWI_PROGRESS_H
 

@@ -8,9 +8,15 @@
 
 #include <stdbool.h>
 
-/* Set to true by SIGINT, SIGTERM and SIGHUP after gwi_watch_catch_signals(). Such a signal interrupts waiting. */
+/* Let SIGINT, SIGTERM and SIGHUP end `gpuwhy watch`, unless they are ignored. GW_IO: no pipe could be made. */
+GW_MUST_CHECK gw_status gwi_watch_catch_signals(gw_error *err);
+/* True after such a signal. */
 bool gwi_watch_is_stopped(void);
-void gwi_watch_catch_signals(void);
+/* Wait `seconds`, or until such a signal arrives; one that arrived before counts, too. Returns gwi_watch_is_stopped().
+ */
+bool gwi_watch_wait(unsigned seconds);
+/* Return a descriptor that can be read after such a signal, for poll(). */
+int gwi_watch_stop_fd(void);
 
 /* Show the screen until the user quits or a signal arrives (watch_screen.c). GW_UNSUPPORTED: this build has no
  * ncurses, or there is no usable terminal; `err` has the reason. */
@@ -25,5 +31,11 @@ typedef struct gwi_listen_options {
 /* Serve metrics until a signal arrives (watch_listen.c). GW_USAGE: the address is wrong or not allowed. GW_IO: it is
  * not free. GW_UNSUPPORTED: this build has no libmicrohttpd. `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_watch_listen(gw_watch *watch, const gwi_listen_options *options, gw_error *err);
+
+/* Write metrics to a file at each interval until a signal arrives, then remove it (watch_file.c); or write them `once`
+ * and keep the file. GW_USAGE, GW_IO, GW_NOMEM: the first attempt failed; `err` has the reason. Later ones are reported
+ * and repeated. */
+GW_MUST_CHECK gw_status gwi_watch_write(gw_watch *watch, const char *path, unsigned interval_s, bool once,
+                                        gw_error *err);
 
 #endif

@@ -225,8 +225,9 @@ static void show_attempts(const gwi_attempts_view *seen)
         printf("compared: %zu good and %zu failed runs; the recordings of the others are %s\n", splits->good_count,
                splits->bad_count, why_left_out(seen));
     if (seen->good == 0 || seen->failed == 0) {
-        puts(seen->good == 0 ? "no run ended well, so the failed runs cannot be compared with a good one"
-                             : "no run failed, so there is nothing to explain");
+        puts(seen->good == 0
+                 ? "no run is known to have ended well, so the failed runs cannot be compared with a good one"
+                 : "no run failed, so there is nothing to explain");
     } else if (splits->good_count == 0 || splits->bad_count == 0) {
         puts("the recordings of the good or the failed runs have been removed, so they cannot be compared");
     } else if (splits->count == 0) {

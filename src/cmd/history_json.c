@@ -1,26 +1,15 @@
 /* Write the list of past runs as JSON, with json-c. */
+#include "gw_json.h"
 #include "gwi_history.h"
-#include "gwi_json.h"
 
 #include "gw_render.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
 
-/* Return a JSON string, or null if the text is NULL or empty. Command lines and paths may contain invalid UTF-8. */
-static json_object *text_or_null(const char *text)
-{
-    return text == NULL || text[0] == '\0' ? NULL : gwi_json_string(text);
-}
-
 static void add_count(json_object *object, const char *name, size_t count)
 {
     json_object_object_add(object, name, json_object_new_int64((int64_t)count));
-}
-
-static json_object *number_or_null(bool is_known, uint64_t value)
-{
-    return is_known ? json_object_new_uint64(value) : NULL;
 }
 
 static json_object *of_peaks(const gwi_peaks *peaks)
@@ -32,8 +21,9 @@ static json_object *of_peaks(const gwi_peaks *peaks)
     json_object_object_add(object, "earlier_good", json_object_new_boolean(peaks->all_good));
     json_object_object_add(object, "least_bytes", json_object_new_uint64(peaks->least_bytes));
     json_object_object_add(object, "most_bytes", json_object_new_uint64(peaks->most_bytes));
-    json_object_object_add(object, "newest_bytes", number_or_null(peaks->is_known, peaks->bytes));
-    json_object_object_add(object, "newest_failed", json_object_new_boolean(peaks->failed));
+    json_object_object_add(object, "newest_bytes", gw_json_number(peaks->is_known, peaks->bytes));
+    json_object_object_add(object, "newest_failed",
+                           peaks->is_end_known ? json_object_new_boolean(peaks->failed) : NULL);
     return object;
 }
 
@@ -42,9 +32,9 @@ static json_object *of_earlier(const gwi_past *past)
     json_object *array = json_object_new_array();
     for (size_t i = 0; i < past->attempt_count; i++) {
         json_object *one = json_object_new_object();
-        json_object_object_add(one, "cause", text_or_null(past->attempt[i].cause));
-        json_object_object_add(one, "end", text_or_null(past->attempt[i].end));
-        json_object_object_add(one, "recording", text_or_null(past->attempt[i].recording));
+        json_object_object_add(one, "cause", gw_json_text(past->attempt[i].cause));
+        json_object_object_add(one, "end", gw_json_text(past->attempt[i].end));
+        json_object_object_add(one, "recording", gw_json_text(past->attempt[i].recording));
         json_object_array_add(array, one);
     }
     return array;
@@ -56,24 +46,24 @@ static json_object *of_run(const gwi_past *past)
     json_object_object_add(object, "start_s", json_object_new_double((double)past->start_realtime_ns / 1e9));
     json_object_object_add(object, "seconds", past->seconds < 0 ? NULL : json_object_new_double(past->seconds));
     json_object_object_add(object, "status", json_object_new_string(gw_verdict_status_text(past->status)));
-    json_object_object_add(object, "cause", text_or_null(past->cause));
+    json_object_object_add(object, "cause", gw_json_text(past->cause));
     json_object_object_add(object, "certainty",
                            past->certainty == GW_CERTAINTY_NONE ? NULL
-                                                                : text_or_null(gw_certainty_text(past->certainty)));
-    json_object_object_add(object, "peak_bytes", number_or_null(past->has_peak, past->peak_bytes));
-    json_object_object_add(object, "batch", number_or_null(past->has_batch, past->batch));
-    json_object_object_add(object, "card", text_or_null(past->card));
-    json_object_object_add(object, "end", text_or_null(past->end));
+                                                                : gw_json_text(gw_certainty_text(past->certainty)));
+    json_object_object_add(object, "peak_bytes", gw_json_number(past->has_peak, past->peak_bytes));
+    json_object_object_add(object, "batch", gw_json_number(past->has_batch, past->batch));
+    json_object_object_add(object, "card", gw_json_text(past->card));
+    json_object_object_add(object, "end", gw_json_text(past->end));
     json_object_object_add(object, "exit",
                            past->has_exit && past->signal == 0 ? json_object_new_int(past->exit_code) : NULL);
     json_object_object_add(object, "signal",
                            past->has_exit && past->signal != 0 ? json_object_new_int(past->signal) : NULL);
-    json_object_object_add(object, "fit", past->is_answer ? text_or_null(past->end) : NULL);
+    json_object_object_add(object, "fit", past->is_answer ? gw_json_text(past->end) : NULL);
     json_object_object_add(object, "good", json_object_new_boolean(past->good));
     json_object_object_add(object, "observed", json_object_new_boolean(!past->unobserved));
-    json_object_object_add(object, "command", text_or_null(past->command));
-    json_object_object_add(object, "folder", text_or_null(past->folder));
-    json_object_object_add(object, "recording", text_or_null(past->recording));
+    json_object_object_add(object, "command", gw_json_text(past->command));
+    json_object_object_add(object, "folder", gw_json_text(past->folder));
+    json_object_object_add(object, "recording", gw_json_text(past->recording));
     json_object_object_add(object, "earlier_attempts", of_earlier(past));
     return object;
 }
@@ -82,9 +72,9 @@ static json_object *of_split(const gw_split *split)
 {
     json_object *object = json_object_new_object();
     json_object_object_add(object, "area", json_object_new_string(gw_area_text(split->area)));
-    json_object_object_add(object, "name", text_or_null(split->name));
-    json_object_object_add(object, "failed", text_or_null(split->bad));
-    json_object_object_add(object, "good", text_or_null(split->good));
+    json_object_object_add(object, "name", gw_json_text(split->name));
+    json_object_object_add(object, "failed", gw_json_text(split->bad));
+    json_object_object_add(object, "good", gw_json_text(split->good));
     return object;
 }
 
@@ -98,8 +88,8 @@ static json_object *of_attempts(const gwi_attempts_view *attempts)
         json_object_array_add(splits, of_split(&attempts->splits.item[i]));
     add_count(compared, "good", attempts->splits.good_count);
     add_count(compared, "failed", attempts->splits.bad_count);
-    json_object_object_add(object, "command", text_or_null(attempts->newest->command));
-    json_object_object_add(object, "folder", text_or_null(attempts->newest->folder));
+    json_object_object_add(object, "command", gw_json_text(attempts->newest->command));
+    json_object_object_add(object, "folder", gw_json_text(attempts->newest->folder));
     add_count(object, "good", attempts->good);
     add_count(object, "failed", attempts->failed);
     json_object_object_add(object, "compared", compared);

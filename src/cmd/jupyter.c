@@ -377,12 +377,16 @@ int gwi_cmd_jupyter(int argc, char **argv)
 {
     jupyter_options options = {0};
     gw_error err = {0};
-    int index = 0;
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+    int index = 0, first = 1;
+    gw_status st = gwi_options_parse_common(argc, argv, &first, &err);
+    argc -= first - 1;
+    argv += first - 1;
+    if (st == GW_OK && (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         help();
         return argc < 2 ? GW_EXIT_USAGE : GW_EXIT_OK;
     }
-    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc - 1, argv + 1, &index, &err);
+    if (st == GW_OK)
+        st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc - 1, argv + 1, &index, &err);
     if (st == GW_OK && options.help)
         return help();
     bool is_separated =

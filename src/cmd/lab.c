@@ -1,8 +1,9 @@
 /* `gpuwhy lab`: lessons about the ways in which GPU programs fail, and the check that a run ends as expected. */
+#include "gw_json.h"
 #include "gwi_cmd.h"
-#include "gwi_json.h"
 #include "gwi_lab.h"
 #include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include "gw_place.h"
 #include "gw_say.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LIST_OPTIONS(X)                                                                                                \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON")                                                            \
@@ -130,18 +132,18 @@ static void words_free(words *list)
 static json_object *lesson_json(const gwi_lesson *lesson)
 {
     json_object *object = json_object_new_object();
-    json_object_object_add(object, "id", gwi_json_string(lesson->id));
-    json_object_object_add(object, "title", gwi_json_string(lesson->title));
-    json_object_object_add(object, "cause", gwi_json_string(lesson->cause));
-    json_object_object_add(object, "needs", gwi_json_string(gwi_lab_needs_text(lesson->needs)));
-    json_object_object_add(object, "by_hand", gwi_json_string(lesson->by_hand));
-    json_object_object_add(object, "program", gwi_json_string(lesson->program));
-    json_object_object_add(object, "arguments", gwi_json_string(lesson->faulty));
-    json_object_object_add(object, "card", gwi_json_string(lesson->card));
-    json_object_object_add(object, "repaired_arguments", gwi_json_string(lesson->repaired));
+    json_object_object_add(object, "id", gw_json_string(lesson->id));
+    json_object_object_add(object, "title", gw_json_string(lesson->title));
+    json_object_object_add(object, "cause", gw_json_string(lesson->cause));
+    json_object_object_add(object, "needs", gw_json_string(gwi_lab_needs_text(lesson->needs)));
+    json_object_object_add(object, "by_hand", gw_json_string(lesson->by_hand));
+    json_object_object_add(object, "program", gw_json_string(lesson->program));
+    json_object_object_add(object, "arguments", gw_json_string(lesson->faulty));
+    json_object_object_add(object, "card", gw_json_string(lesson->card));
+    json_object_object_add(object, "repaired_arguments", gw_json_string(lesson->repaired));
     json_object_object_add(object, "repaired_card",
-                           gwi_json_string(lesson->repaired_card == NULL ? lesson->card : lesson->repaired_card));
-    json_object_object_add(object, "run_options", gwi_json_string(lesson->options));
+                           gw_json_string(lesson->repaired_card == NULL ? lesson->card : lesson->repaired_card));
+    json_object_object_add(object, "run_options", gw_json_string(lesson->options));
     json_object_object_add(object, "real_gpu", json_object_new_boolean(!lesson->virtual_only));
     return object;
 }
@@ -158,6 +160,47 @@ static void list_as_json(const gwi_lesson *lesson, size_t count)
     json_object_put(root);
 }
 
+static void print_row(const gwi_lesson *lesson)
+{
+    gw_print("%-4s  %-27s  %-21s  %s\n", lesson->id, lesson->cause == NULL ? "clean" : lesson->cause,
+             gwi_lab_needs_text(lesson->needs), lesson->title);
+}
+
+/* Print a lesson for people: the title, and below it the cause and what the lesson needs. */
+static void print_entry(const gwi_lesson *lesson, unsigned width)
+{
+    enum { ID_COLUMNS = 6 };
+    gw_text text = {0};
+    bool colour = gwi_has_colour(STDOUT_FILENO);
+    gw_text_addf(&text, "%-*s", (int)ID_COLUMNS, lesson->id);
+    gw_add_wrapped(&text, lesson->title, ID_COLUMNS, ID_COLUMNS, width);
+    if (colour)
+        gw_paint_begin(&text, 0, lesson->id, strlen(lesson->id), GW_ROLE_STRONG);
+    size_t from = text.bytes;
+    gw_text_addf(&text, "%*s%s", (int)ID_COLUMNS, "", lesson->cause == NULL ? "clean" : lesson->cause);
+    if (lesson->by_hand != NULL)
+        gw_text_addf(&text, "; needs %s", gwi_lab_needs_text(lesson->needs));
+    gw_text_add_str(&text, "\n");
+    if (colour)
+        gw_paint(&text, from, GW_ROLE_DIM);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+}
+
+/* On a terminal, lines fit its width. Elsewhere, each lesson is one line, for programs such as grep. */
+static void print_list(const gwi_lesson *lesson, size_t count)
+{
+    enum { WIDTH_MIN = 20 };
+    unsigned width = gwi_terminal_width(STDOUT_FILENO);
+    width = width > WIDTH ? WIDTH : width;
+    for (size_t i = 0; i < count; i++) {
+        if (gwi_is_terminal(STDOUT_FILENO))
+            print_entry(&lesson[i], width < WIDTH_MIN ? WIDTH_MIN : width);
+        else
+            print_row(&lesson[i]);
+    }
+}
+
 static int list(int argc, char **argv)
 {
     list_options options = {0};
@@ -166,17 +209,17 @@ static int list(int argc, char **argv)
     size_t count = 0;
     const gwi_lesson *lesson = gwi_lessons(&count);
     gw_status st = gwi_options_parse(list_table, LIST_COUNT, &options, argc, argv, &index, &err);
-    if (st == GW_OK && index < argc)
+    if (st == GW_OK && !options.help && index < argc)
         st = gw_fail(&err, GW_USAGE, "list takes no %s", argv[index]);
     if (st != GW_OK)
         return fail(&err, GW_EXIT_USAGE);
+    gwi_pager_begin();
     if (options.help)
         return help();
     if (options.json)
         list_as_json(lesson, count);
-    for (size_t i = 0; i < count && !options.json; i++)
-        gw_print("%-4s  %-27s  %-21s  %s\n", lesson[i].id, lesson[i].cause == NULL ? "clean" : lesson[i].cause,
-                 gwi_lab_needs_text(lesson[i].needs), lesson[i].title);
+    else
+        print_list(lesson, count);
     return GW_EXIT_OK;
 }
 
@@ -277,7 +320,8 @@ static int run_words(const gwi_lesson *lesson, const run_options *options, const
     json_object *verdict = NULL;
     int status = GW_EXIT_UNDETERMINED;
     FILE *out = options->json ? stderr : stdout;
-    const gwi_lab_run run = {.option = option->item, .word = word->item, .quiet_stdout = options->json};
+    const gwi_lab_run run = {
+        .option = option->item, .word = word->item, .quiet_stdout = options->json, .in_own_folder = true};
     const gwi_lab_expected expected = {.cause = options->repaired ? NULL : lesson->cause};
     print_head(lesson, options->repaired, option, word, out);
     if (gwi_lab_start(&run, &verdict, &status, &err) != GW_OK)
@@ -389,8 +433,13 @@ static gw_status take_options(const check_options *options, words *to, gw_error 
 {
     words_add(to, "--gpu", strlen("--gpu"));
     words_add(to, options->gpu, strlen(options->gpu));
-    for (size_t i = 0; i < options->run_option.count; i++)
-        words_add(to, options->run_option.item[i], strlen(options->run_option.item[i]));
+    for (size_t i = 0; i < options->run_option.count; i++) {
+        const char *option = options->run_option.item[i];
+        if (strcmp(option, "--json") == 0 || gw_begins(option, "--json="))
+            return gw_fail(err, GW_USAGE, "--run-option %s: use --json of lab check, or `gpuwhy run` for the verdict",
+                           option);
+        words_add(to, option, strlen(option));
+    }
     if (to->failed)
         return gw_fail(err, GW_NOMEM, "check");
     gw_status st = gwi_run_options_check((int)to->count, to->item, err);
@@ -456,7 +505,13 @@ int gwi_cmd_lab(int argc, char **argv)
         const char *name;
         int (*run)(int argc, char **argv);
     } parts[] = {{"list", list}, {"run", run}, {"check", check}};
-    if (argc > 1 && strcmp(argv[1], "--help") == 0)
+    gw_error err = {0};
+    int first = 1;
+    if (gwi_options_parse_common(argc, argv, &first, &err) != GW_OK)
+        return fail(&err, GW_EXIT_USAGE);
+    argc -= first - 1;
+    argv += first - 1;
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
         return help();
     for (size_t i = 0; argc > 1 && i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(argv[1], parts[i].name) == 0)

@@ -1,15 +1,16 @@
 /* Runs a program for `gpuwhy lab`, and compares its verdict with the expected one. */
 #include "gwi_config_cmd.h"
-#include "gwi_json.h"
 #include "gwi_lab.h"
 
 #include "gw_exit.h"
+#include "gw_json.h"
 #include "gw_place.h"
 #include "gw_say.h"
 #include "gw_text.h"
 #include "gw_verdict.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -30,16 +31,19 @@ static size_t count_of(char *const *words)
     return count;
 }
 
-/* Start `argv`, without signals that we ignore ourselves, and wait for its end. */
-static gw_status spawn(char *const *argv, bool quiet_stdout, const sigset_t *standard, int *ret_status, gw_error *err)
+/* Start `argv` with the standard actions of these signals, and wait for its end. */
+static gw_status spawn(char *const *argv, const gwi_lab_run *run, const char *folder, const sigset_t *standard,
+                       int *ret_status, gw_error *err)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
     pid_t pid = 0;
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&how);
-    if (quiet_stdout)
+    if (run->quiet_stdout)
         posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+    if (run->in_own_folder)
+        posix_spawn_file_actions_addchdir_np(&files, folder);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigdefault(&how, standard);
     int failed = posix_spawn(&pid, "/proc/self/exe", &files, &how, argv, environ);
@@ -53,28 +57,39 @@ static gw_status spawn(char *const *argv, bool quiet_stdout, const sigset_t *sta
     return GW_OK;
 }
 
-/* Like spawn(), but ^C reaches only the program: as in system(3), we ignore it. */
-static gw_status spawn_and_wait(char *const *argv, bool quiet_stdout, int *ret_status, gw_error *err)
+static volatile sig_atomic_t seen; /* the last signal of the keyboard */
+
+static void note(int number)
 {
-    static const int ignored[] = {SIGINT, SIGQUIT};
-    enum { IGNORED_COUNT = sizeof ignored / sizeof ignored[0] };
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, child = {.sa_handler = SIG_DFL}, old[IGNORED_COUNT], old_child;
+    seen = number;
+}
+
+/* Like spawn(), but ^C ends only the program, so that its verdict is still printed. */
+static gw_status spawn_and_wait(char *const *argv, const gwi_lab_run *run, const char *folder, int *ret_status,
+                                gw_error *err)
+{
+    static const int keys[] = {SIGINT, SIGQUIT};
+    enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
+    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART}, child = {.sa_handler = SIG_DFL};
+    struct sigaction old[KEY_COUNT], old_child;
     sigset_t standard;
     sigemptyset(&standard);
-    for (size_t i = 0; i < IGNORED_COUNT; i++) {
-        sigaction(ignored[i], &ignore, &old[i]);
-        if (old[i].sa_handler != SIG_IGN)
-            sigaddset(&standard, ignored[i]);
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        sigaction(keys[i], NULL, &old[i]);
+        if (old[i].sa_handler == SIG_IGN)
+            continue;
+        sigaction(keys[i], &action, NULL);
+        sigaddset(&standard, keys[i]);
     }
     sigaction(SIGCHLD, &child, &old_child); /* with an inherited SIG_IGN we would get no exit status */
-    gw_status st = spawn(argv, quiet_stdout, &standard, ret_status, err);
+    gw_status st = spawn(argv, run, folder, &standard, ret_status, err);
     sigaction(SIGCHLD, &old_child, NULL);
-    for (size_t i = 0; i < IGNORED_COUNT; i++)
-        sigaction(ignored[i], &old[i], NULL);
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        sigaction(keys[i], &old[i], NULL);
     return st;
 }
 
-static gw_status run_in(const char *json, const gwi_lab_run *run, int *ret_status, gw_error *err)
+static gw_status run_in(const char *folder, const char *json, const gwi_lab_run *run, int *ret_status, gw_error *err)
 {
     /* a verdict must not depend on the user's configuration */
     const char *const first[] = {"gpuwhy", "run", "--end-with-parent", "--memory", "0", "--hang-after", "auto"},
@@ -91,33 +106,58 @@ static gw_status run_in(const char *json, const gwi_lab_run *run, int *ret_statu
     for (size_t i = 0; i < LAST; i++)
         argv[at++] = (char *)(uintptr_t)last[i];
     memcpy(argv + at, run->word, words * sizeof *argv);
-    gw_status st = spawn_and_wait(argv, run->quiet_stdout, ret_status, err);
+    gw_status st = spawn_and_wait(argv, run, folder, ret_status, err);
     free(argv);
     return st;
 }
 
-gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_verdict, int *ret_status, gw_error *err)
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+/* Make a folder for the verdict, and for the files of a lesson. Its path is absolute. */
+static gw_status make_folder(gw_path out, gw_error *err)
 {
     const char *root = getenv("TMPDIR");
+    gw_status st = gw_path_format(out, err, "%s/gpuwhy-lab-XXXXXX", root != NULL && root[0] == '/' ? root : "/tmp");
+    if (st == GW_OK && mkdtemp(out) == NULL)
+        st = gw_fail(err, GW_IO, "make folder %s: %s", out, strerror(errno));
+    return st;
+}
+
+/* If ^C or ^\ has ended the program, end in the same way, as `gpuwhy run` does: a shell then ends its loop, too. */
+static void end_as(int status)
+{
+    if (seen == 0 || !WIFSIGNALED(status) || WTERMSIG(status) != seen)
+        return;
+    signal(seen, SIG_DFL);
+    raise(seen);
+}
+
+gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_verdict, int *ret_status, gw_error *err)
+{
+    enum { OPEN_MAX_OF_NFTW = 16 };
     gw_path folder, json;
     int status = 0;
     gw_status st = gwi_config_needs_on(err);
     if (st == GW_OK)
-        st = gw_path_format(folder, err, "%s/gpuwhy-lab-XXXXXX", root != NULL && *root != '\0' ? root : "/tmp");
-    if (st == GW_OK && mkdtemp(folder) == NULL)
-        return gw_fail(err, GW_IO, "make folder %s: %s", folder, strerror(errno));
+        st = make_folder(folder, err);
     if (st != GW_OK)
         return st;
     fflush(NULL);
     st = gw_path_format(json, err, "%s/verdict.json", folder);
     if (st == GW_OK)
-        st = run_in(json, run, &status, err);
+        st = run_in(folder, json, run, &status, err);
     if (st == GW_OK) {
-        *ret_verdict = json_object_from_file(json);
         *ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : GW_EXIT_UNDETERMINED;
-        unlink(json);
+        *ret_verdict = json_object_from_file(json);
     }
-    rmdir(folder);
+    nftw(folder, remove_one, OPEN_MAX_OF_NFTW, FTW_DEPTH | FTW_PHYS);
+    end_as(status);
     return st;
 }
 
@@ -125,7 +165,7 @@ gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_verdict, int *
 
 static bool is_advised(json_object *verdict, const char *cause)
 {
-    json_object *advice = gwi_json_member(verdict, "advice");
+    json_object *advice = gw_json_member(verdict, "advice");
     size_t count = json_object_is_type(advice, json_type_array) ? json_object_array_length(advice) : 0;
     for (size_t i = 0; i < count; i++) {
         const char *line = json_object_get_string(json_object_array_get_idx(advice, i));
@@ -138,13 +178,13 @@ static bool is_advised(json_object *verdict, const char *cause)
 /* False if no driver call of the run was recorded: a clean verdict then proves nothing. */
 static bool was_observed(json_object *verdict)
 {
-    return json_object_get_int64(gwi_json_member(gwi_json_member(verdict, "coverage"), "processes")) > 0;
+    return json_object_get_int64(gw_json_member(gw_json_member(verdict, "coverage"), "processes")) > 0;
 }
 
 bool gwi_lab_matches(json_object *verdict, const gwi_lab_expected *expected)
 {
-    const char *status = gwi_json_text(verdict, "status"), *cause = gwi_json_text(verdict, "cause");
-    const char *certainty = gwi_json_text(verdict, "certainty");
+    const char *status = gw_json_member_text(verdict, "status"), *cause = gw_json_member_text(verdict, "cause");
+    const char *certainty = gw_json_member_text(verdict, "certainty");
     if (expected->cause == NULL)
         return status != NULL && strcmp(status, "clean") == 0 && was_observed(verdict);
     const gw_cause_info *info = gw_cause_find(expected->cause);
@@ -157,8 +197,8 @@ bool gwi_lab_matches(json_object *verdict, const gwi_lab_expected *expected)
 
 static void print_line(json_object *verdict, const gwi_lab_expected *expected, bool passed)
 {
-    const char *cause = gwi_json_text(verdict, "cause"), *certainty = gwi_json_text(verdict, "certainty");
-    const char *status = gwi_json_text(verdict, "status");
+    const char *cause = gw_json_member_text(verdict, "cause"), *certainty = gw_json_member_text(verdict, "certainty");
+    const char *status = gw_json_member_text(verdict, "status");
     gw_text found = {0};
     if (cause != NULL)
         gw_text_addf(&found, "%s (%s)", cause, certainty == NULL ? "certainty unknown" : certainty);
@@ -179,19 +219,19 @@ static void print_json(json_object *verdict, const gwi_lab_expected *expected, c
     static const char *const copied[] = {"status", "cause", "certainty", "headline"};
     json_object *root = json_object_new_object(), *found = json_object_new_object(), *wanted = json_object_new_object();
     for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
-        json_object_object_add(found, copied[i], gwi_json_string(gwi_json_text(verdict, copied[i])));
+        json_object_object_add(found, copied[i], gw_json_string(gw_json_member_text(verdict, copied[i])));
     json_object_object_add(found, "observed", json_object_new_boolean(was_observed(verdict)));
-    json_object_object_add(wanted, "cause", gwi_json_string(expected->cause));
+    json_object_object_add(wanted, "cause", gw_json_string(expected->cause));
     json_object_object_add(
         wanted, "certainty",
-        expected->cause == NULL ? NULL : gwi_json_string(expected->established ? "established" : "supported"));
+        expected->cause == NULL ? NULL : gw_json_string(expected->established ? "established" : "supported"));
     json_object_object_add(root, "schema", json_object_new_int(1));
     json_object_object_add(root, "kind", json_object_new_string("lab"));
-    json_object_object_add(root, "lesson", gwi_json_string(lesson == NULL ? NULL : lesson->id));
+    json_object_object_add(root, "lesson", gw_json_string(lesson == NULL ? NULL : lesson->id));
     json_object_object_add(root, "passed", json_object_new_boolean(passed));
     json_object_object_add(root, "expected", wanted);
     json_object_object_add(root, "found", found);
-    json_object_object_add(root, "recording", gwi_json_string(gwi_json_text(verdict, "recording")));
+    json_object_object_add(root, "recording", gw_json_string(gw_json_member_text(verdict, "recording")));
     gw_print("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
     json_object_put(root);
 }

@@ -5,7 +5,9 @@
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +21,11 @@ static const command_row commands[] = {
     GWI_COMMANDS(GW_X)
 #undef GW_X
 };
+/* A line of `gpuwhy help` has at most 80 columns. */
+#define GW_X(name, arguments, help)                                                                                    \
+    _Static_assert(sizeof #name <= 9 && sizeof arguments <= 33 && sizeof help <= 35, "the line of " #name);
+GWI_COMMANDS(GW_X)
+#undef GW_X
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static const command_row *find(const char *name)
@@ -29,18 +36,23 @@ static const command_row *find(const char *name)
     return NULL;
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 static void usage(FILE *out)
 {
     fputs("gpuwhy explains why a GPU program failed.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-8s  %-34s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+        fprintf(out, "  %-8s  %-32s  %s\n", commands[i].name, commands[i].arguments, commands[i].help);
     fputs("\n`gpuwhy COMMAND --help` lists the options of a command.\n", out);
 }
 
 int gwi_cmd_help(int argc, char **argv)
 {
     gwi_pager_begin();
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (argc < 2 || is_help(argv[1])) {
         usage(stdout);
         return GW_EXIT_OK;
     }
@@ -55,6 +67,19 @@ int gwi_cmd_help(int argc, char **argv)
     }
     char *asked[] = {argv[1], (char[]){"--help"}, NULL};
     return command->run(2, asked);
+}
+
+/* Text that could not be written, such as on a full disk, must not look like a success. Only `run` keeps its exit
+ * status, which is that of the program. */
+static int finish(const command_row *command, int status)
+{
+    errno = 0;
+    bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+    int why = errno;
+    if (is_written || (command != NULL && command->run == gwi_cmd_run))
+        return status;
+    gw_say("standard output could not be written%s%s", why == 0 ? "" : ": ", why == 0 ? "" : strerror(why));
+    return GW_EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -72,10 +97,10 @@ int main(int argc, char **argv)
         usage(stderr);
         return GW_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return gwi_cmd_help(1, argv);
+    if (is_help(argv[1]))
+        return finish(NULL, gwi_cmd_help(1, argv));
     if (strcmp(argv[1], "--version") == 0)
-        return gwi_cmd_version(1, argv);
+        return finish(NULL, gwi_cmd_version(1, argv));
     const command_row *command = find(argv[1]);
     if (command == NULL) {
         gw_say("unknown command %s; `gpuwhy help` lists the commands", argv[1]);
@@ -83,7 +108,7 @@ int main(int argc, char **argv)
     }
     if (command->run != gwi_cmd_config && command->run != gwi_cmd_help)
         gwi_config_say_errors();
-    if (argc == 3 && strcmp(argv[2], "--help") == 0)
+    if (argc == 3 && is_help(argv[2]))
         gwi_pager_begin();
-    return command->run(argc - 1, argv + 1);
+    return finish(command, command->run(argc - 1, argv + 1));
 }

@@ -197,7 +197,10 @@ gw_status gwi_options_parse_common(int argc, char **argv, int *ret_index, gw_err
 static gw_status take(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
                       gw_error *err)
 {
+    static char help[] = "--help";
     const char *ignored;
+    if (strcmp(argv[*index], "-h") == 0 && find(options, count, help, &ignored) != NULL)
+        argv[*index] = help;
     if (find(options, count, argv[*index], &ignored) == NULL && is_common(argv[*index]))
         return take_common(argc, argv, index, err);
     return take_from(options, count, fields, argc, argv, index, err);

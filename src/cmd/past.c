@@ -161,10 +161,10 @@ static void store(const gwi_past *past)
         return;
     gw_status st = gwi_past_db_add(at.database, at.list, past, &skipped, &err);
     say_skipped(&at, skipped);
+    bool is_listed = st != GW_OK && gwi_past_list_add(at.list, past);
     if (st == GW_CORRUPT || st == GW_VERSION)
-        gw_say("history: %s; this run is added to the text list %s", err.text, at.list);
-    if (st != GW_OK)
-        gwi_past_list_add(at.list, past);
+        gw_say("history: %s; this run %s the text list %s", err.text,
+               is_listed ? "was added to" : "could not be added to", at.list);
 }
 
 void gwi_past_take_over(void)

@@ -8,6 +8,8 @@
  * ENOLCK for a lock that another program holds. So we try one lock ourselves before we open the database. */
 #include "gwi_past_db.h"
 
+#include "gw_say.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -117,6 +119,25 @@ static gw_status read_version(sqlite3 *db, const char *path, int *ret_version, g
     return st;
 }
 
+/* SQLite calls this while another program holds a lock; `count` is the number of earlier calls for this lock. Returns 0
+ * if the time is up. A wait that the user can notice is announced. */
+static int wait_for_lock(void *wait_ms, int count)
+{
+    enum { SHORT_MS = 2, SHORT_COUNT = 50, LONG_MS = 20, SILENT_MS = 1000 };
+    intptr_t left_ms = (intptr_t)wait_ms;
+    intptr_t waited_ms = (intptr_t)SHORT_MS * count;
+    if (count > SHORT_COUNT)
+        waited_ms = SHORT_MS * SHORT_COUNT + (intptr_t)LONG_MS * (count - SHORT_COUNT);
+    left_ms -= waited_ms;
+    if (left_ms <= 0)
+        return 0;
+    intptr_t ms = count < SHORT_COUNT ? SHORT_MS : LONG_MS;
+    if (waited_ms < SILENT_MS && waited_ms + ms >= SILENT_MS && left_ms > ms)
+        gw_say("waiting up to %d s for another program that uses the list of past runs", (int)(left_ms / 1000) + 1);
+    usleep((useconds_t)(ms < left_ms ? ms : left_ms) * 1000);
+    return 1;
+}
+
 gw_status gwi_past_db_open(const char *path, bool writes, int wait_ms, sqlite3 **ret_db, int *ret_version,
                            gw_error *err)
 {
@@ -127,7 +148,7 @@ gw_status gwi_past_db_open(const char *path, bool writes, int wait_ms, sqlite3 *
     int flags = (writes ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path, ret_db, flags, NULL) != SQLITE_OK)
         return *ret_db == NULL ? gw_fail(err, GW_NOMEM, "open %s", path) : gwi_past_db_fail(*ret_db, path, err);
-    sqlite3_busy_timeout(*ret_db, wait_ms);
+    sqlite3_busy_handler(*ret_db, wait_for_lock, (void *)(intptr_t)wait_ms);
     sqlite3_db_config(*ret_db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     return read_version(*ret_db, path, ret_version, err);
 }

@@ -12,7 +12,13 @@ enum {
     WHERE_BYTES_MAX = 8 << 10,
     PROGRESS_STEPS = 10000 /* instructions of SQLite's virtual machine between two looks at the clock */
 };
-static const uint64_t query_time_ns = 5000000000u;
+static const uint64_t query_time_ms = 5000;
+
+/* Return how much processor time the user's expression may take. */
+static uint64_t time_of(const gwi_past_query *query)
+{
+    return query->time_ms == 0 ? query_time_ms : query->time_ms;
+}
 
 /* Allow an expression to read the table of runs and to call functions, and nothing else. */
 static int authorize(void *user, int action, const char *first, const char *second, const char *database,
@@ -37,7 +43,7 @@ static int is_late(void *user)
     return gw_processor_ns() > *until_ns;
 }
 
-static void limit_query(sqlite3 *db, uint64_t *until_ns)
+static void limit_query(sqlite3 *db, uint64_t time_ms, uint64_t *until_ns)
 {
     static const struct {
         int what, most;
@@ -49,7 +55,7 @@ static void limit_query(sqlite3 *db, uint64_t *until_ns)
                   {SQLITE_LIMIT_WORKER_THREADS, 0}};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
         sqlite3_limit(db, limits[i].what, limits[i].most);
-    *until_ns = gw_processor_ns() + query_time_ns;
+    *until_ns = gw_processor_ns() + time_ms * 1000000u;
     sqlite3_set_authorizer(db, authorize, NULL);
     sqlite3_progress_handler(db, PROGRESS_STEPS, is_late, until_ns);
 }
@@ -92,8 +98,8 @@ static gw_status fail_query(sqlite3 *db, const gwi_past_query *query, const char
     if (query->where == NULL)
         return gwi_past_db_fail(db, path, err);
     if (code == SQLITE_INTERRUPT)
-        return gw_fail(err, GW_USAGE, "--where: the query took more than %d s of processor time",
-                       (int)(query_time_ns / 1000000000u));
+        return gw_fail(err, GW_USAGE, "--where: the query took more than %g s of processor time",
+                       (double)time_of(query) / 1000);
     if (code != SQLITE_AUTH && code != SQLITE_ERROR && code != SQLITE_TOOBIG && code != SQLITE_RANGE)
         return gwi_past_db_fail(db, path, err);
     if (code == SQLITE_AUTH)
@@ -254,7 +260,7 @@ static gw_status read_once(const char *path, const gwi_past_query *query, gwi_pa
     if (st == GW_OK && version == 0)
         st = gw_fail(err, GW_MISSING, "%s has no runs yet", path);
     if (st == GW_OK) {
-        limit_query(db, &until_ns);
+        limit_query(db, time_of(query), &until_ns);
         st = prepare_select(db, query, path, &statement, err);
     }
     if (st == GW_OK) {

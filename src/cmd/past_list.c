@@ -71,19 +71,20 @@ static void shorten(int fd, const char *path)
     free(bytes);
 }
 
-static void append(const char *path, const gw_text *line)
+static bool append(const char *path, const gw_text *line)
 {
     struct stat info;
     if (line->failed || line->bytes > LINE_BYTES_MAX)
-        return;
+        return false;
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return;
-    ssize_t ignored = write(fd, gw_text_str(line), line->bytes); /* a single write keeps each line whole */
-    (void)ignored;
+        return false;
+    /* a single write keeps each line whole */
+    bool is_written = write(fd, gw_text_str(line), line->bytes) == (ssize_t)line->bytes;
     if (fstat(fd, &info) == 0 && info.st_size > GWI_PAST_LIST_BYTES_MAX && flock(fd, LOCK_EX | LOCK_NB) == 0)
         shorten(fd, path);
     close(fd);
+    return is_written;
 }
 
 void gwi_past_attempts_encode(const gwi_past *past, gw_text *text)
@@ -95,7 +96,7 @@ void gwi_past_attempts_encode(const gwi_past *past, gw_text *text)
     }
 }
 
-void gwi_past_list_add(const char *path, const gwi_past *past)
+bool gwi_past_list_add(const char *path, const gwi_past *past)
 {
     gw_text line = {0};
     gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d%s", version, past->start_realtime_ns, past->key,
@@ -112,8 +113,9 @@ void gwi_past_list_add(const char *path, const gwi_past *past)
     add_field(&line, past->command);
     gwi_past_attempts_encode(past, &line);
     gw_text_add(&line, "\n", 1);
-    append(path, &line);
+    bool is_added = append(path, &line);
     gw_text_free(&line);
+    return is_added;
 }
 
 /* ---- reading ---- */

@@ -248,6 +248,18 @@ static void peaks_are_compared(void **state)
     expect_peaks("the last run of this command, which did not end well, peaked at 16.00 GiB, this one peaked at 15.00 "
                  "GiB and failed",
                  failed, 2);
+    failed[0].has_exit = false;
+    expect_peaks("the last run of this command, which is not known to have ended well, peaked at 16.00 GiB, this one "
+                 "peaked at 15.00 GiB and failed",
+                 failed, 2);
+    gwi_past mixed[] = {peak_of(1, false, true, gib), peak_of(2, false, true, gib), peak_of(3, false, true, gib)};
+    expect_peaks("the last 2 runs of this command, none of which ended well, peaked at 1.00 GiB, this one peaked at "
+                 "1.00 GiB and failed",
+                 mixed, 3);
+    mixed[1].has_exit = false;
+    expect_peaks("the last 2 runs of this command, none of which is known to have ended well, peaked at 1.00 GiB, this "
+                 "one peaked at 1.00 GiB and failed",
+                 mixed, 3);
     failed[0].key = 2;
     expect_peaks(NULL, failed, 2);
     gwi_past without[] = {peak_of(1, true, true, 0), peak_of(2, false, true, 0)};

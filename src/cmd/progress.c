@@ -3,6 +3,7 @@
  * The thread that works sets three numbers; the thread that draws reads them ten times a second. All signals are
  * blocked in the latter, so that they reach the thread that works, as without a bar. */
 #include "gwi_progress.h"
+#include "gwi_terminal.h"
 
 #include "gw_clock.h"
 
@@ -30,8 +31,14 @@ struct gwi_progress {
 
 static bool can_draw(void)
 {
-    const char *terminal = getenv("TERM");
-    return isatty(STDERR_FILENO) && terminal != NULL && terminal[0] != '\0' && strcmp(terminal, "dumb") != 0;
+    return isatty(STDERR_FILENO) && !gwi_terminal_is_dumb();
+}
+
+/* False while another job of the shell has the terminal: a bar would destroy what that job or the user writes. */
+static bool is_in_foreground(void)
+{
+    pid_t group = tcgetpgrp(STDERR_FILENO); /* -1: it is not the terminal of our session */
+    return group < 0 || group == getpgrp();
 }
 
 static unsigned columns(void)
@@ -92,10 +99,15 @@ static void *run(void *user)
     gwi_progress *progress = user;
     if (has_ended(progress, DELAY_MS))
         return NULL;
-    do
-        draw(progress);
-    while (!has_ended(progress, EVERY_MS));
-    put("\r\033[K", 4);
+    bool is_drawn = false;
+    do {
+        if (is_in_foreground()) {
+            draw(progress);
+            is_drawn = true;
+        }
+    } while (!has_ended(progress, EVERY_MS));
+    if (is_drawn && is_in_foreground())
+        put("\r\033[K", 4);
     return NULL;
 }
 

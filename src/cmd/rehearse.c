@@ -42,9 +42,9 @@ static int help(void)
 {
     gw_text text = {0};
     gw_text_add_str(&text, "gpuwhy rehearse [options] -- program [arguments]\n\n"
-                           "Runs the program in front of the real driver, but takes no GPU memory and computes\n"
-                           "nothing. Tells whether it fits the card, and what it holds at its peak. Values that\n"
-                           "the program reads from the card are zeros.\n"
+                           "Runs the program in front of the real driver, but takes no GPU memory and\n"
+                           "computes nothing. Prints whether the program fits the card, and what it holds\n"
+                           "at its peak. Values that the program reads from the card are zeros.\n"
                            "The exit status is 0 if it fits, and 1 if it does not or if that is not known.\n\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);

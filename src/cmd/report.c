@@ -39,9 +39,9 @@ static int help(void)
                            "\n"
                            "Writes one HTML page: the verdict, device memory over time, maps of the memory\n"
                            "at the failure and at the peak, the largest holders, the health of the cards,\n"
-                           "failed calls, and what is not known. The page opens without a network. Without an\n"
-                           "argument, the page is about the last recording. Several recordings of one job\n"
-                           "share a page. Exit status: 0 if there is a verdict, 1 if the cause was not\n"
+                           "failed calls, and what is not known. The page opens without a network. Without\n"
+                           "an argument, the page is about the last recording. Several recordings of one\n"
+                           "job share a page. Exit status: 0 if there is a verdict, 1 if the cause was not\n"
                            "determined, 2 if the input cannot be read or the page cannot be written.\n"
                            "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);

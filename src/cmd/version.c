@@ -76,7 +76,7 @@ int gwi_cmd_version(int argc, char **argv)
     print_part("text logs in gzip:", "zlib", gw_logs_gzip_version());
     print_part("text logs in xz:", "liblzma", gw_logs_xz_version());
     print_part("screen of watch:", "ncurses", GW_CURSES_VERSION);
-    print_part("metrics of watch:", "libmicrohttpd", http_version(http));
+    print_part("watch --listen:", "libmicrohttpd", http_version(http));
     print_part("HTML reports:", "dygraphs", GW_HAVE_DYGRAPHS ? GW_REPORT_DYGRAPHS : NULL);
     print_part("trainer on the CPU:", "oneDNN", GW_DNNL_VERSION);
     return GW_EXIT_OK;

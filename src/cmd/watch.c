@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define GWI_WATCH_OPTIONS(X)                                                                                           \
-    X(FLAG, bool, once, "--once", NULL, NULL, "print one screen as plain text and end")                                \
+    X(FLAG, bool, once, "--once", NULL, NULL, "print one screen as plain text, or write one file, and end")            \
     X(FLAG, bool, json, "--json", NULL, NULL, "print one JSON object a refresh (docs/json-schema.md)")                 \
     X(COUNT, uint32_t, interval, "--interval", "SECONDS", "2", "time between two refreshes")                           \
     X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT", GW_STANDARD_WATCH_ALARM_AT,                        \
@@ -22,6 +22,8 @@
     X(STRING, const char *, listen, "--listen", "ADDRESS:PORT", NULL,                                                  \
       "serve metrics for Prometheus there, for example 127.0.0.1:9465")                                                \
     X(FLAG, bool, allow_remote, "--allow-remote", NULL, NULL, "let --listen use an address that others can reach")     \
+    X(STRING, const char *, metrics_file, "--metrics-file", "FILE", NULL,                                              \
+      "write metrics there at each interval, for node_exporter's textfile collector")                                  \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct watch_options {
@@ -92,10 +94,9 @@ static gw_status print(gw_watch *watch, const watch_options *options, bool once,
             st = options->json ? print_json(snapshot, err) : print_once(snapshot);
         if (st == GW_OK && fflush(stdout) != 0)
             return gw_fail(err, GW_IO, "write to standard output");
-        if (st != GW_OK || once || gwi_watch_is_stopped())
+        if (st != GW_OK || once)
             return st;
-        sleep(options->interval);
-    } while (!gwi_watch_is_stopped());
+    } while (!gwi_watch_wait(options->interval));
     return GW_OK;
 }
 
@@ -112,6 +113,8 @@ static gw_status check(const watch_options *options, int first, int argc, char *
         return gw_fail(err, GW_USAGE, "--interval %u: expected 1 to %d seconds", options->interval, INTERVAL_MAX_S);
     if (options->listen != NULL && (options->once || options->json))
         return gw_fail(err, GW_USAGE, "--listen serves until it is stopped; it does not go with --once or --json");
+    if (options->metrics_file != NULL && (options->listen != NULL || options->json))
+        return gw_fail(err, GW_USAGE, "--metrics-file does not go with --listen or --json");
     if (options->allow_remote && options->listen == NULL)
         return gw_fail(err, GW_USAGE, "--allow-remote only goes with --listen");
     return GW_OK;
@@ -134,9 +137,11 @@ int gwi_cmd_watch(int argc, char **argv)
     const gwi_listen_options listening = {options.listen, options.allow_remote, options.interval};
     bool is_screen = !options.once && !options.json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     if (st == GW_OK)
-        gwi_watch_catch_signals();
+        st = gwi_watch_catch_signals(&err);
     if (st == GW_OK && options.listen != NULL)
         st = gwi_watch_listen(watch, &listening, &err);
+    else if (st == GW_OK && options.metrics_file != NULL)
+        st = gwi_watch_write(watch, options.metrics_file, options.interval, options.once, &err);
     else if (st == GW_OK && is_screen)
         st = gwi_watch_screen(watch, options.interval, &err);
     else if (st == GW_OK)

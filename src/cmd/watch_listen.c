@@ -242,11 +242,8 @@ static gw_status serve(gw_watch *watch, const gwi_listen_options *options, int f
     if (daemon == NULL)
         return gw_fail(err, GW_IO, "--listen %s: the server could not be started", options->address);
     tell(fd);
-    while (st == GW_OK && !gwi_watch_is_stopped()) {
-        sleep(options->interval_s);
-        if (!gwi_watch_is_stopped())
-            st = sample(watch, it, err);
-    }
+    while (st == GW_OK && !gwi_watch_wait(options->interval_s))
+        st = sample(watch, it, err);
     http.MHD_stop_daemon(daemon); /* closes the socket */
     return st;
 }

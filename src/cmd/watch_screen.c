@@ -1,4 +1,5 @@
 /* The full-screen view of `gpuwhy watch`: a thin shell of ncurses around gw_watch_draw(). */
+#include "gwi_terminal.h"
 #include "gwi_watch_cmd.h"
 
 #if GW_HAVE_CURSES
@@ -8,9 +9,11 @@
 #include <ncursesw/ncurses.h>
 
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEY_ESCAPE = 27, FILTER_MAX = 60 };
 
@@ -18,35 +21,37 @@ typedef struct screen {
     gw_watch_view view;
     char filter[FILTER_MAX + 1];
     unsigned top_max;
-    bool quit, refresh_now;
+    bool quit, refresh_now, colour;
 } screen;
 
 /* ---- drawing ---- */
 
-static attr_t style_of(int which)
+static attr_t style_of(int which, bool colour)
 {
     static const attr_t plain[GW_MARK_END] = {
         [GW_MARK_TITLE] = A_BOLD, [GW_MARK_HEAD] = A_BOLD, [GW_MARK_DIM] = A_DIM, [GW_MARK_ALARM] = A_BOLD};
     attr_t style = plain[which];
-    if (!has_colors())
+    if (!colour)
         return which == GW_MARK_ALARM ? A_REVERSE : style;
     if (which == GW_MARK_GOOD || which == GW_MARK_WARN || which == GW_MARK_ALARM)
         style |= COLOR_PAIR(which);
     return style;
 }
 
-static void begin_colours(void)
+/* Return true if there are colours: the user wants them, and the terminal has them. */
+static bool begin_colours(void)
 {
-    if (!has_colors())
-        return;
+    if (!gwi_has_colour(STDOUT_FILENO) || !has_colors())
+        return false;
     start_color();
     use_default_colors();
     init_pair(GW_MARK_GOOD, COLOR_GREEN, -1);
     init_pair(GW_MARK_WARN, COLOR_YELLOW, -1);
     init_pair(GW_MARK_ALARM, COLOR_RED, -1);
+    return true;
 }
 
-static void show_line(int row, const char *line, size_t bytes)
+static void show_line(int row, const char *line, size_t bytes, bool colour)
 {
     move(row, 0);
     attrset(A_NORMAL);
@@ -56,7 +61,7 @@ static void show_line(int row, const char *line, size_t bytes)
             continue;
         addnstr(line + from, (int)(i - from));
         if (is_mark)
-            attrset(style_of(line[i]));
+            attrset(style_of(line[i], colour));
         from = i + 1;
     }
 }
@@ -73,7 +78,7 @@ static void draw(screen *it, const gw_watch_snapshot *snapshot)
     erase();
     for (const char *at = gw_text_str(&text); *at != '\0' && row < LINES; row++) {
         size_t bytes = strcspn(at, "\n");
-        show_line(row, at, bytes);
+        show_line(row, at, bytes, it->colour);
         at += bytes + (at[bytes] == '\n');
     }
     refresh();
@@ -179,18 +184,30 @@ static void take_key(screen *it, int key)
     }
 }
 
+/* Wait for a key, the time, or a signal. A change of the terminal's size may arrive just before poll(), so do not wait
+ * longer than a second. */
+static void wait_for_key(screen *it, uint64_t until_ns)
+{
+    enum { WAIT_MS_MAX = 1000 };
+    struct pollfd waited[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = gwi_watch_stop_fd(), .events = POLLIN}};
+    uint64_t now_ns = gw_monotonic_ns(), ms = until_ns > now_ns ? (until_ns - now_ns) / 1000000 + 1 : 0;
+    if (poll(waited, 2, ms < WAIT_MS_MAX ? (int)ms : WAIT_MS_MAX) <= 0)
+        return;
+    if ((waited[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
+        it->quit = true; /* the terminal is gone, and SIGHUP is ignored */
+}
+
 /* Take keys until the next refresh is due. */
 static void take_keys(screen *it, const gw_watch_snapshot *snapshot, uint64_t until_ns)
 {
     it->refresh_now = false;
-    while (!it->quit && !it->refresh_now && !gwi_watch_is_stopped()) {
-        uint64_t now = gw_monotonic_ns();
-        if (now >= until_ns)
-            return;
-        timeout((int)((until_ns - now) / 1000000) + 1);
+    timeout(0);
+    while (!it->quit && !it->refresh_now && !gwi_watch_is_stopped() && gw_monotonic_ns() < until_ns) {
         int key = getch();
-        if (key == ERR)
+        if (key == ERR) {
+            wait_for_key(it, until_ns);
             continue;
+        }
         take_key(it, key);
         draw(it, snapshot);
     }
@@ -219,12 +236,13 @@ gw_status gwi_watch_screen(gw_watch *watch, unsigned interval_s, gw_error *err)
     it.view.filter = it.filter;
     setlocale(LC_CTYPE, ""); /* only for characters: numbers keep their point */
     const char *terminal = getenv("TERM");
-    SCREEN *made = newterm(NULL, stdout, stdin);
+    SCREEN *made = gwi_terminal_is_dumb() ? NULL : newterm(NULL, stdout, stdin);
     if (made == NULL)
-        return gw_fail(err, GW_UNSUPPORTED, "the terminal \"%s\" is not known here; --once prints plain text",
+        return gw_fail(err, GW_UNSUPPORTED,
+                       "the terminal \"%s\" is not known here, or cannot move its cursor; --once prints plain text",
                        terminal == NULL ? "" : terminal);
     set_escdelay(50);
-    begin_colours();
+    it.colour = begin_colours();
     cbreak();
     noecho();
     keypad(stdscr, TRUE);

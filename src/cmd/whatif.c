@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GWI_WHATIF_OPTIONS(X)                                                                                          \
     X(BYTES, uint64_t, memory, "--memory", "SIZE", NULL,                                                               \
@@ -80,7 +81,7 @@ static gw_status print(const gw_whatif_story *story, bool json, gw_error *err)
     if (json)
         st = gw_render_whatif_json(story, &text, err);
     else
-        gw_render_whatif_text(story, &text);
+        gw_render_whatif_text(story, gwi_has_colour(STDOUT_FILENO), &text);
     if (st == GW_OK && text.failed)
         st = gw_fail(err, GW_NOMEM, "print the replay");
     if (st == GW_OK && (fputs(gw_text_str(&text), stdout) < 0 || fflush(stdout) != 0))

@@ -16,7 +16,7 @@
 
 #define GW_LIVE_NAME "live"
 
-enum { GW_LIVE_VERSION = 1, GW_LIVE_DEVICES_MAX = 16, GW_LIVE_PIDS_MAX = 256 };
+enum { GW_LIVE_VERSION = 2, GW_LIVE_DEVICES_MAX = 16, GW_LIVE_PIDS_MAX = 256 };
 
 /* The memory of the run's processes on one device, by CUDA's number. */
 typedef struct gw_live_device {
@@ -40,21 +40,22 @@ typedef struct gw_live {
     uint32_t process_count; /* processes whose driver calls were recorded, also ended ones */
     uint32_t pid_count;     /* of these, alive now; at most GW_LIVE_PIDS_MAX of them are in `pid` */
     uint32_t pid[GW_LIVE_PIDS_MAX];
-    uint64_t failure_count;  /* failed driver calls, without those that programs make to find out something */
-    uint64_t failed_ns;      /* the last of them; 0: none */
-    uint32_t failed_pid;     /* its process */
-    uint32_t failed_result;  /* its CUresult */
-    char failed_call[64];    /* its function */
-    uint64_t worked_ns;      /* the last time at which the processes had given new work to a GPU; 0: never */
-    uint32_t blind_pid;      /* a process whose framework caches memory that gpuwhy cannot see; 0: none */
-    uint16_t is_rehearsal;   /* 1: the memory exists only in gpuwhy's books */
-    uint16_t is_incomplete;  /* 1: there were too many blocks to follow, so live_bytes is too small */
+    uint8_t has_cache[GW_LIVE_PIDS_MAX]; /* 1: PyTorch's allocator is followed in this process */
+    uint64_t failure_count; /* failed driver calls, without those that programs make to find out something */
+    uint64_t failed_ns;     /* the last of them; 0: none */
+    uint32_t failed_pid;    /* its process */
+    uint32_t failed_result; /* its CUresult */
+    char failed_call[64];   /* its function */
+    uint64_t worked_ns;     /* the last time at which the processes had given new work to a GPU; 0: never */
+    uint16_t is_rehearsal;  /* 1: the memory exists only in gpuwhy's books */
+    uint16_t is_incomplete; /* 1: there were too many blocks to follow, so live_bytes is too small */
+    uint32_t reserved;
     char virtual_cards[256]; /* "": real cards; otherwise the value of GPUWHY_VIRTUAL */
     char virtual_folder[PATH_MAX];
     char recording[PATH_MAX]; /* "": none */
     char command[256];        /* the command line, with secrets masked; may be cut */
     gw_live_device device[GW_LIVE_DEVICES_MAX];
-    uint32_t reserved;
+    uint32_t reserved_too;
     uint32_t checksum; /* CRC-32C of all bytes before it */
 } gw_live;
 

@@ -1,27 +1,14 @@
 /* Writes the comparison of two runs as JSON. */
-#include "gw_clean.h"
+#include "gw_json.h"
 #include "gw_render.h"
 #include "gw_render_compare.h"
-
-#include <json-c/json.h>
-
-static json_object *text_or_null(const char *string)
-{
-    gw_text clean = {0};
-    if (string == NULL)
-        return NULL;
-    gw_add_utf8(&clean, string);
-    json_object *object = json_object_new_string(gw_text_str(&clean));
-    gw_text_free(&clean);
-    return object;
-}
 
 static json_object *of_trait(const gw_trait *trait)
 {
     if (trait == NULL)
         return NULL;
     json_object *object = json_object_new_object();
-    json_object_object_add(object, "text", text_or_null(trait->text));
+    json_object_object_add(object, "text", gw_json_string(trait->text));
     json_object_object_add(object, "value", trait->has_value ? json_object_new_double(trait->value) : NULL);
     json_object_object_add(object, "unit", trait->has_value ? json_object_new_string(trait->unit) : NULL);
     return object;
@@ -32,7 +19,7 @@ static json_object *of_difference(const gw_difference *difference)
     const gw_trait *any = difference->good != NULL ? difference->good : difference->bad;
     json_object *object = json_object_new_object();
     json_object_object_add(object, "area", json_object_new_string(gw_area_text(difference->area)));
-    json_object_object_add(object, "name", text_or_null(any->name));
+    json_object_object_add(object, "name", gw_json_string(any->name));
     json_object_object_add(object, "matters", json_object_new_boolean(difference->matters));
     json_object_object_add(object, "good", of_trait(difference->good));
     json_object_object_add(object, "bad", of_trait(difference->bad));
@@ -45,10 +32,10 @@ static json_object *of_side(const gw_parting_side *side)
         return NULL;
     json_object *object = json_object_new_object();
     json_object_object_add(object, "t_s", json_object_new_double((double)side->t_ns / 1e9));
-    json_object_object_add(object, "call", text_or_null(side->call));
+    json_object_object_add(object, "call", gw_json_string(side->call));
     json_object_object_add(object, "bytes", side->bytes == 0 ? NULL : json_object_new_int64((int64_t)side->bytes));
     json_object_object_add(object, "result", json_object_new_int(side->result));
-    json_object_object_add(object, "place", text_or_null(side->place));
+    json_object_object_add(object, "place", gw_json_string(side->place));
     return object;
 }
 
@@ -56,7 +43,7 @@ static json_object *of_parting(const gw_parting *parting)
 {
     json_object *object = json_object_new_object();
     json_object_object_add(object, "known", json_object_new_boolean(parting->known));
-    json_object_object_add(object, "reason", text_or_null(parting->reason));
+    json_object_object_add(object, "reason", gw_json_string(parting->reason));
     json_object_object_add(object, "parted", json_object_new_boolean(parting->parted));
     json_object_object_add(object, "complete", json_object_new_boolean(!parting->cut));
     json_object_object_add(object, "same_calls", json_object_new_int64((int64_t)parting->same));
@@ -78,7 +65,7 @@ static json_object *of_run(gw_portrait *portrait)
     } rows[] = {{GW_AREA_COMMAND, "line", "command"}, {GW_AREA_END, "exit", "exit"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const gw_trait *trait = gw_portrait_trait(portrait, rows[i].area, rows[i].trait);
-        json_object_object_add(object, rows[i].key, trait == NULL ? NULL : text_or_null(trait->text));
+        json_object_object_add(object, rows[i].key, trait == NULL ? NULL : gw_json_string(trait->text));
     }
     json_object_object_add(object, "seconds",
                            json_object_new_double((double)gw_portrait_model(portrait)->t_end_ns / 1e9));

@@ -1,29 +1,16 @@
 /* Writes a verdict as JSON, schema 1 (docs/json-schema.md). An unknown value is null, never zero or an empty string. */
-#include "gw_clean.h"
+#include "gw_json.h"
 #include "gw_render.h"
-
-#include <json-c/json.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static struct json_object *string_or_null(const char *string)
-{
-    if (string == NULL)
-        return NULL;
-    gw_text clean = {0};
-    gw_add_utf8(&clean, string);
-    struct json_object *object = json_object_new_string_len(gw_text_str(&clean), (int)clean.bytes);
-    gw_text_free(&clean);
-    return object;
-}
-
 static struct json_object *strings(const gw_string_list *list)
 {
     struct json_object *array = json_object_new_array();
     for (size_t i = 0; i < list->count; i++)
-        json_object_array_add(array, string_or_null(list->item[i]));
+        json_object_array_add(array, gw_json_string(list->item[i]));
     return array;
 }
 
@@ -51,10 +38,10 @@ static struct json_object *evidence_array(const gw_verdict *verdict)
         const gw_evidence *evidence = &verdict->evidence[i];
         struct json_object *line = json_object_new_object();
         json_object_object_add(line, "t_s", evidence->has_time ? seconds(evidence->t_ns) : NULL);
-        json_object_object_add(line, "text", string_or_null(evidence->text));
+        json_object_object_add(line, "text", gw_json_string(evidence->text));
         json_object_object_add(line, "value", evidence->has_value ? number(evidence->value) : NULL);
-        json_object_object_add(line, "unit", evidence->has_value ? string_or_null(evidence->unit) : NULL);
-        json_object_object_add(line, "source", string_or_null(evidence->source));
+        json_object_object_add(line, "unit", evidence->has_value ? gw_json_string(evidence->unit) : NULL);
+        json_object_object_add(line, "source", gw_json_string(evidence->source));
         json_object_array_add(array, line);
     }
     return array;
@@ -65,9 +52,9 @@ static struct json_object *alternative_array(const gw_verdict *verdict)
     struct json_object *array = json_object_new_array();
     for (size_t i = 0; i < verdict->alternative_count; i++) {
         struct json_object *one = json_object_new_object();
-        json_object_object_add(one, "cause", string_or_null(verdict->alternatives[i].cause));
-        json_object_object_add(one, "certainty", string_or_null(gw_certainty_text(verdict->alternatives[i].certainty)));
-        json_object_object_add(one, "told_by", string_or_null(verdict->alternatives[i].told_by));
+        json_object_object_add(one, "cause", gw_json_string(verdict->alternatives[i].cause));
+        json_object_object_add(one, "certainty", gw_json_string(gw_certainty_text(verdict->alternatives[i].certainty)));
+        json_object_object_add(one, "told_by", gw_json_string(verdict->alternatives[i].told_by));
         json_object_array_add(array, one);
     }
     return array;
@@ -81,21 +68,21 @@ static struct json_object *question_object(const gw_verdict_question *question)
     for (size_t i = 0; i < question->meaning_count; i++) {
         const gw_verdict_meaning *from = &question->meaning[i];
         struct json_object *meaning = json_object_new_object();
-        json_object_object_add(meaning, "kind", string_or_null(from->kind));
+        json_object_object_add(meaning, "kind", gw_json_string(from->kind));
         json_object_object_add(meaning, "code", from->has_code ? json_object_new_int(from->code) : NULL);
-        json_object_object_add(meaning, "name", string_or_null(from->name));
-        json_object_object_add(meaning, "meaning", string_or_null(from->meaning));
-        json_object_object_add(meaning, "hint", string_or_null(from->hint));
-        json_object_object_add(meaning, "verified", string_or_null(from->verified));
-        json_object_object_add(meaning, "source", string_or_null(from->source));
+        json_object_object_add(meaning, "name", gw_json_string(from->name));
+        json_object_object_add(meaning, "meaning", gw_json_string(from->meaning));
+        json_object_object_add(meaning, "hint", gw_json_string(from->hint));
+        json_object_object_add(meaning, "verified", gw_json_string(from->verified));
+        json_object_object_add(meaning, "source", gw_json_string(from->source));
         json_object_array_add(meanings, meaning);
     }
     struct json_object *decide = question->command == NULL ? NULL : json_object_new_object();
     if (decide != NULL) {
-        json_object_object_add(decide, "command", string_or_null(question->command));
-        json_object_object_add(decide, "tells", string_or_null(question->tells));
+        json_object_object_add(decide, "command", gw_json_string(question->command));
+        json_object_object_add(decide, "tells", gw_json_string(question->tells));
     }
-    json_object_object_add(one, "text", string_or_null(question->text));
+    json_object_object_add(one, "text", gw_json_string(question->text));
     json_object_object_add(one, "meanings", meanings);
     json_object_object_add(one, "decide", decide);
     json_object_object_add(one, "misleading", strings(&question->misleading));
@@ -122,7 +109,7 @@ static struct json_object *rehearsal_object(const gw_verdict_rehearsal *it)
     json_object_object_add(one, "asked_bytes", number((double)it->asked_bytes));
     json_object_object_add(one, "driver_bytes", number((double)it->driver_bytes));
     json_object_object_add(one, "t_peak_s", seconds(it->t_peak_ns));
-    json_object_object_add(one, "place", string_or_null(it->place));
+    json_object_object_add(one, "place", gw_json_string(it->place));
     json_object_object_add(one, "torch_live_bytes", number_or_null(it->torch_live_bytes));
     json_object_object_add(one, "torch_reserved_bytes", number_or_null(it->torch_reserved_bytes));
     json_object_object_add(one, "equal_iterations", number((double)it->equal_iterations));
@@ -154,7 +141,7 @@ static struct json_object *gpu_array(const gw_verdict *verdict)
     for (size_t i = 0; i < verdict->gpu_count; i++) {
         const struct gw_verdict_gpu *gpu = &verdict->gpus[i];
         struct json_object *one = json_object_new_object();
-        json_object_object_add(one, "name", string_or_null(gpu->name));
+        json_object_object_add(one, "name", gw_json_string(gpu->name));
         json_object_object_add(one, "bytes_total",
                                gpu->bytes_total != 0 ? json_object_new_int64((int64_t)gpu->bytes_total) : NULL);
         json_object_object_add(one, "bytes_limit",
@@ -171,11 +158,11 @@ static struct json_object *recordings(const gw_verdict *verdict)
     for (size_t i = 0; i < verdict->part_count; i++) {
         const gw_verdict_part *part = &verdict->parts[i];
         struct json_object *one = json_object_new_object();
-        json_object_object_add(one, "path", string_or_null(part->recording));
-        json_object_object_add(one, "host", string_or_null(part->host));
-        json_object_object_add(one, "status", string_or_null(gw_verdict_status_text(part->status)));
-        json_object_object_add(one, "cause", string_or_null(part->cause));
-        json_object_object_add(one, "headline", string_or_null(part->headline));
+        json_object_object_add(one, "path", gw_json_string(part->recording));
+        json_object_object_add(one, "host", gw_json_string(part->host));
+        json_object_object_add(one, "status", gw_json_string(gw_verdict_status_text(part->status)));
+        json_object_object_add(one, "cause", gw_json_string(part->cause));
+        json_object_object_add(one, "headline", gw_json_string(part->headline));
         json_object_object_add(one, "after_s", part->has_offset ? number(part->offset_s) : NULL);
         json_object_object_add(one, "uncertainty_s", part->has_offset ? number(part->uncertainty_s) : NULL);
         json_object_array_add(array, one);
@@ -189,7 +176,7 @@ static struct json_object *failure_object(const gw_verdict *verdict)
         return NULL;
     struct json_object *failure = json_object_new_object();
     json_object_object_add(failure, "t_s", seconds(verdict->t_failure_ns));
-    json_object_object_add(failure, "phase", string_or_null(verdict->failure_phase));
+    json_object_object_add(failure, "phase", gw_json_string(verdict->failure_phase));
     json_object_object_add(failure, "context_lost", json_object_new_boolean(verdict->context_lost));
     return failure;
 }
@@ -214,7 +201,7 @@ static struct json_object *kept_array(const gw_verdict *verdict)
     for (size_t i = 0; i < verdict->kept_count; i++) {
         const gw_verdict_kept *kept = &verdict->kept[i];
         struct json_object *one = json_object_new_object();
-        json_object_object_add(one, "phase", string_or_null(kept->phase));
+        json_object_object_add(one, "phase", gw_json_string(kept->phase));
         json_object_object_add(one, "bytes", json_object_new_int64((int64_t)kept->bytes));
         json_object_object_add(one, "count", json_object_new_int64((int64_t)kept->count));
         json_object_object_add(one, "first_t_s", kept->time_known ? seconds(kept->t_first_ns) : NULL);
@@ -228,15 +215,15 @@ static struct json_object *kept_array(const gw_verdict *verdict)
 static struct json_object *frame_object(const gw_where_frame *frame)
 {
     struct json_object *one = json_object_new_object();
-    json_object_object_add(one, "function", string_or_null(frame->function));
-    json_object_object_add(one, "file", string_or_null(frame->file));
+    json_object_object_add(one, "function", gw_json_string(frame->function));
+    json_object_object_add(one, "file", gw_json_string(frame->file));
     json_object_object_add(one, "line", frame->line == 0 ? NULL : json_object_new_int64(frame->line));
     json_object_object_add(one, "kind", json_object_new_string(frame->python ? "python" : "native"));
     json_object_object_add(one, "inlined", json_object_new_boolean(frame->inlined));
-    json_object_object_add(one, "module", string_or_null(frame->module));
+    json_object_object_add(one, "module", gw_json_string(frame->module));
     json_object_object_add(one, "address",
                            frame->module == NULL ? NULL : json_object_new_int64((int64_t)frame->address));
-    json_object_object_add(one, "whose", string_or_null(frame->whose));
+    json_object_object_add(one, "whose", gw_json_string(frame->whose));
     return one;
 }
 
@@ -248,10 +235,10 @@ static struct json_object *where_object(const gw_where *where)
     struct json_object *one = json_object_new_object(), *frames = json_object_new_array();
     for (size_t i = 0; i < where->frame_count; i++)
         json_object_array_add(frames, frame_object(&where->frame[i]));
-    json_object_object_add(one, "text", string_or_null(user->text));
-    json_object_object_add(one, "what", string_or_null(where->what));
-    json_object_object_add(one, "function", string_or_null(user->function));
-    json_object_object_add(one, "file", string_or_null(user->file));
+    json_object_object_add(one, "text", gw_json_string(user->text));
+    json_object_object_add(one, "what", gw_json_string(where->what));
+    json_object_object_add(one, "function", gw_json_string(user->function));
+    json_object_object_add(one, "file", gw_json_string(user->file));
     json_object_object_add(one, "line", user->line == 0 ? NULL : json_object_new_int64(user->line));
     json_object_object_add(one, "user", json_object_new_int64((int64_t)where->user));
     json_object_object_add(one, "frames", frames);
@@ -265,8 +252,8 @@ static struct json_object *leak_array(const gw_verdict *verdict)
     for (size_t i = 0; i < verdict->leak_count; i++) {
         const gw_verdict_leak *leak = &verdict->leaks[i];
         struct json_object *one = json_object_new_object();
-        json_object_object_add(one, "kind", string_or_null(leak->kind));
-        json_object_object_add(one, "call", string_or_null(leak->call));
+        json_object_object_add(one, "kind", gw_json_string(leak->kind));
+        json_object_object_add(one, "call", gw_json_string(leak->call));
         json_object_object_add(one, "pid", json_object_new_int64(leak->pid));
         json_object_object_add(one, "made", json_object_new_int64((int64_t)leak->made));
         json_object_object_add(one, "left", json_object_new_int64((int64_t)leak->left));
@@ -286,13 +273,13 @@ static struct json_object *attempt_array(const gw_verdict *verdict)
         const gw_verdict_attempt *attempt = &verdict->attempts[i];
         struct json_object *one = json_object_new_object();
         json_object_object_add(one, "number", json_object_new_int64(attempt->number));
-        json_object_object_add(one, "cause", string_or_null(attempt->cause));
-        json_object_object_add(one, "headline", string_or_null(attempt->headline));
-        json_object_object_add(one, "ended", string_or_null(attempt->ended));
+        json_object_object_add(one, "cause", gw_json_string(attempt->cause));
+        json_object_object_add(one, "headline", gw_json_string(attempt->headline));
+        json_object_object_add(one, "ended", gw_json_string(attempt->ended));
         json_object_object_add(one, "again", json_object_new_boolean(attempt->again));
-        json_object_object_add(one, "why", string_or_null(attempt->why));
-        json_object_object_add(one, "change", string_or_null(attempt->change));
-        json_object_object_add(one, "recording", string_or_null(attempt->recording));
+        json_object_object_add(one, "why", gw_json_string(attempt->why));
+        json_object_object_add(one, "change", gw_json_string(attempt->change));
+        json_object_object_add(one, "recording", gw_json_string(attempt->recording));
         json_object_array_add(array, one);
     }
     return array;
@@ -326,10 +313,10 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     if (root == NULL)
         return gw_fail(err, GW_NOMEM, "write the verdict as JSON");
     json_object_object_add(root, "schema", json_object_new_int(GW_JSON_SCHEMA));
-    json_object_object_add(root, "status", string_or_null(gw_verdict_status_text(verdict->status)));
-    json_object_object_add(root, "cause", string_or_null(verdict->cause));
-    json_object_object_add(root, "certainty", fault ? string_or_null(gw_certainty_text(verdict->certainty)) : NULL);
-    json_object_object_add(root, "headline", string_or_null(verdict->headline));
+    json_object_object_add(root, "status", gw_json_string(gw_verdict_status_text(verdict->status)));
+    json_object_object_add(root, "cause", gw_json_string(verdict->cause));
+    json_object_object_add(root, "certainty", fault ? gw_json_string(gw_certainty_text(verdict->certainty)) : NULL);
+    json_object_object_add(root, "headline", gw_json_string(verdict->headline));
     json_object_object_add(root, "evidence", evidence_array(verdict));
     json_object_object_add(root, "alternatives", alternative_array(verdict));
     json_object_object_add(root, "ruled_out", strings(&verdict->ruled_out));
@@ -337,7 +324,7 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "next", strings(&verdict->next));
     json_object_object_add(root, "advice", strings(&verdict->advice));
     json_object_object_add(root, "where", where_object(verdict->where));
-    json_object_object_add(root, "where_reason", string_or_null(verdict->where_reason));
+    json_object_object_add(root, "where_reason", gw_json_string(verdict->where_reason));
     json_object_object_add(root, "program", program_object(verdict));
     json_object_object_add(root, "gpus", gpu_array(verdict));
     json_object_object_add(root, "coverage", coverage_object(verdict));
@@ -348,10 +335,10 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "rehearsal", verdict->rehearsal == NULL ? NULL : rehearsal_object(verdict->rehearsal));
     json_object_object_add(root, "attempts", attempt_array(verdict));
     json_object_object_add(root, "interventions", strings(&verdict->interventions));
-    json_object_object_add(root, "recording", string_or_null(verdict->recording));
+    json_object_object_add(root, "recording", gw_json_string(verdict->recording));
     json_object_object_add(root, "recordings", verdict->part_count > 0 ? recordings(verdict) : NULL);
-    json_object_object_add(root, "snapshot", string_or_null(verdict->snapshot));
-    json_object_object_add(root, "log", string_or_null(verdict->log));
+    json_object_object_add(root, "snapshot", gw_json_string(verdict->snapshot));
+    json_object_object_add(root, "log", gw_json_string(verdict->log));
     json_object_object_add(root, "question", question_object(verdict->question));
 
     gw_status st = GW_OK;

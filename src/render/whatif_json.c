@@ -1,20 +1,7 @@
 /* Writes the replays of PyTorch's allocator as JSON. */
-#include "gw_clean.h"
+#include "gw_json.h"
 #include "gw_render.h"
 #include "gw_render_whatif.h"
-
-#include <json-c/json.h>
-
-static json_object *text_or_null(const char *string)
-{
-    gw_text clean = {0};
-    if (string == NULL)
-        return NULL;
-    gw_add_utf8(&clean, string);
-    json_object *object = json_object_new_string(gw_text_str(&clean));
-    gw_text_free(&clean);
-    return object;
-}
 
 static void add_bytes(json_object *object, const char *key, uint64_t bytes, bool is_known)
 {
@@ -24,13 +11,13 @@ static void add_bytes(json_object *object, const char *key, uint64_t bytes, bool
 static json_object *of_result(const char *name, const gw_replay_result *result, gw_whatif_outcome outcome)
 {
     json_object *object = json_object_new_object();
-    json_object_object_add(object, "name", text_or_null(name));
+    json_object_object_add(object, "name", gw_json_string(name));
     add_bytes(object, "reserved_peak_least_bytes", result->reserved_least, true);
     add_bytes(object, "reserved_peak_most_bytes", result->reserved_most, true);
     add_bytes(object, "allocated_peak_bytes", result->live_peak, true);
     json_object_object_add(object, "retries", json_object_new_int64((int64_t)result->retry_count));
     json_object_object_add(object, "outcome",
-                           outcome == GW_WHATIF_NO_REFUSAL ? NULL : text_or_null(gw_whatif_outcome_text(outcome)));
+                           outcome == GW_WHATIF_NO_REFUSAL ? NULL : gw_json_string(gw_whatif_outcome_text(outcome)));
     return object;
 }
 
@@ -71,8 +58,8 @@ static void add_whatif(json_object *whole, const gw_whatif *whatif)
     json_object_object_add(whole, "same", of_result("recorded settings", &whatif->same, whatif->same_outcome));
     add_bytes(whole, "unlimited_peak_bytes", whatif->unlimited.reserved_most, true);
     json_object_object_add(whole, "tried", list);
-    json_object_object_add(whole, "cure", cure == NULL ? NULL : text_or_null(cure->name));
-    json_object_object_add(whole, "summary", text_or_null(gw_whatif_sentence(sentence, whatif)));
+    json_object_object_add(whole, "cure", cure == NULL ? NULL : gw_json_string(cure->name));
+    json_object_object_add(whole, "summary", gw_json_string(gw_whatif_sentence(sentence, whatif)));
 }
 
 gw_status gw_render_whatif_json(const gw_whatif_story *story, gw_text *text, gw_error *err)
@@ -80,11 +67,11 @@ gw_status gw_render_whatif_json(const gw_whatif_story *story, gw_text *text, gw_
     json_object *whole = json_object_new_object();
     json_object_object_add(whole, "schema", json_object_new_int(GW_JSON_SCHEMA));
     json_object_object_add(whole, "kind", json_object_new_string("whatif"));
-    json_object_object_add(whole, "recording", text_or_null(story->recording));
-    json_object_object_add(whole, "command", text_or_null(story->command));
+    json_object_object_add(whole, "recording", gw_json_string(story->recording));
+    json_object_object_add(whole, "command", gw_json_string(story->command));
     json_object_object_add(whole, "device", story->device < 0 ? NULL : json_object_new_int(story->device));
     json_object_object_add(whole, "possible", json_object_new_boolean(story->impossible == NULL));
-    json_object_object_add(whole, "reason", text_or_null(story->impossible));
+    json_object_object_add(whole, "reason", gw_json_string(story->impossible));
     if (story->impossible == NULL)
         add_whatif(whole, story->whatif);
     const char *written =

@@ -121,7 +121,7 @@ static void judge_device(gw_supervisor *run, unsigned device)
         return;
     if (!facts.forecast.grows || facts.forecast.kept_bytes < threshold)
         return;
-    uint32_t blind = gwi_memory_blind_pid(run->record.drain, GWI_BLIND_TORCH);
+    uint32_t blind = gwi_memory_blind_pid(run->record.drain);
     if (blind != 0)
         give_up(run, blind);
     else

@@ -6,8 +6,6 @@
 
 typedef struct gwi_live {
     uint64_t written_at_ns; /* run time; 0: not yet */
-    uint64_t blind_at_ns;   /* run time of the last search for blind_pid; 0: none */
-    uint32_t blind_pid;
 } gwi_live;
 
 struct gw_supervisor;

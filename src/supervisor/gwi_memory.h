@@ -33,10 +33,8 @@ uint64_t gwi_memory_limit(const gwi_memory *memory, unsigned device);
 /* Judge the samples of a device. Returns false if it was not used or its size is unknown. */
 bool gwi_memory_forecast(const gwi_memory *memory, unsigned device, gwi_forecast *ret_forecast);
 
-/* Return a process whose framework caches device memory that gpuwhy cannot see, so that its cache would count as kept;
- * 0: none. GWI_BLIND_TORCH: only PyTorch, whose allocator is not followed. GWI_BLIND_ALL: also TensorFlow and JAX,
- * which take most of the card at their start. Reads the maps of the processes, so do not call it often. */
-typedef enum gwi_blind { GWI_BLIND_TORCH, GWI_BLIND_ALL } gwi_blind;
-uint32_t gwi_memory_blind_pid(gw_drain *drain, gwi_blind which);
+/* Return a process with PyTorch whose allocator is not followed, so that its cache would count as kept; 0: none. Reads
+ * the maps of the processes, so do not call it often. */
+uint32_t gwi_memory_blind_pid(gw_drain *drain);
 
 #endif

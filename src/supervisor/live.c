@@ -10,8 +10,6 @@
 #include <stdlib.h>
 
 static const uint64_t write_every_ns = 1000000000u;
-/* The maps of a Python process have thousands of lines, so they are read less often. */
-static const uint64_t blind_every_ns = 10000000000u;
 
 static void add_command(gw_live *live, char *const *argv)
 {
@@ -61,6 +59,14 @@ static void add_failure(gw_live *live, const gwi_record *record)
         snprintf(live->failed_call, sizeof live->failed_call, "%s", gw_api_fns[record->failed_fn].symbol);
 }
 
+static void add_cache(void *user, const gw_cache_look *look)
+{
+    gw_live *live = user;
+    for (uint32_t i = 0; i < live->pid_count; i++)
+        if (live->pid[i] == look->pid)
+            live->has_cache[i] = 1;
+}
+
 static void collect(gw_supervisor *run, gw_live *live)
 {
     const gwi_record *record = &run->record;
@@ -71,7 +77,7 @@ static void collect(gw_supervisor *run, gw_live *live)
     size_t alive = gw_drain_alive(record->drain, live->pid, GW_LIVE_PIDS_MAX);
     live->pid_count = alive < GW_LIVE_PIDS_MAX ? (uint32_t)alive : GW_LIVE_PIDS_MAX;
     live->worked_ns = run->memory.worked_at_ns == 0 ? 0 : record->t0_monotonic_ns + run->memory.worked_at_ns;
-    live->blind_pid = run->live.blind_pid;
+    gw_drain_look_caches(record->drain, add_cache, live);
     live->is_rehearsal = run->options.rehearse;
     live->is_incomplete = run->memory.held.failed;
     if (run->doors.is_virtual) {
@@ -93,10 +99,6 @@ void gwi_live_look(gw_supervisor *run)
         (state->written_at_ns != 0 && now_ns < state->written_at_ns + write_every_ns))
         return;
     state->written_at_ns = now_ns;
-    if (run->record.processes > 0 && (state->blind_at_ns == 0 || now_ns >= state->blind_at_ns + blind_every_ns)) {
-        state->blind_at_ns = now_ns;
-        state->blind_pid = gwi_memory_blind_pid(run->record.drain, GWI_BLIND_ALL);
-    }
     gw_live *live = calloc(1, sizeof *live);
     if (live == NULL)
         return;

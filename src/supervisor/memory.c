@@ -1,10 +1,9 @@
 /* Samples the device memory that a running program keeps (gwi_memory.h). */
 #include "gwi_memory.h"
 
+#include "gw_frameworks.h"
 #include "gw_recording.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,30 +105,6 @@ bool gwi_memory_forecast(const gwi_memory *memory, unsigned device, gwi_forecast
 
 /* ---- programs whose cache is not visible ---- */
 
-typedef struct framework {
-    const char *library; /* part of the name of a mapped file */
-    bool is_torch;
-} framework;
-
-/* JAX and TensorFlow take three quarters, or all, of a card at the start, and hand it out themselves. */
-static const framework frameworks[] = {
-    {"libc10_cuda.so", true}, {"libtensorflow", false}, {"xla_extension", false}, {"xla_cuda", false}};
-
-static bool has_framework(uint32_t pid, bool with_torch, gwi_blind which)
-{
-    char path[40], line[4096];
-    bool found = false;
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/maps", pid);
-    FILE *maps = fopen(path, "re");
-    while (maps != NULL && !found && fgets(line, sizeof line, maps) != NULL)
-        for (size_t i = 0; i < sizeof frameworks / sizeof frameworks[0]; i++)
-            if (frameworks[i].is_torch ? with_torch : which == GWI_BLIND_ALL)
-                found = found || strstr(line, frameworks[i].library) != NULL;
-    if (maps != NULL)
-        fclose(maps);
-    return found;
-}
-
 static void find_pid(void *user, const gw_cache_look *look)
 {
     uint32_t *pid = user;
@@ -137,15 +112,21 @@ static void find_pid(void *user, const gw_cache_look *look)
         *pid = 0;
 }
 
-uint32_t gwi_memory_blind_pid(gw_drain *drain, gwi_blind which)
+/* True if PyTorch's allocator is followed in this process, so that its cache is known. */
+static bool has_cache(const gw_drain *drain, uint32_t pid)
+{
+    gw_drain_look_caches(drain, find_pid, &pid);
+    return pid == 0;
+}
+
+uint32_t gwi_memory_blind_pid(gw_drain *drain)
 {
     enum { PIDS_MAX = 64 };
     uint32_t pids[PIDS_MAX];
     size_t count = gw_drain_alive(drain, pids, PIDS_MAX);
     for (size_t i = 0; i < count && i < PIDS_MAX; i++) {
-        uint32_t unknown = pids[i];
-        gw_drain_look_caches(drain, find_pid, &unknown); /* sets it to 0 if PyTorch's cache is known */
-        if ((unknown != 0 || which == GWI_BLIND_ALL) && has_framework(pids[i], unknown != 0, which))
+        unsigned found;
+        if (!has_cache(drain, pids[i]) && gw_frameworks_find(pids[i], &found) && (found & GW_FRAMEWORK_TORCH) != 0)
             return pids[i];
     }
     return 0;

@@ -260,12 +260,13 @@ void gw_run_folders_visit_all(gw_run_folder_visit *visit, void *user)
         memcpy(seen[count++], root, sizeof root);
         visit_root(root, visit, user);
     }
-    DIR *folder = geteuid() == 0 ? opendir(users) : NULL;
+    DIR *folder = opendir(users);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        if (entry->d_name[0] == '.' || gw_path_format(root, NULL, "%s/%s", users, entry->d_name) != GW_OK ||
-            (count > 0 && strcmp(seen[0], root) == 0))
-            continue;
-        visit_root(root, visit, user);
+        bool is_new = entry->d_name[0] != '.' && gw_path_format(root, NULL, "%s/%s", users, entry->d_name) == GW_OK;
+        for (size_t k = 0; is_new && k < count; k++)
+            is_new = strcmp(seen[k], root) != 0;
+        if (is_new)
+            visit_root(root, visit, user);
     }
     if (folder != NULL)
         closedir(folder);

@@ -64,7 +64,9 @@ typedef struct gw_watch_use {
 typedef struct gw_watch_run {
     char id[GW_WATCH_NAME_MAX]; /* the recording's name without folder and ending */
     char user[GW_WATCH_NAME_MAX];
-    gw_live is;
+    gw_live is;            /* without pids of other users' processes */
+    uint32_t blind_pid;    /* a process whose framework caches memory that gpuwhy cannot see; 0: none */
+    bool is_unseen;        /* the libraries of a process cannot be read, so blind_pid is not certain */
     uint64_t seconds;      /* since its start */
     uint64_t stale_s;      /* since its supervisor last published something */
     uint64_t idle_s;       /* since the processes last gave work to a card; GW_WATCH_UNKNOWN: they never did */
@@ -88,7 +90,7 @@ typedef struct gw_watch_snapshot {
     char hidden_users[GW_WATCH_NAME_MAX]; /* some of them: "ann, bob" */
     size_t broken_runs;                   /* runs whose state could not be read */
     char broken_why[256];                 /* reason for the last of them */
-    bool is_root;                         /* false: runs of others are not visible */
+    bool sees_all;                        /* false: runs of others are not visible */
     double alarm_ratio;                   /* of a card's memory; 0: alarm_bytes */
     uint64_t alarm_bytes;                 /* 0, too: no alarms */
 } gw_watch_snapshot;

@@ -64,11 +64,28 @@ typedef struct gwi_seen {
     bool is_used;
 } gwi_seen;
 
+/* The frameworks that processes have mapped. */
+typedef struct gwi_mapped {
+    uint32_t pid;        /* 0: free */
+    uint64_t checked_ns; /* CLOCK_MONOTONIC; 0: never */
+    unsigned frameworks;
+    bool is_known, is_used;
+} gwi_mapped;
+
 enum { GWI_OUTSIDES_MAX = 256, GWI_SEEN_MAX = 1024 };
 typedef struct gwi_history {
     gwi_outside outside[GWI_OUTSIDES_MAX];
     gwi_seen seen[GWI_SEEN_MAX];
+    gwi_mapped mapped[GWI_SEEN_MAX];
 } gwi_history;
+
+/* True if the process exists and may be a part of a run of `owner`. The runs of root may consist of processes of other
+ * users, and root may claim anything. */
+bool gwi_is_process_of(uid_t owner, uint32_t pid);
+/* Remove the pids that do not belong to `owner` from the state of a run: its file is not to be trusted. */
+void gwi_run_confine(gw_live *live, uid_t owner);
+/* Fill in blind_pid and is_unseen. Looks at a process at most every 10 s (blind.c). */
+void gwi_run_look_blind(gw_watch_run *run, gwi_history *history, uint64_t now_ns);
 
 /* Fill in what follows from the values that were read: which card each device of a run is, which run each process
  * belongs to, what runs need, when processes were idle, and alarms. */

@@ -2,9 +2,7 @@
 #include "gw_watch_out.h"
 #include "gw_watch_screen.h"
 
-#include "gw_clean.h"
-
-#include <json-c/json.h>
+#include "gw_json.h"
 
 enum { SCHEMA = 1 };
 
@@ -13,26 +11,16 @@ static void add(json_object *to, const char *key, json_object *value)
     json_object_object_add(to, key, value);
 }
 
-static json_object *text_or_null(const char *text)
-{
-    gw_text clean = {0};
-    if (text == NULL || text[0] == '\0')
-        return NULL;
-    gw_add_utf8(&clean, text);
-    json_object *object = json_object_new_string(gw_text_str(&clean));
-    gw_text_free(&clean);
-    return object;
-}
-
 static json_object *number_or_null(uint64_t number)
 {
-    return number == GW_WATCH_UNKNOWN ? NULL : json_object_new_uint64(number);
+    return gw_json_number(number != GW_WATCH_UNKNOWN, number);
 }
 
 static void add_metric(json_object *to, const char *key, const gw_watch_card *card, gw_metric metric)
 {
     uint64_t value;
-    add(to, key, gw_watch_metric(card, metric, &value) ? json_object_new_uint64(value) : NULL);
+    bool is_known = gw_watch_metric(card, metric, &value);
+    add(to, key, gw_json_number(is_known, value));
 }
 
 static json_object *of_reasons(const gw_watch_card *card)
@@ -63,9 +51,9 @@ static json_object *of_card(const gw_watch_card *card)
     json_object *object = json_object_new_object();
     add(object, "index", json_object_new_uint64(card->index));
     add(object, "virtual", json_object_new_boolean(card->is_virtual));
-    add(object, "name", text_or_null(card->is.name));
-    add(object, "uuid", text_or_null(card->is.uuid));
-    add(object, "pci", text_or_null(card->is.pci));
+    add(object, "name", gw_json_text(card->is.name));
+    add(object, "uuid", gw_json_text(card->is.uuid));
+    add(object, "pci", gw_json_text(card->is.pci));
     add(object, "total_bytes", number_or_null(card->total_bytes));
     add(object, "used_bytes", number_or_null(card->used_bytes));
     add(object, "free_bytes", number_or_null(card->free_bytes));
@@ -83,7 +71,7 @@ static json_object *of_card(const gw_watch_card *card)
     add_metric(object, "ecc_corrected", card, GW_METRIC_CARD_ECC_CORRECTED);
     add_metric(object, "ecc_uncorrected", card, GW_METRIC_CARD_ECC_UNCORRECTED);
     add(object, "xid_count", json_object_new_uint64(card->is.xid_count));
-    add(object, "xid_last", card->is.xid_count == 0 ? NULL : json_object_new_uint64(card->is.xid_last));
+    add(object, "xid_last", gw_json_number(card->is.xid_count > 0, card->is.xid_last));
     add(object, "lost", json_object_new_boolean(card->is.is_lost));
     return object;
 }
@@ -96,13 +84,13 @@ static json_object *of_process(const gw_watch_snapshot *s, const gw_watch_proces
     add(object, "gpu", json_object_new_uint64(s->card[process->card].index));
     add(object, "virtual", json_object_new_boolean(s->card[process->card].is_virtual));
     add(object, "used_bytes", number_or_null(process->bytes));
-    add(object, "user", text_or_null(process->user));
-    add(object, "command", text_or_null(process->command));
-    add(object, "started_by", text_or_null(process->started_by));
-    add(object, "idle_s", is_idle_known ? json_object_new_uint64(process->idle_s) : NULL);
+    add(object, "user", gw_json_text(process->user));
+    add(object, "command", gw_json_text(process->command));
+    add(object, "started_by", gw_json_text(process->started_by));
+    add(object, "idle_s", gw_json_number(is_idle_known, process->idle_s));
     add(object, "idle_at_least",
         is_idle_known ? json_object_new_boolean(process->idle == GW_WATCH_IDLE_AT_LEAST) : NULL);
-    add(object, "run", process->run == GW_WATCH_NONE ? NULL : text_or_null(s->run[process->run].id));
+    add(object, "run", process->run == GW_WATCH_NONE ? NULL : gw_json_text(s->run[process->run].id));
     return object;
 }
 
@@ -113,13 +101,13 @@ static json_object *of_use(const gw_watch_snapshot *s, const gw_watch_use *use)
     add(object, "device", json_object_new_uint64(use->device));
     add(object, "gpu", use->card == GW_WATCH_NONE ? NULL : json_object_new_uint64(s->card[use->card].index));
     add(object, "allocated_bytes", json_object_new_uint64(use->is.live_bytes));
-    add(object, "reserved_by_framework_bytes", has_cache ? json_object_new_uint64(use->is.reserved_bytes) : NULL);
-    add(object, "used_by_framework_bytes", has_cache ? json_object_new_uint64(use->is.allocated_bytes) : NULL);
+    add(object, "reserved_by_framework_bytes", gw_json_number(has_cache, use->is.reserved_bytes));
+    add(object, "used_by_framework_bytes", gw_json_number(has_cache, use->is.allocated_bytes));
     add(object, "held_by_driver_bytes", number_or_null(use->outside_bytes));
     add(object, "needed_bytes", number_or_null(use->need_bytes));
-    add(object, "needed_unknown_because", text_or_null(use->need_why));
-    add(object, "limit_bytes", use->is.limit_bytes == 0 ? NULL : json_object_new_uint64(use->is.limit_bytes));
-    add(object, "growth_bytes_per_minute", use->is.grows ? json_object_new_uint64(use->is.bytes_per_minute) : NULL);
+    add(object, "needed_unknown_because", gw_json_text(use->need_why));
+    add(object, "limit_bytes", gw_json_number(use->is.limit_bytes != 0, use->is.limit_bytes));
+    add(object, "growth_bytes_per_minute", gw_json_number(use->is.grows, use->is.bytes_per_minute));
     add(object, "full_in_s", number_or_null(use->full_s));
     add(object, "alarm", json_object_new_boolean(use->is_alarm));
     return object;
@@ -130,9 +118,9 @@ static json_object *of_failure(const gw_watch_run *run)
     if (run->is.failure_count == 0)
         return NULL;
     json_object *object = json_object_new_object();
-    add(object, "call", text_or_null(run->is.failed_call));
+    add(object, "call", gw_json_text(run->is.failed_call));
     add(object, "result", json_object_new_uint64(run->is.failed_result));
-    add(object, "result_name", text_or_null(run->failed_as));
+    add(object, "result_name", gw_json_text(run->failed_as));
     add(object, "pid", json_object_new_uint64(run->is.failed_pid));
     add(object, "ago_s", number_or_null(run->failed_s));
     return object;
@@ -146,10 +134,10 @@ static json_object *of_run(const gw_watch_snapshot *s, const gw_watch_run *run)
     for (size_t i = 0; i < run->use_count; i++)
         json_object_array_add(uses, of_use(s, &run->use[i]));
     const char *cards = run->is.virtual_cards[0] != '\0' ? "virtual" : "real";
-    add(object, "id", text_or_null(run->id));
-    add(object, "user", text_or_null(run->user));
-    add(object, "command", text_or_null(run->is.command));
-    add(object, "recording", text_or_null(run->is.recording));
+    add(object, "id", gw_json_text(run->id));
+    add(object, "user", gw_json_text(run->user));
+    add(object, "command", gw_json_text(run->is.command));
+    add(object, "recording", gw_json_text(run->is.recording));
     add(object, "cards", json_object_new_string(run->is.is_rehearsal ? "rehearsal" : cards));
     add(object, "supervisor_pid", json_object_new_uint64(run->is.supervisor_pid));
     add(object, "pids", pids);
@@ -187,8 +175,8 @@ static json_object *head(const gw_watch_snapshot *s, const char *kind)
     add(whole, "schema", json_object_new_int(SCHEMA));
     add(whole, "kind", json_object_new_string(kind));
     add(whole, "time_s", json_object_new_double((double)(s->t_realtime_ns / 1000000u) / 1000));
-    add(whole, "host", text_or_null(s->host));
-    add(whole, "gpus_unreadable_because", text_or_null(s->no_cards_why));
+    add(whole, "host", gw_json_text(s->host));
+    add(whole, "gpus_unreadable_because", gw_json_text(s->no_cards_why));
     return whole;
 }
 

@@ -111,7 +111,7 @@ static int by_value(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Add the newest value, and return the median of the last ones. */
+/* Add the newest value if it is known, and return the median of the last ones. */
 static uint64_t median_outside(gwi_history *history, const gw_watch_run *run, unsigned device, uint64_t bytes)
 {
     uint64_t sorted[GWI_OUTSIDE_MAX];
@@ -119,22 +119,29 @@ static uint64_t median_outside(gwi_history *history, const gw_watch_run *run, un
     if (one == NULL)
         return bytes;
     one->is_used = true;
-    one->bytes[one->count++ % GWI_OUTSIDE_MAX] = bytes;
+    if (bytes != GW_WATCH_UNKNOWN)
+        one->bytes[one->count++ % GWI_OUTSIDE_MAX] = bytes;
+    if (one->count == 0)
+        return GW_WATCH_UNKNOWN;
     size_t count = one->count < GWI_OUTSIDE_MAX ? one->count : GWI_OUTSIDE_MAX;
     memcpy(sorted, one->bytes, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, by_value);
     return sorted[(count - 1) / 2];
 }
 
-static const char *why_unknown(const gw_watch_run *run, const gw_live_device *device)
+static const char *why_unknown(const gw_watch_run *run, const gw_watch_use *use)
 {
-    if (device != NULL && device->is_mixed)
+    if (use->is.is_mixed)
         return "its processes number the cards differently";
     if (run->is.is_rehearsal)
         return "a rehearsal takes no memory";
     if (run->is.is_incomplete)
         return "it has too many blocks of memory to follow";
-    return run->is.blind_pid != 0 ? "its framework caches memory that gpuwhy cannot see" : NULL;
+    if (run->blind_pid != 0)
+        return "its framework caches memory that gpuwhy cannot see";
+    if (run->is_unseen)
+        return "the libraries of its processes cannot be read";
+    return use->outside_bytes == GW_WATCH_UNKNOWN ? "what the driver holds for it is not known" : NULL;
 }
 
 /* Seconds until the run's limit or the card's free memory is used up, whichever comes first, if the growth goes on. */
@@ -162,22 +169,36 @@ static bool reaches(const gw_watch_snapshot *s, uint64_t bytes, uint64_t limit_b
     return s->alarm_bytes > 0 && bytes >= s->alarm_bytes;
 }
 
+/* What NVML reports is less than the live memory if it does not report all processes of the run, or just before the
+ * run's numbers catch up. Then the difference says nothing. */
+static uint64_t difference(uint64_t held_bytes, uint64_t live_bytes)
+{
+    return held_bytes == GW_WATCH_UNKNOWN || held_bytes < live_bytes ? GW_WATCH_UNKNOWN : held_bytes - live_bytes;
+}
+
 static void judge_use(gw_watch_snapshot *s, gwi_history *history, int run, gw_watch_use *use)
 {
-    uint64_t held = use->card == GW_WATCH_NONE ? GW_WATCH_UNKNOWN : held_by(s, run, use->card);
     use->outside_bytes = GW_WATCH_UNKNOWN;
-    if (held != GW_WATCH_UNKNOWN)
+    if (use->card != GW_WATCH_NONE)
         use->outside_bytes = median_outside(history, &s->run[run], use->device,
-                                            held > use->is.live_bytes ? held - use->is.live_bytes : 0);
-    use->need_why = why_unknown(&s->run[run], &use->is);
-    use->need_bytes = use->need_why != NULL ? GW_WATCH_UNKNOWN
-                                            : sum(use->is.kept_bytes == GW_WATCH_UNKNOWN ? 0 : use->is.kept_bytes,
-                                                  use->outside_bytes == GW_WATCH_UNKNOWN ? 0 : use->outside_bytes);
+                                            difference(held_by(s, run, use->card), use->is.live_bytes));
+    use->need_why = why_unknown(&s->run[run], use);
+    use->need_bytes = use->need_why != NULL ? GW_WATCH_UNKNOWN : sum(use->is.kept_bytes, use->outside_bytes);
     use->full_s = use->need_why != NULL ? GW_WATCH_UNKNOWN : seconds_to_full(s, use);
     uint64_t limit = use->is.limit_bytes;
     if (limit == 0 && use->card != GW_WATCH_NONE)
         limit = s->card[use->card].total_bytes;
     use->is_alarm = reaches(s, use->need_bytes, limit);
+}
+
+/* True if it is known what the process needs on its card, as a part of its run. */
+static bool is_judged(const gw_watch_snapshot *s, const gw_watch_process *process)
+{
+    const gw_watch_run *run = process->run == GW_WATCH_NONE ? NULL : &s->run[process->run];
+    for (size_t i = 0; run != NULL && i < run->use_count; i++)
+        if (run->use[i].card == process->card && run->use[i].need_bytes != GW_WATCH_UNKNOWN)
+            return true;
+    return false;
 }
 
 static void judge_card(gw_watch_snapshot *s, int index)
@@ -191,8 +212,7 @@ static void judge_card(gw_watch_snapshot *s, int index)
                 card->need_bytes = sum(card->need_bytes, s->run[i].use[k].need_bytes);
     for (size_t i = 0; i < s->process_count; i++) {
         const gw_watch_process *process = &s->process[i];
-        if (process->card == index &&
-            (process->run == GW_WATCH_NONE || why_unknown(&s->run[process->run], NULL) != NULL))
+        if (process->card == index && !is_judged(s, process))
             card->unjudged_bytes = sum(card->unjudged_bytes, process->bytes);
     }
     card->is_alarm = reaches(s, card->need_bytes, card->total_bytes);
@@ -270,6 +290,11 @@ static void forget_unused(gwi_history *history)
         if (!history->seen[i].is_used)
             history->seen[i].pid = 0;
         history->seen[i].is_used = false;
+    }
+    for (size_t i = 0; i < GWI_SEEN_MAX; i++) {
+        if (!history->mapped[i].is_used)
+            history->mapped[i].pid = 0;
+        history->mapped[i].is_used = false;
     }
 }
 

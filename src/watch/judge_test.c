@@ -78,12 +78,16 @@ static void what_is_only_in_use_raises_no_alarm(void **state)
     assert_false(w.card[0].is_alarm);
     assert_int_equal(w.card[0].unjudged_bytes, 99 * gib);
     gw_watch_run *run = world_add_run(&w, 0, 7, 98 * gib); /* its framework hides a cache */
-    run->is.blind_pid = 7;
+    run->blind_pid = 7;
     gwi_snapshot_judge(&w.s, &history);
     assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN && run->use[0].need_why != NULL);
     assert_false(w.card[0].is_alarm || run->use[0].is_alarm);
     assert_int_equal(w.card[0].unjudged_bytes, 99 * gib);
-    run->is.blind_pid = 0;
+    run->blind_pid = 0;
+    run->is_unseen = true;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN && run->use[0].need_why != NULL);
+    run->is_unseen = false;
     run->is.is_incomplete = true;
     gwi_snapshot_judge(&w.s, &history);
     assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN);
@@ -92,6 +96,30 @@ static void what_is_only_in_use_raises_no_alarm(void **state)
     run->use[0].is.has_pci = false;
     gwi_snapshot_judge(&w.s, &history);
     assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN && !run->use[0].is_alarm);
+}
+
+static void without_the_drivers_share_the_need_is_unknown(void **state)
+{
+    (void)state;
+    w.s.alarm_ratio = 0.1;
+    gw_watch_use *use = &world_add_run(&w, 0, 7, 95 * gib)->use[0];
+    gwi_snapshot_judge(&w.s, &history); /* NVML reports no process of the run */
+    assert_true(use->outside_bytes == GW_WATCH_UNKNOWN && use->need_bytes == GW_WATCH_UNKNOWN);
+    assert_non_null(use->need_why);
+    assert_false(use->is_alarm || w.card[0].is_alarm);
+    gw_watch_process *process = world_add_process(&w, 0, 7, GW_WATCH_UNKNOWN, "ann"); /* not how much it holds */
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(use->need_bytes == GW_WATCH_UNKNOWN && w.card[0].unjudged_bytes == GW_WATCH_UNKNOWN);
+    process->bytes = 20 * gib; /* not all processes of the run */
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(use->need_bytes == GW_WATCH_UNKNOWN && w.card[0].unjudged_bytes == 20 * gib);
+    assert_false(use->is_alarm || w.card[0].is_alarm);
+    process->bytes = 96 * gib;
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(use->need_bytes == 96 * gib && use->is_alarm && w.card[0].unjudged_bytes == 0);
+    use->is.live_bytes = use->is.kept_bytes = 97 * gib; /* NVML's number is older: the share is still known */
+    gwi_snapshot_judge(&w.s, &history);
+    assert_true(use->need_bytes == 98 * gib && use->is_alarm);
 }
 
 /* NVML and the run's own numbers are read at different times: one look with a large difference is no need. */
@@ -189,6 +217,7 @@ int main(void)
         cmocka_unit_test_setup(reserved_memory_raises_no_alarm, begin),
         cmocka_unit_test_setup(two_runs_together_raise_the_alarm_of_the_card, begin),
         cmocka_unit_test_setup(what_is_only_in_use_raises_no_alarm, begin),
+        cmocka_unit_test_setup(without_the_drivers_share_the_need_is_unknown, begin),
         cmocka_unit_test_setup(a_single_difference_is_not_the_drivers_share, begin),
         cmocka_unit_test_setup(growth_fills_the_card_or_the_limit, begin),
         cmocka_unit_test_setup(idle_times_come_from_samples_and_from_the_run, begin),

@@ -10,116 +10,200 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANCESTORS_MAX = 64, FILE_BYTES = 4096 };
+enum { ANCESTORS_MAX = 64, FILE_BYTES = 4096, WORDS_MAX = 32 };
 
 typedef struct ancestor {
     uint32_t pid, parent;
     char name[64];
-    char command[1024]; /* words separated by blanks */
+    char command[FILE_BYTES];
+    const char *word[WORDS_MAX + 1]; /* the words of `command`; NULL: no more */
 } ancestor;
 
-/* Read up to FILE_BYTES - 1 bytes of /proc/PID/NAME. Zero bytes become blanks. Returns false if it cannot be read. */
-static bool read_file(const char *root, uint32_t pid, const char *name, char out[FILE_BYTES])
+/* Read up to FILE_BYTES - 1 bytes of /proc/PID/NAME, and end them with a zero byte. Returns the number of bytes; 0: it
+ * cannot be read, or is empty. */
+static size_t read_file(const char *root, uint32_t pid, const char *name, char out[FILE_BYTES])
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/proc/%" PRIu32 "/%s", root, pid, name);
     FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    size_t bytes = fread(out, 1, FILE_BYTES - 1, file);
-    fclose(file);
-    for (size_t i = 0; i < bytes; i++)
-        out[i] = out[i] == '\0' ? ' ' : out[i];
+    size_t bytes = file == NULL ? 0 : fread(out, 1, FILE_BYTES - 1, file);
+    if (file != NULL)
+        fclose(file);
     out[bytes] = '\0';
-    return true;
+    return bytes;
+}
+
+static void read_words(const char *root, ancestor *one)
+{
+    size_t count = 0, bytes = read_file(root, one->pid, "cmdline", one->command);
+    for (size_t at = 0; at < bytes && count < WORDS_MAX; at += strlen(one->command + at) + 1)
+        one->word[count++] = one->command + at;
+    one->word[count] = NULL;
 }
 
 /* The name is in parentheses and may contain parentheses and blanks itself. */
 static bool read_ancestor(const char *root, uint32_t pid, ancestor *ret)
 {
     char text[FILE_BYTES];
-    if (!read_file(root, pid, "stat", text))
+    if (read_file(root, pid, "stat", text) == 0)
         return false;
     const char *from = strchr(text, '('), *to = strrchr(text, ')');
     if (from == NULL || to == NULL || to < from || sscanf(to + 1, " %*c %" SCNu32, &ret->parent) != 1)
         return false;
     ret->pid = pid;
     snprintf(ret->name, sizeof ret->name, "%.*s", (int)(to - from - 1), from + 1);
-    ret->command[0] = '\0';
-    if (read_file(root, pid, "cmdline", text))
-        snprintf(ret->command, sizeof ret->command, "%.1000s", text);
+    read_words(root, ret);
     return true;
 }
 
 /* ---- signs ---- */
 
-typedef struct sign {
-    const char *name;    /* beginning of the process's name; NULL: any */
-    const char *command; /* part of its command line; NULL: any */
-    const char *means;
-} sign;
+/* What a sign is compared with. */
+typedef enum sign_of {
+    PROGRAM, /* the name of the process or of its program */
+    SCRIPT,  /* the script or module that an interpreter runs, or the program */
+    FOLDER   /* a folder of the program or of the script */
+} sign_of;
 
-static const sign signs[] = {
-    {NULL, "ipykernel_launcher", "notebook"},
-    {NULL, "gpuwhy_kernel.py", "notebook"},
-    {NULL, "jupyter-lab", "notebook"},
-    {NULL, "jupyter-notebook", "notebook"},
-    {NULL, "jupyterhub-singleuser", "notebook"},
-    {NULL, "-m ipykernel", "notebook"},
-    {"slurmstepd", NULL, "Slurm"},
-    {"tmux", NULL, "tmux"},
-    {"screen", NULL, "screen"},
-    {"SCREEN", NULL, "screen"},
-    {"sshd", NULL, "ssh"},
-    {"cron", NULL, "cron"},
-    {"code-server", NULL, "VS Code"},
-    {NULL, ".vscode-server/", "VS Code"},
-    {"login", NULL, "login"},
+static const struct {
+    sign_of of;
+    const char *name, *means;
+} signs[] = {
+    {SCRIPT, "ipykernel_launcher", "notebook"},
+    {SCRIPT, "ipykernel", "notebook"},
+    {SCRIPT, "gpuwhy_kernel", "notebook"},
+    {SCRIPT, "jupyter-lab", "notebook"},
+    {SCRIPT, "jupyterlab", "notebook"},
+    {SCRIPT, "jupyter-notebook", "notebook"},
+    {SCRIPT, "notebook", "notebook"},
+    {SCRIPT, "jupyterhub-singleuser", "notebook"},
+    {PROGRAM, "slurmstepd", "Slurm"},
+    {PROGRAM, "tmux", "tmux"},
+    {PROGRAM, "screen", "screen"},
+    {PROGRAM, "SCREEN", "screen"},
+    {PROGRAM, "sshd", "ssh"},
+    {PROGRAM, "sshd-session", "ssh"},
+    {PROGRAM, "cron", "cron"},
+    {PROGRAM, "crond", "cron"},
+    {SCRIPT, "code-server", "VS Code"},
+    {FOLDER, "/.vscode-server/", "VS Code"},
+    {PROGRAM, "login", "login"},
 };
+
+static const char *base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Programs that change their title put a colon after their name: "tmux: server", "sshd: ann@pts/0". */
+static bool is_title(const char *text, const char *name)
+{
+    size_t bytes = strlen(name);
+    return strncmp(text, name, bytes) == 0 && (text[bytes] == '\0' || text[bytes] == ':');
+}
+
+static bool is_python(const char *program)
+{
+    size_t bytes = strlen("python");
+    return strncmp(program, "python", bytes) == 0 && strspn(program + bytes, "0123456789.") == strlen(program + bytes);
+}
+
+/* Return the letter of the first option in a word of short options that has a value or ends the options, and what
+ * follows it in the word; '\0': there is none. */
+static char value_option(const char *word, const char **ret_rest)
+{
+    const char *at = word[0] == '-' && word[1] != '-' ? strpbrk(word, "mcWX") : NULL;
+    *ret_rest = at == NULL ? NULL : at + 1;
+    return at == NULL ? '\0' : *at;
+}
+
+/* Return the script of an interpreter's command line. Of Python's modules, store that it is one. NULL: none. */
+static const char *script_of(const ancestor *one, bool *ret_is_module)
+{
+    static const char *const interpreters[] = {"node", "sh", "bash", "dash"};
+    *ret_is_module = false;
+    const char *program = one->word[0] == NULL ? "" : base_of(one->word[0]), *rest;
+    bool is_known = is_python(program);
+    for (size_t i = 0; i < sizeof interpreters / sizeof interpreters[0]; i++)
+        is_known = is_known || strcmp(program, interpreters[i]) == 0;
+    for (size_t i = 1; is_known && one->word[i] != NULL; i++) {
+        char option = is_python(program) ? value_option(one->word[i], &rest) : '\0';
+        if (option == 'c')
+            return NULL;
+        *ret_is_module = option == 'm';
+        if (option == 'm')
+            return rest[0] != '\0' ? rest : one->word[i + 1];
+        if (option != '\0' && rest[0] == '\0' && one->word[i + 1] != NULL)
+            i++;
+        else if (option == '\0' && one->word[i][0] != '-')
+            return one->word[i];
+    }
+    return NULL;
+}
+
+/* True if the script is `name`, with or without ".py", or a part of the module `name`. */
+static bool is_script(const char *script, bool is_module, const char *name)
+{
+    const char *base = is_module ? script : base_of(script);
+    size_t bytes = strlen(name);
+    if (strncmp(base, name, bytes) != 0)
+        return false;
+    return base[bytes] == '\0' || (is_module ? base[bytes] == '.' : strcmp(base + bytes, ".py") == 0);
+}
 
 static const char *meaning_of(const ancestor *one)
 {
+    bool is_module;
+    const char *program = one->word[0] == NULL ? "" : one->word[0], *script = script_of(one, &is_module);
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
-        const sign *s = &signs[i];
-        if ((s->name == NULL || gw_begins(one->name, s->name)) &&
-            (s->command == NULL || strstr(one->command, s->command) != NULL))
-            return s->means;
+        const char *name = signs[i].name;
+        bool is_there = false;
+        if (signs[i].of == FOLDER)
+            is_there = strstr(program, name) != NULL || (script != NULL && strstr(script, name) != NULL);
+        else if (signs[i].of == SCRIPT)
+            is_there = (script != NULL && is_script(script, is_module, name)) || strcmp(base_of(program), name) == 0;
+        else
+            is_there = is_title(one->name, name) || is_title(program, name) || strcmp(base_of(program), name) == 0;
+        if (is_there)
+            return signs[i].means;
     }
     return NULL;
 }
 
 /* ---- the control group ---- */
 
-/* Copy the part of `path` from `from` up to the next slash or line break. */
-static void copy_part(char *out, size_t room, const char *from)
+/* Return the first part of a path in the control group that begins with `name`, behind it; NULL: there is none. */
+static const char *part_after(const char *cgroup, const char *name)
 {
-    snprintf(out, room, "%.*s", (int)strcspn(from, "/\n"), from);
+    for (const char *at = strchr(cgroup, '/'); at != NULL; at = strchr(at + 1, '/'))
+        if (strncmp(at + 1, name, strlen(name)) == 0)
+            return at + 1 + strlen(name);
+    return NULL;
 }
 
-/* Return true if a batch job or a container is found in the control group. */
+/* Return true if a batch job or a container is found in the control group. The id of a container has 64 digits. */
 static bool add_job(gw_text *text, const char *cgroup)
 {
-    static const char *const containers[] = {"docker-", "docker/", "libpod-", "cri-containerd-", "kubepods"};
-    char part[64];
-    const char *job = strstr(cgroup, "/job_");
-    if (job != NULL && strstr(cgroup, "slurm") != NULL) {
-        copy_part(part, sizeof part, job + strlen("/job_"));
-        gw_text_addf(text, "Slurm job %s", part);
+    enum { ID_DIGITS_MIN = 12 };
+    static const char *const containers[] = {"docker-", "docker/", "libpod-", "cri-containerd-"};
+    const char *job = part_after(cgroup, "job_");
+    size_t digits = job == NULL ? 0 : strspn(job, "0123456789");
+    if (digits > 0 && strchr("/\n", job[digits]) != NULL && strstr(cgroup, "slurm") != NULL) {
+        gw_text_addf(text, "Slurm job %.*s", (int)(digits > 20 ? 20 : digits), job);
         return true;
     }
     for (size_t i = 0; i < sizeof containers / sizeof containers[0]; i++) {
-        const char *at = strstr(cgroup, containers[i]);
-        if (at == NULL)
+        const char *id = part_after(cgroup, containers[i]);
+        if (id == NULL || strspn(id, "0123456789abcdef") < ID_DIGITS_MIN)
             continue;
-        bool is_pod = strcmp(containers[i], "kubepods") == 0;
-        copy_part(part, sizeof part, at + strlen(containers[i]));
-        if (is_pod)
-            gw_text_add_str(text, "Kubernetes pod");
-        else
-            gw_text_addf(text, "container %.12s", part);
+        gw_text_addf(text, "container %.12s", id);
         return true;
     }
-    return false;
+    if (part_after(cgroup, "kubepods") == NULL)
+        return false;
+    gw_text_add_str(text, "Kubernetes pod");
+    return true;
 }
 
 /* Return true if the process belongs to a systemd service that is not a session of a user. */
@@ -170,7 +254,7 @@ static const char *look_up(const char *root, uint32_t pid, bool *ret_is_orphan)
 void gwi_origin_add(gw_text *text, const char *root, uint32_t pid)
 {
     char cgroup[FILE_BYTES];
-    bool is_orphan, has_cgroup = read_file(root, pid, "cgroup", cgroup);
+    bool is_orphan, has_cgroup = read_file(root, pid, "cgroup", cgroup) > 0;
     if (has_cgroup && add_job(text, cgroup))
         return;
     const char *means = look_up(root, pid, &is_orphan);

@@ -107,6 +107,48 @@ static void signs_are_found(void **state)
     assert_origin(71, "orphan");
 }
 
+/* Only the program counts, and the script or module that it runs. */
+static void words_of_a_command_are_no_signs(void **state)
+{
+    static const struct {
+        const char *name, *command, *origin;
+    } cases[] = {
+        {"python", "python train_tmux.py", ""},
+        {"tmux_train.py", "python ./tmux_train.py", ""},
+        {"python", "python train.py --name tmux -m ipykernel_launcher", ""},
+        {"python", "python train.py jupyter-lab", ""},
+        {"python", "python -c ipykernel", ""},
+        {"screens", "./screens", ""},
+        {"login_model", "./login_model sshd", ""},
+        {"cronus", "cronus", ""},
+        {"vim", "vim /home/ann/.vscode-server/settings", ""},
+        {"python", "python /home/ann/ipykernel_launcher/train.py", ""},
+        {"python", "python -m ipykernel_tools", ""},
+        {"python3.11", "/usr/bin/python3.11 -Xfrozen_modules=off -W ignore -m ipykernel_launcher -f x.json",
+         "notebook"},
+        {"python3", "python3 -um ipykernel.kernelapp", "notebook"},
+        {"python3", "python3 -mnotebook", "notebook"},
+        {"python3", "python3 -B /opt/gpuwhy_kernel.py -f x", "notebook"},
+        {"jupyter-lab", "/usr/bin/python3 /usr/bin/jupyter-lab --port 8888", "notebook"},
+        {"node", "/home/ann/.vscode-server/bin/1/node /x.js", "VS Code"},
+        {"node", "node /home/ann/.vscode-server/bin/1/out/server-main.js", "VS Code"},
+        {"sshd-session", "sshd-session: ann@pts/0", "ssh"},
+        {"tmux: server", "tmux new -s x", "tmux"},
+        {"screen", "SCREEN -S x", "screen"},
+        {"cron", "/usr/sbin/CRON -f", "cron"},
+    };
+    (void)state;
+    add(1, 0, "bash", "bash", "0::/\n");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        add(100, 1, cases[i].name, cases[i].command, "0::/\n");
+        assert_origin(100, cases[i].origin);
+    }
+    add(100, 1, "python", "python", "0::/system.slice/docker-cleaner.service\n");
+    assert_origin(100, "systemd docker-cleaner.service");
+    add(100, 1, "python", "python", "0::/home.slice/my_kubepods/slurm/job_x\n");
+    assert_origin(100, "");
+}
+
 static void what_is_not_known_is_empty(void **state)
 {
     (void)state;
@@ -127,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(signs_are_found),
+        cmocka_unit_test(words_of_a_command_are_no_signs),
         cmocka_unit_test(what_is_not_known_is_empty),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

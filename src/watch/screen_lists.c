@@ -132,8 +132,7 @@ static void add_use(gw_text *text, const gw_watch_snapshot *s, const gw_watch_us
     if (use->need_why != NULL)
         gw_text_addf(text, "need unknown: %s", use->need_why);
     else
-        gw_text_addf(text, "needs %s%s", use->outside_bytes == GW_WATCH_UNKNOWN ? "at least " : "",
-                     gwi_bytes_or(need, use->need_bytes, "?"));
+        gw_text_addf(text, "needs %s", gwi_bytes_or(need, use->need_bytes, "unknown"));
     if (use->need_why == NULL && use->is.grows) {
         gw_text_addf(text, ", +%s/min", gw_bytes_text(growth, use->is.bytes_per_minute));
         if (use->full_s != GW_WATCH_UNKNOWN) {
@@ -203,7 +202,7 @@ void gwi_draw_runs(gw_text *text, const gw_watch_snapshot *s, const gw_watch_vie
     if (s->hidden_runs > 0)
         gw_text_addf(text, "%zu more of other users (%s), which only they and root can see\n", s->hidden_runs,
                      s->hidden_users);
-    else if (!s->is_root)
+    else if (!s->sees_all)
         gw_text_add_str(text, "Only your own runs: those of other users are visible to root.\n");
     else
         gwi_mark(text, GW_MARK_PLAIN);

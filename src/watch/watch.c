@@ -7,8 +7,6 @@
 #include "gw_place.h"
 #include "gw_process.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +28,7 @@ gw_status gw_watch_open(const gw_watch_options *options, gw_watch **ret_watch, g
         return gw_fail(err, GW_NOMEM, "the snapshot");
     watch->snapshot.alarm_ratio = options->alarm_ratio;
     watch->snapshot.alarm_bytes = options->alarm_bytes;
-    watch->snapshot.is_root = geteuid() == 0;
+    watch->snapshot.sees_all = gw_process_reads_all();
     if (gethostname(watch->snapshot.host, sizeof watch->snapshot.host - 1) != 0)
         watch->snapshot.host[0] = '\0';
     gw_status st = gwi_sources_open(&watch->sources, err);
@@ -103,6 +101,8 @@ static void take_run(gw_watch *watch, uid_t owner)
     run->failed_s = run->is.failure_count == 0 ? GW_WATCH_UNKNOWN : seconds_since(watch->now_ns, run->is.failed_ns);
     const gw_cuda_error *error = gw_data_cuda_error(run->is.failed_result);
     run->failed_as = error == NULL ? NULL : error->driver_name;
+    gwi_run_confine(&run->is, owner);
+    gwi_run_look_blind(run, &watch->history, watch->now_ns);
     take_uses(run);
     /* The virtual NVML writes to this folder, so root must not use it for the path that another user names. */
     if (owner == geteuid() && run->is.virtual_cards[0] != '\0' && run->is.virtual_folder[0] != '\0')
@@ -135,9 +135,9 @@ static void visit_run(void *user, const char *folder, uid_t owner, pid_t supervi
     gw_watch *watch = user;
     gw_watch_snapshot *snapshot = &watch->snapshot;
     gw_error why;
-    if (kill(supervisor, 0) != 0 && errno == ESRCH)
+    if (!gwi_is_process_of(owner, (uint32_t)supervisor)) /* it has ended, and its pid may be in use again */
         return;
-    if (owner != geteuid() && geteuid() != 0) {
+    if (owner != geteuid() && !snapshot->sees_all) {
         hide_run(snapshot, owner);
         return;
     }

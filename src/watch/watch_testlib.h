@@ -74,7 +74,7 @@ static inline void world_begin(test_world *w)
     w->s = (gw_watch_snapshot){.card = w->card,
                                .process = w->process,
                                .run = w->run,
-                               .is_root = true,
+                               .sees_all = true,
                                .alarm_ratio = 0.9,
                                .t_realtime_ns = UINT64_C(1800000000000000000)};
 }

@@ -1,6 +1,7 @@
 """Colours and the pager, on a terminal of 80 x 24: each role, each switch, and pagers that fail or end early."""
 import fcntl
 import os
+import pathlib
 import pty
 import re
 import select
@@ -14,6 +15,7 @@ import unittest
 from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, run_command
 
 CNN = os.environ.get("EXAMPLE_CNN", "")
+REAL = pathlib.Path(__file__).parent.parent / "fixtures" / "real"
 ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
 PROGRESS = re.compile(rb"\r(gpuwhy: [^\r\n]*)?\x1b\[K")  # of a slow machine
 RED, YELLOW, GREEN, PLACE, STRONG, DIM = (b"\x1b[%sm" % code for code in (b"1;31", b"33", b"32", b"36", b"1", b"2"))
@@ -72,6 +74,13 @@ class Colours(Screen):
         self.assertIn(b"\x1b", self.plain("explain", "700", "--color", "always"))
         self.assertIn(b"\x1b", self.on_terminal("explain", "700", "--color=always", NO_COLOR="1", TERM="dumb")[1])
 
+    def test_options_before_the_word_of_a_command_and_short_help(self):
+        for words in ["jupyter", "--color", "never", "list"], ["lab", "--no-pager", "list"], ["--color=never", "lab", "list"]:
+            self.assertNotIn(b"gpuwhy: ", self.plain(*words), words)
+        for command in "run", "explain", "causes", "history", "watch", "who", "jupyter", "lab", "doctor", "fit":
+            self.assertEqual(self.plain(command, "-h"), self.plain(command, "--help"), command)
+            self.assertIn(f"gpuwhy {command}".encode(), self.plain(command, "-h"))
+
     def test_an_unknown_value_is_an_error(self):
         status, seen = self.on_terminal("explain", "--color", "red", "700")
         self.assertEqual((status, seen), (2, b"gpuwhy: explain: --color red: not auto, always or never\n"))
@@ -88,6 +97,12 @@ class Colours(Screen):
         lines = ESCAPE.sub(b"", seen).decode().splitlines()
         self.assertGreater(len(lines), 10)
         self.assertLessEqual(max(map(len, lines)), 80)
+
+    def test_lines_of_help_fit_80_columns(self):
+        commands = re.findall(rb"^  ([a-z]+) ", self.plain("help").split(b"commands:")[1], re.M)
+        self.assertGreater(len(commands), 15)
+        for words in ["help"], *(["help", command.decode()] for command in commands):
+            self.assertEqual([line for line in self.plain(*words).decode().splitlines() if len(line) > 80], [], words)
 
     def test_an_undetermined_verdict_is_yellow_and_labels_are_bold(self):
         seen = self.on_terminal("explain", "700")[1]
@@ -126,6 +141,23 @@ class Colours(Screen):
         self.assertRegex(seen, re.escape(GREEN) + b"yes\x1b\\[0m      ")
         self.assertRegex(seen, re.escape(RED) + b"no\x1b\\[0m       ")
 
+    def test_lessons_fit_the_terminal(self):
+        for columns in 20, 30, 80, 200:
+            seen = ESCAPE.sub(b"", self.on_terminal("lab", "list", columns=columns)[1]).decode()
+            lines = seen.splitlines()
+            self.assertIn("gpu-oom-leak", seen)
+            too_long = [line for line in lines if len(line) > min(columns, 80) and " " in line.strip() and ";" not in line]
+            self.assertEqual(too_long, [], columns)
+        self.assertIn(STRONG + b"S01\x1b[0m   A second training run", self.on_terminal("lab", "list")[1])
+
+    def test_whatif(self):
+        seen = self.on_terminal("whatif", REAL / "fragmented.gpuwhy")[1]
+        self.assertIn(STRONG + b"Replayed\x1b[0m  ", seen)
+        self.assertRegex(seen, b"the recorded settings +3.50 GiB +" + re.escape(RED + b"refused\x1b[0m"))
+        self.assertRegex(seen, b"expandable_segments:True +3.50 to 3.52 GiB +" + re.escape(GREEN + b"granted\x1b[0m"))
+        self.assertEqual(ESCAPE.sub(b"", seen), self.plain("whatif", REAL / "fragmented.gpuwhy"))
+        self.assertEqual(self.on_terminal("whatif", REAL / "illegal_address.gpuwhy")[1].count(YELLOW + b"No replay\x1b[0m: "), 1)
+
     def test_doctor_colours_each_state(self):
         seen = self.on_terminal("doctor")[1]
         colours = {b"ok": GREEN, b"pass": GREEN, b"warn": YELLOW, b"fail": RED, b"FAIL": RED, b"unknown": DIM}
@@ -133,6 +165,18 @@ class Colours(Screen):
         self.assertGreater(len(states), 3, seen)
         for colour, state in states:
             self.assertEqual(colour, colours[state], seen)
+
+    def test_a_full_disk_is_no_success(self):
+        for words in ["causes"], ["help"], ["lab", "list"], ["version"], ["history", "--json"], ["explain", "700"]:
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([GPUWHY, *words], stdout=full, stderr=subprocess.PIPE, env=self.environment,
+                                      cwd=self.folder, timeout=WAIT_S, check=False)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(b"No space left on device", done.stderr, words)
+        with open("/dev/full", "w") as full:  # the exit status of a run is that of its program
+            done = subprocess.run([GPUWHY, "run", "--gpu", GPU, "--quiet", "--", "true"], stdout=full,
+                                  env=self.environment, cwd=self.folder, timeout=WAIT_S, check=False)
+        self.assertEqual(done.returncode, 0)
 
     def test_a_log_cannot_send_escape_sequences(self):
         path = self.log("Traceback (most recent call last):\n"

@@ -139,11 +139,43 @@ class History(PythonCase):
             text = self.run_program()
             self.assertIn("no fault found", text)
             self.assertIn(f"history: {database}: ", text)
+            self.assertIn("this run was added to the text list", text)
             self.assertLess(text.index("no fault found"), text.index("history: "))  # the verdict comes first
             self.assertEqual(database.read_bytes(), damage)
             self.assertIn(str(database), self.history(status=2))
         database.unlink()
         self.assertEqual(len(self.runs()["runs"]), 3)  # those of the text list
+
+    @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
+    def test_neither_database_nor_list(self):
+        self.run_program()
+        (self.state / "runs.db").write_bytes(b"no database" * 100)
+        (self.state / "runs").mkdir()
+        text = self.run_program()
+        self.assertIn("this run could not be added to the text list", text)
+        self.assertNotIn("was added", text)
+
+    @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
+    def test_a_long_wait_is_announced(self):
+        self.run_program()
+        database = sqlite3.connect(self.state / "runs.db", isolation_level=None)
+        self.addCleanup(database.close)
+        database.execute("begin exclusive")
+        with subprocess.Popen([GPUWHY, "history", "--json"], env=self.environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            self.assertIn(b"waiting up to 5 s for another program", process.stderr.readline())
+            database.execute("rollback")
+            self.assertEqual(len(json.loads(process.stdout.read())["runs"]), 1)
+            self.assertEqual((process.wait(WAIT_S), process.stderr.read()), (0, b""))
+
+    @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
+    def test_an_unknown_end_is_not_a_failure(self):
+        self.run_program(gib=1)
+        self.run_program(gib=2, code=1)
+        with sqlite3.connect(self.state / "runs.db") as database:
+            database.execute("update runs set exit = null, ended = 'unknown' where exit = 1")
+        peaks = self.runs("train.py")["attempts"]["peaks"]
+        self.assertIsNone(peaks["newest_failed"])
 
     @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
     def test_a_newer_database(self):

@@ -4,12 +4,15 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
+import subprocess
 import sys
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
-from support import GPU, GPUWHY, Case
+from support import GPU, GPUWHY, WAIT_S, Case
 
 os.environ.setdefault("GPUWHY_BUILD", str(pathlib.Path(GPUWHY).parent))
 import scenarios
@@ -41,6 +44,43 @@ class Lab(Case):
         done = self.run_gpuwhy("lab", "check", *words, **more)
         self.assertEqual(done.returncode, status, done.stdout.decode() + done.stderr.decode())
         return done.stdout.decode()
+
+    def test_a_lesson_leaves_the_folder_of_the_user_alone(self):
+        (self.folder / "weights.bin").write_text("mine")
+        (self.folder / "tmp").mkdir()
+        done = self.run_gpuwhy("lab", "run", "S01", env=self.environment | {"TMPDIR": str(self.folder / "tmp")}, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.folder / "weights.bin").read_text(), "mine")
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+
+    def test_an_interrupt_ends_the_lesson(self):
+        """As ^C does: it reaches all processes of the group. There is no grade for half of a lesson."""
+        (self.folder / "tmp").mkdir()
+        started = self.folder / "started"
+        with subprocess.Popen([GPUWHY, "lab", "check", "--expect", "clean", "--", "sh", "-c", f"touch '{started}'; exec sleep 600"],
+                              env=self.environment | {"TMPDIR": str(self.folder / "tmp")}, start_new_session=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            deadline = time.monotonic() + WAIT_S
+            while not started.exists():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=WAIT_S)
+        self.assertEqual((process.returncode, out), (-signal.SIGINT, ""), err)
+        self.assertIn("died of signal 2", " ".join(err.split()))
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+
+    def test_the_json_of_the_run_is_not_ignored(self):
+        done = self.run_gpuwhy("lab", "check", "--expect", "clean", "--run-option=--json=x", "--", "true")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"use --json of lab check", done.stderr)
+
+    def test_options_of_all_commands_and_help(self):
+        self.assertEqual(self.run_gpuwhy("lab", "--color", "never", "list").returncode, 0)
+        for words in ["-h"], ["--help"], ["list", "-h"], ["run", "-h"], ["check", "-h"]:
+            done = self.run_gpuwhy("lab", *words)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), words)
+            self.assertIn(b"gpuwhy lab run ID", done.stdout)
 
     def test_the_list_names_every_scenario(self):
         lessons = self.lessons()

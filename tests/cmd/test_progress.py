@@ -1,10 +1,12 @@
 """The progress bar of long work: on a terminal, after half a second, and erased at the end. The export writes into a pipe
 that is read late, so the work is long on any machine."""
+import fcntl
 import os
 import pty
 import re
 import select
 import subprocess
+import termios
 import threading
 import time
 import unittest
@@ -71,6 +73,30 @@ class Progress(Case):
             time.sleep(1)  # longer than the delay; a slow machine cannot make a bar appear
             self.finish(process, output)
             self.assertEqual(self.read_terminal(terminal), b"")
+
+    def test_no_bar_of_a_job_in_the_background(self):
+        terminal, slave = pty.openpty()
+        self.addCleanup(os.close, terminal)
+
+        def own_terminal():
+            os.setsid()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+        for begin, is_drawn in ("", True), ("set -m; ", False):  # -m: a background job has a process group of its own
+            output, inside = os.pipe()
+            process = subprocess.Popen(["sh", "-c", begin + '"$@" & wait $!', "sh", GPUWHY, "export", str(self.recording),
+                                        "--to", "json"], stdin=slave, stdout=inside, stderr=slave,
+                                       preexec_fn=own_terminal, env={**self.environment, "TERM": "xterm"}, cwd=self.folder)
+            os.close(inside)
+            if is_drawn:
+                self.read_terminal(terminal, until=rb"exporting the recording.*\033\[K")
+            else:
+                time.sleep(1)  # longer than the delay; a slow machine cannot make a bar appear
+            self.finish(process, output)
+            seen = self.read_terminal(terminal)
+            if not is_drawn:
+                self.assertNotIn(b"exporting", seen)
+                self.assertNotIn(b"\033[K", seen)
+        os.close(slave)
 
     def test_no_bar_in_a_pipe(self):
         output, inside = os.pipe()

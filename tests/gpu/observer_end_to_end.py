@@ -75,7 +75,7 @@ def main():
         done = subprocess.run(
             [os.path.join(build, "gpuwhy"), "run", "--gpu", "virtual:h200,memory=1GiB", "--json", path, "-o", recording,
              "--", sys.executable, "-B", os.path.abspath(__file__), build, source, "program"],
-            capture_output=True, text=True, timeout=120)
+            capture_output=True, text=True, timeout=120, env={**os.environ, "XDG_STATE_HOME": os.path.dirname(path)})
         if done.returncode != 1 or done.stdout != "blocks 5\n" or "MemoryError" not in done.stderr:
             print(f"exit {done.returncode}\n{done.stdout}\n{done.stderr}")
             return 1

@@ -100,7 +100,8 @@ def main():
     try:
         recording, report = os.path.join(folder, "r.gpuwhy"), os.path.join(folder, "said")
         run = subprocess.run([GPUWHY, "run", "--quiet", "--gpu", "virtual:h200", "-o", recording, "--", PYTHON, "-B",
-                              PROGRAM, report, CHILDREN], capture_output=True, text=True, check=False)
+                              PROGRAM, report, CHILDREN], capture_output=True, text=True, check=False,
+                             env={**os.environ, "XDG_STATE_HOME": folder})
         assert run.returncode == 0, "status %d: %s" % (run.returncode, run.stderr)
         with open(report, encoding="utf-8") as file:
             said = [json.loads(line) for line in file]

@@ -73,6 +73,11 @@ def program(case, deep):
     raise MemoryError("CUDA out of memory.")
 
 
+def environment(folder, more):
+    """The runs are not added to the user's past runs."""
+    return {**os.environ, "XDG_STATE_HOME": os.path.join(folder, "state"), **more}
+
+
 def verdict_of(folder, case, deep):
     path = os.path.join(folder, "verdict.json")
     options = ["--deep"] if deep else []
@@ -80,7 +85,7 @@ def verdict_of(folder, case, deep):
         [os.path.join(os.environ["GPUWHY_BUILD"], "gpuwhy"), "run", "--gpu", "virtual:h200,memory=" + ("1600MiB" if case == "tiny" else "20GiB"), *options,
          "--json", path, "-o", os.path.join(folder, f"{case}-{deep}.gpuwhy"), "--", sys.executable, "-B",
          os.path.abspath(__file__), "program", case, str(int(deep))], capture_output=True, text=True, timeout=240,
-        env=os.environ if deep else {**os.environ, "GPUWHY_HISTORY": "100000"})  # the same history without stacks
+        env=environment(folder, {} if deep else {"GPUWHY_HISTORY": "100000"}))  # the same history without stacks
     with open(path) as f:
         return done, json.load(f)
 

@@ -1,11 +1,13 @@
 """The screen of `gpuwhy watch` in a real terminal: tmux sends the keys and returns what is shown."""
 import os
+import pty
 import re
 import shutil
+import signal
 import subprocess
 import unittest
 
-from support import GIB, GPUWHY, Case, wait_for
+from support import GIB, GPUWHY, WAIT_S, Case, wait_for
 
 
 class Terminal:
@@ -146,6 +148,48 @@ class Screen(Case):
         terminal = Terminal(self, 80, 24)
         terminal.type(f"TERM=no-such-terminal '{GPUWHY}' watch; echo status $?\n")
         terminal.wait(r"(?s)\"no-such-terminal\" is not known here.*status 2")
+
+
+class Unusual(Case):
+    """Terminals that tmux does not play."""
+
+    def start(self, *options, **environment):
+        self.master, slave = pty.openpty()
+        process = subprocess.Popen([GPUWHY, "watch", "--interval", "3600", *options], stdin=slave, stdout=slave,
+                                   stderr=slave, env={**self.environment, "TERM": "xterm", **environment},
+                                   preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        os.close(slave)
+        self.addCleanup(process.wait, WAIT_S)
+        self.addCleanup(process.kill)
+        return process
+
+    def read(self, until):
+        seen = b""
+        while until not in seen:
+            seen += os.read(self.master, 65536)
+        return seen
+
+    def test_without_its_terminal_it_ends(self):
+        process = self.start()
+        self.read(b"RECORDED RUN")
+        os.close(self.master)
+        self.assertEqual(process.wait(WAIT_S), 0)
+
+    def test_colours_can_be_switched_off(self):
+        for options, environment, is_coloured in ([], {"NO_COLOR": ""}, True), ([], {"NO_COLOR": "1"}, False), (["--color=never"], {}, False):
+            self.environment["GPUWHY_VIRTUAL_DIR"] = "/nowhere"  # the cards cannot be read, which is printed in yellow
+            process = self.start(*options, **environment)
+            seen = self.read(b"RECORDED RUN")
+            self.assertEqual(b"\033[33m" in seen, is_coloured, (options, environment, seen))
+            process.terminate()
+            self.assertEqual(process.wait(WAIT_S), 0)
+            os.close(self.master)
+
+    def test_a_dumb_terminal_is_refused(self):
+        process = self.start(TERM="dumb")
+        self.assertIn(b"cannot move its cursor", self.read(b"\n"))
+        self.assertEqual(process.wait(WAIT_S), 2)
+        os.close(self.master)
 
 
 if __name__ == "__main__":

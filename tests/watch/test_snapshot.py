@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import unittest
 
@@ -143,16 +144,6 @@ class Snapshot(Case):
         self.assertEqual((snapshot["runs"], snapshot["unreadable_runs"]), ([], 1))
         self.assertIn("the checksum is wrong", self.gpuwhy("watch", "--once").stdout)
 
-
-def keys_of(value):
-    """All keys of an object and of the objects in it."""
-    if isinstance(value, list):
-        return {key for item in value for key in keys_of(item)}
-    if isinstance(value, dict):
-        return set(value) | {key for item in value.values() for key in keys_of(item)}
-    return set()
-
-
     def test_nohup_is_respected(self):
         with subprocess.Popen([GPUWHY, "watch", "--json", "--interval", "1"], env=self.environment, stdout=subprocess.PIPE,
                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
@@ -162,6 +153,16 @@ def keys_of(value):
             process.terminate()
             process.stdout.read()
             self.assertEqual(process.wait(WAIT_S), 0)
+
+
+def keys_of(value):
+    """All keys of an object and of the objects in it."""
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item)}
+    if isinstance(value, dict):
+        return set(value) | {key for item in value.values() for key in keys_of(item)}
+    return set()
+
 
 
 class Document(Case):
@@ -176,6 +177,19 @@ class Document(Case):
         self.assertEqual(keys_of(snapshot) - described, set())
         self.assertEqual(keys_of(json.loads(self.gpuwhy("who", "--json").stdout)) - described, set())
         self.assertGreater(len(keys_of(snapshot)), 60)
+
+
+PID_COUNT_AT = 44  # in gw_live (src/format/gw_live.h); the pids follow
+
+
+def crc32c(data):
+    """The checksum of gw_live."""
+    value = 0xffffffff
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82f63b78 if value & 1 else 0)
+    return value ^ 0xffffffff
 
 
 class OtherUsers(Case):
@@ -216,6 +230,42 @@ class OtherUsers(Case):
         self.assertIn("1 more of other users (root), which only they and root can see", done.stdout)
 
 
+    def test_a_capability_shows_the_runs_of_others(self):
+        """As the user of the systemd unit has it."""
+        mine = self.run_program()
+        self.assertEqual(mine.do("open 0"), 0)
+        self.assertEqual(mine.do(f"alloc {GIB}"), 0)
+        self.wait_run(mine, lambda state: state["memory"])
+        capable = [*self.NOBODY, "--inh-caps=+dac_read_search,+sys_ptrace", "--ambient-caps=+dac_read_search,+sys_ptrace"]
+        done = subprocess.run([*capable, GPUWHY, "watch", "--once", "--json"], env=self.theirs, text=True,
+                              stdout=subprocess.PIPE, check=True)
+        snapshot = json.loads(done.stdout)
+        self.assertEqual(([run["user"] for run in snapshot["runs"]], snapshot["hidden_runs"]), (["root"], 0))
+        self.assertEqual(snapshot["runs"][0]["pids"], self.run_of(mine, self.snapshot())["pids"])
+        why = snapshot["runs"][0]["memory"][0]["needed_unknown_because"]  # its card is not read, but its libraries are
+        self.assertEqual(why, "what the driver holds for it is not known")
+
+    def test_a_run_claims_no_process_of_another_user(self):
+        mine = self.other_program()
+        theirs = Program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER],
+                         self.theirs)
+        self.addCleanup(theirs.end)
+        self.assertEqual(theirs.do("open 0"), 0)
+        self.wait_run(theirs, lambda state: state["pids"])
+        folder = glob.glob(f"/dev/shm/gpuwhy-65534-{theirs.process.pid}-*")[0]
+        theirs.process.send_signal(signal.SIGSTOP)  # so that it does not replace the file
+        self.addCleanup(theirs.process.send_signal, signal.SIGCONT)
+        path = pathlib.Path(folder, "live")
+        bytes_ = bytearray(path.read_bytes())
+        count, own = struct.unpack_from("II", bytes_, PID_COUNT_AT)
+        self.assertEqual((count, len(bytes_) % 8), (1, 0))
+        struct.pack_into("III", bytes_, PID_COUNT_AT, 2, mine.process.pid, own)
+        struct.pack_into("I", bytes_, len(bytes_) - 4, crc32c(bytes_[:-4]))
+        path.write_bytes(bytes_)
+        run = self.run_of(theirs, self.snapshot())
+        self.assertEqual(run["pids"], [own])
+
+
 class Who(Case):
     def test_each_process_is_a_line(self):
         run, other = self.run_program(), self.other_program()
@@ -254,10 +304,55 @@ class Who(Case):
         self.assertEqual(self.gpuwhy("who").stdout, "no process holds memory on a card\n")
 
 
+class MetricsFile(Case):
+    def test_a_file_is_written_once(self):
+        run = self.run_program()
+        self.assertEqual(run.do("open 0"), 0)
+        self.assertEqual(run.do(f"alloc {GIB}"), 0)
+        self.wait_run(run, lambda state: state["memory"])
+        path = self.folder / "gpuwhy.prom"
+        path.write_text("old")
+        done = self.gpuwhy("watch", "--once", "--metrics-file", str(path))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        text = path.read_text()
+        self.assertRegex(text, r'(?m)^gpuwhy_run_memory_allocated_bytes\{run="[^"]+",device="0"\} 1073741824$')
+        self.assertNotIn("# EOF", text)  # of OpenMetrics
+        self.assertEqual(sorted(self.folder.glob("gpuwhy*")), [path])
+        self.assertEqual(path.stat().st_mode & 0o777, 0o644)
+        if shutil.which("promtool"):
+            checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT)
+            self.assertEqual(checked.returncode, 0, checked.stdout)
+
+    def test_a_file_is_replaced_until_the_end(self):
+        path = self.folder / "gpuwhy.prom"
+        with subprocess.Popen([GPUWHY, "watch", "--interval", "1", "--metrics-file", path], env=self.environment,
+                              stderr=subprocess.PIPE, text=True) as process:
+            wait_for(path.exists, "the file")
+            first = path.stat().st_ino
+            wait_for(lambda: path.stat().st_ino != first, "the next file")
+            path.unlink()
+            path.mkdir()
+            self.assertIn("trying again", process.stderr.readline())
+            path.rmdir()
+            wait_for(path.exists, "the file after the failure")
+            process.terminate()
+            self.assertEqual((process.wait(WAIT_S), process.stderr.read()), (0, ""))
+        self.assertEqual(list(self.folder.glob("gpuwhy*")), [])
+
+    def test_what_cannot_be_written(self):
+        (self.folder / "link").symlink_to("/dev/null")
+        for path in "", "/dev/null", str(self.folder), str(self.folder / "link"), str(self.folder / "none" / "x.prom"):
+            done = self.gpuwhy("watch", "--once", "--metrics-file", path)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), path)
+            self.assertIn("--metrics-file", done.stderr)
+
+
 class Usage(Case):
     def test_wrong_options(self):
         for words in (["--alarm-at", "0%"], ["--alarm-at", "x"], ["--alarm-at", "nan%"], ["--interval", "0"],
-                      ["--interval", "99999"], ["word"], ["--listen", "127.0.0.1:1", "--once"], ["--allow-remote"]):
+                      ["--interval", "99999"], ["word"], ["--listen", "127.0.0.1:1", "--once"],
+                      ["--metrics-file", "x", "--json"], ["--metrics-file", "x", "--listen", "127.0.0.1:1"], ["--allow-remote"]):
             done = self.gpuwhy("watch", *words)
             self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), words)
 

@@ -1,0 +1,23 @@
+/* Small helpers for json-c: values that may be unknown, text in valid UTF-8, and members of an object. Any thread may
+ * call them. New objects belong to the caller; NULL is JSON's null. */
+#ifndef GW_JSON_H
+#define GW_JSON_H
+
+#include <json-c/json.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Return a string in valid UTF-8. NULL: null. */
+json_object *gw_json_string(const char *text);
+/* Like gw_json_string(), but an empty text is null, too: it stands for an unknown one. */
+json_object *gw_json_text(const char *text);
+/* Return a number, or null if it is not known. */
+json_object *gw_json_number(bool is_known, uint64_t number);
+
+/* Return a member of an object, borrowed from it. NULL: there is none, it is null, or `object` is not an object. */
+json_object *gw_json_member(json_object *object, const char *name);
+/* Return a member that is a string, borrowed from the object. NULL: there is none, or it is not a string. */
+const char *gw_json_member_text(json_object *object, const char *name);
+
+#endif

@@ -1,0 +1,37 @@
+/* Small helpers for json-c. */
+#include "gw_json.h"
+
+#include "gw_clean.h"
+
+json_object *gw_json_string(const char *text)
+{
+    gw_text clean = {0};
+    if (text == NULL)
+        return NULL;
+    gw_add_utf8(&clean, text);
+    json_object *object = json_object_new_string_len(gw_text_str(&clean), (int)clean.bytes);
+    gw_text_free(&clean);
+    return object;
+}
+
+json_object *gw_json_text(const char *text)
+{
+    return text == NULL || text[0] == '\0' ? NULL : gw_json_string(text);
+}
+
+json_object *gw_json_number(bool is_known, uint64_t number)
+{
+    return is_known ? json_object_new_uint64(number) : NULL;
+}
+
+json_object *gw_json_member(json_object *object, const char *name)
+{
+    json_object *value = NULL;
+    return json_object_object_get_ex(object, name, &value) ? value : NULL;
+}
+
+const char *gw_json_member_text(json_object *object, const char *name)
+{
+    json_object *value = gw_json_member(object, name);
+    return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
+}
