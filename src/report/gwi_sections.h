@@ -55,7 +55,14 @@ void gwi_chart_mark(gwi_part *at, struct json_object *chart, uint64_t t_ns, cons
 void gwi_chart_band(gwi_part *at, struct json_object *chart, uint64_t from_ns, uint64_t to_ns, const char *text,
                     const char *kind);
 
-/* memory_part.c. Append the reasons for reduced clocks in words: "power limit, thermal slowdown". */
+/* marks.c. Add the marks and bands of a chart. If there are too many, the most telling ones are added, and a sentence
+ * about that is appended to `hidden`. `card`: its index. */
+void gwi_add_failures(gwi_part *at, struct json_object *chart, int device, gw_text *hidden);
+void gwi_add_phases(gwi_part *at, struct json_object *chart, uint32_t pid, gw_text *hidden);
+void gwi_add_throttling(gwi_part *at, struct json_object *chart, uint32_t card, gw_text *hidden);
+/* marks.c. Append these sentences to the page, if there are any, and free them. */
+void gwi_hidden_html(gwi_part *at, gw_text *hidden);
+/* marks.c. Append the reasons for reduced clocks in words: "power limit, thermal slowdown". */
 void gwi_throttle_text(uint64_t reasons, gw_text *text);
 /* refusal.c. Return the failure that the maps are about: the one of the verdict, otherwise the last refused request;
  * NULL: none.

@@ -121,7 +121,7 @@ static bool has_column(const gwi_thin *table, unsigned column)
     return at < table->count;
 }
 
-static void card_chart(gwi_part *at, uint32_t card, unsigned column)
+static void card_chart(gwi_part *at, uint32_t card, unsigned column, gw_text *hidden)
 {
     const gwi_card_course *course = &at->course->card[card];
     char id[64];
@@ -133,13 +133,8 @@ static void card_chart(gwi_part *at, uint32_t card, unsigned column)
         return;
     gwi_chart_series(at, chart, columns[column].name, 0);
     gwi_chart_rows(at, chart, &course->table, &column, 1, columns[column].divisor);
-    for (size_t i = 0; i < course->throttle_count; i++) {
-        gw_text text = {0};
-        gwi_throttle_text(course->throttle[i].reasons, &text);
-        gwi_chart_band(at, chart, course->throttle[i].from_ns, course->throttle[i].to_ns, gw_text_str(&text),
-                       "throttle");
-        gw_text_free(&text);
-    }
+    gw_text_clear(hidden); /* the sentence is the same for all charts of the card */
+    gwi_add_throttling(at, chart, card, hidden);
     gw_text_addf(
         at->page,
         "<div class=\"small\"><div class=\"smalltitle\">%s <span class=\"legend\" id=\"%s-legend\"></span></div>"
@@ -161,9 +156,11 @@ static void card_part(gwi_part *at, const gw_machine_card *card)
         return;
     reasons(at, card->index);
     gw_text_add_str(at->page, "<div class=\"grid\">\n");
+    gw_text hidden = {0};
     for (unsigned column = 0; column < GWI_HEALTH_COUNT; column++)
-        card_chart(at, card->index, column);
+        card_chart(at, card->index, column, &hidden);
     gw_text_add_str(at->page, "</div>\n");
+    gwi_hidden_html(at, &hidden);
     values_table(at, card->index, true);
     values_table(at, card->index, false);
 }
