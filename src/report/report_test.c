@@ -77,8 +77,12 @@ static struct json_object *report(made *run)
     assert_int_equal(gw_model_build(reader, &run->model, &err), GW_OK);
     gw_reader_close(reader);
     assert_int_equal(gw_judge(run->model, &run->verdict, &err), GW_OK);
+    gw_report *page = NULL;
+    assert_int_equal(gw_report_begin(1, &page, &err), GW_OK);
     const gw_report_run one = {run->path, run->path, run->model, run->verdict, false};
-    assert_int_equal(gw_report_write(&(gw_report){&one, 1, NULL, NULL}, &assets, &run->page, &err), GW_OK);
+    assert_int_equal(gw_report_add(page, &one, &err), GW_OK);
+    assert_int_equal(gw_report_finish(page, NULL, NULL, &assets, &run->page, &err), GW_OK);
+    gw_report_free(page);
     static const char start[] = "<script type=\"application/json\" id=\"charts\">";
     const char *data = strstr(gw_text_str(&run->page), start);
     assert_non_null(data);
