@@ -317,6 +317,39 @@ static void a_long_run_is_a_small_page(void **state)
     release(&run, charts);
 }
 
+/* ---- leaks ---- */
+
+/* Write the page of a run that ends well, after `lost` events were lost. */
+static struct json_object *clean_run(made *run, uint64_t lost)
+{
+    begin(run);
+    alloc(run, 1000, 4096, 4096, 0);
+    event(run, 2000, GW_EV_FREE, 0, (const uint64_t[4]){4096, 0, 0, 0});
+    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = 2500, .pid = PID};
+    item.lost.events = lost;
+    if (lost > 0)
+        put(run, &item);
+    item = (gw_item){.kind = GW_ITEM_EXIT, .t_ns = 3000, .pid = PID};
+    item.exit = (gw_exit_fact){.pid = PID, .is_command = true, .status_known = true};
+    put(run, &item);
+    struct json_object *charts = report(run);
+    assert_string_equal(gw_verdict_status_text(run->verdict->status), "clean");
+    return charts;
+}
+
+static void leaks_are_unknown_if_events_were_lost(void **state)
+{
+    (void)state;
+    made run;
+    struct json_object *charts = clean_run(&run, 0);
+    assert_non_null(strstr(gw_text_str(&run.page), "No leak was found."));
+    release(&run, charts);
+    charts = clean_run(&run, 3);
+    assert_null(strstr(gw_text_str(&run.page), "No leak was found."));
+    assert_non_null(strstr(gw_text_str(&run.page), "Unknown: no leak was found, but 3 events were lost"));
+    release(&run, charts);
+}
+
 /* ---- marks and bands ---- */
 
 static double number_of(struct json_object *list, size_t index, const char *key)
@@ -483,6 +516,7 @@ int main(void)
         cmocka_unit_test(times_that_go_back_are_not_sorted_for_ever),
         cmocka_unit_test(a_cut_recording_has_a_page),
         cmocka_unit_test(a_long_run_is_a_small_page),
+        cmocka_unit_test(leaks_are_unknown_if_events_were_lost),
         cmocka_unit_test(many_failures_are_marked_all_over_the_run),
         cmocka_unit_test(few_failures_are_all_marked),
         cmocka_unit_test(many_phases_are_shaded_all_over_the_run),

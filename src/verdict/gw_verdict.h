@@ -240,7 +240,7 @@ typedef struct gw_verdict {
     bool context_lost;     /* no further GPU call of the failed process can succeed */
     gw_verdict_kept *kept; /* live memory by phase, largest first; empty: the program names no phases */
     size_t kept_count;
-    gw_verdict_leak *leaks; /* only for a clean run; grouped by process, largest first */
+    gw_verdict_leak *leaks; /* only for a clean run; by process, the 64 largest of each first */
     size_t leak_count;
     gw_verdict_rehearsal *rehearsal; /* owned; NULL: the run was no rehearsal */
     gw_verdict_attempt *attempts;    /* owned; in order, up to the judged one; empty without --restart */
