@@ -186,7 +186,7 @@ typedef struct gw_verdict_rehearsal {
 /* The most device memory that one process of the run held on one card: memory that it requested and had not freed. In a
  * rehearsal it includes the driver's own memory. Managed memory is not counted. */
 typedef struct gw_verdict_peak {
-    bool is_known; /* false: part of the run was not observed or not recorded, or a process called exec() */
+    bool is_known; /* false: part of the run was not observed or not recorded */
     uint64_t bytes;
     int device; /* the number of the card; only valid if `bytes` is not 0 */
     uint32_t pid;
