@@ -12,17 +12,14 @@ void gwi_replaced_seen(gw_model *model, gwi_process *process, uint64_t t_ns)
     process->t_replaced_ns = t_ns;
 }
 
-/* End an object, even one that is not in the table, such as a VMM block that only its mappings keep alive. */
+/* End an object, even one that is not in the table, such as a VMM block that only its mappings keep alive. It counts as
+ * freed, not as buried with its context: a program that restarts itself with exec() has no leak. */
 static void end_object(gw_model *model, gwi_process *process, uint32_t index)
 {
     const gwi_object *object = &process->object[index];
     gwi_spot spot = gwi_spot_of(process, (gwi_space)object->space, object->key);
     if (spot.bucket != NULL && gwi_spot_value(spot) == index)
         gwi_table_erase(&process->table[object->space], spot);
-    if (object->cls != GW_CLASS_MAPPING) {
-        model->group[object->group].buried_count++;
-        gwi_group_kept(model, object);
-    }
     gwi_object_drop(model, process, index);
 }
 
