@@ -301,11 +301,15 @@ static void seek_peak(const gw_model *model, unsigned device, gwi_device_course 
     }
 }
 
-static void start(collector *c, unsigned chart_count)
+unsigned gwi_buckets(unsigned chart_count)
 {
     unsigned buckets = BUCKETS / (chart_count == 0 ? 1 : chart_count);
-    if (buckets < BUCKETS_MIN)
-        buckets = BUCKETS_MIN;
+    return buckets < BUCKETS_MIN ? BUCKETS_MIN : buckets;
+}
+
+static void start(collector *c, unsigned chart_count)
+{
+    unsigned buckets = gwi_buckets(chart_count);
     for (unsigned device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
         gwi_thin_start(&c->course->device[device].table, GWI_MEMORY_COLUMNS, c->first->t_end_ns, buckets);
         c->device[device].value[GWI_OUTSIDE] = GWI_UNKNOWN;

@@ -64,6 +64,9 @@ typedef struct gwi_course {
     char reason[256];
 } gwi_course;
 
+/* Return the number of buckets (gwi_thin.h) of a chart if `chart_count` charts share the page. */
+unsigned gwi_buckets(unsigned chart_count);
+
 /* Read the recording at `path` again; `model` is the finished model of the first reading. `chart_count` charts share
  * the page, so each gets less detail. A recording that cannot be read again gives GW_OK, with `reason`. GW_NOMEM: no
  * memory. Free *ret_course with gwi_course_free(), also after an error. */

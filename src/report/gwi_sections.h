@@ -19,6 +19,7 @@ typedef struct gwi_part {
     const gwi_course *course;
     struct json_object *charts; /* data of the charts, for the page's script */
     size_t number;              /* number of the recording on the page, from 0 */
+    unsigned chart_count;       /* number of charts that share the page */
     bool failed;                /* out of memory */
 } gwi_part;
 
@@ -30,6 +31,11 @@ void gwi_section_end(gwi_part *at);
 void gwi_verdict_part(gwi_part *at, const gw_verdict *verdict, bool is_whole);
 /* memory_part.c: memory over time, a chart for each device. */
 void gwi_memory_part(gwi_part *at);
+/* memory_part.c. Append the elements of a chart that gwi_chart_add() added. */
+void gwi_chart_html(gwi_part *at, const char *id);
+/* tensor_part.c: a chart of the blocks in a framework's allocator, if the recording has the lines that requested them.
+ */
+void gwi_tensor_chart(gwi_part *at, int device);
 /* map_part.c: the map at the failure and at the peak. */
 void gwi_map_part(gwi_part *at);
 /* holders_part.c: leaks, and the largest holders by place. */

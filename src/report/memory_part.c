@@ -60,14 +60,14 @@ static void peak_line(gwi_part *at, int device)
     const gwi_device_course *course = &at->course->device[device];
     if (course->peak_bytes == 0)
         return;
-    gw_text_addf(at->page, "<p>Process %u held the most memory of its own after ", course->peak_pid);
-    gwi_time(at->page, course->t_peak_ns);
-    gw_text_add_str(at->page, ": <b>");
+    gw_text_add_str(at->page, "<p>The most memory that one process held was <b>");
     gwi_bytes(at->page, course->peak_bytes);
-    gw_text_add_str(at->page, "</b>.</p>\n");
+    gw_text_addf(at->page, "</b>: process %u, ", course->peak_pid);
+    gwi_time(at->page, course->t_peak_ns);
+    gw_text_add_str(at->page, " after the start.</p>\n");
 }
 
-static void chart_html(gwi_part *at, const char *id)
+void gwi_chart_html(gwi_part *at, const char *id)
 {
     gw_text_addf(
         at->page,
@@ -98,7 +98,7 @@ static void device_chart(gwi_part *at, int device)
     gwi_add_failures(at, chart, device, &hidden);
     gwi_add_phases(at, chart, at->course->device[device].peak_pid, &hidden);
     gwi_add_throttling(at, chart, gw_machine_card_of(at->model, device), &hidden);
-    chart_html(at, id);
+    gwi_chart_html(at, id);
     gwi_hidden_html(at, &hidden);
     peak_line(at, device);
 }
@@ -127,7 +127,7 @@ static bool allocator_chart(gwi_part *at, const gw_allocator_report *report)
     if (chart != NULL) {
         gwi_chart_series(at, chart, "live in the framework's allocator", 0);
         gwi_chart_rows(at, chart, &table, &column, 1, 1);
-        chart_html(at, id);
+        gwi_chart_html(at, id);
     }
     at->failed = at->failed || table.failed;
     gwi_thin_free(&table);
@@ -146,6 +146,7 @@ void gwi_memory_part(gwi_part *at)
     for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
         if (at->course->device[device].has_changes)
             device_chart(at, device);
+        gwi_tensor_chart(at, device);
     }
     if (!any && at->run->path == NULL && at->model->allocator_count > 0)
         any = allocator_chart(at, &at->model->allocator[at->model->allocator_count - 1]);

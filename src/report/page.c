@@ -58,7 +58,7 @@ static void navigation(gw_text *page, size_t number)
 }
 
 /* Write everything about one recording, after its verdict. */
-static gw_status sections(gwi_part *at, unsigned chart_count, gw_error *err)
+static gw_status sections(gwi_part *at, gw_error *err)
 {
     gwi_holders holders = {0};
     gwi_course *course = calloc(1, sizeof *course);
@@ -66,7 +66,7 @@ static gw_status sections(gwi_part *at, unsigned chart_count, gw_error *err)
                        ? gw_fail(err, GW_NOMEM, "find the holders of memory")
                        : GW_OK;
     if (st == GW_OK && at->run->path != NULL)
-        st = gwi_course_read(at->run->path, at->model, &holders, chart_count, course, err);
+        st = gwi_course_read(at->run->path, at->model, &holders, at->chart_count, course, err);
     else if (st == GW_OK)
         snprintf(course->reason, sizeof course->reason, "a memory snapshot has no calls to the driver");
     if (st == GW_OK) {
@@ -113,7 +113,12 @@ static gw_status add_article(gw_report *report, const gw_report_run *run, struct
 {
     gw_text *page = &report->articles;
     bool is_whole = report->run_count == 1;
-    gwi_part at = {.page = page, .run = run, .model = run->model, .charts = charts, .number = report->added};
+    gwi_part at = {.page = page,
+                   .run = run,
+                   .model = run->model,
+                   .charts = charts,
+                   .number = report->added,
+                   .chart_count = count_charts(report, run->model)};
     if (!is_whole) {
         gw_text_addf(page, "<article id=\"recording-%zu\">\n<h2>Recording %zu of %zu: ", report->added,
                      report->added + 1, report->run_count);
@@ -122,7 +127,7 @@ static gw_status add_article(gw_report *report, const gw_report_run *run, struct
     }
     gwi_verdict_part(&at, run->verdict, is_whole);
     navigation(page, report->added);
-    gw_status st = sections(&at, count_charts(report, run->model), err);
+    gw_status st = sections(&at, err);
     gw_text_add_str(page, is_whole ? "" : "</article>\n");
     if (st == GW_OK && (at.failed || page->failed))
         st = gw_fail(err, GW_NOMEM, "write the page");
