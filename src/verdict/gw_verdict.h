@@ -108,7 +108,7 @@ typedef struct gw_where_frame {
     char *text;                  /* owned; the frame in short: "train.py:41 in load_batch" */
     uint64_t address;            /* native frames only: address as in the module's symbol table */
     uint32_t line;               /* 0: not known */
-    uint32_t column, column_end; /* part of the line that was running, in bytes from 0; column_end 0: not known */
+    uint32_t column, column_end; /* part of the line that was running, as in gw_frame; column_end 0: not known */
     const char *whose;           /* static: "own", "user", "package", "framework", "runtime"; NULL: not known */
     bool python;
     bool inlined; /* a native frame that was inlined into the next frame */
