@@ -173,9 +173,12 @@ static void name_places(gwi_part *at, course *c)
 
 /* ---- the chart ---- */
 
-static void fill(const course *c, const gw_allocator_report *report, gwi_thin *table)
+/* `begin_ns`: when the chart of the device begins. Nothing was requested before the first request. */
+static void fill(const course *c, const gw_allocator_report *report, uint64_t begin_ns, gwi_thin *table)
 {
     uint64_t value[COLUMNS] = {0}, t_ns = 0;
+    if (report->request[0].order == 1 && begin_ns < report->request[0].t_ns)
+        gwi_thin_add(table, begin_ns, value);
     for (size_t i = 0; i < c->change_count; i++) {
         const change *one = &c->change[i];
         uint64_t *of = &value[place_of(c, one->site)->column];
@@ -273,7 +276,8 @@ void gwi_tensor_chart(gwi_part *at, int device)
     }
     name_places(at, &c);
     gwi_thin_start(&table, COLUMNS, at->model->t_end_ns, gwi_buckets(at->chart_count) / 2);
-    fill(&c, report, &table);
+    const gwi_thin *whole = &at->course->device[device].table;
+    fill(&c, report, whole->count == 0 ? UINT64_MAX : whole->row[0].t_ns, &table);
     if (c.name_count > 0)
         chart(at, report, &c, &table);
     at->failed = at->failed || table.failed;
