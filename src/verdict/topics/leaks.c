@@ -45,6 +45,12 @@ typedef struct found {
     uint64_t left;
 } found;
 
+/* The groups of one process. */
+typedef struct group_range {
+    const gw_group *const *group;
+    size_t count;
+} group_range;
+
 typedef struct found_list {
     found *item; /* owned */
     size_t count, capacity;
@@ -148,13 +154,11 @@ static uint64_t filled_until(const gw_model *model, const gw_process *process)
     return is_over ? loop->leak_end_ns + 2 * one_ns : loop->leak_begin_ns;
 }
 
-static void find_memory(const gw_model *model, const gw_process *process, found_list *list)
+static void find_memory(const gw_process *process, group_range of, found_list *list)
 {
-    for (size_t i = 1; i < model->group_count; i++) {
-        const gw_group *group = &model->group[i];
-        if (group->pid == process->pid && is_memory_leak(process, group))
-            add_found(list, group, NULL, left_of(group));
-    }
+    for (size_t i = 0; i < of.count; i++)
+        if (is_memory_leak(process, of.group[i]))
+            add_found(list, of.group[i], NULL, left_of(of.group[i]));
 }
 
 /* True for memory of any kind. Also true for address reservations, because a model that is loaded into mapped memory
@@ -215,11 +219,11 @@ static const kind *kind_of(const gw_group *group)
     return NULL;
 }
 
-static void find_handles(const gw_model *model, const gw_process *process, found_list *list)
+static void find_handles(const gw_process *process, group_range range, found_list *list)
 {
-    for (size_t i = 1; i < model->group_count; i++) {
-        const gw_group *group = &model->group[i];
-        const kind *of = group->pid == process->pid ? kind_of(group) : NULL;
+    for (size_t i = 0; i < range.count; i++) {
+        const gw_group *group = range.group[i];
+        const kind *of = kind_of(group);
         uint64_t left = left_of(group), given_back = group->free_count - group->buried_count;
         if (of == NULL || left < of->grown_min || left * 2 < group->alloc_count)
             continue;
@@ -340,12 +344,12 @@ static bool say_rest(const gwi_case *c, const gw_process *process, gw_verdict *v
                gw_bytes_text(bytes, other), process->pid);
 }
 
-static bool list_process(const gwi_case *c, const gw_process *process, gw_verdict *verdict)
+static bool list_process(const gwi_case *c, const gw_process *process, group_range range, gw_verdict *verdict)
 {
     enum { LISTED_MAX = 64 };
     found_list list = {.count = 0};
-    find_memory(c->model, process, &list);
-    find_handles(c->model, process, &list);
+    find_memory(process, range, &list);
+    find_handles(process, range, &list);
     drop_filled(c->model, process, &list);
     size_t listed = list.count < LISTED_MAX ? list.count : LISTED_MAX;
     bool good = !list.failed;
@@ -359,10 +363,44 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     return good;
 }
 
+static int by_pid(const void *left, const void *right)
+{
+    const gw_group *a = *(const gw_group *const *)left, *b = *(const gw_group *const *)right;
+    if (a->pid != b->pid)
+        return a->pid < b->pid ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+/* Return the groups of a pid in a list that is sorted by pid. */
+static group_range groups_of(const gw_group *const *group, size_t count, uint32_t pid)
+{
+    size_t low = 0, high = count, end;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (group[middle]->pid < pid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (end = low; end < count && group[end]->pid == pid; end++)
+        ;
+    return (group_range){group + low, end - low};
+}
+
 bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict)
 {
-    bool good = true;
-    for (size_t i = 0; i < c->model->process_count && good; i++)
-        good = list_process(c, &c->model->process[i], verdict);
+    const gw_model *model = c->model;
+    const gw_group **group = malloc((model->group_count + 1) * sizeof(const gw_group *));
+    size_t count = 0;
+    bool good = group != NULL;
+    for (size_t i = 1; good && i < model->group_count; i++) /* group 0 belongs to all processes */
+        group[count++] = &model->group[i];
+    if (count > 0)
+        qsort(group, count, sizeof(const gw_group *), by_pid);
+    for (size_t i = 0; i < model->process_count && good; i++) {
+        group_range range = groups_of((const gw_group *const *)group, count, model->process[i].pid);
+        good = list_process(c, &model->process[i], range, verdict);
+    }
+    free(group);
     return good;
 }
