@@ -216,6 +216,9 @@ static void sentence(gwi_part *at, const gw_allocator_report *report)
     gw_text_add_str(at->page, ". Each colour is a line of the program.");
     if (report->request[0].order > 1)
         gw_text_add_str(at->page, " Blocks that were requested earlier are shown only if they were never freed.");
+    if (report->course_missed > 0)
+        gw_text_addf(at->page, " The sums may be wrong: %llu %s of the allocator were missed.",
+                     (unsigned long long)report->course_missed, report->course_missed == 1 ? "event" : "events");
     gw_text_add_str(at->page, "</p>\n");
 }
 
@@ -254,7 +257,7 @@ static const gw_allocator_report *report_on(gwi_part *at, int device)
     const gw_allocator_report *found = NULL;
     for (size_t i = 0; i < at->model->allocator_count; i++) {
         const gw_allocator_report *report = &at->model->allocator[i];
-        if (report->request_count > 0 && (report->device < 0 ? 0 : report->device) == device)
+        if (report->has_course && report->request_count > 0 && (report->device < 0 ? 0 : report->device) == device)
             found = report;
     }
     bool has = found != NULL && gwi_moment_find(at, &moment) && moment.report != NULL &&
