@@ -13,21 +13,25 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static gw_status report(const char *path, gw_text *page, gw_error *err)
+static gw_status write_page(const char *path, gw_text *page, gw_error *err)
 {
     gw_reader *reader = NULL;
     gw_model *model = NULL;
     gw_verdict *verdict = NULL;
+    gw_report *report = NULL;
     const gw_report_assets none = {0};
     gw_status st = gw_reader_open(path, &reader, err);
     if (st == GW_OK)
         st = gw_model_build(reader, &model, err);
     if (st == GW_OK)
         st = gw_judge(model, &verdict, err);
-    if (st == GW_OK) {
-        const gw_report_run run = {path, path, model, verdict, false};
-        st = gw_report_write(&(gw_report){&run, 1, NULL, NULL}, &none, page, err);
-    }
+    if (st == GW_OK)
+        st = gw_report_begin(1, &report, err);
+    if (st == GW_OK)
+        st = gw_report_add(report, &(gw_report_run){path, path, model, verdict, false}, err);
+    if (st == GW_OK)
+        st = gw_report_finish(report, NULL, NULL, &none, page, err);
+    gw_report_free(report);
     gw_verdict_free(verdict);
     gw_model_free(model);
     gw_reader_close(reader);
@@ -47,7 +51,7 @@ int main(int argc, char **argv)
     gw_status st = gw_made_recording_write(file, events, live, &err);
     uint64_t start_ns = gw_monotonic_ns();
     if (st == GW_OK)
-        st = report(file, &page, &err);
+        st = write_page(file, &page, &err);
     unlink(file);
     if (st == GW_OK)
         printf("report: %.2f s for %llu events, at up to %llu live blocks; the page without scripts has %s\n",

@@ -6,8 +6,10 @@
 #include "gwi_judged.h"
 #include "gwi_options.h"
 
+#include "gw_magic.h"
 #include "gw_report.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,23 +63,78 @@ static gw_status read_assets(gw_report_assets *ret_assets, gw_error *err)
     return gw_report_assets_read(folder, ret_assets, err);
 }
 
-/* Refuse to overwrite one of the recordings. */
+static bool is_same(const char *path, const struct stat *other)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && info.st_dev == other->st_dev && info.st_ino == other->st_ino;
+}
+
+/* True if the file is a recording. Anything else that exists is overwritten, as the manual says. */
+static bool is_recording(const char *path, const struct stat *info)
+{
+    char start[sizeof GW_RECORDING_MAGIC - 1];
+    FILE *file = S_ISREG(info->st_mode) ? fopen(path, "rbe") : NULL; /* reading a FIFO would wait for a writer */
+    if (file == NULL)
+        return false;
+    bool found =
+        fread(start, 1, sizeof start, file) == sizeof start && memcmp(start, GW_RECORDING_MAGIC, sizeof start) == 0;
+    fclose(file);
+    return found;
+}
+
+/* Store the folder that contains `path`. Returns false if its name is too long. */
+static bool parent_of(const char *path, gw_path ret_folder)
+{
+    size_t bytes = (size_t)(gw_path_last(path) - path);
+    if (bytes >= sizeof(gw_path))
+        return false;
+    snprintf(ret_folder, sizeof(gw_path), "%.*s", bytes == 0 ? 1 : (int)bytes, bytes == 0 ? "." : path);
+    return true;
+}
+
+/* Refuse to overwrite a recording, or a file of a run folder, and to write to a folder. */
 static gw_status check_output(const char *output, char *const *files, int count, gw_error *err)
 {
-    struct stat out, in;
-    for (int i = 0; i < count && strcmp(output, "-") != 0 && stat(output, &out) == 0; i++) {
-        if (stat(files[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+    static gw_path folder, recording;
+    struct stat info;
+    pid_t supervisor;
+    if (strcmp(output, "-") == 0 || stat(output, &info) != 0)
+        return GW_OK;
+    if (S_ISDIR(info.st_mode))
+        return gw_fail(err, GW_USAGE, "-o %s is a folder: name a file, such as %s/report.html", output, output);
+    for (int i = 0; i < count; i++)
+        if (is_same(files[i], &info))
             return gw_fail(err, GW_USAGE, "-o %s would overwrite the recording", output);
-    }
+    if (is_recording(output, &info))
+        return gw_fail(err, GW_USAGE, "-o %s would overwrite a recording", output);
+    if (parent_of(output, folder) && gw_run_meta_read(folder, recording, &supervisor))
+        return gw_fail(err, GW_USAGE, "-o %s would overwrite a file of the run folder %s", output, folder);
     return GW_OK;
 }
 
-static gw_status judge_all(char *const *files, int count, const report_options *options, gwi_judged *judged,
-                           gw_error *err)
+/* Add the judged recording to the page. Its model is not needed after that, and many models would need much memory. */
+static gw_status add_judged(gw_report *page, const char *file, gwi_judged *judged, gw_error *err)
+{
+    const gw_report_run run = {.name = file,
+                               .path = judged->verdict->snapshot != NULL ? NULL : judged->path,
+                               .model = judged->model,
+                               .verdict = judged->verdict,
+                               .running = judged->running};
+    gw_status st = gw_report_add(page, &run, err);
+    gw_model_free(judged->model);
+    judged->model = NULL;
+    return st;
+}
+
+static gw_status add_all(gw_report *page, char *const *files, int count, const report_options *options,
+                         gwi_judged *judged, gw_error *err)
 {
     gw_status st = GW_OK;
-    for (int i = 0; i < count && st == GW_OK; i++)
+    for (int i = 0; i < count && st == GW_OK; i++) {
         st = gwi_judge_file(files[i], &(gwi_judge_how){.no_history = options->no_history}, &judged[i], err);
+        if (st == GW_OK)
+            st = add_judged(page, files[i], &judged[i], err);
+    }
     return st;
 }
 
@@ -97,11 +154,13 @@ static gw_status judge_whole(const gwi_judged *judged, int count, gw_verdict **r
     return st == GW_OK ? GW_OK : gw_fail(err, st, "%s", ret_apart->text);
 }
 
-static gw_status write_page(const gw_report *report, const gw_report_assets *assets, const char *output, gw_error *err)
+/* Finish the page and write it to the file. */
+static gw_status write_page(const gw_report *report, const gw_verdict *whole, const char *apart_reason,
+                            const gw_report_assets *assets, const char *output, gw_error *err)
 {
     char bytes[GW_BYTES_TEXT_MAX];
     gw_text page = {0};
-    gw_status st = gw_report_write(report, assets, &page, err);
+    gw_status st = gw_report_finish(report, whole, apart_reason, assets, &page, err);
     if (st == GW_OK)
         st = gwi_text_write(&page, output, err);
     if (st == GW_OK && strcmp(output, "-") != 0)
@@ -119,29 +178,30 @@ static int status_of(const gw_verdict *whole, const gwi_judged *judged, int coun
     return undetermined ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
 }
 
-static gw_status report_judged(char *const *files, const gwi_judged *judged, int count, const gw_report_assets *assets,
-                               const char *output, int *ret_status, gw_error *err)
+static gw_status report_all(char *const *files, int count, const report_options *options, gwi_judged *judged,
+                            int *ret_status, gw_error *err)
 {
     gw_error apart = {""};
     gw_verdict *whole = NULL;
-    gw_report_run *run = calloc((size_t)count, sizeof *run);
-    gw_status st = run == NULL ? gw_fail(err, GW_NOMEM, "the page") : GW_OK;
+    gw_report *page = NULL;
+    gw_report_assets assets = {0};
+    /* Return the large arrays of a model to the kernel when they are freed. By default, glibc raises this threshold
+     * with each of them, and then the arrays of the next models fill the heap around the page's text. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    gw_status st = read_assets(&assets, err);
+    if (st == GW_OK)
+        st = gw_report_begin((size_t)count, &page, err);
+    if (st == GW_OK)
+        st = add_all(page, files, count, options, judged, err);
     if (st == GW_OK && count > 1)
         st = judge_whole(judged, count, &whole, &apart, err);
-    for (int i = 0; i < count && st == GW_OK; i++)
-        run[i] = (gw_report_run){.name = files[i],
-                                 .path = judged[i].verdict->snapshot != NULL ? NULL : judged[i].path,
-                                 .model = judged[i].model,
-                                 .verdict = judged[i].verdict,
-                                 .running = judged[i].running};
-    if (st == GW_OK) {
-        const gw_report page = {run, (size_t)count, whole, count > 1 && whole == NULL ? apart.text : NULL};
-        st = write_page(&page, assets, output, err);
-    }
+    if (st == GW_OK)
+        st = write_page(page, whole, count > 1 && whole == NULL ? apart.text : NULL, &assets, options->output, err);
     if (st == GW_OK)
         *ret_status = status_of(whole, judged, count);
     gw_verdict_free(whole);
-    free(run);
+    gw_report_free(page);
+    gw_report_assets_free(&assets);
     return st;
 }
 
@@ -149,21 +209,15 @@ static int report(char *const *files, int count, const report_options *options)
 {
     gw_error err = {""};
     int status = GW_EXIT_USAGE;
-    gw_report_assets assets = {0};
     gwi_judged *judged = calloc((size_t)count, sizeof *judged);
     gw_status st = judged == NULL ? gw_fail(&err, GW_NOMEM, "judge %d recordings", count) : GW_OK;
     if (st == GW_OK)
         st = check_output(options->output, files, count, &err);
     if (st == GW_OK)
-        st = read_assets(&assets, &err);
-    if (st == GW_OK)
-        st = judge_all(files, count, options, judged, &err);
-    if (st == GW_OK)
-        st = report_judged(files, judged, count, &assets, options->output, &status, &err);
+        st = report_all(files, count, options, judged, &status, &err);
     for (int i = 0; judged != NULL && i < count; i++)
         gwi_judged_free(&judged[i]);
     free(judged);
-    gw_report_assets_free(&assets);
     return st == GW_OK ? status : fail(&err);
 }
 

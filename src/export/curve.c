@@ -118,6 +118,12 @@ static gw_status pass_used(gwi_curve *memory, const gw_event *event, uint64_t de
     return pass(memory, event->t_ns, GWI_CURVE_DEVICE_USED, event->pid, device, total - unused, err);
 }
 
+static bool called_exec(const gwi_curve *memory, uint32_t pid)
+{
+    const gw_process *process = gw_model_process(memory->model, pid);
+    return process != NULL && process->called_exec;
+}
+
 static gw_status pass_event(gwi_curve *memory, const gw_event *event, gw_error *err)
 {
     const uint64_t *arg = event->arg;
@@ -133,7 +139,8 @@ static gw_status pass_event(gwi_curve *memory, const gw_event *event, gw_error *
             return pass(memory, event->t_ns, GWI_CURVE_TORCH_RESERVED, event->pid, arg[2], arg[1], err);
         return GW_OK;
     default:
-        if (gw_event_kind_traits(event->kind)->effect == GW_EFFECT_NONE)
+        /* after exec(), the first event of the new program ends what the old one had */
+        if (gw_event_kind_traits(event->kind)->effect == GW_EFFECT_NONE && !called_exec(memory, event->pid))
             return GW_OK;
         return pass_usage(memory, event->t_ns, event->pid, false, err);
     }

@@ -62,7 +62,7 @@ static int write_recording(void **state)
     put(writer, &item);
     item = (gw_item){.kind = GW_ITEM_SUPERVISOR, .pair = {"k", "v"}};
     put(writer, &item);
-    gw_symbol_frame frame[2] = {{"inner", "x.h", 3}, {"outer", NULL, 0}};
+    gw_symbol_frame frame[2] = {{"inner", "x.h", 3, 7}, {"outer", NULL, 0, 0}};
     item = (gw_item){.kind = GW_ITEM_SYMBOL, .symbol = {"/bin/x", 1, 0x20, GW_SYMBOL_LINE, frame, 2}};
     put(writer, &item);
     gw_sample_value value[2] = {{GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 700000},

@@ -155,6 +155,8 @@ static void add_symbol(json_object *object, const gw_item *item)
         if (item->symbol.frame[i].file != NULL)
             add_string(frame, "file", item->symbol.frame[i].file);
         add_number(frame, "line", item->symbol.frame[i].line);
+        if (item->symbol.frame[i].column != 0)
+            add_number(frame, "column", item->symbol.frame[i].column);
         json_object_array_add(frames, frame);
     }
     json_object_object_add(object, "frames", frames);

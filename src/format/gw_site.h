@@ -105,6 +105,7 @@ typedef struct gw_symbol_frame {
     const char *function; /* demangled, without parameters; NULL: unknown */
     const char *file;     /* source file; NULL: unknown */
     uint32_t line;        /* 0: unknown */
+    uint32_t column;      /* where the call begins in the line, in bytes from 1; 0: unknown */
 } gw_symbol_frame;
 enum { GW_SYMBOL_FRAMES_MAX = 64 };
 

@@ -129,7 +129,7 @@ static size_t symbol_bytes(const gw_item *item)
 {
     size_t bytes = string_bytes(item->symbol.path);
     for (uint32_t i = 0; i < frame_count(item); i++)
-        bytes += 16 + string_bytes(item->symbol.frame[i].function) + string_bytes(item->symbol.frame[i].file);
+        bytes += 20 + string_bytes(item->symbol.frame[i].function) + string_bytes(item->symbol.frame[i].file);
     return bytes;
 }
 
@@ -207,6 +207,8 @@ static void put_symbol(gwi_bytes *bytes, const gw_item *item)
         put_string(bytes, item->symbol.frame[i].file);
         put_u32(bytes, item->symbol.frame[i].line);
     }
+    for (uint32_t i = 0; i < frame_count(item); i++)
+        put_u32(bytes, item->symbol.frame[i].column);
 }
 
 /* Write each value in as few bytes as it needs. It is no difference from the previous sample, whose block may be
@@ -464,7 +466,11 @@ static void take_symbol(gwi_item_reader *reader, cursor *c)
         reader->frame[i].function = take_text_or_null(c);
         reader->frame[i].file = take_text_or_null(c);
         reader->frame[i].line = (uint32_t)take_uint(c, 4);
+        reader->frame[i].column = 0;
     }
+    bool has_columns = !c->bad && c->at < c->end; /* recordings of older versions have none */
+    for (uint32_t i = 0; i < item->symbol.count && has_columns; i++)
+        reader->frame[i].column = (uint32_t)take_uint(c, 4);
     item->symbol.frame = reader->frame;
 }
 

@@ -142,8 +142,9 @@ static void put_facts(gw_writer *writer, test_lines *expected)
 
 static void put_symbols(gw_writer *writer, test_lines *expected)
 {
-    gw_symbol_frame frame[GW_SYMBOL_FRAMES_MAX] = {
-        {"std::vector<float>::resize", "stl_vector.h", 940}, {"load_batch", "train.cpp", 41}, {"main", NULL, 0}};
+    gw_symbol_frame frame[GW_SYMBOL_FRAMES_MAX] = {{"std::vector<float>::resize", "stl_vector.h", 940, 8},
+                                                   {"load_batch", "train.cpp", 41, 0},
+                                                   {"main", NULL, 0, 0}};
     gw_item item = {.kind = GW_ITEM_SYMBOL, .t_ns = 9};
     item.symbol.path = "/bin/train";
     item.symbol.build_id = UINT64_MAX;

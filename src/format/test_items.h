@@ -81,10 +81,14 @@ static inline char *test_line(const gw_item *item, const gw_reader *reader)
     case GW_ITEM_SYMBOL:
         gw_text_addf(&text, "%s %" PRIx64 " %" PRIx64 " state %u", item->symbol.path, item->symbol.build_id,
                      item->symbol.address, item->symbol.state);
-        for (uint32_t i = 0; i < item->symbol.count; i++)
-            gw_text_addf(
-                &text, " [%s|%s|%u]", item->symbol.frame[i].function == NULL ? "-" : item->symbol.frame[i].function,
-                item->symbol.frame[i].file == NULL ? "-" : item->symbol.frame[i].file, item->symbol.frame[i].line);
+        for (uint32_t i = 0; i < item->symbol.count; i++) {
+            const gw_symbol_frame *frame = &item->symbol.frame[i];
+            gw_text_addf(&text, " [%s|%s|%u", frame->function == NULL ? "-" : frame->function,
+                         frame->file == NULL ? "-" : frame->file, frame->line);
+            if (frame->column != 0)
+                gw_text_addf(&text, ":%u", frame->column);
+            gw_text_add_str(&text, "]");
+        }
         break;
     case GW_ITEM_SAMPLE:
         gw_text_addf(&text, "source %u whole %d device %" PRIx32, item->sample.source, item->sample.whole,

@@ -221,6 +221,8 @@ void gwi_model_event(gw_model *model, const gw_event *event)
     gwi_process *process = gwi_process_of(model, event->pid, event->t_ns);
     if (process == NULL)
         return;
+    if (__builtin_expect(event->t_ns >= process->t_replaced_ns, 0))
+        gwi_replaced_apply(model, process);
     model->event_count++;
     model->inner->t_event_ns = event->t_ns;
     model->inner->event_site = event->site == 0 ? 0 : gw_sites_number(model->sites, event->pid, event->site);
@@ -260,7 +262,8 @@ static void feed_process(gw_model *model, const gw_item *item)
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
-    facts->called_exec = facts->called_exec || facts->is_described;
+    if (facts->is_described)
+        gwi_replaced_seen(model, process, item->t_ns);
     facts->is_described = true;
     facts->parent_pid = item->process.parent_pid;
     facts->t_seen_ns = item->t_ns;
@@ -326,6 +329,7 @@ static void feed_exit(gw_model *model, const gw_item *item)
         return;
     gw_process *facts = &model->process[process->index];
     facts->exit_known = true;
+    gwi_replaced_apply(model, process);
     gwi_process_ended(model, process);
     facts->exit = item->exit;
     facts->t_exit_ns = item->t_ns;

@@ -82,6 +82,8 @@ static void snapshot_survivors(gw_model *model)
 
 gw_status gw_model_finish(gw_model *model, gw_error *err)
 {
+    for (size_t i = 0; i < model->process_count; i++)
+        gwi_replaced_apply(model, model->inner->process[i]);
     snapshot_survivors(model);
     gwi_groups_finish(model);
     gwi_phases_sort(model);

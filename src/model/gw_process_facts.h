@@ -61,7 +61,7 @@ typedef struct gw_process {
     bool is_command;
     char *exe, *driver_path, *driver_build_id; /* owned; NULL: unknown */
     bool is_described;                         /* its item PROCESS was read */
-    bool called_exec; /* it became another program; what was alive before still counts as alive */
+    bool called_exec; /* it became another program; the driver then freed what the old one had created */
     uint64_t t_seen_ns, t_first_call_ns, t_last_event_ns;
     bool init_ok;
     uint64_t address_limit_bytes,

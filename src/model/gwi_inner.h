@@ -138,10 +138,14 @@ enum { GWI_ASKERS_MAX = 16 }; /* per process; the requests of further threads ar
 
 enum { GWI_GRAVES_MAX = 8 << 20, GWI_PICTURES_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
 
+/* The value of gwi_process.t_replaced_ns if no exec() waits. */
+#define GWI_NOT_REPLACED UINT64_MAX
+
 typedef struct gwi_process {
     uint32_t pid;
-    uint32_t index;     /* index of this process in gw_model.process */
-    gwi_object *object; /* owned */
+    uint32_t index;         /* index of this process in gw_model.process */
+    uint64_t t_replaced_ns; /* events from then on are those of another program; see replaced.c */
+    gwi_object *object;     /* owned */
     uint32_t object_count, object_capacity;
     /* index + 1 of the first dead object, 0: none; the `group` of each dead object leads to the next one */
     uint32_t object_free;
@@ -345,6 +349,11 @@ static inline int gwi_device_place(uint64_t number)
 {
     return number < GW_MODEL_DEVICES_MAX ? (int)number : GW_MODEL_DEVICE_BEYOND;
 }
+
+/* replaced.c. The process called exec() at t_ns. */
+void gwi_replaced_seen(gw_model *model, gwi_process *process, uint64_t t_ns);
+/* replaced.c. End what the old program created, if the process called exec(). */
+void gwi_replaced_apply(gw_model *model, gwi_process *process);
 
 /* launches.c. gwi_launch_site() handles a LAUNCH_SITE event. gwi_launches_finish() adds kernel names that were recorded
  * after the launch; call it after the last event. */

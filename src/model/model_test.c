@@ -331,6 +331,53 @@ static void test_reset_takes_everything_whoever_holds_it(void **state)
     close_feed();
 }
 
+/* exec() ends all objects of the old program. Its last events may be recorded after the description of the new one. */
+static void test_exec_ends_everything(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
+    const gw_process *facts = gw_model_process(feed.model, GW_FEED_PID);
+    gw_feed_alloc(&feed, gib);
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x77, gib, 0, 0);
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x10000000, gib, 0, 0x77);
+    gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x77, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 0, 0x20000000, gib, 0, 0);
+    assert_int_equal(facts->usage[0].live_bytes, 2 * gib);
+    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns + 1000000000, .pid = GW_FEED_PID};
+    item.process.exe = "/usr/bin/python3";
+    gw_error err;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    gw_feed_alloc(&feed, gib); /* still of the old program */
+    assert_true(feed.t_ns < item.t_ns);
+    facts = gw_model_process(feed.model, GW_FEED_PID);
+    assert_int_equal(facts->usage[0].live_bytes, 3 * gib);
+    assert_int_equal(facts->usage[0].peak_bytes, 3 * gib);
+    feed.t_ns = item.t_ns;
+    gw_feed_alloc(&feed, 4096);
+    assert_int_equal(facts->usage[0].live_bytes, 4096);
+    assert_int_equal(facts->usage[0].live_count, 1);
+    assert_int_equal(facts->usage[0].peak_bytes, 3 * gib);
+    assert_int_equal(facts->pinned_bytes, 0);
+    assert_int_equal(facts->unknown_frees, 0);
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x10000000, gib, 0, 0x77); /* of nothing that still exists */
+    assert_int_equal(facts->usage[0].live_bytes, 4096);
+    close_feed();
+}
+
+/* A new program that does nothing with the driver is only known from its description. */
+static void test_exec_without_a_later_event(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
+    gw_feed_alloc(&feed, gib);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/true");
+    gw_feed_exit(&feed, 0, 0);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, 0);
+    close_feed();
+}
+
 static void test_green_contexts_borrow(void **state)
 {
     (void)state;
@@ -1055,6 +1102,8 @@ int main(void)
         cmocka_unit_test(test_contexts_own_what_was_made_in_them),
         cmocka_unit_test(test_primary_context_counts_its_holders),
         cmocka_unit_test(test_reset_takes_everything_whoever_holds_it),
+        cmocka_unit_test(test_exec_ends_everything),
+        cmocka_unit_test(test_exec_without_a_later_event),
         cmocka_unit_test(test_green_contexts_borrow),
         cmocka_unit_test(test_imports_are_the_exporters),
         cmocka_unit_test(test_captured_allocations_have_not_happened),

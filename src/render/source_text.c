@@ -3,6 +3,8 @@
  *      30 |     loss = criterion(model(x), y)
  *    > 31 |     losses.append(loss * scale(x))
  *         |                          ^^^^^^^^
+ *
+ * Of a line of C or C++, only the beginning of that part is known, so the mark is a single "^".
  */
 #include "gw_clean.h"
 #include "gw_text.h"
@@ -106,7 +108,8 @@ static void add_mark(gwi_page *page, const char *raw, const gw_where_frame *fram
     gw_text line = {0};
     if (!has_columns(raw, frame) || is_whole_line(raw, frame))
         return;
-    size_t begin = columns_of(raw, frame->column), end = columns_of(raw, frame->column_end);
+    size_t begin = columns_of(raw, frame->column);
+    size_t end = frame->python ? columns_of(raw, frame->column_end) : begin + 1; /* only the beginning is known */
     gw_text_addf(&line, "  %*s | ", digits, "");
     size_t room = page->width - GWI_LABEL_COLUMNS, gutter = line.bytes;
     for (size_t i = indent; i < end && line.bytes < room; i++)

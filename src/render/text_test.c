@@ -3,6 +3,7 @@
 #include "gw_paint.h"
 #include "gw_render.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -492,6 +493,33 @@ static void the_part_that_was_running_is_marked(void **state)
     shows_mark("'\033' + f(x)\n", 6, 10, "> 1 | '?' + f(x)\n             |       ^^^^\nNext ", "\033");
 }
 
+/* Of a native frame, only the place where the call begins is known. */
+static void the_call_of_a_native_line_is_marked(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("  if (\tok(\xC3\xBCx(p)) < 0)\n", 1);
+    char module[] = "/proc/self/exe"; /* newer than the source? its age does not matter here */
+    frame.python = false;
+    frame.module = module;
+    struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    assert_int_equal(utimensat(AT_FDCWD, source_path, times, 0), 0);
+    frame.column = 10;
+    frame.column_end = 11;
+    shows(&verdict, 80, "> 1 | if (    ok(\xC3\xBCx(p)) < 0)\n             |            ^\nNext ", NULL);
+    frame.column = 6; /* the tab */
+    frame.column_end = 7;
+    shows(&verdict, 80, "\n             |     ^\nNext ", "^^");
+    frame.column = 7;
+    frame.column_end = 8;
+    shows(&verdict, 80, "\n             |         ^\nNext ", NULL);
+    frame.column = frame.column_end = 0;
+    shows(&verdict, 80, "ok(", "^");
+    frame.column = 70; /* beyond the end */
+    frame.column_end = 71;
+    shows(&verdict, 80, "ok(", "^");
+    unlink(source_path);
+}
+
 static void there_is_no_mark_where_it_would_be_wrong_or_useless(void **state)
 {
     (void)state;
@@ -582,6 +610,7 @@ int main(void)
         cmocka_unit_test(a_file_that_changed_is_not_shown),
         cmocka_unit_test(a_source_newer_than_the_program_is_not_shown),
         cmocka_unit_test(the_part_that_was_running_is_marked),
+        cmocka_unit_test(the_call_of_a_native_line_is_marked),
         cmocka_unit_test(there_is_no_mark_where_it_would_be_wrong_or_useless),
         cmocka_unit_test(a_long_mark_is_cut),
         cmocka_unit_test(only_plain_files_are_read),

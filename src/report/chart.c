@@ -7,8 +7,6 @@
 
 #include <json-c/json.h>
 
-enum { MARKS_MAX = 60, BANDS_MAX = 200 };
-
 static void add(gwi_part *at, struct json_object *object, const char *key, struct json_object *value)
 {
     if (json_object_object_add(object, key, value) != 0)
@@ -103,26 +101,20 @@ void gwi_chart_rows(gwi_part *at, struct json_object *chart, const gwi_thin *tab
 
 void gwi_chart_mark(gwi_part *at, struct json_object *chart, uint64_t t_ns, const char *text, const char *kind)
 {
-    struct json_object *marks = array_of(at, chart, "marks"), *mark;
-    if (json_object_array_length(marks) >= MARKS_MAX)
-        return;
-    mark = json_object_new_object();
+    struct json_object *mark = json_object_new_object();
     add(at, mark, "t_ns", number(t_ns));
     add(at, mark, "text", string(at, text));
     add(at, mark, "kind", string(at, kind));
-    push(at, marks, mark);
+    push(at, array_of(at, chart, "marks"), mark);
 }
 
 void gwi_chart_band(gwi_part *at, struct json_object *chart, uint64_t from_ns, uint64_t to_ns, const char *text,
                     const char *kind)
 {
-    struct json_object *bands = array_of(at, chart, "bands"), *band;
-    if (json_object_array_length(bands) >= BANDS_MAX || to_ns < from_ns)
-        return;
-    band = json_object_new_object();
+    struct json_object *band = json_object_new_object();
     add(at, band, "from_ns", number(from_ns));
     add(at, band, "to_ns", number(to_ns));
     add(at, band, "text", string(at, text));
     add(at, band, "kind", string(at, kind));
-    push(at, bands, band);
+    push(at, array_of(at, chart, "bands"), band);
 }

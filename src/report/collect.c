@@ -3,6 +3,7 @@
 #include "gwi_collect.h"
 
 #include "gw_array.h"
+#include "gwi_alive.h"
 #include "gwi_escape.h"
 
 #include <stdio.h>
@@ -36,7 +37,7 @@ typedef struct collector {
     const gw_model *first; /* the model of the first reading */
     const gwi_holders *holders;
     gwi_course *course;
-    uint64_t *group_bytes; /* owned; live bytes of each group */
+    gwi_alive alive;
     device_now device[GW_MODEL_DEVICE_PLACES];
     uint64_t card_value[GW_MACHINE_CARDS_MAX][GWI_HEALTH_COUNT];
     later_list infos; /* what the driver reported; known before the second reading; the model limits their number */
@@ -68,16 +69,16 @@ static void set_outside(collector *c, unsigned device, uint64_t t_ns, uint64_t b
 static void process_ended(collector *c, uint64_t t_ns, uint32_t pid)
 {
     bool changed[GW_MODEL_DEVICE_PLACES] = {false};
-    for (size_t i = 1; i < c->holders->group_count; i++) {
-        const gw_group *group = &c->first->group[i];
-        if (c->group_bytes[i] == 0 || group->pid != pid || group->device >= GW_MODEL_DEVICE_PLACES)
+    uint64_t bytes;
+    for (uint32_t i; (i = gwi_alive_take(&c->alive, pid, &bytes)) != 0;) {
+        unsigned device = c->first->group[i].device;
+        if (bytes == 0 || device >= GW_MODEL_DEVICE_PLACES)
             continue;
-        uint64_t *value = c->device[group->device].value;
-        uint8_t column = gwi_holder_column(c->holders, (uint32_t)i);
-        value[column] = less(value[column], c->group_bytes[i]);
-        value[GWI_TOTAL] = less(value[GWI_TOTAL], c->group_bytes[i]);
-        c->group_bytes[i] = 0;
-        changed[group->device] = true;
+        uint64_t *value = c->device[device].value;
+        uint8_t column = gwi_holder_column(c->holders, i);
+        value[column] = less(value[column], bytes);
+        value[GWI_TOTAL] = less(value[GWI_TOTAL], bytes);
+        changed[device] = true;
     }
     for (unsigned device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
         if (changed[device])
@@ -188,11 +189,9 @@ static void on_memory(void *user, const gw_model *model, const gw_memory_change 
     apply_until(c, change->t_ns);
     uint64_t *value = c->device[change->device].value, bytes = change->bytes;
     uint8_t column = gwi_holder_column(c->holders, change->group);
-    uint64_t *group = change->group < c->holders->group_count ? &c->group_bytes[change->group] : NULL;
     value[column] = change->made ? gwi_sum(value[column], bytes) : less(value[column], bytes);
     value[GWI_TOTAL] = change->made ? gwi_sum(value[GWI_TOTAL], bytes) : less(value[GWI_TOTAL], bytes);
-    if (group != NULL)
-        *group = change->made ? gwi_sum(*group, bytes) : less(*group, bytes);
+    gwi_alive_change(&c->alive, change->group, bytes, change->made);
     c->course->device[change->device].has_changes = true;
     add_row(c, change->device, change->t_ns);
     capture_peak(c, model, change);
@@ -214,25 +213,33 @@ static unsigned column_of(unsigned metric)
     return column;
 }
 
-static void set_reasons(gwi_card_course *card, uint64_t t_ns, uint64_t reasons)
+/* Begin a span of reduced clocks. Of very many spans, only the first are stored. */
+static void begin_span(collector *c, gwi_card_course *card, uint64_t t_ns)
 {
-    reasons &= GWI_THROTTLE_REASONS;
-    gwi_throttle *last = card->is_throttled ? &card->throttle[card->throttle_count - 1] : NULL;
-    if (last != NULL)
-        last->to_ns = t_ns;
-    if (last != NULL && last->reasons == reasons)
-        return;
-    card->is_throttled = false;
-    if (reasons == 0)
-        return;
-    if (card->throttle == NULL)
-        card->throttle = calloc(GWI_THROTTLES_MAX, sizeof *card->throttle);
-    if (card->throttle == NULL || card->throttle_count == GWI_THROTTLES_MAX) {
+    if (card->throttle_count >= GWI_THROTTLES_MAX) {
         card->throttles_dropped++;
         return;
     }
-    card->throttle[card->throttle_count++] = (gwi_throttle){t_ns, t_ns, reasons};
+    if (!gw_array_room(&card->throttle, card->throttle_count, &card->throttle_capacity, sizeof *card->throttle)) {
+        c->nomem = true;
+        return;
+    }
+    card->throttle[card->throttle_count++] = (gwi_throttle){t_ns, t_ns, card->reasons};
     card->is_throttled = true;
+}
+
+/* The reasons at the last sample lasted until t_ns. From then on, they are `reasons`; 0: none, or not known. */
+static void set_reasons(collector *c, gwi_card_course *card, uint64_t t_ns, uint64_t reasons)
+{
+    gwi_throttle *last = card->is_throttled ? &card->throttle[card->throttle_count - 1] : NULL;
+    if (last != NULL && t_ns > last->to_ns)
+        last->to_ns = t_ns;
+    if (card->reasons == reasons)
+        return;
+    card->reasons = reasons;
+    card->is_throttled = false;
+    if (reasons != 0)
+        begin_span(c, card, t_ns);
 }
 
 static void card_memory(collector *c, uint32_t card, uint64_t t_ns, uint64_t used_bytes)
@@ -249,6 +256,7 @@ static void on_sample(collector *c, const gw_item *item)
         return;
     gwi_card_course *card = &c->course->card[index];
     bool has_values = false;
+    uint64_t reasons = card->reasons; /* a value that the sample does not contain is unchanged */
     for (uint32_t i = 0; i < item->sample.count; i++) {
         const gw_sample_value *value = &item->sample.value[i];
         unsigned column = column_of(value->metric);
@@ -257,11 +265,12 @@ static void on_sample(collector *c, const gw_item *item)
             c->card_value[index][column] = known ? value->value : GWI_UNKNOWN;
             has_values = true;
         }
-        if (known && value->metric == GW_METRIC_CARD_CLOCK_REASONS)
-            set_reasons(card, item->t_ns, value->value);
+        if (value->metric == GW_METRIC_CARD_CLOCK_REASONS)
+            reasons = known ? value->value & GWI_THROTTLE_REASONS : 0;
         if (known && value->metric == GW_METRIC_CARD_MEMORY_USED)
             card_memory(c, index, item->t_ns, value->value);
     }
+    set_reasons(c, card, item->t_ns, reasons);
     card->has_values = card->has_values || has_values;
     if (has_values)
         gwi_thin_add(&card->table, item->t_ns, c->card_value[index]);
@@ -292,11 +301,15 @@ static void seek_peak(const gw_model *model, unsigned device, gwi_device_course 
     }
 }
 
-static void start(collector *c, unsigned chart_count)
+unsigned gwi_buckets(unsigned chart_count)
 {
     unsigned buckets = BUCKETS / (chart_count == 0 ? 1 : chart_count);
-    if (buckets < BUCKETS_MIN)
-        buckets = BUCKETS_MIN;
+    return buckets < BUCKETS_MIN ? BUCKETS_MIN : buckets;
+}
+
+static void start(collector *c, unsigned chart_count)
+{
+    unsigned buckets = gwi_buckets(chart_count);
     for (unsigned device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
         gwi_thin_start(&c->course->device[device].table, GWI_MEMORY_COLUMNS, c->first->t_end_ns, buckets);
         c->device[device].value[GWI_OUTSIDE] = GWI_UNKNOWN;
@@ -335,15 +348,14 @@ gw_status gwi_course_read(const char *path, const gw_model *model, const gwi_hol
     gw_error local = {""};
     *ret_course = (gwi_course){0};
     collector *c = calloc(1, sizeof *c);
-    uint64_t *group_bytes = calloc(holders->group_count + 1, sizeof *group_bytes);
-    gw_status st = c == NULL || group_bytes == NULL ? gw_fail(&local, GW_NOMEM, "the memory over time") : GW_OK;
+    gw_status st =
+        c == NULL || !gwi_alive_start(model, &c->alive) ? gw_fail(&local, GW_NOMEM, "the memory over time") : GW_OK;
     if (st == GW_OK) {
-        *c = (collector){.first = model,
-                         .holders = holders,
-                         .course = ret_course,
-                         .group_bytes = group_bytes,
-                         .infos.moves_max = SIZE_MAX,
-                         .items.moves_max = 256};
+        c->first = model;
+        c->holders = holders;
+        c->course = ret_course;
+        c->infos.moves_max = SIZE_MAX;
+        c->items.moves_max = 256;
         start(c, chart_count);
         list_infos(c);
         st = gw_reader_open(path, &reader, &local);
@@ -351,15 +363,16 @@ gw_status gwi_course_read(const char *path, const gw_model *model, const gwi_hol
     if (st == GW_OK)
         st = gw_model_build_followed(reader, &(gw_model_follower){on_memory, on_item, c}, &second, &local);
     ret_course->was_read = st == GW_OK;
-    if (c != NULL && group_bytes != NULL && !finish(c))
+    if (c != NULL && c->course != NULL && !finish(c))
         st = gw_fail(&local, GW_NOMEM, "the memory over time");
     gw_model_free(second);
     gw_reader_close(reader);
     if (c != NULL) {
+        ret_course->exit_steps = c->alive.steps;
+        gwi_alive_free(&c->alive);
         free(c->infos.item);
         free(c->items.item);
     }
-    free(group_bytes);
     free(c);
     if (st != GW_OK)
         snprintf(ret_course->reason, sizeof ret_course->reason, "%.255s", local.text);

@@ -37,16 +37,19 @@ typedef struct gw_report_run {
     bool running;              /* the program is still running */
 } gw_report_run;
 
-/* What the page is about. */
-typedef struct gw_report {
-    const gw_report_run *run;
-    size_t run_count;         /* at least 1 */
-    const gw_verdict *whole;  /* the verdict on all recordings together; NULL: there is none */
-    const char *apart_reason; /* why there is no verdict on all recordings together; NULL: there is, or one recording */
-} gw_report;
+/* A page that is being written. Begin it, add every recording, and finish it. It keeps nothing of a recording but the
+ * text of its chapter, so the models of many recordings need not be in memory at the same time. */
+typedef struct gw_report gw_report;
 
-/* Append the page to `page`. Returns GW_OK, or GW_NOMEM with the page incomplete. */
-GW_MUST_CHECK gw_status gw_report_write(const gw_report *report, const gw_report_assets *assets, gw_text *page,
-                                        gw_error *err);
+/* Begin a page about `run_count` recordings, at least 1. Returns GW_OK, or GW_NOMEM with *ret_report NULL. */
+GW_MUST_CHECK gw_status gw_report_begin(size_t run_count, gw_report **ret_report, gw_error *err);
+/* Write the chapter of the next recording. After that, the model can be freed. Returns GW_OK or GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_report_add(gw_report *report, const gw_report_run *run, gw_error *err);
+/* Append the page to `page`. `whole` is the verdict on all recordings together, NULL if there is none. `apart_reason`
+ * says why there is none; NULL: there is one, or only one recording. Returns GW_OK, or GW_NOMEM with the page
+ * incomplete. */
+GW_MUST_CHECK gw_status gw_report_finish(const gw_report *report, const gw_verdict *whole, const char *apart_reason,
+                                         const gw_report_assets *assets, gw_text *page, gw_error *err);
+void gw_report_free(gw_report *report); /* NULL is ignored */
 
 #endif

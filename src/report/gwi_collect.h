@@ -30,7 +30,7 @@ _Static_assert((int)GWI_MEMORY_COLUMNS <= (int)GWI_COLUMNS_MAX, "columns of a ta
 typedef struct gwi_throttle {
     uint64_t from_ns, to_ns, reasons; /* reasons: GW_CLOCK_REASON_* */
 } gwi_throttle;
-enum { GWI_THROTTLES_MAX = 200 };
+enum { GWI_THROTTLES_MAX = 1 << 16 };
 /* Reasons that mean that a card is slower than it could be. */
 #define GWI_THROTTLE_REASONS                                                                                           \
     ((uint64_t)(GW_CLOCK_REASON_POWER_CAP | GW_CLOCK_REASON_HW_SLOWDOWN | GW_CLOCK_REASON_SW_THERMAL |                 \
@@ -39,10 +39,11 @@ enum { GWI_THROTTLES_MAX = 200 };
 typedef struct gwi_card_course {
     gwi_thin table;
     bool has_values;
-    gwi_throttle *throttle; /* owned */
-    size_t throttle_count;
-    uint64_t throttles_dropped;
-    bool is_throttled; /* the last element of `throttle` has not ended */
+    gwi_throttle *throttle; /* owned; by time, without overlap */
+    size_t throttle_count, throttle_capacity;
+    uint64_t throttles_dropped; /* spans that are not in `throttle`, because there were too many */
+    uint64_t reasons;           /* at the last sample; 0: none, or not known */
+    bool is_throttled;          /* the last element of `throttle` has not ended */
 } gwi_card_course;
 
 typedef struct gwi_device_course {
@@ -58,9 +59,13 @@ typedef struct gwi_device_course {
 typedef struct gwi_course {
     gwi_device_course device[GW_MODEL_DEVICE_PLACES];
     gwi_card_course card[GW_MACHINE_CARDS_MAX];
-    bool was_read; /* false: there is no recording to read, or it could not be read again: see `reason` */
+    uint64_t exit_steps; /* number of groups that were read because a process ended, for tests */
+    bool was_read;       /* false: there is no recording to read, or it could not be read again: see `reason` */
     char reason[256];
 } gwi_course;
+
+/* Return the number of buckets (gwi_thin.h) of a chart if `chart_count` charts share the page. */
+unsigned gwi_buckets(unsigned chart_count);
 
 /* Read the recording at `path` again; `model` is the finished model of the first reading. `chart_count` charts share
  * the page, so each gets less detail. A recording that cannot be read again gives GW_OK, with `reason`. GW_NOMEM: no

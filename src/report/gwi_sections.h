@@ -19,6 +19,7 @@ typedef struct gwi_part {
     const gwi_course *course;
     struct json_object *charts; /* data of the charts, for the page's script */
     size_t number;              /* number of the recording on the page, from 0 */
+    unsigned chart_count;       /* number of charts that share the page */
     bool failed;                /* out of memory */
 } gwi_part;
 
@@ -30,6 +31,11 @@ void gwi_section_end(gwi_part *at);
 void gwi_verdict_part(gwi_part *at, const gw_verdict *verdict, bool is_whole);
 /* memory_part.c: memory over time, a chart for each device. */
 void gwi_memory_part(gwi_part *at);
+/* memory_part.c. Append the elements of a chart that gwi_chart_add() added. */
+void gwi_chart_html(gwi_part *at, const char *id);
+/* tensor_part.c: a chart of the blocks in a framework's allocator, if the recording has the lines that requested them.
+ */
+void gwi_tensor_chart(gwi_part *at, int device);
 /* map_part.c: the map at the failure and at the peak. */
 void gwi_map_part(gwi_part *at);
 /* holders_part.c: leaks, and the largest holders by place. */
@@ -55,7 +61,14 @@ void gwi_chart_mark(gwi_part *at, struct json_object *chart, uint64_t t_ns, cons
 void gwi_chart_band(gwi_part *at, struct json_object *chart, uint64_t from_ns, uint64_t to_ns, const char *text,
                     const char *kind);
 
-/* memory_part.c. Append the reasons for reduced clocks in words: "power limit, thermal slowdown". */
+/* marks.c. Add the marks and bands of a chart. If there are too many, the most telling ones are added, and a sentence
+ * about that is appended to `hidden`. `card`: its index. */
+void gwi_add_failures(gwi_part *at, struct json_object *chart, int device, gw_text *hidden);
+void gwi_add_phases(gwi_part *at, struct json_object *chart, uint32_t pid, gw_text *hidden);
+void gwi_add_throttling(gwi_part *at, struct json_object *chart, uint32_t card, gw_text *hidden);
+/* marks.c. Append these sentences to the page, if there are any, and free them. */
+void gwi_hidden_html(gwi_part *at, gw_text *hidden);
+/* marks.c. Append the reasons for reduced clocks in words: "power limit, thermal slowdown". */
 void gwi_throttle_text(uint64_t reasons, gw_text *text);
 /* refusal.c. Return the failure that the maps are about: the one of the verdict, otherwise the last refused request;
  * NULL: none.

@@ -34,12 +34,17 @@ static void name_text(gw_text *page, const char *name)
         gw_text_add(page, *c == '.' || *c == '_' ? " " : c, 1);
 }
 
+/* True if the card counted errors, or repeated transfers, during the run. */
+static bool has_risen(const gw_series *series, const gw_metric_info *info)
+{
+    return info->kind == GW_METRIC_COUNTER && series->rise > 0 && strcmp(info->unit, "count") == 0;
+}
+
 static void series_row(gwi_part *at, const gw_series *series, const gw_metric_info *info)
 {
     const uint64_t value[] = {series->min, series->max, series->last};
     bool is_counter = info->kind == GW_METRIC_COUNTER;
-    bool is_bad =
-        is_counter && series->rise > 0 && strcmp(info->unit, "count") == 0; /* errors, and repeated transfers */
+    bool is_bad = has_risen(series, info);
     gw_text_add_str(at->page, is_bad ? "<tr class=\"strong\"><td>" : "<tr><td>");
     name_text(at->page, info->name);
     gw_text_add_str(at->page, "</td>");
@@ -64,19 +69,45 @@ static bool is_of_faults(const char *name)
     return i < sizeof starts / sizeof starts[0];
 }
 
+/* Return the description of a series of values of the card that belongs into the table, otherwise NULL. */
+static const gw_metric_info *in_table(const gw_series *series, uint32_t card, bool of_faults)
+{
+    const gw_metric_info *info = gw_metric_find(series->metric);
+    bool known = series->source == GW_SOURCE_NVML && series->device == card && series->pid == 0 &&
+                 series->state == GW_SAMPLE_KNOWN && info != NULL;
+    return known && is_of_faults(info->name) == of_faults ? info : NULL;
+}
+
+/* Begin the table of errors. It is folded if the card counted none during the run. */
+static void faults_begin(gwi_part *at, uint32_t card)
+{
+    const gw_machine *machine = &at->model->machine;
+    size_t rows = 0, bad = 0;
+    for (size_t i = 0; i < machine->series_count; i++) {
+        const gw_metric_info *info = in_table(&machine->series[i], card, true);
+        rows += info != NULL;
+        bad += info != NULL && has_risen(&machine->series[i], info);
+    }
+    gw_text_addf(at->page, "<details%s><summary>Memory errors (ECC), PCIe and NVLink: %s</summary>",
+                 bad > 0 ? " open" : "",
+                 rows == 0  ? "unknown"
+                 : bad == 0 ? "no error was counted during the run"
+                            : "<b>errors were counted during the run</b>");
+}
+
 static void values_table(gwi_part *at, uint32_t card, bool of_faults)
 {
     const gw_machine *machine = &at->model->machine;
-    gw_text_addf(at->page,
-                 "<details%s><summary>%s</summary><div class=\"wide\"><table><tr><th>Value</th><th>Lowest</th>"
-                 "<th>Highest</th><th>Last</th><th>Rise during the run</th></tr>\n",
-                 of_faults ? " open" : "", of_faults ? "Memory errors (ECC), PCIe and NVLink" : "All other values");
+    if (of_faults)
+        faults_begin(at, card);
+    else
+        gw_text_add_str(at->page, "<details><summary>All other values</summary>");
+    gw_text_add_str(at->page, "<div class=\"wide\"><table><tr><th>Value</th><th>Lowest</th><th>Highest</th>"
+                              "<th>Last</th><th>Rise during the run</th></tr>\n");
     for (size_t i = 0; i < machine->series_count; i++) {
-        const gw_series *series = &machine->series[i];
-        const gw_metric_info *info = gw_metric_find(series->metric);
-        if (series->source == GW_SOURCE_NVML && series->device == card && series->pid == 0 &&
-            series->state == GW_SAMPLE_KNOWN && info != NULL && is_of_faults(info->name) == of_faults)
-            series_row(at, series, info);
+        const gw_metric_info *info = in_table(&machine->series[i], card, of_faults);
+        if (info != NULL)
+            series_row(at, &machine->series[i], info);
     }
     gw_text_add_str(at->page, "</table></div></details>\n");
 }
@@ -121,7 +152,7 @@ static bool has_column(const gwi_thin *table, unsigned column)
     return at < table->count;
 }
 
-static void card_chart(gwi_part *at, uint32_t card, unsigned column)
+static void card_chart(gwi_part *at, uint32_t card, unsigned column, gw_text *hidden)
 {
     const gwi_card_course *course = &at->course->card[card];
     char id[64];
@@ -133,13 +164,8 @@ static void card_chart(gwi_part *at, uint32_t card, unsigned column)
         return;
     gwi_chart_series(at, chart, columns[column].name, 0);
     gwi_chart_rows(at, chart, &course->table, &column, 1, columns[column].divisor);
-    for (size_t i = 0; i < course->throttle_count; i++) {
-        gw_text text = {0};
-        gwi_throttle_text(course->throttle[i].reasons, &text);
-        gwi_chart_band(at, chart, course->throttle[i].from_ns, course->throttle[i].to_ns, gw_text_str(&text),
-                       "throttle");
-        gw_text_free(&text);
-    }
+    gw_text_clear(hidden); /* the sentence is the same for all charts of the card */
+    gwi_add_throttling(at, chart, card, hidden);
     gw_text_addf(
         at->page,
         "<div class=\"small\"><div class=\"smalltitle\">%s <span class=\"legend\" id=\"%s-legend\"></span></div>"
@@ -161,9 +187,11 @@ static void card_part(gwi_part *at, const gw_machine_card *card)
         return;
     reasons(at, card->index);
     gw_text_add_str(at->page, "<div class=\"grid\">\n");
+    gw_text hidden = {0};
     for (unsigned column = 0; column < GWI_HEALTH_COUNT; column++)
-        card_chart(at, card->index, column);
+        card_chart(at, card->index, column, &hidden);
     gw_text_add_str(at->page, "</div>\n");
+    gwi_hidden_html(at, &hidden);
     values_table(at, card->index, true);
     values_table(at, card->index, false);
 }
@@ -222,25 +250,42 @@ static void holder_row(gwi_part *at, const gw_holder *holder)
     gw_text_add_str(at->page, "</code></td></tr>\n");
 }
 
+enum { HOLDERS_MAX = 60 };
+
+/* True if one of the processes that had memory, among the first ones, is this process. */
+static bool has_memory_row(const gw_machine *machine, const gw_fact_holder *fact)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < machine->holder_count && rows < HOLDERS_MAX; i++) {
+        const gw_fact_holder *other = &machine->holder[i].fact;
+        rows += other->has_bytes;
+        if (other->has_bytes && other->has_pid && fact->has_pid && other->pid == fact->pid)
+            return true;
+    }
+    return false;
+}
+
 /* List the processes that had memory on a card first: most of the others only had a device file open. */
 static void holders(gwi_part *at)
 {
     const gw_machine *machine = &at->model->machine;
-    enum { ROWS_MAX = 60 };
     size_t rows = 0;
     if (machine->holder_count == 0)
         return;
-    gw_text_add_str(at->page,
-                    "<h4>Processes on the cards when a request was refused</h4>\n<div class=\"wide\"><table><tr>"
-                    "<th>Time</th><th>Memory</th><th>Process</th><th>Card</th><th>User</th><th>Command</th></tr>\n");
+    gw_text_add_str(
+        at->page, "<h4>Processes on the cards when a request was refused</h4>\n<p class=\"dim\">A process whose memory "
+                  "is unknown had a device file of a card open, but may have used none.</p>\n"
+                  "<div class=\"wide\"><table><tr>"
+                  "<th>Time</th><th>Memory</th><th>Process</th><th>Card</th><th>User</th><th>Command</th></tr>\n");
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < machine->holder_count; i++)
-            if (machine->holder[i].fact.has_bytes == (pass == 0) && rows++ < ROWS_MAX)
+            if (machine->holder[i].fact.has_bytes == (pass == 0) &&
+                (pass == 0 || !has_memory_row(machine, &machine->holder[i].fact)) && rows++ < HOLDERS_MAX)
                 holder_row(at, &machine->holder[i]);
     }
     gw_text_add_str(at->page, "</table></div>\n");
-    if (rows > ROWS_MAX)
-        gw_text_addf(at->page, "<p>%zu more.</p>\n", rows - ROWS_MAX);
+    if (rows > HOLDERS_MAX)
+        gw_text_addf(at->page, "<p>%zu more.</p>\n", rows - HOLDERS_MAX);
 }
 
 void gwi_health_part(gwi_part *at)

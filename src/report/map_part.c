@@ -225,16 +225,17 @@ static void bytes_in(gwi_part *at, const char *before, uint64_t bytes, const cha
 static void summary(gwi_part *at, const picture *it, const gwi_map *map)
 {
     gw_text_addf(at->page, "<p>%zu %s", map->segment_count, map->segment_count == 1 ? "segment" : "segments");
-    bytes_in(at, " of <b>", map->bytes, "</b>");
-    bytes_in(at, ", <b>", map->used_bytes, "</b> in use");
+    bytes_in(at, ", <b>", map->bytes, "</b> in all");
+    bytes_in(at, "; <b>", map->used_bytes, "</b> of it in use; ");
     if (map->hole_bytes_max > 0)
-        bytes_in(at, ", largest hole <b>", map->hole_bytes_max, "</b>.");
+        bytes_in(at, "largest free piece <b>", map->hole_bytes_max, "</b>.");
     else
-        gw_text_add_str(at->page, ", no holes.");
+        gw_text_add_str(at->page, "nothing free.");
     if (it->by_allocator)
-        gw_text_add_str(at->page,
-                        " Segments are memory that the framework's allocator requested from the driver; blocks "
-                        "are its own.");
+        gw_text_add_str(at->page, " Each row is a segment: memory that the framework's allocator requested from the "
+                                  "driver. The allocator divides segments into blocks, which are coloured.");
+    else
+        gw_text_add_str(at->page, " Each row is a segment: blocks from the driver that lie side by side.");
     if (it->unmapped_bytes > 0)
         bytes_in(at, " ", it->unmapped_bytes, " of cuMemCreate has no known address and is not in the map.");
     if (it->missing_bytes > 0)
@@ -261,8 +262,9 @@ static void show(gwi_part *at, picture *it, uint64_t wanted_bytes)
 static void moment_line(gwi_part *at, const gwi_moment *moment)
 {
     const gw_failure *failure = moment->failure;
-    gw_text_addf(at->page, "<p>Process %u, after ", moment->pid);
+    gw_text_addf(at->page, "<p>Process %u, ", moment->pid);
     gwi_time(at->page, moment->t_ns);
+    gw_text_add_str(at->page, " after the start");
     if (moment->wanted_bytes > 0)
         bytes_in(at, ": the refused request needed <b>", moment->wanted_bytes, "</b>");
     if (moment->wanted_bytes > 0 && failure != NULL && failure->bytes_wanted > 0 &&
@@ -299,7 +301,10 @@ static void at_failure(gwi_part *at)
     gwi_moment moment;
     picture it = {0};
     if (!gwi_moment_find(at, &moment)) {
-        gw_text_add_str(at->page, "<h4>At the failure</h4>\n<p>No request for memory failed.</p>\n");
+        gw_text_add_str(at->page, at->run->verdict->status == GW_VERDICT_FAULT
+                                      ? "<p>There is no map of the failure, because no request for memory was "
+                                        "refused: the run failed for another reason.</p>\n"
+                                      : "<p>No request for memory was refused.</p>\n");
         return;
     }
     gw_text_add_str(at->page,
@@ -323,10 +328,10 @@ static void at_peak(gwi_part *at, int device)
     char name[GW_DEVICE_TEXT_MAX];
     const gwi_device_course *course = &at->course->device[device];
     picture it = {0};
-    gw_text_addf(at->page, "<h4>At the peak on %s</h4>\n<p>Process %u, after ", gw_device_text(name, device),
+    gw_text_addf(at->page, "<h4>At the peak on %s</h4>\n<p>Process %u, ", gw_device_text(name, device),
                  course->peak_pid);
     gwi_time(at->page, course->t_peak_ns);
-    gw_text_add_str(at->page, ".</p>\n");
+    gw_text_add_str(at->page, " after the start, when it held the most memory.</p>\n");
     if (course->peak == NULL) {
         gw_text_add_str(at->page, "<p>The list of blocks is not known.</p>\n");
         return;

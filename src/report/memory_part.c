@@ -10,25 +10,6 @@
 
 enum { NAME_CHARS_MAX = 60 };
 
-void gwi_throttle_text(uint64_t reasons, gw_text *text)
-{
-    static const struct {
-        uint64_t bit;
-        const char *text;
-    } words[] = {{GW_CLOCK_REASON_POWER_CAP, "power limit"},
-                 {GW_CLOCK_REASON_HW_SLOWDOWN, "hardware slowdown"},
-                 {GW_CLOCK_REASON_SW_THERMAL, "thermal slowdown by the driver"},
-                 {GW_CLOCK_REASON_HW_THERMAL, "thermal slowdown by the hardware"},
-                 {GW_CLOCK_REASON_POWER_BRAKE, "power brake"}};
-    const char *separator = "";
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if ((reasons & words[i].bit) == 0)
-            continue;
-        gw_text_addf(text, "%s%s", separator, words[i].text);
-        separator = ", ";
-    }
-}
-
 static void add_series(gwi_part *at, struct json_object *chart, int device)
 {
     const gwi_device_holders *holders = &at->holders->device[device];
@@ -58,62 +39,6 @@ static void add_series(gwi_part *at, struct json_object *chart, int device)
     gwi_chart_rows(at, chart, table, column, count, 1);
 }
 
-static void failure_mark(gwi_part *at, struct json_object *chart, const gw_failure *failure)
-{
-    char call[GW_CALL_TEXT_MAX];
-    gw_text text = {0};
-    gwi_time(&text, failure->t_ns);
-    gw_text_addf(&text, ": %s ", gw_call_text(call, failure->fn_name));
-    if (failure->is_allocation && failure->bytes_wanted > 0) {
-        gw_text_add_str(&text, "of ");
-        gwi_bytes(&text, failure->bytes_wanted);
-        gw_text_add_str(&text, " ");
-    }
-    gw_text_addf(&text, "failed: %s", gw_result_name(failure->result));
-    gwi_chart_mark(at, chart, failure->t_ns, gw_text_str(&text), "failure");
-    at->failed = at->failed || text.failed;
-    gw_text_free(&text);
-}
-
-/* Marks are limited, so the refusal that the verdict is about comes first, then all failures in order. */
-static void add_failures(gwi_part *at, struct json_object *chart, int device)
-{
-    const gw_failure *refusal = gwi_refusal(at);
-    if (refusal != NULL && (refusal->device == device || refusal->device < 0))
-        failure_mark(at, chart, refusal); /* the chart's script shows the values of the first one */
-    for (size_t i = 0; i < at->model->failure_count; i++) {
-        const gw_failure *failure = &at->model->failure[i];
-        if (failure != refusal && !failure->is_probe && !failure->is_echo &&
-            (failure->device == device || failure->device < 0))
-            failure_mark(at, chart, failure);
-    }
-}
-
-static void add_phases(gwi_part *at, struct json_object *chart, uint32_t pid)
-{
-    const gw_model *model = at->model;
-    for (size_t i = 0; i < model->phase_count; i++) {
-        const gw_phase *phase = &model->phase[i];
-        bool is_last = i + 1 == model->phase_count || model->phase[i + 1].pid != phase->pid;
-        if (phase->pid == pid && phase->name != NULL)
-            gwi_chart_band(at, chart, phase->t_ns, is_last ? model->t_end_ns : model->phase[i + 1].t_ns, phase->name,
-                           "phase");
-    }
-}
-
-static void add_throttling(gwi_part *at, struct json_object *chart, uint32_t index)
-{
-    if (index >= GW_MACHINE_CARDS_MAX)
-        return;
-    const gwi_card_course *card = &at->course->card[index];
-    for (size_t i = 0; i < card->throttle_count; i++) {
-        gw_text text = {0};
-        gwi_throttle_text(card->throttle[i].reasons, &text);
-        gwi_chart_band(at, chart, card->throttle[i].from_ns, card->throttle[i].to_ns, gw_text_str(&text), "throttle");
-        gw_text_free(&text);
-    }
-}
-
 static void device_title(gwi_part *at, int device)
 {
     char name[GW_DEVICE_TEXT_MAX];
@@ -135,14 +60,14 @@ static void peak_line(gwi_part *at, int device)
     const gwi_device_course *course = &at->course->device[device];
     if (course->peak_bytes == 0)
         return;
-    gw_text_addf(at->page, "<p>Process %u held the most memory of its own after ", course->peak_pid);
-    gwi_time(at->page, course->t_peak_ns);
-    gw_text_add_str(at->page, ": <b>");
+    gw_text_add_str(at->page, "<p>The most memory that one process held was <b>");
     gwi_bytes(at->page, course->peak_bytes);
-    gw_text_add_str(at->page, "</b>.</p>\n");
+    gw_text_addf(at->page, "</b>: process %u, ", course->peak_pid);
+    gwi_time(at->page, course->t_peak_ns);
+    gw_text_add_str(at->page, " after the start.</p>\n");
 }
 
-static void chart_html(gwi_part *at, const char *id)
+void gwi_chart_html(gwi_part *at, const char *id)
 {
     gw_text_addf(
         at->page,
@@ -169,10 +94,12 @@ static void device_chart(gwi_part *at, int device)
                                                           : "size of the card"));
     }
     add_series(at, chart, device);
-    add_failures(at, chart, device);
-    add_phases(at, chart, at->course->device[device].peak_pid);
-    add_throttling(at, chart, gw_machine_card_of(at->model, device));
-    chart_html(at, id);
+    gw_text hidden = {0};
+    gwi_add_failures(at, chart, device, &hidden);
+    gwi_add_phases(at, chart, at->course->device[device].peak_pid, &hidden);
+    gwi_add_throttling(at, chart, gw_machine_card_of(at->model, device), &hidden);
+    gwi_chart_html(at, id);
+    gwi_hidden_html(at, &hidden);
     peak_line(at, device);
 }
 
@@ -200,7 +127,7 @@ static bool allocator_chart(gwi_part *at, const gw_allocator_report *report)
     if (chart != NULL) {
         gwi_chart_series(at, chart, "live in the framework's allocator", 0);
         gwi_chart_rows(at, chart, &table, &column, 1, 1);
-        chart_html(at, id);
+        gwi_chart_html(at, id);
     }
     at->failed = at->failed || table.failed;
     gwi_thin_free(&table);
@@ -219,6 +146,7 @@ void gwi_memory_part(gwi_part *at)
     for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
         if (at->course->device[device].has_changes)
             device_chart(at, device);
+        gwi_tensor_chart(at, device);
     }
     if (!any && at->run->path == NULL && at->model->allocator_count > 0)
         any = allocator_chart(at, &at->model->allocator[at->model->allocator_count - 1]);

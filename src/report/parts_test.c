@@ -2,6 +2,7 @@
 #include "gwi_escape.h"
 #include "gwi_map.h"
 #include "gwi_map_svg.h"
+#include "gwi_pick.h"
 #include "gwi_thin.h"
 
 #include <setjmp.h>
@@ -127,6 +128,36 @@ static void a_run_without_length_has_one_bucket(void **state)
     gwi_thin_finish(&thin);
     assert_int_equal(thin.count, 2);
     gwi_thin_free(&thin);
+}
+
+/* ---- marks ---- */
+
+static void important_marks_come_first_and_others_are_spread(void **state)
+{
+    (void)state;
+    enum { COUNT = 10000, MAX = 20, SPAN_NS = 10000 };
+    static gwi_choice list[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        list[i] = (gwi_choice){.t_ns = i, .weight = i % 10, .index = i, .importance = i >= COUNT - 5};
+    assert_int_equal(gwi_pick(list, COUNT, MAX, SPAN_NS), MAX);
+    for (size_t i = 1; i < MAX; i++)
+        assert_true(list[i].index > list[i - 1].index);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(list[MAX - 1 - i].index, COUNT - 1 - i);
+    for (size_t i = 0; i < MAX - 5; i++)
+        assert_int_equal(list[i].weight, 9);
+    assert_true(list[MAX - 6].t_ns > SPAN_NS / 2);
+}
+
+/* Times may be later than the end of the run. */
+static void marks_after_the_end_are_kept_too(void **state)
+{
+    (void)state;
+    gwi_choice list[] = {{.t_ns = UINT64_MAX, .index = 0}, {.t_ns = 0, .index = 1}, {.t_ns = 1, .index = 2}};
+    assert_int_equal(gwi_pick(list, 3, 3, 1), 3);
+    assert_int_equal(gwi_pick(list, 3, 2, 1), 2);
+    assert_int_equal(list[0].index, 0);
+    assert_int_equal(gwi_pick(list, 2, 0, UINT64_MAX), 0);
 }
 
 /* ---- the map ---- */
@@ -316,6 +347,8 @@ int main(void)
         cmocka_unit_test(rows_after_the_end_are_limited),
         cmocka_unit_test(times_that_go_back_are_clamped),
         cmocka_unit_test(a_run_without_length_has_one_bucket),
+        cmocka_unit_test(important_marks_come_first_and_others_are_spread),
+        cmocka_unit_test(marks_after_the_end_are_kept_too),
         cmocka_unit_test(holes_are_between_blocks),
         cmocka_unit_test(segments_of_an_allocator_have_their_size),
         cmocka_unit_test(hostile_blocks_make_a_map),

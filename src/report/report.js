@@ -42,8 +42,9 @@ function element(tag, text, className) {
   return made;
 }
 
-// Fill the legend with the values of one row. dygraphs stacks the values, so they are read from the data instead.
-function showRow(chart, index) {
+// Fill the legend with the values of one row, which were still the same at `t_ns`. dygraphs stacks the values, so they are
+// read from the data instead.
+function showRow(chart, index, t_ns = chart.rows[index] && chart.rows[index][0]) {
   const legend = document.getElementById(chart.id + "-legend"), row = chart.rows[index];
   if (!row) return;
   legend.replaceChildren();
@@ -53,7 +54,7 @@ function showRow(chart, index) {
     return;
   }
   const table = document.createElement("table");
-  legend.append(element("div", "at " + timeText(row[0] / 1e9), "at"), table);
+  legend.append(element("div", "at " + timeText(t_ns / 1e9), "at"), table);
   const add = (name, value, swatch) => {
     const line = table.insertRow(), key = line.insertCell(), number = line.insertCell();
     key.className = "name";
@@ -79,6 +80,12 @@ function restingRow(chart) {
   }
   const sums = chart.rows.map((row) => row.slice(1).reduce((sum, value) => sum + (value || 0), 0));
   return sums.reduce((best, sum, i) => (sum > sums[best] ? i : best), 0);
+}
+
+function showResting(chart) {
+  const failure = chart.marks[0], row = chart.rows[chart.resting];
+  if (failure && row && row[0] <= failure.t_ns) showRow(chart, chart.resting, failure.t_ns);
+  else showRow(chart, chart.resting);
 }
 
 // Behind the values: phases and reduced clocks as bands, the limit and failures as lines.
@@ -197,7 +204,7 @@ function options(chart) {
     underlayCallback: (context, area, graph) => drawUnder(chart, context, area, graph),
     drawCallback: (graph) => drawOver(chart, graph),
     highlightCallback: (event, x, points, row) => showRow(chart, row),
-    unhighlightCallback: () => showRow(chart, chart.resting),
+    unhighlightCallback: () => showResting(chart),
     zoomCallback: () => zoomOthers(chart, graphs.find((one) => one.chart === chart).graph),
   };
 }
@@ -210,7 +217,7 @@ function draw(chart) {
   const drawn = (value) => (value === null && chart.stacked ? 0 : value);
   const rows = chart.rows.map((row) => [row[0] / 1e9].concat(row.slice(1).map(drawn)));
   graphs.push({chart, graph: new Dygraph(document.getElementById(chart.id), rows, options(chart))});
-  showRow(chart, chart.resting);
+  showResting(chart);
   listMarks(chart);
 }
 

@@ -77,8 +77,12 @@ static struct json_object *report(made *run)
     assert_int_equal(gw_model_build(reader, &run->model, &err), GW_OK);
     gw_reader_close(reader);
     assert_int_equal(gw_judge(run->model, &run->verdict, &err), GW_OK);
+    gw_report *page = NULL;
+    assert_int_equal(gw_report_begin(1, &page, &err), GW_OK);
     const gw_report_run one = {run->path, run->path, run->model, run->verdict, false};
-    assert_int_equal(gw_report_write(&(gw_report){&one, 1, NULL, NULL}, &assets, &run->page, &err), GW_OK);
+    assert_int_equal(gw_report_add(page, &one, &err), GW_OK);
+    assert_int_equal(gw_report_finish(page, NULL, NULL, &assets, &run->page, &err), GW_OK);
+    gw_report_free(page);
     static const char start[] = "<script type=\"application/json\" id=\"charts\">";
     const char *data = strstr(gw_text_str(&run->page), start);
     assert_non_null(data);
@@ -313,6 +317,196 @@ static void a_long_run_is_a_small_page(void **state)
     release(&run, charts);
 }
 
+/* ---- leaks ---- */
+
+/* Write the page of a run that ends well, after `lost` events were lost. */
+static struct json_object *clean_run(made *run, uint64_t lost)
+{
+    begin(run);
+    alloc(run, 1000, 4096, 4096, 0);
+    event(run, 2000, GW_EV_FREE, 0, (const uint64_t[4]){4096, 0, 0, 0});
+    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = 2500, .pid = PID};
+    item.lost.events = lost;
+    if (lost > 0)
+        put(run, &item);
+    item = (gw_item){.kind = GW_ITEM_EXIT, .t_ns = 3000, .pid = PID};
+    item.exit = (gw_exit_fact){.pid = PID, .is_command = true, .status_known = true};
+    put(run, &item);
+    struct json_object *charts = report(run);
+    assert_string_equal(gw_verdict_status_text(run->verdict->status), "clean");
+    return charts;
+}
+
+static void leaks_are_unknown_if_events_were_lost(void **state)
+{
+    (void)state;
+    made run;
+    struct json_object *charts = clean_run(&run, 0);
+    assert_non_null(strstr(gw_text_str(&run.page), "No leak was found."));
+    release(&run, charts);
+    charts = clean_run(&run, 3);
+    assert_null(strstr(gw_text_str(&run.page), "No leak was found."));
+    assert_non_null(strstr(gw_text_str(&run.page), "Unknown: no leak was found, but 3 events were lost"));
+    release(&run, charts);
+}
+
+/* ---- marks and bands ---- */
+
+static double number_of(struct json_object *list, size_t index, const char *key)
+{
+    return json_object_get_double(get(json_object_array_get_idx(list, index), key));
+}
+
+/* Return how many elements of the list begin in the part of the run from `from` to `to` (0 to 1). */
+static size_t count_between(struct json_object *list, const char *key, double end_ns, double from, double to)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < json_object_array_length(list); i++) {
+        double t = number_of(list, i, key) / end_ns;
+        count += t >= from && t < to;
+    }
+    return count;
+}
+
+/* Begin a run in which `count` requests fail, each in a thread of its own, a millisecond apart. */
+static void fail_often(made *run, unsigned count)
+{
+    begin(run);
+    alloc(run, 1, 4096, 4096, 0);
+    for (unsigned i = 0; i < count; i++) {
+        gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = (i + 1) * 1000000ull, .pid = PID, .tid = PID + 1 + i};
+        item.event = (gw_event){.t_ns = item.t_ns, .pid = PID, .tid = item.tid, .kind = GW_EV_ALLOC};
+        item.event.result = RESULT_NO_MEMORY;
+        item.event.arg[1] = (uint64_t)1 << 40;
+        put(run, &item);
+    }
+    end(run, (count + 1) * 1000000ull);
+}
+
+static void many_failures_are_marked_all_over_the_run(void **state)
+{
+    (void)state;
+    enum { FAILURES = 1000, MARKS = 60, QUARTER_MIN = 10 };
+    made run;
+    fail_often(&run, FAILURES);
+    struct json_object *charts = report(&run), *chart = chart_of(charts, "memory-0-0"), *marks = get(chart, "marks");
+    double end_ns = json_object_get_double(get(chart, "end_ns"));
+    assert_int_equal(json_object_array_length(marks), MARKS);
+    for (int i = 0; i < 4; i++)
+        assert_true(count_between(marks, "t_ns", end_ns, i * 0.25, (i + 1) * 0.25) >= QUARTER_MIN);
+    assert_int_equal(number_of(marks, 0, "t_ns"), run.verdict->t_failure_ns);
+    assert_non_null(strstr(gw_text_str(&run.page), "60 of 1000 failed calls are marked"));
+    release(&run, charts);
+}
+
+static void few_failures_are_all_marked(void **state)
+{
+    (void)state;
+    enum { FAILURES = 60 };
+    made run;
+    fail_often(&run, FAILURES);
+    struct json_object *charts = report(&run);
+    assert_int_equal(json_object_array_length(get(chart_of(charts, "memory-0-0"), "marks")), FAILURES);
+    assert_null(strstr(gw_text_str(&run.page), "failed calls are marked"));
+    release(&run, charts);
+}
+
+static void many_phases_are_shaded_all_over_the_run(void **state)
+{
+    (void)state;
+    enum { PHASES = 5000, BANDS = 200, QUARTER_MIN = 40 };
+    made run;
+    begin(&run);
+    alloc(&run, 1, 4096, 4096, 0);
+    for (unsigned i = 0; i < PHASES; i++) {
+        gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = (i + 1) * 1000000ull, .pid = PID, .tid = PID};
+        item.event = (gw_event){.t_ns = item.t_ns, .pid = PID, .tid = PID, .kind = GW_EV_PHASE, .text = "epoch"};
+        item.event.text_bytes = 5;
+        put(&run, &item);
+    }
+    end(&run, (PHASES + 1) * 1000000ull);
+    struct json_object *charts = report(&run), *chart = chart_of(charts, "memory-0-0"), *bands = get(chart, "bands");
+    double end_ns = json_object_get_double(get(chart, "end_ns"));
+    assert_int_equal(json_object_array_length(bands), BANDS);
+    for (int i = 0; i < 4; i++)
+        assert_true(count_between(bands, "from_ns", end_ns, i * 0.25, (i + 1) * 0.25) >= QUARTER_MIN);
+    assert_non_null(strstr(gw_text_str(&run.page), "200 of 5000 phases are shaded"));
+    release(&run, charts);
+}
+
+static void card(made *run)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR};
+    item.pair.key = "nvml.card";
+    item.pair.value = "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200";
+    put(run, &item);
+}
+
+/* A sample of the clocks. `state`: of the reasons; GW_SAMPLE_NOT_YET: the sample does not contain them. */
+static void clocks(made *run, uint64_t t_ns, uint8_t state, uint64_t reasons)
+{
+    const gw_sample_value value[] = {{GW_METRIC_CARD_CLOCK_SM, GW_SAMPLE_KNOWN, 1980},
+                                     {GW_METRIC_CARD_CLOCK_REASONS, state, reasons}};
+    gw_item item = {.kind = GW_ITEM_SAMPLE, .t_ns = t_ns};
+    item.sample.source = GW_SOURCE_NVML;
+    item.sample.value = value;
+    item.sample.count = state == GW_SAMPLE_NOT_YET ? 1 : 2;
+    put(run, &item);
+}
+
+static void expect_bands(struct json_object *charts, const char *id, const double (*span)[2], size_t count)
+{
+    struct json_object *bands = get(chart_of(charts, id), "bands");
+    assert_int_equal(json_object_array_length(bands), count);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(number_of(bands, i, "from_ns") == span[i][0]);
+        assert_true(number_of(bands, i, "to_ns") == span[i][1]);
+    }
+}
+
+static void unknown_reasons_end_a_band(void **state)
+{
+    (void)state;
+    const uint64_t cap = GW_CLOCK_REASON_POWER_CAP;
+    static const double spans[][2] = {{2000, 4000}, {6000, 9000}};
+    made run;
+    begin(&run);
+    card(&run);
+    alloc(&run, 1, 4096, 4096, 0);
+    clocks(&run, 1000, GW_SAMPLE_KNOWN, 0);
+    clocks(&run, 2000, GW_SAMPLE_KNOWN, cap);
+    clocks(&run, 3000, GW_SAMPLE_KNOWN, cap);
+    clocks(&run, 4000, GW_SAMPLE_FAILED, 999);
+    clocks(&run, 5000, GW_SAMPLE_FAILED, 999);
+    clocks(&run, 6000, GW_SAMPLE_KNOWN, cap);
+    clocks(&run, 7000, GW_SAMPLE_NOT_YET, 0); /* unchanged */
+    clocks(&run, 9000, GW_SAMPLE_NOT_YET, 0);
+    end(&run, 9500);
+    struct json_object *charts = report(&run);
+    expect_bands(charts, "health-0-0-3", spans, 2);
+    release(&run, charts);
+}
+
+static void many_spans_of_reduced_clocks_are_drawn_all_over_the_run(void **state)
+{
+    (void)state;
+    enum { SPANS = 3000, BANDS = 200, QUARTER_MIN = 40 };
+    made run;
+    begin(&run);
+    card(&run);
+    alloc(&run, 1, 4096, 4096, 0);
+    for (unsigned i = 0; i < 2 * SPANS; i++)
+        clocks(&run, (i + 1) * 1000ull, GW_SAMPLE_KNOWN, i % 2 == 0 ? GW_CLOCK_REASON_POWER_CAP : 0);
+    end(&run, (2 * SPANS + 1) * 1000ull);
+    struct json_object *charts = report(&run), *chart = chart_of(charts, "health-0-0-3"), *bands = get(chart, "bands");
+    double end_ns = json_object_get_double(get(chart, "end_ns"));
+    assert_int_equal(json_object_array_length(bands), BANDS);
+    for (int i = 0; i < 4; i++)
+        assert_true(count_between(bands, "from_ns", end_ns, i * 0.25, (i + 1) * 0.25) >= QUARTER_MIN);
+    assert_non_null(strstr(gw_text_str(&run.page), "200 of 3000 spans of reduced clocks are drawn"));
+    release(&run, charts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +516,12 @@ int main(void)
         cmocka_unit_test(times_that_go_back_are_not_sorted_for_ever),
         cmocka_unit_test(a_cut_recording_has_a_page),
         cmocka_unit_test(a_long_run_is_a_small_page),
+        cmocka_unit_test(leaks_are_unknown_if_events_were_lost),
+        cmocka_unit_test(many_failures_are_marked_all_over_the_run),
+        cmocka_unit_test(few_failures_are_all_marked),
+        cmocka_unit_test(many_phases_are_shaded_all_over_the_run),
+        cmocka_unit_test(unknown_reasons_end_a_band),
+        cmocka_unit_test(many_spans_of_reduced_clocks_are_drawn_all_over_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void losses(gwi_part *at, size_t *count)
     count_line(at, count, "Frees of memory whose allocation was not recorded", frees, "");
     count_line(at, count, "Failures that are not listed because there were too many", at->model->failures_dropped, "");
     for (size_t i = 0; i < GW_MACHINE_CARDS_MAX; i++)
-        count_line(at, count, "Spans of reduced clocks that are not drawn because there were too many",
+        count_line(at, count, "Spans of reduced clocks that are not stored because there were too many",
                    at->course->card[i].throttles_dropped, "");
 }
 

@@ -394,14 +394,15 @@ static void frames_free(frames *it)
     it->count = 0;
 }
 
-static void frame_add(frames *it, char *name, const char *file, int line)
+static void frame_add(frames *it, char *name, const char *file, int line, int column)
 {
     if (it->count == GW_SYMBOL_FRAMES_MAX) {
         free(name);
         return;
     }
     it->name[it->count] = name;
-    it->list[it->count++] = (gw_symbol_frame){name, file, line > 0 ? (uint32_t)line : 0};
+    it->list[it->count++] =
+        (gw_symbol_frame){name, file, line > 0 ? (uint32_t)line : 0, line > 0 && column > 0 ? (uint32_t)column : 0};
 }
 
 static Dwarf_Word number_of(Dwarf_Die *die, unsigned name)
@@ -424,18 +425,21 @@ static const char *call_file(Dwarf_Die *unit, Dwarf_Die *die)
 }
 
 /* Add the inlined functions, innermost first, and then the function that contains them. */
-static void add_scopes(Dwarf_Die *unit, Dwarf_Die *scope, int scopes, const char *file, int line, frames *out)
+static void add_scopes(Dwarf_Die *unit, Dwarf_Die *scope, int scopes, const char *file, int line, int column,
+                       frames *out)
 {
     for (int i = 0; i < scopes; i++) {
         int tag = dwarf_tag(&scope[i]);
         if (tag != DW_TAG_subprogram && tag != DW_TAG_inlined_subroutine && tag != DW_TAG_entry_point)
             continue;
-        frame_add(out, function_name(&scope[i]), file, line);
+        frame_add(out, function_name(&scope[i]), file, line, column);
         if (tag != DW_TAG_inlined_subroutine)
             return;
         Dwarf_Word called_at = number_of(&scope[i], DW_AT_call_line);
         file = call_file(unit, &scope[i]);
         line = called_at <= INT32_MAX ? (int)called_at : 0;
+        called_at = number_of(&scope[i], DW_AT_call_column);
+        column = called_at <= INT32_MAX ? (int)called_at : 0;
     }
 }
 
@@ -447,16 +451,18 @@ static void find_frames(object *it, uint64_t address, uint64_t deadline_ns, fram
         return;
     Dwarf_Line *at = dwarf_getsrc_die(&unit, address);
     const char *file = at == NULL ? NULL : dwarf_linesrc(at, NULL, NULL);
-    int line = 0;
+    int line = 0, column = 0;
     if (at != NULL && dwarf_lineno(at, &line) != 0)
         line = 0;
+    if (at != NULL && dwarf_linecol(at, &column) != 0)
+        column = 0;
     Dwarf_Die *tree = split.addr != NULL ? &split : &unit;
     int scopes = dwarf_getscopes(tree, address, &scope);
     int chained = scopes > 0 ? dwarf_getscopes_die(&scope[0], &chain) : 0;
     if (chained > 0)
-        add_scopes(tree, chain, chained, file, line, out);
+        add_scopes(tree, chain, chained, file, line, column, out);
     if (out->count == 0 && file != NULL)
-        frame_add(out, NULL, file, line);
+        frame_add(out, NULL, file, line, column);
     free(chain);
     free(scope);
 }

@@ -47,8 +47,8 @@ typedef struct gw_frame {
      * in the process */
     uint64_t address;
     uint32_t line; /* 0: not known */
-    /* Python frames only: the part of the line that was running, in bytes from 0; `column_end` is 0 if it is not
-     * known */
+    /* The part of the line that was running, in bytes from 0; `column_end` is 0 if it is not known. Of a native frame,
+     * only the beginning is known: `column_end` is then column + 1. */
     uint32_t column, column_end;
     uint8_t whose; /* gw_whose: the owner */
     uint8_t state; /* gw_symbol_state of the function's name; native frames only */

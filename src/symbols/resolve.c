@@ -97,10 +97,11 @@ static void child_found(void *user, size_t index, uint8_t state, const gw_symbol
 {
     head message = {.kind = MESSAGE_FOUND, .state = state, .count = (uint16_t)count, .index = index};
     for (uint32_t i = 0; i < count; i++)
-        message.bytes += 12 + told_bytes(text_bytes(frame[i].function)) + told_bytes(text_bytes(frame[i].file));
+        message.bytes += 16 + told_bytes(text_bytes(frame[i].function)) + told_bytes(text_bytes(frame[i].file));
     tell(user, &message, sizeof message);
     for (uint32_t i = 0; i < count; i++) {
-        int32_t numbers[3] = {(int32_t)frame[i].line, text_bytes(frame[i].function), text_bytes(frame[i].file)};
+        int32_t numbers[4] = {(int32_t)frame[i].line, text_bytes(frame[i].function), text_bytes(frame[i].file),
+                              (int32_t)frame[i].column};
         tell(user, numbers, sizeof numbers);
         tell_text(user, frame[i].function, numbers[1]);
         tell_text(user, frame[i].file, numbers[2]);
@@ -189,13 +190,14 @@ static bool take_frames(listening *to, const head *message, cursor from)
         }
         char *room = (char *)(frame + message->count);
         for (unsigned i = 0; i < message->count; i++) {
-            int32_t numbers[3];
+            int32_t numbers[4];
             if (!take(&from, numbers, sizeof numbers) || !take_text(&from, numbers[1], &room, &frame[i].function) ||
                 !take_text(&from, numbers[2], &room, &frame[i].file)) {
                 free(frame);
                 return false;
             }
             frame[i].line = (uint32_t)numbers[0];
+            frame[i].column = (uint32_t)numbers[3];
         }
     }
     free(symbol->frame);

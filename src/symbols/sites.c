@@ -495,7 +495,7 @@ static gw_symbol_frame *copy_frames(const gw_symbol_frame *frame, uint32_t count
     gw_symbol_frame *copy = malloc(bytes + 1);
     char *room = (char *)(copy + count);
     for (uint32_t i = 0; copy != NULL && i < count; i++) {
-        copy[i] = (gw_symbol_frame){.line = frame[i].line};
+        copy[i] = (gw_symbol_frame){.line = frame[i].line, .column = frame[i].column};
         if (frame[i].function != NULL) {
             copy[i].function = room;
             room = stpcpy(room, frame[i].function) + 1;

@@ -60,7 +60,7 @@ static void feed_site(gw_sites *sites, uint32_t id, const uint64_t *frame, uint3
 static void feed_symbol(gw_sites *sites, const char *path, uint64_t address, const char *function, const char *file,
                         uint32_t line)
 {
-    gw_symbol_frame frame = {function, file, line};
+    gw_symbol_frame frame = {function, file, line, 0};
     gw_item item = {.kind = GW_ITEM_SYMBOL, .symbol = {path, 0, address, GW_SYMBOL_LINE, &frame, 1}};
     feed(sites, &item);
 }
@@ -535,7 +535,7 @@ static void a_name_is_kept_once(void **state)
     (void)state;
     gw_sites *sites = gw_sites_new();
     for (int i = 0; i < 2; i++) {
-        gw_symbol_frame frame = {i == 0 ? "first" : "second", NULL, 0};
+        gw_symbol_frame frame = {i == 0 ? "first" : "second", NULL, 0, 0};
         gw_item item = {.kind = GW_ITEM_SYMBOL, .symbol = {"/opt/a.so", 0, 16, GW_SYMBOL_NOT_ASKED, &frame, 1}};
         feed(sites, &item);
     }

@@ -203,6 +203,9 @@ static void add_native(building *it, uint64_t address)
         frame.function = plain_name(it->sites, symbol->frame[i].function, &part);
         frame.file = symbol->frame[i].file;
         frame.line = symbol->frame[i].line;
+        bool has_column = symbol->frame[i].column != 0 && symbol->frame[i].column != UINT32_MAX;
+        frame.column = has_column ? symbol->frame[i].column - 1 : 0;
+        frame.column_end = has_column ? symbol->frame[i].column : 0;
         frame.inlined = i + 1 < symbol->count;
         if (!is_rest_of(it, &frame))
             add(it, &frame);

@@ -108,7 +108,7 @@ typedef struct gw_where_frame {
     char *text;                  /* owned; the frame in short: "train.py:41 in load_batch" */
     uint64_t address;            /* native frames only: address as in the module's symbol table */
     uint32_t line;               /* 0: not known */
-    uint32_t column, column_end; /* part of the line that was running, in bytes from 0; column_end 0: not known */
+    uint32_t column, column_end; /* part of the line that was running, as in gw_frame; column_end 0: not known */
     const char *whose;           /* static: "own", "user", "package", "framework", "runtime"; NULL: not known */
     bool python;
     bool inlined; /* a native frame that was inlined into the next frame */
@@ -186,7 +186,7 @@ typedef struct gw_verdict_rehearsal {
 /* The most device memory that one process of the run held on one card: memory that it requested and had not freed. In a
  * rehearsal it includes the driver's own memory. Managed memory is not counted. */
 typedef struct gw_verdict_peak {
-    bool is_known; /* false: part of the run was not observed or not recorded, or a process called exec() */
+    bool is_known; /* false: part of the run was not observed or not recorded */
     uint64_t bytes;
     int device; /* the number of the card; only valid if `bytes` is not 0 */
     uint32_t pid;
@@ -240,7 +240,7 @@ typedef struct gw_verdict {
     bool context_lost;     /* no further GPU call of the failed process can succeed */
     gw_verdict_kept *kept; /* live memory by phase, largest first; empty: the program names no phases */
     size_t kept_count;
-    gw_verdict_leak *leaks; /* only for a clean run; grouped by process, largest first */
+    gw_verdict_leak *leaks; /* only for a clean run; by process, the 64 largest of each first */
     size_t leak_count;
     gw_verdict_rehearsal *rehearsal; /* owned; NULL: the run was no rehearsal */
     gw_verdict_attempt *attempts;    /* owned; in order, up to the judged one; empty without --restart */

@@ -112,18 +112,19 @@ static void the_peak_of_a_partly_recorded_run_is_unknown(void **state)
     judge_close();
 }
 
-/* The driver frees the memory at exec(), which is not recorded. */
-static void the_peak_after_exec_is_unknown(void **state)
+/* The driver frees the memory of the old program at exec(), so the memory of both programs is never held at once. */
+static void the_peak_after_exec_is_that_of_one_program(void **state)
 {
     (void)state;
     open_program(16 * gib);
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
-    gw_feed_alloc(&feed, gib);
+    gw_feed_alloc(&feed, 3 * gib);
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
-    gw_feed_alloc(&feed, gib);
+    gw_feed_alloc(&feed, 2 * gib);
     close_program(0);
     judge_open();
-    assert_false(verdict->peak.is_known);
+    assert_true(verdict->peak.is_known);
+    assert_true(verdict->peak.bytes >= 3 * gib && verdict->peak.bytes < 4 * gib);
     judge_close();
 }
 
@@ -227,7 +228,7 @@ static const row rows[] = {
     TEST(test_harmless_failures),
     TEST(the_peak_of_a_run),
     TEST(the_peak_of_a_partly_recorded_run_is_unknown),
-    TEST(the_peak_after_exec_is_unknown),
+    TEST(the_peak_after_exec_is_that_of_one_program),
 };
 
 ROWS_MAIN(rows)

@@ -22,6 +22,15 @@ class Coverage(PythonCase):
         child = f"import os, time, sys\nwhile not os.path.exists('go'): time.sleep(0.02)\nsys.exit({status})"
         return f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], env={environment}, check=True)\n"
 
+    def test_exec_frees_the_memory_of_the_old_program(self):
+        """Each of four programs in the same process creates a context and allocates 1 MiB."""
+        done, verdict = self.run_it(BEGIN + "turn = int(sys.argv[1]) if len(sys.argv) > 1 else 1\n"
+                                    "if turn < 4: os.execv(sys.executable, [sys.executable, sys.argv[0], str(turn + 1)])\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(verdict["status"], "clean", done.stderr)
+        self.assertEqual(verdict["peak"]["bytes"], 1 << 20)
+        self.assertEqual(verdict["leaks"], [])
+
     def run_until_seen(self, body):
         """Let the child go on once the recording shows that the supervisor has seen it."""
         (self.folder / "go").unlink(missing_ok=True)

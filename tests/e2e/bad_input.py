@@ -160,6 +160,29 @@ def report_of_bad_files(place, recording):
     before = recording.read_bytes()
     report_fails(place, [recording, "-o", recording], "would overwrite")
     expect(recording.read_bytes() == before, "the recording was overwritten")
+    other = place / "other.gpuwhy"
+    other.write_bytes(before)
+    report_fails(place, [recording, "-o", other], "would overwrite a recording")
+    expect(other.read_bytes() == before, "another recording was overwritten")
+
+
+def report_into_a_folder(place, recording):
+    """-o names a folder, a run folder, or a file in a run folder."""
+    charts_needed()
+    folder = place / "pages"
+    folder.mkdir()
+    report_fails(place, [recording, "-o", folder], "is a folder", str(folder / "report.html"))
+    expect(not list(folder.iterdir()), "a file was written")
+    live = place / "live"
+    run_observed(["sh", "-c", f'cp -r "$GPUWHY_RUN_DIR" "{live}"'], Card("4GiB"), new_folder(place, "copied"))
+    shutil.rmtree(live / "virtual", ignore_errors=True)
+    before = {file.name: file.read_bytes() for file in live.iterdir()}
+    expect("run.meta" in before, f"no run folder was copied: {before.keys()}")
+    report_fails(place, [live, "-o", live], "is a folder")
+    for name in before:
+        report_fails(place, [live, "-o", live / name], "would overwrite")
+        report_fails(live, [live, "-o", name], "would overwrite")
+    expect({file.name: file.read_bytes() for file in live.iterdir()} == before, "the run folder has changed")
 
 
 def report_of_damaged_recordings(place, recording):
@@ -365,7 +388,7 @@ def state_folder_is_read_only(place, recording):
 
 
 CASES = [no_recording_at_all, file_is_missing, file_is_a_folder, file_is_empty, file_is_noise, file_is_unreadable,
-         newer_version, truncated, damaged, report_of_bad_files,
+         newer_version, truncated, damaged, report_of_bad_files, report_into_a_folder,
          report_of_damaged_recordings, unknown_option, unknown_command, value_is_no_size, card_is_unknown,
          nothing_to_run, program_is_missing, program_is_not_executable, static_program, program_of_32_bits,
          setuid_program, file_for_output_exists, disk_is_full, no_tmpfs, tmpfs_is_full, state_folder_is_read_only]

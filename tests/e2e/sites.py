@@ -224,7 +224,29 @@ def python_on_a_thread(place, version):
     expect_mixed(verdict)
 
 
-CASES = [deep_inlining, without_frame_pointers_or_lines, stripped, stripped_part, separate_debug_file, names_survive,
+def native_column(place):
+    """Of two calls in one line, the mark is under the one that was refused. Not if the source has changed."""
+    if shutil.which("cc") is None:
+        raise CaseSkipped("there is no C compiler")
+    if SANITIZE:
+        raise CaseSkipped("a program without the sanitizer loads no sanitized libraries")
+    source, program = place / "column.c", place / "column"
+    shutil.copy(SOURCES / "column.c", source)
+    subprocess.run(["cc", "-g", "-o", program, source, "-ldl"], check=True)
+    run = run_observed([program], CARD, new_folder(place, "run"))
+    expect(run.status == 1, f"status {run.status}: {run.stderr.decode(errors='replace')}")
+    lines = gpuwhy("explain", run.recording, folder=place)[1].splitlines()
+    at = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"> {line_of(source, 'refused')} |")]
+    expect(len(at) == 1, f"the line is not shown: {lines}")
+    line, mark = lines[at[0]], lines[at[0] + 1]
+    expect(mark.strip() == "|" + " " * (line.rindex("alloc(") - line.index("|") - 1) + "^", f"a wrong mark:\n{line}\n{mark}")
+    expect(all(len(line) <= 80 for line in lines), "a line is longer than 80 columns")
+    source.write_text(source.read_text().replace("alloc", "claim"))
+    out = gpuwhy("explain", run.recording, folder=place)[1]
+    expect("the file has changed since" in out and "^" not in out, f"the changed file is shown: {out}")
+
+
+CASES = [native_column, deep_inlining, without_frame_pointers_or_lines, stripped, stripped_part, separate_debug_file, names_survive,
          explain_names_what_a_dead_supervisor_did_not]
 
 

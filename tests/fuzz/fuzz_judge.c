@@ -174,8 +174,10 @@ static void take_item(source *from, gw_item *item, uint64_t t_ns)
                                     .core_dumped = take(from, 1) & 1};
         break;
     case GW_ITEM_SYMBOL:
-        frame[0] = (gw_symbol_frame){take_text(from, 1, NULL), take_text(from, 2, NULL), (uint32_t)take_number(from)};
-        frame[1] = (gw_symbol_frame){"main", NULL, 0};
+        frame[0] =
+            (gw_symbol_frame){take_text(from, 1, NULL), take_text(from, 2, NULL), (uint32_t)take_number(from), 0};
+        frame[0].column = ~frame[0].line;
+        frame[1] = (gw_symbol_frame){"main", NULL, 0, 0};
         item->symbol.path = take_text(from, 0, NULL);
         item->symbol.build_id = take_number(from);
         item->symbol.address = take_number(from);

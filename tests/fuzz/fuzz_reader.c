@@ -20,7 +20,7 @@ static void write_seeds(const char *folder)
     gw_hot_call call[2] = {{1, 2, 3, 1}, {9, 2, 3, 0}};
     uint64_t counter[GW_COUNT_COUNT] = {1, 2, 3};
     gw_sample_value sample[2] = {{GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 70000}, {3, GW_SAMPLE_NOT_SUPPORTED, 0}};
-    gw_symbol_frame frame[2] = {{"inlined", "x.h", 1}, {"main", NULL, 0}};
+    gw_symbol_frame frame[2] = {{"inlined", "x.h", 1, 5}, {"main", NULL, 0, 0}};
     gw_item items[] = {
         {.kind = GW_ITEM_META, .pair = {"key", "value"}},
         {.kind = GW_ITEM_PROCESS, .pid = 1, .process = {2, 3, "exe", "driver", "id"}},
@@ -76,7 +76,7 @@ static void look(const gw_reader *reader, const gw_item *item)
         sink += strlen(item->symbol.path);
         for (uint32_t i = 0; i < item->symbol.count; i++) {
             const gw_symbol_frame *frame = &item->symbol.frame[i];
-            sink += frame->line + (frame->function == NULL ? 0 : strlen(frame->function)) +
+            sink += frame->line + frame->column + (frame->function == NULL ? 0 : strlen(frame->function)) +
                     (frame->file == NULL ? 0 : strlen(frame->file));
         }
         break;

@@ -65,7 +65,8 @@ static void feed_symbol(gw_sites *sites, const uint8_t **at, const uint8_t *end)
 {
     uint32_t bytes;
     char *path = take_text(at, end, &bytes), *function = take_text(at, end, &bytes), *file = take_text(at, end, &bytes);
-    gw_symbol_frame frame[2] = {{function, file, (uint32_t)take(at, end, 4)}, {NULL, NULL, 0}};
+    uint32_t line = (uint32_t)take(at, end, 4);
+    gw_symbol_frame frame[2] = {{function, file, line, ~line}, {NULL, NULL, 0, 0}};
     gw_item item = {.kind = GW_ITEM_SYMBOL,
                     .symbol = {path, take(at, end, 1), take(at, end, 2), (uint8_t)take(at, end, 1), frame,
                                (uint32_t)take(at, end, 1) % 3}};

@@ -4,6 +4,7 @@ and the numbers are those of `gpuwhy explain --json`. Screenshots stay in the fo
     report_test.py CASE FOLDER      CASE: see CASES
     report_test.py --list
 """
+import csv
 import html.parser
 import json
 import pathlib
@@ -20,6 +21,7 @@ from harness import expect  # noqa: E402
 
 SECTIONS = ("memory", "map", "holders", "ledger", "health", "failures", "libraries", "unknown")
 BYTES_MAX = 3 << 20
+LIVE_PEAK = 8  # gw_allocator_action
 REAL = ROOT / "tests" / "fixtures" / "real"
 
 
@@ -64,6 +66,7 @@ CASES = {
     "leak": (real, "leak_second_run.gpuwhy", {"zoom": True, "failure": True}),
     "fault": (real, "illegal_address.gpuwhy", {}),
     "healthy": (real, "healthy_training.gpuwhy", {"zoom": True, "clean": True}),
+    "deep": (real, "healthy_run_twice_deep.gpuwhy", {"zoom": True, "clean": True, "tensors": True}),
     "jax": (real, "preallocation_jax_torch.gpuwhy", {}),
     "snapshot": (lambda *_: [ROOT / "tests" / "fixtures" / "torch" / "leak.pickle"], None,
                  {"zoom": True, "map": True, "unknown": ("ledger", "failures", "libraries")}),
@@ -179,6 +182,19 @@ def chart_box(browser):
 
 def zoom_range(browser):
     return browser.run("return gpuwhyGraphs.find(one => one.chart.id === 'memory-0-0').graph.xAxisRange()")
+
+
+def check_tensors(browser, recording, folder):
+    """The chart by line has the peak and the last value that PyTorch itself reported."""
+    status, out, err = harness.gpuwhy("export", recording, "--to", "csv", folder=folder)
+    rows = list(csv.DictReader(out.splitlines()))
+    peak = max(int(r["arg2"]) for r in rows if r["kind"] == "ALLOCATOR_HISTORY" and int(r["arg0"]) == LIVE_PEAK)
+    live = [int(r["arg1"]) for r in rows if r["kind"] == "ALLOCATOR_STATE" and int(r["arg0"]) == 0][-1]
+    chart = browser.run("return gpuwhyGraphs.find(one => one.chart.id === 'tensors-0-0').chart")
+    sums = [sum(row[1:]) for row in chart["rows"]]
+    expect(max(sums) == peak, f"the highest sum is {max(sums)}, PyTorch's {peak}")
+    expect(sums[-1] == live, f"the last sum is {sums[-1]}, PyTorch's {live}")
+    expect("cnn.py:25 in Trainer.loss" in [series["name"] for series in chart["series"]], "no line of the program")
 
 
 def check_hover(browser):
@@ -297,6 +313,8 @@ def check(case, folder):
             bands = browser.run("return gpuwhyGraphs.map(one => one.chart.bands.filter(b => b.kind === 'throttle').length)")
             expect(all(count > 0 for count in bands), f"reduced clocks are not marked: {bands}")
             expect("clocks reduced" in visible_text(browser, "#memory-0-0-marks"), "reduced clocks are not explained")
+        if special.get("tensors"):
+            check_tensors(browser, files[0], folder)
         if special.get("zoom"):
             check_hover(browser)
             check_zoom(browser)

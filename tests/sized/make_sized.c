@@ -177,7 +177,7 @@ static void many_maps(uint64_t i)
 
 static void many_symbols(uint64_t i)
 {
-    gw_symbol_frame frame[2] = {{text_of(i), "x.h", 1}, {"main", NULL, 0}};
+    gw_symbol_frame frame[2] = {{text_of(i), "x.h", 1, 9}, {"main", NULL, 0, 0}};
     put((gw_item){.kind = GW_ITEM_SYMBOL, .symbol = {"/bin/x", i % 100, i, GW_SYMBOL_LINE, frame, 2}});
 }
 

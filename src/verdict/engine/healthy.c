@@ -283,7 +283,9 @@ static bool advise_reuse(const gwi_case *c, const gw_process *process, gw_string
     for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
         const gw_usage *usage = &process->usage[device];
         uint64_t pooled = 0;
-        for (size_t i = 1; i < model->group_count; i++) {
+        /* with thousands of processes, most of them must not search all groups */
+        bool has_pooled = usage->class_made[GW_CLASS_POOL] > 0;
+        for (size_t i = 1; has_pooled && i < model->group_count; i++) {
             if (model->group[i].pid == process->pid && model->group[i].cls == GW_CLASS_POOL &&
                 model->group[i].device == device)
                 pooled += model->group[i].alloc_count * model->group[i].bytes;

@@ -1,5 +1,4 @@
-/* The peak of a run's device memory. It is unknown if anything is missing that could have made it higher, or if it may
- * be too high: the driver frees all memory at exec(), but no free is recorded. */
+/* The peak of a run's device memory. It is unknown if anything is missing that could have made it higher. */
 #include "gwi_peak.h"
 
 /* True if allocations or frees of the process may be missing in the recording. */
@@ -16,7 +15,7 @@ static bool is_complete(const gw_model *model, const gw_verdict *verdict)
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_process *process = &model->process[i];
         /* the element for all other devices has their sum, which is not the peak of one card */
-        if (is_partly_recorded(process) || process->called_exec || process->usage[GW_MODEL_DEVICE_BEYOND].used)
+        if (is_partly_recorded(process) || process->usage[GW_MODEL_DEVICE_BEYOND].used)
             return false;
     }
     return true;

@@ -45,15 +45,23 @@ typedef struct found {
     uint64_t left;
 } found;
 
-enum { FOUND_MAX = 64 };
-typedef struct found_list {
-    found item[FOUND_MAX];
+/* The groups of one process. */
+typedef struct group_range {
+    const gw_group *const *group;
     size_t count;
+} group_range;
+
+typedef struct found_list {
+    found *item; /* owned */
+    size_t count, capacity;
+    bool failed; /* out of memory */
 } found_list;
 
 static void add_found(found_list *list, const gw_group *group, const kind *of, uint64_t left)
 {
-    if (list->count < FOUND_MAX)
+    if (!gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item))
+        list->failed = true;
+    else
         list->item[list->count++] = (found){group, of, left};
 }
 
@@ -146,13 +154,11 @@ static uint64_t filled_until(const gw_model *model, const gw_process *process)
     return is_over ? loop->leak_end_ns + 2 * one_ns : loop->leak_begin_ns;
 }
 
-static void find_memory(const gw_model *model, const gw_process *process, found_list *list)
+static void find_memory(const gw_process *process, group_range of, found_list *list)
 {
-    for (size_t i = 1; i < model->group_count; i++) {
-        const gw_group *group = &model->group[i];
-        if (group->pid == process->pid && is_memory_leak(process, group))
-            add_found(list, group, NULL, left_of(group));
-    }
+    for (size_t i = 0; i < of.count; i++)
+        if (is_memory_leak(process, of.group[i]))
+            add_found(list, of.group[i], NULL, left_of(of.group[i]));
 }
 
 /* True for memory of any kind. Also true for address reservations, because a model that is loaded into mapped memory
@@ -176,21 +182,27 @@ static void drop_filled(const gw_model *model, const gw_process *process, found_
     list->count = kept;
 }
 
-static bool is_listed(const found_list *list, const gw_group *group)
+static int by_group(const void *left, const void *right)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->item[i].group == group)
-            return true;
-    return false;
+    const found *a = left, *b = right;
+    return (a->group > b->group) - (a->group < b->group);
 }
 
-/* Return the total size of the blocks that were live at the end of the process and are not listed as leaks. */
+/* `list` is sorted by group. */
+static bool is_found(const found_list *list, const gw_group *group)
+{
+    const found wanted = {.group = group};
+    return list->count > 0 && bsearch(&wanted, list->item, list->count, sizeof wanted, by_group) != NULL;
+}
+
+/* Return the total size of the blocks that were live at the end of the process and are no leaks. `list` is sorted by
+ * group. */
 static uint64_t other_bytes(const gw_model *model, const found_list *list, const gw_snapshot *snapshot)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < snapshot->live_count; i++) {
         uint32_t group = snapshot->live[i].group;
-        if (group == 0 || !is_listed(list, &model->group[model->group[group].kin]))
+        if (group == 0 || !is_found(list, &model->group[model->group[group].kin]))
             bytes += snapshot->live[i].bytes;
     }
     return bytes;
@@ -207,11 +219,11 @@ static const kind *kind_of(const gw_group *group)
     return NULL;
 }
 
-static void find_handles(const gw_model *model, const gw_process *process, found_list *list)
+static void find_handles(const gw_process *process, group_range range, found_list *list)
 {
-    for (size_t i = 1; i < model->group_count; i++) {
-        const gw_group *group = &model->group[i];
-        const kind *of = group->pid == process->pid ? kind_of(group) : NULL;
+    for (size_t i = 0; i < range.count; i++) {
+        const gw_group *group = range.group[i];
+        const kind *of = kind_of(group);
         uint64_t left = left_of(group), given_back = group->free_count - group->buried_count;
         if (of == NULL || left < of->grown_min || left * 2 < group->alloc_count)
             continue;
@@ -233,7 +245,9 @@ static int by_weight(const void *left, const void *right)
     const found *a = left, *b = right;
     if (bytes_of(a) != bytes_of(b))
         return bytes_of(a) > bytes_of(b) ? -1 : 1;
-    return a->left > b->left ? -1 : a->left < b->left;
+    if (a->left != b->left)
+        return a->left > b->left ? -1 : 1;
+    return by_group(left, right);
 }
 
 static bool say(const gwi_case *c, gw_verdict *verdict, const found *it)
@@ -279,46 +293,114 @@ static bool list_one(const gwi_case *c, gw_verdict *verdict, const found *it)
     return leak->call != NULL && gwi_where_at(c, group->site, "it was created here", &leak->where);
 }
 
-static bool list_process(const gwi_case *c, const gw_process *process, gw_verdict *verdict)
+/* Report at most four leaks of memory, and then at most four leaks of other objects. With a common limit, one kind
+ * could hide the other. */
+static bool say_found(const gwi_case *c, gw_verdict *verdict, const found_list *list)
 {
     enum { SAID_MAX = 4 };
-    found_list list = {.count = 0};
     bool good = true;
-    find_memory(c->model, process, &list);
-    find_handles(c->model, process, &list);
-    drop_filled(c->model, process, &list);
-    qsort(list.item, list.count, sizeof list.item[0], by_weight);
-    for (size_t i = 0; i < list.count && good; i++)
-        good = list_one(c, verdict, &list.item[i]);
-    /* Report at most four leaks of memory, and then at most four leaks of other objects. With a common limit, one kind
-     * could hide the other. */
     for (int handles = 0; handles < 2; handles++) {
         size_t said = 0;
-        for (size_t i = 0; i < list.count && said < SAID_MAX && good; i++) {
-            if ((list.item[i].kind != NULL) != (handles != 0))
+        for (size_t i = 0; i < list->count && said < SAID_MAX && good; i++) {
+            if ((list->item[i].kind != NULL) != (handles != 0))
                 continue;
-            good = say(c, verdict, &list.item[i]);
+            good = say(c, verdict, &list->item[i]);
             said++;
         }
-    }
-    const gw_snapshot *snapshot = gw_model_snapshot(c->model, process->end_snapshot);
-    uint64_t other =
-        snapshot != NULL && snapshot->reason == GW_SNAPSHOT_END ? other_bytes(c->model, &list, snapshot) : 0;
-    const uint64_t worth_saying = 64u << 20;
-    if (good && other >= worth_saying) {
-        char bytes[GW_BYTES_TEXT_MAX];
-        good = gwi_list_addf(
-            &verdict->advice,
-            "%s was not freed before pid %u exited; this is not a fault, because the driver frees this memory",
-            gw_bytes_text(bytes, other), process->pid);
     }
     return good;
 }
 
+/* Report what the list of leaks lacks, and why it may be wrong. `listed` leaks of the process are in the list. */
+static bool say_doubts(const gw_process *process, gw_verdict *verdict, const found_list *list, size_t listed)
+{
+    size_t more = list->count - listed;
+    if (more > 0 && !gwi_list_addf(&verdict->advice, "%zu smaller possible leak%s of pid %u %s not listed", more,
+                                   more == 1 ? "" : "s", process->pid, more == 1 ? "is" : "are"))
+        return false;
+    if (list->count == 0 || process->lost_events == 0)
+        return true;
+    return gwi_list_addf(&verdict->advice,
+                         "%" PRIu64 " event%s of pid %u %s lost, so what looks like a leak may have been freed",
+                         process->lost_events, process->lost_events == 1 ? "" : "s", process->pid,
+                         process->lost_events == 1 ? "was" : "were");
+}
+
+/* Report memory that was never freed and is no leak. Sorts the list by group. */
+static bool say_rest(const gwi_case *c, const gw_process *process, gw_verdict *verdict, found_list *list)
+{
+    const uint64_t worth_saying = 64u << 20;
+    char bytes[GW_BYTES_TEXT_MAX];
+    const gw_snapshot *snapshot = gw_model_snapshot(c->model, process->end_snapshot);
+    if (snapshot == NULL || snapshot->reason != GW_SNAPSHOT_END)
+        return true;
+    if (list->count > 0)
+        qsort(list->item, list->count, sizeof list->item[0], by_group);
+    uint64_t other = other_bytes(c->model, list, snapshot);
+    return other < worth_saying ||
+           gwi_list_addf(
+               &verdict->advice,
+               "%s was not freed before pid %u exited; this is not a fault, because the driver frees this memory",
+               gw_bytes_text(bytes, other), process->pid);
+}
+
+static bool list_process(const gwi_case *c, const gw_process *process, group_range range, gw_verdict *verdict)
+{
+    enum { LISTED_MAX = 64 };
+    found_list list = {.count = 0};
+    find_memory(process, range, &list);
+    find_handles(process, range, &list);
+    drop_filled(c->model, process, &list);
+    size_t listed = list.count < LISTED_MAX ? list.count : LISTED_MAX;
+    bool good = !list.failed;
+    if (list.count > 0)
+        qsort(list.item, list.count, sizeof list.item[0], by_weight);
+    for (size_t i = 0; i < listed && good; i++)
+        good = list_one(c, verdict, &list.item[i]);
+    good = good && say_found(c, verdict, &list) && say_doubts(process, verdict, &list, listed) &&
+           say_rest(c, process, verdict, &list);
+    free(list.item);
+    return good;
+}
+
+static int by_pid(const void *left, const void *right)
+{
+    const gw_group *a = *(const gw_group *const *)left, *b = *(const gw_group *const *)right;
+    if (a->pid != b->pid)
+        return a->pid < b->pid ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+/* Return the groups of a pid in a list that is sorted by pid. */
+static group_range groups_of(const gw_group *const *group, size_t count, uint32_t pid)
+{
+    size_t low = 0, high = count, end;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (group[middle]->pid < pid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (end = low; end < count && group[end]->pid == pid; end++)
+        ;
+    return (group_range){group + low, end - low};
+}
+
 bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict)
 {
-    bool good = true;
-    for (size_t i = 0; i < c->model->process_count && good; i++)
-        good = list_process(c, &c->model->process[i], verdict);
+    const gw_model *model = c->model;
+    const gw_group **group = malloc((model->group_count + 1) * sizeof(const gw_group *));
+    size_t count = 0;
+    bool good = group != NULL;
+    for (size_t i = 1; good && i < model->group_count; i++) /* group 0 belongs to all processes */
+        group[count++] = &model->group[i];
+    if (count > 0)
+        qsort(group, count, sizeof(const gw_group *), by_pid);
+    for (size_t i = 0; i < model->process_count && good; i++) {
+        group_range range = groups_of((const gw_group *const *)group, count, model->process[i].pid);
+        good = list_process(c, &model->process[i], range, verdict);
+    }
+    free(group);
     return good;
 }

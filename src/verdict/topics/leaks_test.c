@@ -122,6 +122,50 @@ static void test_each_kind_is_listed_with_its_place(void **state)
     }
 }
 
+/* At each of 70 places, create streams that are never destroyed. The last place creates the most. */
+static void test_many_leaks_are_counted(void **state)
+{
+    (void)state;
+    enum { PLACES = 70, ROUNDS = 200 };
+    uint32_t site[PLACES];
+    gw_feed_open(&feed, 16 * gib);
+    for (unsigned k = 0; k < PLACES; k++) {
+        char frame[64];
+        snprintf(frame, sizeof frame, "make%u make.py %u", k, k + 1);
+        site[k] = gw_feed_site(&feed, frame);
+    }
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        for (unsigned k = 0; k < PLACES; k++) {
+            feed.site = site[k];
+            for (unsigned n = 0; n < (k + 1 == PLACES ? 2 : 1); n++)
+                gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, (i * PLACES + k) * 2 + n + 1, 0, 0, 0);
+        }
+    }
+    feed.site = 0;
+    judge();
+    assert_int_equal(verdict->leak_count, 64);
+    assert_int_equal(verdict->leaks[0].left, 2 * ROUNDS);
+    assert_true(advised("6 smaller possible leaks of pid 100 are not listed"));
+    assert_false(advised("lost"));
+    gw_verdict_free(verdict);
+}
+
+/* The events that are missing may have been frees. */
+static void test_a_leak_is_doubtful_if_events_were_lost(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    work(&rows[0], 300);
+    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.lost.events = 5;
+    gw_error err;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    judge();
+    assert_int_equal(verdict->leak_count, 1);
+    assert_true(advised("5 events of pid 100 were lost, so what looks like a leak may have been freed"));
+    gw_verdict_free(verdict);
+}
+
 static void test_what_is_given_back_is_none(void **state)
 {
     (void)state;
@@ -422,6 +466,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_kind_is_listed_with_its_place),
+        cmocka_unit_test(test_many_leaks_are_counted),
+        cmocka_unit_test(test_a_leak_is_doubtful_if_events_were_lost),
         cmocka_unit_test(test_what_is_given_back_is_none),
         cmocka_unit_test(test_what_lives_until_exit_by_design_is_none),
         cmocka_unit_test(test_a_start_before_much_work_is_none),
