@@ -57,6 +57,8 @@ static void failure_mark(gwi_part *at, struct json_object *chart, const gw_failu
         gw_text_add_str(&text, " ");
     }
     gw_text_addf(&text, "failed: %s", gw_result_name(failure->result));
+    if (failure->recovery != GW_RECOVERED_NOT && failure != gwi_refusal(at))
+        gw_text_add_str(&text, "; the program went on");
     gwi_chart_mark(at, chart, failure->t_ns, gw_text_str(&text), "failure");
     at->failed = at->failed || text.failed;
     gw_text_free(&text);
