@@ -310,9 +310,6 @@ const gw_cause_info *gw_cause_find(const char *id);
 /* Return the id of a cause, or the name of an error or status, that is similar to `word`; NULL: none. The text is
  * static. */
 const char *gw_suggest_name(const char *word);
-/* Return how many characters must change, ignoring case, to turn one name into the other. SIZE_MAX if `b` is longer
- * than 80 characters. */
-size_t gw_name_edits(const char *a, const char *b);
 
 /* A kind of log line that points to a cause. The strings are static. */
 typedef struct gw_cause_line {

@@ -2,37 +2,12 @@
 #include "gw_verdict.h"
 
 #include "gw_data.h"
+#include "gw_nearest.h"
 #include "gw_text.h"
 
-#include <ctype.h>
 #include <string.h>
 
 enum { NAME_BYTES_MAX = 80 };
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-size_t gw_name_edits(const char *a, const char *b)
-{
-    size_t row[NAME_BYTES_MAX + 1], b_bytes = strlen(b);
-    if (b_bytes > NAME_BYTES_MAX)
-        return SIZE_MAX;
-    for (size_t k = 0; k <= b_bytes; k++)
-        row[k] = k;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (size_t k = 0; k < b_bytes; k++) {
-            bool same = tolower((unsigned char)a[i]) == tolower((unsigned char)b[k]);
-            size_t replaced = corner + !same;
-            corner = row[k + 1];
-            row[k + 1] = least(replaced, least(corner, row[k]) + 1);
-        }
-    }
-    return row[b_bytes];
-}
 
 typedef struct search {
     const char *word, *best;
