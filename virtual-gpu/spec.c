@@ -18,6 +18,14 @@ static const gw_embedded *card_find(const char *name, size_t name_bytes)
     return NULL;
 }
 
+const char *gw_virt_card_name(size_t index)
+{
+    size_t count = 0;
+    while (count < index && gwi_cards[count].name != NULL)
+        count++;
+    return gwi_cards[count].name;
+}
+
 static gw_status card_line(gw_virt_card *card, const char *key, const char *value, gw_error *err)
 {
     static const struct {

@@ -3,6 +3,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_doctor_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -36,21 +37,18 @@ static int fail(const gw_error *err)
     return GW_EXIT_USAGE;
 }
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy doctor [options] [-- python [arguments]]\n"
-                           "\n"
-                           "Checks this machine for problems before a program runs into them. With an\n"
-                           "interpreter, also checks what its packages were built for, without importing\n"
-                           "them. Exit status: 1 if a check fails, 2 on a usage error, otherwise 0; warnings\n"
-                           "and unknown results are not failures.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_doctor = {
+    .usage = "gpuwhy doctor [options] [-- python [arguments]]\n",
+    .about = "Checks this machine for problems before a program runs into them. With an interpreter, also checks "
+             "what its packages were built for, without importing them.",
+    .words = "-- PROGRAM",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "no check failed; warnings and unknown results are not failures"},
+              {EXIT_FAILS, "a check failed"},
+              {GW_EXIT_USAGE, "usage error, or a file cannot be read or written"}},
+    .examples = {{"gpuwhy doctor -- python", "check the machine and the packages of an interpreter"},
+                 {"gpuwhy doctor --save good.state", "save the state of a machine that works, for --against"}},
+    .see_also = "run explain"};
 
 static gw_role role_of(gw_check_state state)
 {
@@ -148,9 +146,9 @@ int gwi_cmd_doctor(int argc, char **argv)
     int index = 0;
     if (gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &index, &err) != GW_OK)
         return fail(&err);
-    gwi_pager_begin();
+    gwi_manualr_begin();
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_doctor);
     if (index < argc && strcmp(argv[index - 1], "--") != 0) {
         gw_say("doctor: %s: write the interpreter after `--`", argv[index]);
         return GW_EXIT_USAGE;

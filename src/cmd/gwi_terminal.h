@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #define GWI_TERMINAL_OPTIONS(X)                                                                                        \
-    X(STRING, const char *, color, "--color", "WHEN", NULL, "colours: auto, always or never [auto]")                   \
+    X(STRING, const char *, color, "--color", "auto|always|never", NULL, "when to print colours [auto]")               \
     X(FLAG, bool, no_pager, "--no-pager", NULL, NULL, "do not start a pager for long text")
 
 typedef struct gwi_terminal_settings {
@@ -45,6 +45,6 @@ int gwi_terminal_output(int fd);
 /* Collect what is printed on standard output from now on. At the end of the process, show it with a pager if it is
  * longer than the screen; otherwise print it. Does nothing if standard output is not a terminal, or if the user wants
  * no pager. Further calls do nothing. */
-void gwi_pager_begin(void);
+void gwi_manualr_begin(void);
 
 #endif

@@ -1,59 +1,22 @@
 /* The entry point: find the command in the table and run it. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_help.h"
+#include "gwi_meant.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef struct command_row {
-    const char *name, *arguments, *help;
-    int (*run)(int argc, char **argv);
-} command_row;
-
-static const command_row commands[] = {
-#define GW_X(name, arguments, help) {#name, arguments, help, gwi_cmd_##name},
-    GWI_COMMANDS(GW_X)
-#undef GW_X
-};
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
-
-static const command_row *find(const char *name)
+static bool is_help(const char *word)
 {
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-    return NULL;
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static void usage(FILE *out)
+static bool is_version(const char *word)
 {
-    fputs("gpuwhy explains why a GPU program failed.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-8s  %-34s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    fputs("\n`gpuwhy COMMAND --help` lists the options of a command.\n", out);
-}
-
-int gwi_cmd_help(int argc, char **argv)
-{
-    gwi_pager_begin();
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        usage(stdout);
-        return GW_EXIT_OK;
-    }
-    const command_row *command = find(argv[1]);
-    if (command == NULL) {
-        gw_say("help: unknown command %s; `gpuwhy help` lists the commands", argv[1]);
-        return GW_EXIT_USAGE;
-    }
-    if (command->run == gwi_cmd_help) {
-        usage(stdout);
-        return GW_EXIT_OK;
-    }
-    char *asked[] = {argv[1], (char[]){"--help"}, NULL};
-    return command->run(2, asked);
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
 }
 
 int main(int argc, char **argv)
@@ -67,19 +30,17 @@ int main(int argc, char **argv)
     argc -= first - 1;
     argv += first - 1;
     if (argc < 2) {
-        usage(stderr);
+        gwi_help_overview(stderr);
         return GW_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    if (is_help(argv[1]))
         return gwi_cmd_help(1, argv);
-    if (strcmp(argv[1], "--version") == 0)
+    if (is_version(argv[1]))
         return gwi_cmd_version(1, argv);
-    const command_row *command = find(argv[1]);
-    if (command == NULL) {
-        gw_say("unknown command %s; `gpuwhy help` lists the commands", argv[1]);
-        return GW_EXIT_USAGE;
-    }
-    if (argc == 3 && strcmp(argv[2], "--help") == 0)
-        gwi_pager_begin();
+    const gwi_command_row *command = gwi_command_find(argv[1]);
+    if (command == NULL)
+        return gwi_meant(argc, argv);
+    if (argc == 3 && is_help(argv[2]))
+        gwi_manualr_begin();
     return command->run(argc - 1, argv + 1);
 }

@@ -165,7 +165,7 @@ static bool collect(void)
     return good;
 }
 
-void gwi_pager_begin(void)
+void gwi_manualr_begin(void)
 {
     if (collected.on || gwi_terminal()->no_pager || isatty(STDOUT_FILENO) == 0 || command_of() == NULL)
         return;
