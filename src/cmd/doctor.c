@@ -18,6 +18,8 @@
 
 #define GWI_DOCTOR_OPTIONS(X)                                                                                          \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(STRING, const char *, junit, "--junit", "FILE", NULL,                                                            \
+      "also write the checks as JUnit XML, for a system for continuous integration")                                   \
     X(STRING, const char *, save, "--save", "FILE", NULL, "save the current state, for --against")                     \
     X(STRING, const char *, against, "--against", "FILE", NULL, "print what changed since the state in FILE")          \
     X(STRING, const char *, root, "--root", "DIR", "", "check the directory tree DIR instead of this machine")         \
@@ -47,6 +49,7 @@ const gwi_manual gwi_manual_doctor = {
               {EXIT_FAILS, "a check failed"},
               {GW_EXIT_USAGE, "usage error, or a file cannot be read or written"}},
     .examples = {{"gpuwhy doctor -- python", "check the machine and the packages of an interpreter"},
+                 {"gpuwhy doctor --junit doctor.xml", "for the report of a system for continuous integration"},
                  {"gpuwhy doctor --save good.state", "save the state of a machine that works, for --against"}},
     .see_also = "run explain"};
 
@@ -160,6 +163,8 @@ int gwi_cmd_doctor(int argc, char **argv)
     gw_facts facts = {0};
     gw_checkup checkup = {0};
     gw_status st = examine(&options, argv + index, &facts, &checkup, &err);
+    if (st == GW_OK && options.junit != NULL)
+        st = gwi_doctor_write_junit(&checkup, options.junit, &err);
     if (st == GW_OK && options.json)
         st = gwi_doctor_write_json(&checkup, &facts, &err);
     else if (st == GW_OK)
