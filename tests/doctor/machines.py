@@ -14,6 +14,9 @@ import sys
 import tempfile
 from xml.etree import ElementTree
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import json_schemas
+
 GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
 LIB = "usr/lib/x86_64-linux-gnu"
 SITE = "v/lib/python3.11/site-packages"
@@ -309,7 +312,7 @@ def doctor(root, *options):
     done = subprocess.run([GPUWHY, "doctor", "--root", root, "--json", *options], capture_output=True, text=True, timeout=240)
     if done.returncode not in (0, 1):
         raise AssertionError(f"exit status {done.returncode}: {done.stderr}")
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, json_schemas.check(json.loads(done.stdout))
 
 
 def check(name, root):
