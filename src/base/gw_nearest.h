@@ -4,10 +4,6 @@
 
 #include <stddef.h>
 
-/* Return how many characters must be inserted, removed, replaced or swapped with their neighbour, ignoring case, to
- * turn one name into the other. SIZE_MAX if `b` is longer than 80 bytes. */
-size_t gw_name_edits(const char *a, const char *b);
-
 /* A search in a list. Begin with {.word = WORD}. A word of the list is similar if at most a third of the longer word's
  * characters must change, and at most 3; or if it begins with WORD, which has three characters or more. */
 typedef struct gw_nearest {

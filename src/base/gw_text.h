@@ -64,4 +64,9 @@ bool gw_bytes_parse(const char *text, uint64_t *ret_bytes);
  * unspecified. */
 bool gw_threshold_parse(const char *text, double *ret_ratio, uint64_t *ret_bytes);
 
+/* Return how many characters must be inserted, removed, replaced or swapped with their neighbour, ignoring case, to
+ * turn one name into the other. SIZE_MAX if `b` is longer than GW_NAME_EDITS_MAX characters. */
+enum { GW_NAME_EDITS_MAX = 80 };
+size_t gw_name_edits(const char *a, const char *b);
+
 #endif

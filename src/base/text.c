@@ -139,3 +139,36 @@ bool gw_threshold_parse(const char *text, double *ret_ratio, uint64_t *ret_bytes
     *ret_ratio = percent / 100;
     return percent > 0 && percent <= 100;
 }
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool is_same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* This is the optimal string alignment distance, with three rows of its table. */
+size_t gw_name_edits(const char *a, const char *b)
+{
+    size_t row[3][GW_NAME_EDITS_MAX + 1], b_bytes = strlen(b), i = 0;
+    if (b_bytes > GW_NAME_EDITS_MAX)
+        return SIZE_MAX;
+    for (size_t k = 0; k <= b_bytes; k++)
+        row[0][k] = k;
+    while (a[i] != '\0') {
+        i++;
+        size_t *now = row[i % 3];
+        const size_t *before = row[(i + 2) % 3], *twice_before = row[(i + 1) % 3];
+        now[0] = i;
+        for (size_t k = 1; k <= b_bytes; k++) {
+            size_t replaced = before[k - 1] + !is_same(a[i - 1], b[k - 1]);
+            now[k] = least(replaced, least(before[k], now[k - 1]) + 1);
+            if (i > 1 && k > 1 && is_same(a[i - 1], b[k - 2]) && is_same(a[i - 2], b[k - 1]))
+                now[k] = least(now[k], twice_before[k - 2] + 1);
+        }
+    }
+    return row[i % 3][b_bytes];
+}

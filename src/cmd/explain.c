@@ -11,9 +11,9 @@
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"
-#include "gw_nearest.h"
 #include "gw_place.h"
 #include "gw_render.h"
+#include "gw_text.h"
 #include "gw_torch.h"
 
 #include <errno.h>

@@ -3,7 +3,6 @@
 
 #include "gw_array.h"
 #include "gw_logs.h"
-#include "gw_nearest.h"
 #include "gw_place.h"
 #include "gw_text.h"
 #include "gw_verdict.h"

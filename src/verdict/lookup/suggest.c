@@ -2,7 +2,6 @@
 #include "gw_verdict.h"
 
 #include "gw_data.h"
-#include "gw_nearest.h"
 #include "gw_text.h"
 
 #include <string.h>
