@@ -56,6 +56,13 @@ for part in "$@"; do
         need_command ninja ninja-build
         need_command tmux tmux
         need_command promtool prometheus
+        need_command man man-db
+        need_command mandoc mandoc
+        need_command zsh zsh
+        need_command fish fish
+        [ -e /usr/share/bash-completion/bash_completion ] || missing="$missing bash-completion"
+        python3 -c 'import jsonschema' >/dev/null 2>&1 || /usr/bin/python3 -c 'import jsonschema' >/dev/null 2>&1 ||
+            missing="$missing python3-jsonschema"
         need_command chromium chromium
         need_command chromedriver chromium-driver
         ;;

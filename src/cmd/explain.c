@@ -5,6 +5,7 @@
 #include "gwi_folder.h"
 #include "gwi_judge.h"
 #include "gwi_judged.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
 #include "gwi_terminal.h"
@@ -12,6 +13,7 @@
 #include "gw_logs.h"
 #include "gw_place.h"
 #include "gw_render.h"
+#include "gw_text.h"
 #include "gw_torch.h"
 
 #include <errno.h>
@@ -331,29 +333,31 @@ static void write_again(gw_text *text, int argc, char **argv)
     gw_text_add_str(text, "the same command with --all");
 }
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
-                           "gpuwhy explain [options] LOG...\n"
-                           "gpuwhy explain [options] FOLDER\n"
-                           "... | gpuwhy explain\n"
-                           "gpuwhy explain [options] CODE or NAME\n"
-                           "gpuwhy explain [options] -m \"one message\"\n"
-                           "\n"
-                           "Explains a recording, even one that is still being written, or text logs (plain,\n"
-                           ".gz, .xz, .zst, .ipynb; - is standard input). For a folder, explains the\n"
-                           "recordings in it or, if there are none, its text logs. Without an argument,\n"
-                           "explains the last recording. Several recordings of one job (from several hosts\n"
-                           "or ranks) are explained together: which one failed first. Exit status: 0 if\n"
-                           "there is a verdict, 1 if the cause was not determined, 2 if the input cannot\n"
-                           "be read.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_explain = {
+    .usage = "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
+             "gpuwhy explain [options] LOG...\n"
+             "gpuwhy explain [options] FOLDER\n"
+             "... | gpuwhy explain\n"
+             "gpuwhy explain [options] CODE or NAME\n"
+             "gpuwhy explain [options] -m \"one message\"\n",
+    .about = "Explains a recording, even one that is still being written, or text logs (plain, .gz, .xz, .zst, "
+             ".ipynb; - is standard input). For a folder, explains the recordings in it or, if there are none, its "
+             "text logs. Without an argument, explains the last recording. Several recordings of one job (from "
+             "several hosts or ranks) are explained together: which one failed first.",
+    .words = "RECORDING|FILE",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "there is a verdict, also if it is \"clean\""},
+              {GW_EXIT_UNDETERMINED, "the cause was not determined; always for a code alone"},
+              {GW_EXIT_USAGE, "usage error or unreadable input; one line on stderr names the input and the reason"}},
+    .environment = {{"XDG_STATE_HOME",
+                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"},
+              {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
+    .examples = {{"gpuwhy explain", "explain the last run again, even while it is running"},
+                 {"gpuwhy explain --all run.gpuwhy", "print all the evidence, not just one screen"},
+                 {"gpuwhy explain slurm-123.out slurm-123.err", "explain the text logs of a job"},
+                 {"gpuwhy explain 700", "what an error code can mean, and how to find out"}},
+    .see_also = "run causes report diff"};
 
 static int explain_what(int words, char **argv, const explain_options *options)
 {
@@ -405,7 +409,7 @@ int gwi_cmd_explain(int argc, char **argv)
     options.again = gw_text_str(&again);
     if (options.all || options.json || options.help) /* otherwise, the text fits on the screen */
         gwi_pager_begin();
-    int status = options.help ? help() : explain_what(words, argv, &options);
+    int status = options.help ? gwi_manual_print(&gwi_manual_explain) : explain_what(words, argv, &options);
     gw_text_free(&again);
     return status;
 }

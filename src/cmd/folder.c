@@ -19,15 +19,13 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_recording(const char *name)
+bool gwi_folder_is_recording(const char *name)
 {
     size_t bytes = strlen(name), end = strlen(".gpuwhy");
     return bytes > end && strcmp(name + bytes - end, ".gpuwhy") == 0;
 }
 
-/* True if the name looks like the name of a log: the extension is usual for logs, or there is none ("stdout",
- * "output"). */
-static bool has_name_of_log(const char *name)
+bool gwi_folder_has_name_of_log(const char *name)
 {
     static const char *const ends[] = {".log", ".txt", ".out",   ".err",    ".gz",
                                        ".xz",  ".zst", ".ipynb", ".stdout", ".stderr"};
@@ -68,8 +66,8 @@ static gw_status list(const char *folder, bool recordings, gwi_folder_files *ret
         char path[4096];
         if (entry->d_name[0] == '.' ||
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path || !is_plain_file(path) ||
-            is_recording(entry->d_name) != recordings ||
-            (!recordings && (!has_name_of_log(entry->d_name) || !gw_log_is_text(path))))
+            gwi_folder_is_recording(entry->d_name) != recordings ||
+            (!recordings && (!gwi_folder_has_name_of_log(entry->d_name) || !gw_log_is_text(path))))
             continue;
         st = add_path(ret, &room, path);
     }

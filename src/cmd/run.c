@@ -4,6 +4,7 @@
 #include "gwi_cmd.h"
 #include "gwi_growing.h"
 #include "gwi_judge.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
 
@@ -28,7 +29,7 @@
       "let all processes of the run share the limit of --memory")                                                      \
     X(STRING, const char *, inject, "--inject", "PLAN", NULL,                                                          \
       "let GPU calls fail on purpose, such as oom@alloc:3 or 700@sync,p=0.01,seed=7; see docs/commands/run.md")        \
-    X(MAYBE, const char *, fence, "--fence", "[=exit]", NULL,                                                          \
+    X(MAYBE, const char *, fence, "--fence", "exit", NULL,                                                             \
       "after an error that loses the context, let all GPU calls fail at once; =exit: end the program")                 \
     X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
     X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", GW_STANDARD_RECORD_LIMIT,                           \
@@ -81,17 +82,40 @@ RUN_OPTIONS(GW_X)
 #undef GW_X
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy run [options] -- program [arguments]\n\n"
-                           "Runs the program, records its GPU calls, and explains at the end why it failed.\n"
-                           "The exit status is that of the program.\n\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_run = {
+    .usage = "gpuwhy run [options] -- program [arguments]\n",
+    .about = "Runs the program, records the GPU calls of the program and its children, and prints at the end on "
+             "stderr why it failed. Output, exit status and signals are those of the program. Options end at -- or "
+             "at the first word that is not an option.",
+    .words = "PROGRAM",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GWI_EXIT_PROGRAM,
+               "the exit status of the program; if a signal ended the program, gpuwhy ends by the same signal"},
+              {GW_EXIT_USAGE, "usage error; the program was not started"},
+              {GW_EXIT_CANNOT_RUN, "the program cannot be executed"},
+              {GW_EXIT_NOT_FOUND, "there is no such program"}},
+    .environment = {{"XDG_STATE_HOME",
+                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"},
+                    {"GPUWHY_OFF", "1: the hook records nothing and passes every call through"},
+                    {"GPUWHY_SITES", "0: do not record call sites, like --no-sites; see docs/call-sites.md"},
+                    {"GPUWHY_HISTORY",
+                     "number of entries that --deep reads from PyTorch's memory history; default: 100000"},
+                    {"GPUWHY_COURSE", "0: do not follow PyTorch's allocations from the first one on"},
+                    {"CUDA_LAUNCH_BLOCKING",
+                     "if it is not 0, --blame does not start a second run, because the first one already waits for "
+                     "each launch"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"},
+              {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"},
+              {"$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"},
+              {"$XDG_CONFIG_HOME/gpuwhy/config",
+               "how long recordings are kept, in JSON; by default ~/.config/gpuwhy/config"}},
+    .examples = {{"gpuwhy run -- python train.py", "record the program and explain why it failed"},
+                 {"gpuwhy run --quiet --json verdict.json -- ./train",
+                  "print a verdict only on failure, and write it as JSON"},
+                 {"gpuwhy run --memory 16GiB -- python train.py", "let the program see a smaller card"},
+                 {"gpuwhy run --gpu virtual:h200 -- ./train",
+                  "run a program that uses the driver API on a machine without a GPU"}},
+    .see_also = "explain history rehearse report"};
 
 /* Open /dev/null on each of the descriptors 0, 1 and 2 that is closed. Otherwise gpuwhy's next file would get that
  * number, and gpuwhy would print into it. The program does not inherit these descriptors (close-on-exec). */
@@ -377,7 +401,7 @@ int gwi_cmd_run(int argc, char **argv)
     if (status != GW_EXIT_OK)
         return status;
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_run);
     if (gw_config_process()->value[GW_CONFIG_OFF].number != 0)
         return run_off(&options, program);
     say_limit(&options);
