@@ -68,8 +68,7 @@ const gwi_manual gwi_manual_fit = {
                      "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
     .files = {{"$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"}},
     .examples = {{"gpuwhy fit -- python train.py --batch-size {batch}", "find the largest batch for this card"},
-                 {"gpuwhy fit --card t4 --values precision=fp32,bf16 -- python train.py --dtype {precision} "
-                  "--batch-size {batch}",
+                 {"gpuwhy fit --card t4 --values p=fp32,bf16 -- python train.py {batch} {p}",
                   "for another card, with each of two values"}},
     .see_also = "rehearse"};
 

@@ -18,7 +18,7 @@ static const struct {
             {"kernel-errors", "kernel errors during training", "kernel-errors-during-training", NULL},
             {"causes", "the causes that gpuwhy can find (gpuwhy causes)", NULL, "causes"},
             {"logs", "which messages of which libraries gpuwhy finds in text logs", "logs", NULL},
-            {"config", "the configuration, and how long recordings are kept", "config", NULL},
+            {"configuration", "the configuration, and how long recordings are kept", "config", NULL},
             {"environment", "environment variables", "environment", NULL},
             {"exit-status", "exit statuses of all commands", "exit-status", NULL},
             {"terminal", "colours and the pager", "terminal", NULL},

@@ -31,8 +31,6 @@ void gwi_section_end(gwi_part *at);
 void gwi_verdict_part(gwi_part *at, const gw_verdict *verdict, bool is_whole);
 /* memory_part.c: memory over time, a chart for each device. */
 void gwi_memory_part(gwi_part *at);
-/* memory_part.c. Append the elements of a chart that gwi_chart_add() added. */
-void gwi_chart_html(gwi_part *at, const char *id);
 /* tensor_part.c: a chart of the blocks in a framework's allocator, if the recording has the lines that requested them.
  */
 void gwi_tensor_chart(gwi_part *at, int device);
@@ -60,6 +58,8 @@ void gwi_chart_rows(gwi_part *at, struct json_object *chart, const gwi_thin *tab
 void gwi_chart_mark(gwi_part *at, struct json_object *chart, uint64_t t_ns, const char *text, const char *kind);
 void gwi_chart_band(gwi_part *at, struct json_object *chart, uint64_t from_ns, uint64_t to_ns, const char *text,
                     const char *kind);
+/* Append the elements of the page in which the chart is drawn. */
+void gwi_chart_html(gwi_part *at, const char *id);
 
 /* marks.c. Add the marks and bands of a chart. If there are too many, the most telling ones are added, and a sentence
  * about that is appended to `hidden`. `card`: its index. */

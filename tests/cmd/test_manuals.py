@@ -95,12 +95,12 @@ class Topics(Case):
             self.assertGreater(len(done.stdout.splitlines()), 10, topic)
 
     def test_a_document_is_plain_text(self):
-        text = self.run_gpuwhy("help", "config").stdout.decode()
+        text = self.run_gpuwhy("help", "configuration").stdout.decode()
         self.assertTrue(text.startswith("Configuration\n\n"))
         self.assertNotIn("`", text)
         self.assertNotIn("](", text)
-        self.assertIn("    {\n        /* how long", text)  # an indented block is left alone
-        self.assertRegex(text, r"\n  keep\.days +their age")
+        self.assertIn("    {\n        \"folder\":", text)  # an indented block is left alone
+        self.assertRegex(text, r"\n  keep\.days +GPUWHY_KEEP_DAYS")
         for topic in self.topics():
             for line in self.run_gpuwhy("help", topic).stdout.decode().splitlines():
                 self.assertNotRegex(line, r"\]\([a-zA-Z/.-]+\.md", topic)
