@@ -18,6 +18,7 @@ typedef struct gw_run_options {
     uint64_t record_bytes_max; /* size limit of the recording; 0: no limit */
     bool quiet;
     const char *json;       /* file for the verdict as JSON, "-" for standard output; NULL: none */
+    const char *message;    /* file for a short text about a failure; NULL: none */
     const char *on_failure; /* after a failure: "print" the verdict, or run this shell command; NULL: neither */
     bool core;
     bool blame;
