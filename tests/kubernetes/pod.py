@@ -60,7 +60,7 @@ class Pod:
         if self.shm is not None:
             yield f"mkdir {root}/dev/shm && mount -t tmpfs -o {self.shm} none {root}/dev/shm"
         yield f"touch {root}/dev/termination-log && mount --bind {quoted([message])} {root}/dev/termination-log"
-        yield f"mount -o remount,ro {root}/dev"
+        yield f"mount -o remount,bind,ro {root}/dev"
 
     def bind_lines(self, here, there, read_only):
         yield f"mkdir -p {quoted([there])} && mount --rbind {quoted([here])} {quoted([there])}"
@@ -93,7 +93,7 @@ class Pod:
                      **{one["name"]: one["value"] for one in container.get("env", [])}, **environment}
         words = [*container.get("command", []), *container.get("args", [])]
         lines = ["set -e", *self.root_lines(root, message), *self.mount_lines(container, root),
-                 f"mount -o remount,ro {root}", f"cd {root}", "pivot_root . .", "umount -l .", "cd /",
+                 f"mount -o remount,bind,ro {root}", f"cd {root}", "pivot_root . .", "umount -l .", "cd /",
                  "exec " + quoted([*self.become(container), "env", "-i",
                                    *(f"{name}={value}" for name, value in variables.items()), *words])]
         return "\n".join(lines)
