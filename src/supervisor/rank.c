@@ -76,12 +76,16 @@ bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
             continue;
         const char *of = launcher->of == NULL ? NULL : value_of(environment, bytes, launcher->of);
         const char *local = launcher->local == NULL ? NULL : value_of(environment, bytes, launcher->local);
+        /* torchrun counts its restarts; the processes of each start have the same ranks */
+        const char *restart = i > 0 ? NULL : value_of(environment, bytes, "TORCHELASTIC_RESTART_COUNT");
         const gw_fact_rank fact = {
             GW_FACT_SET(rank, number_of(rank)),
             .has_of = is_number(of),
             .of = number_of(of),
             .has_local = is_number(local),
             .local = number_of(local),
+            .has_restart = is_number(restart),
+            .restart = number_of(restart),
             GW_FACT_SET(by, gw_fact_text_of(launcher->rank)),
         };
         gw_fact_rank_write(&fact, text);

@@ -1,5 +1,6 @@
 /* Starts four workers with ranks, as torchrun does. Rank 2 crashes in host code, or its kernel writes to a bad
- * address. The launcher then ends the other, faultless ranks. Repaired: no rank fails. */
+ * address. The launcher then ends the other, faultless ranks. Repaired: no rank fails. With --starts, the launcher then
+ * starts all ranks again, as torchrun does with --max-restarts, and each start has its own fault. */
 #include "scenario.h"
 
 #include <fcntl.h>
@@ -70,7 +71,8 @@ static int wait_for_all(const int *pid)
     return failed;
 }
 
-static void launch(const char *program, const char *of)
+/* Start all ranks and wait for them. Returns how many failed by themselves. */
+static int launch(const char *program, const char *of)
 {
     int ready[2], go[2], pid[WORKERS];
     char byte;
@@ -90,18 +92,33 @@ static void launch(const char *program, const char *of)
     usleep(300000); /* so that monitors outside have time to see the workers */
     close(go[1]);
     int failed = wait_for_all(pid);
-    if (failed > 0)
-        scenario_fail("%d of %d workers failed", failed, WORKERS);
+    close(ready[0]);
+    close(go[0]);
+    return failed;
+}
+
+/* Start the ranks once for each fault in the list, such as "address,crash", until none fails. */
+static int launch_again(const char *program, char *list)
+{
+    int failed = 0, restart = 0;
+    for (char *of = strtok(list, ","); of != NULL && (restart == 0 || failed > 0); of = strtok(NULL, ",")) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", restart++);
+        setenv("TORCHELASTIC_RESTART_COUNT", text, 1);
+        failed = launch(program, of);
+    }
+    return failed;
 }
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *of = "address";
+    const char *truth_path = NULL, *of = "address", *starts = NULL;
     int repaired = 0, is_worker = 0;
     long long ready_fd = -1, go_fd = -1;
     const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
                                       {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {"of", OPTION_TEXT, &of, "what rank 2 dies of: address or crash"},
+                                      {"starts", OPTION_TEXT, &starts, "--of for each start, such as address,crash"},
                                       {"worker", OPTION_FLAG, &is_worker, "be a worker"},
                                       {"ready-fd", OPTION_NUMBER, &ready_fd, "where a worker says it is ready"},
                                       {"go-fd", OPTION_NUMBER, &go_fd, "where a worker waits"},
@@ -114,7 +131,11 @@ int main(int argc, char **argv)
         return 0;
     }
     truth_open(truth_path);
-    launch(argv[0], repaired ? "nothing" : of);
+    char list[64] = "";
+    snprintf(list, sizeof list, "%s", starts == NULL ? "" : starts);
+    int failed = starts != NULL ? launch_again(argv[0], list) : launch(argv[0], repaired ? "nothing" : of);
+    if (failed > 0)
+        scenario_fail("%d of %d workers failed", failed, WORKERS);
     printf("%d workers are done\n", WORKERS);
     return 0;
 }
