@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from harness import BUILD, GPUWHY, Failure, Workplace, expect, main, skip  # noqa: E402
+from harness import BUILD, GPUWHY, Failure, Workplace, expect, main, skip, wait_until  # noqa: E402
 from manifests import MANIFESTS, load, need_schemas  # noqa: E402
 from pod import Pod, reason_why_not  # noqa: E402
 
@@ -113,6 +113,22 @@ def stopped_from_outside(pods, **more):
     expect("exited 7" in pod.message(container), pod.message(container))
 
 
+def killed_at_once(pods, **more):
+    """The kernel kills all processes of a container that needs too much memory. The recording is in the volume."""
+    pod = pods.new(**more)
+    container = pods.container(["sh", "-c", '"$@"; echo ready; exec sleep 1000', "sh", *TWIN])
+    process = pod.start_container(container)
+    while process.stdout.readline() not in (b"ready\n", b""):
+        pass
+    wait_until(lambda: recordings(pod) and explained(recordings(pod)[0])["coverage"]["processes"] > 0,
+               "the recording has no process")
+    os.kill(first_process(process.pid), signal.SIGKILL)
+    process.communicate(timeout=WAIT_S)
+    verdict = explained(recordings(pod)[0])
+    expect(verdict["status"] == "undetermined" and verdict["program"]["exit"] is None, verdict["headline"])
+    expect(pod.message(container) == "", pod.message(container))
+
+
 def host_view(pods, **more):
     """The container of the DaemonSet serves the cards as another user, without any capability."""
     template = load(MANIFESTS / "watch.yaml")[0]["spec"]["template"]["spec"]
@@ -150,6 +166,7 @@ CASES = {"out_of_memory": lambda pods, mode: out_of_memory(pods, **mode),
          "no_shared_memory": lambda pods, mode: out_of_memory(pods, shm=None, **mode),
          "same_end": lambda pods, mode: same_end(pods, **mode),
          "stopped_from_outside": lambda pods, mode: stopped_from_outside(pods, **mode),
+         "killed_at_once": lambda pods, mode: killed_at_once(pods, **mode),
          "host_view": lambda pods, mode: host_view(pods, **mode)}
 
 
