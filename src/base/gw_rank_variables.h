@@ -16,4 +16,10 @@
     X("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID")                                                         \
     X("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
 
+/* Other variables about a rank: torchrun's count of restarts, and the machine's number, from which Lightning computes the
+ * rank. */
+#define GW_RESTART_VARIABLE "TORCHELASTIC_RESTART_COUNT"
+#define GW_NODE_VARIABLE "NODE_RANK"
+#define GW_LOCAL_VARIABLE "LOCAL_RANK"
+
 #endif

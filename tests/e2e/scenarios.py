@@ -751,6 +751,7 @@ TABLE = {
     "refusal-crumbs": Scenario(program("refusals", "--kind", "crumbs"), Card("6GiB"), "gpu-oom-capacity", crumbs,
                                twin=program("refusals", "--kind", "crumbs", "--repaired"), on="virtual"),
     "ranks-crash": Scenario(program("ranks", "--of", "crash"), Card(), "host-crash-of-process", ranks),
+    "ranks-inside": Scenario(program("ranks", "--inside"), Card(), "illegal-address", ranks),
     "ranks-restarted": Scenario(program("ranks", "--starts", "address,crash"), Card(), "host-crash-of-process",
                                 ranks_restarted, twin=program("ranks", "--starts", "address,nothing"),
                                 twin_check=ranks_recovered),

@@ -42,15 +42,23 @@ static void worker(const char *of, int fails, int ready_fd, int go_fd)
     gpu_close(&gpu);
 }
 
+/* With --inside, each rank sets its own RANK later, as the workers of Ray do. */
+static int is_inside;
+
+static void set_rank(const char *rank, int later)
+{
+    setenv(later ? "WORKER" : "RANK", rank, 1);
+    setenv(later ? "LOCAL_WORKER" : "LOCAL_RANK", rank, 1);
+    setenv("WORLD_SIZE", "4", 1);
+}
+
 static int start_worker(const char *program, const char *of, int rank, int ready_fd, int go_fd)
 {
     char text[2][16], rank_text[16];
     snprintf(text[0], sizeof text[0], "%d", ready_fd);
     snprintf(text[1], sizeof text[1], "%d", go_fd);
     snprintf(rank_text, sizeof rank_text, "%d", rank);
-    setenv("RANK", rank_text, 1);
-    setenv("LOCAL_RANK", rank_text, 1);
-    setenv("WORLD_SIZE", "4", 1);
+    set_rank(rank_text, is_inside);
     const char *arguments[] = {"--worker", "--of", of, "--ready-fd", text[0], "--go-fd", text[1], NULL};
     return scenario_start(program, arguments);
 }
@@ -119,12 +127,15 @@ int main(int argc, char **argv)
                                       {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {"of", OPTION_TEXT, &of, "what rank 2 dies of: address or crash"},
                                       {"starts", OPTION_TEXT, &starts, "--of for each start, such as address,crash"},
+                                      {"inside", OPTION_FLAG, &is_inside, "each rank sets its variables itself"},
                                       {"worker", OPTION_FLAG, &is_worker, "be a worker"},
                                       {"ready-fd", OPTION_NUMBER, &ready_fd, "where a worker says it is ready"},
                                       {"go-fd", OPTION_NUMBER, &go_fd, "where a worker waits"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Of four ranks one fails, and the launcher ends the others.");
     if (is_worker) {
+        if (getenv("WORKER") != NULL)
+            set_rank(getenv("WORKER"), 0);
         const char *rank = getenv("RANK");
         int fails = rank != NULL && atoi(rank) == CULPRIT && strcmp(of, "nothing") != 0;
         worker(of, fails, (int)ready_fd, (int)go_fd);
