@@ -165,8 +165,8 @@ typedef struct gw_buffer_head {
     /* PyTorch's own counts of its allocator's memory on each device: stored when the reserved bytes change, and every
      * few hundred allocations and frees. Reserved 0: PyTorch is not used there, or its allocations are not followed */
     _Atomic uint64_t torch_allocated_bytes[GW_BUFFER_DEVICES], torch_reserved_bytes[GW_BUFFER_DEVICES];
-    /* The launcher's variables (gw_rank_variables.h) at the process's first driver call, as in /proc/PID/environ;
-     * empty: none. Ray and Lightning set them inside the process, where /proc does not show them */
+    /* GW_RANK_VARIABLES_INSIDE at the process's first driver call, in the format of /proc/PID/environ; empty: none. Ray
+     * and Lightning set them inside the process, where /proc does not show them */
     char launcher[GW_LAUNCHER_BYTES];
     uint8_t reserved[1312];
 } gw_buffer_head;

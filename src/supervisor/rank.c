@@ -72,7 +72,7 @@ static bool find_task(const char *config, gw_text *text)
 static bool find_on_first_machine(const char *environment, size_t bytes, gw_text *text)
 {
     const char *node = value_of(environment, bytes, GW_NODE_VARIABLE);
-    const char *local = value_of(environment, bytes, GW_LOCAL_VARIABLE);
+    const char *local = value_of(environment, bytes, "LOCAL_RANK");
     const char *of = value_of(environment, bytes, "WORLD_SIZE");
     if (!is_number(node) || number_of(node) != 0 || !is_number(local))
         return false;
@@ -81,7 +81,7 @@ static bool find_on_first_machine(const char *environment, size_t bytes, gw_text
         .has_of = is_number(of),
         .of = number_of(of),
         GW_FACT_SET(local, number_of(local)),
-        GW_FACT_SET(by, gw_fact_text_of(GW_LOCAL_VARIABLE)),
+        GW_FACT_SET(by, gw_fact_text_of("LOCAL_RANK")),
     };
     gw_fact_rank_write(&fact, text);
     return true;
@@ -91,6 +91,8 @@ bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         const struct launcher *launcher = &launchers[i];
+        if (i == 1 && find_on_first_machine(environment, bytes, text))
+            return true; /* Lightning starts its processes inside those of the other launchers */
         const char *rank = value_of(environment, bytes, launcher->rank);
         if (!is_number(rank))
             continue;

@@ -32,6 +32,7 @@ static void launchers_are_known(void **state)
     expect_rank(ENVIRONMENT("SLURM_PROCID=7\0SLURM_LOCALID=3\0"), "rank=7 local=3 by=SLURM_PROCID");
     expect_rank(ENVIRONMENT("SLURM_PROCID=1\0RANK=9\0"), "rank=9 by=RANK");
     expect_rank(ENVIRONMENT("NODE_RANK=0\0LOCAL_RANK=1\0WORLD_SIZE=4\0"), "rank=1 of=4 local=1 by=LOCAL_RANK");
+    expect_rank(ENVIRONMENT("NODE_RANK=0\0LOCAL_RANK=1\0SLURM_PROCID=0\0"), "rank=1 local=1 by=LOCAL_RANK");
     expect_rank(ENVIRONMENT("NODE_RANK=1\0LOCAL_RANK=1\0WORLD_SIZE=4\0"), NULL);
     expect_rank(ENVIRONMENT("LOCAL_RANK=1\0WORLD_SIZE=4\0"), NULL);
     expect_rank(ENVIRONMENT("NODE_RANK=1\0LOCAL_RANK=1\0SLURM_PROCID=5\0"), "rank=5 by=SLURM_PROCID");

@@ -12,8 +12,8 @@ enum { DIGITS_MAX = 9 };
 /* Append "NAME=VALUE" and a zero byte if the variable is a number and there is room. Returns the new length. */
 static size_t add_variable(char *out, size_t used, const char *name)
 {
-    const char *value = name == NULL ? NULL : getenv(name);
-    size_t digits = value == NULL ? 0 : strspn(value, "0123456789"), bytes = name == NULL ? 0 : strlen(name);
+    const char *value = getenv(name);
+    size_t digits = value == NULL ? 0 : strspn(value, "0123456789"), bytes = strlen(name);
     if (digits == 0 || digits > DIGITS_MAX || value[digits] != '\0' ||
         used + bytes + 1 + digits + 1 > GW_LAUNCHER_BYTES)
         return used;
@@ -25,12 +25,7 @@ static size_t add_variable(char *out, size_t used, const char *name)
 
 void gwi_launcher_note(char out[GW_LAUNCHER_BYTES])
 {
-    static const char *const names[] = {
-#define GW_X(rank, of, local) rank, of, local,
-        GW_RANK_VARIABLES(GW_X)
-#undef GW_X
-            GW_RESTART_VARIABLE,
-        GW_NODE_VARIABLE};
+    static const char *const names[] = GW_RANK_VARIABLES_INSIDE;
     size_t used = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         used = add_variable(out, used, names[i]);

@@ -134,8 +134,10 @@ int main(int argc, char **argv)
                                       {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Of four ranks one fails, and the launcher ends the others.");
     if (is_worker) {
-        if (getenv("WORKER") != NULL)
+        if (getenv("WORKER") != NULL) {
             set_rank(getenv("WORKER"), 0);
+            setenv("PMIX_RANK", "0", 1); /* as a library does that starts MPI without a launcher */
+        }
         const char *rank = getenv("RANK");
         int fails = rank != NULL && atoi(rank) == CULPRIT && strcmp(of, "nothing") != 0;
         worker(of, fails, (int)ready_fd, (int)go_fd);
