@@ -71,14 +71,27 @@ static void add_trouble(gw_text *text, const trouble *found)
         gw_text_addf(text, " exited with status %d", process->exit.exit_code);
 }
 
+/* A job that runs for weeks may be restarted often: only the last ones are listed. */
+enum { SHOWN_MAX = 8 };
+
+/* True if the start is listed in a report about the starts up to `last`. Otherwise it is counted. */
+static bool is_shown(const gw_process *process, uint32_t last, size_t *hidden)
+{
+    bool shown = last - process->restart <= SHOWN_MAX;
+    *hidden += !shown;
+    return shown;
+}
+
 void gwi_say_restarts(const gwi_case *c, const gwi_kin *kin, gwi_finding *finding)
 {
     const gw_process *judged = c->process;
+    size_t hidden = 0;
     if (judged == NULL || !judged->has_restart || judged->restart == 0)
         return;
     for (start at = {0}; next_start(kin, &at);) {
         const gw_process *process = kin->counted[at.begin];
-        if (process->parent_pid != judged->parent_pid || process->restart >= judged->restart)
+        if (process->parent_pid != judged->parent_pid || process->restart >= judged->restart ||
+            !is_shown(process, judged->restart, &hidden))
             continue;
         trouble found = first_trouble(c->model, kin, &at);
         gw_text text = {0};
@@ -88,13 +101,26 @@ void gwi_say_restarts(const gwi_case *c, const gwi_kin *kin, gwi_finding *findin
         finding->failed = finding->failed || text.failed;
         gw_text_free(&text);
     }
+    if (hidden > 0)
+        gwi_evidence(finding, GWI_NO_TIME, "exit", "not listed: %zu failure%s before earlier restarts", hidden,
+                     hidden == 1 ? "" : "s");
+}
+
+/* Return the number of restarts of the last start by this launcher. */
+static uint32_t last_restart(const gwi_kin *kin, const start *at)
+{
+    size_t i = at->begin;
+    while (i + 1 < kin->counted_count && kin->counted[i + 1]->parent_pid == kin->counted[at->begin]->parent_pid)
+        i++;
+    return kin->counted[i]->restart;
 }
 
 bool gwi_advise_restarts(const gw_model *model, const gwi_kin *kin, gw_string_list *advice)
 {
     bool good = true;
+    size_t hidden = 0;
     for (start at = {0}; good && next_start(kin, &at);) {
-        if (!is_followed(kin, &at))
+        if (!is_followed(kin, &at) || !is_shown(kin->counted[at.begin], last_restart(kin, &at), &hidden))
             continue;
         trouble found = first_trouble(model, kin, &at);
         gw_text text = {0};
@@ -106,5 +132,8 @@ bool gwi_advise_restarts(const gw_model *model, const gwi_kin *kin, gw_string_li
         good = !text.failed && gwi_list_add(advice, gw_text_str(&text));
         gw_text_free(&text);
     }
+    if (good && hidden > 0)
+        good =
+            gwi_list_addf(advice, "not listed: %zu failure%s before earlier restarts", hidden, hidden == 1 ? "" : "s");
     return good;
 }

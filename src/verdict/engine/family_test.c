@@ -284,15 +284,19 @@ static uint32_t pid_of(uint32_t restart, uint32_t rank)
     return FIRST_RANK + 10 * restart + rank;
 }
 
+static void start_rank(uint32_t restart, uint32_t rank)
+{
+    char text[64];
+    uint32_t pid = pid_of(restart, rank);
+    begin_worker(pid);
+    snprintf(text, sizeof text, "rank=%u of=%d restart=%u by=RANK", rank, RANKS, restart);
+    feed_fact_of(pid, "process.rank", text);
+}
+
 static void start_ranks(uint32_t restart)
 {
-    for (uint32_t rank = 0; rank < RANKS; rank++) {
-        char text[64];
-        uint32_t pid = pid_of(restart, rank);
-        begin_worker(pid);
-        snprintf(text, sizeof text, "rank=%u of=%d restart=%u by=RANK", rank, RANKS, restart);
-        feed_fact_of(pid, "process.rank", text);
-    }
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        start_rank(restart, rank);
 }
 
 /* Three starts: rank 1 loses its context, rank 0 exits, and the third one is up to the caller. */
@@ -363,6 +367,26 @@ static void a_child_of_an_earlier_rank_is_not_judged(void **state)
     done();
 }
 
+/* Only starts among the last eight restarts are listed. The others were started, but did not use the GPU. */
+static void many_restarts_are_cut(void **state)
+{
+    (void)state;
+    static const uint32_t used_gpu[] = {0, 3, 4, 11, 12};
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");
+    for (size_t i = 0; i < sizeof used_gpu / sizeof used_gpu[0]; i++) {
+        start_rank(used_gpu[i], 1);
+        end_of(pid_of(used_gpu[i], 1), -1, SIGSEGV);
+    }
+    judge(1);
+    expect("host-crash-of-process", "rank 1, restart 12 (pid 321): ");
+    assert_true(has_evidence("before restart 12 of all ranks: rank 1, restart 11 (pid 311) was ended by signal 11"));
+    assert_true(has_evidence("before restart 5 of all ranks"));
+    assert_false(has_evidence("before restart 4 of all ranks"));
+    assert_true(has_evidence("not listed: 2 failures before earlier restarts"));
+    done();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +405,7 @@ int main(void)
         cmocka_unit_test(the_last_start_is_judged),
         cmocka_unit_test(a_failure_before_a_restart_is_no_fault_of_a_good_run),
         cmocka_unit_test(a_child_of_an_earlier_rank_is_not_judged),
+        cmocka_unit_test(many_restarts_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
