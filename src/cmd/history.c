@@ -61,8 +61,7 @@ static gw_status prune(gw_error *err)
 
 const gwi_manual gwi_manual_history = {
     .usage = "gpuwhy history [--all] [--where SQL] [--json] [words of the command]\n"
-             "gpuwhy history --prune [--keep-recordings N] [--keep-bytes SIZE]\n"
-             "               [--keep-days N]\n",
+             "gpuwhy history --prune [--keep-recordings N] [--keep-bytes SIZE] ..\n",
     .about = "Lists the last runs with their verdicts. With words, lists the runs whose command line contains "
              "them, and prints what the failed runs of the newest of these commands have in common and the good "
              "ones do not.\n\ndocs/commands/history.md lists the columns that SQL can use.",

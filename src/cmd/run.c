@@ -5,6 +5,7 @@
 #include "gwi_growing.h"
 #include "gwi_judge.h"
 #include "gwi_manual.h"
+#include "gwi_message.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
 
@@ -38,6 +39,8 @@
       "also record these environment variables; * at the end of a name: any text")                                     \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
     X(STRING, const char *, json, "--json", "FILE", NULL, "also write the verdict as JSON; -: to standard output")     \
+    X(STRING, const char *, message, "--message", "FILE", NULL,                                                        \
+      "after a failure, also write the verdict as short text, at most 4096 bytes: /dev/termination-log")               \
     X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
       "print the verdict, or run CMD, a few seconds after a failure if the program keeps running")                     \
     X(FLAG, bool, core, "--core", NULL, NULL,                                                                          \
@@ -242,8 +245,9 @@ static int run_off(const gw_run_options *options, char *const *program)
     if (option != NULL)
         return GW_EXIT_USAGE;
     execvp(program[0], program);
-    gw_say("%s: %s", program[0], strerror(errno));
-    return errno == ENOENT ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
+    int why = errno;
+    gw_say("%s: %s", program[0], strerror(why));
+    return why == ENOENT ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
 }
 
 /* ---- --on-failure ---- */
@@ -335,9 +339,11 @@ static void blame(gw_supervisor *first)
 typedef struct closed_recording {
     gw_path path; /* "": there is none */
     bool is_kept;
+    int status; /* how the program ended, as from waitpid() */
 } closed_recording;
 
-static void tell(const closed_recording *closed, const gw_run_options *options, char *const *program)
+static void tell(const closed_recording *closed, const gw_run_options *options, char *const *program,
+                 const gwi_message *message)
 {
     gw_verdict *verdict = NULL;
     gw_error err;
@@ -359,6 +365,7 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
         free(verdict->recording);
         verdict->recording = strdup(recording);
     }
+    gwi_message_end(message, verdict, closed->status); /* first, because a container is killed if it ends slowly */
     if (!options->quiet || verdict->status == GW_VERDICT_FAULT)
         gwi_verdict_print(verdict, &(gwi_print){.all = verdict->recording == NULL}, STDERR_FILENO);
     if (options->json != NULL && gwi_verdict_write_json(verdict, options->json, &err) != GW_OK)
@@ -370,9 +377,9 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     gw_verdict_free(verdict);
 }
 
-/* Run the attempts. On return, the last one is closed, and *ret_status is its status as from waitpid(). *run is NULL if
- * another attempt should have followed and could not be started. */
-static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_recording *ret_closed, int *ret_status)
+/* Run the attempts. On return, the last one is closed. *run is NULL if another attempt should have followed and could
+ * not be started. */
+static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_recording *ret_closed)
 {
     bool again = true;
     while (again && *run != NULL) {
@@ -380,7 +387,7 @@ static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_r
         if (attempts->options->blame)
             blame(*run);
         again = gwi_attempts_again(attempts, *run);
-        *ret_status = gw_supervisor_status(*run);
+        ret_closed->status = gw_supervisor_status(*run);
         gw_supervisor_close(*run);
         const char *path = gw_supervisor_recording(*run, &ret_closed->is_kept);
         snprintf(ret_closed->path, sizeof ret_closed->path, "%s", path);
@@ -393,6 +400,7 @@ int gwi_cmd_run(int argc, char **argv)
 {
     gw_run_options options = {0};
     gwi_attempts attempts;
+    gwi_message message;
     char **program = NULL;
     gw_supervisor *run = NULL;
     gw_error err = {0};
@@ -410,15 +418,16 @@ int gwi_cmd_run(int argc, char **argv)
         gwi_attempts_free(&attempts);
         return GW_EXIT_USAGE;
     }
+    gwi_message_begin(&message, options.message);
     gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .lines = gwi_growing_lines, .user = &options};
     status = gw_supervisor_start(&options, program, &judges, &run);
     if (status == GW_EXIT_OK) {
         closed_recording closed = {.is_kept = false};
-        watch_attempts(&attempts, &run, &closed, &status);
-        tell(&closed, &options, program);
+        watch_attempts(&attempts, &run, &closed);
+        tell(&closed, &options, program, &message);
         gwi_attempts_free(&attempts);
         if (run == NULL)
-            gw_supervisor_end_like(status);
+            gw_supervisor_end_like(closed.status);
         gw_supervisor_end(run);
     }
     gwi_attempts_free(&attempts);

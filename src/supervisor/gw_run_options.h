@@ -19,6 +19,7 @@ typedef struct gw_run_options {
     const char *record_environment; /* names of further variables to record (gw_config_names_contain()); NULL: none */
     bool quiet;
     const char *json;       /* file for the verdict as JSON, "-" for standard output; NULL: none */
+    const char *message;    /* file for a short text about a failure; NULL: none */
     const char *on_failure; /* after a failure: "print" the verdict, or run this shell command; NULL: neither */
     bool core;
     bool blame;

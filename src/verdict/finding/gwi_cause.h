@@ -172,7 +172,7 @@ void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned 
 enum { GWI_STREAM_TEXT_MAX = 32 };
 const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
 /* Write the name of a process: "rank 3 (pid 123)", "pid 123". */
-enum { GWI_WHO_TEXT_MAX = 48 };
+enum { GWI_WHO_TEXT_MAX = 64 };
 char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process);
 /* True if the kernel was launched at or before `t_ns`, and no wait shows that it had ended by then. */
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
