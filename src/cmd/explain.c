@@ -3,6 +3,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
+#include "gwi_job.h"
 #include "gwi_judge.h"
 #include "gwi_judged.h"
 #include "gwi_options.h"
@@ -109,42 +110,39 @@ static int explain(const char *file, const explain_options *options)
     return status;
 }
 
+/* Explain recordings that are not of one job one by one. Many of them would be screen after screen. */
+static int explain_apart(char **files, const gwi_job *job, const gw_error *why, const explain_options *options)
+{
+    int status = GW_EXIT_OK;
+    if (options->json || job->count > GWI_JOB_FEW)
+        return fail(why);
+    gw_say("explain: the recordings are explained one by one, because %s", why->text);
+    for (size_t i = 0; i < job->count; i++) {
+        bool running = false;
+        gw_verdict *verdict = judge(files[job->file[i]], options, &running);
+        int one = verdict == NULL ? GW_EXIT_USAGE : show(verdict, running, options);
+        status = one > status ? one : status;
+        gw_verdict_free(verdict);
+    }
+    return status;
+}
+
 /* Explain the recordings of one job together, or recordings of several jobs one by one. */
 static int explain_together(char **files, int count, const explain_options *options)
 {
     gw_error err;
-    int status = GW_EXIT_OK;
-    bool running = false;
-    gw_verdict *whole = NULL, **runs = calloc((size_t)count, sizeof(gw_verdict *));
-    if (runs == NULL) {
-        gw_status ignored = gw_fail(&err, GW_NOMEM, "judge %d recordings", count);
-        (void)ignored;
-        return fail(&err);
-    }
-    for (int i = 0; i < count; i++) {
-        bool alive = false;
-        runs[i] = judge(files[i], options, &alive);
-        running = running || alive;
-        if (runs[i] == NULL)
-            status = GW_EXIT_USAGE;
-    }
-    if (status != GW_EXIT_OK)
-        goto out;
-    gw_status st = gw_judge_together((const gw_verdict *const *)runs, (size_t)count, &whole, &err);
-    if (st == GW_UNSUPPORTED && !options->json) {
-        gw_say("explain: the recordings are explained one by one, because %s", err.text);
-        for (int i = 0; i < count; i++) {
-            int one = show(runs[i], false, options);
-            status = one > status ? one : status;
-        }
-    } else {
-        status = st == GW_OK ? show(whole, running, options) : fail(&err);
-    }
-out:
+    gwi_job job;
+    gw_verdict *whole = NULL;
+    int status;
+    gw_status st = gwi_job_read(files, count, &job, &err);
+    if (st == GW_OK)
+        st = gwi_job_judge(&job, files, options->no_history, &whole, &err);
+    if (st == GW_UNSUPPORTED && job.count > 0)
+        status = explain_apart(files, &job, &err, options);
+    else
+        status = st == GW_OK ? show(whole, job.running, options) : fail(&err);
     gw_verdict_free(whole);
-    for (int i = 0; i < count; i++)
-        gw_verdict_free(runs[i]);
-    free(runs);
+    gwi_job_free(&job);
     return status;
 }
 
@@ -375,6 +373,10 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return status;
     if (options->cell == NULL && are_logs(argv + 1, words))
         return explain_logs(argv + 1, words, options);
+    for (int i = 1; i <= words && words > 1; i++) {
+        if (is_missing(argv[i]))
+            return explain_unknown(argv[i]);
+    }
     if (words > 1)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))

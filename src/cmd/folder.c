@@ -39,11 +39,12 @@ static bool has_name_of_log(const char *name)
     return end == NULL || strspn(end + 1, "eo0123456789") == strlen(end + 1); /* as in "job.o1234" and "train.log.1" */
 }
 
-/* True for a regular file that is not empty. A FIFO must be skipped, because reading it would wait for a writer. */
-static bool is_plain_file(const char *path)
+/* True for a regular file. A FIFO must be skipped, because reading it would wait for a writer. Empty logs are skipped;
+ * an empty recording is one that could not be written. */
+static bool is_plain_file(const char *path, bool may_be_empty)
 {
     struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && (may_be_empty || info.st_size > 0);
 }
 
 static gw_status add_path(gwi_folder_files *files, size_t *room, const char *path)
@@ -67,8 +68,8 @@ static gw_status list(const char *folder, bool recordings, gwi_folder_files *ret
     for (struct dirent *entry; st == GW_OK && (entry = readdir(dir)) != NULL;) {
         char path[4096];
         if (entry->d_name[0] == '.' ||
-            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path || !is_plain_file(path) ||
-            is_recording(entry->d_name) != recordings ||
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path ||
+            is_recording(entry->d_name) != recordings || !is_plain_file(path, recordings) ||
             (!recordings && (!has_name_of_log(entry->d_name) || !gw_log_is_text(path))))
             continue;
         st = add_path(ret, &room, path);

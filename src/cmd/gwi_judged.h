@@ -10,13 +10,14 @@
 
 typedef struct gwi_judge_how {
     bool no_history;          /* do not compare the run with the last good run */
+    bool is_quick;            /* see gwi_judge_quickly(); no model, and no progress bar */
     const char *cell;         /* judge only this phase; NULL: the whole run */
     const gw_text *traceback; /* only with `cell`; see gw_model_end_phase() */
 } gwi_judge_how;
 
 typedef struct gwi_judged {
     gw_verdict *verdict; /* owned; has the path of the recording */
-    gw_model *model;     /* owned; NULL if only one phase was judged */
+    gw_model *model;     /* owned; NULL if only one phase was judged, or is_quick */
     gw_path path;        /* what was read: the recording, or its run folder */
     bool running;        /* the program is still running */
 } gwi_judged;

@@ -62,20 +62,28 @@ void gwi_judged_free(gwi_judged *judged)
     *judged = (gwi_judged){0};
 }
 
+static gw_status judge(const gwi_judge_how *how, gwi_judged *judged, gw_error *err)
+{
+    if (how->cell != NULL)
+        return gwi_judge_phase(judged->path, how->cell, how->traceback, &judged->verdict, err);
+    if (how->is_quick)
+        return gwi_judge_quickly(judged->path, &judged->verdict, err);
+    return gwi_judge_model(judged->path, &judged->model, &judged->verdict, err);
+}
+
 gw_status gwi_judge_file(const char *file, const gwi_judge_how *how, gwi_judged *ret_judged, gw_error *err)
 {
     static folder_search search;
     *ret_judged = (gwi_judged){0};
     snprintf(ret_judged->path, sizeof ret_judged->path, "%s", where_to_read(file, &search));
-    gw_status st = how->cell == NULL
-                       ? gwi_judge_model(ret_judged->path, &ret_judged->model, &ret_judged->verdict, err)
-                       : gwi_judge_phase(ret_judged->path, how->cell, how->traceback, &ret_judged->verdict, err);
+    gw_status st = judge(how, ret_judged, err);
     if (st != GW_OK) {
         *ret_judged = (gwi_judged){0};
         return st;
     }
     gw_verdict *verdict = ret_judged->verdict;
     free(verdict->recording);
+    verdict->run.is_cut = verdict->run.is_cut && !search.running;
     verdict->recording =
         verdict->snapshot != NULL ? NULL : strdup(search.recording[0] == '\0' ? file : search.recording);
     if (!how->no_history && how->cell == NULL && !search.running && verdict->snapshot == NULL &&
