@@ -6,6 +6,7 @@
 #   make check-pythons  Python frames under CPython 3.9 to 3.14; installs missing versions (root)
 #   make check-gpu  the tests that need a GPU; fails without one
 #   make bench      measure the cost of recording
+#   make bench-ranks  measure how `gpuwhy explain` reads a job of ten thousand ranks
 #   make bench-gpu  the same on a GPU; fails without one
 #   make corpus     accuracy of the verdicts on logs: CORPUS=a folder of labelled logs
 #   make truth      accuracy of the verdicts on generated programs: TRUTH_COUNT=3000, TRUTH_SEED= (default: the clock)
@@ -42,6 +43,9 @@ check-gpu: all
 bench: all
 	@sh tools/bench.sh $(BUILD)
 
+bench-ranks: all
+	@python3 -B tests/ranks/bench_ranks.py $(BUILD)/gpuwhy
+
 bench-gpu: all
 	@sh tools/bench.sh $(BUILD) --real
 
@@ -67,4 +71,4 @@ install: all
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-pythons check-gpu bench bench-gpu corpus truth fuzz soak install clean
+.PHONY: all tools-build demo check check-pythons check-gpu bench bench-ranks bench-gpu corpus truth fuzz soak install clean
