@@ -22,9 +22,21 @@ static gw_status keep(void *user, int index, gwi_worker_result *result, gw_error
 
 static gw_status read_few(char *const *files, int count, reading *all, gw_error *err)
 {
+    const gwi_judge_how how = {.no_history = true};
     gw_status st = GW_OK;
     for (int i = 0; i < count && st == GW_OK; i++)
-        st = gwi_worker_read(files[i], false, &all->result[i], err);
+        st = gwi_worker_read(files[i], &how, &all->result[i], err);
+    return st;
+}
+
+static gw_status read_many(char *const *files, int count, reading *all, gw_error *err)
+{
+    gwi_run_list runs;
+    gw_status st = gwi_run_list_read(&runs, err);
+    const gwi_judge_how how = {.no_history = true, .is_quick = true, .runs = &runs};
+    if (st == GW_OK)
+        st = gwi_workers_read(files, count, &how, keep, all, err);
+    gwi_run_list_free(&runs);
     return st;
 }
 
@@ -66,8 +78,7 @@ gw_status gwi_job_read(char *const *files, int count, gwi_job *ret_job, gw_error
     reading all = {calloc((size_t)count, sizeof *all.result)};
     if (all.result == NULL)
         return gw_fail(err, GW_NOMEM, "judge %d recordings", count);
-    gw_status st =
-        count <= GWI_JOB_FEW ? read_few(files, count, &all, err) : gwi_workers_read(files, count, keep, &all, err);
+    gw_status st = count <= GWI_JOB_FEW ? read_few(files, count, &all, err) : read_many(files, count, &all, err);
     if (st == GW_OK)
         st = sort_out(&all, count, ret_job, err);
     for (int i = 0; i < count; i++) {

@@ -3,7 +3,6 @@
  * The workers are forks of this process. They take the next file from a counter in shared memory, and write a packet
  * for each file to a pipe of their own: the head below, then the texts that it announces. The packets need no fixed
  * format, because reader and writer are the same program. */
-#include "gwi_judged.h"
 #include "gwi_progress.h"
 #include "gwi_workers.h"
 
@@ -27,12 +26,12 @@ enum { WORKERS_MAX = 16, TEXT_COUNT = 6, NO_FILE = -1 };
 
 /* ---- one file ---- */
 
-gw_status gwi_worker_read(const char *file, bool is_quick, gwi_worker_result *ret, gw_error *err)
+gw_status gwi_worker_read(const char *file, const gwi_judge_how *how, gwi_worker_result *ret, gw_error *err)
 {
     gw_error why = {""};
     gwi_judged judged;
     *ret = (gwi_worker_result){0};
-    gw_status st = gwi_judge_file(file, &(gwi_judge_how){.no_history = true, .is_quick = is_quick}, &judged, &why);
+    gw_status st = gwi_judge_file(file, how, &judged, &why);
     if (st == GW_NOMEM)
         return gw_fail(err, st, "%s", why.text);
     if (st != GW_OK) {
@@ -133,6 +132,24 @@ typedef struct board {
     _Atomic int current[WORKERS_MAX]; /* the file that a worker reads; NO_FILE: none */
 } board;
 
+typedef struct worker {
+    pid_t pid;
+    int fd;       /* -1: the worker has ended */
+    gw_text read; /* bytes of packets that are not complete */
+} worker;
+
+typedef struct pool {
+    char *const *files;
+    int count, done;
+    const gwi_judge_how *how;
+    board *board;
+    worker worker[WORKERS_MAX];
+    int worker_count;
+    gwi_worker_sink *sink;
+    void *user;
+    gwi_progress *progress;
+} pool;
+
 static bool write_all(int fd, const gw_text *text)
 {
     for (size_t at = 0; at < text->bytes && !text->failed;) {
@@ -144,17 +161,18 @@ static bool write_all(int fd, const gw_text *text)
     return !text->failed;
 }
 
-static _Noreturn void work(char *const *files, int count, board *shared, int place, int fd)
+static _Noreturn void work(const pool *all, int place, int fd)
 {
     gw_text text = {0};
+    board *shared = all->board;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;) {
         gwi_worker_result result;
         int index = atomic_fetch_add(&shared->next, 1);
-        if (index >= count)
+        if (index >= all->count)
             _exit(0);
         atomic_store(&shared->current[place], index);
-        if (gwi_worker_read(files[index], true, &result, NULL) != GW_OK)
+        if (gwi_worker_read(all->files[index], all->how, &result, NULL) != GW_OK)
             _exit(1); /* out of memory: the file counts as unreadable */
         pack(index, &result, &text);
         free(result.unread);
@@ -166,23 +184,6 @@ static _Noreturn void work(char *const *files, int count, board *shared, int pla
 }
 
 /* ---- all workers ---- */
-
-typedef struct worker {
-    pid_t pid;
-    int fd;       /* -1: the worker has ended */
-    gw_text read; /* bytes of packets that are not complete */
-} worker;
-
-typedef struct pool {
-    char *const *files;
-    int count, done;
-    board *board;
-    worker worker[WORKERS_MAX];
-    int worker_count;
-    gwi_worker_sink *sink;
-    void *user;
-    gwi_progress *progress;
-} pool;
 
 static int workers_wanted(int count)
 {
@@ -203,7 +204,7 @@ static gw_status start(pool *all, int place, gw_error *err)
     one->pid = fork();
     if (one->pid == 0) {
         close(ends[0]);
-        work(all->files, all->count, all->board, place, ends[1]);
+        work(all, place, ends[1]);
     }
     int code = errno;
     close(ends[1]);
@@ -323,9 +324,10 @@ static void stop(pool *all)
     }
 }
 
-gw_status gwi_workers_read(char *const *files, int count, gwi_worker_sink *sink, void *user, gw_error *err)
+gw_status gwi_workers_read(char *const *files, int count, const gwi_judge_how *how, gwi_worker_sink *sink, void *user,
+                           gw_error *err)
 {
-    pool all = {.files = files, .count = count, .sink = sink, .user = user};
+    pool all = {.files = files, .count = count, .how = how, .sink = sink, .user = user};
     all.board = mmap(NULL, sizeof *all.board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (all.board == MAP_FAILED)
         return gw_fail(err, GW_NOMEM, "judge the recordings: %s", strerror(errno));
