@@ -28,10 +28,12 @@
       "let GPU calls fail on purpose, such as oom@alloc:3 or 700@sync,p=0.01,seed=7; see docs/commands/run.md")        \
     X(MAYBE, const char *, fence, "--fence", "[=exit]", NULL,                                                          \
       "after an error that loses the context, let all GPU calls fail at once; =exit: end the program")                 \
-    X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
+    X(STRING, const char *, output, "-o", "FILE|FOLDER/", NULL,                                                        \
+      "write the recording to FILE, or to a new file in FOLDER, which has the rank in its name")                       \
     X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", "512MiB",                                           \
       "largest recording; the oldest events are dropped first; 0: no limit")                                           \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
+    X(FLAG, bool, no_verdict, "--no-verdict", NULL, NULL, "only record; print no verdict")                             \
     X(STRING, const char *, json, "--json", "FILE", NULL, "also write the verdict as JSON; -: to standard output")     \
     X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
       "print the verdict, or run CMD, a few seconds after a failure if the program keeps running")                     \
@@ -253,6 +255,8 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     const char *recording = closed->path;
     if (recording[0] == '\0')
         return; /* the recording could not be created, and the error was already printed */
+    if (options->no_verdict && options->no_history && options->json == NULL)
+        return; /* nobody needs it */
     gw_status st = gwi_judge_shown(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);
@@ -267,7 +271,7 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
         free(verdict->recording);
         verdict->recording = strdup(recording);
     }
-    if (!options->quiet || verdict->status == GW_VERDICT_FAULT)
+    if (!options->no_verdict && (!options->quiet || verdict->status == GW_VERDICT_FAULT))
         gwi_verdict_print(verdict, &(gwi_print){.all = verdict->recording == NULL}, STDERR_FILENO);
     if (options->json != NULL && gwi_verdict_write_json(verdict, options->json, &err) != GW_OK)
         gw_say("--json: %s", err.text);
