@@ -8,6 +8,7 @@
 #include "gwi_judged.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
+#include "gwi_slurm.h"
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"
@@ -31,6 +32,7 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
       "explain only this phase, as if the program had ended with it; its traceback is read from standard input")       \
+    X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")             \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
@@ -53,6 +55,8 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
 {
     gw_error err;
     int status = verdict->status == GW_VERDICT_UNDETERMINED ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
+    if (options->quiet && verdict->status == GW_VERDICT_CLEAN)
+        return status;
     if (!options->json)
         gwi_verdict_print(verdict, &(gwi_print){.running = running, .all = options->all, .again = options->again},
                           STDOUT_FILENO);
@@ -282,6 +286,16 @@ static int explain_unknown(const char *word)
     return GW_EXIT_USAGE;
 }
 
+/* Explain the recordings of a job of Slurm: "slurm:123" or "slurm:123.0". */
+static int explain_slurm(const char *word, const explain_options *options)
+{
+    gw_path folder;
+    gw_error err;
+    if (gwi_slurm_folder(word, folder, &err) != GW_OK)
+        return fail(&err);
+    return explain_folder(folder, options);
+}
+
 static bool is_missing(const char *word)
 {
     struct stat info;
@@ -321,7 +335,8 @@ static void write_again(gw_text *text, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         plain = plain && argv[i][0] != '\0' && strcmp(argv[i], "-") != 0 && strcmp(argv[i], "--cell") != 0 &&
                 strpbrk(argv[i], " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
-        gw_text_addf(text, " %s", argv[i]);
+        if (strcmp(argv[i], "--quiet") != 0)
+            gw_text_addf(text, " %s", argv[i]);
     }
     if (plain && text->bytes <= AGAIN_BYTES_MAX)
         return;
@@ -335,6 +350,7 @@ static int help(void)
     gw_text_add_str(&text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
                            "gpuwhy explain [options] LOG...\n"
                            "gpuwhy explain [options] FOLDER\n"
+                           "gpuwhy explain [options] slurm:JOBID[.STEP]\n"
                            "... | gpuwhy explain\n"
                            "gpuwhy explain [options] CODE or NAME\n"
                            "gpuwhy explain [options] -m \"one message\"\n"
@@ -369,6 +385,8 @@ static int explain_what(int words, char **argv, const explain_options *options)
     }
     if (options->message != NULL)
         return explain_message(options->message, options);
+    if (words == 1 && gw_begins(argv[1], GWI_SLURM_PREFIX) && options->cell == NULL)
+        return explain_slurm(argv[1], options);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
     if (options->cell == NULL && are_logs(argv + 1, words))

@@ -19,8 +19,11 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* True for a recording. That of a second run (--blame) is not one of its own: the first one has its result. */
 static bool is_recording(const char *name)
 {
+    if (gw_ends_with(name, ".blame.gpuwhy"))
+        return false;
     size_t bytes = strlen(name), end = strlen(".gpuwhy");
     return bytes > end && strcmp(name + bytes - end, ".gpuwhy") == 0;
 }

@@ -85,6 +85,19 @@ static bool fill_ranks(const gw_model *model, gw_verdict_run *run)
     return any || fill_own_rank(model, run);
 }
 
+/* The judged process may have no rank, such as a shell around the program. If the run has one rank, it is that. */
+static void take_only_rank(gw_verdict_run *run)
+{
+    for (size_t i = 0; i < run->rank_count; i++) {
+        if (run->has_rank || run->ranks[i] != run->ranks[0])
+            return;
+    }
+    if (run->rank_count > 0) {
+        run->has_rank = true;
+        run->rank = run->ranks[0];
+    }
+}
+
 /* ---- the job ---- */
 
 static bool fill_job(const gw_model *model, gw_verdict_run *run)
@@ -128,8 +141,10 @@ bool gwi_fill_run(const gwi_case *c, gw_verdict *verdict)
         run->has_rank = c->process->has_rank;
         run->rank = c->process->rank;
     }
-    return fill_ranks(model, run) && fill_job(model, run) && copy_meta(model, "host", &run->host) &&
-           copy_meta(model, "cwd", &run->cwd) &&
+    if (!fill_ranks(model, run))
+        return false;
+    take_only_rank(run);
+    return fill_job(model, run) && copy_meta(model, "host", &run->host) && copy_meta(model, "cwd", &run->cwd) &&
            (!meta_number(model, "start_monotonic_ns", &run->start_monotonic_ns) ||
             copy_meta(model, "boot_id", &run->boot_id));
 }

@@ -123,10 +123,11 @@ static void say_order(const gw_verdict_run *root, const gw_verdict_run *other, g
         gwi_evidence(finding, root->t_trouble_ns, "host",
                      "%s failed %.3f s before %s; their clocks may differ by %.3f s", first, gap, second, unsure);
     } else if (other->trouble_weight == 0 && root->trouble_weight > 0) {
-        gwi_evidence(finding, root->t_trouble_ns, "host",
-                     "%s failed by itself, %s was ended from outside or because of another rank; their clocks may "
-                     "differ by %.3f s",
-                     first, second, unsure);
+        gwi_evidence(
+            finding, root->t_trouble_ns, "host",
+            "%s has trouble of its own, %s was ended from outside or because of another rank; their clocks may "
+            "differ by %.3f s",
+            first, second, unsure);
     } else {
         gwi_evidence(
             finding, root->t_trouble_ns, "host",
@@ -205,7 +206,8 @@ static void say_order_of_many(const gw_job *job, const gwi_first *first, gwi_fin
         gwi_weigh(finding, GW_WEIGHT_DECIDES);
     } else if (root->trouble_weight > 0 && failed_count > 0) {
         gwi_evidence(finding, root->t_trouble_ns, "host",
-                     "%s alone failed by itself: the other %zu were ended from outside, or failed because of a rank",
+                     "%s alone has trouble of its own: the other %zu were ended from outside, or failed because of "
+                     "another rank",
                      gwi_run_text(name, root), failed_count);
         gwi_weigh(finding, GW_WEIGHT_DECIDES);
     }
