@@ -199,12 +199,12 @@ static bool judge_failure(gw_supervisor *run, const char *folder, void *user)
 
 static bool judge_hang(gw_supervisor *run, const char *folder, void *user)
 {
-    (void)user;
+    const gw_run_options *options = user;
     gw_verdict *verdict = NULL;
     if (gwi_judge(folder, &verdict, NULL) != GW_OK)
         return false;
     bool is_hang = verdict->is_hang;
-    if (is_hang)
+    if (is_hang && !options->no_verdict)
         print_now(run, verdict);
     gw_verdict_free(verdict);
     return is_hang;

@@ -64,9 +64,45 @@ def wait_for(what, condition):
         time.sleep(0.1)
 
 
+class MemoryGroup:
+    """A control group with a limit on memory, version 1 or 2. `why` says why there is none."""
+
+    def __init__(self, limit_bytes):
+        self.folder, self.why = None, ""
+        for above, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            folder = pathlib.Path(above) / f"gpuwhy-slurm-{os.getpid()}-{time.time_ns()}"
+            try:
+                folder.mkdir()
+                self.folder = folder
+                (folder / limit).write_text(str(limit_bytes))
+                (folder / "cgroup.procs").touch()
+                return
+            except OSError as error:
+                self.why += f"{error}; "
+                self.remove()
+
+    def enter(self):
+        if self.folder is not None:
+            (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def remove(self):
+        for _ in range(100):
+            try:
+                if self.folder is not None:
+                    self.folder.rmdir()
+                self.folder = None
+                return
+            except OSError:
+                time.sleep(0.05)  # its processes have not ended yet
+
+
 class Cluster:
+    SMALL = "node2"  # the node with little memory
+    SMALL_BYTES = 1 << 30
+
     def __init__(self, place, plugstack):
         self.place, self.processes = pathlib.Path(place), {}
+        self.group = MemoryGroup(self.SMALL_BYTES)
         self.environment = {**os.environ, "SLURM_CONF": str(self.place / "slurm.conf"),
                             "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
         nodes = "\n".join(f"NodeName={name} NodeHostname={name} NodeAddr={ADDRESS} Port={17001 + at} CPUs=4"
@@ -82,10 +118,10 @@ class Cluster:
     def run(self, *command, **options):
         return subprocess.run([*map(str, command)], env=self.environment, text=True, check=True, **options)
 
-    def start(self, name, *command):
+    def start(self, name, *command, before=None):
         log = open(self.place / f"{name}.out", "ab")
         self.processes[name] = subprocess.Popen([*map(str, command)], env=self.environment, stdin=subprocess.DEVNULL,
-                                                stdout=log, stderr=log)
+                                                stdout=log, stderr=log, preexec_fn=before)
         log.close()
 
     def up(self):
@@ -111,7 +147,8 @@ class Cluster:
         boot = self.place / f"boot-{name}"
         boot.write_text(f"{at:08x}-1111-4222-8333-444444444444\n")
         self.start(name, "unshare", "-m", "-u", "-p", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
-                   f"hostname {name} && mount --bind {boot} /proc/sys/kernel/random/boot_id && exec slurmd -D -N {name}")
+                   f"hostname {name} && mount --bind {boot} /proc/sys/kernel/random/boot_id && exec slurmd -D -N {name}",
+                   before=self.group.enter if name == self.SMALL else None)
 
     def kill_node(self, name):
         """End all processes of a node at once."""
@@ -133,6 +170,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self.group.remove()
 
     def logs(self):
         return "".join(f"== {path.name}\n{path.read_text(errors='replace')[-3000:]}\n"

@@ -170,6 +170,17 @@ class Slurm(unittest.TestCase):
         self.assertEqual(verdict["cause"], "killed-by-scheduler-or-user")
         self.assertRegex(verdict["headline"], r"^node3, rank 2 \(pid \d+\): signal 9 ")
 
+    def test_a_rank_exceeds_the_memory_of_its_host(self):
+        if self.cluster.group.folder is None:
+            self.skipTest(f"no control group with a limit on memory can be made here: {self.cluster.group.why}")
+        eats = f"{sys.executable} -c 'data = [bytearray(b\"x\" * (1 << 24)) for _ in range(256)]'"
+        script = self.script(f'[ "$SLURM_PROCID" = 1 ] || exec {WAIT} --end wait\n{WAIT} --end return\nexec {eats}\n')
+        status, _, err = self.srun("--gpuwhy", "--kill-on-bad-exit=1", script)
+        self.assertNotEqual(status, 0)
+        verdict = self.verdict()
+        self.assertEqual(verdict["cause"], "host-oom-kill", err)
+        self.assertTrue(verdict["headline"].startswith("node2, rank 1 "), verdict["headline"])
+
     def test_y_a_batch_job_reached_its_time_limit(self):
         """The job of setUpClass: Slurm's shortest limit is a minute."""
         job = re.search(r"(\d+)", self.limited)[1]

@@ -16,6 +16,8 @@ import unittest
 
 BUILD = pathlib.Path(os.environ["GPUWHY_BUILD"]).resolve()
 GPUWHY, TASK = BUILD / "gpuwhy", BUILD / "lib" / "gpuwhy" / "gpuwhy-slurm-task"
+CNN = BUILD / "examples" / "cnn"
+HANG = BUILD / "tests" / "scenarios" / "s27_hang"
 PROGRAM = BUILD / "tests" / "scenarios" / "s28_host"
 
 
@@ -52,9 +54,19 @@ class Task(unittest.TestCase):
         self.assertEqual(status, 3)
         self.assertIn("-o no/such/: No such file or directory", err)
 
-    def test_attempts_in_a_folder(self):
-        self.record("-o", "all/", "--no-verdict", "--restart", "1", "--inject", "999@alloc:1", end="return")
-        self.assertGreaterEqual(len(list((self.place / "all").iterdir())), 1)
+    def test_each_attempt_gets_a_file(self):
+        self.run_it(GPUWHY, "run", "--gpu", "virtual:h200", "-o", "all/", "--no-verdict", "--restart", "1", "--", CNN,
+                    "--runs", "2", "--bad-address")
+        verdicts = [json.loads(self.run_it(GPUWHY, "explain", "--json", path)[1])
+                    for path in sorted((self.place / "all").iterdir())]
+        self.assertEqual(sorted(len(verdict["attempts"]) for verdict in verdicts), [1, 2])
+
+    def test_a_hang_prints_nothing_either(self):
+        done = self.run_it(GPUWHY, "run", "--gpu", "virtual:h200", "-o", "hang.gpuwhy", "--no-verdict", "--hang-after", "1",
+                           "--kill-on-hang", "--", HANG)
+        self.assertNotIn("Verdict", done[2])
+        self.assertEqual(json.loads(self.run_it(GPUWHY, "explain", "--json", "hang.gpuwhy")[1])["cause"],
+                         "kernel-never-ends")
 
     def test_quiet(self):
         self.record("-o", "good.gpuwhy", "--no-verdict", end="return")
