@@ -49,6 +49,7 @@ for part in "$@"; do
         need_header microhttpd.h libmicrohttpd-dev
         ;;
     check)
+        need_header slurm/spank.h libslurm-dev
         need_header cmocka.h libcmocka-dev
         need_command clang-format clang-format
         need_command python3 python3

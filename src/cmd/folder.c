@@ -84,12 +84,27 @@ static gw_status list(const char *folder, bool recordings, gwi_folder_files *ret
     return st == GW_OK ? GW_OK : gw_fail(err, st, "list %s", folder);
 }
 
+static bool is_any_filled(const gwi_folder_files *files)
+{
+    for (int i = 0; i < files->count; i++) {
+        if (is_plain_file(files->path[i], false))
+            return true;
+    }
+    return false;
+}
+
 gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err)
 {
     *ret = (gwi_folder_files){0};
     gw_status st = list(folder, true, ret, err);
-    if (st == GW_OK && ret->count == 0)
-        st = list(folder, false, ret, err);
+    if (st == GW_OK && !is_any_filled(ret)) {
+        gwi_folder_files logs = {0};
+        st = list(folder, false, &logs, err);
+        if (st != GW_OK || logs.count > 0 || ret->count == 0) { /* otherwise, say that the recordings are empty */
+            gwi_folder_free(ret);
+            *ret = logs;
+        }
+    }
     if (st == GW_OK && ret->count == 0)
         st = gw_fail(err, GW_MISSING, "%s: the folder has no recordings and no text logs", folder);
     return st;

@@ -10,6 +10,7 @@
  * plugstack.conf:  optional /usr/lib/gpuwhy/slurm/spank_gpuwhy.so [default=on|deep] [folder=/scratch] [prefix=/usr] */
 #include "gwi_slurm_names.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <slurm/slurm.h>
@@ -32,7 +33,7 @@ static struct settings {
     char base[PATH_MAX];   /* folder= in plugstack.conf; "": the step's working folder */
     char prefix[PATH_MAX]; /* where gpuwhy is installed */
     char folder[PATH_MAX]; /* in srun: the folder of the recordings; "": the step is not recorded */
-} settings = {.prefix = GW_SLURM_PREFIX};
+} settings;
 
 static bool is_mode(const char *text)
 {
@@ -78,6 +79,23 @@ static void read_arguments(int count, char **argument)
     }
 }
 
+/* Find where gpuwhy is installed: this plugin is PREFIX/lib/gpuwhy/slurm/spank_gpuwhy.so. */
+static void find_prefix(void)
+{
+    enum { PARTS = 4 };
+    Dl_info info;
+    if (settings.prefix[0] != '\0' || dladdr(&settings, &info) == 0 || info.dli_fname == NULL)
+        return;
+    snprintf(settings.prefix, sizeof settings.prefix, "%s", info.dli_fname);
+    for (int i = 0; i < PARTS; i++) {
+        char *slash = strrchr(settings.prefix, '/');
+        if (slash == NULL)
+            settings.prefix[0] = '\0';
+        else
+            *slash = '\0';
+    }
+}
+
 /* Return the mode: that of the option, or else of the variable, or else of the site. */
 static const char *mode_of(const char *variable)
 {
@@ -94,6 +112,7 @@ int slurm_spank_init(spank_t spank, int count, char **argument)
 {
     spank_context_t context = spank_context();
     read_arguments(count, argument);
+    find_prefix();
     if (context == S_CTX_LOCAL || context == S_CTX_REMOTE || context == S_CTX_ALLOCATOR)
         (void)spank_option_register(spank, &option);
     return 0;
@@ -110,9 +129,11 @@ int slurm_spank_local_user_init(spank_t spank, int count, char **argument)
     if (strcmp(mode, "off") == 0 || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step >= SLURM_MAX_NORMAL_STEP_ID)
         return 0;
+    const char *again = getenv("SLURM_RESTART_COUNT"); /* set if the job was requeued */
+    bool is_again = again != NULL && strspn(again, "0123456789") == strlen(again) && strlen(again) < 8;
     const char *base = settings.base[0] != '\0' ? settings.base : getcwd(here, sizeof here);
-    if (base == NULL ||
-        snprintf(settings.folder, sizeof settings.folder, "%s/gpuwhy-%u.%u", base, job, step) >= PATH_MAX)
+    if (base == NULL || snprintf(settings.folder, sizeof settings.folder, "%s/gpuwhy-%u.%u%s%s", base, job, step,
+                                 is_again ? "-restart" : "", is_again ? again : "") >= PATH_MAX)
         settings.folder[0] = '\0';
     if (settings.folder[0] != '\0') {
         setenv(GWI_SLURM_MODE, mode, 1);
@@ -172,8 +193,10 @@ int slurm_spank_task_init(spank_t spank, int count, char **argument)
 /* Print the verdict on the step. It goes where srun's own messages go. */
 static void explain(void)
 {
-    char gpuwhy[PATH_MAX + 64];
-    snprintf(gpuwhy, sizeof gpuwhy, "%s/bin/gpuwhy", settings.prefix);
+    static const char *const places[] = {"bin/gpuwhy", "gpuwhy"}; /* the second: in the build folder */
+    char gpuwhy[PATH_MAX + 64] = "";
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && !is_program(gpuwhy); i++)
+        snprintf(gpuwhy, sizeof gpuwhy, "%s/%s", settings.prefix, places[i]);
     pid_t pid = access(settings.folder, R_OK) == 0 && is_program(gpuwhy) ? fork() : -1;
     if (pid == 0) {
         alarm(600); /* a file system that hangs must not keep srun */

@@ -40,12 +40,7 @@ class Slurm(unittest.TestCase):
     def setUpClass(cls):
         cls.place = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-slurm-"))
         cls.addClassCleanup(shutil.rmtree, cls.place, ignore_errors=True)
-        prefix = cls.place / "prefix"  # an installed gpuwhy, as the plugin expects it
-        for folder in ("bin", "lib"):
-            (prefix / folder).mkdir(parents=True)
-        (prefix / "bin" / "gpuwhy").symlink_to(BUILD / "gpuwhy")
-        (prefix / "lib" / "gpuwhy").symlink_to(BUILD / "lib" / "gpuwhy")
-        cls.cluster = cluster.Cluster(cls.place, f"optional {PLUGIN} prefix={prefix}\n")
+        cls.cluster = cluster.Cluster(cls.place, f"optional {PLUGIN}\n")
         cls.addClassCleanup(cls.cluster.down)
         try:
             cls.cluster.up()
@@ -130,6 +125,18 @@ class Slurm(unittest.TestCase):
         for command in (["sh", "-c", "exit 9"], ["no-such-command"], ["sh", "-c", "kill -11 $$"]):
             plain, wrapped = self.srun(*command), self.srun("--gpuwhy", *command)
             self.assertEqual(plain[0], wrapped[0], f"{command}: {wrapped}")
+
+    def test_steps_that_are_not_recorded_run_as_usual(self):
+        programs = self.folder / "programs"
+        programs.write_text("0 /bin/sh -c 'exit 0'\n1-2 /bin/sh -c 'echo %t; exit 6'\n")
+        for options in (["--export=NONE", "/bin/sh", "-c", "echo x; exit 6"], ["--multi-prog", programs]):
+            status, out, err = self.srun("--gpuwhy", *options)
+            self.assertEqual(status, 6, err)
+            self.assertIn(len(out), (4, 6), f"{options}: {out}")
+            self.assertEqual(self.recordings(), [])
+        status, _, err = self.srun("--gpuwhy=often", "true")
+        self.assertNotEqual(status, 0)
+        self.assertIn("--gpuwhy=often: expected on, deep or off", err)
 
     def test_a_rank_fails(self):
         script = self.script(f'[ "$SLURM_PROCID" != 1 ] || exec {CNN} --runs 2 --bad-address\nexec {WAIT} --end wait\n')

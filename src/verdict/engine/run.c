@@ -103,10 +103,13 @@ static void take_only_rank(gw_verdict_run *run)
 static bool fill_job(const gw_model *model, gw_verdict_run *run)
 {
     const char *job = gw_model_meta(model, "env.SLURM_JOB_ID"), *step = gw_model_meta(model, "env.SLURM_STEP_ID");
+    const char *again = gw_model_meta(model, "env.SLURM_RESTART_COUNT"); /* set if the job was requeued */
     gw_text text = {0};
     if (job == NULL || job[0] == '\0')
         return true;
     gw_text_addf(&text, "slurm %.64s.%.64s", job, step == NULL ? "batch" : step);
+    if (again != NULL && strcmp(again, "0") != 0)
+        gw_text_addf(&text, ", restart %.64s", again);
     run->job = text.failed ? NULL : strdup(gw_text_str(&text));
     gw_text_free(&text);
     return run->job != NULL;

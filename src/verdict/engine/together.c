@@ -309,7 +309,7 @@ static bool is_any_unseen(const gw_job *job)
     return false;
 }
 
-static void set_headline(const gw_job *job, const gwi_first *first, gwi_finding *finding)
+static void set_headline(const gw_job *job, const gwi_first *first, const gw_verdict_job *about, gwi_finding *finding)
 {
     char name[GWI_RUN_TEXT_MAX];
     const gw_brief *root = &job->brief[first->index];
@@ -329,6 +329,9 @@ static void set_headline(const gw_job *job, const gwi_first *first, gwi_finding 
                      is_any_unseen(job) ? "no fault found in the observed processes of %zu recordings"
                                         : "no fault found in %zu recordings",
                      job->count);
+    else if (!root->run.has_trouble && root->run.is_cut)
+        gwi_headline(finding, "%zu of %zu recordings stop without an end, and no other recording shows a failure",
+                     about->cut_count, job->count);
     else if (were_all_ended(job, first->index))
         gwi_headline(finding, "all %zu recordings: %s", job->count, root->headline);
     else
@@ -359,7 +362,7 @@ static bool say_all(const gw_job *job, const gwi_first *first, gw_verdict *verdi
         good = add_part(verdict, root, &job->brief[i]);
     if (!is_sure && verdict->certainty > GW_SUPPORTED && !were_all_ended(job, first->index))
         verdict->certainty = GW_SUPPORTED; /* another run may have failed first */
-    set_headline(job, first, finding);
+    set_headline(job, first, verdict->job, finding);
     return good && !finding->failed;
 }
 

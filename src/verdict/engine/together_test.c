@@ -261,6 +261,18 @@ static void a_machine_whose_recordings_all_stop_is_lost(void **state)
     done();
 }
 
+/* As when a scheduler kills programs that ignore SIGTERM, and gpuwhy with them. */
+static void a_job_without_any_end_is_not_determined(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 0, 0, 0, 2, true},
+                          {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 2, true}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_int_equal(whole->status, GW_VERDICT_UNDETERMINED);
+    assert_memory_equal(whole->headline, "2 of 2 recordings stop without an end", 37);
+    done();
+}
+
 /* A lost peer has no such effect, so the lost machine is no explanation. */
 static void a_refused_rank_is_before_a_lost_machine(void **state)
 {
@@ -299,6 +311,7 @@ int main(void)
         cmocka_unit_test(the_order_of_the_recordings_does_not_matter),
         cmocka_unit_test(a_missing_rank_may_be_the_first),
         cmocka_unit_test(a_machine_whose_recordings_all_stop_is_lost),
+        cmocka_unit_test(a_job_without_any_end_is_not_determined),
         cmocka_unit_test(a_refused_rank_is_before_a_lost_machine),
         cmocka_unit_test(a_job_that_was_ended_as_a_whole_has_no_first),
     };
