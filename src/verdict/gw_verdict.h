@@ -74,9 +74,9 @@ typedef struct gw_verdict_run {
     uint32_t rank;
     uint32_t *ranks; /* owned; the ranks of all processes of the run; empty: not known */
     size_t rank_count;
-    uint32_t world; /* number of ranks of the job, as the launcher set it; 0: not known */
-    char *job;      /* owned; job and launch, such as "slurm 123.0"; NULL: not known */
-    bool is_cut;    /* the recording stops without an end: the machine or gpuwhy died, or the program still runs */
+    uint32_t world;  /* number of ranks of the job, as the launcher set it; 0: not known */
+    char *job;       /* owned; job and launch, such as "slurm 123.0"; NULL: not known */
+    bool is_cut;     /* the recording stops without an end: the machine or gpuwhy died, or the program still runs */
     bool is_damaged; /* blocks of the recording were skipped */
 } gw_verdict_run;
 
@@ -96,8 +96,8 @@ typedef struct gw_verdict_part {
 typedef struct gw_verdict_job {
     size_t host_count;               /* number of machines */
     size_t cut_count, damaged_count; /* number of recordings that stop without an end; with damaged blocks */
-    uint32_t world;               /* number of ranks as the launcher set it; 0: not known */
-    uint32_t *missing;            /* owned; the ranks without a readable recording, in rising order */
+    uint32_t world;                  /* number of ranks as the launcher set it; 0: not known */
+    uint32_t *missing;               /* owned; the ranks without a readable recording, in rising order */
     size_t missing_count;
     gw_string_list unread; /* recordings that could not be read: "path: reason" */
 } gw_verdict_job;
@@ -248,7 +248,7 @@ typedef struct gw_verdict {
     gw_verdict_run run;
     gw_verdict_part *parts; /* owned; empty: the recording was judged alone */
     size_t part_count;
-    gw_verdict_job *job; /* owned; NULL: the recording was judged alone */
+    gw_verdict_job *job;           /* owned; NULL: the recording was judged alone */
     char *log;                     /* names of the judged text logs; NULL: no log was judged */
     char *snapshot;                /* path of the judged PyTorch memory snapshot; NULL: no snapshot was judged */
     gw_verdict_question *question; /* owned; NULL: no question was asked */
