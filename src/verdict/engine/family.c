@@ -105,7 +105,7 @@ uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
         return c->root->t_ns;
     }
     if (c->hang.kind != GWI_HANG_NONE) {
-        *ret_weight = c->hang.kind == GWI_HANG_PEER ? 0 : 1; /* a rank that waits for another one did not fail first */
+        *ret_weight = 1;
         return c->hang.hang->t_ns - c->hang.hang->for_ns;
     }
     if (c->process == NULL || !gw_died_badly(c->process))

@@ -25,7 +25,7 @@ char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const 
 /* Return when the trouble of the judged process began, or GWI_NO_TIME. *ret_weight is for comparison with other runs:
  * - 2: a lost context or a full card;
  * - 1: another death, or a hang;
- * - 0: anything else, such as an end by a signal from outside, or a wait for another rank. */
+ * - 0: anything else, such as an end by a signal from outside. */
 uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight);
 
 /* Report which process of a run failed first, and the later failures of the others. Does nothing if there is only one

@@ -115,13 +115,15 @@ static bool fill_job(const gw_model *model, gw_verdict_run *run)
     return run->job != NULL;
 }
 
-/* True if, by its own account, the run failed because of another rank. */
+/* True if, by its own account, the run failed because of another rank: it waits for one, or its last message names one.
+ */
 static bool blames_peer(const gwi_case *c, const gw_verdict *verdict)
 {
     const char *peer = gwi_causes[GWI_CAUSE_PLACE_peer_died]->id;
     if (verdict->cause != NULL)
         return strcmp(verdict->cause, peer) == 0;
-    return c->root == NULL && verdict->alternative_count > 0 && strcmp(verdict->alternatives[0].cause, peer) == 0;
+    bool is_named = verdict->alternative_count > 0 && strcmp(verdict->alternatives[0].cause, peer) == 0;
+    return c->root == NULL && (c->hang.kind == GWI_HANG_PEER || is_named);
 }
 
 bool gwi_fill_run(const gwi_case *c, gw_verdict *verdict)
