@@ -110,10 +110,13 @@ class Cluster:
         (self.place / "state").mkdir()
         (self.place / "slurm.conf").write_text(CONFIGURATION.format(address=ADDRESS, place=self.place, nodes=nodes,
                                                                     names=",".join(NODES)))
-        (self.place / "plugstack.conf").write_text(plugstack)
+        self.plugstack(plugstack)
         prolog = self.place / "task_prolog"
         prolog.write_text("#!/bin/sh\necho export FROM_TASK_PROLOG=1\n")
         prolog.chmod(0o755)
+
+    def plugstack(self, text):
+        (self.place / "plugstack.conf").write_text(text)
 
     def run(self, *command, **options):
         return subprocess.run([*map(str, command)], env=self.environment, text=True, check=True, **options)

@@ -58,8 +58,10 @@ class Slurm(unittest.TestCase):
         script.write_text(f"#!/bin/sh\nsrun -N3 -n3 {WAIT} --end wait\n")
         environment = {**cls.cluster.environment, "HOME": str(folder), "GPUWHY_SLURM_OPTIONS": CARD,
                        "XDG_STATE_HOME": str(folder / "state")}
-        return subprocess.run(["sbatch", "--gpuwhy", "-N3", "-n3", "--time=0:01", "--output=job.out", script], cwd=folder,
-                              env=environment, text=True, stdout=subprocess.PIPE, check=True).stdout
+        answer = subprocess.run(["sbatch", "--gpuwhy", "-N3", "-n3", "--time=0:01", "--output=job.out", script],
+                                cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, check=True).stdout
+        cluster.wait_for("the batch job", lambda: len(list(folder.glob("gpuwhy-*/*.gpuwhy"))) == 3)
+        return answer
 
     def setUp(self):
         self.folder = self.place / self.id().rsplit(".", 1)[1]
@@ -137,6 +139,33 @@ class Slurm(unittest.TestCase):
         status, _, err = self.srun("--gpuwhy=often", "true")
         self.assertNotEqual(status, 0)
         self.assertIn("--gpuwhy=often: expected on, deep or off", err)
+
+    def test_a_site_may_record_all_steps(self):
+        shared = self.folder / "shared"
+        shared.mkdir()
+        self.cluster.plugstack(f"optional {PLUGIN} default=on folder={shared}\n")
+        try:
+            for options, count in (([], 3), (["--gpuwhy=off"], 0)):
+                status, _, err = self.srun(*options, WAIT if count else "true", *(["--end", "return"] if count else []))
+                self.assertEqual(status, 0, err)
+                found = list(shared.glob("gpuwhy-*.0/*.gpuwhy"))
+                self.assertEqual(len(found), count)
+                for path in found:
+                    path.unlink()
+        finally:
+            self.cluster.plugstack(f"optional {PLUGIN}\n")
+
+    def test_a_user_who_is_not_root(self):
+        user = ["runuser", "-u", "nobody", "--"]
+        self.place.chmod(0o755)
+        if subprocess.run([*user, "test", "-x", WAIT], check=False).returncode != 0:
+            self.skipTest(f"nobody cannot run {WAIT}")
+        shutil.chown(self.folder, "nobody")
+        status, _, err = self.run_it(*user, "srun", "-N3", "-n3", "--gpuwhy", WAIT, "--end", "exit")
+        self.assertEqual(status, 3, err)
+        self.assertIn("Verdict  not determined: ", err)
+        self.assertEqual(len(self.recordings()), 3)
+        self.assertEqual({path.owner() for path in [*self.recordings(), *self.folder.glob("state")]}, {"nobody"})
 
     def test_a_rank_fails(self):
         script = self.script(f'[ "$SLURM_PROCID" != 1 ] || exec {CNN} --runs 2 --bad-address\nexec {WAIT} --end wait\n')
