@@ -4,7 +4,7 @@
 # slurmctld would report a failed epilog. It runs as SlurmUser, which must be root to become the job's user.
 job=$SLURM_JOB_ID user=$SLURM_JOB_USER
 [ -n "$job" ] && [ -n "$user" ] || exit 0
-runuser -l "$user" -c "
+setsid runuser -l "$user" -c "
     links=\"\${XDG_STATE_HOME:-\$HOME/.local/state}\"/gpuwhy/slurm
     step=\$(ls \"\$links\" 2>/dev/null | grep \"^$job[.]\" | sort -t. -k2,2n | tail -n 1)
     link=\$links/\$step
