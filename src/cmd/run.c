@@ -256,7 +256,7 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     if (recording[0] == '\0')
         return; /* the recording could not be created, and the error was already printed */
     if (options->no_verdict && options->no_history && options->json == NULL)
-        return; /* nobody needs it */
+        return; /* the verdict would not be used */
     gw_status st = gwi_judge_shown(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);
