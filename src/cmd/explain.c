@@ -3,11 +3,13 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
+#include "gwi_job.h"
 #include "gwi_judge.h"
 #include "gwi_judged.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
+#include "gwi_slurm.h"
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"
@@ -32,6 +34,7 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
       "explain only this phase, as if the program had ended with it; its traceback is read from standard input")       \
+    X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")             \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
@@ -54,6 +57,8 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
 {
     gw_error err;
     int status = verdict->status == GW_VERDICT_UNDETERMINED ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
+    if (options->quiet && verdict->status == GW_VERDICT_CLEAN)
+        return status;
     if (!options->json)
         gwi_verdict_print(verdict, &(gwi_print){.running = running, .all = options->all, .again = options->again},
                           STDOUT_FILENO);
@@ -111,42 +116,39 @@ static int explain(const char *file, const explain_options *options)
     return status;
 }
 
+/* Explain recordings that are not of one job one by one. Many of them would be screen after screen. */
+static int explain_apart(char **files, const gwi_job *job, const gw_error *why, const explain_options *options)
+{
+    int status = GW_EXIT_OK;
+    if (options->json || job->count > GWI_JOB_FEW)
+        return fail(why);
+    gw_say("explain: the recordings are explained one by one, because %s", why->text);
+    for (size_t i = 0; i < job->count; i++) {
+        bool running = false;
+        gw_verdict *verdict = judge(files[job->file[i]], options, &running);
+        int one = verdict == NULL ? GW_EXIT_USAGE : show(verdict, running, options);
+        status = one > status ? one : status;
+        gw_verdict_free(verdict);
+    }
+    return status;
+}
+
 /* Explain the recordings of one job together, or recordings of several jobs one by one. */
 static int explain_together(char **files, int count, const explain_options *options)
 {
     gw_error err;
-    int status = GW_EXIT_OK;
-    bool running = false;
-    gw_verdict *whole = NULL, **runs = calloc((size_t)count, sizeof(gw_verdict *));
-    if (runs == NULL) {
-        gw_status ignored = gw_fail(&err, GW_NOMEM, "judge %d recordings", count);
-        (void)ignored;
-        return fail(&err);
-    }
-    for (int i = 0; i < count; i++) {
-        bool alive = false;
-        runs[i] = judge(files[i], options, &alive);
-        running = running || alive;
-        if (runs[i] == NULL)
-            status = GW_EXIT_USAGE;
-    }
-    if (status != GW_EXIT_OK)
-        goto out;
-    gw_status st = gw_judge_together((const gw_verdict *const *)runs, (size_t)count, &whole, &err);
-    if (st == GW_UNSUPPORTED && !options->json) {
-        gw_say("explain: the recordings are explained one by one, because %s", err.text);
-        for (int i = 0; i < count; i++) {
-            int one = show(runs[i], false, options);
-            status = one > status ? one : status;
-        }
-    } else {
-        status = st == GW_OK ? show(whole, running, options) : fail(&err);
-    }
-out:
+    gwi_job job;
+    gw_verdict *whole = NULL;
+    int status;
+    gw_status st = gwi_job_read(files, count, &job, &err);
+    if (st == GW_OK)
+        st = gwi_job_judge(&job, files, options->no_history, &whole, &err);
+    if (st == GW_UNSUPPORTED && job.count > 0)
+        status = explain_apart(files, &job, &err, options);
+    else
+        status = st == GW_OK ? show(whole, job.running, options) : fail(&err);
     gw_verdict_free(whole);
-    for (int i = 0; i < count; i++)
-        gw_verdict_free(runs[i]);
-    free(runs);
+    gwi_job_free(&job);
     return status;
 }
 
@@ -286,6 +288,16 @@ static int explain_unknown(const char *word)
     return GW_EXIT_USAGE;
 }
 
+/* Explain the recordings of a job of Slurm: "slurm:123" or "slurm:123.0". */
+static int explain_slurm(const char *word, const explain_options *options)
+{
+    gw_path folder;
+    gw_error err;
+    if (gwi_slurm_folder(word, folder, &err) != GW_OK)
+        return fail(&err);
+    return explain_folder(folder, options);
+}
+
 static bool is_missing(const char *word)
 {
     struct stat info;
@@ -325,7 +337,8 @@ static void write_again(gw_text *text, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         plain = plain && argv[i][0] != '\0' && strcmp(argv[i], "-") != 0 && strcmp(argv[i], "--cell") != 0 &&
                 strpbrk(argv[i], " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
-        gw_text_addf(text, " %s", argv[i]);
+        if (strcmp(argv[i], "--quiet") != 0)
+            gw_text_addf(text, " %s", argv[i]);
     }
     if (plain && text->bytes <= AGAIN_BYTES_MAX)
         return;
@@ -337,6 +350,7 @@ const gwi_manual gwi_manual_explain = {
     .usage = "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
              "gpuwhy explain [options] LOG...\n"
              "gpuwhy explain [options] FOLDER\n"
+             "gpuwhy explain [options] slurm:JOBID[.STEP]\n"
              "... | gpuwhy explain\n"
              "gpuwhy explain [options] CODE or NAME\n"
              "gpuwhy explain [options] -m \"one message\"\n",
@@ -375,10 +389,16 @@ static int explain_what(int words, char **argv, const explain_options *options)
     }
     if (options->message != NULL)
         return explain_message(options->message, options);
+    if (words == 1 && gw_begins(argv[1], GWI_SLURM_PREFIX) && options->cell == NULL)
+        return explain_slurm(argv[1], options);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
     if (options->cell == NULL && are_logs(argv + 1, words))
         return explain_logs(argv + 1, words, options);
+    for (int i = 1; i <= words && words > 1; i++) {
+        if (is_missing(argv[i]))
+            return explain_unknown(argv[i]);
+    }
     if (words > 1)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))

@@ -9,6 +9,7 @@
 
 #include "gw_magic.h"
 #include "gw_report.h"
+#include "gw_together.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -143,13 +144,21 @@ static gw_status add_all(gw_report *page, char *const *files, int count, const r
 static gw_status judge_whole(const gwi_judged *judged, int count, gw_verdict **ret_whole, gw_error *ret_apart,
                              gw_error *err)
 {
-    const gw_verdict **runs = calloc((size_t)count, sizeof *runs);
-    if (runs == NULL)
-        return gw_fail(err, GW_NOMEM, "judge %d recordings", count);
-    for (int i = 0; i < count; i++)
-        runs[i] = judged[i].verdict;
-    gw_status st = gw_judge_together(runs, (size_t)count, ret_whole, ret_apart);
-    free(runs);
+    gw_brief *brief = calloc((size_t)count, sizeof *brief);
+    const gw_job job = {.brief = brief, .count = (size_t)count};
+    size_t first = 0;
+    gw_status st = brief == NULL ? gw_fail(ret_apart, GW_NOMEM, "judge %d recordings", count) : GW_OK;
+    for (int i = 0; i < count && st == GW_OK; i++)
+        st = gw_brief_of(judged[i].verdict, &brief[i], ret_apart);
+    if (st == GW_OK)
+        st = gw_job_check(&job, ret_apart);
+    if (st == GW_OK)
+        st = gw_job_first(&job, &first, ret_apart);
+    if (st == GW_OK)
+        st = gw_judge_together(&job, judged[first].verdict, ret_whole, ret_apart);
+    for (int i = 0; i < count && brief != NULL; i++)
+        gw_brief_free(&brief[i]);
+    free(brief);
     if (st == GW_UNSUPPORTED)
         return GW_OK;
     return st == GW_OK ? GW_OK : gw_fail(err, st, "%s", ret_apart->text);

@@ -32,12 +32,14 @@
       "let GPU calls fail on purpose, such as oom@alloc:3 or 700@sync,p=0.01,seed=7; see docs/commands/run.md")        \
     X(MAYBE, const char *, fence, "--fence", "exit", NULL,                                                             \
       "after an error that loses the context, let all GPU calls fail at once; =exit: end the program")                 \
-    X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
+    X(STRING, const char *, output, "-o", "FILE|FOLDER/", NULL,                                                        \
+      "write the recording to FILE, or to a new file in FOLDER, which has the rank in its name")                       \
     X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", GW_STANDARD_RECORD_LIMIT,                           \
       "largest recording; the oldest events are dropped first; 0: no limit")                                           \
     X(STRING, const char *, record_environment, "--record-environment", "NAME[,..]", NULL,                             \
       "also record these environment variables; * at the end of a name: any text")                                     \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
+    X(FLAG, bool, no_verdict, "--no-verdict", NULL, NULL, "only record; print no verdict")                             \
     X(STRING, const char *, json, "--json", "FILE", NULL, "also write the verdict as JSON; -: to standard output")     \
     X(STRING, const char *, message, "--message", "FILE", NULL,                                                        \
       "after a failure, also write the verdict as short text, at most 4096 bytes: /dev/termination-log")               \
@@ -293,12 +295,12 @@ static bool judge_failure(gw_supervisor *run, const char *folder, void *user)
 
 static bool judge_hang(gw_supervisor *run, const char *folder, void *user)
 {
-    (void)user;
+    const gw_run_options *options = user;
     gw_verdict *verdict = NULL;
     if (gwi_judge(folder, &verdict, NULL) != GW_OK)
         return false;
     bool is_hang = verdict->is_hang;
-    if (is_hang)
+    if (is_hang && !options->no_verdict)
         print_now(run, verdict);
     gw_verdict_free(verdict);
     return is_hang;
@@ -351,6 +353,8 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     const char *recording = closed->path;
     if (recording[0] == '\0')
         return; /* the recording could not be created, and the error was already printed */
+    if (options->no_verdict && options->no_history && options->json == NULL && options->message == NULL)
+        return; /* the verdict would not be used */
     gw_status st = gwi_judge_shown(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);
@@ -366,7 +370,7 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
         verdict->recording = strdup(recording);
     }
     gwi_message_end(message, verdict, closed->status); /* first, because a container is killed if it ends slowly */
-    if (!options->quiet || verdict->status == GW_VERDICT_FAULT)
+    if (!options->no_verdict && (!options->quiet || verdict->status == GW_VERDICT_FAULT))
         gwi_verdict_print(verdict, &(gwi_print){.all = verdict->recording == NULL}, STDERR_FILENO);
     if (options->json != NULL && gwi_verdict_write_json(verdict, options->json, &err) != GW_OK)
         gw_say("--json: %s", err.text);

@@ -111,7 +111,12 @@ static gw_status create_anywhere(gwi_record *record, const gw_run_options *optio
 {
     gw_error why;
     gw_status st;
-    if (options->output != NULL) {
+    if (options->output != NULL && gwi_is_folder(options->output)) {
+        gw_path name;
+        st = gwi_recording_name_in(options->output, name, &why);
+        if (st == GW_OK)
+            st = create(record, name, options->record_bytes_max, &why);
+    } else if (options->output != NULL) {
         if (access(options->output, F_OK) == 0)
             return gw_fail(err, GW_USAGE, "-o %s: already exists; a recording is never overwritten", options->output);
         st = create(record, options->output, options->record_bytes_max, &why);

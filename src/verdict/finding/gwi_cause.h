@@ -252,6 +252,8 @@ uint64_t gwi_pool_idle_bytes(const gwi_memory *memory);
 /* True if the request would have fitted with `freed_bytes` more free memory. */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
 
+void gwi_verdict_job_free(gw_verdict_job *job); /* takes NULL */
+
 /* ---- the cause ---- */
 
 typedef struct gw_cause {
