@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [pythons] [fuzz]`.
+# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [packages] [pythons] [fuzz]`.
 # Missing packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is
 # printed.
 set -eu
@@ -58,6 +58,12 @@ for part in "$@"; do
         need_command promtool prometheus
         need_command chromium chromium
         need_command chromedriver chromium-driver
+        ;;
+    packages)
+        need_command python3 python3
+        need_command readelf binutils
+        need_command zstd zstd
+        [ -e /usr/share/doc/libbz2-dev ] || missing="$missing libbz2-dev" # for the static libdw
         ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;
