@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [packages] [pythons] [fuzz]`.
+# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [packages] [debian] [rpm] [lintian] [pythons] [fuzz]`.
 # Missing packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is
 # printed.
 set -eu
@@ -65,6 +65,12 @@ for part in "$@"; do
         need_command zstd zstd
         [ -e /usr/share/doc/libbz2-dev ] || missing="$missing libbz2-dev" # for the static libdw
         ;;
+    debian)
+        need_command dh debhelper
+        need_command dpkg-buildpackage dpkg-dev
+        ;;
+    rpm) need_command rpmbuild rpm ;;
+    lintian) need_command lintian lintian ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;
     *)

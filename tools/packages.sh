@@ -78,13 +78,44 @@ pack_tar() {
     echo "$out/$name.tar.zst"
 }
 
+# The packages of Debian and its derivatives: gpuwhy, libgpuscope0 and libgpuscope-dev.
+pack_deb() {
+    sh tools/need.sh debian
+    rm -rf "$out/deb" "$out"/*.deb
+    mkdir -p "$out/deb/gpuwhy"
+    cp -r packaging/debian "$out/deb/gpuwhy/debian"
+    stage "$out/deb/gpuwhy/tree" lib/x86_64-linux-gnu
+    documents=$out/deb/gpuwhy/tree/usr/share/doc/gpuwhy
+    rm "$documents/LICENSE" # debian/copyright replaces it
+    mv "$documents/licenses" "$documents/libraries"
+    rm -r "$documents/libraries/common" # base-files has these texts
+    printf 'gpuwhy (%s) unstable; urgency=medium\n\n  * Version %s.\n\n -- %s  %s\n' "$version" "$version" \
+        "$(sed -n 's/^Maintainer: //p' packaging/debian/control)" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" \
+        >"$out/deb/gpuwhy/debian/changelog"
+    (cd "$out/deb/gpuwhy" && quietly dpkg dpkg-buildpackage -b -us -uc)
+    mv "$out"/deb/*.deb "$out"
+    ls "$out"/*.deb
+}
+
+# The packages of Fedora, RHEL, SUSE and their derivatives: gpuwhy, libgpuscope and libgpuscope-devel.
+pack_rpm() {
+    sh tools/need.sh rpm
+    rm -rf "$out/rpm" "$out"/*.rpm
+    stage "$out/rpm/tree" lib64
+    quietly rpmbuild rpmbuild -bb --target x86_64-linux --define "tree $out/rpm/tree" --define "version $version" \
+        --define "_topdir $out/rpm/top" --define '_prefix /usr' --define '_libdir /usr/lib64' \
+        --define '_includedir /usr/include' --define '_datadir /usr/share' packaging/rpm/gpuwhy.spec
+    mv "$out"/rpm/top/RPMS/x86_64/*.rpm "$out"
+    ls "$out"/*.rpm
+}
+
 build
 collect_licenses
 stage "$out/stage" lib
-[ $# -gt 0 ] || set -- wheel tar
+[ $# -gt 0 ] || set -- wheel tar deb rpm
 for kind in "$@"; do
     case $kind in
-    wheel | tar) "pack_$kind" ;;
+    wheel | tar | deb | rpm) "pack_$kind" ;;
     *)
         echo "tools/packages.sh: unknown package $kind" >&2
         exit 2

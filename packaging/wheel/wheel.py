@@ -19,7 +19,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 TAGS = ["py3-none-manylinux_2_17_x86_64", "py3-none-manylinux2014_x86_64"]
 LICENSE = ("Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND MIT AND Zlib AND bzip2-1.0.6 AND blessing AND "
-           "X11-distribute-modifications-variant AND (GPL-2.0-or-later OR LGPL-3.0-or-later) AND GPL-3.0-or-later WITH GCC-exception-3.1")
+           "X11-distribute-modifications-variant AND (GPL-2.0-or-later OR LGPL-3.0-or-later) AND "
+           "GPL-3.0-or-later WITH GCC-exception-3.1")
 METADATA = """\
 Metadata-Version: 2.4
 Name: gpuwhy
@@ -101,7 +102,7 @@ def main():
     wheel = Wheel(folder, version)
     wheel.add("gpuwhy/__init__.py", read(SOURCE, "python", "gpuwhy.py"))
     wheel.add("gpuwhy/__main__.py", b"from gpuwhy import _main\n\n_main()\n")
-    for part in ("bin", "lib", "include"):
+    for part in ("bin", "lib", "include", "share/gpuwhy"):
         wheel.add_tree(f"gpuwhy/_install/{part}", os.path.join(tree, part))
     for part in ("man", "bash-completion", "zsh", "fish"):
         wheel.add_tree(f"{wheel.data}/data/share/{part}", os.path.join(tree, "share", part))
