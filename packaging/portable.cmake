@@ -9,6 +9,8 @@ if(NOT EXISTS "${glibc}/libc.so.6")
 endif()
 
 set(CMAKE_BUILD_TYPE Release CACHE STRING "")
+# Otherwise the installation overwrites the longer path of the build folder, and the rest of the place stays.
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON CACHE BOOL "")
 set(CMAKE_C_FLAGS "-ffile-prefix-map=${source}/= -ffile-prefix-map=${CMAKE_BINARY_DIR}=." CACHE STRING "")
 # Before glibc 2.34, threads and dlopen() are in separate libraries. They are named even though the stub of the C library
 # has their functions.
