@@ -61,7 +61,7 @@ check_needs() { # folder
         objdump -p "$file" | awk '$1 == "NEEDED" { print $2 }' | grep -vxE \
             'lib(c|m)\.so\.6|lib(dl|pthread|cuda)\.so\.[0-9]+|libcuda\.so\.1|libnvidia-ml\.so\.1|ld-linux-x86-64\.so\.2' &&
             fail "$file needs this library"
-        ! grep -qaF "$(pwd -P)" "$file" || fail "$file contains the path of the sources"
+        ! grep -qaF -e "$(pwd -P)" -e "$out" "$file" || fail "$file contains the path of the sources or of the build"
     done <"$work/elf"
 }
 

@@ -63,7 +63,8 @@ for part in "$@"; do
         need_command python3 python3
         need_command readelf binutils
         need_command zstd zstd
-        [ -e /usr/share/doc/libbz2-dev ] || missing="$missing libbz2-dev" # for the static libdw
+        need_command "${CXX:-c++}" g++ # for the static libstdc++ of Hyperscan
+        need_header bzlib.h libbz2-dev # for the static libdw
         ;;
     debian)
         need_command dh debhelper
