@@ -14,6 +14,8 @@
 #   make fuzz       run the fuzzers of the parsers
 #   make soak       repeat the long tests
 #   make install    PREFIX=/usr/local, DESTDIR=
+#   make packages   wheel, archive, Debian and RPM packages in build-packages/; docs/packages.md describes them
+#   make check-packages  install and run each package; compare two builds (root, for chroots)
 PREFIX ?= /usr/local
 BUILD := build
 JOBS := $(shell nproc)
@@ -73,8 +75,15 @@ soak: all
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)" >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@echo "installed: $(DESTDIR)$(PREFIX)/bin/gpuwhy"
+	@[ -n "$(DESTDIR)" ] || sh tools/ldconfig_hint.sh $(BUILD)/install.log
+
+packages:
+	@sh tools/packages.sh
+
+check-packages:
+	@sh tools/check_packages.sh build-packages
 
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth fuzz soak install clean
+.PHONY: all tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth fuzz soak install packages check-packages clean

@@ -10,10 +10,16 @@ Without gpuwhy it does nothing. Like gpuwhy.h for C: each call starts a phase of
 call, and None ends the phase. A `with` block returns to the previous phase at its end. Phases before the program's first
 driver call are recorded together with the first phase after it. One file, no dependency: copy it, or add its folder to
 PYTHONPATH.
+
+`%load_ext gpuwhy` in a notebook whose kernel runs under gpuwhy shows the verdict below each cell that the GPU made fail.
+`python -m gpuwhy ...` is `gpuwhy ...`.
 """
 
 import ctypes
+import importlib.util
 import os
+import shutil
+import sys
 import time
 
 __all__ = ["phase"]
@@ -64,3 +70,47 @@ class phase:
 
     def __exit__(self, *_):
         phase(self.before)
+
+
+def _prefix():
+    """Return the folder with the bin/gpuwhy that this file belongs to, or None."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for prefix in (os.path.join(here, "_install"), os.path.dirname(os.path.dirname(os.path.dirname(here)))):
+        if os.access(os.path.join(prefix, "bin", "gpuwhy"), os.X_OK):
+            return prefix
+    return None
+
+
+def load_ipython_extension(shell):
+    """Show verdicts below cells: %load_ext gpuwhy."""
+    if not os.environ.get("GPUWHY_RUN_DIR"):
+        print("gpuwhy: no verdicts for cells, because this kernel does not run under gpuwhy. `gpuwhy jupyter install` adds "
+              "one that does.", file=sys.stderr)
+        return
+    if "gpuwhy_ipython" in sys.modules:
+        return  # the kernel of `gpuwhy jupyter install` has loaded it already
+    prefix = _prefix()
+    if prefix is None:
+        print(f"gpuwhy: no verdicts for cells, because there is no gpuwhy program beside {__file__}", file=sys.stderr)
+        return
+    path = os.path.join(prefix, "lib", "gpuwhy", "python", "gpuwhy_ipython.py")
+    spec = importlib.util.spec_from_file_location("gpuwhy_ipython", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules["gpuwhy_ipython"] = module
+    module.load(shell, os.path.join(prefix, "bin", "gpuwhy"), in_cell=True)
+
+
+def _main():
+    prefix = _prefix()
+    program = shutil.which("gpuwhy") if prefix is None else os.path.join(prefix, "bin", "gpuwhy")
+    if program is None:
+        sys.exit(f"gpuwhy: there is no gpuwhy program, neither beside {__file__} nor in PATH")
+    try:
+        os.execv(program, [program, *sys.argv[1:]])
+    except OSError as reason:
+        sys.exit(f"gpuwhy: {program}: {reason.strerror}")
+
+
+if __name__ == "__main__":
+    _main()

@@ -443,12 +443,15 @@ def _guarded(function):
     return callback
 
 
-def load(shell, program):
-    """Watch the cells of `shell`. Does nothing in a process that does not run under `gpuwhy run`."""
+def load(shell, program, in_cell=False):
+    """Watch the cells of `shell`, in_cell: from the next one on. Does nothing in a process that does not run under
+    `gpuwhy run`."""
     run_folder = os.environ.get("GPUWHY_RUN_DIR")
     if not run_folder:
         return
     here = os.path.dirname(os.path.abspath(__file__))
     cells = Cells(shell, program, run_folder, os.path.join(os.path.dirname(here), "libgpuwhy-hook.so"))
+    if in_cell:
+        cells.ahead = shell.execution_count - (len(shell.user_ns["In"]) - 1)
     shell.events.register("pre_run_cell", _guarded(cells.begin))
     shell.events.register("post_run_cell", _guarded(cells.end))

@@ -41,7 +41,10 @@ for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so 
     include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/scope.h; do
     expect "$place/files" "./usr/$file"
 done
-for name in libgpuscope.so libgpuscope.a gpuscope.pc; do # in the distribution's own library folder
+for file in README.md docs/README.md examples/cnn/cnn.c; do
+    expect "$place/files" "./usr/share/doc/gpuwhy/$file"
+done
+for name in libgpuscope.so libgpuscope.a gpuscope.pc gpuscopeConfig.cmake; do # in the distribution's own library folder
     expect "$place/files" "/$name"
 done
 expect "$place/staged/usr/share/gpuwhy/systemd/gpuwhy-watch.service" "ExecStart=/usr/bin/gpuwhy watch"

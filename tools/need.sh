@@ -1,5 +1,6 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [pythons] [slurm] [fuzz]`.
+# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [packages] [debian] [rpm]
+# [lintian] [pythons] [slurm] [fuzz]`.
 # Missing packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is
 # printed.
 set -eu
@@ -76,6 +77,19 @@ for part in "$@"; do
         need_command chromium chromium
         need_command chromedriver chromium-driver
         ;;
+    packages)
+        need_command python3 python3
+        need_command readelf binutils
+        need_command zstd zstd
+        need_command "${CXX:-c++}" g++ # for the static libstdc++ of Hyperscan
+        need_header bzlib.h libbz2-dev # for the static libdw
+        ;;
+    debian)
+        need_command dh debhelper
+        need_command dpkg-buildpackage dpkg-dev
+        ;;
+    rpm) need_command rpmbuild rpm ;;
+    lintian) need_command lintian lintian ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;
     *)

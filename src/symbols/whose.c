@@ -74,6 +74,8 @@ static const struct {
     {FUNCTION, GW_WHOSE_RUNTIME, "__device_stub__*"},
     {PATH, GW_WHOSE_RUNTIME, "/usr/local/cuda*/include/*"},
     {PATH, GW_WHOSE_RUNTIME, "/usr/local/cuda*/targets/*"},
+    /* programs of `gpuwhy lab`, wherever gpuwhy is installed */
+    {PATH, GW_WHOSE_OWN, "*/lib/gpuwhy/lab/*"},
     /* frameworks, by package, library or function name */
     {PATH, GW_WHOSE_FRAMEWORK, "*-packages/torch/*"},
     {PATH, GW_WHOSE_FRAMEWORK, "*-packages/torch[a-z_]*/*"},
