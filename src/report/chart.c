@@ -118,3 +118,12 @@ void gwi_chart_band(gwi_part *at, struct json_object *chart, uint64_t from_ns, u
     add(at, band, "kind", string(at, kind));
     push(at, array_of(at, chart, "bands"), band);
 }
+
+void gwi_chart_html(gwi_part *at, const char *id)
+{
+    gw_text_addf(
+        at->page,
+        "<div class=\"chart\"><div class=\"plot memory\" id=\"%s\"></div><div class=\"legend\" id=\"%s-legend\">"
+        "</div></div>\n<ul class=\"marks\" id=\"%s-marks\"></ul>\n",
+        id, id, id);
+}

@@ -31,8 +31,6 @@ void gwi_section_end(gwi_part *at);
 void gwi_verdict_part(gwi_part *at, const gw_verdict *verdict, bool is_whole);
 /* memory_part.c: memory over time, a chart for each device. */
 void gwi_memory_part(gwi_part *at);
-/* memory_part.c. Append the elements of a chart that gwi_chart_add() added. */
-void gwi_chart_html(gwi_part *at, const char *id);
 /* tensor_part.c: a chart of the blocks in a framework's allocator, if the recording has the lines that requested them.
  */
 void gwi_tensor_chart(gwi_part *at, int device);
@@ -51,6 +49,8 @@ void gwi_unknown_part(gwi_part *at);
 
 /* chart.c. Add a chart to at->charts. The caller adds "series", and can add "limit". Returns NULL if out of memory. */
 struct json_object *gwi_chart_add(gwi_part *at, const char *id, const char *unit, bool is_stacked);
+/* Append the elements of a chart that gwi_chart_add() added to the page. */
+void gwi_chart_html(gwi_part *at, const char *id);
 /* Add a series: its name, and the number of its colour. */
 void gwi_chart_series(gwi_part *at, struct json_object *chart, const char *name, unsigned colour);
 /* Add the rows of a table. Only columns in `column` are written. Values are divided by `divisor`. */

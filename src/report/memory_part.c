@@ -67,15 +67,6 @@ static void peak_line(gwi_part *at, int device)
     gw_text_add_str(at->page, " after the start.</p>\n");
 }
 
-void gwi_chart_html(gwi_part *at, const char *id)
-{
-    gw_text_addf(
-        at->page,
-        "<div class=\"chart\"><div class=\"plot memory\" id=\"%s\"></div><div class=\"legend\" id=\"%s-legend\">"
-        "</div></div>\n<ul class=\"marks\" id=\"%s-marks\"></ul>\n",
-        id, id, id);
-}
-
 static void device_chart(gwi_part *at, int device)
 {
     char id[64];
