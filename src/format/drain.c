@@ -292,7 +292,8 @@ static gw_status introduce(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .start_realtime_ns = head->start_realtime_ns,
                     .exe = head->exe,
                     .driver_path = head->driver_path,
-                    .driver_build_id = head->driver_build_id},
+                    .driver_build_id = head->driver_build_id,
+                    .pid_namespace = head->pid_namespace},
     };
     buffer->introduced = true;
     watch_ends(drain, buffer, true);

@@ -89,6 +89,7 @@ typedef struct gw_item {
             uint32_t parent_pid;
             uint64_t start_realtime_ns;
             const char *exe, *driver_path, *driver_build_id;
+            uint64_t pid_namespace; /* that the pid belongs to; 0: unknown */
         } process;
         struct {
             const uint64_t *counter;
