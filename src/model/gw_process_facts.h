@@ -61,6 +61,7 @@ typedef struct gw_process {
     bool is_command;
     char *exe, *driver_path, *driver_build_id; /* owned; NULL: unknown */
     bool is_described;                         /* its item PROCESS was read */
+    uint64_t start_realtime_ns;                /* 0: unknown */
     uint64_t pid_namespace;                    /* that the pid belongs to; 0: unknown */
     /* A process of another pid namespace had the same pid. Their events cannot be told apart, so all of them count for
      * this process. */

@@ -398,6 +398,30 @@ static void test_exec_described_in_reverse(void **state)
     close_feed();
 }
 
+static void describe_started_at(uint64_t start_realtime_ns)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.process.exe = "/usr/bin/python3";
+    item.process.start_realtime_ns = start_realtime_ns;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void test_a_repeated_description_is_no_exec(void **state)
+{
+    (void)state;
+    open_feed();
+    describe_started_at(1763600000000000000);
+    gw_feed_alloc(&feed, gib);
+    describe_started_at(1763600000000000000);
+    gw_feed_alloc(&feed, 4096);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, gib + 4096);
+    describe_started_at(1763600000000000001);
+    gw_feed_alloc(&feed, 4096);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, 4096);
+    close_feed();
+}
+
 static void describe_in_namespace(uint64_t pid_namespace)
 {
     gw_error err;
@@ -1152,6 +1176,7 @@ int main(void)
         cmocka_unit_test(test_exec_ends_everything),
         cmocka_unit_test(test_exec_without_a_later_event),
         cmocka_unit_test(test_exec_described_in_reverse),
+        cmocka_unit_test(test_a_repeated_description_is_no_exec),
         cmocka_unit_test(test_equal_pids_in_two_namespaces),
         cmocka_unit_test(test_green_contexts_borrow),
         cmocka_unit_test(test_imports_are_the_exporters),
