@@ -453,8 +453,8 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
     for (size_t i = 0; i < c->model->process_count; i++)
         if (c->model->process[i].is_several &&
             !gwi_list_addf(advice,
-                           "several processes, each in a pid namespace of its own, had pid %u: their memory cannot be "
-                           "told apart, and leaks are unknown",
+                           "several processes, each in a pid namespace of its own, had pid %u: their calls "
+                           "cannot be told apart, so leaks and places in the program are unknown",
                            c->model->process[i].pid))
             return false;
     uint64_t damaged = c->model->damaged_count;
