@@ -4,8 +4,10 @@
 #   make demo       a training run that fails on a virtual card, and its verdict
 #   make check      every test that does not need a GPU
 #   make check-pythons  Python frames under CPython 3.9 to 3.14; installs missing versions (root)
+#   make check-slurm  the plugin for Slurm on three nodes in namespaces; installs Slurm if it is missing (root)
 #   make check-gpu  the tests that need a GPU; fails without one
 #   make bench      measure the cost of recording
+#   make bench-ranks  measure how `gpuwhy explain` reads a job of ten thousand ranks
 #   make bench-gpu  the same on a GPU; fails without one
 #   make corpus     accuracy of the verdicts on logs: CORPUS=a folder of labelled logs
 #   make truth      accuracy of the verdicts on generated programs: TRUTH_COUNT=3000, TRUTH_SEED= (default: the clock)
@@ -36,11 +38,19 @@ check-pythons: all
 	@sh tools/pythons.sh
 	@cd $(BUILD) && ctest -R '^python_' --output-on-failure --no-tests=error
 
+check-slurm:
+	@sh tools/need.sh build slurm
+	@sh tools/build.sh $(BUILD) -DCMAKE_BUILD_TYPE=Release
+	@GPUWHY_BUILD=$(BUILD) python3 -B tests/slurm/test_slurm.py
+
 check-gpu: all
 	@sh tools/check_gpu.sh $(BUILD)
 
 bench: all
 	@sh tools/bench.sh $(BUILD)
+
+bench-ranks: all
+	@python3 -B tests/ranks/bench_ranks.py $(BUILD)/gpuwhy
 
 bench-gpu: all
 	@sh tools/bench.sh $(BUILD) --real
@@ -67,4 +77,4 @@ install: all
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-pythons check-gpu bench bench-gpu corpus truth fuzz soak install clean
+.PHONY: all tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth fuzz soak install clean

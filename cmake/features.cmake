@@ -43,6 +43,13 @@ find_library(GW_TINFO_LIBRARY tinfo)
 if(GW_HAVE_CURSES AND GW_TINFO_LIBRARY) # some systems have its functions in ncursesw
   list(APPEND GW_CURSES_LIBRARY ${GW_TINFO_LIBRARY})
 endif()
+find_path(GW_SLURM_INCLUDE slurm/spank.h) # the plugin needs only the header
+set(GW_HAVE_SLURM OFF)
+if(GW_SLURM_INCLUDE)
+  set(GW_HAVE_SLURM ON)
+else()
+  message(STATUS "slurm/spank.h not found: the plugin for Slurm is not built")
+endif()
 gw_find(MICROHTTPD microhttpd.h microhttpd "libmicrohttpd not found: gpuwhy watch cannot serve metrics")
 gw_find(SQLITE sqlite3.h sqlite3 "SQLite not found: past runs are kept in a text list, and gpuwhy history has no --where")
 # The chart library of `gpuwhy report`. The page was written for this version, so another one is not used.

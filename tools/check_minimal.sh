@@ -44,6 +44,7 @@ hidden=
 for library in HS PCRE2 ZLIB LZMA SQLITE CMOCKA DNNL CURSES MICROHTTPD; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
+hidden="$hidden -DGW_SLURM_INCLUDE:STRING=OFF"
 hidden="$hidden -DGW_DYGRAPHS_SCRIPT:STRING=OFF -DGW_DYGRAPHS_STYLE:STRING=OFF"
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words

@@ -30,6 +30,9 @@ BY_DESIGN = {
     # The table of causes. It names every cause, so that the engine can run them and others can look up a title by its
     # id; who looks something up calls no cause. The causes themselves use the whole library.
     "causes": None,
+    # The table of commands names every command, so that main() can run them and the help can list them; who looks something
+    # up calls no command.
+    "commands": None,
 }
 
 

@@ -39,11 +39,6 @@ EXCEPTIONS = {
     ("tests/fuzz/fuzz_stacks_python.c", "gwi_python_image.h"),
     # The table of driver functions that the test replaces.
     ("tests/scope/shim.c", "gwi_driver.h"),
-    # Text files that are built into a test as the cards are into the virtual driver.
-    ("tests/conformance/conformance.c", "gwi_embedded.h"),
-    ("tests/conformance/options.c", "gwi_embedded.h"),
-    ("tests/rehearse/calls.c", "gwi_embedded.h"),
-    ("tests/rehearse/work.c", "gwi_embedded.h"),
     # The tests read the facade's symbols with the reader that writes them.
     ("tests/hook/hook_test.c", "gwi_elf.h"),
     ("tests/hook/real_test.c", "gwi_elf.h"),

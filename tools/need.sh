@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [pythons] [fuzz]`.
+# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [pythons] [slurm] [fuzz]`.
 # Missing packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is
 # printed.
 set -eu
@@ -35,11 +35,21 @@ for part in "$@"; do
     history) need_header sqlite3.h libsqlite3-dev ;;
     report) [ -e /usr/share/javascript/dygraphs/dygraph.min.js ] || missing="$missing libjs-dygraphs" ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
+    slurm)
+        need_header slurm/spank.h libslurm-dev
+        need_command slurmctld slurmctld
+        need_command slurmd slurmd
+        need_command srun slurm-client
+        need_command munged munge
+        need_command python3 python3
+        need_command ip iproute2
+        ;;
     watch)
         need_header ncursesw/ncurses.h libncurses-dev
         need_header microhttpd.h libmicrohttpd-dev
         ;;
     check)
+        need_header slurm/spank.h libslurm-dev
         need_header cmocka.h libcmocka-dev
         need_command clang-format clang-format
         need_command python3 python3
@@ -56,6 +66,13 @@ for part in "$@"; do
         need_command ninja ninja-build
         need_command tmux tmux
         need_command promtool prometheus
+        need_command man man-db
+        need_command mandoc mandoc
+        need_command zsh zsh
+        need_command fish fish
+        [ -e /usr/share/bash-completion/bash_completion ] || missing="$missing bash-completion"
+        python3 -c 'import jsonschema' >/dev/null 2>&1 || /usr/bin/python3 -c 'import jsonschema' >/dev/null 2>&1 ||
+            missing="$missing python3-jsonschema"
         need_command chromium chromium
         need_command chromedriver chromium-driver
         ;;

@@ -42,8 +42,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "embed: cannot write %s\n", argv[1]);
         return 1;
     }
-    fprintf(out, "/* Generated; do not edit. */\n#include \"gwi_embedded.h\"\n\nconst gwi_embedded %s[] = {\n",
-            argv[2]);
+    fprintf(out, "/* Generated; do not edit. */\n#include \"gw_embedded.h\"\n\nconst gw_embedded %s[] = {\n", argv[2]);
     int failed = 0;
     for (int i = 3; i < argc; i++)
         failed |= add_file(out, argv[i]);

@@ -101,6 +101,9 @@ typedef struct gw_virt_spec {
  * is unchanged. */
 GW_MUST_CHECK gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error *err);
 
+/* Return the name of a known card; NULL: there are no more. Static. */
+const char *gw_virt_card_name(size_t index);
+
 /* Check `text` without returning the result. The errors are those of gw_virt_spec_parse(). */
 GW_MUST_CHECK gw_status gw_virt_spec_check(const char *text, gw_error *err);
 

@@ -6,16 +6,24 @@
 #include <string.h>
 
 #include "gpuwhy/kernel_model.h"
+#include "gw_embedded.h"
 #include "gw_text.h"
-#include "gwi_embedded.h"
 #include "gwi_spec.h"
 
-static const gwi_embedded *card_find(const char *name, size_t name_bytes)
+static const gw_embedded *card_find(const char *name, size_t name_bytes)
 {
-    for (const gwi_embedded *card = gwi_cards; card->name != NULL; card++)
+    for (const gw_embedded *card = gwi_cards; card->name != NULL; card++)
         if (strlen(card->name) == name_bytes && memcmp(card->name, name, name_bytes) == 0)
             return card;
     return NULL;
+}
+
+const char *gw_virt_card_name(size_t index)
+{
+    size_t count = 0;
+    while (count < index && gwi_cards[count].name != NULL)
+        count++;
+    return gwi_cards[count].name;
 }
 
 static gw_status card_line(gw_virt_card *card, const char *key, const char *value, gw_error *err)
@@ -70,7 +78,7 @@ static gw_status card_line(gw_virt_card *card, const char *key, const char *valu
 }
 
 /* Read the values of a GPU model. `depth` counts nested "like" lines, so that a cycle of such lines is an error. */
-static gw_status card_read(const gwi_embedded *source, gw_virt_card *card, int depth, gw_error *err)
+static gw_status card_read(const gw_embedded *source, gw_virt_card *card, int depth, gw_error *err)
 {
     const char *line = source->text;
     while (*line != '\0') {
@@ -86,7 +94,7 @@ static gw_status card_read(const gwi_embedded *source, gw_virt_card *card, int d
         *equals = '\0';
         gw_status st;
         if (strcmp(buffer, "like") == 0) {
-            const gwi_embedded *other = card_find(equals + 1, strlen(equals + 1));
+            const gw_embedded *other = card_find(equals + 1, strlen(equals + 1));
             if (other == NULL || depth > 4)
                 return gw_fail(err, GW_CORRUPT, "card %s: like=%s names an unknown card", source->name, equals + 1);
             st = card_read(other, card, depth + 1, err);
@@ -221,11 +229,11 @@ static gw_status card_word(const char *word, size_t bytes, gw_virt_spec *spec, g
         word += digits + 1;
         bytes -= digits + 1;
     }
-    const gwi_embedded *card = card_find(word, bytes);
+    const gw_embedded *card = card_find(word, bytes);
     if (card != NULL)
         return card_read(card, &spec->card, 0, err);
     gw_fail(err, GW_USAGE, "unknown card \"%.*s\"; known:", bytes > 64 ? 64 : (int)bytes, word);
-    for (const gwi_embedded *known = gwi_cards; known->name != NULL && err != NULL; known++) {
+    for (const gw_embedded *known = gwi_cards; known->name != NULL && err != NULL; known++) {
         size_t used = strlen(err->text);
         snprintf(err->text + used, sizeof err->text - used, " %s", known->name);
     }

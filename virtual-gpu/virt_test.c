@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
+#include "gw_embedded.h"
 #include "gw_virt_spec.h"
-#include "gwi_embedded.h"
 #include "gwi_image.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -1,5 +1,6 @@
 /* Test status texts, quantities and the growing string, with invalid input first. */
 #include "gw_hash.h"
+#include "gw_nearest.h"
 #include "gw_status.h"
 #include "gw_text.h"
 
@@ -134,6 +135,46 @@ static void paths_have_last_parts(void **state)
     assert_null(gw_path_last(NULL));
 }
 
+static void edits_are_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        size_t edits;
+    } cases[] = {
+        {"", "", 0},      {"", "abc", 3},    {"abc", "", 3},           {"run", "RUN", 0},       {"rnu", "run", 1},
+        {"ru", "run", 1}, {"run", "rin", 1}, {"kitten", "sitting", 3}, {"dotcor", "doctor", 1}, {"ca", "abc", 3}};
+    char longer[200];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(gw_name_edits(cases[i].a, cases[i].b), cases[i].edits);
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    assert_true(gw_name_edits("x", longer) == SIZE_MAX);
+    assert_int_equal(gw_name_edits(longer, "x"), sizeof longer - 2);
+}
+
+static void nearest_word(const char *word, const char *wanted)
+{
+    static const char *const known[] = {"run", "report", "explain", "--memory", "--memory-shared"};
+    gw_nearest nearest = {.word = word};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        gw_nearest_add(&nearest, known[i]);
+    assert_true(gw_str_same(nearest.found, wanted));
+}
+
+static void the_nearest_word_is_found(void **state)
+{
+    (void)state;
+    nearest_word("", NULL);
+    nearest_word("xyz", NULL);
+    nearest_word("r", NULL);
+    nearest_word("rnu", "run");
+    nearest_word("exp", "explain"); /* a beginning */
+    nearest_word("reprot", "report");
+    nearest_word("--memroy", "--memory");
+    nearest_word("--memory-shard", "--memory-shared");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +187,8 @@ int main(void)
         cmocka_unit_test(strings_are_compared_and_copied),
         cmocka_unit_test(hashes_are_those_of_fnv),
         cmocka_unit_test(paths_have_last_parts),
+        cmocka_unit_test(edits_are_counted),
+        cmocka_unit_test(the_nearest_word_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,4 +16,16 @@
     X("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID")                                                         \
     X("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
 
+/* torchrun's count of its restarts. */
+#define GW_RESTART_VARIABLE "TORCHELASTIC_RESTART_COUNT"
+/* The number of the machine, from which Lightning computes the rank. */
+#define GW_NODE_VARIABLE "NODE_RANK"
+
+/* Variables that a program may set itself, before it uses the GPU: the first row above and the two others. Not those of
+ * MPI: a library that starts MPI in a process without a launcher sets a rank that means nothing. */
+#define GW_RANK_VARIABLES_INSIDE                                                                                       \
+    {                                                                                                                  \
+        "RANK", "WORLD_SIZE", "LOCAL_RANK", GW_RESTART_VARIABLE, GW_NODE_VARIABLE                                      \
+    }
+
 #endif

@@ -50,10 +50,6 @@ bool gw_str_copy(const char *from, char **ret_copy);
 /* Return the part of a path after its last slash (points into `path`). If that part is empty or there is no slash,
  * return `path`, even NULL. */
 const char *gw_path_last(const char *path);
-/* Return how many characters must change, ignoring case, to turn one name into the other. SIZE_MAX if `b` is longer
- * than GW_NAME_EDITS_MAX characters. */
-enum { GW_NAME_EDITS_MAX = 80 };
-size_t gw_name_edits(const char *a, const char *b);
 
 /* Format a number of bytes as "0 B", "512 B", "1.50 KiB" or "2.39 GiB". Writes to `out` and returns `out`. */
 enum { GW_BYTES_TEXT_MAX = 24 };
@@ -67,5 +63,10 @@ bool gw_bytes_parse(const char *text, uint64_t *ret_bytes);
  * *ret_bytes to 0; or a size above 0, which sets *ret_ratio to 0. Returns false if it is neither; the results are then
  * unspecified. */
 bool gw_threshold_parse(const char *text, double *ret_ratio, uint64_t *ret_bytes);
+
+/* Return how many characters must be inserted, removed, replaced or swapped with their neighbour, ignoring case, to
+ * turn one name into the other. SIZE_MAX if `b` is longer than GW_NAME_EDITS_MAX characters. */
+enum { GW_NAME_EDITS_MAX = 80 };
+size_t gw_name_edits(const char *a, const char *b);
 
 #endif

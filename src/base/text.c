@@ -145,22 +145,30 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+static bool is_same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* This is the optimal string alignment distance, with three rows of its table. */
 size_t gw_name_edits(const char *a, const char *b)
 {
-    size_t row[GW_NAME_EDITS_MAX + 1], b_bytes = strlen(b);
+    size_t row[3][GW_NAME_EDITS_MAX + 1], b_bytes = strlen(b), i = 0;
     if (b_bytes > GW_NAME_EDITS_MAX)
         return SIZE_MAX;
     for (size_t k = 0; k <= b_bytes; k++)
-        row[k] = k;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (size_t k = 0; k < b_bytes; k++) {
-            bool same = tolower((unsigned char)a[i]) == tolower((unsigned char)b[k]);
-            size_t replaced = corner + !same;
-            corner = row[k + 1];
-            row[k + 1] = least(replaced, least(corner, row[k]) + 1);
+        row[0][k] = k;
+    while (a[i] != '\0') {
+        i++;
+        size_t *now = row[i % 3];
+        const size_t *before = row[(i + 2) % 3], *twice_before = row[(i + 1) % 3];
+        now[0] = i;
+        for (size_t k = 1; k <= b_bytes; k++) {
+            size_t replaced = before[k - 1] + !is_same(a[i - 1], b[k - 1]);
+            now[k] = least(replaced, least(before[k], now[k - 1]) + 1);
+            if (i > 1 && k > 1 && is_same(a[i - 1], b[k - 2]) && is_same(a[i - 2], b[k - 1]))
+                now[k] = least(now[k], twice_before[k - 2] + 1);
         }
     }
-    return row[b_bytes];
+    return row[i % 3][b_bytes];
 }

@@ -1,6 +1,7 @@
 /* `gpuwhy causes`: lists the catalogue of causes and searches it. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -112,21 +113,19 @@ static void print_one(const gw_cause_info *cause)
     printf("  %s\n", again_text(cause->again));
 }
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy causes [id]\n"
-                           "gpuwhy causes --search WORD...\n"
-                           "\n"
-                           "Lists the causes that gpuwhy can find. With an id, prints what proves the cause,\n"
-                           "which log lines it can produce, and what to do. The exit status of a search is 1\n"
-                           "if no cause contains any of the words.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_causes = {
+    .usage = "gpuwhy causes [id]\n"
+             "gpuwhy causes --search WORD...\n",
+    .about = "Lists the causes that gpuwhy can find. With an id, prints what proves the cause, which log lines it "
+             "can produce, and what to do.",
+    .words = "CAUSE",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "the causes were listed"},
+              {GW_EXIT_UNDETERMINED, "no cause contains any of the words of --search"},
+              {GW_EXIT_USAGE, "usage error, or there is no such cause"}},
+    .examples = {{"gpuwhy causes gpu-oom-leak", "what proves a leak, and what to do about it"},
+                 {"gpuwhy causes --search nccl timeout", "find a cause by words"}},
+    .see_also = "explain"};
 
 /* List the causes that contain all words. If there are none, list those that contain the most words. */
 static int search(char **argv, int count)
@@ -186,7 +185,7 @@ int gwi_cmd_causes(int argc, char **argv)
     }
     gwi_pager_begin();
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_causes);
     if (options.search)
         return search(argv + 1, words);
     return show(words > 0 ? argv[1] : NULL);

@@ -1,6 +1,7 @@
 /* `gpuwhy config`: shows every key of the configuration, its value and where the value comes from. */
 #include "gwi_cmd.h"
 #include "gwi_config_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -15,8 +16,8 @@
 
 #define GWI_CONFIG_OPTIONS(X)                                                                                          \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
-    X(FLAG, bool, check, "--check", "[FILE]", NULL,                                                                    \
-      "report the errors of the configuration, or of FILE; the exit status is 1 if there are any")                     \
+    X(FLAG, bool, check, "--check", NULL, NULL,                                                                        \
+      "report the errors of the configuration, or of a file; the exit status is 1 if there are any")                   \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct config_options {
@@ -85,24 +86,31 @@ static void add_key(gw_text *text, gw_config_id id)
     gw_text_free(&body);
 }
 
-static int help(void)
+static void add_keys(gw_text *text)
 {
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy config [key]\n"
-                           "gpuwhy config --check [FILE]\n"
-                           "\n"
-                           "Prints every key of the configuration, its value, its unit and where the value\n"
-                           "comes from. With a key, prints its value alone. An option of another command\n"
-                           "shows what would hold with this option. See docs/config.md.\n"
-                           "\n");
-    gwi_options_help(own_table, OWN_COUNT, &text);
-    gw_text_add_str(&text, "\nkeys and environment variables:\n");
     for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++)
-        add_key(&text, id);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
+        add_key(text, id);
 }
+
+const gwi_manual gwi_manual_config = {
+    .usage = "gpuwhy config [--json] [key]\n"
+             "gpuwhy config --check [FILE]\n",
+    .about = "Prints every key of the configuration, its value, its unit and where the value comes from. With a key, "
+             "prints its value alone. An option of another command shows what would hold with this option.\n\n"
+             "docs/config.md describes the files.",
+    .words = "KEY|FILE",
+    .group = {{.options = own_table, .count = OWN_COUNT}},
+    .add_more = add_keys,
+    .more_title = "keys and environment variables",
+    .exits = {{GW_EXIT_OK, "the configuration was printed; with --check, it has no errors"},
+              {GW_EXIT_UNDETERMINED, "with --check: there are errors"},
+              {GW_EXIT_USAGE, "usage error, unknown key, or with --check, the file is missing"}},
+    .environment = {{"GPUWHY_KEY", "the value of a key, such as GPUWHY_KEEP_DAYS for keep.days"},
+                    {"XDG_CONFIG_HOME", "the user's file is its gpuwhy/config; default: ~/.config"}},
+    .files = {{"$XDG_CONFIG_HOME/gpuwhy/config", "the user's file, in JSON"},
+              {"/etc/gpuwhy/config", "the site's file"}},
+    .examples = {{"gpuwhy config --check config.json", "find the errors of a file before it is installed"},
+                 {"gpuwhy config folder", "print where recordings lie"}}};
 
 /* ---- output ---- */
 
@@ -249,7 +257,7 @@ int gwi_cmd_config(int argc, char **argv)
     }
     gwi_pager_begin();
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_config);
     if (options.check)
         return words > 0 ? check_file(argv[1]) : check();
     if (options.json)

@@ -75,7 +75,10 @@ static json_object *errors_of(const gw_config *config)
     const char *line = gw_text_str(&config->errors);
     while (*line != '\0') {
         size_t bytes = strcspn(line, "\n");
-        json_object_array_add(array, json_object_new_string_len(line, (int)bytes));
+        gw_text one = {0};
+        gw_text_addf(&one, "%.*s", (int)bytes, line);
+        json_object_array_add(array, gw_json_string(gw_text_str(&one)));
+        gw_text_free(&one);
         line += bytes + (line[bytes] == '\n');
     }
     return array;

@@ -1,6 +1,7 @@
 /* `gpuwhy diff`: compares two recordings. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -25,20 +26,17 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 enum { DIFFERENT = 1 };
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy diff [options] GOOD BAD\n"
-                           "\n"
-                           "Compares two recordings of the same command: what differs, and at which call\n"
-                           "they diverge. Exit status: 0 if nothing that matters differs, 1 if something\n"
-                           "does, 2 if a recording cannot be read.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_diff = {
+    .usage = "gpuwhy diff [options] GOOD BAD\n",
+    .about = "Compares two recordings of the same command: what differs, and at which call they diverge.",
+    .words = "RECORDING",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "nothing that matters differs"},
+              {GW_EXIT_UNDETERMINED, "something that matters differs"},
+              {GW_EXIT_USAGE, "usage error, or a recording cannot be read completely"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"}},
+    .examples = {{"gpuwhy diff monday.gpuwhy today.gpuwhy", "what is different today?"}},
+    .see_also = "explain history"};
 
 static int fail(const gw_error *err)
 {
@@ -116,7 +114,7 @@ int gwi_cmd_diff(int argc, char **argv)
     gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
     gwi_pager_begin();
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_diff);
     if (st == GW_OK && words != 2)
         st = gw_fail(&err, GW_USAGE, "two recordings are needed, the good one first");
     return st == GW_OK ? compare(argv[1], argv[2], &options) : fail(&err);

@@ -3,6 +3,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_doctor_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -17,6 +18,8 @@
 
 #define GWI_DOCTOR_OPTIONS(X)                                                                                          \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(STRING, const char *, junit, "--junit", "FILE", NULL,                                                            \
+      "also write the checks as JUnit XML, for a system for continuous integration")                                   \
     X(STRING, const char *, save, "--save", "FILE", NULL, "save the current state, for --against")                     \
     X(STRING, const char *, against, "--against", "FILE", NULL, "print what changed since the state in FILE")          \
     X(STRING, const char *, root, "--root", "DIR", "", "check the directory tree DIR instead of this machine")         \
@@ -36,21 +39,19 @@ static int fail(const gw_error *err)
     return GW_EXIT_USAGE;
 }
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy doctor [options] [-- python [arguments]]\n"
-                           "\n"
-                           "Checks this machine for problems before a program runs into them. With an\n"
-                           "interpreter, also checks what its packages were built for, without importing\n"
-                           "them. Exit status: 1 if a check fails, 2 on a usage error, otherwise 0; warnings\n"
-                           "and unknown results are not failures.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_doctor = {
+    .usage = "gpuwhy doctor [options] [-- python [arguments]]\n",
+    .about = "Checks this machine for problems before a program runs into them. With an interpreter, also checks "
+             "what its packages were built for, without importing them.",
+    .words = "-- PROGRAM",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "no check failed; warnings and unknown results are not failures"},
+              {EXIT_FAILS, "a check failed"},
+              {GW_EXIT_USAGE, "usage error, or a file cannot be read or written"}},
+    .examples = {{"gpuwhy doctor -- python", "check the machine and the packages of an interpreter"},
+                 {"gpuwhy doctor --junit doctor.xml", "for the report of a system for continuous integration"},
+                 {"gpuwhy doctor --save good.state", "save the state of a machine that works, for --against"}},
+    .see_also = "run explain"};
 
 static gw_role role_of(gw_check_state state)
 {
@@ -150,7 +151,7 @@ int gwi_cmd_doctor(int argc, char **argv)
         return fail(&err);
     gwi_pager_begin();
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_doctor);
     if (index < argc && strcmp(argv[index - 1], "--") != 0) {
         gw_say("doctor: %s: write the interpreter after `--`", argv[index]);
         return GW_EXIT_USAGE;
@@ -162,6 +163,8 @@ int gwi_cmd_doctor(int argc, char **argv)
     gw_facts facts = {0};
     gw_checkup checkup = {0};
     gw_status st = examine(&options, argv + index, &facts, &checkup, &err);
+    if (st == GW_OK && options.junit != NULL)
+        st = gwi_doctor_write_junit(&checkup, options.junit, &err);
     if (st == GW_OK && options.json)
         st = gwi_doctor_write_json(&checkup, &facts, &err);
     else if (st == GW_OK)

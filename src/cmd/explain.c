@@ -3,15 +3,19 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
+#include "gwi_job.h"
 #include "gwi_judge.h"
 #include "gwi_judged.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
+#include "gwi_slurm.h"
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"
 #include "gw_place.h"
 #include "gw_render.h"
+#include "gw_text.h"
 #include "gw_torch.h"
 
 #include <errno.h>
@@ -30,6 +34,7 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
       "explain only this phase, as if the program had ended with it; its traceback is read from standard input")       \
+    X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")             \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
@@ -52,6 +57,8 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
 {
     gw_error err;
     int status = verdict->status == GW_VERDICT_UNDETERMINED ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
+    if (options->quiet && verdict->status == GW_VERDICT_CLEAN)
+        return status;
     if (!options->json)
         gwi_verdict_print(verdict, &(gwi_print){.running = running, .all = options->all, .again = options->again},
                           STDOUT_FILENO);
@@ -109,42 +116,39 @@ static int explain(const char *file, const explain_options *options)
     return status;
 }
 
+/* Explain recordings that are not of one job one by one. Many of them would be screen after screen. */
+static int explain_apart(char **files, const gwi_job *job, const gw_error *why, const explain_options *options)
+{
+    int status = GW_EXIT_OK;
+    if (options->json || job->count > GWI_JOB_FEW)
+        return fail(why);
+    gw_say("explain: the recordings are explained one by one, because %s", why->text);
+    for (size_t i = 0; i < job->count; i++) {
+        bool running = false;
+        gw_verdict *verdict = judge(files[job->file[i]], options, &running);
+        int one = verdict == NULL ? GW_EXIT_USAGE : show(verdict, running, options);
+        status = one > status ? one : status;
+        gw_verdict_free(verdict);
+    }
+    return status;
+}
+
 /* Explain the recordings of one job together, or recordings of several jobs one by one. */
 static int explain_together(char **files, int count, const explain_options *options)
 {
     gw_error err;
-    int status = GW_EXIT_OK;
-    bool running = false;
-    gw_verdict *whole = NULL, **runs = calloc((size_t)count, sizeof(gw_verdict *));
-    if (runs == NULL) {
-        gw_status ignored = gw_fail(&err, GW_NOMEM, "judge %d recordings", count);
-        (void)ignored;
-        return fail(&err);
-    }
-    for (int i = 0; i < count; i++) {
-        bool alive = false;
-        runs[i] = judge(files[i], options, &alive);
-        running = running || alive;
-        if (runs[i] == NULL)
-            status = GW_EXIT_USAGE;
-    }
-    if (status != GW_EXIT_OK)
-        goto out;
-    gw_status st = gw_judge_together((const gw_verdict *const *)runs, (size_t)count, &whole, &err);
-    if (st == GW_UNSUPPORTED && !options->json) {
-        gw_say("explain: the recordings are explained one by one, because %s", err.text);
-        for (int i = 0; i < count; i++) {
-            int one = show(runs[i], false, options);
-            status = one > status ? one : status;
-        }
-    } else {
-        status = st == GW_OK ? show(whole, running, options) : fail(&err);
-    }
-out:
+    gwi_job job;
+    gw_verdict *whole = NULL;
+    int status;
+    gw_status st = gwi_job_read(files, count, &job, &err);
+    if (st == GW_OK)
+        st = gwi_job_judge(&job, files, options->no_history, &whole, &err);
+    if (st == GW_UNSUPPORTED && job.count > 0)
+        status = explain_apart(files, &job, &err, options);
+    else
+        status = st == GW_OK ? show(whole, job.running, options) : fail(&err);
     gw_verdict_free(whole);
-    for (int i = 0; i < count; i++)
-        gw_verdict_free(runs[i]);
-    free(runs);
+    gwi_job_free(&job);
     return status;
 }
 
@@ -284,6 +288,16 @@ static int explain_unknown(const char *word)
     return GW_EXIT_USAGE;
 }
 
+/* Explain the recordings of a job of Slurm: "slurm:123" or "slurm:123.0". */
+static int explain_slurm(const char *word, const explain_options *options)
+{
+    gw_path folder;
+    gw_error err;
+    if (gwi_slurm_folder(word, folder, &err) != GW_OK)
+        return fail(&err);
+    return explain_folder(folder, options);
+}
+
 static bool is_missing(const char *word)
 {
     struct stat info;
@@ -323,7 +337,8 @@ static void write_again(gw_text *text, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         plain = plain && argv[i][0] != '\0' && strcmp(argv[i], "-") != 0 && strcmp(argv[i], "--cell") != 0 &&
                 strpbrk(argv[i], " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
-        gw_text_addf(text, " %s", argv[i]);
+        if (strcmp(argv[i], "--quiet") != 0)
+            gw_text_addf(text, " %s", argv[i]);
     }
     if (plain && text->bytes <= AGAIN_BYTES_MAX)
         return;
@@ -331,29 +346,32 @@ static void write_again(gw_text *text, int argc, char **argv)
     gw_text_add_str(text, "the same command with --all");
 }
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
-                           "gpuwhy explain [options] LOG...\n"
-                           "gpuwhy explain [options] FOLDER\n"
-                           "... | gpuwhy explain\n"
-                           "gpuwhy explain [options] CODE or NAME\n"
-                           "gpuwhy explain [options] -m \"one message\"\n"
-                           "\n"
-                           "Explains a recording, even one that is still being written, or text logs (plain,\n"
-                           ".gz, .xz, .zst, .ipynb; - is standard input). For a folder, explains the\n"
-                           "recordings in it or, if there are none, its text logs. Without an argument,\n"
-                           "explains the last recording. Several recordings of one job (from several hosts\n"
-                           "or ranks) are explained together: which one failed first. Exit status: 0 if\n"
-                           "there is a verdict, 1 if the cause was not determined, 2 if the input cannot\n"
-                           "be read.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_explain = {
+    .usage = "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
+             "gpuwhy explain [options] LOG...\n"
+             "gpuwhy explain [options] FOLDER\n"
+             "gpuwhy explain [options] slurm:JOBID[.STEP]\n"
+             "... | gpuwhy explain\n"
+             "gpuwhy explain [options] CODE or NAME\n"
+             "gpuwhy explain [options] -m \"one message\"\n",
+    .about = "Explains a recording, even one that is still being written, or text logs (plain, .gz, .xz, .zst, "
+             ".ipynb; - is standard input). For a folder, explains the recordings in it or, if there are none, its "
+             "text logs. Without an argument, explains the last recording. Several recordings of one job (from "
+             "several hosts or ranks) are explained together: which one failed first.",
+    .words = "RECORDING|FILE",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "there is a verdict, also if it is \"clean\""},
+              {GW_EXIT_UNDETERMINED, "the cause was not determined; always for a code alone"},
+              {GW_EXIT_USAGE, "usage error or unreadable input; one line on stderr names the input and the reason"}},
+    .environment = {{"XDG_STATE_HOME",
+                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"},
+              {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
+    .examples = {{"gpuwhy explain", "explain the last run again, even while it is running"},
+                 {"gpuwhy explain --all run.gpuwhy", "print all the evidence, not just one screen"},
+                 {"gpuwhy explain slurm-123.out slurm-123.err", "explain the text logs of a job"},
+                 {"gpuwhy explain 700", "what an error code can mean, and how to find out"}},
+    .see_also = "run causes report diff"};
 
 static int explain_what(int words, char **argv, const explain_options *options)
 {
@@ -371,10 +389,16 @@ static int explain_what(int words, char **argv, const explain_options *options)
     }
     if (options->message != NULL)
         return explain_message(options->message, options);
+    if (words == 1 && gw_begins(argv[1], GWI_SLURM_PREFIX) && options->cell == NULL)
+        return explain_slurm(argv[1], options);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
     if (options->cell == NULL && are_logs(argv + 1, words))
         return explain_logs(argv + 1, words, options);
+    for (int i = 1; i <= words && words > 1; i++) {
+        if (is_missing(argv[i]))
+            return explain_unknown(argv[i]);
+    }
     if (words > 1)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))
@@ -405,7 +429,7 @@ int gwi_cmd_explain(int argc, char **argv)
     options.again = gw_text_str(&again);
     if (options.all || options.json || options.help) /* otherwise, the text fits on the screen */
         gwi_pager_begin();
-    int status = options.help ? help() : explain_what(words, argv, &options);
+    int status = options.help ? gwi_manual_print(&gwi_manual_explain) : explain_what(words, argv, &options);
     gw_text_free(&again);
     return status;
 }

@@ -1,6 +1,7 @@
 /* `gpuwhy export`: converts a recording into a format that other tools read. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_progress.h"
 
@@ -32,24 +33,28 @@ static int fail(const gw_error *err)
     return GW_EXIT_USAGE;
 }
 
-static int help(void)
+static void add_formats(gw_text *text)
 {
     enum { ABOUT_INDENT = 14, HELP_COLUMNS = 80 };
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy export recording --to FORMAT [-o FILE]\n"
-                           "\n"
-                           "Converts a recording for other tools.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    gw_text_add_str(&text, "\nformats:\n");
     for (unsigned i = 0; gw_export_at(i) != NULL; i++) {
-        gw_text_addf(&text, "  %-10s  ", gw_export_at(i)->name);
-        gw_add_wrapped(&text, gw_export_at(i)->about, ABOUT_INDENT, ABOUT_INDENT, HELP_COLUMNS);
+        gw_text_addf(text, "  %-10s  ", gw_export_at(i)->name);
+        gw_add_wrapped(text, gw_export_at(i)->about, ABOUT_INDENT, ABOUT_INDENT, HELP_COLUMNS);
     }
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
 }
+
+const gwi_manual gwi_manual_export = {
+    .usage = "gpuwhy export recording --to FORMAT [-o FILE]\n",
+    .about = "Converts a recording for other tools.",
+    .words = "RECORDING",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .add_more = add_formats,
+    .more_title = "formats",
+    .exits = {{GW_EXIT_OK, "the recording was exported"},
+              {GW_EXIT_USAGE, "usage error, unreadable input, or the output could not be written"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"}},
+    .examples = {{"gpuwhy export run.gpuwhy --to perfetto -o run.pftrace", "for Perfetto's viewer"},
+                 {"gpuwhy export run.gpuwhy --to memory-csv", "device memory over time, as a table"}},
+    .see_also = "report explain"};
 
 static gw_status open_output(const char *path, FILE **ret_file, gw_error *err)
 {
@@ -94,7 +99,7 @@ int gwi_cmd_export(int argc, char **argv)
     int words = 0;
     gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_export);
     if (st == GW_OK && words != 1)
         st = gw_fail(&err, GW_USAGE, "name one recording, for example: gpuwhy export run.gpuwhy --to json");
     if (st == GW_OK && options.to == NULL)

@@ -3,6 +3,7 @@
 #include "gwi_config_cmd.h"
 #include "gwi_fit.h"
 #include "gwi_judge.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
 #include "gwi_terminal.h"
@@ -22,7 +23,7 @@
       "search with each of these values for {NAME} in the command; may be repeated: every combination is searched")    \
     X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL,                                                         \
       "the card that the program sees, smaller or larger than the real one [the real one]")                            \
-    X(STRING, const char *, card, "--card", "NAME", NULL, "a card with the memory of this one, such as t4")            \
+    X(STRING, const char *, card, "--card", "CARD", NULL, "a card with the memory of this one, such as t4")            \
     X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
       "the GPU in front of which it is searched")                                                                      \
     X(NUMBER, uint64_t, from, "--from", "N", "1", "the smallest batch to try")                                         \
@@ -53,20 +54,23 @@ enum {
 };
 static const double real_seconds = 60, real_seconds_max = 600;
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy fit [options] -- program [arguments with {batch}]\n\n"
-                           "Finds the largest batch that fits the card: rehearses the program, as gpuwhy\n"
-                           "rehearse does, with one batch after another in place of {batch}. No memory of\n"
-                           "the card is taken and nothing is computed, except with --real and --speed.\n"
-                           "The exit status is 0 if the answer was found, and 1 if nothing fits or if the\n"
-                           "answer is not known.\n\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_fit = {
+    .usage = "gpuwhy fit [options] -- program [arguments with {batch}]\n",
+    .about = "Finds the largest batch that fits the card: rehearses the program, as gpuwhy rehearse does, with one "
+             "batch after another in place of {batch}. No memory of the card is taken and nothing is computed, "
+             "except with --real and --speed.",
+    .words = "PROGRAM",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "the answer was found"},
+              {GW_EXIT_UNDETERMINED, "no batch fits, or the answer is not known"},
+              {GW_EXIT_USAGE, "usage error; the program was not started"}},
+    .environment = {{"XDG_STATE_HOME",
+                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"}},
+    .examples = {{"gpuwhy fit -- python train.py --batch-size {batch}", "find the largest batch for this card"},
+                 {"gpuwhy fit --card t4 --values p=fp32,bf16 -- python train.py {batch} {p}",
+                  "for another card, with each of two values"}},
+    .see_also = "rehearse"};
 
 /* ---- options ---- */
 
@@ -257,7 +261,7 @@ int gwi_cmd_fit(int argc, char **argv)
     if (status != GW_EXIT_OK)
         return status;
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_fit);
     if (take_options(&fit, &options, program, &spec, &err) == GW_OK) {
         status = search(&fit, &options);
     } else {

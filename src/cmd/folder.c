@@ -19,15 +19,19 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_recording(const char *name)
+bool gwi_folder_is_recording(const char *name)
 {
     size_t bytes = strlen(name), end = strlen(".gpuwhy");
     return bytes > end && strcmp(name + bytes - end, ".gpuwhy") == 0;
 }
 
-/* True if the name looks like the name of a log: the extension is usual for logs, or there is none ("stdout",
- * "output"). */
-static bool has_name_of_log(const char *name)
+/* The recording of a second run (--blame) is not explained by itself: the first one has its result. */
+static bool is_listed_recording(const char *name)
+{
+    return gwi_folder_is_recording(name) && !gw_ends_with(name, ".blame.gpuwhy");
+}
+
+bool gwi_folder_has_name_of_log(const char *name)
 {
     static const char *const ends[] = {".log", ".txt", ".out",   ".err",    ".gz",
                                        ".xz",  ".zst", ".ipynb", ".stdout", ".stderr"};
@@ -39,11 +43,12 @@ static bool has_name_of_log(const char *name)
     return end == NULL || strspn(end + 1, "eo0123456789") == strlen(end + 1); /* as in "job.o1234" and "train.log.1" */
 }
 
-/* True for a regular file that is not empty. A FIFO must be skipped, because reading it would wait for a writer. */
-static bool is_plain_file(const char *path)
+/* True for a regular file. A FIFO must be skipped, because reading it would wait for a writer. Empty logs are skipped;
+ * an empty recording is one that could not be written. */
+static bool is_plain_file(const char *path, bool may_be_empty)
 {
     struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && (may_be_empty || info.st_size > 0);
 }
 
 static gw_status add_path(gwi_folder_files *files, size_t *room, const char *path)
@@ -67,9 +72,9 @@ static gw_status list(const char *folder, bool recordings, gwi_folder_files *ret
     for (struct dirent *entry; st == GW_OK && (entry = readdir(dir)) != NULL;) {
         char path[4096];
         if (entry->d_name[0] == '.' ||
-            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path || !is_plain_file(path) ||
-            is_recording(entry->d_name) != recordings ||
-            (!recordings && (!has_name_of_log(entry->d_name) || !gw_log_is_text(path))))
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path ||
+            is_listed_recording(entry->d_name) != recordings || !is_plain_file(path, recordings) ||
+            (!recordings && (!gwi_folder_has_name_of_log(entry->d_name) || !gw_log_is_text(path))))
             continue;
         st = add_path(ret, &room, path);
     }
@@ -80,12 +85,27 @@ static gw_status list(const char *folder, bool recordings, gwi_folder_files *ret
     return st == GW_OK ? GW_OK : gw_fail(err, st, "list %s", folder);
 }
 
+static bool is_any_filled(const gwi_folder_files *files)
+{
+    for (int i = 0; i < files->count; i++) {
+        if (is_plain_file(files->path[i], false))
+            return true;
+    }
+    return false;
+}
+
 gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err)
 {
     *ret = (gwi_folder_files){0};
     gw_status st = list(folder, true, ret, err);
-    if (st == GW_OK && ret->count == 0)
-        st = list(folder, false, ret, err);
+    if (st == GW_OK && !is_any_filled(ret)) {
+        gwi_folder_files logs = {0};
+        st = list(folder, false, &logs, err);
+        if (st != GW_OK || logs.count > 0 || ret->count == 0) { /* otherwise, say that the recordings are empty */
+            gwi_folder_free(ret);
+            *ret = logs;
+        }
+    }
     if (st == GW_OK && ret->count == 0)
         st = gw_fail(err, GW_MISSING, "%s: the folder has no recordings and no text logs", folder);
     return st;

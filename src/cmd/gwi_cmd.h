@@ -2,11 +2,13 @@
 #ifndef GWI_CMD_H
 #define GWI_CMD_H
 
+#include "gwi_manual.h"
+
 #include "gw_exit.h"
 #include "gw_status.h"
 
 /* X(name, arguments, one line of help). gwi_cmd_<name>(argc, argv) runs a command and returns the exit status. argv[0]
- * is the command's name. */
+ * is the command's name. gwi_manual_<name> is its help. */
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "run a program, explain failures")                                      \
     X(rehearse, "[options] -- program [arguments]", "does it fit? computes nothing")                                   \
@@ -26,11 +28,26 @@
     X(config, "[key | --check [file]]", "show what is configured, and where")                                          \
     X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
     X(version, "", "version and optional features")                                                                    \
-    X(help, "[command]", "print this help")
+    X(help, "[command | topic | topics]", "print this help, or a document")
 
-#define GW_X(name, arguments, help) int gwi_cmd_##name(int argc, char **argv);
+#define GW_X(name, arguments, help)                                                                                    \
+    int gwi_cmd_##name(int argc, char **argv);                                                                         \
+    extern const gwi_manual gwi_manual_##name;
 GWI_COMMANDS(GW_X)
 #undef GW_X
+
+typedef struct gwi_command_row {
+    const char *name, *arguments, *help;
+    int (*run)(int argc, char **argv);
+    const gwi_manual *page;
+} gwi_command_row;
+
+/* The table of commands, in the order of `gpuwhy help`. */
+const gwi_command_row *gwi_commands(size_t *ret_count);
+/* NULL: there is no such command. */
+const gwi_command_row *gwi_command_find(const char *name);
+/* The page of gpuwhy(1), whose options may stand before a command. */
+extern const gwi_manual gwi_manual_gpuwhy;
 
 /* Check that all words are options of `gpuwhy run`. GW_USAGE: `err` names the first word that is not an option. */
 GW_MUST_CHECK gw_status gwi_run_options_check(int count, char *const *words, gw_error *err);

@@ -21,6 +21,12 @@ typedef struct gwi_folder_files {
 GW_MUST_CHECK gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err);
 void gwi_folder_free(gwi_folder_files *files);
 
+/* True if the name ends like that of a recording. */
+bool gwi_folder_is_recording(const char *name);
+/* True if the name looks like the name of a log: the extension is usual for logs, or there is none ("stdout",
+ * "output"). */
+bool gwi_folder_has_name_of_log(const char *name);
+
 /* True if the path is a folder, and not the run folder of a program. */
 bool gwi_folder_is_one(const char *path);
 

@@ -12,6 +12,9 @@ GW_MUST_CHECK gw_status gwi_judge_shown(const char *path, gw_verdict **ret_verdi
 /* Like gwi_judge_shown(), but also return the model, which the caller frees. */
 GW_MUST_CHECK gw_status gwi_judge_model(const char *path, gw_model **ret_model, gw_verdict **ret_verdict,
                                         gw_error *err);
+/* Like gwi_judge(), but do not search this machine's files for the names of call sites that the recording lacks. Only
+ * the place in the verdict, and some of its sentences, need them. */
+GW_MUST_CHECK gw_status gwi_judge_quickly(const char *path, gw_verdict **ret_verdict, gw_error *err);
 /* Judge one phase of a program that is still running; see gw_model_build_phase(). */
 GW_MUST_CHECK gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback,
                                         gw_verdict **ret_verdict, gw_error *err);

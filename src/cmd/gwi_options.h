@@ -4,7 +4,7 @@
  *         X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing unless there is a fault")
  *
  * The struct, the parser's table, the defaults and the help are generated from these rows. The parser accepts `--name
- * value`, `--name=value`, `-o value` and `-ovalue`. Options end at `--` or at the first other word.
+ * value`, `--name=value`, `-o value` and `-ovalue`. Options end at `--` or at the first other word. `-h` is `--help`.
  *
  * Every command also accepts the options of gwi_terminal.h, and its help lists them. */
 #ifndef GWI_OPTIONS_H
@@ -62,7 +62,10 @@ GW_MUST_CHECK gw_status gwi_options_parse_mixed(const gwi_option *options, size_
  * *ret_index. GW_USAGE: `err` names the option and the reason. */
 GW_MUST_CHECK gw_status gwi_options_parse_common(int argc, char **argv, int *ret_index, gw_error *err);
 
-/* Write the help of all options, one option per line. */
-void gwi_options_help(const gwi_option *options, size_t count, gw_text *text);
+/* Return the options of all commands. */
+const gwi_option *gwi_options_common(size_t *ret_count);
+
+/* Append the help of the options, one option per line. */
+void gwi_options_add_rows(const gwi_option *options, size_t count, gw_text *text);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #define GWI_TERMINAL_OPTIONS(X)                                                                                        \
-    X(STRING, const char *, color, "--color", "WHEN", NULL, "colours: auto, always or never [auto]")                   \
+    X(STRING, const char *, color, "--color", "auto|always|never", NULL, "when to print colours [auto]")               \
     X(FLAG, bool, no_pager, "--no-pager", NULL, NULL, "do not start a pager for long text")
 
 typedef struct gwi_terminal_settings {

@@ -3,6 +3,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_history.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -58,23 +59,24 @@ static gw_status prune(gw_error *err)
     return st;
 }
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy history [--all] [--where SQL] [--json] [words of the command]\n"
-                           "gpuwhy history --prune [--keep-recordings N] [--keep-bytes SIZE] [--keep-days N]\n"
-                           "\n"
-                           "Lists the last runs with their verdicts. With words, lists the runs whose\n"
-                           "command line contains them, and prints what the failed runs of the newest of\n"
-                           "these commands have in common and the good ones do not.\n"
-                           "\n"
-                           "docs/commands/history.md lists the columns that SQL can use.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_history = {
+    .usage = "gpuwhy history [--all] [--where SQL] [--json] [words of the command]\n"
+             "gpuwhy history --prune [--keep-recordings N] [--keep-bytes SIZE] ..\n",
+    .about = "Lists the last runs with their verdicts. With words, lists the runs whose command line contains "
+             "them, and prints what the failed runs of the newest of these commands have in common and the good "
+             "ones do not.\n\ndocs/commands/history.md lists the columns that SQL can use.",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "also if there are no runs"},
+              {GW_EXIT_USAGE, "usage error, the runs cannot be read, or the expression is not valid"}},
+    .environment = {{"XDG_STATE_HOME",
+                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"},
+              {"$XDG_CONFIG_HOME/gpuwhy/config",
+               "how long recordings are kept, in JSON; by default ~/.config/gpuwhy/config"}},
+    .examples = {{"gpuwhy history train.py", "the runs of a command, and what its failed runs have in common"},
+                 {"gpuwhy history --where \"peak > 8e9 and cause like 'gpu-oom%'\"",
+                  "the runs that needed more than 8 GB and ran out of memory"}},
+    .see_also = "run explain diff"};
 
 static int fail(const gw_error *err)
 {
@@ -347,7 +349,7 @@ int gwi_cmd_history(int argc, char **argv)
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
     gwi_pager_begin();
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_history);
     if (st == GW_OK)
         st = check(&options, first < argc, &err);
     for (int i = first; st == GW_OK && i < argc; i++)

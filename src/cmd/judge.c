@@ -31,8 +31,8 @@ gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *tra
 }
 
 /* `progress` may be NULL. */
-static gw_status judge(const char *path, gwi_progress *progress, gw_model **ret_model, gw_verdict **ret_verdict,
-                       gw_error *err)
+static gw_status judge(const char *path, bool is_quick, gwi_progress *progress, gw_model **ret_model,
+                       gw_verdict **ret_verdict, gw_error *err)
 {
     gw_reader *reader = NULL;
     gw_model *model = NULL;
@@ -47,7 +47,7 @@ static gw_status judge(const char *path, gwi_progress *progress, gw_model **ret_
         }
     }
     gwi_progress_part(progress, "naming call sites");
-    if (st == GW_OK) /* if naming the sites fails, frames are printed as file and address */
+    if (st == GW_OK && !is_quick) /* if naming the sites fails, frames are printed as file and address */
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     gwi_progress_part(progress, "judging");
     if (st == GW_OK)
@@ -64,7 +64,15 @@ static gw_status judge(const char *path, gwi_progress *progress, gw_model **ret_
 gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
     gw_model *model = NULL;
-    gw_status st = judge(path, NULL, &model, ret_verdict, err);
+    gw_status st = judge(path, false, NULL, &model, ret_verdict, err);
+    gw_model_free(model);
+    return st;
+}
+
+gw_status gwi_judge_quickly(const char *path, gw_verdict **ret_verdict, gw_error *err)
+{
+    gw_model *model = NULL;
+    gw_status st = judge(path, true, NULL, &model, ret_verdict, err);
     gw_model_free(model);
     return st;
 }
@@ -72,7 +80,7 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
 gw_status gwi_judge_model(const char *path, gw_model **ret_model, gw_verdict **ret_verdict, gw_error *err)
 {
     gwi_progress *progress = gwi_progress_begin("reading the recording");
-    gw_status st = judge(path, progress, ret_model, ret_verdict, err);
+    gw_status st = judge(path, false, progress, ret_model, ret_verdict, err);
     gwi_progress_end(progress);
     return st;
 }

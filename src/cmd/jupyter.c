@@ -3,6 +3,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_jupyter.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 
 #include <dirent.h>
@@ -37,18 +38,21 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 extern char **environ;
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy jupyter install [options] [-- options of gpuwhy run]\n"
-                           "gpuwhy jupyter uninstall [options]\n"
-                           "gpuwhy jupyter list\n\n"
-                           "Installs a notebook kernel that runs under gpuwhy and explains failed cells.\n\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_jupyter = {
+    .usage = "gpuwhy jupyter install [options] [-- options of gpuwhy run]\n"
+             "gpuwhy jupyter uninstall [options]\n"
+             "gpuwhy jupyter list\n",
+    .about = "Installs a notebook kernel that runs under gpuwhy and explains failed cells.",
+    .words = "install|uninstall|list",
+    .group = {{"install", NULL, options_table, OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "done"},
+              {GW_EXIT_USAGE,
+               "usage error, or the kernel cannot be installed or removed; one line on stderr gives the reason"}},
+    .environment = {{"JUPYTER_DATA_DIR", "the user's data folder of Jupyter; default: $XDG_DATA_HOME/jupyter"},
+                    {"XDG_DATA_HOME", "default: ~/.local/share"},
+                    {"GPUWHY_DEBUG", "in the environment of the kernel, 1: print errors of gpuwhy's own code"}},
+    .examples = {{"gpuwhy jupyter install -- --memory 16GiB", "install a kernel whose cells see 16 GiB"}},
+    .see_also = "run"};
 
 /* ---- facts about a Python interpreter ---- */
 
@@ -382,13 +386,13 @@ int gwi_cmd_jupyter(int argc, char **argv)
     argc -= first - 1;
     argv += first - 1;
     if (st == GW_OK && (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        help();
+        (void)gwi_manual_print(&gwi_manual_jupyter);
         return argc < 2 ? GW_EXIT_USAGE : GW_EXIT_OK;
     }
     if (st == GW_OK)
         st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc - 1, argv + 1, &index, &err);
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_jupyter);
     bool is_separated =
         st == GW_OK &&
         strcmp(argv[index], "--") == 0; /* `index` counts from argv + 1, so this is the last word that was parsed */

@@ -2,6 +2,7 @@
 #include "gw_json.h"
 #include "gwi_cmd.h"
 #include "gwi_lab.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -61,25 +62,27 @@ enum {
     WIDTH = 80
 };
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy lab list [--json]\n"
-                           "gpuwhy lab run ID [options]\n"
-                           "gpuwhy lab check [options] -- PROGRAM [arguments]\n"
-                           "gpuwhy lab check PROGRAM [arguments] --expect CAUSE|clean [options]\n\n"
-                           "Lessons: small programs that fail on a GPU, each with its repaired twin. `run`\n"
-                           "runs one on a virtual card and explains it. `check` runs any program. The exit\n"
-                           "status is 0 if the verdict is the expected one, 1 if it is another, and 2 after\n"
-                           "a usage error. 126 and 127: the program cannot be started.\n\n"
-                           "run\n");
-    gwi_options_help(run_table, RUN_COUNT, &text);
-    gw_text_add_str(&text, "\ncheck\n");
-    gwi_options_help(check_table, CHECK_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_lab = {
+    .usage = "gpuwhy lab list [--json]\n"
+             "gpuwhy lab run ID [options]\n"
+             "gpuwhy lab check [options] -- PROGRAM [arguments]\n"
+             "gpuwhy lab check PROGRAM [arguments] --expect CAUSE|clean [options]\n",
+    .about =
+        "Lessons: small programs that fail on a GPU, each with its repaired twin. `list` lists them. `run` runs one "
+        "on a virtual card and explains it. `check` runs any program, and compares its verdict with the expected "
+        "one.",
+    .words = "list|run|check",
+    .group = {{"list", NULL, list_table, LIST_COUNT},
+              {"run", "LESSON", run_table, RUN_COUNT},
+              {"check", "PROGRAM", check_table, CHECK_COUNT}},
+    .exits = {{GW_EXIT_OK, "the verdict is the expected one"},
+              {GW_EXIT_UNDETERMINED, "the verdict is another one"},
+              {GW_EXIT_USAGE, "usage error"},
+              {GW_EXIT_CANNOT_RUN, "the program cannot be executed"},
+              {GW_EXIT_NOT_FOUND, "there is no such program"}},
+    .examples = {{"gpuwhy lab run S05", "run a lesson on a virtual card, and explain it"},
+                 {"gpuwhy lab check --expect gpu-oom-leak -- ./exercise", "does the program leak, as it should?"}},
+    .see_also = "run explain causes"};
 
 static int fail(const gw_error *err, int status)
 {
@@ -215,7 +218,7 @@ static int list(int argc, char **argv)
         return fail(&err, GW_EXIT_USAGE);
     gwi_pager_begin();
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_lab);
     if (options.json)
         list_as_json(lesson, count);
     else
@@ -376,7 +379,7 @@ static int run(int argc, char **argv)
     int count = 0;
     gw_status st = gwi_options_parse_mixed(run_table, RUN_COUNT, &options, argc, argv, &count, &err);
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_lab);
     if (st == GW_OK)
         st = find_lesson(&options, count, argv, &lesson, &err);
     if (st == GW_OK && options.source)
@@ -473,7 +476,7 @@ static int check_ordered(int argc, char **argv)
     int index = 0, status = GW_EXIT_USAGE;
     gw_status st = gwi_options_parse(check_table, CHECK_COUNT, &options, argc, argv, &index, &err);
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_lab);
     if (st == GW_OK && index >= argc)
         st = gw_fail(&err, GW_USAGE, "check needs a program; for example: gpuwhy lab check --expect clean -- ./train");
     if (st == GW_OK)
@@ -512,7 +515,7 @@ int gwi_cmd_lab(int argc, char **argv)
     argc -= first - 1;
     argv += first - 1;
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return help();
+        return gwi_manual_print(&gwi_manual_lab);
     for (size_t i = 0; argc > 1 && i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(argv[1], parts[i].name) == 0)
             return parts[i].run(argc - 1, argv + 1);

@@ -2,6 +2,8 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_config_cmd.h"
+#include "gwi_help.h"
+#include "gwi_meant.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -11,67 +13,19 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct command_row {
-    const char *name, *arguments, *help;
-    int (*run)(int argc, char **argv);
-} command_row;
-
-static const command_row commands[] = {
-#define GW_X(name, arguments, help) {#name, arguments, help, gwi_cmd_##name},
-    GWI_COMMANDS(GW_X)
-#undef GW_X
-};
-/* A line of `gpuwhy help` has at most 80 columns. */
-#define GW_X(name, arguments, help)                                                                                    \
-    _Static_assert(sizeof #name <= 9 && sizeof arguments <= 33 && sizeof help <= 35, "the line of " #name);
-GWI_COMMANDS(GW_X)
-#undef GW_X
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
-
-static const command_row *find(const char *name)
-{
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-    return NULL;
-}
-
 static bool is_help(const char *word)
 {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static void usage(FILE *out)
+static bool is_version(const char *word)
 {
-    fputs("gpuwhy explains why a GPU program failed.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-8s  %-32s  %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    fputs("\n`gpuwhy COMMAND --help` lists the options of a command.\n", out);
-}
-
-int gwi_cmd_help(int argc, char **argv)
-{
-    gwi_pager_begin();
-    if (argc < 2 || is_help(argv[1])) {
-        usage(stdout);
-        return GW_EXIT_OK;
-    }
-    const command_row *command = find(argv[1]);
-    if (command == NULL) {
-        gw_say("help: unknown command %s; `gpuwhy help` lists the commands", argv[1]);
-        return GW_EXIT_USAGE;
-    }
-    if (command->run == gwi_cmd_help) {
-        usage(stdout);
-        return GW_EXIT_OK;
-    }
-    char *asked[] = {argv[1], (char[]){"--help"}, NULL};
-    return command->run(2, asked);
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
 }
 
 /* Text that could not be written, such as on a full disk, must not look like a success. Only `run` keeps its exit
  * status, which is that of the program. A command that returns GW_EXIT_USAGE has printed a reason. */
-static int finish(const command_row *command, int status)
+static int finish(const gwi_command_row *command, int status)
 {
     errno = 0;
     bool is_written = fflush(stdout) == 0 && !ferror(stdout);
@@ -94,18 +48,16 @@ int main(int argc, char **argv)
     argc -= first - 1;
     argv += first - 1;
     if (argc < 2) {
-        usage(stderr);
+        gwi_help_overview(stderr);
         return GW_EXIT_USAGE;
     }
     if (is_help(argv[1]))
         return finish(NULL, gwi_cmd_help(1, argv));
-    if (strcmp(argv[1], "--version") == 0)
+    if (is_version(argv[1]))
         return finish(NULL, gwi_cmd_version(1, argv));
-    const command_row *command = find(argv[1]);
-    if (command == NULL) {
-        gw_say("unknown command %s; `gpuwhy help` lists the commands", argv[1]);
-        return GW_EXIT_USAGE;
-    }
+    const gwi_command_row *command = gwi_command_find(argv[1]);
+    if (command == NULL)
+        return finish(NULL, gwi_meant(argc, argv));
     if (command->run != gwi_cmd_config && command->run != gwi_cmd_help)
         gwi_config_say_errors();
     if (argc == 3 && is_help(argv[2]))

@@ -2,10 +2,12 @@
 #include "gwi_options.h"
 
 #include "gw_config.h"
+#include "gw_nearest.h"
 #include "gw_wrap.h"
 #include "gwi_terminal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,11 +129,22 @@ static void configure(const gwi_option *option, const char *command, const char 
 
 /* ---- words ---- */
 
-/* Return the option that `word` names, or NULL. *ret_value is the value inside `word` (`--name=value` or
+static bool is_own(const gwi_option *options, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Return the option that `word` names, or NULL. `-h` is `--help`, unless the command has its own `-h`. *ret_value is
+ * the value inside `word` (`--name=value` or
  * `-ovalue`), or NULL if there is none. */
 static const gwi_option *find(const gwi_option *options, size_t count, const char *word, const char **ret_value)
 {
     *ret_value = NULL;
+    if (strcmp(word, "-h") == 0 && !is_own(options, count, word))
+        word = "--help";
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(options[i].name);
         if (strncmp(word, options[i].name, length) != 0)
@@ -149,6 +162,27 @@ static const gwi_option *find(const gwi_option *options, size_t count, const cha
     return NULL;
 }
 
+/* Return the option whose name is nearest to the name in `word`, or NULL: none is near. */
+static const char *find_nearest(const gwi_option *options, size_t count, const char *word)
+{
+    char name[64];
+    gw_nearest nearest = {.word = name};
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    for (size_t i = 0; i < count; i++)
+        gw_nearest_add(&nearest, options[i].name);
+    for (size_t i = 0; i < COMMON_COUNT; i++)
+        gw_nearest_add(&nearest, common[i].name);
+    return nearest.found;
+}
+
+static gw_status fail_unknown(const gwi_option *options, size_t count, const char *word, gw_error *err)
+{
+    const char *nearest = find_nearest(options, count, word);
+    if (nearest == NULL)
+        return gw_fail(err, GW_USAGE, "unknown option %s", word);
+    return gw_fail(err, GW_USAGE, "unknown option %s; did you mean %s?", word, nearest);
+}
+
 /* Parse the option at argv[*index] and its value. *index is advanced to the next word. */
 static gw_status take_from(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
                            gw_error *err)
@@ -156,7 +190,7 @@ static gw_status take_from(const gwi_option *options, size_t count, void *fields
     const char *word = argv[(*index)++], *value = NULL;
     const gwi_option *option = find(options, count, word, &value);
     if (option == NULL)
-        return gw_fail(err, GW_USAGE, "unknown option %s", word);
+        return fail_unknown(options, count, word, err);
     if (option->type == GWI_OPTION_FLAG && value != NULL)
         return gw_fail(err, GW_USAGE, "%s takes no value", option->name);
     if (option->type == GWI_OPTION_MAYBE && value == NULL)
@@ -255,7 +289,7 @@ gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void 
 
 enum { HELP_INDENT = 30, HELP_COLUMNS = 80 };
 
-static void add_help(const gwi_option *options, size_t count, gw_text *text)
+void gwi_options_add_rows(const gwi_option *options, size_t count, gw_text *text)
 {
     for (size_t i = 0; i < count; i++) {
         const gwi_option *option = &options[i];
@@ -276,8 +310,8 @@ static void add_help(const gwi_option *options, size_t count, gw_text *text)
     }
 }
 
-void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
+const gwi_option *gwi_options_common(size_t *ret_count)
 {
-    add_help(options, count, text);
-    add_help(common, COMMON_COUNT, text);
+    *ret_count = COMMON_COUNT;
+    return common;
 }

@@ -182,7 +182,7 @@ static void help_names_every_option(void **state)
 {
     (void)state;
     gw_text text = {0};
-    gwi_options_help(table, COUNT, &text);
+    gwi_options_add_rows(table, COUNT, &text);
     for (size_t i = 0; i < COUNT; i++) {
         assert_non_null(strstr(gw_text_str(&text), table[i].name));
         assert_non_null(strstr(gw_text_str(&text), table[i].help));

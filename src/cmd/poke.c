@@ -2,6 +2,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 
 #include "gw_api.h"
@@ -245,22 +246,18 @@ out:
     return status;
 }
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy poke [options] PID\n"
-                           "\n"
-                           "Shows what the threads of a process under gpuwhy run are doing right now: the\n"
-                           "driver call that each thread is inside, what it waits for, and its stack. Takes\n"
-                           "about a second and does not disturb the process. Exit status: 0 if the process\n"
-                           "makes progress or there is a verdict, 1 if it hangs for an unknown reason, 2 if\n"
-                           "it cannot be inspected.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_poke = {
+    .usage = "gpuwhy poke [options] PID\n",
+    .about = "Shows what the threads of a process under gpuwhy run are doing right now: the driver call that each "
+             "thread is inside, what it waits for, and its stack. Takes about a second and does not disturb the "
+             "process.",
+    .words = "PID",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "the process makes progress, or there is a verdict"},
+              {GW_EXIT_UNDETERMINED, "the process hangs, and the reason is not proved"},
+              {GW_EXIT_USAGE, "usage error, or the process cannot be inspected; one line on stderr gives the reason"}},
+    .examples = {{"gpuwhy poke 1234", "what is process 1234 doing?"}},
+    .see_also = "run explain"};
 
 static int say_why_not(uint32_t pid)
 {
@@ -284,7 +281,7 @@ int gwi_cmd_poke(int argc, char **argv)
     if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK)
         return fail(err.text);
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_poke);
     char *end = NULL;
     unsigned long pid = words == 1 ? strtoul(argv[1], &end, 10) : 0;
     if (words != 1 || *end != '\0' || pid == 0 || pid > INT32_MAX)

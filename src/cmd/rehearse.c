@@ -3,6 +3,7 @@
 #include "gwi_cmd.h"
 #include "gwi_config_cmd.h"
 #include "gwi_judge.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
 
@@ -38,19 +39,25 @@ typedef struct rehearse_options {
 static const gwi_option options_table[] = {REHEARSE_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], LARGER = 16 };
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy rehearse [options] -- program [arguments]\n\n"
-                           "Runs the program in front of the real driver, but takes no GPU memory and\n"
-                           "computes nothing. Prints whether the program fits the card, and what it holds\n"
-                           "at its peak. Values that the program reads from the card are zeros.\n"
-                           "The exit status is 0 if it fits, and 1 if it does not or if that is not known.\n\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_rehearse = {
+    .usage = "gpuwhy rehearse [options] -- program [arguments]\n",
+    .about = "Runs the program in front of the real driver, but takes no GPU memory and computes nothing. Reports "
+             "whether the program fits the card, and what it holds at its peak. Values that the program reads from "
+             "the card are zeros.",
+    .words = "PROGRAM",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "it fits"},
+              {GW_EXIT_UNDETERMINED, "it does not fit, or that is not known"},
+              {GW_EXIT_USAGE, "usage error; the program was not started"},
+              {GW_EXIT_CANNOT_RUN, "the program cannot be executed"},
+              {GW_EXIT_NOT_FOUND, "there is no such program"}},
+    .environment = {{"XDG_STATE_HOME",
+                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"},
+              {"$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"}},
+    .examples = {{"gpuwhy rehearse -- python train.py", "does it fit this card?"},
+                 {"gpuwhy rehearse --memory 16GiB -- python train.py", "does it fit a card of 16 GiB?"}},
+    .see_also = "run fit"};
 
 static int parse(rehearse_options *options, int argc, char **argv, char ***ret_program)
 {
@@ -161,7 +168,7 @@ int gwi_cmd_rehearse(int argc, char **argv)
     if (status != GW_EXIT_OK)
         return status;
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_rehearse);
     status = rehearse(&options, options.memory_bytes, options.output, program, &verdict);
     if (status != GW_EXIT_OK)
         return status;

@@ -4,10 +4,12 @@
 #include "gwi_folder.h"
 #include "gwi_judge.h"
 #include "gwi_judged.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 
 #include "gw_magic.h"
 #include "gw_report.h"
+#include "gw_together.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -34,23 +36,23 @@ static int fail(const gw_error *err)
     return GW_EXIT_USAGE;
 }
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy report [options] [recording | run folder | folder | memory snapshot]...\n"
-                           "\n"
-                           "Writes one HTML page: the verdict, device memory over time, maps of the memory\n"
-                           "at the failure and at the peak, the largest holders, the health of the cards,\n"
-                           "failed calls, and what is not known. The page opens without a network. Without\n"
-                           "an argument, the page is about the last recording. Several recordings of one\n"
-                           "job share a page. Exit status: 0 if there is a verdict, 1 if the cause was not\n"
-                           "determined, 2 if the input cannot be read or the page cannot be written.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_report = {
+    .usage = "gpuwhy report [options] [recording | run folder | folder | memory snapshot]...\n",
+    .about = "Writes one HTML page: the verdict, device memory over time, maps of the memory at the failure and at "
+             "the peak, the largest holders, the health of the cards, failed calls, and what is not known. The "
+             "page opens without a network. Without an argument, the page is about the last recording. Several "
+             "recordings of one job share a page.",
+    .words = "RECORDING|FILE",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "the page was written, and there is a verdict"},
+              {GW_EXIT_UNDETERMINED, "the page was written, but the cause was not determined"},
+              {GW_EXIT_USAGE, "usage error, unreadable input, or the page could not be written"}},
+    .environment = {{"XDG_STATE_HOME",
+                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"},
+              {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
+    .examples = {{"gpuwhy report run.gpuwhy -o report.html", "write a page about a recording"}},
+    .see_also = "explain export"};
 
 /* Read the files that become part of the page. This comes first, so that a missing one is reported at once. */
 static gw_status read_assets(gw_report_assets *ret_assets, gw_error *err)
@@ -142,13 +144,21 @@ static gw_status add_all(gw_report *page, char *const *files, int count, const r
 static gw_status judge_whole(const gwi_judged *judged, int count, gw_verdict **ret_whole, gw_error *ret_apart,
                              gw_error *err)
 {
-    const gw_verdict **runs = calloc((size_t)count, sizeof *runs);
-    if (runs == NULL)
-        return gw_fail(err, GW_NOMEM, "judge %d recordings", count);
-    for (int i = 0; i < count; i++)
-        runs[i] = judged[i].verdict;
-    gw_status st = gw_judge_together(runs, (size_t)count, ret_whole, ret_apart);
-    free(runs);
+    gw_brief *brief = calloc((size_t)count, sizeof *brief);
+    const gw_job job = {.brief = brief, .count = (size_t)count};
+    size_t first = 0;
+    gw_status st = brief == NULL ? gw_fail(ret_apart, GW_NOMEM, "judge %d recordings", count) : GW_OK;
+    for (int i = 0; i < count && st == GW_OK; i++)
+        st = gw_brief_of(judged[i].verdict, &brief[i], ret_apart);
+    if (st == GW_OK)
+        st = gw_job_check(&job, ret_apart);
+    if (st == GW_OK)
+        st = gw_job_first(&job, &first, ret_apart);
+    if (st == GW_OK)
+        st = gw_judge_together(&job, judged[first].verdict, ret_whole, ret_apart);
+    for (int i = 0; i < count && brief != NULL; i++)
+        gw_brief_free(&brief[i]);
+    free(brief);
     if (st == GW_UNSUPPORTED)
         return GW_OK;
     return st == GW_OK ? GW_OK : gw_fail(err, st, "%s", ret_apart->text);
@@ -242,7 +252,7 @@ int gwi_cmd_report(int argc, char **argv)
     if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK)
         return fail(&err);
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_report);
     if (words == 1 && gwi_folder_is_one(argv[1]))
         return report_folder(argv[1], &options);
     if (words > 0)

@@ -4,6 +4,8 @@
 #include "gwi_cmd.h"
 #include "gwi_growing.h"
 #include "gwi_judge.h"
+#include "gwi_manual.h"
+#include "gwi_message.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
 
@@ -28,15 +30,19 @@
       "let all processes of the run share the limit of --memory")                                                      \
     X(STRING, const char *, inject, "--inject", "PLAN", NULL,                                                          \
       "let GPU calls fail on purpose, such as oom@alloc:3 or 700@sync,p=0.01,seed=7; see docs/commands/run.md")        \
-    X(MAYBE, const char *, fence, "--fence", "[=exit]", NULL,                                                          \
+    X(MAYBE, const char *, fence, "--fence", "exit", NULL,                                                             \
       "after an error that loses the context, let all GPU calls fail at once; =exit: end the program")                 \
-    X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
+    X(STRING, const char *, output, "-o", "FILE|FOLDER/", NULL,                                                        \
+      "write the recording to FILE, or to a new file in FOLDER, which has the rank in its name")                       \
     X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", GW_STANDARD_RECORD_LIMIT,                           \
       "largest recording; the oldest events are dropped first; 0: no limit")                                           \
     X(STRING, const char *, record_environment, "--record-environment", "NAME[,..]", NULL,                             \
       "also record these environment variables; * at the end of a name: any text")                                     \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
+    X(FLAG, bool, no_verdict, "--no-verdict", NULL, NULL, "only record; print no verdict")                             \
     X(STRING, const char *, json, "--json", "FILE", NULL, "also write the verdict as JSON; -: to standard output")     \
+    X(STRING, const char *, message, "--message", "FILE", NULL,                                                        \
+      "after a failure, also write the verdict as short text, at most 4096 bytes: /dev/termination-log")               \
     X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
       "print the verdict, or run CMD, a few seconds after a failure if the program keeps running")                     \
     X(FLAG, bool, core, "--core", NULL, NULL,                                                                          \
@@ -81,17 +87,40 @@ RUN_OPTIONS(GW_X)
 #undef GW_X
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy run [options] -- program [arguments]\n\n"
-                           "Runs the program, records its GPU calls, and explains at the end why it failed.\n"
-                           "The exit status is that of the program.\n\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_run = {
+    .usage = "gpuwhy run [options] -- program [arguments]\n",
+    .about = "Runs the program, records the GPU calls of the program and its children, and prints at the end on "
+             "stderr why it failed. Output, exit status and signals are those of the program. Options end at -- or "
+             "at the first word that is not an option.",
+    .words = "PROGRAM",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GWI_EXIT_PROGRAM,
+               "the exit status of the program; if a signal ended the program, gpuwhy ends by the same signal"},
+              {GW_EXIT_USAGE, "usage error; the program was not started"},
+              {GW_EXIT_CANNOT_RUN, "the program cannot be executed"},
+              {GW_EXIT_NOT_FOUND, "there is no such program"}},
+    .environment = {{"XDG_STATE_HOME",
+                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"},
+                    {"GPUWHY_OFF", "1: the hook records nothing and passes every call through"},
+                    {"GPUWHY_SITES", "0: do not record call sites, like --no-sites; see docs/call-sites.md"},
+                    {"GPUWHY_HISTORY",
+                     "number of entries that --deep reads from PyTorch's memory history; default: 100000"},
+                    {"GPUWHY_COURSE", "0: do not follow PyTorch's allocations from the first one on"},
+                    {"CUDA_LAUNCH_BLOCKING",
+                     "if it is not 0, --blame does not start a second run, because the first one already waits for "
+                     "each launch"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"},
+              {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"},
+              {"$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"},
+              {"$XDG_CONFIG_HOME/gpuwhy/config",
+               "how long recordings are kept, in JSON; by default ~/.config/gpuwhy/config"}},
+    .examples = {{"gpuwhy run -- python train.py", "record the program and explain why it failed"},
+                 {"gpuwhy run --quiet --json verdict.json -- ./train",
+                  "print a verdict only on failure, and write it as JSON"},
+                 {"gpuwhy run --memory 16GiB -- python train.py", "let the program see a smaller card"},
+                 {"gpuwhy run --gpu virtual:h200 -- ./train",
+                  "run a program that uses the driver API on a machine without a GPU"}},
+    .see_also = "explain history rehearse report"};
 
 /* Open /dev/null on each of the descriptors 0, 1 and 2 that is closed. Otherwise gpuwhy's next file would get that
  * number, and gpuwhy would print into it. The program does not inherit these descriptors (close-on-exec). */
@@ -218,8 +247,9 @@ static int run_off(const gw_run_options *options, char *const *program)
     if (option != NULL)
         return GW_EXIT_USAGE;
     execvp(program[0], program);
-    gw_say("%s: %s", program[0], strerror(errno));
-    return errno == ENOENT ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
+    int why = errno;
+    gw_say("%s: %s", program[0], strerror(why));
+    return why == ENOENT ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
 }
 
 /* ---- --on-failure ---- */
@@ -265,12 +295,12 @@ static bool judge_failure(gw_supervisor *run, const char *folder, void *user)
 
 static bool judge_hang(gw_supervisor *run, const char *folder, void *user)
 {
-    (void)user;
+    const gw_run_options *options = user;
     gw_verdict *verdict = NULL;
     if (gwi_judge(folder, &verdict, NULL) != GW_OK)
         return false;
     bool is_hang = verdict->is_hang;
-    if (is_hang)
+    if (is_hang && !options->no_verdict)
         print_now(run, verdict);
     gw_verdict_free(verdict);
     return is_hang;
@@ -311,9 +341,11 @@ static void blame(gw_supervisor *first)
 typedef struct closed_recording {
     gw_path path; /* "": there is none */
     bool is_kept;
+    int status; /* how the program ended, as from waitpid() */
 } closed_recording;
 
-static void tell(const closed_recording *closed, const gw_run_options *options, char *const *program)
+static void tell(const closed_recording *closed, const gw_run_options *options, char *const *program,
+                 const gwi_message *message)
 {
     gw_verdict *verdict = NULL;
     gw_error err;
@@ -321,6 +353,8 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     const char *recording = closed->path;
     if (recording[0] == '\0')
         return; /* the recording could not be created, and the error was already printed */
+    if (options->no_verdict && options->no_history && options->json == NULL && options->message == NULL)
+        return; /* the verdict would not be used */
     gw_status st = gwi_judge_shown(recording, &verdict, &err);
     if (st != GW_OK) {
         gw_say("no verdict: %s", err.text);
@@ -335,7 +369,8 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
         free(verdict->recording);
         verdict->recording = strdup(recording);
     }
-    if (!options->quiet || verdict->status == GW_VERDICT_FAULT)
+    gwi_message_end(message, verdict, closed->status); /* first, because a container is killed if it ends slowly */
+    if (!options->no_verdict && (!options->quiet || verdict->status == GW_VERDICT_FAULT))
         gwi_verdict_print(verdict, &(gwi_print){.all = verdict->recording == NULL}, STDERR_FILENO);
     if (options->json != NULL && gwi_verdict_write_json(verdict, options->json, &err) != GW_OK)
         gw_say("--json: %s", err.text);
@@ -346,9 +381,9 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     gw_verdict_free(verdict);
 }
 
-/* Run the attempts. On return, the last one is closed, and *ret_status is its status as from waitpid(). *run is NULL if
- * another attempt should have followed and could not be started. */
-static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_recording *ret_closed, int *ret_status)
+/* Run the attempts. On return, the last one is closed. *run is NULL if another attempt should have followed and could
+ * not be started. */
+static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_recording *ret_closed)
 {
     bool again = true;
     while (again && *run != NULL) {
@@ -356,7 +391,7 @@ static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_r
         if (attempts->options->blame)
             blame(*run);
         again = gwi_attempts_again(attempts, *run);
-        *ret_status = gw_supervisor_status(*run);
+        ret_closed->status = gw_supervisor_status(*run);
         gw_supervisor_close(*run);
         const char *path = gw_supervisor_recording(*run, &ret_closed->is_kept);
         snprintf(ret_closed->path, sizeof ret_closed->path, "%s", path);
@@ -369,6 +404,7 @@ int gwi_cmd_run(int argc, char **argv)
 {
     gw_run_options options = {0};
     gwi_attempts attempts;
+    gwi_message message;
     char **program = NULL;
     gw_supervisor *run = NULL;
     gw_error err = {0};
@@ -377,7 +413,7 @@ int gwi_cmd_run(int argc, char **argv)
     if (status != GW_EXIT_OK)
         return status;
     if (options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_run);
     if (gw_config_process()->value[GW_CONFIG_OFF].number != 0)
         return run_off(&options, program);
     say_limit(&options);
@@ -386,15 +422,16 @@ int gwi_cmd_run(int argc, char **argv)
         gwi_attempts_free(&attempts);
         return GW_EXIT_USAGE;
     }
+    gwi_message_begin(&message, options.message);
     gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .lines = gwi_growing_lines, .user = &options};
     status = gw_supervisor_start(&options, program, &judges, &run);
     if (status == GW_EXIT_OK) {
         closed_recording closed = {.is_kept = false};
-        watch_attempts(&attempts, &run, &closed, &status);
-        tell(&closed, &options, program);
+        watch_attempts(&attempts, &run, &closed);
+        tell(&closed, &options, program, &message);
         gwi_attempts_free(&attempts);
         if (run == NULL)
-            gw_supervisor_end_like(status);
+            gw_supervisor_end_like(closed.status);
         gw_supervisor_end(run);
     }
     gwi_attempts_free(&attempts);

@@ -1,9 +1,12 @@
 /* `gpuwhy version`: prints the version of this build, the libraries that it uses and the optional parts that are
  * missing. */
 #include "gwi_cmd.h"
+#include "gwi_manual.h"
+#include "gwi_options.h"
 
 #include "gw_logs.h"
 #include "gw_report.h"
+#include "gw_say.h"
 
 #include <elfutils/libdwfl.h>
 #include <json-c/json.h>
@@ -35,6 +38,26 @@
 #define GW_CURSES_VERSION NULL
 #endif
 
+#define GWI_VERSION_OPTIONS(X) X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+
+typedef struct version_options {
+    GWI_VERSION_OPTIONS(GWI_OPTION_FIELD)
+} version_options;
+
+#define OPTIONS_STRUCT version_options
+static const gwi_option options_table[] = {GWI_VERSION_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+const gwi_manual gwi_manual_version = {
+    .usage = "gpuwhy version\n"
+             "gpuwhy --version, gpuwhy -V\n",
+    .about =
+        "Prints the version, the libraries that this build uses and their versions, and the optional parts that are "
+        "missing.",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "the version was printed"}, {GW_EXIT_USAGE, "usage error"}},
+    .see_also = "doctor"};
+
 enum { HTTP_VERSION_MAX = 24 };
 #if GW_HAVE_MICROHTTPD
 #include <microhttpd.h>
@@ -61,11 +84,9 @@ static void print_part(const char *what, const char *library, const char *versio
         printf("%-21sno (built without %s)\n", what, library);
 }
 
-int gwi_cmd_version(int argc, char **argv)
+static void print_version(void)
 {
     char matcher[GW_LOGS_VERSION_MAX], http[HTTP_VERSION_MAX];
-    (void)argc;
-    (void)argv;
     printf("gpuwhy %s\n", GW_PROGRAM_VERSION);
     print_part("JSON:", "json-c", json_c_version());
     print_part("compression:", "zstd", ZSTD_versionString());
@@ -79,5 +100,22 @@ int gwi_cmd_version(int argc, char **argv)
     print_part("watch --listen:", "libmicrohttpd", http_version(http));
     print_part("HTML reports:", "dygraphs", GW_HAVE_DYGRAPHS ? GW_REPORT_DYGRAPHS : NULL);
     print_part("trainer on the CPU:", "oneDNN", GW_DNNL_VERSION);
+}
+
+int gwi_cmd_version(int argc, char **argv)
+{
+    version_options options = {0};
+    gw_error err = {0};
+    int words = 0;
+    gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
+    if (st == GW_OK && words > 0)
+        st = gw_fail(&err, GW_USAGE, "unexpected word: %s", argv[1]);
+    if (st != GW_OK) {
+        gw_say("version: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
+    if (options.help)
+        return gwi_manual_print(&gwi_manual_version);
+    print_version();
     return GW_EXIT_OK;
 }

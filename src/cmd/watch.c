@@ -1,5 +1,6 @@
 /* `gpuwhy watch`: shows the cards, the recorded runs and the processes, again and again. */
 #include "gwi_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_watch_cmd.h"
 
@@ -34,19 +35,17 @@ typedef struct watch_options {
 static const gwi_option options_table[] = {GWI_WATCH_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], INTERVAL_MAX_S = 3600 };
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy watch [options]\n"
-                           "\n"
-                           "Shows the GPUs of this machine, the runs that gpuwhy records, and all processes\n"
-                           "with memory on a card. Press ? for the keys, q to quit.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_watch = {
+    .usage = "gpuwhy watch [options]\n",
+    .about = "Shows the GPUs of this machine, the runs that gpuwhy records, and all processes with memory on a "
+             "card. Press ? for the keys, q to quit.",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "ended by q, or by a signal; with --once, the screen was printed"},
+              {GW_EXIT_USAGE,
+               "usage error, the port of --listen is in use, or this build lacks the library that is needed"}},
+    .examples = {{"gpuwhy watch", "show the cards and the recorded runs, live"},
+                 {"gpuwhy watch --listen 127.0.0.1:9465", "serve metrics for Prometheus"}},
+    .see_also = "who run"};
 
 /* Return the columns of the terminal, or of COLUMNS; 80 if neither is known. */
 static unsigned columns(void)
@@ -129,7 +128,7 @@ int gwi_cmd_watch(int argc, char **argv)
     int first = 0;
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_watch);
     if (st == GW_OK)
         st = check(&options, first, argc, argv, &how, &err);
     if (st == GW_OK)

@@ -1,6 +1,7 @@
 /* `gpuwhy whatif`: replays PyTorch's allocator with other settings. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
@@ -31,23 +32,21 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 enum { NO_REPLAY = 1 };
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy whatif [options] RECORDING\n"
-                           "\n"
-                           "Replays PyTorch's caching allocator from a recording or a saved memory snapshot,\n"
-                           "first with the recorded settings, then with one setting changed at a time: how\n"
-                           "much memory it would have reserved, and whether a refused request would have\n"
-                           "been granted. The replay needs every allocation: recordings have them if PyTorch\n"
-                           "ran out of memory, or with --allocations or --deep. Exit status: 0 if the replay\n"
-                           "is equal to the recording, 1 if there is none, 2 if the file cannot be read.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_whatif = {
+    .usage = "gpuwhy whatif [options] RECORDING\n",
+    .about = "Replays PyTorch's caching allocator from a recording or a saved memory snapshot, first with the "
+             "recorded settings, then with one setting changed at a time: how much memory it would have reserved, "
+             "and whether a refused request would have been granted. The replay needs every allocation: recordings "
+             "have them if PyTorch ran out of memory, or with --allocations or --deep.",
+    .words = "RECORDING|FILE",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "the replay is equal to the recording"},
+              {GW_EXIT_UNDETERMINED, "there is no replay; the output gives the reason"},
+              {GW_EXIT_USAGE, "usage error, or the file cannot be read"}},
+    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"}},
+    .examples = {{"gpuwhy whatif run.gpuwhy", "would another setting of the allocator have helped?"},
+                 {"gpuwhy whatif --memory 40GiB run.gpuwhy", "what would happen on a card of 40 GiB?"}},
+    .see_also = "run explain"};
 
 static int fail(const gw_error *err)
 {
@@ -159,7 +158,7 @@ int gwi_cmd_whatif(int argc, char **argv)
     gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
     gwi_pager_begin();
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_whatif);
     if (st == GW_OK)
         st = check(&options, words, &err);
     return st == GW_OK ? whatif(argv[1], &options) : fail(&err);

@@ -1,5 +1,6 @@
 /* `gpuwhy who`: lists the processes that hold memory on the cards, for people who share a machine. */
 #include "gwi_cmd.h"
+#include "gwi_manual.h"
 #include "gwi_options.h"
 
 #include "gw_clean.h"
@@ -22,20 +23,16 @@ typedef struct who_options {
 static const gwi_option options_table[] = {GWI_WHO_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
-static int help(void)
-{
-    gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy who [--json] [text]\n"
-                           "\n"
-                           "Lists each process with memory on a card: user, memory, since when it has not\n"
-                           "used the card, and how it was started. With a text, lists only processes whose\n"
-                           "user, command or pid contains it.\n"
-                           "\n");
-    gwi_options_help(options_table, OPTION_COUNT, &text);
-    fputs(gw_text_str(&text), stdout);
-    gw_text_free(&text);
-    return GW_EXIT_OK;
-}
+const gwi_manual gwi_manual_who = {
+    .usage = "gpuwhy who [--json] [text]\n",
+    .about = "Lists each process with memory on a card: user, memory, since when it has not used the card, and how "
+             "it was started. With a text, lists only processes whose user, command, pid or way of starting "
+             "contains it.",
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .exits = {{GW_EXIT_OK, "also if no process uses a card, or if there is no NVML"}, {GW_EXIT_USAGE, "usage error"}},
+    .examples = {{"gpuwhy who", "who uses the cards of this machine?"},
+                 {"gpuwhy who ann", "only the processes of ann"}},
+    .see_also = "watch"};
 
 /* Without a terminal, lines are not cut, so that other programs can read the whole command. */
 static void show(const gw_watch_snapshot *snapshot, const char *filter)
@@ -62,7 +59,7 @@ int gwi_cmd_who(int argc, char **argv)
     int first = 0;
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
     if (st == GW_OK && options.help)
-        return help();
+        return gwi_manual_print(&gwi_manual_who);
     if (st == GW_OK && argc - first > 1)
         st = gw_fail(&err, GW_USAGE, "unexpected word: %s", argv[first + 1]);
     if (st == GW_OK)

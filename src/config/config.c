@@ -2,6 +2,7 @@
 #include "gwi_config.h"
 
 #include "gw_clean.h"
+#include "gw_nearest.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -246,19 +247,13 @@ bool gw_config_find(const char *name, gw_config_id *ret_id)
 
 const char *gw_config_suggest(const char *name)
 {
-    enum { BYTES_FOR_EDIT = 4, BYTES_MIN = 3 }; /* allow one edit per BYTES_FOR_EDIT characters, and one more */
     static const char *const groups[] = {"keep", "record", "watch"};
-    size_t bytes = strlen(name), least = bytes / BYTES_FOR_EDIT + 2;
-    const char *best = NULL;
-    if (bytes < BYTES_MIN || bytes > GW_NAME_EDITS_MAX)
-        return NULL;
-    for (size_t i = 0; i < GW_CONFIG_COUNT + sizeof groups / sizeof groups[0]; i++) {
-        const char *other = i < GW_CONFIG_COUNT ? gw_config_keys[i].name : groups[i - GW_CONFIG_COUNT];
-        size_t edits = gw_name_edits(name, other);
-        best = edits < least ? other : best;
-        least = edits < least ? edits : least;
-    }
-    return best;
+    gw_nearest nearest = {.word = name};
+    for (size_t i = 0; i < GW_CONFIG_COUNT; i++)
+        gw_nearest_add(&nearest, gw_config_keys[i].name);
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        gw_nearest_add(&nearest, groups[i]);
+    return nearest.found;
 }
 
 /* True if `word` is one of the words. No words stand for all. */

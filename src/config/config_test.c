@@ -113,7 +113,7 @@ static void errors_have_their_place(void **state)
         {"{\"keep\": {\"days\": \"7\"}}", "FILE:1: keep.days: expected"},
         {"{\"keep\": {\"days\": null}}", "FILE:1: keep.days: expected"},
         {"{\"keep\":\n5}", "FILE:1: keep: expected an object"},
-        {"{\n\n\"kept\": {}}", "FILE:3: unknown key \"kept\"; did you mean \"keep\"?"},
+        {"{\n\n\"keeps\": {}}", "FILE:3: unknown key \"keeps\"; did you mean \"keep\"?"},
         {"{\"keep\": {\"day\": 1}}", "FILE:1: unknown key \"keep.day\"; did you mean \"keep.days\"?"},
         {"{\"zzzzzzzzzzzzzzz\": 1}", "FILE:1: unknown key \"zzzzzzzzzzzzzzz\"\n"},
         {"{\"quiet\": 1}", "quiet: expected true or false"},

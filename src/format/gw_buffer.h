@@ -128,6 +128,8 @@ _Static_assert(sizeof(gw_chunk) == GW_CHUNK_BYTES, "chunks have no slack");
 
 enum { GW_CLOCK_MONOTONIC = 0, GW_CLOCK_TSC = 1, GW_CLOCK_CNTVCT = 2 };
 
+enum { GW_LAUNCHER_BYTES = 256 };
+
 /* The head of the buffer, 4,096 bytes. Members without _Atomic are written once, before `ready` becomes 1. */
 typedef struct gw_buffer_head {
     char magic[8];
@@ -163,7 +165,10 @@ typedef struct gw_buffer_head {
     /* PyTorch's own counts of its allocator's memory on each device: stored when the reserved bytes change, and every
      * few hundred allocations and frees. Reserved 0: PyTorch is not used there, or its allocations are not followed */
     _Atomic uint64_t torch_allocated_bytes[GW_BUFFER_DEVICES], torch_reserved_bytes[GW_BUFFER_DEVICES];
-    uint8_t reserved[1568];
+    /* GW_RANK_VARIABLES_INSIDE at the process's first driver call, in the format of /proc/PID/environ; empty: none. Ray
+     * and Lightning set them inside the process, where /proc does not show them */
+    char launcher[GW_LAUNCHER_BYTES];
+    uint8_t reserved[1312];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");
 

@@ -396,6 +396,8 @@ static void process_fact(gw_model *model, gw_fact_key what, const gw_item *item)
         facts->rank = rank.rank;
         facts->has_world = rank.has_of;
         facts->world = rank.of;
+        facts->has_restart = rank.has_restart;
+        facts->restart = rank.restart;
     }
     facts->alive_at_end = facts->alive_at_end || what == GW_FACT_PROCESS_ALIVE;
 }

@@ -93,6 +93,8 @@ typedef struct gw_process {
     uint64_t primary_retains[GW_MODEL_DEVICE_PLACES];
     bool has_rank, has_world; /* the process's launcher set its rank (has_rank) or the number of ranks (has_world) */
     uint32_t rank, world;     /* world: number of ranks */
+    bool has_restart;         /* the launcher counts how often it starts its processes again */
+    uint32_t restart;         /* number of such restarts before this process was started */
     uint32_t driver_api;      /* the CUDA version that the driver reports, such as 12040; 0: unknown */
     gw_libraries libraries;   /* CUDA libraries that the supervisor saw mapped into the process */
     /* The last uncaught exception of the Python interpreter, read at its exit. It looks like a traceback without source

@@ -33,6 +33,13 @@ enum { GW_RENDER_LINES = 23 };
  * (gwi_source.h). */
 void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);
 
+/* Append the verdict as a short text for a narrow reader, such as the termination message of a container: the head
+ * line, the verdict, the place, what to do, the command that explains the recording, and the first lines of evidence.
+ * It has no colours, and at most `bytes_max` bytes: a longer text ends after a complete line, and its last line says
+ * that it is cut. Appends nothing if not even the first line and that last line fit, or if out of memory
+ * (text->failed). */
+void gw_render_message(const gw_verdict *verdict, size_t bytes_max, gw_text *text);
+
 /* Append one line about the run: the command, how it ended, and the cards. If `running`, an unknown end is "is
  * running". Strings from elsewhere are unchanged: pass the line through gw_clean.h before printing it. */
 void gw_render_head(const gw_verdict *verdict, bool running, gw_text *text);

@@ -160,6 +160,7 @@ static struct json_object *recordings(const gw_verdict *verdict)
         struct json_object *one = json_object_new_object();
         json_object_object_add(one, "path", gw_json_string(part->recording));
         json_object_object_add(one, "host", gw_json_string(part->host));
+        json_object_object_add(one, "rank", part->has_rank ? json_object_new_int64(part->rank) : NULL);
         json_object_object_add(one, "status", gw_json_string(gw_verdict_status_text(part->status)));
         json_object_object_add(one, "cause", gw_json_string(part->cause));
         json_object_object_add(one, "headline", gw_json_string(part->headline));
@@ -168,6 +169,22 @@ static struct json_object *recordings(const gw_verdict *verdict)
         json_object_array_add(array, one);
     }
     return array;
+}
+
+static json_object *job_object(const gw_verdict *verdict)
+{
+    const gw_verdict_job *job = verdict->job;
+    json_object *object = json_object_new_object(), *missing = json_object_new_array();
+    for (size_t i = 0; i < job->missing_count; i++)
+        json_object_array_add(missing, json_object_new_int64(job->missing[i]));
+    json_object_object_add(object, "recordings", json_object_new_int64((int64_t)verdict->part_count));
+    json_object_object_add(object, "hosts", json_object_new_int64((int64_t)job->host_count));
+    json_object_object_add(object, "cut_short", json_object_new_int64((int64_t)job->cut_count));
+    json_object_object_add(object, "damaged", json_object_new_int64((int64_t)job->damaged_count));
+    json_object_object_add(object, "ranks", job->world == 0 ? NULL : json_object_new_int64(job->world));
+    json_object_object_add(object, "missing_ranks", missing);
+    json_object_object_add(object, "unreadable", strings(&job->unread));
+    return object;
 }
 
 static struct json_object *failure_object(const gw_verdict *verdict)
@@ -337,6 +354,7 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "interventions", strings(&verdict->interventions));
     json_object_object_add(root, "recording", gw_json_string(verdict->recording));
     json_object_object_add(root, "recordings", verdict->part_count > 0 ? recordings(verdict) : NULL);
+    json_object_object_add(root, "job", verdict->job == NULL ? NULL : job_object(verdict));
     json_object_object_add(root, "snapshot", gw_json_string(verdict->snapshot));
     json_object_object_add(root, "log", gw_json_string(verdict->log));
     json_object_object_add(root, "question", question_object(verdict->question));

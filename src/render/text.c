@@ -404,3 +404,59 @@ void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_
     gwi_page_print(&page, text);
     gwi_page_free(&page);
 }
+
+/* ---- a short text ---- */
+
+/* Hide all evidence after the first `count` entries. */
+static void hide_evidence(gwi_page *page, unsigned count)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        if (page->paragraph[i].section != GWI_WHY)
+            continue;
+        page->paragraph[i].hidden = count == 0;
+        count -= count > 0;
+    }
+}
+
+/* Return how many bytes of `text` fit into `bytes` bytes, counted up to the end of a line. */
+static size_t whole_lines(const gw_text *text, size_t bytes)
+{
+    while (bytes > 0 && text->data[bytes - 1] != '\n')
+        bytes--;
+    return bytes;
+}
+
+static void add_cut_lines(gw_text *text, const gw_text *whole, size_t bytes_max)
+{
+    static const char mark[] = "(cut here)\n";
+    const size_t mark_bytes = sizeof mark - 1;
+    size_t kept = 0;
+    if (whole->bytes <= bytes_max)
+        gw_text_add(text, gw_text_str(whole), whole->bytes);
+    else if (bytes_max > mark_bytes)
+        kept = whole_lines(whole, bytes_max - mark_bytes);
+    if (kept > 0) {
+        gw_text_add(text, whole->data, kept);
+        gw_text_add(text, mark, mark_bytes);
+    }
+}
+
+void gw_render_message(const gw_verdict *verdict, size_t bytes_max, gw_text *text)
+{
+    enum { MESSAGE_COLUMNS = 72, EVIDENCE_MAX = 6 };
+    static const gw_render_style style = {.width = MESSAGE_COLUMNS};
+    gwi_page page = {.width = MESSAGE_COLUMNS};
+    gw_text whole = {0};
+    add_head(&page, verdict, false);
+    add_verdict_line(&page, verdict);
+    add_where(&page, verdict);
+    add_list(&page, GWI_NEXT, "Next", &verdict->next, verdict->next.count > 1);
+    add_details(&page, verdict, &style, 0); /* before the evidence, so that it is not cut */
+    add_evidence(&page, verdict, "Why");
+    hide_evidence(&page, EVIDENCE_MAX);
+    gwi_page_print(&page, &whole);
+    gwi_page_free(&page);
+    add_cut_lines(text, &whole, bytes_max);
+    text->failed = text->failed || whole.failed;
+    gw_text_free(&whole);
+}

@@ -76,6 +76,65 @@ static void a_verdict_reads_as_designed(void **state)
     gw_text_free(&text);
 }
 
+static void a_message_is_short_and_cut_after_a_line(void **state)
+{
+    (void)state;
+    gw_verdict verdict = sample();
+    gw_text whole = {0};
+    gw_render_message(&verdict, 4096, &whole);
+    static const char wanted[] =
+        "gpuwhy: python 'train.py?[2J' exited 1 after 41.2 s on 2 x NVIDIA H200\n"
+        "        (limit 16.00 GiB)\n"
+        "\n"
+        "Verdict  gpu-oom-leak (established): the second run found the GPU full\n"
+        "         of what the first one kept.\n"
+        "Next     1. Append float(x), or x.detach(), so that the graph of each\n"
+        "            step can be freed with the step.\n"
+        "         2. Use a smaller batch.\n"
+        "Details  gpuwhy explain\n"
+        "           /a/very/long/path/that/must/not/be/cut/in/two/whatever/the/width/may/be.gpuwhy\n"
+        "Why      38.92 s  cuMemAlloc of 2.39 GiB failed\n"
+        "         12.74 GiB in use by this process\n";
+    assert_string_equal(gw_text_str(&whole), wanted);
+    for (size_t bytes = 0; bytes <= whole.bytes; bytes++) {
+        static const char mark[] = "(cut here)\n";
+        gw_text text = {0};
+        gw_render_message(&verdict, bytes, &text);
+        assert_true(text.bytes <= bytes);
+        assert_int_equal(text.bytes == whole.bytes, bytes == whole.bytes);
+        size_t kept = text.bytes == 0 ? 0 : text.bytes - strlen(mark);
+        if (bytes < whole.bytes && text.bytes > 0) {
+            assert_true(gw_ends_with(gw_text_str(&text), mark));
+            assert_memory_equal(text.data, whole.data, kept);
+            assert_int_equal(text.data[kept - 1], '\n');
+        }
+        assert_true(text.bytes > 0 || bytes < 72 + strlen(mark)); /* the first line is 70 bytes long */
+        gw_text_free(&text);
+    }
+    gw_text_free(&whole);
+}
+
+static void a_message_has_the_first_lines_of_evidence(void **state)
+{
+    (void)state;
+    gw_verdict verdict = sample();
+    static gw_evidence many[9];
+    char text_of[9][16];
+    gw_text text = {0};
+    for (int i = 0; i < 9; i++) {
+        snprintf(text_of[i], sizeof text_of[i], "evidence %d", i);
+        many[i] = (gw_evidence){.text = text_of[i], .source = "driver"};
+    }
+    many[8].weight = GW_WEIGHT_DECIDES;
+    verdict.evidence = many;
+    verdict.evidence_count = 9;
+    gw_render_message(&verdict, 4096, &text);
+    assert_non_null(strstr(gw_text_str(&text), "Why      evidence 8\n         evidence 0\n"));
+    assert_non_null(strstr(gw_text_str(&text), "evidence 4\n"));
+    assert_null(strstr(gw_text_str(&text), "evidence 5"));
+    gw_text_free(&text);
+}
+
 static void no_line_is_wider_than_asked(void **state)
 {
     (void)state;
@@ -590,6 +649,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verdict_reads_as_designed),
+        cmocka_unit_test(a_message_is_short_and_cut_after_a_line),
+        cmocka_unit_test(a_message_has_the_first_lines_of_evidence),
         cmocka_unit_test(no_line_is_wider_than_asked),
         cmocka_unit_test(colours_only_when_asked),
         cmocka_unit_test(colours_do_not_move_text),

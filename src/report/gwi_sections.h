@@ -49,8 +49,6 @@ void gwi_unknown_part(gwi_part *at);
 
 /* chart.c. Add a chart to at->charts. The caller adds "series", and can add "limit". Returns NULL if out of memory. */
 struct json_object *gwi_chart_add(gwi_part *at, const char *id, const char *unit, bool is_stacked);
-/* Append the elements of a chart that gwi_chart_add() added to the page. */
-void gwi_chart_html(gwi_part *at, const char *id);
 /* Add a series: its name, and the number of its colour. */
 void gwi_chart_series(gwi_part *at, struct json_object *chart, const char *name, unsigned colour);
 /* Add the rows of a table. Only columns in `column` are written. Values are divided by `divisor`. */
@@ -60,6 +58,8 @@ void gwi_chart_rows(gwi_part *at, struct json_object *chart, const gwi_thin *tab
 void gwi_chart_mark(gwi_part *at, struct json_object *chart, uint64_t t_ns, const char *text, const char *kind);
 void gwi_chart_band(gwi_part *at, struct json_object *chart, uint64_t from_ns, uint64_t to_ns, const char *text,
                     const char *kind);
+/* Append the elements of the page in which the chart is drawn. */
+void gwi_chart_html(gwi_part *at, const char *id);
 
 /* marks.c. Add the marks and bands of a chart. If there are too many, the most telling ones are added, and a sentence
  * about that is appended to `hidden`. `card`: its index. */

@@ -1,4 +1,5 @@
 /* Several attempts of one run (`gpuwhy run --restart`): how an attempt ended, and the start of the next one. */
+#include "gwi_place.h"
 #include "gwi_state.h"
 
 #include "gw_clock.h"
@@ -72,7 +73,8 @@ static gw_supervisor *prepare_next(const gw_supervisor *old, const gw_run_option
     run->attempt = old->attempt + 1;
     run->parent = old->parent;
     run->input_at = old->input_at;
-    if (options->output != NULL && name_output(run, options->output, &err) != GW_OK) {
+    if (options->output != NULL && !gwi_is_folder(options->output) &&
+        name_output(run, options->output, &err) != GW_OK) {
         gw_say("cannot start the next attempt: %s", err.text);
         free(run);
         return NULL;

@@ -14,11 +14,14 @@ typedef struct gw_run_options {
     bool memory_shared;        /* the processes of the run share memory_bytes */
     const char *inject;        /* plan of injected failures (gw_inject.h), checked; NULL: none */
     const char *fence;         /* "": fail all calls after a sticky error; "exit": end the program; NULL: neither */
-    const char *output;        /* path of the recording; NULL: a new file in the state folder */
+    const char *output;        /* path of the recording, or a folder, perhaps ending with a slash, for a new file;
+                                  NULL: a new file in the state folder */
     uint64_t record_bytes_max; /* size limit of the recording; 0: no limit */
     const char *record_environment; /* names of further variables to record (gw_config_names_contain()); NULL: none */
     bool quiet;
+    bool no_verdict;        /* print no verdict */
     const char *json;       /* file for the verdict as JSON, "-" for standard output; NULL: none */
+    const char *message;    /* file for a short text about a failure; NULL: none */
     const char *on_failure; /* after a failure: "print" the verdict, or run this shell command; NULL: neither */
     bool core;
     bool blame;

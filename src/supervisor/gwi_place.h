@@ -55,6 +55,12 @@ bool gwi_code_folder(size_t index, const char *run_folder, gw_path out);
  * have the same pid. If the file exists, try again with `again` = 1, 2 and so on, which appends "-2", "-3" and so on to
  * the pid. */
 GW_MUST_CHECK gw_status gwi_recording_name(gw_path out, unsigned again, gw_error *err);
+/* Store the path of a new recording in the user's folder in `out`: <folder>/HOST.RANK.PID.gpuwhy, or HOST.PID.gpuwhy
+ * if the launcher has set no rank. Creates the folder, but not its parents, if it is missing. Errors: GW_IO, GW_USAGE
+ * (the path is too long). */
+GW_MUST_CHECK gw_status gwi_recording_name_in(const char *folder, gw_path out, gw_error *err);
+/* True if `path` ends with a slash, or is a folder. */
+bool gwi_is_folder(const char *path);
 /* Store `path` as the last recording, which `gpuwhy explain` reads by default. Errors are ignored; the last recording
  * is then unchanged. */
 void gwi_last_recording_set(const char *path);

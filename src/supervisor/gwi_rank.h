@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 /* Find the process's rank in `environment`, which has the format of /proc/PID/environ. Appends text such as "rank=3
- * of=8 local=1 by=RANK" to `text`, and "task=worker" from TF_CONFIG. Unknown parts are omitted. `by` is always there,
- * and names the variable with the rank.
+ * of=8 local=1 by=RANK" to `text`, "restart=2" from torchrun, and "task=worker" from TF_CONFIG. Unknown parts are
+ * omitted. `by` is always there, and names the variable with the rank.
  *
  * Of several launchers, the innermost one wins. Returns false and appends nothing if there is no rank. */
 bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text);

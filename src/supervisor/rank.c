@@ -67,25 +67,52 @@ static bool find_task(const char *config, gw_text *text)
     return true;
 }
 
+/* Lightning sets the number of the machine and of the process on it, and the program computes the rank from them. On
+ * the first machine both numbers are the same; on the others, the number of processes before them is unknown. */
+static bool find_on_first_machine(const char *environment, size_t bytes, gw_text *text)
+{
+    const char *node = value_of(environment, bytes, GW_NODE_VARIABLE);
+    const char *local = value_of(environment, bytes, "LOCAL_RANK");
+    const char *of = value_of(environment, bytes, "WORLD_SIZE");
+    if (!is_number(node) || number_of(node) != 0 || !is_number(local))
+        return false;
+    const gw_fact_rank fact = {
+        GW_FACT_SET(rank, number_of(local)),
+        .has_of = is_number(of),
+        .of = number_of(of),
+        GW_FACT_SET(local, number_of(local)),
+        GW_FACT_SET(by, gw_fact_text_of("LOCAL_RANK")),
+    };
+    gw_fact_rank_write(&fact, text);
+    return true;
+}
+
 bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         const struct launcher *launcher = &launchers[i];
+        if (i == 1 && find_on_first_machine(environment, bytes, text))
+            return true; /* Lightning starts its processes inside those of the other launchers */
         const char *rank = value_of(environment, bytes, launcher->rank);
         if (!is_number(rank))
             continue;
         const char *of = launcher->of == NULL ? NULL : value_of(environment, bytes, launcher->of);
         const char *local = launcher->local == NULL ? NULL : value_of(environment, bytes, launcher->local);
+        /* torchrun counts its restarts; the processes of each start have the same ranks */
+        const char *restart = i > 0 ? NULL : value_of(environment, bytes, GW_RESTART_VARIABLE);
         const gw_fact_rank fact = {
             GW_FACT_SET(rank, number_of(rank)),
             .has_of = is_number(of),
             .of = number_of(of),
             .has_local = is_number(local),
             .local = number_of(local),
+            .has_restart = is_number(restart),
+            .restart = number_of(restart),
             GW_FACT_SET(by, gw_fact_text_of(launcher->rank)),
         };
         gw_fact_rank_write(&fact, text);
         return true;
     }
-    return find_task(value_of(environment, bytes, "TF_CONFIG"), text);
+    return find_on_first_machine(environment, bytes, text) ||
+           find_task(value_of(environment, bytes, "TF_CONFIG"), text);
 }

@@ -22,10 +22,20 @@ static void launchers_are_known(void **state)
 {
     (void)state;
     expect_rank(ENVIRONMENT("A=1\0RANK=3\0WORLD_SIZE=8\0LOCAL_RANK=1\0"), "rank=3 of=8 local=1 by=RANK");
+    expect_rank(ENVIRONMENT("TORCHELASTIC_RESTART_COUNT=2\0RANK=3\0WORLD_SIZE=8\0LOCAL_RANK=1\0"),
+                "rank=3 of=8 local=1 restart=2 by=RANK");
+    expect_rank(ENVIRONMENT("TORCHELASTIC_RESTART_COUNT=2\0OMPI_COMM_WORLD_RANK=3\0"),
+                "rank=3 by=OMPI_COMM_WORLD_RANK");
+    expect_rank(ENVIRONMENT("TORCHELASTIC_RESTART_COUNT=no\0RANK=3\0"), "rank=3 by=RANK");
     expect_rank(ENVIRONMENT("OMPI_COMM_WORLD_RANK=2\0OMPI_COMM_WORLD_SIZE=4\0"), "rank=2 of=4 by=OMPI_COMM_WORLD_RANK");
     expect_rank(ENVIRONMENT("PMI_RANK=0\0"), "rank=0 by=PMI_RANK");
     expect_rank(ENVIRONMENT("SLURM_PROCID=7\0SLURM_LOCALID=3\0"), "rank=7 local=3 by=SLURM_PROCID");
     expect_rank(ENVIRONMENT("SLURM_PROCID=1\0RANK=9\0"), "rank=9 by=RANK");
+    expect_rank(ENVIRONMENT("NODE_RANK=0\0LOCAL_RANK=1\0WORLD_SIZE=4\0"), "rank=1 of=4 local=1 by=LOCAL_RANK");
+    expect_rank(ENVIRONMENT("NODE_RANK=0\0LOCAL_RANK=1\0SLURM_PROCID=0\0"), "rank=1 local=1 by=LOCAL_RANK");
+    expect_rank(ENVIRONMENT("NODE_RANK=1\0LOCAL_RANK=1\0WORLD_SIZE=4\0"), NULL);
+    expect_rank(ENVIRONMENT("LOCAL_RANK=1\0WORLD_SIZE=4\0"), NULL);
+    expect_rank(ENVIRONMENT("NODE_RANK=1\0LOCAL_RANK=1\0SLURM_PROCID=5\0"), "rank=5 by=SLURM_PROCID");
     expect_rank(
         ENVIRONMENT("TF_CONFIG={\"cluster\": {\"worker\": [\"a\"]}, \"task\": {\"type\": \"worker\", \"index\": 1}}\0"),
         "rank=1 task=worker by=TF_CONFIG");

@@ -111,7 +111,12 @@ static gw_status create_anywhere(gwi_record *record, const gw_run_options *optio
 {
     gw_error why;
     gw_status st;
-    if (options->output != NULL) {
+    if (options->output != NULL && gwi_is_folder(options->output)) {
+        gw_path name;
+        st = gwi_recording_name_in(options->output, name, &why);
+        if (st == GW_OK)
+            st = create(record, name, options->record_bytes_max, &why);
+    } else if (options->output != NULL) {
         if (access(options->output, F_OK) == 0)
             return gw_fail(err, GW_USAGE, "-o %s: already exists; a recording is never overwritten", options->output);
         st = create(record, options->output, options->record_bytes_max, &why);
@@ -426,28 +431,36 @@ static void look_at(gwi_record *record, const gw_item *item)
     }
 }
 
-/* Record the rank that the launcher assigned to the process. There is none if the process has ended, or sets its rank
- * later. */
-static void put_rank(gwi_record *record, uint32_t pid)
+/* Find the rank in the environment with which the process was started. Returns false if there is none, or if the
+ * process has ended. */
+static bool find_rank_outside(uint32_t pid, gw_text *rank)
 {
     enum { ENVIRONMENT_BYTES_MAX = 256 << 10 };
     char path[40], *bytes = malloc(ENVIRONMENT_BYTES_MAX);
-    gw_text rank = {0};
     snprintf(path, sizeof path, "/proc/%" PRIu32 "/environ", pid);
     int fd = bytes == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     size_t count = 0;
     for (ssize_t got = 1; fd >= 0 && got > 0 && count<ENVIRONMENT_BYTES_MAX; count += got> 0 ? (size_t)got : 0)
         got = read(fd, bytes + count, ENVIRONMENT_BYTES_MAX - count);
-    if (gwi_rank_find(bytes, count, &rank)) {
-        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = pid};
+    bool found = gwi_rank_find(bytes, count, rank);
+    if (fd >= 0)
+        close(fd);
+    free(bytes);
+    return found;
+}
+
+/* Record the rank of a new process: from the variables that its hook has noted, or else from its environment. */
+static void put_rank(gwi_record *record, const gw_item *process)
+{
+    const char *noted = process->process.launcher;
+    gw_text rank = {0};
+    if ((noted != NULL && gwi_rank_find(noted, GW_LAUNCHER_BYTES, &rank)) || find_rank_outside(process->pid, &rank)) {
+        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = process->pid};
         item.pair.key = gw_fact_key_text(GW_FACT_PROCESS_RANK);
         item.pair.value = gw_text_str(&rank);
         gwi_record_put(record, &item);
     }
-    if (fd >= 0)
-        close(fd);
     gw_text_free(&rank);
-    free(bytes);
 }
 
 static gw_status sink(void *user, const gw_item *item, gw_error *err)
@@ -459,7 +472,7 @@ static gw_status sink(void *user, const gw_item *item, gw_error *err)
         gwi_held_take(record->held, item);
     gwi_record_put(record, item);
     if (item->kind == GW_ITEM_PROCESS)
-        put_rank(record, item->pid);
+        put_rank(record, item);
     return GW_OK; /* keep draining even if the disk is full, otherwise the program's buffers would fill up */
 }
 

@@ -67,22 +67,40 @@ typedef struct gw_verdict_run {
     /* How bad the trouble was:
      * - 2: the context was lost, or memory was refused
      * - 1: a hang, or another bad end
-     * - 0: the run ended well, or was ended from outside */
+     * - 0: the run ended well, was ended from outside, or failed because of another rank */
     unsigned trouble_weight;
     uint32_t pid; /* 0: not known */
     bool has_rank;
     uint32_t rank;
+    uint32_t *ranks; /* owned; the ranks of all processes of the run; empty: not known */
+    size_t rank_count;
+    uint32_t world;  /* number of ranks of the job, as the launcher set it; 0: not known */
+    char *job;       /* owned; job and launch, such as "slurm 123.0"; NULL: not known */
+    bool is_cut;     /* the recording stops without an end: the machine or gpuwhy died, or the program still runs */
+    bool is_damaged; /* blocks of the recording were skipped */
 } gw_verdict_run;
 
 /* A recording that was judged together with others. */
 typedef struct gw_verdict_part {
     char *host, *recording, *headline; /* owned; NULL: not known */
+    bool has_rank;
+    uint32_t rank;
     gw_verdict_status status;
     const char *cause; /* static id; NULL: none */
     bool has_offset;
     double offset_s;      /* seconds from the root's trouble to this run's trouble; negative: this run's was earlier */
     double uncertainty_s; /* possible error of offset_s, in seconds */
 } gw_verdict_part;
+
+/* What is known of all recordings of a job together. */
+typedef struct gw_verdict_job {
+    size_t host_count;               /* number of machines */
+    size_t cut_count, damaged_count; /* number of recordings that stop without an end; with damaged blocks */
+    uint32_t world;                  /* number of ranks as the launcher set it; 0: not known */
+    uint32_t *missing;               /* owned; the ranks without a readable recording, in rising order */
+    size_t missing_count;
+    gw_string_list unread; /* recordings that could not be read: "path: reason" */
+} gw_verdict_job;
 
 /* A block of device memory that was live at the failure. */
 typedef struct gw_verdict_block {
@@ -230,6 +248,7 @@ typedef struct gw_verdict {
     gw_verdict_run run;
     gw_verdict_part *parts; /* owned; empty: the recording was judged alone */
     size_t part_count;
+    gw_verdict_job *job;           /* owned; NULL: the recording was judged alone */
     char *log;                     /* names of the judged text logs; NULL: no log was judged */
     char *snapshot;                /* path of the judged PyTorch memory snapshot; NULL: no snapshot was judged */
     gw_verdict_question *question; /* owned; NULL: no question was asked */
@@ -268,15 +287,6 @@ GW_MUST_CHECK gw_status gw_judge_message(const gw_log *log, const char *message,
 void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
 /* Add evidence without a time, from a source outside the recording. `source` is static. False: no memory. */
 bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text);
-
-/* Combine the verdicts on `count` >= 2 recordings of one job into one verdict. Each recording must have been judged
- * alone. The run whose trouble began first is the root. The faults of the others are its consequences.
- *
- * The clocks of two machines may differ. The verdict claims an order only if the troubles are further apart than
- * the clocks' possible error. Within one boot there is no such error. The caller still owns `runs`. Errors:
- * GW_UNSUPPORTED if two runs, named in `err`, did not overlap in time; GW_NOMEM. */
-GW_MUST_CHECK gw_status gw_judge_together(const gw_verdict *const *runs, size_t count, gw_verdict **ret_verdict,
-                                          gw_error *err);
 
 const char *gw_certainty_text(gw_certainty certainty);        /* "established", ... */
 const char *gw_verdict_status_text(gw_verdict_status status); /* "fault", "clean", "undetermined" */

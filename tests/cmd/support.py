@@ -1,11 +1,16 @@
 """Helpers for the tests of this folder. Each test compares a command with gpuwhy to the same command without it."""
+import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import json_schemas
 
 GPUWHY = os.environ.get("GPUWHY", str(pathlib.Path(__file__).resolve().parents[2] / "build" / "gpuwhy"))
 GPU = os.environ.get("GPUWHY_TEST_GPU", "virtual:h200")
@@ -66,8 +71,11 @@ class Case(unittest.TestCase):
     def run_gpuwhy(self, *arguments, **more):
         more.setdefault("env", self.environment)
         more.setdefault("cwd", self.folder)
-        return subprocess.run([GPUWHY, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        done = subprocess.run([GPUWHY, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=WAIT_S, **more)
+        if "--json" in arguments and done.stdout.startswith(b"{"):
+            json_schemas.check(json.JSONDecoder().raw_decode(done.stdout.decode())[0])
+        return done
 
     def start(self, *argv, options=(), **more):
         more.setdefault("env", self.environment)

@@ -8,6 +8,7 @@ import sys
 import unittest
 
 from support import GPU, GPUWHY, Case, wait_until
+import json_schemas
 
 CNN = os.environ.get("EXAMPLE_CNN", str(pathlib.Path(GPUWHY).parent / "examples" / "cnn"))
 SIZES = [int(size) for size in os.environ.get("GPUWHY_FIT_GIB", "1,2").split(",")]
@@ -32,7 +33,7 @@ class Fit(Case):
         path = self.folder / "fit.json"
         done = self.run_gpuwhy("fit", "--gpu", GPU, "--json", path, *options, "--", *command)
         self.assertEqual(done.returncode, status, done.stdout.decode() + done.stderr.decode())
-        return json.loads(path.read_text()), done.stdout.decode()
+        return json_schemas.check(json.loads(path.read_text())), done.stdout.decode()
 
     def run_card(self, gib, batch, *more):
         done = self.run_gpuwhy("run", "--gpu", f"{GPU},memory={gib}GiB", "--quiet", "--no-history", "--", CNN,

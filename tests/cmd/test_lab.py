@@ -13,6 +13,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from support import GPU, GPUWHY, WAIT_S, Case
+import json_schemas
 
 os.environ.setdefault("GPUWHY_BUILD", str(pathlib.Path(GPUWHY).parent))
 import scenarios
@@ -120,7 +121,7 @@ class Lab(Case):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             for words, status, out, err in pool.map(self.run_lesson, runs):
                 self.assertEqual(status, 0, f"{words}: {out}{err}")
-                result = json.loads(out)
+                result = json_schemas.check(json.loads(out))
                 wanted = None if "--repaired" in words else lessons[words[0]]["cause"]
                 self.assertEqual((result["lesson"], result["passed"], result["found"]["cause"]), (words[0], True, wanted))
                 self.assertEqual(result["found"]["status"], "clean" if wanted is None else "fault")

@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 #include "gw_cuda_calls.h"
-#include "gwi_embedded.h"
+#include "gw_embedded.h"
 
 #define MIB ((size_t)1 << 20)
 
-extern const gwi_embedded conformance_kernels[];
+extern const gw_embedded conformance_kernels[];
 
 static const char *group_name = "";
 static unsigned failed_count;

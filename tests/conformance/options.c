@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "gw_cuda_calls.h"
+#include "gw_embedded.h"
 #include "gw_virt_state.h"
-#include "gwi_embedded.h"
 
 #define MIB ((size_t)1 << 20)
 
-extern const gwi_embedded conformance_kernels[];
+extern const gw_embedded conformance_kernels[];
 
 static const char *case_name = "";
 static unsigned failed_count;

@@ -7,10 +7,15 @@ A machine is a healthy one with changes. An unexpected finding that is worse tha
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from xml.etree import ElementTree
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import json_schemas
 
 GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
 LIB = "usr/lib/x86_64-linux-gnu"
@@ -307,7 +312,7 @@ def doctor(root, *options):
     done = subprocess.run([GPUWHY, "doctor", "--root", root, "--json", *options], capture_output=True, text=True, timeout=240)
     if done.returncode not in (0, 1):
         raise AssertionError(f"exit status {done.returncode}: {done.stderr}")
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, json_schemas.check(json.loads(done.stdout))
 
 
 def check(name, root):
@@ -414,6 +419,51 @@ def check_nvml(folder):
         raise AssertionError("an NVML that refuses is not said")
 
 
+
+
+
+def check_junit(folder):
+    """The structure of JUnit XML as Jenkins defines it (junit-10.xsd), beside the JSON, with hostile texts."""
+    hostile = "<&>\"'\x01\x1b[31m \xff ]]> \t&#0;"
+    evil = machine({"proc/self/environ": environ(HOME="/root", CUDA_VISIBLE_DEVICES=hostile, LD_PRELOAD=hostile,
+                                                 CUDA_LAUNCH_BLOCKING=hostile),
+                    "python.answers": torch(hostile, hostile)})
+    for name, (tree, *_) in [("evil", (evil,)), *list(MACHINES.items())]:
+        build(folder / name, tree)
+        path = folder / f"{name}.xml"
+        done = subprocess.run([GPUWHY, "doctor", "--root", folder / name, "--junit", path, "--json"], capture_output=True,
+                              text=True, timeout=240)
+        page, root = json.loads(done.stdout), ElementTree.parse(path).getroot()
+        suite = root[0]
+        if name == "evil" and not any("<&>" in one["text"] for one in page["checks"]):
+            raise AssertionError("no text is hostile")
+        if (root.tag, len(root), suite.tag) != ("testsuites", 1, "testsuite"):
+            raise AssertionError(f"{name}: {root.tag} {suite.tag}")
+        if suite.attrib != {"name": "gpuwhy doctor", "tests": str(len(page["checks"])), "errors": "0",
+                            "failures": str(page["counts"]["fail"]), "skipped": str(page["counts"]["unknown"])}:
+            raise AssertionError(f"{name}: {suite.attrib}")
+        names = [(case.get("classname"), case.get("name")) for case in suite]
+        if len(set(names)) != len(names) or any(case.tag != "testcase" for case in suite):
+            raise AssertionError(f"{name}: {names}")
+        for case, one in zip(suite, page["checks"]):
+            child = {"fail": "failure", "unknown": "skipped"}.get(one["state"], "system-out")
+            if [c.tag for c in case] != [child] or not case.get("name").startswith(one["id"]) or \
+                    case.get("classname") != "gpuwhy.doctor." + one["section"]:
+                raise AssertionError(f"{name}: {ElementTree.tostring(case)} is {one}")
+            wanted = one["text"] if child == "skipped" else \
+                one["text"] + (f"\nTo do: {one['todo']}" if one["todo"] else "")
+            wanted = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "?", wanted)
+            got = case[0].get("message") if child == "skipped" else case[0].text
+            if got not in (wanted, "warning: " + wanted):
+                raise AssertionError(f"{name}: {got!r} is not {wanted!r}")
+    done = subprocess.run([GPUWHY, "doctor", "--junit", folder / "no" / "file"], capture_output=True, text=True, timeout=240)
+    if done.returncode != 2 or "no/file" not in done.stderr or done.stdout:
+        raise AssertionError(f"a file that cannot be written: {done}")
+    done = subprocess.run([GPUWHY, "doctor", "--junit", "/dev/full"], capture_output=True, text=True, timeout=240)
+    if done.returncode != 2 or "/dev/full" not in done.stderr:
+        raise AssertionError(f"a full disk: {done}")
+
+
 def check_arguments(folder):
     for words in (["--root", str(folder / "none")], ["python3"], ["--what"], ["--save", str(folder / "no" / "where")]):
         done = subprocess.run([GPUWHY, "doctor", *words], capture_output=True, text=True, timeout=240)
@@ -422,7 +472,8 @@ def check_arguments(folder):
 
 
 def main(names):
-    special = {"against": check_against, "interpreter": check_interpreter, "nvml": check_nvml, "arguments": check_arguments}
+    special = {"against": check_against, "interpreter": check_interpreter, "nvml": check_nvml, "arguments": check_arguments,
+               "junit": check_junit}
     failed = 0
     for name in names or [*MACHINES, *special]:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-doctor-"))

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import json_schemas
 import screen
 
 SKIPPED = 77  # ctest prints a test with this status as skipped
@@ -40,6 +42,14 @@ class Failure(Exception):
 def expect(condition, text):
     if not condition:
         raise Failure(text)
+
+
+def checked(document):
+    """Return a JSON document of gpuwhy after checking it against its schema."""
+    try:
+        return json_schemas.check(document)
+    except json_schemas.SchemaError as error:
+        raise Failure(str(error)) from None
 
 
 def skip(reason):
@@ -129,7 +139,7 @@ class Run:
 
     def verdict(self):
         expect(self.json_path.exists(), f"gpuwhy wrote no verdict; its stderr: {self.stderr.decode(errors='replace')}")
-        return json.loads(self.json_path.read_text())
+        return checked(json.loads(self.json_path.read_text()))
 
 
 def new_folder(parent, name):
@@ -216,11 +226,24 @@ def run_observed(argv, card, folder, options=(), signal_when=None):
     return execute(command, folder, base_environment(folder), signal_when)
 
 
+def documents(text):
+    """Return the JSON documents at the beginning of a text; `watch` prints several."""
+    found, decoder = [], json.JSONDecoder()
+    while text.startswith("{"):
+        document, end = decoder.raw_decode(text)
+        found.append(document)
+        text = text[end:].lstrip()
+    return found
+
+
 def gpuwhy(*arguments, folder=None, stdin=b"", environment=None, timeout=240):
     """Run any other gpuwhy command. Returns (status, stdout, stderr) as text."""
     environment = environment or base_environment(pathlib.Path(folder or tempfile.gettempdir()))
     done = subprocess.run([str(GPUWHY), *map(str, arguments)], input=stdin, capture_output=True, cwd=folder,
                           env=environment, timeout=timeout)
+    if "--json" in map(str, arguments) and done.stdout.startswith(b"{") and done.returncode in (0, 1):
+        for document in documents(done.stdout.decode()):
+            checked(document)
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 

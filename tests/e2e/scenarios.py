@@ -355,6 +355,18 @@ def ranks(run, verdict):
     expect(any("the command exited with status 1" in c for c in verdict["consequences"]), "the launcher's end")
 
 
+def ranks_restarted(run, verdict):
+    who = rf"rank 2, restart 1 \(pid {run.truth('culprit_pid', 1)}\)"
+    expect_text(verdict, who + r" was the first of 5 ", "the rank that failed first after the restart")
+    before = rf"before restart 1 of all ranks: rank 2 \(pid {run.truth('culprit_pid')}\): cuCtxSynchronize returned 700"
+    expect_text(verdict, before, "what failed before the restart")
+
+
+def ranks_recovered(run, verdict):
+    expect_text(verdict, rf"rank 2 \(pid {run.truth('culprit_pid')}\): cuCtxSynchronize returned 700 .* started all ranks "
+                r"again \(restart 1\)", "why all ranks were started again")
+
+
 S33 = DRIVER / "s33_host_touch.c"
 
 
@@ -739,6 +751,10 @@ TABLE = {
     "refusal-crumbs": Scenario(program("refusals", "--kind", "crumbs"), Card("6GiB"), "gpu-oom-capacity", crumbs,
                                twin=program("refusals", "--kind", "crumbs", "--repaired"), on="virtual"),
     "ranks-crash": Scenario(program("ranks", "--of", "crash"), Card(), "host-crash-of-process", ranks),
+    "ranks-inside": Scenario(program("ranks", "--inside"), Card(), "illegal-address", ranks),
+    "ranks-restarted": Scenario(program("ranks", "--starts", "address,crash"), Card(), "host-crash-of-process",
+                                ranks_restarted, twin=program("ranks", "--starts", "address,nothing"),
+                                twin_check=ranks_recovered),
     "healthy-plain": Scenario(cnn("--iterations", "500", "--save", "weights.bin"), Card(), None, no_waste,
                               status="clean", exit=0),
     "healthy-pool": Scenario(cnn("--iterations", "500", "--allocator", "pool"), Card(), None, no_waste,

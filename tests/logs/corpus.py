@@ -20,6 +20,9 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import json_schemas
+
 # The baseline of keywords: the first row whose word is anywhere in the log.
 KEYWORDS = [("out of memory", "gpu-oom-capacity"), ("RESOURCE_EXHAUSTED", "gpu-oom-capacity"), ("OOM", "gpu-oom-capacity"),
             ("illegal memory access", "illegal-address"), ("device-side assert", "device-assert-index"),
@@ -71,7 +74,7 @@ def judge(gpuwhy, path):
     done = subprocess.run([gpuwhy, "explain", "--json", str(path)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if not done.stdout:
         sys.exit(f"{path}: {done.stderr.strip()}")
-    verdict = json.loads(done.stdout)
+    verdict = json_schemas.check(json.loads(done.stdout))
     cause = "clean" if verdict["status"] == "clean" else verdict["cause"]
     return Answer(cause, verdict["certainty"], [a["cause"] for a in verdict["alternatives"]], verdict["status"])
 

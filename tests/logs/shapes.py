@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 from corpus import read_cases
+import json_schemas
 
 HERE = pathlib.Path(__file__).resolve().parent
 GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
@@ -36,7 +37,7 @@ def explain(*paths, stdin=None):
     status = process.wait()
     if not answer:
         sys.exit(f"gpuwhy explain {' '.join(map(str, paths))}: no answer, status {status}")
-    verdict = json.loads(answer)
+    verdict = json_schemas.check(json.loads(answer))
     return verdict["cause"]
 
 

@@ -1,13 +1,13 @@
 /* Run all groups of calls, or those that are named: see calls.h. */
 #include "calls.h"
 
-#include "gwi_embedded.h"
+#include "gw_embedded.h"
 
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern const gwi_embedded rehearse_kernels[];
+extern const gw_embedded rehearse_kernels[];
 
 const char *group_name = "";
 CUdevice device;

@@ -1,11 +1,11 @@
 /* Groups of calls that give the card work: copies, fills, launches, graphs, events, attributes. See calls.h. */
 #include "calls.h"
 
-#include "gwi_embedded.h"
+#include "gw_embedded.h"
 
 #include <string.h>
 
-extern const gwi_embedded rehearse_kernels[];
+extern const gw_embedded rehearse_kernels[];
 
 /* ---- what is read back ---- */
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import json_schemas
 import snapshots
 
 GPUWHY = os.path.join(os.environ.get("GPUWHY_BUILD", "build"), "gpuwhy")
@@ -50,7 +52,7 @@ def explain(path, *options):
 def verdict_of(path):
     done = explain(path, "--json")
     check(done.stderr == "", f"{path}: {done.stderr}")
-    return json.loads(done.stdout), done.returncode
+    return json_schemas.check(json.loads(done.stdout)), done.returncode
 
 
 def test_cases(folder):

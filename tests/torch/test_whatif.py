@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import json_schemas
 import snapshots
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -54,7 +56,7 @@ def whatif(*arguments):
 def answer(path, *options, code=0):
     done = whatif("--json", *options, path)
     check(done.returncode == code, f"{path}: exit status {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout)
+    return json_schemas.check(json.loads(done.stdout))
 
 
 def fixture(name):

@@ -4,9 +4,13 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import json_schemas
 
 GPUWHY = os.environ["GPUWHY"]
 CARD_USER = os.environ["CARD_USER"]
@@ -81,7 +85,7 @@ class Case(unittest.TestCase):
     def snapshot(self, *options):
         done = self.gpuwhy("watch", "--once", "--json", *options)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return json.loads(done.stdout)
+        return json_schemas.check(json.loads(done.stdout))
 
     def run_of(self, program, snapshot):
         """The run in a snapshot whose supervisor is this program; None: not yet."""

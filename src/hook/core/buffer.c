@@ -98,6 +98,7 @@ static void fill_head(gw_buffer_head *head)
     memcpy(head->driver_build_id, gwi.driver_build_id, sizeof head->driver_build_id);
     ssize_t n = readlink("/proc/self/exe", head->exe, sizeof head->exe - 1);
     head->exe[n > 0 ? n : 0] = '\0';
+    gwi_launcher_note(head->launcher);
 }
 
 static void thread_ends(void *value);

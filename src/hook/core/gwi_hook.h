@@ -288,6 +288,8 @@ bool gwi_is_precious(const gw_raw_event *event);
 
 /* Create this process's buffer (buffer.c). Returns false if that failed; all calls then pass through. */
 bool gwi_buffer_create(uint32_t mark);
+/* Store the launcher's variables of this process in `out`, which is all zero (launcher.c). */
+void gwi_launcher_note(char out[GW_LAUNCHER_BYTES]);
 /* Map the file of a new buffer and return its memory, all zero (buffer_file.c). Returns NULL on failure. */
 void *gwi_buffer_memory(void);
 /* Read up to out_bytes - 1 bytes of a file and add a terminating zero. Returns false if the file is empty or cannot be

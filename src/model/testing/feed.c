@@ -371,6 +371,13 @@ void gw_feed_exit(gw_feed *feed, int code, int signal)
     exit_item(feed, GW_FEED_PID, true, code, signal);
 }
 
+void gw_feed_truncated(gw_feed *feed)
+{
+    gw_feed_drain(feed);
+    gw_item item = {.kind = GW_ITEM_TRUNCATED, .t_ns = feed->t_ns};
+    feed_item(feed, &item);
+}
+
 void gw_feed_exit_of(gw_feed *feed, uint32_t pid, int code, int signal)
 {
     exit_item(feed, pid, false, code, signal);

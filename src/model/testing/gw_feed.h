@@ -90,6 +90,8 @@ void gw_feed_stderr(gw_feed *feed, const char *text);
 void gw_feed_process(gw_feed *feed, uint32_t pid, uint32_t parent_pid, const char *exe);
 /* drain all threads, then end the command, pid GW_FEED_PID */
 void gw_feed_exit(gw_feed *feed, int code, int signal);
+/* drain all threads, then end the recording without an end, as if the machine had died */
+void gw_feed_truncated(gw_feed *feed);
 /* drain all threads, then end another process */
 void gw_feed_exit_of(gw_feed *feed, uint32_t pid, int code, int signal);
 

@@ -19,6 +19,7 @@
 #include "gwi_output.h"
 #include "gwi_peak.h"
 #include "gwi_rehearsal.h"
+#include "gwi_run.h"
 #include "gwi_whatif.h"
 
 #include <inttypes.h>
@@ -105,43 +106,6 @@ static bool fill_program(const gwi_case *c, gw_verdict *verdict)
             return false;
     }
     return fill_gpus(model, verdict);
-}
-
-static bool meta_number(const gw_model *model, const char *key, uint64_t *ret_value)
-{
-    const char *value = gw_model_meta(model, key);
-    if (value == NULL || *value < '0' || *value > '9')
-        return false;
-    *ret_value = strtoull(value, NULL, 10);
-    return true;
-}
-
-static bool copy_meta(const gw_model *model, const char *key, char **ret_copy)
-{
-    const char *value = gw_model_meta(model, key);
-    return value == NULL || (*ret_copy = strdup(value)) != NULL;
-}
-
-/* Set the host, the time and the process of the run in the verdict. */
-static bool fill_run(const gwi_case *c, gw_verdict *verdict)
-{
-    const gw_model *model = c->model;
-    gw_verdict_run *run = &verdict->run;
-    uint64_t error_us, synchronised = 0;
-    run->has_start = meta_number(model, "start_realtime_ns", &run->start_realtime_ns);
-    run->clock_known = meta_number(model, "clock.error_max_us", &error_us);
-    run->clock_error_ns = run->clock_known ? error_us * 1000 : 0;
-    run->clock_synchronised = meta_number(model, "clock.synchronised", &synchronised) && synchronised != 0;
-    run->t_trouble_ns = gwi_trouble_time(c, &run->trouble_weight);
-    run->has_trouble = verdict->status != GW_VERDICT_CLEAN && run->t_trouble_ns != GWI_NO_TIME;
-    if (c->process != NULL) {
-        run->pid = c->process->pid;
-        run->has_rank = c->process->has_rank;
-        run->rank = c->process->rank;
-    }
-    return copy_meta(model, "host", &run->host) && copy_meta(model, "cwd", &run->cwd) &&
-           (!meta_number(model, "start_monotonic_ns", &run->start_monotonic_ns) ||
-            copy_meta(model, "boot_id", &run->boot_id));
 }
 
 /* ---- judging the causes ---- */
@@ -365,7 +329,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
         if (gwi_causes[i]->advise != NULL && !gwi_causes[i]->advise(c, &verdict->advice))
             return false;
-    if (!gwi_fill_rehearsal(c, verdict) || !gwi_fill_interventions(c, verdict) || !fill_run(c, verdict))
+    if (!gwi_fill_rehearsal(c, verdict) || !gwi_fill_interventions(c, verdict) || !gwi_fill_run(c, verdict))
         return false;
     gwi_fill_peak(c->model, verdict);
     return true;

@@ -4,7 +4,9 @@
  * - 1: a refused call in a process that did not die by itself, or a wait for a peer
  *
  * The root is the earliest trouble of the highest weight. But an earlier death of a peer wins, because it may have cost
- * the survivor its context. */
+ * the survivor its context. If a launcher started all ranks again, the trouble of the earlier ranks did not end the
+ * run. */
+#include "gwi_elastic.h"
 #include "gwi_family.h"
 #include "gwi_hang.h"
 #include "gwi_kin.h"
@@ -43,6 +45,8 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
     bool died = gw_died_badly(process), own_death = died && !gwi_was_told_to_end(process);
     if (gw_ended_well(process) && roots.sticky == NULL)
         return none; /* the process recovered, or its failure did not matter */
+    if (process != model->command && gwi_kin_is_restarted(kin, model, process))
+        return none;
     bool was_replaced = process != model->command && gwi_kin_successor(kin, process) != NULL;
     if (was_replaced && (run_is_good || gw_exception_kind_of(&model->stderr_facts) == GW_EXCEPTION_SCRIPT))
         return none; /* the failure of a replaced process did not end the run */
@@ -202,6 +206,15 @@ static void say_tie(const gwi_case *c, gwi_finding *finding)
     }
 }
 
+/* Return the number of processes that do not belong to an earlier start of the ranks. */
+static size_t count_current(const gw_model *model, const gwi_kin *kin)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->process_count; i++)
+        count += !gwi_kin_is_restarted(kin, model, &model->process[i]);
+    return count;
+}
+
 void gwi_say_family(const gwi_case *c, gwi_finding *finding)
 {
     char who[GWI_WHO_TEXT_MAX], chain[GWI_CHAIN_TEXT_MAX];
@@ -210,10 +223,13 @@ void gwi_say_family(const gwi_case *c, gwi_finding *finding)
     uint64_t since_ns = gwi_trouble_time(c, &weight);
     if (model->process_count < 2 || c->process == NULL || since_ns == GWI_NO_TIME)
         return;
+    gwi_kin kin;
+    gwi_kin_open(&kin, model);
     if (c->process != model->command)
         gwi_evidence(finding, since_ns, "exit",
                      "%s was the first of %zu recorded processes to fail (the process and its parents: %s)",
-                     gwi_who_text(who, c->process), model->process_count, gwi_chain_text(chain, model, c->process));
+                     gwi_who_text(who, c->process), count_current(model, &kin),
+                     gwi_chain_text(chain, model, c->process));
     if (c->process != model->command && gw_died_badly(c->process) && c->process->exit.signal != 0)
         gwi_evidence(finding, c->process->t_exit_ns, "exit", "%s was ended by signal %d", who, c->process->exit.signal);
     else if (c->process != model->command && gw_died_badly(c->process))
@@ -222,22 +238,27 @@ void gwi_say_family(const gwi_case *c, gwi_finding *finding)
     if (c->process != model->command && gw_run_ended_well(model))
         say_unnoticed(c, finding);
     say_tie(c, finding);
+    gwi_say_restarts(c, &kin, finding);
+    gwi_kin_close(&kin);
     say_followers(c, finding, since_ns);
 }
 
 /* ---- advice ---- */
 
-bool gwi_advise_family(const gwi_case *c, gw_string_list *advice)
+bool gwi_advise_family(const gwi_case *c, gw_verdict_status status, gw_string_list *advice)
 {
     const gw_model *model = c->model;
     bool good = true;
     gwi_kin kin;
     gwi_kin_open(&kin, model);
+    bool is_said = status == GW_VERDICT_FAULT && c->process != NULL && c->process->has_restart;
+    good = is_said || gwi_advise_restarts(model, &kin, advice);
     for (size_t i = 0; i < model->process_count && good; i++) {
         const gw_process *process = &model->process[i];
         char who[GWI_WHO_TEXT_MAX], next_who[GWI_WHO_TEXT_MAX];
         gwi_roots roots = gwi_roots_of(model, process->pid);
-        const gw_process *next = process == model->command ? NULL : gwi_kin_successor(&kin, process);
+        bool may_be_replaced = process != model->command && !gwi_kin_is_restarted(&kin, model, process);
+        const gw_process *next = may_be_replaced ? gwi_kin_successor(&kin, process) : NULL;
         char line[256];
         if (next != NULL && (roots.sticky != NULL || roots.oom != NULL || gw_died_badly(process))) {
             snprintf(line, sizeof line, "%s failed and ended at %.2f s, and %s replaced it and succeeded",

@@ -274,6 +274,119 @@ static void who_lived_on_is_said(void **state)
     done();
 }
 
+/* ---- a launcher that starts all its ranks again ---- */
+
+enum { RANKS = 2 };
+
+/* The pid of a rank after `restart` restarts. */
+static uint32_t pid_of(uint32_t restart, uint32_t rank)
+{
+    return FIRST_RANK + 10 * restart + rank;
+}
+
+static void start_rank(uint32_t restart, uint32_t rank)
+{
+    char text[64];
+    uint32_t pid = pid_of(restart, rank);
+    begin_worker(pid);
+    snprintf(text, sizeof text, "rank=%u of=%d restart=%u by=RANK", rank, RANKS, restart);
+    feed_fact_of(pid, "process.rank", text);
+}
+
+static void start_ranks(uint32_t restart)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        start_rank(restart, rank);
+}
+
+/* Three starts: rank 1 loses its context, rank 0 exits, and the third one is up to the caller. */
+static void restart_twice(void)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");
+    start_ranks(0);
+    lose_context(pid_of(0, 1));
+    end_of(pid_of(0, 1), 1, 0);
+    end_of(pid_of(0, 0), -1, SIGTERM);
+    start_ranks(1);
+    end_of(pid_of(1, 0), 3, 0);
+    end_of(pid_of(1, 1), -1, SIGTERM);
+    start_ranks(2);
+}
+
+static void the_last_start_is_judged(void **state)
+{
+    (void)state;
+    restart_twice();
+    end_of(pid_of(2, 1), -1, SIGSEGV);
+    end_of(pid_of(2, 0), -1, SIGTERM);
+    judge(1);
+    expect("host-crash-of-process", "rank 1, restart 2 (pid 221): ");
+    assert_true(has_evidence("rank 1, restart 2 (pid 221) was the first of 3 recorded processes"));
+    assert_true(has_evidence("before restart 1 of all ranks: rank 1 (pid 201): cuCtxSynchronize returned 700"));
+    assert_true(has_evidence("before restart 2 of all ranks: rank 0, restart 1 (pid 210) exited with status 3"));
+    assert_false(list_has(&verdict->consequences, "(pid 200)"));
+    done();
+}
+
+static void a_failure_before_a_restart_is_no_fault_of_a_good_run(void **state)
+{
+    (void)state;
+    restart_twice();
+    end_of(pid_of(2, 0), 0, 0);
+    end_of(pid_of(2, 1), 0, 0);
+    judge(0);
+    expect(NULL, NULL);
+    assert_true(list_has(&verdict->advice, "rank 1 (pid 201): cuCtxSynchronize returned 700"));
+    assert_true(list_has(&verdict->advice, "then the launcher started all ranks again (restart 1)"));
+    assert_true(list_has(&verdict->advice, "rank 0, restart 1 (pid 210) exited with status 3"));
+    assert_false(list_has(&verdict->advice, "replaced it"));
+    done();
+}
+
+/* Rank 0 starts a helper that uses the GPU, too. The helper belongs to the start of its parent. */
+static void a_child_of_an_earlier_rank_is_not_judged(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");
+    start_ranks(0);
+    gw_feed_process(&feed, 300, pid_of(0, 0), "/usr/bin/worker");
+    be(300);
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    gw_feed_process(&feed, 300, pid_of(0, 0), "/usr/bin/worker");
+    lose_context(300);
+    end_of(300, 1, 0);
+    end_of(pid_of(0, 0), 1, 0);
+    end_of(pid_of(0, 1), -1, SIGTERM);
+    start_ranks(1);
+    end_of(pid_of(1, 1), -1, SIGSEGV);
+    end_of(pid_of(1, 0), -1, SIGTERM);
+    judge(1);
+    expect("host-crash-of-process", "rank 1, restart 1 (pid 211): ");
+    done();
+}
+
+/* Only starts among the last eight restarts are listed. The others were started, but did not use the GPU. */
+static void many_restarts_are_cut(void **state)
+{
+    (void)state;
+    static const uint32_t used_gpu[] = {0, 3, 4, 11, 12};
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");
+    for (size_t i = 0; i < sizeof used_gpu / sizeof used_gpu[0]; i++) {
+        start_rank(used_gpu[i], 1);
+        end_of(pid_of(used_gpu[i], 1), -1, SIGSEGV);
+    }
+    judge(1);
+    expect("host-crash-of-process", "rank 1, restart 12 (pid 321): ");
+    assert_true(has_evidence("before restart 12 of all ranks: rank 1, restart 11 (pid 311) was ended by signal 11"));
+    assert_true(has_evidence("before restart 5 of all ranks"));
+    assert_false(has_evidence("before restart 4 of all ranks"));
+    assert_true(has_evidence("not listed: 2 failures before earlier restarts"));
+    done();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +402,10 @@ int main(void)
         cmocka_unit_test(a_probing_child_is_not_blamed),
         cmocka_unit_test(the_childs_own_exception_counts),
         cmocka_unit_test(who_lived_on_is_said),
+        cmocka_unit_test(the_last_start_is_judged),
+        cmocka_unit_test(a_failure_before_a_restart_is_no_fault_of_a_good_run),
+        cmocka_unit_test(a_child_of_an_earlier_rank_is_not_judged),
+        cmocka_unit_test(many_restarts_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,9 @@ uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight);
  * process. */
 void gwi_say_family(const gwi_case *c, gwi_finding *finding);
 
-/* For a run without a fault: add advice about failed children that were replaced, and about processes still running at
- * the end. Returns false if there is no memory. */
-bool gwi_advise_family(const gwi_case *c, gw_string_list *advice);
+/* Add advice about failed children that were replaced, about ranks that were started again (unless the verdict is a
+ * fault and gwi_say_family() reports them), and about processes still running at the end. Returns false if there is no
+ * memory. */
+bool gwi_advise_family(const gwi_case *c, gw_verdict_status status, gw_string_list *advice);
 
 #endif

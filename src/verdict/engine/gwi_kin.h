@@ -13,6 +13,8 @@ typedef struct gwi_kin {
     size_t ended_count;
     const gw_process **ranked; /* those of `ended` that have a rank, sorted by end; owned */
     size_t ranked_count;
+    const gw_process **counted; /* processes of a launcher that counts its restarts, sorted by parent, restart; owned */
+    size_t counted_count;
 } gwi_kin;
 
 /* Build the lists. If there is no memory, they are empty, as if no process had been replaced or ended. */
@@ -28,6 +30,9 @@ bool gwi_are_peers(const gw_process *a, const gw_process *b);
  * had no trouble. It started after the failed process's last call. The end of the failed process is detected slightly
  * late, so it is not compared. */
 const gw_process *gwi_kin_successor(const gwi_kin *kin, const gw_process *failed);
+/* True if the process, or one of its parents, is a rank that its launcher has started again later, as torchrun does
+ * with all ranks after a failure (--max-restarts). Its failure did not end the run. */
+bool gwi_kin_is_restarted(const gwi_kin *kin, const gw_model *model, const gw_process *process);
 /* True if a signal ended peers within a minute after the death of the process. Only a launcher ends them in this way,
  * so this death mattered. */
 bool gwi_kin_ended_after(const gwi_kin *kin, const gw_process *process);

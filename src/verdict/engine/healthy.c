@@ -499,6 +499,6 @@ bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list 
                 advise_reuse(c, &c->model->process[i], advice) && gwi_advise_peak(c, c->model->process[i].pid, advice);
         good = good && gwi_advise_unused_gpu(c, advice) && gwi_advise_order(c, advice);
     }
-    return good && advise_hangs(c, advice) && advise_handled(c, advice) && gwi_advise_family(c, advice) &&
+    return good && advise_hangs(c, advice) && advise_handled(c, advice) && gwi_advise_family(c, status, advice) &&
            advise_losses(c, advice);
 }

@@ -69,6 +69,13 @@ static int by_end(const void *left, const void *right)
     return compare(a->t_exit_ns, b->t_exit_ns);
 }
 
+static int by_restart(const void *left, const void *right)
+{
+    const gw_process *a = *(const gw_process *const *)left, *b = *(const gw_process *const *)right;
+    int order = compare(a->parent_pid, b->parent_pid);
+    return order != 0 ? order : compare(a->restart, b->restart);
+}
+
 /* Return the index of the first element that is not before `wanted`. */
 static size_t find_first(const gw_process *const *list, size_t count, const gw_process *wanted,
                          int (*order)(const void *, const void *))
@@ -101,11 +108,14 @@ void gwi_kin_open(gwi_kin *kin, const gw_model *model)
     kin->worker = malloc(bytes);
     kin->ended = malloc(bytes);
     kin->ranked = malloc(bytes);
-    bool good = kin->worker != NULL && kin->ended != NULL && kin->ranked != NULL;
+    kin->counted = malloc(bytes);
+    bool good = kin->worker != NULL && kin->ended != NULL && kin->ranked != NULL && kin->counted != NULL;
     for (size_t i = 0; good && i < model->process_count; i++) {
         const gw_process *process = &model->process[i];
         if (process->parent_pid != 0 && process->exe != NULL && has_worked(process) && had_no_trouble(model, process))
             kin->worker[kin->worker_count++] = process;
+        if (process->parent_pid != 0 && process->has_restart)
+            kin->counted[kin->counted_count++] = process;
         if (!gw_died_badly(process) || !gwi_was_told_to_end(process))
             continue;
         kin->ended[kin->ended_count++] = process;
@@ -115,6 +125,7 @@ void gwi_kin_open(gwi_kin *kin, const gw_model *model)
     sort(kin->worker, kin->worker_count, by_place);
     sort(kin->ended, kin->ended_count, by_parent);
     sort(kin->ranked, kin->ranked_count, by_end);
+    sort(kin->counted, kin->counted_count, by_restart);
 }
 
 void gwi_kin_close(gwi_kin *kin)
@@ -122,6 +133,7 @@ void gwi_kin_close(gwi_kin *kin)
     free(kin->worker);
     free(kin->ended);
     free(kin->ranked);
+    free(kin->counted);
     *kin = (gwi_kin){0};
 }
 
@@ -159,4 +171,26 @@ bool gwi_kin_ended_after(const gwi_kin *kin, const gw_process *process)
 {
     return (process->parent_pid != 0 && has_soon_after(kin->ended, kin->ended_count, process, true, by_parent)) ||
            (process->has_rank && has_soon_after(kin->ranked, kin->ranked_count, process, false, by_end));
+}
+
+/* True if the parent of the process started processes again after it. */
+static bool has_later_start(const gwi_kin *kin, const gw_process *process)
+{
+    if (!process->has_restart || process->parent_pid == 0)
+        return false;
+    gw_process wanted = {.parent_pid = process->parent_pid, .restart = process->restart + 1};
+    size_t at = find_first(kin->counted, kin->counted_count, &wanted, by_restart);
+    return at < kin->counted_count && kin->counted[at]->parent_pid == process->parent_pid;
+}
+
+bool gwi_kin_is_restarted(const gwi_kin *kin, const gw_model *model, const gw_process *process)
+{
+    enum { GENERATIONS_MAX = 8 };
+    for (int i = 0; process != NULL && i < GENERATIONS_MAX; i++) {
+        if (has_later_start(kin, process))
+            return true;
+        uint32_t parent = process->fork_parent_pid != 0 ? process->fork_parent_pid : process->parent_pid;
+        process = parent == 0 || parent == process->pid ? NULL : gw_model_process(model, parent);
+    }
+    return false;
 }

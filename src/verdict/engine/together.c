@@ -1,91 +1,124 @@
-/* Combines the verdicts on several recordings of one job into one. The recordings come from several hosts, or from
- * several ranks with a supervisor each.
- *
- * Times within one boot of one machine are compared by the monotonic clock, others by the realtime clocks. The kernel
- * estimates the error of its realtime clock (about 16 s if the clock is not synchronised). */
-#include "gwi_cause.h"
+/* Combines the verdicts on several recordings of one job into one. first.c finds the root, together_say.c reports the
+ * other runs. */
+#include "gwi_together.h"
 
-#include <inttypes.h>
+#include "gw_array.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernel's estimate for the error of a clock that is not synchronised. Also used if a recording has no estimate. */
-static const uint64_t unkept_clock_error_ns = 16000000000u;
+/* ---- one job ---- */
 
-static bool same_boot(const gw_verdict_run *a, const gw_verdict_run *b)
+static const char *path_of(const gw_brief *brief, const char *otherwise)
 {
-    return a->boot_id != NULL && b->boot_id != NULL && strcmp(a->boot_id, b->boot_id) == 0;
+    return brief->recording == NULL ? otherwise : brief->recording;
 }
 
-static uint64_t error_of(const gw_verdict_run *run)
+static gw_status not_together(const gw_brief *a, const gw_brief *b, const char *why, gw_error *err)
 {
-    return run->clock_known ? run->clock_error_ns : unkept_clock_error_ns;
+    return gw_fail(err, GW_UNSUPPORTED, "%s and %s %s", path_of(a, "a recording"), path_of(b, "another"), why);
 }
 
-static double uncertainty_s(const gw_verdict_run *a, const gw_verdict_run *b)
+/* True if the scheduler's names of two launches have the same job: "slurm 12.0" and "slurm 12.1". */
+static bool same_job(const char *a, const char *b)
 {
-    return same_boot(a, b) ? 0 : (double)(error_of(a) + error_of(b)) / 1e9;
+    size_t a_bytes = strcspn(a, "."), b_bytes = strcspn(b, ".");
+    return a_bytes == b_bytes && strncmp(a, b, a_bytes) == 0;
 }
 
-/* Return the seconds from the start of run `a` to the start of run `b`. */
-static double start_gap_s(const gw_verdict_run *a, const gw_verdict_run *b)
+static gw_status check_names(const gw_job *job, gw_error *err)
 {
-    bool one = same_boot(a, b);
-    uint64_t from = one ? a->start_monotonic_ns : a->start_realtime_ns;
-    uint64_t to = one ? b->start_monotonic_ns : b->start_realtime_ns;
-    return to >= from ? (double)(to - from) / 1e9 : -(double)(from - to) / 1e9;
-}
-
-static double trouble_gap_s(const gw_verdict_run *a, const gw_verdict_run *b)
-{
-    return start_gap_s(a, b) + ((double)b->t_trouble_ns - (double)a->t_trouble_ns) / 1e9;
-}
-
-static bool overlap(const gw_verdict *a, const gw_verdict *b)
-{
-    if (!a->run.has_start || !b->run.has_start)
-        return true; /* no start time: assume that the runs overlapped */
-    double gap = start_gap_s(&a->run, &b->run), slack = uncertainty_s(&a->run, &b->run);
-    return gap <= a->seconds + slack && -gap <= b->seconds + slack;
-}
-
-static const char *name_of(const gw_verdict *run, char out[96])
-{
-    const char *host = run->run.host == NULL ? "an unknown host" : run->run.host;
-    if (run->run.has_rank)
-        snprintf(out, 96, "%.40s, rank %" PRIu32 " (pid %" PRIu32 ")", host, run->run.rank, run->run.pid);
-    else
-        snprintf(out, 96, "%.40s, pid %" PRIu32, host, run->run.pid);
-    return out;
-}
-
-/* True if run `a` is more likely the root than run `b`. Both runs had trouble. */
-static bool is_before(const gw_verdict *a, const gw_verdict *b)
-{
-    if (!a->run.has_start || !b->run.has_start)
-        return a->run.trouble_weight > b->run.trouble_weight;
-    if ((a->run.trouble_weight == 0) != (b->run.trouble_weight == 0))
-        return a->run.trouble_weight != 0; /* weight 0: ended from outside, as a launcher ends all its processes */
-    double gap = trouble_gap_s(&a->run, &b->run);
-    bool known = gap > uncertainty_s(&a->run, &b->run) || -gap > uncertainty_s(&a->run, &b->run);
-    if (!known && a->run.trouble_weight != b->run.trouble_weight)
-        return a->run.trouble_weight > b->run.trouble_weight;
-    return gap > 0;
-}
-
-static const gw_verdict *find_root(const gw_verdict *const *runs, size_t count)
-{
-    const gw_verdict *root = NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (runs[i]->run.has_trouble && (root == NULL || is_before(runs[i], root)))
-            root = runs[i];
+    const gw_brief *named = NULL;
+    for (size_t i = 0; i < job->count; i++) {
+        const gw_brief *brief = &job->brief[i];
+        if (brief->run.job == NULL)
+            continue;
+        if (named != NULL && !same_job(named->run.job, brief->run.job))
+            return not_together(named, brief, "belong to different jobs", err);
+        named = named == NULL ? brief : named;
     }
-    for (size_t i = 0; root == NULL && i < count; i++) {
-        if (runs[i]->status != GW_VERDICT_CLEAN)
-            root = runs[i]; /* no run had trouble: take the first that is not clean */
+    return GW_OK;
+}
+
+/* True if all recordings are of one launch, as the scheduler names it. Its ranks need not overlap in time: one may fail
+ * before another one has started. */
+static bool is_one_launch(const gw_job *job)
+{
+    for (size_t i = 0; i < job->count; i++) {
+        if (job->brief[i].run.job == NULL || strcmp(job->brief[i].run.job, job->brief[0].run.job) != 0)
+            return false;
     }
-    return root != NULL ? root : runs[0];
+    return true;
+}
+
+/* A run that starts last or ends first, by the realtime clock with its error. */
+typedef struct edge {
+    const gw_brief *brief; /* NULL: no run has a start */
+    double s;
+} edge;
+
+static void find_edges(const gw_job *job, edge *ret_last_start, edge *ret_first_end)
+{
+    const gw_verdict_run *base = NULL;
+    *ret_last_start = *ret_first_end = (edge){0};
+    for (size_t i = 0; i < job->count; i++) {
+        const gw_brief *brief = &job->brief[i];
+        if (!brief->run.has_start)
+            continue; /* no start time: assume that the runs overlapped */
+        gw_verdict_run real = brief->run;
+        real.boot_id = NULL; /* compare by the realtime clock */
+        base = base == NULL ? &brief->run : base;
+        double start_s = gwi_start_gap_s(base, &real), error_s = (double)gwi_clock_error_ns(&real) / 1e9;
+        if (ret_last_start->brief == NULL || start_s - error_s > ret_last_start->s)
+            *ret_last_start = (edge){brief, start_s - error_s};
+        if (ret_first_end->brief == NULL || start_s + brief->seconds + error_s < ret_first_end->s)
+            *ret_first_end = (edge){brief, start_s + brief->seconds + error_s};
+    }
+}
+
+static int by_boot(const void *left, const void *right)
+{
+    const gw_brief *a = *(const gw_brief *const *)left, *b = *(const gw_brief *const *)right;
+    int order = strcmp(a->run.boot_id, b->run.boot_id);
+    uint64_t a_ns = a->run.start_monotonic_ns, b_ns = b->run.start_monotonic_ns;
+    return order != 0 ? order : (a_ns > b_ns) - (a_ns < b_ns);
+}
+
+/* Check that the runs of each machine overlapped, by the monotonic clock. */
+static gw_status check_machines(const gw_job *job, gw_error *err)
+{
+    const gw_brief **sorted = calloc(job->count, sizeof *sorted), *first_end = NULL;
+    gw_status st = sorted == NULL ? gw_fail(err, GW_NOMEM, "compare the times of the runs") : GW_OK;
+    size_t count = 0;
+    for (size_t i = 0; i < job->count && sorted != NULL; i++) {
+        if (job->brief[i].run.has_start && job->brief[i].run.boot_id != NULL)
+            sorted[count++] = &job->brief[i];
+    }
+    if (count > 1)
+        qsort(sorted, count, sizeof *sorted, by_boot);
+    for (size_t i = 0; i < count && st == GW_OK; i++) {
+        bool same = first_end != NULL && gwi_same_boot(&first_end->run, &sorted[i]->run);
+        double gap_s = same ? gwi_start_gap_s(&first_end->run, &sorted[i]->run) : 0;
+        if (same && gap_s > first_end->seconds)
+            st = not_together(first_end, sorted[i], "were not recorded at the same time", err);
+        if (!same || gap_s + sorted[i]->seconds < first_end->seconds)
+            first_end = sorted[i];
+    }
+    free(sorted);
+    return st;
+}
+
+gw_status gw_job_check(const gw_job *job, gw_error *err)
+{
+    edge last_start, first_end;
+    gw_status st = check_names(job, err);
+    if (st != GW_OK || is_one_launch(job))
+        return st;
+    find_edges(job, &last_start, &first_end);
+    if (last_start.brief != NULL && last_start.s > first_end.s)
+        return not_together(first_end.brief, last_start.brief, "were not recorded at the same time", err);
+    return check_machines(job, err);
 }
 
 /* ---- copying the root's verdict ---- */
@@ -108,6 +141,7 @@ static bool copy_evidence(const gw_verdict *from, gwi_finding *to)
             gwi_measure(to, t_ns, line->source, line->value, line->unit, "%s", line->text);
         else
             gwi_evidence(to, t_ns, line->source, "%s", line->text);
+        gwi_weigh(to, line->weight);
     }
     return !to->failed;
 }
@@ -140,7 +174,9 @@ static bool copy_rest(const gw_verdict *from, gw_verdict *to)
     to->signal = from->signal;
     to->seconds = from->seconds;
     to->run = from->run;
-    to->run.host = to->run.boot_id = to->run.cwd = NULL;
+    to->run.host = to->run.boot_id = to->run.cwd = to->run.job = NULL;
+    to->run.ranks = NULL;
+    to->run.rank_count = 0;
     to->alternatives = calloc(from->alternative_count + 1, sizeof *to->alternatives);
     if (to->alternatives == NULL)
         return false;
@@ -148,114 +184,197 @@ static bool copy_rest(const gw_verdict *from, gw_verdict *to)
         memcpy(to->alternatives, from->alternatives, from->alternative_count * sizeof *to->alternatives);
     to->alternative_count = from->alternative_count;
     return gw_str_copy(from->run.host, &to->run.host) && gw_str_copy(from->run.boot_id, &to->run.boot_id) &&
-           gw_str_copy(from->run.cwd, &to->run.cwd) && copy_where(&to->where, from->where) &&
-           gw_str_copy(from->where_reason, &to->where_reason) && gw_str_copy(from->recording, &to->recording) &&
-           copy_list(&to->argv, &from->argv) && copy_list(&to->advice, &from->advice) && copy_gpus(from, to);
+           gw_str_copy(from->run.cwd, &to->run.cwd) && gw_str_copy(from->run.job, &to->run.job) &&
+           copy_where(&to->where, from->where) && gw_str_copy(from->where_reason, &to->where_reason) &&
+           gw_str_copy(from->recording, &to->recording) && copy_list(&to->argv, &from->argv) &&
+           copy_list(&to->advice, &from->advice) && copy_gpus(from, to);
 }
 
-/* ---- the other runs ---- */
+/* ---- the job ---- */
 
-static void say_clocks(const gw_verdict *run, gwi_finding *finding)
+static int by_number(const void *left, const void *right)
 {
-    const char *host = run->run.host == NULL ? "a host" : run->run.host;
-    double error_s = (double)error_of(&run->run) / 1e9;
-    if (!run->run.clock_known)
-        gwi_evidence(
-            finding, GWI_NO_TIME, "host",
-            "the recording does not show how accurate the clock of %s was: gpuwhy assumes an error of up to %.0f s",
-            host, error_s);
-    else if (!run->run.clock_synchronised)
-        gwi_measure(finding, GWI_NO_TIME, "host", error_s * 1e3, "ms",
-                    "the clock of %s is not synchronised: it may be wrong by %.3f s", host, error_s);
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
 }
 
-static void say_order(const gw_verdict *root, const gw_verdict *other, gwi_finding *finding, bool *ret_known)
+static bool list_ranks(const gw_job *job, uint32_t world, uint32_t **ret_ranks, size_t *ret_count)
 {
-    char first[96], second[96];
-    double gap = trouble_gap_s(&root->run, &other->run), unsure = uncertainty_s(&root->run, &other->run);
-    name_of(root, first);
-    name_of(other, second);
-    if (!root->run.has_start || !other->run.has_start) {
-        gwi_evidence(finding, GWI_NO_TIME, "host",
-                     "the start time of %s is not recorded: it is unclear which run failed first",
-                     root->run.has_start ? second : first);
-        *ret_known = false;
-    } else if (gap > unsure || (gap >= 0 && unsure == 0)) {
-        gwi_evidence(finding, root->run.t_trouble_ns, "host",
-                     "%s failed %.3f s before %s; their clocks may differ by %.3f s", first, gap, second, unsure);
-    } else if (other->run.trouble_weight == 0) {
-        gwi_evidence(finding, root->run.t_trouble_ns, "host",
-                     "%s failed by itself, %s was ended from outside; their clocks may differ by %.3f s", first, second,
-                     unsure);
-    } else {
-        gwi_evidence(
-            finding, root->run.t_trouble_ns, "host",
-            "%s and %s failed within %.3f s, and their clocks may differ by %.3f s: it is unclear which failed first",
-            first, second, gap < 0 ? -gap : gap, unsure);
-        *ret_known = false;
+    size_t capacity = 0;
+    for (size_t i = 0; i < job->count; i++) {
+        const gw_verdict_run *run = &job->brief[i].run;
+        for (size_t k = 0; k < run->rank_count && run->world == world; k++) {
+            if (!gw_array_room(ret_ranks, *ret_count, &capacity, sizeof **ret_ranks))
+                return false;
+            (*ret_ranks)[(*ret_count)++] = run->ranks[k];
+        }
     }
+    if (*ret_count > 1)
+        qsort(*ret_ranks, *ret_count, sizeof **ret_ranks, by_number);
+    return true;
 }
 
-static void say_other(const gw_verdict *root, const gw_verdict *other, gwi_finding *finding, bool *ret_known)
+/* List the ranks that no recording has. */
+static bool find_missing(const gw_job *job, gw_verdict_job *about)
 {
-    char name[96];
-    if (!other->run.has_trouble)
-        return;
-    say_order(root, other, finding, ret_known);
-    gwi_consequence(finding, "%s: %s%s%s", name_of(other, name), other->cause == NULL ? "" : other->cause,
-                    other->cause == NULL ? "" : ": ", other->headline);
+    enum { WORLD_MAX = 1 << 20 }; /* a larger number is an error of the launcher, not a job */
+    uint32_t *ranks = NULL;
+    size_t count = 0, at = 0, capacity = 0;
+    for (size_t i = 0; i < job->count; i++)
+        about->world = job->brief[i].run.world > about->world ? job->brief[i].run.world : about->world;
+    bool good = about->world == 0 || about->world > WORLD_MAX || list_ranks(job, about->world, &ranks, &count);
+    for (uint32_t rank = 0; good && count > 0 && rank < about->world; rank++) {
+        while (at < count && ranks[at] < rank)
+            at++;
+        if (at < count && ranks[at] == rank)
+            continue;
+        good = gw_array_room(&about->missing, about->missing_count, &capacity, sizeof *about->missing);
+        if (good)
+            about->missing[about->missing_count++] = rank;
+    }
+    free(ranks);
+    return good;
 }
 
-static bool add_part(gw_verdict *verdict, const gw_verdict *root, const gw_verdict *run)
+static int by_text(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static bool count_hosts(const gw_job *job, gw_verdict_job *about)
+{
+    const char **host = calloc(job->count, sizeof *host);
+    size_t count = 0;
+    for (size_t i = 0; i < job->count && host != NULL; i++) {
+        const gw_verdict_run *run = &job->brief[i].run;
+        about->cut_count += run->is_cut;
+        about->damaged_count += run->is_damaged;
+        if (run->host != NULL)
+            host[count++] = run->host;
+    }
+    if (count > 1)
+        qsort(host, count, sizeof *host, by_text);
+    for (size_t i = 0; i < count; i++)
+        about->host_count += i == 0 || strcmp(host[i], host[i - 1]) != 0;
+    free(host);
+    return host != NULL;
+}
+
+static gw_verdict_job *describe(const gw_job *job)
+{
+    gw_verdict_job *about = calloc(1, sizeof *about);
+    if (about == NULL)
+        return NULL;
+    bool good = find_missing(job, about) && count_hosts(job, about) &&
+                (job->unread == NULL || copy_list(&about->unread, job->unread));
+    if (good)
+        return about;
+    gwi_verdict_job_free(about);
+    return NULL;
+}
+
+/* ---- the verdict ---- */
+
+static bool add_part(gw_verdict *verdict, const gw_brief *root, const gw_brief *run)
 {
     gw_verdict_part *part = &verdict->parts[verdict->part_count++];
-    *part = (gw_verdict_part){.status = run->status, .cause = run->cause};
+    *part = (gw_verdict_part){
+        .status = run->status, .cause = run->cause, .has_rank = run->run.has_rank, .rank = run->run.rank};
     part->has_offset = root->run.has_trouble && run->run.has_trouble && root->run.has_start && run->run.has_start;
-    part->offset_s = part->has_offset ? trouble_gap_s(&root->run, &run->run) : 0;
-    part->uncertainty_s = run == root ? 0 : uncertainty_s(&root->run, &run->run);
+    part->offset_s = part->has_offset ? gwi_trouble_gap_s(&root->run, &run->run) : 0;
+    part->uncertainty_s = run == root ? 0 : gwi_uncertainty_s(&root->run, &run->run);
     return gw_str_copy(run->run.host, &part->host) && gw_str_copy(run->recording, &part->recording) &&
            gw_str_copy(run->headline, &part->headline);
 }
 
-static bool say_all(const gw_verdict *const *runs, size_t count, const gw_verdict *root, gw_verdict *verdict,
-                    gwi_finding *finding)
+/* True if all runs were ended from outside. Their order is then of no interest. */
+static bool were_all_ended(const gw_job *job, size_t root)
 {
-    char name[96];
-    bool known = true, good = true, any = false;
-    for (size_t i = 0; i < count && root->run.has_trouble; i++) {
-        any = any || (runs[i] != root && runs[i]->run.has_trouble && !same_boot(&runs[i]->run, &root->run));
-        if (runs[i] != root)
-            say_other(root, runs[i], finding, &known);
+    static const size_t ended = GWI_CAUSE_PLACE_killed_by_scheduler_or_user;
+    for (size_t i = 0; i < job->count; i++) {
+        const gw_brief *brief = &job->brief[i];
+        if (!brief->run.has_trouble || brief->run.trouble_weight > 0 || brief->cause == NULL ||
+            strcmp(brief->cause, gwi_causes[ended]->id) != 0 || strcmp(brief->headline, job->brief[root].headline) != 0)
+            return false;
     }
-    bool unseen = false;
-    for (size_t i = 0; i < count; i++)
-        unseen =
-            unseen || (runs[i]->is_coverage_known && (runs[i]->observed_count == 0 || runs[i]->unobserved.count > 0));
-    for (size_t i = 0; i < count && any; i++)
-        say_clocks(runs[i], finding);
-    for (size_t i = 0; i < count && good; i++)
-        good = add_part(verdict, root, runs[i]);
-    if (!known && verdict->certainty > GW_SUPPORTED)
-        verdict->certainty = GW_SUPPORTED; /* the order is not known: another run may have failed first */
-    if (root->status == GW_VERDICT_CLEAN)
+    return true;
+}
+
+static bool is_any_unseen(const gw_job *job)
+{
+    for (size_t i = 0; i < job->count; i++) {
+        if (job->brief[i].is_unseen)
+            return true;
+    }
+    return false;
+}
+
+static void set_headline(const gw_job *job, const gwi_first *first, const gw_verdict_job *about, gwi_finding *finding)
+{
+    char name[GWI_RUN_TEXT_MAX];
+    const gw_brief *root = &job->brief[first->index];
+    gwi_run_text(name, &root->run);
+    if (first->is_lost && first->lost_count > 0)
         gwi_headline(finding,
-                     unseen ? "no fault found in the observed processes of %zu recordings"
-                            : "no fault found in %zu recordings",
-                     count);
+                     "%s: its %zu recordings stop without an end, the last one at %.1f s: the machine was lost, or "
+                     "gpuwhy was killed there",
+                     root->run.host == NULL ? "an unknown host" : root->run.host, first->lost_count + 1, root->seconds);
+    else if (first->is_lost)
+        gwi_headline(finding,
+                     "%s: the recording stops at %.1f s without an end: the machine was lost, or gpuwhy was killed "
+                     "there",
+                     name, root->seconds);
+    else if (root->status == GW_VERDICT_CLEAN)
+        gwi_headline(finding,
+                     is_any_unseen(job) ? "no fault found in the observed processes of %zu recordings"
+                                        : "no fault found in %zu recordings",
+                     job->count);
+    else if (!root->run.has_trouble && root->run.is_cut)
+        gwi_headline(finding, "%zu of %zu recordings stop without an end, and no other recording shows a failure",
+                     about->cut_count, job->count);
+    else if (were_all_ended(job, first->index))
+        gwi_headline(finding, "all %zu recordings: %s", job->count, root->headline);
     else
-        gwi_headline(finding, "%s: %s", name_of(root, name), root->headline);
+        gwi_headline(finding, "%s: %s", name, root->headline);
+}
+
+/* The verdict on a lost machine: its own recording proves only that it stops. */
+static bool judge_lost(gw_verdict *verdict, gwi_finding *finding)
+{
+    const gw_cause *cause = gwi_causes[GWI_CAUSE_PLACE_host_lost];
+    verdict->status = GW_VERDICT_FAULT;
+    verdict->cause = cause->id;
+    verdict->certainty = GW_SUPPORTED;
+    gwi_evidence(finding, GWI_NO_TIME, "host",
+                 "all recordings of this machine stop without an end, and those of all other machines have one");
+    gwi_weigh(finding, GW_WEIGHT_DECIDES);
+    return gwi_add_fixes(&finding->next, cause, GW_FRAMEWORK_RAW);
+}
+
+static bool say_all(const gw_job *job, const gwi_first *first, gw_verdict *verdict, gwi_finding *finding)
+{
+    bool is_sure, good = true;
+    const gw_brief *root = &job->brief[first->index];
+    if (first->is_lost)
+        good = judge_lost(verdict, finding);
+    gwi_say_job(job, first, verdict->job, finding, &is_sure);
+    for (size_t i = 0; i < job->count && good; i++)
+        good = add_part(verdict, root, &job->brief[i]);
+    if (!is_sure && verdict->certainty > GW_SUPPORTED && !were_all_ended(job, first->index))
+        verdict->certainty = GW_SUPPORTED; /* another run may have failed first */
+    set_headline(job, first, verdict->job, finding);
     return good && !finding->failed;
 }
 
-static bool put_together(const gw_verdict *const *runs, size_t count, gw_verdict *verdict)
+static bool put_together(const gw_job *job, const gwi_first *found, const gw_verdict *first, gw_verdict *verdict)
 {
-    const gw_verdict *root = find_root(runs, count);
     gwi_finding finding = {0};
-    verdict->parts = calloc(count, sizeof *verdict->parts);
-    bool good = verdict->parts != NULL && copy_rest(root, verdict) && copy_evidence(root, &finding) &&
-                copy_list(&finding.ruled_out, &root->ruled_out) &&
-                copy_list(&finding.consequences, &root->consequences) && copy_list(&finding.next, &root->next) &&
-                say_all(runs, count, root, verdict, &finding);
+    verdict->job = describe(job);
+    verdict->parts = calloc(job->count, sizeof *verdict->parts);
+    bool good = verdict->job != NULL && verdict->parts != NULL && copy_rest(first, verdict) &&
+                copy_evidence(first, &finding) && copy_list(&finding.ruled_out, &first->ruled_out) &&
+                copy_list(&finding.consequences, &first->consequences) &&
+                (found->is_lost || copy_list(&finding.next, &first->next)) && say_all(job, found, verdict, &finding);
     good = good && gw_str_copy(gw_text_str(&finding.headline), &verdict->headline);
     verdict->evidence = finding.evidence;
     verdict->evidence_count = finding.evidence_count;
@@ -266,18 +385,13 @@ static bool put_together(const gw_verdict *const *runs, size_t count, gw_verdict
     return good;
 }
 
-gw_status gw_judge_together(const gw_verdict *const *runs, size_t count, gw_verdict **ret_verdict, gw_error *err)
+gw_status gw_judge_together(const gw_job *job, const gw_verdict *first, gw_verdict **ret_verdict, gw_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < i; k++) {
-            if (!overlap(runs[k], runs[i]))
-                return gw_fail(err, GW_UNSUPPORTED, "%s and %s were not recorded at the same time",
-                               runs[k]->recording == NULL ? "a recording" : runs[k]->recording,
-                               runs[i]->recording == NULL ? "another" : runs[i]->recording);
-        }
-    }
+    gwi_first found;
     gw_verdict *verdict = calloc(1, sizeof *verdict);
-    if (verdict == NULL || !put_together(runs, count, verdict)) {
+    bool good = gwi_first_find(job, &found) && verdict != NULL && put_together(job, &found, first, verdict);
+    gwi_first_free(&found);
+    if (!good) {
         gw_verdict_free(verdict);
         return gw_fail(err, GW_NOMEM, "judge the runs together");
     }

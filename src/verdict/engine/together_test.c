@@ -1,4 +1,5 @@
 /* Tests verdicts on recordings of several hosts, with clocks that agree, are shifted, or are not synchronised. */
+#include "gw_together.h"
 #include "judge_testlib.h"
 
 #include <inttypes.h>
@@ -8,7 +9,7 @@ static const uint64_t gib = 1u << 30, second_ns = 1000000000u;
 static const uint64_t noon_ns = 1700000000ull * 1000000000u;
 
 static gw_feed feed; /* too large for the stack */
-static gw_verdict *run[3], *whole;
+static gw_verdict *run[4], *whole;
 
 typedef struct host {
     const char *name, *boot;
@@ -17,6 +18,9 @@ typedef struct host {
     uint64_t trouble_at_ns; /* since the start of the run; 0: no trouble */
     uint16_t result;        /* result of the failing call; 0: the run ends by itself with status 1 */
     int signal;             /* signal that ends the run; 0: none */
+    int rank;               /* of `of` ranks, if that is not 0 */
+    int of;
+    bool is_cut; /* the recording has no end */
 } host;
 
 static void feed_number(const char *key, uint64_t value)
@@ -37,8 +41,17 @@ static gw_verdict *judge(const host *it)
         feed_number("clock.error_max_us", it->error_us);
         gw_feed_meta(&feed, "clock.synchronised", it->error_us < 1000000 ? "1" : "0");
     }
+    if (it->of != 0) {
+        feed_number("env.SLURM_PROCID", (uint64_t)it->rank);
+        feed_number("env.SLURM_NTASKS", (uint64_t)it->of);
+    }
     gw_feed_launch(&feed, 0xf1f1, 0);
     gw_feed_wait(&feed, it->trouble_at_ns);
+    if (it->is_cut) {
+        gw_feed_sync(&feed);
+        gw_feed_truncated(&feed);
+        return judge_fed(&feed);
+    }
     if (it->result != 0)
         gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, it->result, 0, 0, 0, 0);
     else
@@ -47,20 +60,40 @@ static gw_verdict *judge(const host *it)
     return judge_fed(&feed);
 }
 
+/* Judge the first runs of `run` together. */
+static gw_status judge_runs(size_t count, gw_error *err)
+{
+    gw_brief brief[sizeof run / sizeof run[0]];
+    const gw_job job = {.brief = brief, .count = count};
+    size_t first = 0;
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(gw_brief_of(run[i], &brief[i], err), GW_OK);
+    gw_status st = gw_job_check(&job, err);
+    if (st == GW_OK)
+        st = gw_job_first(&job, &first, err);
+    if (st == GW_OK)
+        st = gw_judge_together(&job, run[first], &whole, err);
+    for (size_t i = 0; i < count; i++)
+        gw_brief_free(&brief[i]);
+    return st;
+}
+
 static gw_status together(const host *a, const host *b)
 {
     gw_error err = {0};
     run[0] = judge(a);
     run[1] = judge(b);
-    return gw_judge_together((const gw_verdict *const *)run, 2, &whole, &err);
+    return judge_runs(2, &err);
 }
 
 static void done(void)
 {
     gw_verdict_free(whole);
-    gw_verdict_free(run[0]);
-    gw_verdict_free(run[1]);
-    whole = run[0] = run[1] = NULL;
+    for (size_t i = 0; i < sizeof run / sizeof run[0]; i++) {
+        gw_verdict_free(run[i]);
+        run[i] = NULL;
+    }
+    whole = NULL;
 }
 
 static bool has_evidence(const char *part)
@@ -71,8 +104,8 @@ static bool has_evidence(const char *part)
 static void the_host_that_failed_first_is_the_root(void **state)
 {
     (void)state;
-    host a = {"alpha", "a", noon_ns, 5000, 9 * second_ns, 719, 0};
-    host b = {"beta", "b", noon_ns + second_ns, 5000, 3 * second_ns, 700, 0};
+    host a = {"alpha", "a", noon_ns, 5000, 9 * second_ns, 719, 0, 0, 0, false};
+    host b = {"beta", "b", noon_ns + second_ns, 5000, 3 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
     assert_int_equal(whole->status, GW_VERDICT_FAULT);
     assert_string_equal(whole->cause, "illegal-address");
@@ -92,8 +125,8 @@ static void the_host_that_failed_first_is_the_root(void **state)
 static void an_order_within_the_uncertainty_is_not_claimed(void **state)
 {
     (void)state;
-    host a = {"alpha", "a", noon_ns, 5000, 9 * second_ns, 719, 0};
-    host b = {"beta", "b", noon_ns + second_ns, 16000000, 3 * second_ns, 700, 0};
+    host a = {"alpha", "a", noon_ns, 5000, 9 * second_ns, 719, 0, 0, 0, false};
+    host b = {"beta", "b", noon_ns + second_ns, 16000000, 3 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
     assert_true(has_evidence("it is unclear which"));
     assert_true(has_evidence("the clock of beta is not synchronised"));
@@ -104,8 +137,8 @@ static void an_order_within_the_uncertainty_is_not_claimed(void **state)
 static void an_unrecorded_clock_proves_no_order(void **state)
 {
     (void)state;
-    host a = {"alpha", "a", noon_ns, UINT64_MAX, 9 * second_ns, 719, 0};
-    host b = {"beta", "b", noon_ns + second_ns, 1000, 3 * second_ns, 700, 0};
+    host a = {"alpha", "a", noon_ns, UINT64_MAX, 9 * second_ns, 719, 0, 0, 0, false};
+    host b = {"beta", "b", noon_ns + second_ns, 1000, 3 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
     assert_true(has_evidence("it is unclear which"));
     assert_true(has_evidence("how accurate the clock of alpha was"));
@@ -117,8 +150,8 @@ static void an_unrecorded_clock_proves_no_order(void **state)
 static void one_machine_needs_no_clock(void **state)
 {
     (void)state;
-    host a = {"alpha", "a", noon_ns, 16000000, 4 * second_ns, 700, 0};
-    host b = {"alpha", "a", noon_ns + second_ns, 16000000, 4 * second_ns, 719, 0};
+    host a = {"alpha", "a", noon_ns, 16000000, 4 * second_ns, 700, 0, 0, 0, false};
+    host b = {"alpha", "a", noon_ns + second_ns, 16000000, 4 * second_ns, 719, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
     assert_string_equal(whole->cause, "illegal-address");
     assert_false(has_evidence("not known"));
@@ -129,8 +162,8 @@ static void one_machine_needs_no_clock(void **state)
 static void a_host_that_was_ended_is_not_the_root(void **state)
 {
     (void)state;
-    host a = {"alpha", "a", noon_ns, 16000000, 3 * second_ns, 0, SIGTERM};
-    host b = {"beta", "b", noon_ns, 16000000, 4 * second_ns, 700, 0};
+    host a = {"alpha", "a", noon_ns, 16000000, 3 * second_ns, 0, SIGTERM, 0, 0, false};
+    host b = {"beta", "b", noon_ns, 16000000, 4 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
     assert_string_equal(whole->cause, "illegal-address");
     assert_true(has_evidence("was ended from outside"));
@@ -140,7 +173,8 @@ static void a_host_that_was_ended_is_not_the_root(void **state)
 static void good_runs_are_clean(void **state)
 {
     (void)state;
-    host a = {"alpha", "a", noon_ns, 5000, 0, 0, 0}, b = {"beta", "b", noon_ns, 5000, 0, 0, 0};
+    host a = {"alpha", "a", noon_ns, 5000, 0, 0, 0, 0, 0, false},
+         b = {"beta", "b", noon_ns, 5000, 0, 0, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
     assert_int_equal(whole->status, GW_VERDICT_CLEAN);
     assert_int_equal(whole->part_count, 2);
@@ -151,9 +185,116 @@ static void good_runs_are_clean(void **state)
 static void runs_of_different_days_are_not_one(void **state)
 {
     (void)state;
-    host a = {"alpha", "a", noon_ns, 5000, second_ns, 700, 0};
-    host b = {"beta", "b", noon_ns + 86400 * second_ns, 5000, second_ns, 700, 0};
+    host a = {"alpha", "a", noon_ns, 5000, second_ns, 700, 0, 0, 0, false};
+    host b = {"beta", "b", noon_ns + 86400 * second_ns, 5000, second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_UNSUPPORTED);
+    done();
+}
+
+static gw_status together_of(const host *hosts, size_t count)
+{
+    gw_error err = {0};
+    for (size_t i = 0; i < count; i++)
+        run[i] = judge(&hosts[i]);
+    return judge_runs(count, &err);
+}
+
+/* The clocks order alpha before beta, but not gamma. The order of the arguments must not matter. */
+static void the_order_of_the_recordings_does_not_matter(void **state)
+{
+    (void)state;
+    const host a = {"alpha", "a", noon_ns, 1000, 3 * second_ns, 719, 0, 0, 0, false};
+    const host b = {"beta", "b", noon_ns, 1000, 4 * second_ns, 700, 0, 0, 0, false};
+    const host c = {"gamma", "c", noon_ns, 16000000, 5 * second_ns, 716, 0, 0, 0, false};
+    const host orders[][3] = {{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}};
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        assert_int_equal(together_of(orders[i], 3), GW_OK);
+        assert_memory_equal(whole->headline, "alpha", 5);
+        assert_true(has_evidence("it is unclear which"));
+        assert_true(whole->certainty <= GW_SUPPORTED);
+        done();
+    }
+}
+
+static void a_missing_rank_may_be_the_first(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 700, 0, 0, 4, false},
+                          {"beta", "b", noon_ns, 1000, 9 * second_ns, 0, SIGTERM, 2, 4, false}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_string_equal(whole->cause, "illegal-address");
+    assert_int_equal(whole->certainty, GW_SUPPORTED);
+    assert_true(has_evidence("2 of 4 ranks are in no readable recording: 1, 3"));
+    assert_int_equal(whole->job->missing_count, 2);
+    done();
+    const host all[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 700, 0, 0, 2, false},
+                        {"beta", "b", noon_ns, 1000, 9 * second_ns, 0, SIGTERM, 1, 2, false}};
+    assert_int_equal(together_of(all, 2), GW_OK);
+    assert_int_equal(whole->certainty, run[0]->certainty);
+    done();
+}
+
+static void a_machine_whose_recordings_all_stop_is_lost(void **state)
+{
+    (void)state;
+    host hosts[] = {{"alpha", "a", noon_ns, 1000, 30 * second_ns, 0, SIGTERM, 0, 4, false},
+                    {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 4, true},
+                    {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 2, 4, true},
+                    {"gamma", "c", noon_ns, 1000, 30 * second_ns, 0, SIGTERM, 3, 4, false}};
+    assert_int_equal(together_of(hosts, 4), GW_OK);
+    assert_string_equal(whole->cause, "host-lost");
+    assert_int_equal(whole->certainty, GW_SUPPORTED);
+    assert_memory_equal(whole->headline, "beta: its 2 recordings stop", 27);
+    done();
+    hosts[2].is_cut = false; /* gpuwhy was killed for one rank; the machine lives */
+    hosts[2].signal = SIGTERM;
+    hosts[2].trouble_at_ns = 30 * second_ns;
+    assert_int_equal(together_of(hosts, 4), GW_OK);
+    assert_string_not_equal(whole->cause, "host-lost");
+    assert_true(has_evidence("1 recording stops without an end, perhaps before the first failure"));
+    done();
+    hosts[2] = hosts[1]; /* two machines: a scheduler that kills the job does that */
+    hosts[2].name = "gamma";
+    hosts[2].boot = "c";
+    assert_int_equal(together_of(hosts, 4), GW_OK);
+    assert_string_not_equal(whole->cause, "host-lost");
+    done();
+}
+
+/* As when a scheduler kills programs that ignore SIGTERM, and gpuwhy with them. */
+static void a_job_without_any_end_is_not_determined(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 0, 0, 0, 2, true},
+                          {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 2, true}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_int_equal(whole->status, GW_VERDICT_UNDETERMINED);
+    assert_memory_equal(whole->headline, "2 of 2 recordings stop without an end", 37);
+    done();
+}
+
+/* A lost peer has no such effect, so the lost machine is no explanation. */
+static void a_refused_rank_is_before_a_lost_machine(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 1000, 30 * second_ns, 700, 0, 0, 2, false},
+                          {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 2, true}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_string_equal(whole->cause, "illegal-address");
+    assert_int_equal(whole->certainty, GW_SUPPORTED);
+    assert_true(has_evidence("perhaps before the first failure"));
+    done();
+}
+
+static void a_job_that_was_ended_as_a_whole_has_no_first(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 0, 2, false},
+                          {"beta", "b", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 1, 2, false}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_string_equal(whole->cause, "killed-by-scheduler-or-user");
+    assert_memory_equal(whole->headline, "all 2 recordings", 16);
+    assert_int_equal(whole->certainty, run[0]->certainty);
     done();
 }
 
@@ -167,6 +308,12 @@ int main(void)
         cmocka_unit_test(a_host_that_was_ended_is_not_the_root),
         cmocka_unit_test(good_runs_are_clean),
         cmocka_unit_test(runs_of_different_days_are_not_one),
+        cmocka_unit_test(the_order_of_the_recordings_does_not_matter),
+        cmocka_unit_test(a_missing_rank_may_be_the_first),
+        cmocka_unit_test(a_machine_whose_recordings_all_stop_is_lost),
+        cmocka_unit_test(a_job_without_any_end_is_not_determined),
+        cmocka_unit_test(a_refused_rank_is_before_a_lost_machine),
+        cmocka_unit_test(a_job_that_was_ended_as_a_whole_has_no_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

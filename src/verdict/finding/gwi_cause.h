@@ -38,10 +38,10 @@ typedef struct gwi_memory {
     bool foreign_recorded;  /* the process `foreign_pid` belongs to this run */
     bool foreign_by_ledger; /* foreign_bytes counts only allocations of this run's processes, not their contexts */
     bool rest_known;
-    uint64_t rest_bytes; /* in use beyond all recorded allocations: contexts, streams, code, other programs */
-    bool has_gaps;       /* own_bytes may be wrong: see case.c */
-    const gw_pool_state *pools;        /* stream-ordered pools of the process; NULL: none, or not known */
-    const gw_snapshot *snapshot;       /* the ledger at the refusal; NULL: none */
+    uint64_t rest_bytes;         /* in use beyond all recorded allocations: contexts, streams, code, other programs */
+    bool has_gaps;               /* own_bytes may be wrong: see case.c */
+    const gw_pool_state *pools;  /* stream-ordered pools of the process; NULL: none, or not known */
+    const gw_snapshot *snapshot; /* the ledger at the refusal; NULL: none */
     const gw_allocator_report *report; /* a framework's report of the refusal; NULL: none */
     const gw_live *live;               /* live blocks from `report`, else from `snapshot` */
     size_t live_count;
@@ -172,7 +172,7 @@ void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned 
 enum { GWI_STREAM_TEXT_MAX = 32 };
 const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
 /* Write the name of a process: "rank 3 (pid 123)", "pid 123". */
-enum { GWI_WHO_TEXT_MAX = 48 };
+enum { GWI_WHO_TEXT_MAX = 64 };
 char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process);
 /* True if the kernel was launched at or before `t_ns`, and no wait shows that it had ended by then. */
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
@@ -251,6 +251,8 @@ bool gwi_where_at(const gwi_case *c, uint32_t site, const char *what, gw_where *
 uint64_t gwi_pool_idle_bytes(const gwi_memory *memory);
 /* True if the request would have fitted with `freed_bytes` more free memory. */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
+
+void gwi_verdict_job_free(gw_verdict_job *job); /* takes NULL */
 
 /* ---- the cause ---- */
 

@@ -74,6 +74,15 @@ static void attempts_free(gw_verdict *verdict)
     free(verdict->attempts);
 }
 
+void gwi_verdict_job_free(gw_verdict_job *job)
+{
+    if (job == NULL)
+        return;
+    free(job->missing);
+    list_free(&job->unread);
+    free(job);
+}
+
 void gw_verdict_free(gw_verdict *verdict)
 {
     if (verdict == NULL)
@@ -99,12 +108,15 @@ void gw_verdict_free(gw_verdict *verdict)
     free(verdict->run.host);
     free(verdict->run.boot_id);
     free(verdict->run.cwd);
+    free(verdict->run.ranks);
+    free(verdict->run.job);
     for (size_t i = 0; i < verdict->part_count; i++) {
         free(verdict->parts[i].host);
         free(verdict->parts[i].recording);
         free(verdict->parts[i].headline);
     }
     free(verdict->parts);
+    gwi_verdict_job_free(verdict->job);
     if (verdict->rehearsal != NULL) {
         free(verdict->rehearsal->place);
         list_free(&verdict->rehearsal->refused);

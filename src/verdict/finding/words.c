@@ -57,7 +57,10 @@ const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream)
 
 char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process)
 {
-    if (process->has_rank)
+    if (process->has_rank && process->has_restart && process->restart > 0)
+        snprintf(out, GWI_WHO_TEXT_MAX, "rank %" PRIu32 ", restart %" PRIu32 " (pid %" PRIu32 ")", process->rank,
+                 process->restart, process->pid);
+    else if (process->has_rank)
         snprintf(out, GWI_WHO_TEXT_MAX, "rank %" PRIu32 " (pid %" PRIu32 ")", process->rank, process->pid);
     else
         snprintf(out, GWI_WHO_TEXT_MAX, "pid %" PRIu32, process->pid);

@@ -628,6 +628,10 @@ static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
     assert_int_equal(verdict->alternatives[0].certainty, GW_HYPOTHESIS);
     assert_true(has_evidence("rank 1 (pid 300) is missing"));
     assert_true(verdict->is_hang);
+    assert_true(verdict->run.has_trouble);
+    assert_int_equal(verdict->run.trouble_weight, 0); /* another rank's failure is the root of the job */
+    assert_int_equal(verdict->run.world, 2);
+    assert_int_equal(verdict->run.rank_count, 2);
     done();
 }
 
@@ -658,6 +662,7 @@ static void copies_are_redirected(void **state)
     (void)state;
     stuck_on("cards=2 nvswitches=0 iommu=DMA-FQ acs=0000:00:01.0", NULL);
     expect("p2p-iommu-acs", GW_SUPPORTED);
+    assert_int_equal(verdict->run.trouble_weight, 1); /* a cause of its own */
     assert_true(has_evidence("DMA-FQ") && has_evidence("0000:00:01.0"));
     done();
     stuck_on("cards=2 nvswitches=0 iommu=DMA-FQ acs=?", NULL);

@@ -1,5 +1,6 @@
 /* Starts four workers with ranks, as torchrun does. Rank 2 crashes in host code, or its kernel writes to a bad
- * address. The launcher then ends the other, faultless ranks. Repaired: no rank fails. */
+ * address. The launcher then ends the other, faultless ranks. Repaired: no rank fails. With --starts, the launcher then
+ * starts all ranks again, as torchrun does with --max-restarts, and each start has its own fault. */
 #include "scenario.h"
 
 #include <fcntl.h>
@@ -41,15 +42,23 @@ static void worker(const char *of, int fails, int ready_fd, int go_fd)
     gpu_close(&gpu);
 }
 
+/* With --inside, each rank sets its own RANK later, as the workers of Ray do. */
+static int is_inside;
+
+static void set_rank(const char *rank, int later)
+{
+    setenv(later ? "WORKER" : "RANK", rank, 1);
+    setenv(later ? "LOCAL_WORKER" : "LOCAL_RANK", rank, 1);
+    setenv("WORLD_SIZE", "4", 1);
+}
+
 static int start_worker(const char *program, const char *of, int rank, int ready_fd, int go_fd)
 {
     char text[2][16], rank_text[16];
     snprintf(text[0], sizeof text[0], "%d", ready_fd);
     snprintf(text[1], sizeof text[1], "%d", go_fd);
     snprintf(rank_text, sizeof rank_text, "%d", rank);
-    setenv("RANK", rank_text, 1);
-    setenv("LOCAL_RANK", rank_text, 1);
-    setenv("WORLD_SIZE", "4", 1);
+    set_rank(rank_text, is_inside);
     const char *arguments[] = {"--worker", "--of", of, "--ready-fd", text[0], "--go-fd", text[1], NULL};
     return scenario_start(program, arguments);
 }
@@ -70,7 +79,8 @@ static int wait_for_all(const int *pid)
     return failed;
 }
 
-static void launch(const char *program, const char *of)
+/* Start all ranks and wait for them. Returns how many failed by themselves. */
+static int launch(const char *program, const char *of)
 {
     int ready[2], go[2], pid[WORKERS];
     char byte;
@@ -90,31 +100,55 @@ static void launch(const char *program, const char *of)
     usleep(300000); /* so that monitors outside have time to see the workers */
     close(go[1]);
     int failed = wait_for_all(pid);
-    if (failed > 0)
-        scenario_fail("%d of %d workers failed", failed, WORKERS);
+    close(ready[0]);
+    close(go[0]);
+    return failed;
+}
+
+/* Start the ranks once for each fault in the list, such as "address,crash", until none fails. */
+static int launch_again(const char *program, char *list)
+{
+    int failed = 0, restart = 0;
+    for (char *of = strtok(list, ","); of != NULL && (restart == 0 || failed > 0); of = strtok(NULL, ",")) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", restart++);
+        setenv("TORCHELASTIC_RESTART_COUNT", text, 1);
+        failed = launch(program, of);
+    }
+    return failed;
 }
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *of = "address";
+    const char *truth_path = NULL, *of = "address", *starts = NULL;
     int repaired = 0, is_worker = 0;
     long long ready_fd = -1, go_fd = -1;
     const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
                                       {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {"of", OPTION_TEXT, &of, "what rank 2 dies of: address or crash"},
+                                      {"starts", OPTION_TEXT, &starts, "--of for each start, such as address,crash"},
+                                      {"inside", OPTION_FLAG, &is_inside, "each rank sets its variables itself"},
                                       {"worker", OPTION_FLAG, &is_worker, "be a worker"},
                                       {"ready-fd", OPTION_NUMBER, &ready_fd, "where a worker says it is ready"},
                                       {"go-fd", OPTION_NUMBER, &go_fd, "where a worker waits"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Of four ranks one fails, and the launcher ends the others.");
     if (is_worker) {
+        if (getenv("WORKER") != NULL) {
+            set_rank(getenv("WORKER"), 0);
+            setenv("PMIX_RANK", "0", 1); /* as a library does that starts MPI without a launcher */
+        }
         const char *rank = getenv("RANK");
         int fails = rank != NULL && atoi(rank) == CULPRIT && strcmp(of, "nothing") != 0;
         worker(of, fails, (int)ready_fd, (int)go_fd);
         return 0;
     }
     truth_open(truth_path);
-    launch(argv[0], repaired ? "nothing" : of);
+    char list[64] = "";
+    snprintf(list, sizeof list, "%s", starts == NULL ? "" : starts);
+    int failed = starts != NULL ? launch_again(argv[0], list) : launch(argv[0], repaired ? "nothing" : of);
+    if (failed > 0)
+        scenario_fail("%d of %d workers failed", failed, WORKERS);
     printf("%d workers are done\n", WORKERS);
     return 0;
 }

@@ -1,0 +1,48 @@
+/* The texts of `gpuwhy help`. */
+#ifndef GWI_HELP_H
+#define GWI_HELP_H
+
+#include "gw_text.h"
+
+#include <stdio.h>
+
+/* Print the list of commands. */
+void gwi_help_overview(FILE *out);
+
+/* ---- topic.c: documents that `gpuwhy help TOPIC` shows ---- */
+
+/* One document. The strings are static. */
+typedef struct gwi_topic {
+    const char *name;
+    const char *about;    /* what it answers, in one line */
+    const char *document; /* Markdown, as in docs; NULL: `command` prints it */
+    const char *command;  /* name of a command without arguments, or NULL */
+} gwi_topic;
+
+/* Return a topic; NULL: there are no more. */
+const gwi_topic *gwi_topic_at(size_t index);
+/* NULL: there is no such topic. */
+const gwi_topic *gwi_topic_find(const char *name);
+
+/* ---- markdown.c ---- */
+
+/* Append a document as plain text for a terminal of `width` columns. Understands the parts of Markdown that docs uses:
+ * headings, paragraphs, lists, tables, indented blocks, links and code. A link is reduced to its text. */
+void gwi_markdown_add_plain(const char *document, unsigned width, gw_text *text);
+
+/* ---- complete.c ---- */
+
+/* Append what can take the place of the last word of a command line, one per line: the value, a tab, and what it means
+ * (may be empty). words[0] is `gpuwhy`. The last line begins with a colon. It says what else the shell should
+ * complete:
+ *
+ *     :nothing
+ *     :files            names of files
+ *     :files ENDING     names of files with this ending
+ *     :folders          names of folders
+ *     :program N        the command line of a program, which begins at words[N]
+ *
+ * A value that ends with ':', ',' or '=' is not complete: no space follows it. */
+void gwi_complete(int count, char *const *words, gw_text *text);
+
+#endif

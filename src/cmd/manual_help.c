@@ -1,0 +1,82 @@
+/* Print a command's manual as the text of --help. */
+#include "gwi_manual.h"
+
+#include "gw_exit.h"
+#include "gw_wrap.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 80, EXIT_INDENT = 11, EXAMPLE_INDENT = 6 };
+
+static void add_about(const char *about, gw_text *text)
+{
+    while (*about != '\0') {
+        const char *end = strstr(about, "\n\n");
+        size_t bytes = end != NULL ? (size_t)(end - about) : strlen(about);
+        gw_text paragraph = {0};
+        gw_text_add(&paragraph, about, bytes);
+        gw_add_wrapped(text, gw_text_str(&paragraph), 0, 0, WIDTH);
+        gw_text_free(&paragraph);
+        gw_text_add_str(text, "\n");
+        about += bytes + (end != NULL ? 2 : 0);
+    }
+}
+
+static void add_groups(const gwi_manual *page, gw_text *text)
+{
+    size_t common_count;
+    const gwi_option *common = gwi_options_common(&common_count);
+    bool is_named = page->group[0].name != NULL;
+    for (size_t i = 0; i < GWI_MANUAL_GROUPS && page->group[i].options != NULL; i++) {
+        if (is_named)
+            gw_text_addf(text, "%s:\n", page->group[i].name);
+        gwi_options_add_rows(page->group[i].options, page->group[i].count, text);
+        gw_text_add_str(text, is_named ? "\n" : "");
+    }
+    if (is_named)
+        gw_text_add_str(text, "all:\n");
+    gwi_options_add_rows(common, common_count, text);
+}
+
+static void add_exits(const gwi_manual *page, gw_text *text)
+{
+    if (page->exits[0].meaning == NULL)
+        return;
+    gw_text_add_str(text, "\nexit status:\n");
+    for (size_t i = 0; i < GWI_MANUAL_EXITS && page->exits[i].meaning != NULL; i++) {
+        if (page->exits[i].status == GWI_EXIT_PROGRAM)
+            gw_text_addf(text, "  %-7s  ", "others");
+        else
+            gw_text_addf(text, "  %-7d  ", page->exits[i].status);
+        gw_add_wrapped(text, page->exits[i].meaning, EXIT_INDENT, EXIT_INDENT, WIDTH);
+    }
+}
+
+static void add_examples(const gwi_manual *page, gw_text *text)
+{
+    if (page->examples[0].name == NULL)
+        return;
+    gw_text_add_str(text, "\nexamples:\n");
+    for (size_t i = 0; i < GWI_MANUAL_ROWS && page->examples[i].name != NULL; i++) {
+        gw_text_addf(text, "  %s\n%*s", page->examples[i].name, EXAMPLE_INDENT, "");
+        gw_add_wrapped(text, page->examples[i].meaning, EXAMPLE_INDENT, EXAMPLE_INDENT, WIDTH);
+    }
+}
+
+int gwi_manual_print(const gwi_manual *page)
+{
+    gw_text text = {0};
+    gw_text_addf(&text, "%s\n", page->usage);
+    add_about(page->about, &text);
+    add_groups(page, &text);
+    if (page->add_more != NULL) {
+        gw_text_addf(&text, "\n%s:\n", page->more_title);
+        page->add_more(&text);
+    }
+    add_exits(page, &text);
+    add_examples(page, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GW_EXIT_OK;
+}

@@ -1,0 +1,64 @@
+/* Finds the recordings of a job of Slurm by the links in the state folder. */
+#include "gwi_slurm.h"
+
+#include "gw_say.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Read digits, which end at `end`. Returns NULL if they are wrong. */
+static const char *read_number(const char *text, const char *end, uint32_t *ret_number)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 9 || strchr(end, text[digits]) == NULL)
+        return NULL;
+    *ret_number = (uint32_t)strtoul(text, NULL, 10);
+    return text + digits;
+}
+
+/* Find the last step of the job that has a link. */
+static size_t find_steps(const char *links, uint32_t job, uint32_t *ret_step)
+{
+    DIR *folder = opendir(links);
+    size_t count = 0;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        uint32_t number, step;
+        const char *at = read_number(entry->d_name, ".", &number);
+        if (at == NULL || *at != '.' || number != job || read_number(at + 1, "", &step) == NULL)
+            continue;
+        if (count++ == 0 || step > *ret_step)
+            *ret_step = step;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return count;
+}
+
+gw_status gwi_slurm_folder(const char *word, gw_path out, gw_error *err)
+{
+    gw_path state, links;
+    uint32_t job = 0, step = 0;
+    struct stat info;
+    const char *at = read_number(word + strlen(GWI_SLURM_PREFIX), ".", &job);
+    bool has_step = at != NULL && *at == '.';
+    if (at == NULL || (has_step && read_number(at + 1, "", &step) == NULL))
+        return gw_fail(err, GW_USAGE, "%s: expected slurm:JOBID or slurm:JOBID.STEP", word);
+    gw_status st = gw_state_folder(state, err);
+    if (st == GW_OK)
+        st = gw_path_format(links, err, "%s/slurm", state);
+    if (st != GW_OK)
+        return st;
+    size_t count = has_step ? 1 : find_steps(links, job, &step);
+    if (count > 1)
+        gw_say("explain: %zu steps of job %" PRIu32 " have recordings; this is slurm:%" PRIu32 ".%" PRIu32, count, job,
+               job, step);
+    st = gw_path_format(out, err, "%s/%" PRIu32 ".%" PRIu32, links, job, step);
+    if (st == GW_OK && (count == 0 || stat(out, &info) != 0 || !S_ISDIR(info.st_mode)))
+        st = gw_fail(err, GW_MISSING, "%s: no recordings are known; if the job's folder is elsewhere, name it", word);
+    return st;
+}

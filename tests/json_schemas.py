@@ -1,0 +1,43 @@
+"""Check JSON output of gpuwhy against the schemas in schema/.
+
+check(document) raises SchemaError if the document is not valid. It does nothing without the package jsonschema, so that the
+tests that use it can run; the test json-schemas is then skipped, and reported as skipped.
+"""
+import functools
+import json
+import pathlib
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / "schema"
+
+
+class SchemaError(AssertionError):
+    """Which part of a document does not match which rule."""
+
+
+@functools.lru_cache(maxsize=None)
+def validator(kind):
+    """Return the validator for a kind of document, or None without jsonschema."""
+    try:
+        import jsonschema
+    except ImportError:
+        return None
+    schema = json.loads((FOLDER / f"{kind}.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def kinds():
+    return sorted(path.name.split(".")[0] for path in FOLDER.glob("*.schema.json"))
+
+
+def check(document):
+    """Check a document against the schema that its `kind` names; without `kind`, it is a verdict."""
+    kind = document.get("kind", "verdict") if isinstance(document, dict) else "verdict"
+    if kind not in kinds():
+        raise SchemaError(f"no schema for {kind!r}")
+    found = validator(kind)
+    error = min(found.iter_errors(document), key=lambda e: list(map(str, e.path)), default=None) if found else None
+    if error is not None:
+        place = "/".join(map(str, error.absolute_path))
+        raise SchemaError(f"{kind}.schema.json: {place or 'the document'}: {error.message[:400]}")
+    return document
