@@ -92,7 +92,12 @@ static gw_status spawn_and_wait(char *const *argv, const gwi_lab_run *run, const
 static gw_status run_in(const char *folder, const char *json, const gwi_lab_run *run, int *ret_status, gw_error *err)
 {
     /* a verdict must not depend on the user's configuration */
-    const char *const first[] = {"gpuwhy", "run", "--end-with-parent", "--memory", "0", "--hang-after", "auto"},
+    const char *const first[] = {"gpuwhy",
+                                 "run",
+                                 "--end-with-parent",
+                                 "--memory=0",
+                                 "--hang-after=auto",
+                                 "--record-limit=" GW_STANDARD_RECORD_LIMIT},
                       *const last[] = {"--json", json, "--"};
     enum { FIRST = sizeof first / sizeof first[0], LAST = sizeof last / sizeof last[0] };
     size_t options = count_of(run->option), words = count_of(run->word), at = 0;

@@ -24,13 +24,13 @@ static bool is_version(const char *word)
 }
 
 /* Text that could not be written, such as on a full disk, must not look like a success. Only `run` keeps its exit
- * status, which is that of the program. */
+ * status, which is that of the program. A command that returns GW_EXIT_USAGE has printed a reason. */
 static int finish(const gwi_command_row *command, int status)
 {
     errno = 0;
     bool is_written = fflush(stdout) == 0 && !ferror(stdout);
     int why = errno;
-    if (is_written || (command != NULL && command->run == gwi_cmd_run))
+    if (is_written || status == GW_EXIT_USAGE || (command != NULL && command->run == gwi_cmd_run))
         return status;
     gw_say("standard output could not be written%s%s", why == 0 ? "" : ": ", why == 0 ? "" : strerror(why));
     return GW_EXIT_USAGE;

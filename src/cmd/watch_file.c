@@ -66,9 +66,9 @@ static gw_status check(const char *path, gw_error *err)
 {
     struct stat info;
     if (path[0] == '\0')
-        return gw_fail(err, GW_USAGE, "--metrics-file: the name is empty");
+        return gw_fail(err, GW_USAGE, "the name is empty");
     if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return gw_fail(err, GW_USAGE, "--metrics-file %s: not a regular file", path);
+        return gw_fail(err, GW_USAGE, "%s: not a regular file", path);
     return GW_OK;
 }
 

@@ -129,6 +129,8 @@ static void add_process(json_object *object, const gw_item *item)
     add_string(object, "exe", item->process.exe);
     add_string(object, "driver", item->process.driver_path);
     add_string(object, "driver_build_id", item->process.driver_build_id);
+    if (item->process.pid_namespace != 0)
+        add_number(object, "pid_namespace", item->process.pid_namespace);
 }
 
 static void add_exit(json_object *object, const gw_exit_fact *exit_fact)

@@ -293,6 +293,7 @@ static gw_status introduce(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .exe = head->exe,
                     .driver_path = head->driver_path,
                     .driver_build_id = head->driver_build_id,
+                    .pid_namespace = head->pid_namespace,
                     .launcher = head->launcher},
     };
     buffer->introduced = true;

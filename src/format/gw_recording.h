@@ -89,7 +89,8 @@ typedef struct gw_item {
             uint32_t parent_pid;
             uint64_t start_realtime_ns;
             const char *exe, *driver_path, *driver_build_id;
-            const char *launcher; /* GW_LAUNCHER_BYTES bytes of gw_buffer_head; not recorded: NULL from a reader */
+            uint64_t pid_namespace; /* that the pid belongs to; 0: unknown */
+            const char *launcher;   /* GW_LAUNCHER_BYTES bytes of gw_buffer_head; not recorded: NULL from a reader */
         } process;
         struct {
             const uint64_t *counter;

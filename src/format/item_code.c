@@ -254,6 +254,7 @@ static void put_payload(gwi_bytes *bytes, const gw_item *item)
         put_string(bytes, item->process.exe);
         put_string(bytes, item->process.driver_path);
         put_string(bytes, item->process.driver_build_id);
+        put_u64(bytes, item->process.pid_namespace);
         break;
     case GW_ITEM_COUNTERS:
         put_counters(bytes, item);
@@ -431,6 +432,8 @@ static void take_process(gw_item *item, cursor *c)
     item->process.exe = take_text(c);
     item->process.driver_path = take_text(c);
     item->process.driver_build_id = take_text(c);
+    /* recordings of older versions have no namespace */
+    item->process.pid_namespace = !c->bad && c->at < c->end ? take_uint(c, 8) : 0;
 }
 
 static void take_exit(gw_item *item, cursor *c)

@@ -133,6 +133,7 @@ static void put_facts(gw_writer *writer, test_lines *expected)
     item.process.exe = "/usr/bin/python3";
     item.process.driver_path = "/lib/libcuda.so.1";
     item.process.driver_build_id = "00ff";
+    item.process.pid_namespace = 4026531836;
     put(writer, &item, expected);
     item = (gw_item){.kind = GW_ITEM_MAPS, .pid = 10, .pair = {"/lib/libc.so.6", "abcd"}};
     put(writer, &item, expected);

@@ -52,6 +52,8 @@ static inline char *test_line(const gw_item *item, const gw_reader *reader)
     case GW_ITEM_PROCESS:
         gw_text_addf(&text, "%u %" PRIu64 " %s %s %s", item->process.parent_pid, item->process.start_realtime_ns,
                      item->process.exe, item->process.driver_path, item->process.driver_build_id);
+        if (item->process.pid_namespace != 0)
+            gw_text_addf(&text, " in %" PRIu64, item->process.pid_namespace);
         break;
     case GW_ITEM_EVENT:
         test_add_event(&text, &item->event, reader == NULL ? "?" : gw_reader_fn_name(reader, item->event.fn));

@@ -254,6 +254,22 @@ void gwi_model_event(gw_model *model, const gw_event *event)
 
 /* ---- the other items ---- */
 
+/* A process that is described again has called exec(), with two exceptions: the description is of a process of another
+ * pid namespace with the same pid, and both may be running; or a reader that continues from the recording to the live
+ * buffers returns the same description twice. */
+static void described_again(gw_model *model, gwi_process *process, const gw_item *item)
+{
+    gw_process *facts = &model->process[process->index];
+    uint64_t space = item->process.pid_namespace, start_ns = item->process.start_realtime_ns;
+    if (start_ns != 0 && start_ns == facts->start_realtime_ns)
+        return;
+    if (space != 0 && facts->pid_namespace != 0 && space != facts->pid_namespace)
+        facts->is_several = true;
+    /* If both buffers were found by the same drain, the description of the old program may come last. */
+    if (!facts->is_several)
+        gwi_replaced_seen(model, process, item->t_ns > facts->t_seen_ns ? item->t_ns : facts->t_seen_ns);
+}
+
 static void feed_process(gw_model *model, const gw_item *item)
 {
     gwi_process *process = gwi_process_of(model, item->pid, item->t_ns);
@@ -263,10 +279,13 @@ static void feed_process(gw_model *model, const gw_item *item)
         return;
     gw_process *facts = &model->process[process->index];
     if (facts->is_described)
-        gwi_replaced_seen(model, process, item->t_ns);
+        described_again(model, process, item);
+    if (!facts->is_described || item->t_ns > facts->t_seen_ns)
+        facts->t_seen_ns = item->t_ns;
     facts->is_described = true;
     facts->parent_pid = item->process.parent_pid;
-    facts->t_seen_ns = item->t_ns;
+    facts->pid_namespace = item->process.pid_namespace;
+    facts->start_realtime_ns = item->process.start_realtime_ns;
     if (facts->exe == NULL)
         facts->exe = gwi_copy_text(model, item->process.exe);
     if (facts->driver_path == NULL)

@@ -61,6 +61,11 @@ typedef struct gw_process {
     bool is_command;
     char *exe, *driver_path, *driver_build_id; /* owned; NULL: unknown */
     bool is_described;                         /* its item PROCESS was read */
+    uint64_t start_realtime_ns;                /* 0: unknown */
+    uint64_t pid_namespace;                    /* that the pid belongs to; 0: unknown */
+    /* A process of another pid namespace had the same pid. Their events cannot be told apart, so all of them count for
+     * this process. */
+    bool is_several;
     bool called_exec; /* it became another program; the driver then freed what the old one had created */
     uint64_t t_seen_ns, t_first_call_ns, t_last_event_ns;
     bool init_ok;

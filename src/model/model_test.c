@@ -378,6 +378,77 @@ static void test_exec_without_a_later_event(void **state)
     close_feed();
 }
 
+/* The drain may find the buffers of both programs at once, and then describes them in any order. */
+static void test_exec_described_in_reverse(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns + 1000000000, .pid = GW_FEED_PID};
+    item.process.exe = "/usr/bin/python3";
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/sh"); /* the old program */
+    gw_feed_alloc(&feed, gib);
+    feed.t_ns = item.t_ns;
+    gw_feed_alloc(&feed, 4096);
+    const gw_process *facts = gw_model_process(feed.model, GW_FEED_PID);
+    assert_true(facts->called_exec);
+    assert_int_equal(facts->usage[0].live_bytes, 4096);
+    assert_int_equal(facts->usage[0].peak_bytes, gib);
+    close_feed();
+}
+
+static void describe_started_at(uint64_t start_realtime_ns)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.process.exe = "/usr/bin/python3";
+    item.process.start_realtime_ns = start_realtime_ns;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void test_a_repeated_description_is_no_exec(void **state)
+{
+    (void)state;
+    open_feed();
+    describe_started_at(1763600000000000000);
+    gw_feed_alloc(&feed, gib);
+    describe_started_at(1763600000000000000);
+    gw_feed_alloc(&feed, 4096);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, gib + 4096);
+    describe_started_at(1763600000000000001);
+    gw_feed_alloc(&feed, 4096);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, 4096);
+    close_feed();
+}
+
+static void describe_in_namespace(uint64_t pid_namespace)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.process.exe = "/usr/bin/python3";
+    item.process.pid_namespace = pid_namespace;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+/* Processes of several containers may have the same pid. None of them has called exec(). */
+static void test_equal_pids_in_two_namespaces(void **state)
+{
+    (void)state;
+    open_feed();
+    describe_in_namespace(4026531836);
+    gw_feed_alloc(&feed, gib);
+    describe_in_namespace(4026532800);
+    gw_feed_alloc(&feed, 4096);
+    const gw_process *facts = gw_model_process(feed.model, GW_FEED_PID);
+    assert_true(facts->is_several);
+    assert_int_equal(facts->usage[0].live_bytes, gib + 4096);
+    describe_in_namespace(4026532800); /* which of them called exec() is unknown */
+    gw_feed_alloc(&feed, 4096);
+    assert_int_equal(facts->usage[0].live_bytes, gib + 8192);
+    close_feed();
+}
+
 static void test_green_contexts_borrow(void **state)
 {
     (void)state;
@@ -1104,6 +1175,9 @@ int main(void)
         cmocka_unit_test(test_reset_takes_everything_whoever_holds_it),
         cmocka_unit_test(test_exec_ends_everything),
         cmocka_unit_test(test_exec_without_a_later_event),
+        cmocka_unit_test(test_exec_described_in_reverse),
+        cmocka_unit_test(test_a_repeated_description_is_no_exec),
+        cmocka_unit_test(test_equal_pids_in_two_namespaces),
         cmocka_unit_test(test_green_contexts_borrow),
         cmocka_unit_test(test_imports_are_the_exporters),
         cmocka_unit_test(test_captured_allocations_have_not_happened),

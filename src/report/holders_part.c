@@ -69,7 +69,9 @@ static bool why_incomplete(const gwi_part *at, gw_text *text)
 {
     const gw_model *model = at->model;
     uint64_t events = 0, threads = 0;
+    bool is_several = false;
     for (size_t i = 0; i < model->process_count; i++) {
+        is_several = is_several || model->process[i].is_several;
         events = gwi_sum(events, model->process[i].lost_events);
         threads = gwi_sum(threads, model->process[i].lost_threads);
     }
@@ -85,6 +87,8 @@ static bool why_incomplete(const gwi_part *at, gw_text *text)
         gw_text_add_str(text, "the recording is damaged");
     else if (gw_model_fact(model, GW_FACT_DROPPED_EVENTS) != NULL)
         gw_text_add_str(text, "old events were dropped to keep the recording small");
+    else if (is_several)
+        gw_text_add_str(text, "processes of several pid namespaces had the same pid");
     else if (at->run->verdict->unobserved.count > 0)
         gw_text_add_str(text, "part of the run was not observed");
     return text->bytes > 0;

@@ -39,7 +39,8 @@ GW_MUST_CHECK gw_status gw_state_path(gw_path out, gw_error *err);
 /* Like gw_state_path(). Creates the folder if it is missing. Root ignores XDG_STATE_HOME and HOME if another user owns
  * the folder. Returns:
  * - GW_MISSING if neither variable names a usable folder;
- * - GW_UNSUPPORTED if another user owns the state folder or may write to it. */
+ * - GW_UNSUPPORTED if another user owns the state folder or may write to it; of the site's folder, also if another user
+ *   than root could replace it. */
 GW_MUST_CHECK gw_status gw_state_folder(gw_path out, gw_error *err);
 
 /* Store the path of the user's configuration file in `out`: ${XDG_CONFIG_HOME:-~/.config}/gpuwhy/config. It may not

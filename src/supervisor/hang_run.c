@@ -19,8 +19,8 @@ gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_er
 {
     const char *text = options->hang_after;
     *hangs = (gwi_hangs){0};
-    if (text == NULL || strcmp(text, "auto") ==
-                            0) /* the default is "off" at a terminal, where the user can see that the program hangs */
+    /* the default is "off" at a terminal, where the user can see that the program hangs */
+    if (text == NULL || strcmp(text, "auto") == 0)
         text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
     if (strcmp(text, "off") == 0) {
         return options->kill_on_hang ? gw_fail(err, GW_USAGE, "--kill-on-hang cannot be combined with --hang-after off")

@@ -331,21 +331,28 @@ static gw_status user_folder(const char *variable, const char *standard, gw_path
     return gw_fail(err, GW_MISSING, "neither %s nor HOME names a folder", variable);
 }
 
+/* Append the name of the user, or the number if there is no name. */
+static void add_user(gw_text *text)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    if (user != NULL)
+        gw_text_add_str(text, user->pw_name);
+    else
+        gw_text_addf(text, "%u", (unsigned)geteuid());
+}
+
 /* Expand ~/ at the beginning and %u, which lets one site file name a folder for each user. */
 static gw_status expand_folder(const char *folder, gw_path out, gw_error *err)
 {
     gw_text text = {0};
-    const struct passwd *user = getpwuid(geteuid());
     if (gw_begins(folder, "~/") && home() == NULL)
         return gw_fail(err, GW_MISSING, "%s: HOME names no folder", folder);
     if (gw_begins(folder, "~/"))
         gw_text_add_str(&text, home());
     for (const char *at = folder + (folder[0] == '~'); *at != '\0'; at++) {
         bool is_user = at[0] == '%' && at[1] == 'u';
-        if (is_user && user != NULL)
-            gw_text_add_str(&text, user->pw_name);
-        else if (is_user)
-            gw_text_addf(&text, "%u", (unsigned)geteuid());
+        if (is_user)
+            add_user(&text);
         else
             gw_text_add(&text, at, 1);
         at += is_user;
@@ -377,6 +384,10 @@ gw_status gw_state_folder(gw_path out, gw_error *err)
         st = gw_own_folder_open(out, &fd, err);
     if (st == GW_OK)
         close(fd);
+    /* The user did not choose the site's folder. In /scratch/%u, somebody else may have made the folder of this name.
+     */
+    if (st == GW_OK && gw_config_process()->value[GW_CONFIG_FOLDER].source == GW_CONFIG_SITE && !gw_own_path(out, NULL))
+        st = gw_fail(err, GW_UNSUPPORTED, "%s: another user owns or may replace a folder on the way", out);
     return st;
 }
 

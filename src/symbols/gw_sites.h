@@ -74,7 +74,8 @@ bool gw_sites_feed(gw_sites *sites, const gw_item *item);
 bool gw_sites_feed_event(gw_sites *sites, const gw_event *event); /* the same for an event */
 
 /* Return the number of site `id` of the process that has this pid at this point of the recording. Returns 0 if `id`
- * is 0, at a limit, or if memory runs out. The stack is unknown until the site's records arrive. */
+ * is 0, at a limit, if memory runs out, or if processes of several pid namespaces have this pid. The stack is unknown
+ * until the site's records arrive. */
 uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id);
 uint32_t gw_sites_count(const gw_sites *sites); /* numbers run from 1 to this count */
 

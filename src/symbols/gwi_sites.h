@@ -37,7 +37,11 @@ typedef struct gwi_program { /* one program of a process, from its start until i
     uint32_t index;       /* index in gw_sites.program */
     uint32_t next_plus_1; /* 1 + index of the next older program with the same pid % GWI_PROGRAM_CHAINS; 0: none */
     uint64_t start_realtime_ns;
-    bool started; /* start_realtime_ns is known */
+    bool started;           /* start_realtime_ns is known */
+    uint64_t pid_namespace; /* 0: unknown */
+    /* Processes of several pid namespaces have this pid from now on. Their events cannot be told apart, so their sites
+     * are unknown. */
+    bool is_several;
     gwi_mapping *mapping;
     uint32_t mapping_count;
     size_t mapping_capacity;

@@ -124,16 +124,26 @@ static gwi_program *program_of(gw_sites *sites, uint32_t pid)
     return program != NULL ? program : program_add(sites, pid);
 }
 
+/* True if the item is about a process of another pid namespace, which has the same pid by chance. */
+static bool is_elsewhere(const gwi_program *program, const gw_item *item)
+{
+    return program->pid_namespace != 0 && item->process.pid_namespace != 0 &&
+           program->pid_namespace != item->process.pid_namespace;
+}
+
 /* Add a process if it is new. A reader that continues from the recording to the live buffers reports a process twice,
  * with the same pid and start time. */
 static bool process_item(gw_sites *sites, const gw_item *item)
 {
     gwi_program *program = program_of(sites, item->pid);
+    bool is_several = program != NULL && (program->is_several || is_elsewhere(program, item));
     if (program != NULL && program->started && program->start_realtime_ns != item->process.start_realtime_ns)
         program = program_add(sites, item->pid);
     if (program == NULL)
         return is_full(sites);
     program->started = true;
+    program->is_several = is_several;
+    program->pid_namespace = item->process.pid_namespace;
     program->start_realtime_ns = item->process.start_realtime_ns;
     if (sites->executable == NULL && item->process.exe != NULL && item->process.exe[0] == '/') {
         sites->executable = strdup(item->process.exe);
@@ -212,7 +222,7 @@ uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id)
     gwi_program *program = id == 0 ? NULL : program_of(sites, pid);
     unsigned writer = writer_of(id, GW_SITE_FRAMEWORK_FIRST, GW_SITE_OUTSIDE_FIRST, &its);
     uint32_t at = (uint32_t)its;
-    if (program == NULL)
+    if (program == NULL || program->is_several)
         return 0;
     gwi_numbers *numbers = &program->numbers[writer];
     if (at < numbers->count && numbers->number[at] != 0)

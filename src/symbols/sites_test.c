@@ -584,9 +584,38 @@ static void names_are_readable(void **state)
     }
 }
 
+static void feed_process_in(gw_sites *sites, uint64_t start, uint64_t pid_namespace)
+{
+    gw_item item = {.kind = GW_ITEM_PROCESS, .pid = PID};
+    item.process.start_realtime_ns = start;
+    item.process.exe = "/usr/bin/python3";
+    item.process.pid_namespace = pid_namespace;
+    feed(sites, &item);
+}
+
+/* Processes of two containers may have the same pid. A site of one must not get the place of the other. */
+static void equal_pids_in_two_namespaces(void **state)
+{
+    (void)state;
+    gw_sites *sites = gw_sites_new();
+    feed_process_in(sites, 1, 4026531836);
+    uint32_t first = gw_sites_number(sites, PID, 1);
+    assert_int_not_equal(first, 0);
+    feed_process_in(sites, 2, 4026531836); /* exec() */
+    uint32_t second = gw_sites_number(sites, PID, 1);
+    assert_true(second != 0 && second != first);
+    feed_process_in(sites, 3, 4026532800);
+    assert_int_equal(gw_sites_number(sites, PID, 1), 0);
+    feed_site(sites, 2, (const uint64_t[]){1, 2}, 2, 0);
+    feed_process_in(sites, 4, 4026532800);
+    assert_int_equal(gw_sites_number(sites, PID, 2), 0);
+    gw_sites_free(sites);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_pids_in_two_namespaces),
         cmocka_unit_test(functions_lines_and_inlined_frames),
         cmocka_unit_test(names_survive_the_machine),
         cmocka_unit_test(another_file_in_its_place_is_not_used),

@@ -43,6 +43,36 @@ static void test_capacity_and_lost_events(void **state)
     }
 }
 
+/* The memory of a process in another container with the same pid counts, too. */
+static void test_capacity_and_equal_pids(void **state)
+{
+    (void)state;
+    for (uint64_t other = 0; other < 2; other++) {
+        gw_error err;
+        gw_item item = {.kind = GW_ITEM_PROCESS, .pid = GW_FEED_PID};
+        item.process.exe = "/usr/bin/python3";
+        open_program(16 * gib);
+        for (uint64_t i = 0; i < 2; i++) {
+            item.t_ns = feed.t_ns;
+            item.process.start_realtime_ns = 1763600000000000000;
+            item.process.start_realtime_ns += i * other;
+            item.process.pid_namespace = 4026531836 + i * other;
+            assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+            gw_feed_alloc(&feed, 9 * gib / 2);
+        }
+        gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, 2 * gib, 0, 0);
+        close_program(1);
+        if (other == 0) {
+            expect_fault("gpu-oom-capacity", GW_SUPPORTED);
+        } else {
+            expect_status(GW_VERDICT_UNDETERMINED);
+            assert_true(has_alternative("gpu-oom-capacity"));
+            assert_true(list_has(&verdict->advice, "cannot be told apart"));
+        }
+        judge_close();
+    }
+}
+
 /* A request larger than the card explains the failure by itself. Kept memory does not matter, even if its frees were
  * lost. */
 static void test_no_leak_explains_an_impossible_request(void **state)
@@ -172,6 +202,7 @@ static const row rows[] = {
     TEST(test_other_process_and_a_first_step_that_keeps),
     TEST(test_other_process_by_difference_and_lost_events),
     TEST(test_capacity_and_lost_events),
+    TEST(test_capacity_and_equal_pids),
     TEST(test_no_leak_explains_an_impossible_request),
     TEST(test_few_blocks_and_lost_events),
     TEST(test_leak_and_lost_events),

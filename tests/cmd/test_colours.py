@@ -173,6 +173,10 @@ class Colours(Screen):
                                       cwd=self.folder, timeout=WAIT_S, check=False)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(b"No space left on device", done.stderr, words)
+        with open("/dev/full", "w") as full:  # a command that has reported it does not do so twice
+            done = subprocess.run([GPUWHY, "watch", "--once"], stdout=full, stderr=subprocess.PIPE,
+                                  env=self.environment, cwd=self.folder, timeout=WAIT_S, check=False)
+        self.assertEqual((done.returncode, done.stderr.count(b"standard output")), (2, 1), done.stderr)
         with open("/dev/full", "w") as full:  # the exit status of a run is that of its program
             done = subprocess.run([GPUWHY, "run", "--gpu", GPU, "--quiet", "--", "true"], stdout=full,
                                   env=self.environment, cwd=self.folder, timeout=WAIT_S, check=False)

@@ -391,6 +391,19 @@ class Site(ConfigCase):
                          (5, f"gpuwhy: switched off ({SITE}:1): the program runs without gpuwhy\n"))
         self.assertEqual(self.inside(GPUWHY, "config", "off", GPUWHY_OFF="0").stdout, b"false\n")
 
+    def test_a_folder_that_others_may_replace_is_not_used(self):
+        shared = self.folder / "shared"
+        shared.mkdir()
+        self.site.write_text(json.dumps({"folder": f"{shared}/%u/runs"}))
+        for mode, is_used in ((0o1777, True), (0o777, False)):
+            shutil.rmtree(shared)
+            shared.mkdir()
+            shared.chmod(mode)
+            done = self.inside(GPUWHY, "run", "--gpu", GPU, "--", "sh", "-c", "exit 3")
+            self.assertEqual(done.returncode, 3)
+            self.assertEqual(bool(list(shared.rglob("*.gpuwhy"))), is_used, done.stderr)
+            self.assertEqual(b"another user owns or may replace a folder on the way" in done.stderr, not is_used)
+
     def test_a_file_of_another_user_is_ignored(self):
         if os.geteuid() != 0:
             self.skipTest("needs root to give a file away")

@@ -255,8 +255,9 @@ static void find_rest(gwi_memory *memory)
     memory->rest_bytes = total - accounted;
 }
 
-/* True if lost events may have made the count of the process's own memory wrong. The count is trusted if a framework
- * reported it. It is trusted, too, if it explains nearly all memory that the driver had in use.
+/* True if the count of the process's own memory may be wrong: it is the sum of several processes with the same pid, or
+ * events were lost. The count is trusted if a framework reported it. After losses it is trusted, too, if it explains
+ * nearly all memory that the driver had in use.
  *
  * A lost free makes the count too high. It makes the rest (memory in use that nothing accounts for) too low by as many
  * bytes. Without errors, the rest is at most `contexts_bytes`. So the error is at most `contexts_bytes` minus the rest.
@@ -270,7 +271,9 @@ static bool has_gaps(const gwi_case *c)
     uint64_t own_bytes = pages > memory->own_bytes ? pages : memory->own_bytes;
     bool confirmed = memory->rest_known && memory->rest_bytes <= contexts_bytes &&
                      (contexts_bytes - memory->rest_bytes) * 4 <= own_bytes;
-    return c->process != NULL && c->process->lost_events > 0 && memory->report == NULL && !confirmed;
+    if (c->process == NULL || memory->report != NULL)
+        return false;
+    return c->process->is_several || (c->process->lost_events > 0 && !confirmed);
 }
 
 static const gw_allocator_report *report_of(const gwi_case *c)

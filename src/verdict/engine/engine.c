@@ -119,7 +119,8 @@ typedef struct answer {
 static bool is_incomplete(const gwi_case *c)
 {
     return c->model->damaged_count > 0 ||
-           (c->process != NULL && (c->process->lost_events > 0 || c->process->lost_failures > 0));
+           (c->process != NULL &&
+            (c->process->lost_events > 0 || c->process->lost_failures > 0 || c->process->is_several));
 }
 
 static gw_certainty most_certain(const answer *answers, size_t count)

@@ -450,6 +450,13 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
         !gwi_list_addf(advice, "%" PRIu64 " event%s lost because the buffer was full: the numbers are lower bounds",
                        lost, lost == 1 ? " was" : "s were"))
         return false;
+    for (size_t i = 0; i < c->model->process_count; i++)
+        if (c->model->process[i].is_several &&
+            !gwi_list_addf(advice,
+                           "several processes, each in a pid namespace of its own, had pid %u: their calls "
+                           "cannot be told apart, so leaks and places in the program are unknown",
+                           c->model->process[i].pid))
+            return false;
     uint64_t damaged = c->model->damaged_count;
     if (damaged > 0 && !gwi_list_addf(advice, "the recording is damaged: %" PRIu64 " block%s skipped (%s)", damaged,
                                       damaged == 1 ? " was" : "s were", c->model->damaged_first))

@@ -15,7 +15,7 @@ static bool is_complete(const gw_model *model, const gw_verdict *verdict)
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_process *process = &model->process[i];
         /* the element for all other devices has their sum, which is not the peak of one card */
-        if (is_partly_recorded(process) || process->usage[GW_MODEL_DEVICE_BEYOND].used)
+        if (is_partly_recorded(process) || process->is_several || process->usage[GW_MODEL_DEVICE_BEYOND].used)
             return false;
     }
     return true;

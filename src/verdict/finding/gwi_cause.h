@@ -38,10 +38,10 @@ typedef struct gwi_memory {
     bool foreign_recorded;  /* the process `foreign_pid` belongs to this run */
     bool foreign_by_ledger; /* foreign_bytes counts only allocations of this run's processes, not their contexts */
     bool rest_known;
-    uint64_t rest_bytes; /* in use beyond all recorded allocations: contexts, streams, code, other programs */
-    bool has_gaps;       /* own_bytes may be wrong: events were lost, and the driver's count does not confirm it */
-    const gw_pool_state *pools;        /* stream-ordered pools of the process; NULL: none, or not known */
-    const gw_snapshot *snapshot;       /* the ledger at the refusal; NULL: none */
+    uint64_t rest_bytes;         /* in use beyond all recorded allocations: contexts, streams, code, other programs */
+    bool has_gaps;               /* own_bytes may be wrong: see case.c */
+    const gw_pool_state *pools;  /* stream-ordered pools of the process; NULL: none, or not known */
+    const gw_snapshot *snapshot; /* the ledger at the refusal; NULL: none */
     const gw_allocator_report *report; /* a framework's report of the refusal; NULL: none */
     const gw_live *live;               /* live blocks from `report`, else from `snapshot` */
     size_t live_count;

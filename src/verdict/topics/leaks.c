@@ -348,6 +348,8 @@ static bool list_process(const gwi_case *c, const gw_process *process, group_ran
 {
     enum { LISTED_MAX = 64 };
     found_list list = {.count = 0};
+    if (process->is_several) /* advise_losses() reports it */
+        return true;
     find_memory(process, range, &list);
     find_handles(process, range, &list);
     drop_filled(c->model, process, &list);

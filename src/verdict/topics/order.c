@@ -53,7 +53,7 @@ static bool may_be_ordered(const gw_process *process, const gw_unordered *it)
 static bool is_complete(const gw_model *model, const gw_process *process)
 {
     return model->damaged_count == 0 && process->lost_events == 0 && process->lost_threads == 0 &&
-           gw_model_fact(model, GW_FACT_DROPPED_EVENTS) == NULL;
+           !process->is_several && gw_model_fact(model, GW_FACT_DROPPED_EVENTS) == NULL;
 }
 
 static gw_certainty weigh(const gwi_case *c, const gw_process *process, const gw_unordered *it,
