@@ -10,6 +10,7 @@
 #include "gw_verdict.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <spawn.h>
@@ -31,6 +32,25 @@ static size_t count_of(char *const *words)
     return count;
 }
 
+/* Change to another folder. *ret_back is a descriptor of the present one. */
+static gw_status enter(const char *folder, int *ret_back, gw_error *err)
+{
+    *ret_back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (*ret_back >= 0 && chdir(folder) == 0)
+        return GW_OK;
+    int why = errno;
+    if (*ret_back >= 0)
+        close(*ret_back);
+    return gw_fail(err, GW_IO, "change to folder %s: %s", folder, strerror(why));
+}
+
+static void leave(int back)
+{
+    if (fchdir(back) != 0)
+        gw_say("lab: return to the folder before: %s", strerror(errno));
+    close(back);
+}
+
 /* Start `argv` with the standard actions of these signals, and wait for its end. */
 static gw_status spawn(char *const *argv, const gwi_lab_run *run, const char *folder, const sigset_t *standard,
                        int *ret_status, gw_error *err)
@@ -38,17 +58,20 @@ static gw_status spawn(char *const *argv, const gwi_lab_run *run, const char *fo
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
     pid_t pid = 0;
+    int back = -1;
+    if (run->in_own_folder && enter(folder, &back, err) != GW_OK)
+        return GW_IO;
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&how);
     if (run->quiet_stdout)
         posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-    if (run->in_own_folder)
-        posix_spawn_file_actions_addchdir_np(&files, folder);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigdefault(&how, standard);
     int failed = posix_spawn(&pid, "/proc/self/exe", &files, &how, argv, environ);
     posix_spawnattr_destroy(&how);
     posix_spawn_file_actions_destroy(&files);
+    if (run->in_own_folder)
+        leave(back);
     if (failed != 0)
         return gw_fail(err, GW_IO, "start gpuwhy: %s", strerror(failed));
     while (waitpid(pid, ret_status, 0) < 0)

@@ -43,6 +43,7 @@ typedef struct gwi_paragraph {
     unsigned hang;     /* indentation of all lines after the first, in columns */
     bool verbatim; /* `body` is one line that is already cut to the width: print it unchanged, with all its blanks */
     bool marked;   /* in GWI_SOURCE: this is the user's own line, not one of the lines around it */
+    bool spare;    /* in GWI_SOURCE: on a screen only if a line is left at the end */
     gw_role role;  /* colour of the first `role_bytes` bytes of the text */
     size_t role_bytes; /* SIZE_MAX: of all of it */
     /* the next two fields are set by gwi_page_fit() */

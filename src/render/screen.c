@@ -96,13 +96,20 @@ static void show_source(screen *it)
 {
     unsigned lines = 0;
     for (size_t i = 0; i < it->page->count; i++)
-        lines += it->page->paragraph[i].section == GWI_SOURCE;
+        lines += it->page->paragraph[i].section == GWI_SOURCE && !it->page->paragraph[i].spare;
     bool alone = lines > it->left;
     for (size_t i = 0; i < it->page->count; i++) {
         gwi_paragraph *paragraph = &it->page->paragraph[i];
-        if (paragraph->section == GWI_SOURCE && (paragraph->marked || !alone))
+        if (paragraph->section == GWI_SOURCE && !paragraph->spare && (paragraph->marked || !alone))
             (void)show(it, paragraph, 1);
     }
+}
+
+static void show_spare(screen *it)
+{
+    for (size_t i = 0; i < it->page->count; i++)
+        if (it->page->paragraph[i].spare && it->page->paragraph[i].shown == NULL)
+            (void)show(it, &it->page->paragraph[i], 1);
 }
 
 /* Show a paragraph within the limits of a rule. A longer text is not shown if only one line is left, because one
@@ -162,6 +169,7 @@ unsigned gwi_page_fit(gwi_page *page, unsigned lines)
             follow(&it, &rules[i]);
     }
     fill(&it);
+    show_spare(&it);
     follow(&it, &confirm); /* if lines are left, show how to confirm the causes */
     for (size_t i = 0; i < page->count; i++) {
         gwi_paragraph *paragraph = &page->paragraph[i];

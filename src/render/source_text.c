@@ -118,7 +118,8 @@ static void add_mark(gwi_page *page, const char *raw, const gw_where_frame *fram
     gwi_paragraph *paragraph = is_visible ? gwi_page_add(page, GWI_SOURCE, "Where", gw_text_str(&line), 0) : NULL;
     if (paragraph != NULL) {
         paragraph->verbatim = true;
-        paragraph->marked = true;
+        paragraph->marked = frame->python;
+        paragraph->spare = !frame->python; /* a beginning alone says less than the callers */
         gwi_page_role(page, GW_ROLE_FAILED, SIZE_MAX);
     }
     gw_text_free(&line);
