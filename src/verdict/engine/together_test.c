@@ -23,6 +23,9 @@ typedef struct host {
     bool is_cut; /* the recording has no end */
 } host;
 
+/* The launch of the scheduler that all recordings belong to; NULL: none. */
+static const char *slurm_job, *slurm_step;
+
 static void feed_number(const char *key, uint64_t value)
 {
     char text[24];
@@ -45,6 +48,10 @@ static gw_verdict *judge(const host *it)
         feed_number("env.SLURM_PROCID", (uint64_t)it->rank);
         feed_number("env.SLURM_NTASKS", (uint64_t)it->of);
     }
+    if (slurm_job != NULL)
+        gw_feed_meta(&feed, "env.SLURM_JOB_ID", slurm_job);
+    if (slurm_step != NULL)
+        gw_feed_meta(&feed, "env.SLURM_STEP_ID", slurm_step);
     gw_feed_launch(&feed, 0xf1f1, 0);
     gw_feed_wait(&feed, it->trouble_at_ns);
     if (it->is_cut) {
@@ -94,6 +101,7 @@ static void done(void)
         run[i] = NULL;
     }
     whole = NULL;
+    slurm_job = slurm_step = NULL;
 }
 
 static bool has_evidence(const char *part)
@@ -234,6 +242,41 @@ static void a_missing_rank_may_be_the_first(void **state)
     done();
 }
 
+/* A step starts all its ranks at once, but one of them may fail before another one has started. */
+static void the_ranks_of_a_step_need_not_overlap(void **state)
+{
+    (void)state;
+    host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 0, 2, false};
+    host b = {"beta", "b", noon_ns + 5 * second_ns, 1000, second_ns, 0, SIGTERM, 1, 2, false};
+    slurm_job = "12";
+    slurm_step = "0";
+    assert_int_equal(together(&a, &b), GW_OK);
+    assert_string_equal(whole->cause, "illegal-address");
+    done();
+}
+
+/* A batch script may start one program after the other. */
+static void programs_of_a_batch_script_are_not_one_launch(void **state)
+{
+    (void)state;
+    host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 0, 0, false};
+    host b = {"alpha", "a", noon_ns + 5 * second_ns, 1000, second_ns, 719, 0, 0, 0, false};
+    slurm_job = "12";
+    assert_int_equal(together(&a, &b), GW_UNSUPPORTED);
+    done();
+}
+
+static void a_rank_that_a_step_runs_twice_is_not_one_launch(void **state)
+{
+    (void)state;
+    host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 1, 2, false};
+    host b = {"alpha", "a", noon_ns + 5 * second_ns, 1000, second_ns, 719, 0, 1, 2, false};
+    slurm_job = "12";
+    slurm_step = "0";
+    assert_int_equal(together(&a, &b), GW_UNSUPPORTED);
+    done();
+}
+
 static void a_machine_whose_recordings_all_stop_is_lost(void **state)
 {
     (void)state;
@@ -310,6 +353,9 @@ int main(void)
         cmocka_unit_test(runs_of_different_days_are_not_one),
         cmocka_unit_test(the_order_of_the_recordings_does_not_matter),
         cmocka_unit_test(a_missing_rank_may_be_the_first),
+        cmocka_unit_test(the_ranks_of_a_step_need_not_overlap),
+        cmocka_unit_test(programs_of_a_batch_script_are_not_one_launch),
+        cmocka_unit_test(a_rank_that_a_step_runs_twice_is_not_one_launch),
         cmocka_unit_test(a_machine_whose_recordings_all_stop_is_lost),
         cmocka_unit_test(a_job_without_any_end_is_not_determined),
         cmocka_unit_test(a_refused_rank_is_before_a_lost_machine),
