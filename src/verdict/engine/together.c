@@ -385,12 +385,16 @@ static void set_headline(const gw_job *job, const gwi_first *first, const gw_ver
 }
 
 /* The verdict on a lost machine: its own recording proves only that it stops. */
-static bool judge_lost(gw_verdict *verdict, gwi_finding *finding)
+static bool judge_lost(gw_verdict *verdict, const gwi_first *first, gwi_finding *finding)
 {
     const gw_cause *cause = gwi_causes[GWI_CAUSE_PLACE_host_lost];
     verdict->status = GW_VERDICT_FAULT;
     verdict->cause = cause->id;
-    verdict->certainty = GW_SUPPORTED;
+    verdict->certainty = first->is_lost_unsure ? GW_HYPOTHESIS : GW_SUPPORTED;
+    if (first->is_lost_unsure)
+        gwi_evidence(finding, GWI_NO_TIME, "host",
+                     "the other runs were ended from outside; the clocks do not show that the machine was lost before, "
+                     "so the job may have been cancelled, and gpuwhy killed on this machine");
     gwi_evidence(finding, GWI_NO_TIME, "host",
                  "all recordings of this machine stop without an end, and those of all other machines have one");
     gwi_weigh(finding, GW_WEIGHT_DECIDES);
@@ -402,7 +406,7 @@ static bool say_all(const gw_job *job, const gwi_first *first, gw_verdict *verdi
     bool is_sure, good = true;
     const gw_brief *root = &job->brief[first->index];
     if (first->is_lost)
-        good = judge_lost(verdict, finding);
+        good = judge_lost(verdict, first, finding);
     gwi_say_job(job, first, verdict->job, finding, &is_sure);
     for (size_t i = 0; i < job->count && good; i++)
         good = add_part(verdict, root, &job->brief[i]);

@@ -277,6 +277,48 @@ static void a_rank_that_a_step_runs_twice_is_not_one_launch(void **state)
     done();
 }
 
+/* The scheduler cancels a job, and has to kill one rank together with gpuwhy. The clocks do not show that the rank
+ * stopped before. */
+static void a_cancelled_job_has_no_lost_machine(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 0, 2, false},
+                          {"beta", "b", noon_ns, 16000000, 12 * second_ns, 0, 0, 1, 2, true}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_string_equal(whole->cause, "killed-by-scheduler-or-user");
+    assert_true(has_evidence("perhaps before the first failure"));
+    done();
+}
+
+/* As when a scheduler loses a machine and ends the others: the clocks agree with it, but they may be wrong. */
+static void a_loss_that_the_clocks_do_not_prove_is_a_hypothesis(void **state)
+{
+    (void)state;
+    host hosts[] = {{"alpha", "a", noon_ns, 16000000, 20 * second_ns, 0, SIGTERM, 0, 2, false},
+                    {"beta", "b", noon_ns, 16000000, 3 * second_ns, 0, 0, 1, 2, true}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_string_equal(whole->cause, "host-lost");
+    assert_int_equal(whole->certainty, GW_HYPOTHESIS);
+    done();
+    hosts[0].error_us = hosts[1].error_us = 1000;
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_int_equal(whole->certainty, GW_SUPPORTED);
+    done();
+}
+
+/* One rank of beta stops early, but another one shows that the machine was alive when alpha failed. */
+static void a_machine_that_outlives_the_failure_is_not_its_cause(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 1000, 20 * second_ns, 0, 0, 0, 3, false},
+                          {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 3, true},
+                          {"beta", "b", noon_ns, 1000, 19 * second_ns, 0, 0, 2, 3, true}};
+    assert_int_equal(together_of(hosts, 3), GW_OK);
+    assert_true(whole->cause == NULL || strcmp(whole->cause, "host-lost") != 0);
+    assert_memory_equal(whole->headline, "alpha", 5);
+    done();
+}
+
 static void a_machine_whose_recordings_all_stop_is_lost(void **state)
 {
     (void)state;
@@ -356,6 +398,9 @@ int main(void)
         cmocka_unit_test(the_ranks_of_a_step_need_not_overlap),
         cmocka_unit_test(programs_of_a_batch_script_are_not_one_launch),
         cmocka_unit_test(a_rank_that_a_step_runs_twice_is_not_one_launch),
+        cmocka_unit_test(a_cancelled_job_has_no_lost_machine),
+        cmocka_unit_test(a_loss_that_the_clocks_do_not_prove_is_a_hypothesis),
+        cmocka_unit_test(a_machine_that_outlives_the_failure_is_not_its_cause),
         cmocka_unit_test(a_machine_whose_recordings_all_stop_is_lost),
         cmocka_unit_test(a_job_without_any_end_is_not_determined),
         cmocka_unit_test(a_refused_rank_is_before_a_lost_machine),
