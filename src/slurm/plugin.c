@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
@@ -199,6 +200,9 @@ static void explain(void)
         snprintf(gpuwhy, sizeof gpuwhy, "%s/%s", settings.prefix, places[i]);
     pid_t pid = access(settings.folder, R_OK) == 0 && is_program(gpuwhy) ? fork() : -1;
     if (pid == 0) {
+        sigset_t none; /* srun blocks signals, SIGALRM too */
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
         alarm(600); /* a file system that hangs must not keep srun */
         dup2(STDERR_FILENO, STDOUT_FILENO);
         execl(gpuwhy, gpuwhy, "explain", "--quiet", "--no-history", settings.folder, (char *)NULL);
