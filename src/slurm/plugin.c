@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,7 +146,8 @@ int slurm_spank_local_user_init(spank_t spank, int count, char **argument)
 
 static bool is_program(const char *path)
 {
-    return access(path, X_OK) == 0;
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
 /* True if Slurm will find the command. If not, the task must fail as without the plugin. */

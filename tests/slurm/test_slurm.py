@@ -172,6 +172,11 @@ class Slurm(unittest.TestCase):
         self.assertEqual(status, 0, err)
         self.assertRegex(err, r"SigBlk:\s+0+\n")
 
+    def test_a_folder_is_no_command(self):
+        plain, wrapped = self.srun(self.folder), self.srun("--gpuwhy", self.folder)
+        self.assertEqual(plain[0], wrapped[0], wrapped)
+        self.assertEqual(self.recordings(), [])
+
     def test_a_user_who_is_not_root(self):
         user = ["runuser", "-u", "nobody", "--"]
         self.place.chmod(0o755)
