@@ -153,6 +153,17 @@ static void an_unrecorded_clock_proves_no_order(void **state)
     done();
 }
 
+/* In nanoseconds the error of alpha's clock does not fit into 64 bits. */
+static void a_very_wrong_clock_proves_no_order(void **state)
+{
+    (void)state;
+    host a = {"alpha", "a", noon_ns, 18446744073709552u, 9 * second_ns, 719, 0, 0, 0, false};
+    host b = {"beta", "b", noon_ns + second_ns, 1000, 3 * second_ns, 700, 0, 0, 0, false};
+    assert_int_equal(together(&a, &b), GW_OK);
+    assert_true(has_evidence("it is unclear which"));
+    done();
+}
+
 /* Two supervisors run on one machine. The monotonic clock orders their failures, so the error of the realtime clock
  * does not matter. */
 static void one_machine_needs_no_clock(void **state)
@@ -389,6 +400,7 @@ int main(void)
         cmocka_unit_test(the_host_that_failed_first_is_the_root),
         cmocka_unit_test(an_order_within_the_uncertainty_is_not_claimed),
         cmocka_unit_test(an_unrecorded_clock_proves_no_order),
+        cmocka_unit_test(a_very_wrong_clock_proves_no_order),
         cmocka_unit_test(one_machine_needs_no_clock),
         cmocka_unit_test(a_host_that_was_ended_is_not_the_root),
         cmocka_unit_test(good_runs_are_clean),
