@@ -64,11 +64,12 @@ static int read_subcommand(place *at, const gwi_manual *page, int index, int las
     if (page->group[0].name == NULL || index >= last)
         return index;
     at->words = NULL;
+    at->group = NULL;
     for (size_t i = 0; i < GWI_MANUAL_GROUPS && page->group[i].options != NULL; i++) {
-        at->group = &page->group[i];
-        at->words = at->group->words;
-        if (strcmp(at->group->name, words[index]) == 0)
-            break;
+        if (strcmp(page->group[i].name, words[index]) == 0) {
+            at->group = &page->group[i];
+            at->words = at->group->words;
+        }
     }
     return index + 1;
 }

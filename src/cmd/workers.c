@@ -141,6 +141,7 @@ typedef struct worker {
 typedef struct pool {
     char *const *files;
     int count, done;
+    bool *given; /* owned; the files whose results the sink has */
     const gwi_judge_how *how;
     board *board;
     worker worker[WORKERS_MAX];
@@ -216,25 +217,48 @@ static gw_status start(pool *all, int place, gw_error *err)
     return GW_OK;
 }
 
+/* Give a result to the sink. A worker may die right after it has delivered one: the first result of a file counts. */
 static gw_status give(pool *all, int index, gwi_worker_result *result, gw_error *err)
 {
+    if (all->given[index]) {
+        free(result->unread);
+        gw_brief_free(&result->brief);
+        return GW_OK;
+    }
+    all->given[index] = true;
     gwi_progress_step(all->progress, (uint64_t)++all->done, (uint64_t)all->count);
     return all->sink(all->user, index, result, err);
+}
+
+/* Report a file that was not read, and why. */
+static gw_status give_unread(pool *all, int index, const char *why, gw_error *err)
+{
+    gw_text text = {0};
+    gwi_worker_result result = {0};
+    gw_text_addf(&text, "%s: %s", all->files[index], why);
+    result.unread = text.failed ? NULL : strdup(gw_text_str(&text));
+    gw_text_free(&text);
+    return result.unread == NULL ? gw_fail(err, GW_NOMEM, "judge the recordings") : give(all, index, &result, err);
 }
 
 /* Report the file at which a worker died. */
 static gw_status give_up(pool *all, int index, int status, gw_error *err)
 {
-    gw_text text = {0};
-    gwi_worker_result result = {0};
+    char why[80] = "not enough memory to read this file";
     if (WIFSIGNALED(status))
-        gw_text_addf(&text, "%s: gpuwhy was ended by signal %d while it read this file", all->files[index],
-                     WTERMSIG(status));
-    else
-        gw_text_addf(&text, "%s: not enough memory to read this file", all->files[index]);
-    result.unread = text.failed ? NULL : strdup(gw_text_str(&text));
-    gw_text_free(&text);
-    return result.unread == NULL ? gw_fail(err, GW_NOMEM, "judge the recordings") : give(all, index, &result, err);
+        snprintf(why, sizeof why, "gpuwhy was ended by signal %d while it read this file", WTERMSIG(status));
+    return give_unread(all, index, why, err);
+}
+
+/* Report the files without a result: a worker that took one may have died before it began to read it. */
+static gw_status give_up_rest(pool *all, gw_error *err)
+{
+    gw_status st = GW_OK;
+    for (int i = 0; i < all->count && st == GW_OK; i++) {
+        if (!all->given[i])
+            st = give_unread(all, i, "gpuwhy was ended before it read this file", err);
+    }
+    return st;
 }
 
 /* Take the complete packets from what a worker has written. */
@@ -331,15 +355,19 @@ gw_status gwi_workers_read(char *const *files, int count, const gwi_judge_how *h
     all.board = mmap(NULL, sizeof *all.board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (all.board == MAP_FAILED)
         return gw_fail(err, GW_NOMEM, "judge the recordings: %s", strerror(errno));
-    gw_status st = GW_OK;
+    all.given = calloc((size_t)count, sizeof *all.given);
+    gw_status st = all.given != NULL ? GW_OK : gw_fail(err, GW_NOMEM, "judge the recordings");
     fflush(NULL); /* a fork must not print this process's pending output again */
     for (int wanted = workers_wanted(count); all.worker_count < wanted && st == GW_OK;)
         st = start(&all, all.worker_count++, err);
     all.progress = gwi_progress_begin("reading the recordings");
     if (st == GW_OK)
         st = collect(&all, err);
+    if (st == GW_OK)
+        st = give_up_rest(&all, err);
     gwi_progress_end(all.progress);
     stop(&all);
     munmap(all.board, sizeof *all.board);
+    free(all.given);
     return st;
 }

@@ -122,12 +122,36 @@ void gw_reader_close(gw_reader *reader)
     free(reader);
 }
 
+/* If the supervisor has died, its run folder may be read hours later. What the buffers say then is as old as the last
+ * event, or as the end of the recording. Returns that time, or `t_ns` if it is earlier or nothing else is known. */
+static uint64_t time_of_left(const gw_reader *reader, uint64_t t_ns)
+{
+    const gwi_source *buffers = &reader->source[reader->count - 1];
+    uint64_t known_ns = reader->record_read ? reader->source[0].t_ns : 0;
+    if (!reader->folder || reader->alive)
+        return t_ns;
+    if (buffers->decoder != NULL && buffers->decoder->t_ns > known_ns)
+        known_ns = buffers->decoder->t_ns;
+    return known_ns != 0 && known_ns < t_ns ? known_ns : t_ns;
+}
+
+/* Correct the time of an item from the buffers that has the time at which they were read. */
+static void set_time_of_left(gw_reader *reader, const gw_item **item)
+{
+    gw_item_kind kind = (*item)->kind;
+    if (kind == GW_ITEM_EVENT || kind == GW_ITEM_PROCESS)
+        return;
+    reader->last = **item;
+    reader->last.t_ns = time_of_left(reader, reader->last.t_ns);
+    *item = &reader->last;
+}
+
 /* Return the items after all others, one per call. A run folder has its state (SUPERVISOR). TRUNCATED follows if the
  * end of the recording is missing. Returns GW_END if no item is left. */
 static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
 {
     bool complete = reader->folder && !reader->record_read ? reader->alive : !reader->source[0].in.truncated;
-    reader->last.t_ns = reader->source[reader->count - 1].t_ns;
+    reader->last.t_ns = time_of_left(reader, reader->source[reader->count - 1].t_ns);
     *ret_item = &reader->last;
     if (reader->said == 0) {
         reader->said = 1;
@@ -172,6 +196,8 @@ gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *
         if (__builtin_expect(st == GW_OK, 1)) {
             if (reader->count > 1 && (*ret_item)->kind == GW_ITEM_PROCESS && !process_is_new(reader, *ret_item))
                 continue;
+            if (reader->folder && reader->at + 1 == reader->count)
+                set_time_of_left(reader, ret_item);
             return GW_OK;
         }
         if (st != GW_END)

@@ -54,6 +54,7 @@ gw_status gwi_source_start(gwi_source *source, int fd, const char *path, gw_erro
     source->decoder = malloc(sizeof *source->decoder);
     if (source->decoder == NULL)
         return gw_fail(err, GW_NOMEM, "%s: no memory for the reader", path);
+    source->decoder->t_ns = 0; /* no event yet */
     return find_dict(source, err);
 }
 

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,7 +146,8 @@ int slurm_spank_local_user_init(spank_t spank, int count, char **argument)
 
 static bool is_program(const char *path)
 {
-    return access(path, X_OK) == 0;
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
 /* True if Slurm will find the command. If not, the task must fail as without the plugin. */
@@ -199,6 +202,9 @@ static void explain(void)
         snprintf(gpuwhy, sizeof gpuwhy, "%s/%s", settings.prefix, places[i]);
     pid_t pid = access(settings.folder, R_OK) == 0 && is_program(gpuwhy) ? fork() : -1;
     if (pid == 0) {
+        sigset_t none; /* srun blocks signals, SIGALRM too */
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
         alarm(600); /* a file system that hangs must not keep srun */
         dup2(STDERR_FILENO, STDOUT_FILENO);
         execl(gpuwhy, gpuwhy, "explain", "--quiet", "--no-history", settings.folder, (char *)NULL);

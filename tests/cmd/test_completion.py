@@ -43,6 +43,7 @@ class Values(Case):
         self.assertEqual(self.complete("run", "--memory-")[0], ["--memory-shared"])
         self.assertEqual(self.complete("lab", "run", "--rep")[0], ["--repaired"])
         self.assertEqual(self.complete("lab", "check", "--rep")[0], [])
+        self.assertEqual(self.complete("lab", "no-such", "--exp")[0], [])
 
     def test_values(self):
         self.assertEqual(self.complete("run", "--gpu", "virtual:h2")[0], ["virtual:h200"])

@@ -233,6 +233,15 @@ open("over", "w").close()
         self.next_run()
         self.assertFalse(moved[0].exists(), "without a recording nobody needs it")
 
+    def test_the_time_of_reading_is_not_the_end_of_the_run(self):
+        _, folder = self.lose_supervisor()
+        self.wait_until_unused(folder)
+        seconds = lambda: json.loads(self.run_gpuwhy("explain", "--json", self.recording()).stdout)["program"]["seconds"]
+        before = seconds()
+        self.assertGreater(before, 0)
+        time.sleep(0.5)
+        self.assertEqual(seconds(), before)
+
     def test_a_living_supervisor_of_another_namespace_is_left_alone(self):
         """The lock decides, because pids of other namespaces mean nothing here."""
         process = self.start("sh", "-c", "echo begun >begun; sleep 60")

@@ -99,7 +99,8 @@ class Ranks(unittest.TestCase):
 
     def test_a_lost_machine(self):
         folder = self.place / "lost"
-        truth = make(folder, FEW, "--lost-host", "--missing", "0", "--unreadable", "0", "--cut", "0", "--damaged", "0")
+        whole = ("--missing", "0", "--unreadable", "0", "--cut", "0", "--damaged", "0")
+        truth = make(folder, FEW, "--lost-host", "--loose", "0", *whole)
         verdict, _ = self.measured(folder)
         self.assertEqual((verdict["cause"], verdict["certainty"]), ("host-lost", "supported"))
         self.assertTrue(verdict["headline"].startswith(truth["host"]), verdict["headline"])

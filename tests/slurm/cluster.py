@@ -1,7 +1,7 @@
 """A small cluster of Slurm on this machine: slurmctld and three slurmds in namespaces of their own.
 
-Each node has its own host name, boot id and processes, so it looks like a machine of its own, and killing the first
-process of a node ends everything on it at once, as a power loss does. Needs root, unshare, and Debian's slurmctld,
+Each node has its own host name, boot id, processes and /dev/shm, so it looks like a machine of its own, and killing the
+first process of a node ends everything on it at once, as a power loss does. Needs root, unshare, and Debian's slurmctld,
 slurmd, slurm-client and munge.
 """
 import os
@@ -150,7 +150,8 @@ class Cluster:
         boot = self.place / f"boot-{name}"
         boot.write_text(f"{at:08x}-1111-4222-8333-444444444444\n")
         self.start(name, "unshare", "-m", "-u", "-p", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
-                   f"hostname {name} && mount --bind {boot} /proc/sys/kernel/random/boot_id && exec slurmd -D -N {name}",
+                   f"hostname {name} && mount -t tmpfs tmpfs /dev/shm && mount --bind {boot} /proc/sys/kernel/random/boot_id && "
+                   f"exec slurmd -D -N {name}",
                    before=self.group.enter if name == self.SMALL else None)
 
     def kill_node(self, name):

@@ -155,6 +155,28 @@ class Slurm(unittest.TestCase):
         finally:
             self.cluster.plugstack(f"optional {PLUGIN}\n")
 
+    def test_the_verdict_can_be_interrupted(self):
+        """srun blocks signals, such as SIGINT, SIGALRM and SIGTERM. gpuwhy must not inherit that: SIGALRM ends it if it
+        takes too long."""
+        prefix = self.folder / "prefix"
+        (prefix / "bin").mkdir(parents=True)
+        (prefix / "lib").symlink_to(BUILD / "lib")
+        gpuwhy = prefix / "bin" / "gpuwhy"
+        gpuwhy.write_text("#!/bin/sh\nexec grep SigBlk /proc/self/status\n")
+        gpuwhy.chmod(0o755)
+        self.cluster.plugstack(f"optional {PLUGIN} prefix={prefix}\n")
+        try:
+            status, _, err = self.srun("--gpuwhy", WAIT, "--end", "return")
+        finally:
+            self.cluster.plugstack(f"optional {PLUGIN}\n")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(err, r"SigBlk:\s+0+\n")
+
+    def test_a_folder_is_no_command(self):
+        plain, wrapped = self.srun(self.folder), self.srun("--gpuwhy", self.folder)
+        self.assertEqual(plain[0], wrapped[0], wrapped)
+        self.assertEqual(self.recordings(), [])
+
     def test_a_user_who_is_not_root(self):
         user = ["runuser", "-u", "nobody", "--"]
         self.place.chmod(0o755)

@@ -3,7 +3,7 @@
  *
  * Never established: a recording also stops without an end if gpuwhy itself was killed.
  * Supported by: all recordings of one machine stop without an end, those of all other machines have one, and no run
- * there failed by itself within the next seconds. */
+ * there failed by itself, or was ended from outside, within the next seconds. */
 #include "gwi_cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

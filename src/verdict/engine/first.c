@@ -12,7 +12,9 @@
  *
  * A recording without an end has no trouble, but its machine may have been lost. This counts only if all recordings
  * of that machine, and of no other machine, have no end: a scheduler that kills a job also cuts recordings, but on many
- * machines. It never counts if a run lost its context or was refused memory, because no lost peer has that effect. */
+ * machines. It never counts if a run lost its context or was refused memory, because no lost peer has that effect.
+ * A scheduler ends the other runs some time after it has lost a machine. If it cancels the job instead, a rank that it
+ * has to kill stops after the others. So if the others were ended from outside, the recordings must stop before. */
 #include "gwi_together.h"
 
 #include "gw_array.h"
@@ -182,13 +184,11 @@ static uint64_t end_ns(const gw_brief *brief)
     return (uint64_t)(brief->seconds * 1e9);
 }
 
-/* Return the seconds from the end of a recording to the first trouble, beyond the possible error of the clocks. */
+/* Return the seconds from the end of a recording to the first trouble, by the clocks as they are. 0: unknown. */
 static double lost_before_s(const gw_job *job, size_t lost, const instant *trouble, uint64_t base_ns)
 {
     const instant end = instant_of(job, lost, end_ns(&job->brief[lost]), base_ns);
-    if (!end.run->has_start || !trouble->run->has_start)
-        return 0;
-    return trouble->s - end.s - gwi_uncertainty_s(end.run, trouble->run);
+    return end.run->has_start && trouble->run->has_start ? trouble->s - end.s : 0;
 }
 
 /* List the recordings without an end that stop before the trouble, or may do so. */
@@ -209,22 +209,53 @@ static bool find_lost(const gw_job *job, const instant *trouble, uint64_t base_n
     return true;
 }
 
+/* Return the place in first->lost of the recording that stops last: until then the machine was alive. */
+static size_t find_last_lost(const gw_job *job, const gwi_first *first)
+{
+    size_t last = 0;
+    for (size_t i = 1; i < first->lost_count; i++) {
+        const gw_brief *a = &job->brief[first->lost[last]], *b = &job->brief[first->lost[i]];
+        if (gwi_start_gap_s(&a->run, &b->run) + b->seconds > a->seconds)
+            last = i;
+    }
+    return last;
+}
+
+static bool was_ended(const gw_brief *brief)
+{
+    const char *ended = gwi_causes[GWI_CAUSE_PLACE_killed_by_scheduler_or_user]->id;
+    return brief->cause != NULL && strcmp(brief->cause, ended) == 0;
+}
+
+/* True if, by the clocks and their errors, another run went on after the recording had stopped. A scheduler that
+ * cancels a job kills what is left last, so such a recording was not cut by it. */
+static bool is_outlived(const gw_job *job, size_t lost, uint64_t base_ns)
+{
+    for (size_t i = 0; i < job->count; i++) {
+        const gw_verdict_run *run = &job->brief[i].run;
+        const instant end = instant_of(job, i, run->t_trouble_ns, base_ns);
+        if (run->has_trouble &&
+            lost_before_s(job, lost, &end, base_ns) - gwi_uncertainty_s(&job->brief[lost].run, run) >= silence_s)
+            return true;
+    }
+    return false;
+}
+
 /* Decide whether the loss of a machine came first, and take one of its recordings. */
 static void take_lost(const gw_job *job, const instant *trouble, uint64_t base_ns, gwi_first *first)
 {
-    unsigned weight = trouble == NULL ? 0 : trouble->run->trouble_weight;
-    if (weight > 1 || trouble == NULL || !is_one_machine(job, first) ||
-        (weight == 1 && lost_before_s(job, first->lost[0], trouble, base_ns) < silence_s))
+    if (trouble == NULL || trouble->run->trouble_weight > 1 || !is_one_machine(job, first))
         return;
-    size_t latest = 0; /* the machine was alive until the last of its recordings stops */
-    for (size_t i = 1; i < first->lost_count; i++) {
-        const gw_brief *a = &job->brief[first->lost[latest]], *b = &job->brief[first->lost[i]];
-        if (gwi_start_gap_s(&a->run, &b->run) + b->seconds > a->seconds)
-            latest = i;
-    }
+    size_t last = find_last_lost(job, first), index = first->lost[last];
+    double before_s = lost_before_s(job, index, trouble, base_ns);
+    bool is_surely_before = before_s - gwi_uncertainty_s(&job->brief[index].run, trouble->run) >= silence_s;
+    bool is_ended = was_ended(&job->brief[trouble->index]);
+    if ((trouble->run->trouble_weight == 1 && !is_surely_before) || (is_ended && before_s < silence_s))
+        return;
     first->is_lost = true;
-    first->index = first->lost[latest];
-    first->lost[latest] = first->lost[--first->lost_count];
+    first->is_lost_unsure = is_ended && !is_outlived(job, index, base_ns);
+    first->index = index;
+    first->lost[last] = first->lost[--first->lost_count];
     first->rival_count = 0;
 }
 

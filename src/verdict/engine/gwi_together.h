@@ -22,9 +22,10 @@ double gwi_trouble_gap_s(const gw_verdict_run *a, const gw_verdict_run *b);
 
 /* How the runs of a job failed. */
 typedef struct gwi_first {
-    size_t index;  /* the run that failed first, or another one if none failed */
-    bool is_lost;  /* it did not fail: its machine, or gpuwhy there, was lost */
-    size_t *rival; /* owned; the first runs of other machines that may have failed before; not if is_lost */
+    size_t index;        /* the run that failed first, or another one if none failed */
+    bool is_lost;        /* it did not fail: its machine, or gpuwhy there, was lost */
+    bool is_lost_unsure; /* by the clocks, the other runs may have been ended from outside before */
+    size_t *rival;       /* owned; the first runs of other machines that may have failed before; not if is_lost */
     size_t rival_count;
     /* Runs whose recording stops without an end, and that may have been lost before the first failure. If is_lost, the
      * others on the lost machine. */

@@ -133,7 +133,8 @@ bool gwi_fill_run(const gwi_case *c, gw_verdict *verdict)
     uint64_t error_us, synchronised = 0;
     run->has_start = meta_number(model, "start_realtime_ns", &run->start_realtime_ns);
     run->clock_known = meta_number(model, "clock.error_max_us", &error_us);
-    run->clock_error_ns = run->clock_known ? error_us * 1000 : 0;
+    if (run->clock_known)
+        run->clock_error_ns = error_us < UINT64_MAX / 1000 ? error_us * 1000 : UINT64_MAX;
     run->clock_synchronised = meta_number(model, "clock.synchronised", &synchronised) && synchronised != 0;
     run->t_trouble_ns = gwi_trouble_time(c, &run->trouble_weight);
     run->has_trouble = verdict->status != GW_VERDICT_CLEAN && run->t_trouble_ns != GWI_NO_TIME;

@@ -41,12 +41,13 @@ static gw_status check_names(const gw_job *job, gw_error *err)
     return GW_OK;
 }
 
-/* True if all recordings are of one launch, as the scheduler names it. Its ranks need not overlap in time: one may fail
- * before another one has started. */
+/* True if all recordings are of one step of a job, which the scheduler started at once. Its ranks need not overlap in
+ * time: one may fail before another one has started. A batch script may start one program after the other. */
 static bool is_one_launch(const gw_job *job)
 {
     for (size_t i = 0; i < job->count; i++) {
-        if (job->brief[i].run.job == NULL || strcmp(job->brief[i].run.job, job->brief[0].run.job) != 0)
+        const char *name = job->brief[i].run.job;
+        if (name == NULL || strcmp(name, job->brief[0].run.job) != 0 || strstr(name, ".batch") != NULL)
             return false;
     }
     return true;
@@ -85,18 +86,45 @@ static int by_boot(const void *left, const void *right)
     return order != 0 ? order : (a_ns > b_ns) - (a_ns < b_ns);
 }
 
+static int by_boot_and_rank(const void *left, const void *right)
+{
+    const gw_brief *a = *(const gw_brief *const *)left, *b = *(const gw_brief *const *)right;
+    int order = strcmp(a->run.boot_id, b->run.boot_id);
+    order = order != 0 ? order : (a->run.rank > b->run.rank) - (a->run.rank < b->run.rank);
+    return order != 0 ? order : by_boot(left, right);
+}
+
+static bool has_clock(const gw_brief *brief)
+{
+    return brief->run.has_start && brief->run.boot_id != NULL;
+}
+
+static bool has_clock_and_rank(const gw_brief *brief)
+{
+    return has_clock(brief) && brief->run.has_rank;
+}
+
+/* List the runs of a job in an order. Returns NULL if there is no memory. */
+static const gw_brief **sort_runs(const gw_job *job, bool (*counts)(const gw_brief *),
+                                  int (*order)(const void *, const void *), size_t *ret_count)
+{
+    const gw_brief **sorted = calloc(job->count, sizeof *sorted);
+    *ret_count = 0;
+    for (size_t i = 0; i < job->count && sorted != NULL; i++) {
+        if (counts(&job->brief[i]))
+            sorted[(*ret_count)++] = &job->brief[i];
+    }
+    if (*ret_count > 1)
+        qsort(sorted, *ret_count, sizeof *sorted, order);
+    return sorted;
+}
+
 /* Check that the runs of each machine overlapped, by the monotonic clock. */
 static gw_status check_machines(const gw_job *job, gw_error *err)
 {
-    const gw_brief **sorted = calloc(job->count, sizeof *sorted), *first_end = NULL;
+    size_t count;
+    const gw_brief **sorted = sort_runs(job, has_clock, by_boot, &count), *first_end = NULL;
     gw_status st = sorted == NULL ? gw_fail(err, GW_NOMEM, "compare the times of the runs") : GW_OK;
-    size_t count = 0;
-    for (size_t i = 0; i < job->count && sorted != NULL; i++) {
-        if (job->brief[i].run.has_start && job->brief[i].run.boot_id != NULL)
-            sorted[count++] = &job->brief[i];
-    }
-    if (count > 1)
-        qsort(sorted, count, sizeof *sorted, by_boot);
     for (size_t i = 0; i < count && st == GW_OK; i++) {
         bool same = first_end != NULL && gwi_same_boot(&first_end->run, &sorted[i]->run);
         double gap_s = same ? gwi_start_gap_s(&first_end->run, &sorted[i]->run) : 0;
@@ -109,12 +137,30 @@ static gw_status check_machines(const gw_job *job, gw_error *err)
     return st;
 }
 
+/* Check that no rank ran twice, one run after the other: a task of a step may start several programs. */
+static gw_status check_ranks(const gw_job *job, gw_error *err)
+{
+    size_t count;
+    const gw_brief **sorted = sort_runs(job, has_clock_and_rank, by_boot_and_rank, &count);
+    gw_status st = sorted == NULL ? gw_fail(err, GW_NOMEM, "compare the ranks of the runs") : GW_OK;
+    for (size_t i = 1; i < count && st == GW_OK; i++) {
+        const gw_brief *a = sorted[i - 1], *b = sorted[i];
+        if (a->run.rank == b->run.rank && gwi_same_boot(&a->run, &b->run) &&
+            gwi_start_gap_s(&a->run, &b->run) > a->seconds)
+            st = not_together(a, b, "are two runs of one rank, one after the other", err);
+    }
+    free(sorted);
+    return st;
+}
+
 gw_status gw_job_check(const gw_job *job, gw_error *err)
 {
     edge last_start, first_end;
     gw_status st = check_names(job, err);
-    if (st != GW_OK || is_one_launch(job))
+    if (st != GW_OK)
         return st;
+    if (is_one_launch(job))
+        return check_ranks(job, err);
     find_edges(job, &last_start, &first_end);
     if (last_start.brief != NULL && last_start.s > first_end.s)
         return not_together(first_end.brief, last_start.brief, "were not recorded at the same time", err);
@@ -339,12 +385,16 @@ static void set_headline(const gw_job *job, const gwi_first *first, const gw_ver
 }
 
 /* The verdict on a lost machine: its own recording proves only that it stops. */
-static bool judge_lost(gw_verdict *verdict, gwi_finding *finding)
+static bool judge_lost(gw_verdict *verdict, const gwi_first *first, gwi_finding *finding)
 {
     const gw_cause *cause = gwi_causes[GWI_CAUSE_PLACE_host_lost];
     verdict->status = GW_VERDICT_FAULT;
     verdict->cause = cause->id;
-    verdict->certainty = GW_SUPPORTED;
+    verdict->certainty = first->is_lost_unsure ? GW_HYPOTHESIS : GW_SUPPORTED;
+    if (first->is_lost_unsure)
+        gwi_evidence(finding, GWI_NO_TIME, "host",
+                     "the other runs were ended from outside; the clocks do not show that the machine was lost before, "
+                     "so the job may have been cancelled, and gpuwhy killed on this machine");
     gwi_evidence(finding, GWI_NO_TIME, "host",
                  "all recordings of this machine stop without an end, and those of all other machines have one");
     gwi_weigh(finding, GW_WEIGHT_DECIDES);
@@ -356,7 +406,7 @@ static bool say_all(const gw_job *job, const gwi_first *first, gw_verdict *verdi
     bool is_sure, good = true;
     const gw_brief *root = &job->brief[first->index];
     if (first->is_lost)
-        good = judge_lost(verdict, finding);
+        good = judge_lost(verdict, first, finding);
     gwi_say_job(job, first, verdict->job, finding, &is_sure);
     for (size_t i = 0; i < job->count && good; i++)
         good = add_part(verdict, root, &job->brief[i]);

@@ -23,6 +23,9 @@ typedef struct host {
     bool is_cut; /* the recording has no end */
 } host;
 
+/* The launch of the scheduler that all recordings belong to; NULL: none. */
+static const char *slurm_job, *slurm_step;
+
 static void feed_number(const char *key, uint64_t value)
 {
     char text[24];
@@ -45,6 +48,10 @@ static gw_verdict *judge(const host *it)
         feed_number("env.SLURM_PROCID", (uint64_t)it->rank);
         feed_number("env.SLURM_NTASKS", (uint64_t)it->of);
     }
+    if (slurm_job != NULL)
+        gw_feed_meta(&feed, "env.SLURM_JOB_ID", slurm_job);
+    if (slurm_step != NULL)
+        gw_feed_meta(&feed, "env.SLURM_STEP_ID", slurm_step);
     gw_feed_launch(&feed, 0xf1f1, 0);
     gw_feed_wait(&feed, it->trouble_at_ns);
     if (it->is_cut) {
@@ -94,6 +101,7 @@ static void done(void)
         run[i] = NULL;
     }
     whole = NULL;
+    slurm_job = slurm_step = NULL;
 }
 
 static bool has_evidence(const char *part)
@@ -142,6 +150,17 @@ static void an_unrecorded_clock_proves_no_order(void **state)
     assert_int_equal(together(&a, &b), GW_OK);
     assert_true(has_evidence("it is unclear which"));
     assert_true(has_evidence("how accurate the clock of alpha was"));
+    done();
+}
+
+/* In nanoseconds the error of alpha's clock does not fit into 64 bits. */
+static void a_very_wrong_clock_proves_no_order(void **state)
+{
+    (void)state;
+    host a = {"alpha", "a", noon_ns, 18446744073709552u, 9 * second_ns, 719, 0, 0, 0, false};
+    host b = {"beta", "b", noon_ns + second_ns, 1000, 3 * second_ns, 700, 0, 0, 0, false};
+    assert_int_equal(together(&a, &b), GW_OK);
+    assert_true(has_evidence("it is unclear which"));
     done();
 }
 
@@ -234,6 +253,83 @@ static void a_missing_rank_may_be_the_first(void **state)
     done();
 }
 
+/* A step starts all its ranks at once, but one of them may fail before another one has started. */
+static void the_ranks_of_a_step_need_not_overlap(void **state)
+{
+    (void)state;
+    host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 0, 2, false};
+    host b = {"beta", "b", noon_ns + 5 * second_ns, 1000, second_ns, 0, SIGTERM, 1, 2, false};
+    slurm_job = "12";
+    slurm_step = "0";
+    assert_int_equal(together(&a, &b), GW_OK);
+    assert_string_equal(whole->cause, "illegal-address");
+    done();
+}
+
+/* A batch script may start one program after the other. */
+static void programs_of_a_batch_script_are_not_one_launch(void **state)
+{
+    (void)state;
+    host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 0, 0, false};
+    host b = {"alpha", "a", noon_ns + 5 * second_ns, 1000, second_ns, 719, 0, 0, 0, false};
+    slurm_job = "12";
+    assert_int_equal(together(&a, &b), GW_UNSUPPORTED);
+    done();
+}
+
+static void a_rank_that_a_step_runs_twice_is_not_one_launch(void **state)
+{
+    (void)state;
+    host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 1, 2, false};
+    host b = {"alpha", "a", noon_ns + 5 * second_ns, 1000, second_ns, 719, 0, 1, 2, false};
+    slurm_job = "12";
+    slurm_step = "0";
+    assert_int_equal(together(&a, &b), GW_UNSUPPORTED);
+    done();
+}
+
+/* The scheduler cancels a job, and has to kill one rank together with gpuwhy. The clocks do not show that the rank
+ * stopped before. */
+static void a_cancelled_job_has_no_lost_machine(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 0, 2, false},
+                          {"beta", "b", noon_ns, 16000000, 12 * second_ns, 0, 0, 1, 2, true}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_string_equal(whole->cause, "killed-by-scheduler-or-user");
+    assert_true(has_evidence("perhaps before the first failure"));
+    done();
+}
+
+/* As when a scheduler loses a machine and ends the others: the clocks agree with it, but they may be wrong. */
+static void a_loss_that_the_clocks_do_not_prove_is_a_hypothesis(void **state)
+{
+    (void)state;
+    host hosts[] = {{"alpha", "a", noon_ns, 16000000, 20 * second_ns, 0, SIGTERM, 0, 2, false},
+                    {"beta", "b", noon_ns, 16000000, 3 * second_ns, 0, 0, 1, 2, true}};
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_string_equal(whole->cause, "host-lost");
+    assert_int_equal(whole->certainty, GW_HYPOTHESIS);
+    done();
+    hosts[0].error_us = hosts[1].error_us = 1000;
+    assert_int_equal(together_of(hosts, 2), GW_OK);
+    assert_int_equal(whole->certainty, GW_SUPPORTED);
+    done();
+}
+
+/* One rank of beta stops early, but another one shows that the machine was alive when alpha failed. */
+static void a_machine_that_outlives_the_failure_is_not_its_cause(void **state)
+{
+    (void)state;
+    const host hosts[] = {{"alpha", "a", noon_ns, 1000, 20 * second_ns, 0, 0, 0, 3, false},
+                          {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 3, true},
+                          {"beta", "b", noon_ns, 1000, 19 * second_ns, 0, 0, 2, 3, true}};
+    assert_int_equal(together_of(hosts, 3), GW_OK);
+    assert_true(whole->cause == NULL || strcmp(whole->cause, "host-lost") != 0);
+    assert_memory_equal(whole->headline, "alpha", 5);
+    done();
+}
+
 static void a_machine_whose_recordings_all_stop_is_lost(void **state)
 {
     (void)state;
@@ -304,12 +400,19 @@ int main(void)
         cmocka_unit_test(the_host_that_failed_first_is_the_root),
         cmocka_unit_test(an_order_within_the_uncertainty_is_not_claimed),
         cmocka_unit_test(an_unrecorded_clock_proves_no_order),
+        cmocka_unit_test(a_very_wrong_clock_proves_no_order),
         cmocka_unit_test(one_machine_needs_no_clock),
         cmocka_unit_test(a_host_that_was_ended_is_not_the_root),
         cmocka_unit_test(good_runs_are_clean),
         cmocka_unit_test(runs_of_different_days_are_not_one),
         cmocka_unit_test(the_order_of_the_recordings_does_not_matter),
         cmocka_unit_test(a_missing_rank_may_be_the_first),
+        cmocka_unit_test(the_ranks_of_a_step_need_not_overlap),
+        cmocka_unit_test(programs_of_a_batch_script_are_not_one_launch),
+        cmocka_unit_test(a_rank_that_a_step_runs_twice_is_not_one_launch),
+        cmocka_unit_test(a_cancelled_job_has_no_lost_machine),
+        cmocka_unit_test(a_loss_that_the_clocks_do_not_prove_is_a_hypothesis),
+        cmocka_unit_test(a_machine_that_outlives_the_failure_is_not_its_cause),
         cmocka_unit_test(a_machine_whose_recordings_all_stop_is_lost),
         cmocka_unit_test(a_job_without_any_end_is_not_determined),
         cmocka_unit_test(a_refused_rank_is_before_a_lost_machine),
