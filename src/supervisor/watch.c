@@ -207,15 +207,16 @@ static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret
     return (ssize_t)used;
 }
 
-/* Return true if another gpuwhy run started the process. The process is then recorded by that run. */
-static bool is_of_another_run(const gwi_watch *watch, pid_t pid)
+/* Return true if another gpuwhy run started the process, which then records it. Returns true, too, if the environment
+ * cannot be read: the process is just ending or calling exec(), and the next look decides. */
+static bool may_be_of_another_run(const gwi_watch *watch, pid_t pid)
 {
     static const char name[] = "GPUWHY_RUN_DIR=";
     char buffer[64 << 10];
     bool whole;
     ssize_t used = read_environment(pid, buffer, sizeof buffer - 1, &whole);
     if (used <= 0)
-        return false;
+        return true;
     buffer[used] = '\0';
     for (const char *at = buffer; at < buffer + used; at += strlen(at) + 1)
         if (gw_begins(at, name))
@@ -300,7 +301,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         look_for_strangers(watch, record, doors, pid);
     keep_seen(watch, pid, is_hooked, driver[0] != '\0');
     /* The facade loads the driver at the first call, so a hooked process with a loaded driver has made a call. */
-    if (driver[0] != '\0' && !recorded && !(is_hooked && is_of_another_run(watch, pid)) &&
+    if (driver[0] != '\0' && !recorded && !(is_hooked && may_be_of_another_run(watch, pid)) &&
         (is_hooked ? !may_be_seen_yet(watch, record, pid, parent) : holds_device(pid)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
                  (uint32_t)pid))
