@@ -8,7 +8,7 @@ import sys
 import time
 import unittest
 
-from support import Case, GPU, GPUWHY, WAIT_S, lines_of, run_command, wait_until
+from support import Case, GPU, GPUWHY, WAIT_S, children_of, lines_of, run_command, wait_until
 
 
 class Status(Case):
@@ -108,13 +108,6 @@ class Streams(Case):
             process.stdin.close()
             self.assertEqual(process.wait(WAIT_S), -signal.SIGPIPE, prefix)
 
-    @staticmethod
-    def children_of(pid):
-        try:
-            return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        except OSError:
-            return []
-
     @classmethod
     def relays_of(cls, supervisor):
         """Find the processes that watch the copiers, and have not ended: until then they hold the program's pipe."""
@@ -124,12 +117,12 @@ class Streams(Case):
             except OSError:
                 return False
             return name.endswith("(gpuwhy-stderr") and rest.split()[0] not in "ZX"
-        return [p for p in cls.children_of(supervisor) if is_relay(p)]
+        return [p for p in children_of(supervisor) if is_relay(p)]
 
     @classmethod
     def copiers_of(cls, supervisor):
         """Find the processes that copy output; they are children of the process that watches them."""
-        return [c for p in cls.relays_of(supervisor) for c in cls.children_of(p)]
+        return [c for p in cls.relays_of(supervisor) for c in children_of(p)]
 
     def test_a_killed_copier_is_replaced(self):
         script = "echo before; echo started >started; while [ ! -e go ]; do sleep 0.05; done; echo out; echo err >&2; exit 5"

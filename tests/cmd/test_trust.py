@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, lines_of, run_command, wait_until
+from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, children_of, lines_of, run_command, wait_until
 
 OTHER = 65534  # another user: nobody
 
@@ -215,7 +215,7 @@ class Terminal(Case):
         process = self.start("python3", "-c", body)
         self.addCleanup(end, process)
         wait_until((self.folder / "ready").exists, "the program")
-        child = [p for p in Killed.children(self, process.pid) if b"python" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes()]
+        child = [p for p in children_of(process.pid) if b"python" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes()]
         done = self.run_gpuwhy("poke", child[0], "--seconds", "0.2")
         self.assert_harmless(done.stdout, done.stderr)
 
@@ -241,16 +241,10 @@ class Killed(Case):
     """The program's standard error survives the end of our processes."""
     LINES = 3000
 
-    def children(self, pid):
-        try:
-            return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        except OSError:
-            return []
-
     def names(self, pid):
-        relay = [c for c in self.children(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-stderr"]]
-        copier = [c for r in relay for c in self.children(r)]
-        witness = [c for c in self.children(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-witness"]]
+        relay = [c for c in children_of(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-stderr"]]
+        copier = [c for r in relay for c in children_of(r)]
+        witness = [c for c in children_of(pid) if lines_of(f"/proc/{c}/comm") == ["gpuwhy-witness"]]
         return {"copier": copier, "relay": relay, "relay and copier": relay + copier, "supervisor": [pid],
                 "witness": witness, "all but the copier": [pid] + relay + witness}
 
