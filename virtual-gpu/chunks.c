@@ -15,12 +15,19 @@ typedef struct spare {
 } spare;
 static spare *spares;
 
+static bool pool_begin(gwi_pool *pool, const gwi_reserved *range)
+{
+    if (!gw_pool_begin(&pool->books, range->base, range->bytes))
+        return false;
+    pool->range = *range;
+    return true;
+}
+
 static bool pool_take_spare(gwi_pool *pool)
 {
     spare *found = spares;
-    if (found == NULL || !gw_pool_begin(&pool->books, found->range.base, found->range.bytes))
+    if (found == NULL || !pool_begin(pool, &found->range))
         return false;
-    pool->range = found->range;
     spares = found->next;
     free(found);
     return true;
@@ -48,8 +55,10 @@ static bool pool_reserve(gwi_pool *pool)
     gwi_reserved range;
     if (!gwi_reserve(2, &range))
         return false;
+    if (pool_begin(pool, &range))
+        return true;
     leave_spare(&range);
-    return pool_take_spare(pool);
+    return false;
 }
 
 static bool pool_ready(gwi_pool *pool)
