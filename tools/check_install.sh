@@ -14,14 +14,7 @@ back() {
 trap back EXIT
 trap 'exit 130' INT TERM
 
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-expect() { # file text
-    grep -qF -- "$2" "$1" || fail "missing: '$2'; the output is:
-$(cat "$1")"
-}
+. tools/expect.sh
 
 rm -rf "$moved" # left by a run that was killed
 make install BUILD="$build" DESTDIR="$place/staged" PREFIX=/usr >"$place/install" 2>&1 || fail "$(cat "$place/install")"
@@ -57,14 +50,7 @@ HOME=$place/home XDG_STATE_HOME=$place/state
 export HOME XDG_STATE_HOME
 unset XDG_CACHE_HOME
 cd /
-run() { # name wanted-status command...: its outputs are <place>/<name>.out and .err
-    name=$1 wanted=$2
-    shift 2
-    status=0
-    "$@" >"$place/$name.out" 2>"$place/$name.err" || status=$?
-    [ "$status" -eq "$wanted" ] || fail "exit status $status, not $wanted: $*
-$(cat "$place/$name.out" "$place/$name.err")"
-}
+work=$place # of run()
 try() { # name gpuwhy: detect a leak, stay silent for the repaired program, find the last recording
     run "$1-twin" 0 "$2" run --gpu virtual:h200,memory=16GiB -- "$place/cnn" --runs 2 --batch 16384
     expect "$place/$1-twin.err" "no fault"

@@ -12,14 +12,7 @@ work=$folder/check-minimal
 rm -rf "$work"
 mkdir -p "$work/bin"
 
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-expect() { # file text
-    grep -qF -- "$2" "$1" || fail "missing: '$2'; the output is:
-$(cat "$1")"
-}
+. tools/expect.sh
 
 # ---- the tools: a path with nothing else ----
 compiler=$(command -v "${CC:-cc}") || fail "no C compiler"
@@ -62,14 +55,6 @@ done
 # ---- features that must work ----
 XDG_STATE_HOME=$work/state
 export XDG_STATE_HOME
-run() { # name wanted-status command...: its outputs are $work/<name>.out and .err
-    name=$1 wanted=$2
-    shift 2
-    status=0
-    "$@" >"$work/$name.out" 2>"$work/$name.err" || status=$?
-    [ "$status" -eq "$wanted" ] || fail "exit status $status, not $wanted: $*
-$(cat "$work/$name.out" "$work/$name.err")"
-}
 card="--gpu virtual:h200,memory=16GiB"
 leak="--runs 2 --batch 16384 --keep-runs"
 # shellcheck disable=SC2086

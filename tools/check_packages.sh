@@ -20,22 +20,7 @@ glibc=2.17
 umask 022
 export LC_ALL=C
 
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-expect() { # file text
-    grep -qF -- "$2" "$1" || fail "missing: '$2'; the output is:
-$(cat "$1")"
-}
-run() { # name wanted-status command...: its outputs are $work/<name>.out and .err
-    name=$1 wanted=$2
-    shift 2
-    status=0
-    "$@" >"$work/$name.out" 2>"$work/$name.err" || status=$?
-    [ "$status" -eq "$wanted" ] || fail "exit status $status, not $wanted: $*
-$(cat "$work/$name.out" "$work/$name.err")"
-}
+. tools/expect.sh
 list() { # folder: every file with its size and time of change
     find "$1" -printf '%P %y %s %T@\n' | sort
 }
