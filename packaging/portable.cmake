@@ -12,8 +12,8 @@ set(CMAKE_BUILD_TYPE Release CACHE STRING "")
 # Otherwise the installation overwrites the longer path of the build folder, and the rest of the place stays.
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON CACHE BOOL "")
 set(CMAKE_C_FLAGS "-ffile-prefix-map=${source}/= -ffile-prefix-map=${CMAKE_BINARY_DIR}=." CACHE STRING "")
-# Before glibc 2.34, threads and dlopen() are in separate libraries. They are named even though the stub of the C library
-# has their functions.
+# Before glibc 2.34, threads and dlopen() are in separate libraries. The program must name them, or an old loader does not
+# load them. The linker itself does not need them, because the stub of the C library has their functions, too.
 string(CONCAT flags "-L${glibc} -Wl,-rpath-link,${glibc} "
                     "-Wl,--push-state,--no-as-needed ${glibc}/libpthread.so.0 ${glibc}/libdl.so.2 -Wl,--pop-state")
 set(CMAKE_SHARED_LINKER_FLAGS "${flags}" CACHE STRING "")

@@ -17,7 +17,7 @@ static const struct {
             {"cudnn", "cuDNN cannot allocate, cuDNN is not initialized", "cudnn-cannot-allocate", NULL},
             {"kernel-errors", "kernel errors during training", "kernel-errors-during-training", NULL},
             {"causes", "the causes that gpuwhy can find (gpuwhy causes)", NULL, "causes"},
-            {"logs", "which messages of which libraries gpuwhy finds in text logs", "logs", NULL},
+            {"logs", "the messages that gpuwhy knows in text logs, by library", "logs", NULL},
             {"configuration", "the configuration, and how long recordings are kept", "config", NULL},
             {"environment", "environment variables", "environment", NULL},
             {"exit-status", "exit statuses of all commands", "exit-status", NULL},

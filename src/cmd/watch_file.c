@@ -25,7 +25,7 @@ static gw_status write_all(int fd, const gw_text *text, const char *path, gw_err
     return GW_OK;
 }
 
-/* O_EXCL: in a folder of several users, nobody can prepare the new file or a link in its place. */
+/* O_EXCL: in a folder that several users share, another user may have put a file or a link there first. */
 static gw_status replace(const char *path, const gw_text *text, gw_error *err)
 {
     gw_path fresh;
