@@ -75,7 +75,8 @@ typedef struct gw_allocator_report {
     /* True if the hook followed every block of the allocator from the start. Then `order` counts all requests, a live
      * block has the number of its request (0: not known), and `peak` covers the whole time. */
     bool has_course;
-    uint64_t course_missed;        /* number of missed events; the course is complete only if this is 0 */
+    uint64_t course_missed; /* number of missed events; the course is complete only if this is 0 */
+    bool shares_lists;      /* nothing was requested or freed since an earlier report, which owns the lists of both */
     gw_allocator_request *request; /* oldest first, without gaps; owned */
     size_t request_count;
     gw_allocator_size size[GW_ALLOCATOR_SIZES_MAX]; /* smallest first */

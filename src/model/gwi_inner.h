@@ -173,6 +173,7 @@ typedef struct gwi_process {
     bool has_refusal;          /* the guard refused a request, and the failure of this request has not been read yet */
     uint64_t refusal[4];
     int allocator_now;        /* index of the allocator report that is being read; -1: none */
+    int allocator_full;       /* index of the last report with a list of requests; -1: none */
     uint64_t history_read_ns; /* when the hook read the history for this report; 0: not known yet */
     gwi_capture *capture;     /* owned */
     size_t capture_count, capture_capacity;

@@ -109,6 +109,8 @@ void gw_model_free(gw_model *model)
     for (size_t i = 0; i < model->teardown_count; i++)
         free(model->teardown[i].buried);
     for (size_t i = 0; i < model->allocator_count; i++) {
+        if (model->allocator[i].shares_lists)
+            continue;
         free(model->allocator[i].live);
         free(model->allocator[i].peak);
         free(model->allocator[i].request);

@@ -952,6 +952,47 @@ static void test_a_course_of_requests(void **state)
     gw_model_free(model);
 }
 
+static void feed_totals(uint64_t requests, uint64_t frees, uint64_t live_bytes)
+{
+    const uint64_t total[][2] = {{GW_ALLOCATOR_COURSE_REQUESTS, requests},
+                                 {GW_ALLOCATOR_COURSE_FREES, frees},
+                                 {GW_ALLOCATOR_COURSE_LIVE, live_bytes},
+                                 {GW_ALLOCATOR_COURSE_LIVE_COUNT, requests - frees},
+                                 {GW_ALLOCATOR_COURSE_MISSED, 0}};
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 0, 0, 0);
+    for (size_t i = 0; i < sizeof total / sizeof *total; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, total[i][0], total[i][1], 0, 0);
+}
+
+/* A report without lists has those of the last full report if nothing was requested or freed since, and only then. */
+static void test_a_report_shares_lists(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_wait(&feed, 1000000000);
+    feed_totals(2, 1, mib);
+    feed_requests(1, 2, "gBAAAAAgBAAAAA");
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000, mib, 100, 2 << GW_BLOCK_ORDER_SHIFT | GW_BLOCK_LIVE);
+    feed_totals(2, 1, mib);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000, mib, GW_AGE_UNKNOWN, GW_BLOCK_LIVE);
+    feed_totals(3, 2, mib);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000, mib, 50, 3 << GW_BLOCK_ORDER_SHIFT | GW_BLOCK_LIVE);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->allocator_count, 3);
+    const gw_allocator_report *full = &model->allocator[0], *same = &model->allocator[1], *later = &model->allocator[2];
+    assert_int_equal(same->request_count, 2);
+    assert_int_equal(same->live_count, 1);
+    assert_true(same->live[0].has_time);
+    assert_int_equal(same->live[0].t_ns, full->live[0].t_ns);
+    assert_int_equal(same->live[0].order, 2);
+    assert_int_equal(same->order, 2);
+    assert_true(later->has_course);
+    assert_int_equal(later->request_count, 0);
+    assert_int_equal(later->order, 3);
+    assert_int_equal(later->live[0].order, 3);
+    gw_model_free(model);
+}
+
 /* A pile is many equal arrays that a loop probably keeps. 1,100 arrays are a pile if they hold most of the memory. 99
  * are one only if the program also read results often enough. 15 are never one. */
 static void test_a_pile_of_arrays(void **state)
@@ -1200,6 +1241,7 @@ int main(void)
         cmocka_unit_test(test_hostile_stderr),
         cmocka_unit_test(test_an_empty_line_is_no_exception),
         cmocka_unit_test(test_a_course_of_requests),
+        cmocka_unit_test(test_a_report_shares_lists),
         cmocka_unit_test(test_a_pile_of_arrays),
         cmocka_unit_test(test_ages_of_a_report_are_of_one_moment),
         cmocka_unit_test(test_hostile_events),

@@ -218,14 +218,62 @@ static int by_peak(const void *left, const void *right)
     return a->t_ns < b->t_ns ? -1 : a->t_ns > b->t_ns;
 }
 
+/* True if nothing was requested or freed between the two reports. */
+static bool is_unchanged(const gw_allocator_report *before, const gw_allocator_report *now)
+{
+    static const gw_allocator_field total[] = {GW_ALLOCATOR_COURSE_REQUESTS, GW_ALLOCATOR_COURSE_FREES,
+                                               GW_ALLOCATOR_COURSE_LIVE, GW_ALLOCATOR_COURSE_LIVE_COUNT};
+    bool same = before->pid == now->pid && before->device == now->device && before->course_missed == 0 &&
+                now->course_missed == 0;
+    for (size_t i = 0; same && i < sizeof total / sizeof *total; i++)
+        same =
+            before->has_field[total[i]] && now->has_field[total[i]] && before->field[total[i]] == now->field[total[i]];
+    return same;
+}
+
+/* After many refusals in a row, a report has the totals of the course, but not its lists. If nothing changed since the
+ * last full report, use the lists of that one. */
+static void share_lists(const gw_model *model, const gwi_process *process, gw_allocator_report *report)
+{
+    const gw_allocator_report *full = process->allocator_full < 0 ? NULL : &model->allocator[process->allocator_full];
+    if (full == NULL || !report->has_course || report->request_count > 0 || !is_unchanged(full, report))
+        return;
+    free(report->live);
+    free(report->peak);
+    free(report->request);
+    free(report->entry);
+    report->shares_lists = true;
+    report->live = full->live;
+    report->live_count = full->live_count;
+    report->rest_count = full->rest_count;
+    report->rest_bytes = full->rest_bytes;
+    report->request = full->request;
+    report->request_count = full->request_count;
+    memcpy(report->size, full->size, sizeof report->size);
+    report->size_count = full->size_count;
+    report->history_count = full->history_count;
+    report->entry = full->entry;
+    report->entry_count = full->entry_count;
+    report->peak = full->peak;
+    report->peak_count = full->peak_count;
+    memcpy(report->held, full->held, sizeof report->held);
+    report->held_count = full->held_count;
+    report->held_rest = full->held_rest;
+    report->t_held_ns = full->t_held_ns;
+}
+
 /* Sort the live blocks and the peaks of a complete report, and number the blocks. A block's number is the number of
  * allocations in the history up to the block's time. So a gap between two blocks shows how many others were allocated
  * and freed in between. */
-static void settle(gwi_process *process, gw_allocator_report *report)
+static void settle(const gw_model *model, gwi_process *process)
 {
-    if (report->settled)
+    gw_allocator_report *report = process->allocator_now < 0 ? NULL : &model->allocator[process->allocator_now];
+    if (report == NULL || report->settled)
         return;
     report->settled = true;
+    if (report->has_course && report->request_count > 0)
+        process->allocator_full = process->allocator_now;
+    share_lists(model, process, report);
     if (report->live_count > 0)
         qsort(report->live, report->live_count, sizeof *report->live, report->has_course ? by_order : by_time);
     if (report->peak_count > 0)
@@ -281,8 +329,7 @@ const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays, uint64_t reads)
 
 static void refusal_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    if (process->allocator_now >= 0)
-        settle(process, &model->allocator[process->allocator_now]);
+    settle(model, process);
     int index = report_open(model, process, event, true);
     if (index < 0)
         return;
@@ -300,8 +347,7 @@ static void state_add(gw_model *model, gwi_process *process, const gw_event *eve
 {
     uint64_t field = event->arg[0], value = event->arg[1];
     if (field == GW_ALLOCATOR_WHEN && value != 0) { /* a new report begins, one without a failure */
-        if (process->allocator_now >= 0)
-            settle(process, &model->allocator[process->allocator_now]);
+        settle(model, process);
         process->allocator_now = -1;
     }
     gw_allocator_report *report = report_now(model, process, event);
@@ -403,11 +449,8 @@ bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t
 
 void gwi_observer_finish(gw_model *model)
 {
-    for (size_t i = 0; i < model->process_count; i++) {
-        gwi_process *process = model->inner->process[i];
-        if (process->allocator_now >= 0)
-            settle(process, &model->allocator[process->allocator_now]);
-    }
+    for (size_t i = 0; i < model->process_count; i++)
+        settle(model, model->inner->process[i]);
     for (size_t i = 0; i < model->allocator_count; i++) {
         if (model->allocator[i].is_oom)
             settle_recovery(model, &model->allocator[i]);

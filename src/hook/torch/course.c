@@ -917,9 +917,7 @@ static uint64_t missed_by(course *c)
            atomic_load_explicit(&courses.missed_outside, memory_order_relaxed);
 }
 
-/* Settle all events of a device and return its totals. Returns false if the device has no course, if it rests, or if
- * the lock was not obtained. */
-static bool course_totals_of(uint64_t device, gwi_course_totals *ret_totals)
+bool gwi_course_totals_read(uint64_t device, gwi_course_totals *ret_totals)
 {
     course *c = known(device);
     if (c == NULL || !lock_settled(c))
@@ -979,7 +977,7 @@ static bool copy_locked(course *c, uint64_t device, gwi_course_copy *copy)
     enum { TRIES_MAX = 4, SLACK = 4096 };
     for (int i = 0; i < TRIES_MAX; i++) {
         gwi_course_totals now;
-        if (!course_totals_of(device, &now))
+        if (!gwi_course_totals_read(device, &now))
             return false;
         size_t block_room = now.live_count + SLACK;
         copy->memory_bytes = block_room * sizeof *copy->block + GWI_COURSE_REQUESTS * sizeof *copy->request;
@@ -1000,7 +998,11 @@ static bool copy_locked(course *c, uint64_t device, gwi_course_copy *copy)
     return false;
 }
 
-#define MANY_TICKS (UINT64_C(1) << 40)
+double gwi_course_ns_per_tick(void)
+{
+    const uint64_t many = UINT64_C(1) << 40;
+    return (double)gwi_ticks_ns(many) / (double)many;
+}
 
 bool gwi_course_copy_make(uint64_t device, gwi_course_copy *ret_copy)
 {
@@ -1020,7 +1022,7 @@ bool gwi_course_copy_make(uint64_t device, gwi_course_copy *ret_copy)
     unlock(c);
     ret_copy->totals.missed = missed_by(c);
     ret_copy->now_ticks = gwi_ticks();
-    ret_copy->ns_per_tick = (double)gwi_ticks_ns(MANY_TICKS) / (double)MANY_TICKS;
+    ret_copy->ns_per_tick = gwi_course_ns_per_tick();
     return true;
 }
 

@@ -52,9 +52,11 @@ static uint64_t age_ns(const gwi_course_copy *copy, uint64_t ticks)
     return ticks < copy->now_ticks ? (uint64_t)((double)(copy->now_ticks - ticks) * copy->ns_per_tick) : 0;
 }
 
-static void write_totals(out *to, const gwi_course_copy *copy)
+/* Ages written after this count back from `now_ticks`. */
+static void write_totals(out *to, const gwi_course_totals *totals, uint64_t now_ticks, double ns_per_tick)
 {
-    const gwi_course_totals *totals = &copy->totals;
+    atomic_store(&written[to->device].ns_per_tick, ns_per_tick);
+    atomic_store(&written[to->device].ticks, now_ticks);
     state(to, GW_ALLOCATOR_COURSE_REQUESTS, totals->requests);
     state(to, GW_ALLOCATOR_COURSE_FREES, totals->frees);
     state(to, GW_ALLOCATOR_COURSE_LIVE, totals->live_bytes);
@@ -115,18 +117,29 @@ static void write_requests(out *to, const gwi_course_copy *copy)
 
 static void write_course(out *to, const gwi_course_copy *copy)
 {
-    atomic_store(&written[to->device].ns_per_tick, copy->ns_per_tick);
-    atomic_store(&written[to->device].ticks, copy->now_ticks);
-    write_totals(to, copy);
+    write_totals(to, &copy->totals, copy->now_ticks, copy->ns_per_tick);
     write_spans(to, copy);
     write_sizes(copy);
     write_requests(to, copy);
 }
 
-bool gwi_course_write(uint64_t device)
+/* Write only the totals. A reader of the recording compares them with those of the last full report: if nothing was
+ * requested or freed since, its lists are still right. */
+static bool write_totals_only(out *to)
+{
+    gwi_course_totals totals;
+    bool known = gwi_course_totals_read(to->device, &totals) && totals.requests != 0;
+    if (known)
+        write_totals(to, &totals, gwi_ticks(), gwi_course_ns_per_tick());
+    return known;
+}
+
+bool gwi_course_write(uint64_t device, bool full)
 {
     gwi_course_copy copy;
     out to = {.device = device};
+    if (!full)
+        return write_totals_only(&to);
     if (!gwi_course_copy_make(device, &copy))
         return false;
     if (copy.totals.requests != 0)
@@ -211,6 +224,8 @@ static void write_report(uint64_t device, uint64_t bytes, uint32_t site, bool wh
     if (whole && copy.totals.requests != 0) {
         write_course(&to, &copy);
         write_blocks(&to, &copy);
+    } else if (copy.totals.requests != 0) {
+        write_totals(&to, &copy.totals, copy.now_ticks, copy.ns_per_tick);
     }
     gwi_course_copy_free(&copy);
 }

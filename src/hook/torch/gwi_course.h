@@ -88,6 +88,12 @@ bool gwi_course_is_whole(void);
 /* Find the live block that starts at `address`. Returns false if no live block is known to start there. */
 bool gwi_course_find(uint64_t device, uint64_t address, gwi_course_block *ret_block);
 
+/* Return the totals of a device. Returns false if the device has no course, if its course rests, or if the lock was not
+ * obtained. */
+bool gwi_course_totals_read(uint64_t device, gwi_course_totals *ret_totals);
+
+double gwi_course_ns_per_tick(void); /* the hook's estimate, which improves over time */
+
 /* A copy of all data of a device at one instant, in memory of its own. */
 typedef struct gwi_course_copy {
     gwi_course_totals totals;
@@ -112,9 +118,9 @@ void gwi_course_copy_free(gwi_course_copy *copy);
 
 /* ---- course_write.c ---- */
 
-/* Write a device's totals, spans, sizes and requests into the current report, but not its blocks. Returns false if
- * the device has no data. */
-bool gwi_course_write(uint64_t device);
+/* Write a device's totals into the current report; if `full`, also its spans, sizes and requests, but never its blocks.
+ * Returns false if the device has no data. */
+bool gwi_course_write(uint64_t device, bool full);
 
 /* Set *ret_age_ns to the time in ns from `ticks` to that device's last gwi_course_write(). Returns false if nothing
  * was written for the device. */

@@ -68,12 +68,12 @@ typedef struct gwi_observer_port {
      * not.
      *
      *   course_is_whole   true if no allocation or free was missed since the first block, so no history is needed
-     *   course_write      write the course of a device; false: it has none
+     *   course_write      write the course of a device, or only its totals if not `full`; false: it has none
      *   course_find       find the live block at an address; false: the course has no such block
      *   course_request    return the call site of the last refused request on the device; 0: unknown, or already
      *                     returned by a previous call */
     bool (*course_is_whole)(void);
-    bool (*course_write)(uint64_t device);
+    bool (*course_write)(uint64_t device, bool full);
     bool (*course_find)(uint64_t device, uint64_t address, gwi_observer_block *ret_block);
     uint32_t (*course_request)(uint64_t device);
 } gwi_observer_port;

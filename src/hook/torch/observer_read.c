@@ -537,7 +537,8 @@ static bool wants_history(void)
 }
 
 /* Write the allocator's state on one device. If `stats` is NULL, write no statistics. If `full`, also write the history
- * and the allocations and frees that the hook recorded (gwi_course.h). */
+ * and the allocations and frees that the hook recorded (gwi_course.h). A report about a refused request always has the
+ * totals of these, and the age, order and call site of each live block. */
 static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool full)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -558,13 +559,13 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
                            NULL);
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_SEGMENTS, map.segment_count, device, 0, NULL);
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_EXPANDABLE, map.expandable, device, 0, NULL);
-        bool with_course = full && course_is_whole();
+        bool with_course = (full || when == WHEN_OOM) && course_is_whole();
         if (with_history)
             read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, with_course,
                          &map.live);
         /* Call course_write() after reading the history, which may take long. The ages that it writes are relative to
          * the time of the call. */
-        if (with_course && gwi_obs.port->course_write(device))
+        if (with_course && gwi_obs.port->course_write(device, full))
             join_course(&map.live, device);
         write_blocks(&map.live);
         block_list_free(&map.live);

@@ -17,6 +17,7 @@ MIB = 1 << 20
 CARD = 16384 * MIB
 UNKNOWN = (1 << 64) - 1
 NOTE, OOM, STATE, BLOCK, HISTORY, HELD = "NOTE", "OOM", "STATE", "BLOCK", "HISTORY", "HELD"
+REQUESTS = "REQUESTS"
 SITE, FRAMES, CODE = "SITE", "SITE_FRAMES", "PYTHON_CODE"
 FIRST_SITE, FIRST_CODE = 0x80000000, 0x20000000
 
@@ -35,7 +36,7 @@ class Library:
         self.lib.test_moment_name.restype = ctypes.c_char_p
         self.kinds = {}
         for name in ("NOTE", "ALLOCATOR_OOM", "ALLOCATOR_STATE", "ALLOCATOR_BLOCK", "ALLOCATOR_HISTORY",
-                     "ALLOCATOR_HELD", "ARRAYS_OOM", "ARRAYS", "PYTHON_RAISED", SITE, FRAMES, CODE):
+                     "ALLOCATOR_HELD", "ALLOCATOR_REQUESTS", "ARRAYS_OOM", "ARRAYS", "PYTHON_RAISED", SITE, FRAMES, CODE):
             self.kinds[self.lib.test_kind(name.encode())] = name.replace("ALLOCATOR_", "")
         self.fields = [self.text(self.lib.test_field_name, i) for i in range(self.lib.test_field_count())]
         self.actions = [self.text(self.lib.test_action_name, i) for i in range(self.lib.test_action_count())]
@@ -775,6 +776,24 @@ def test_oom_with_course(lib):
     base = 0x7F0000000000
     check(blocks[base] == ((20 * MIB, 1000, 7 << 8), 33), blocks[base])
     check(blocks[base + 30 * MIB] == ((10 * MIB, UNKNOWN, 0), 0), blocks)
+
+
+def test_course_while_probing(lib):
+    """After many refusals, a report has only the totals of the course, but blocks still have order, age and site."""
+    fake = FakeTorch()
+    fake.fill()
+    fake.history_on = True
+    fake.snapshot["device_traces"][0] *= 500  # so that reading takes some time
+    follow_course(lib)
+    lib.start()
+    lib.poke(1)
+    for _ in range(30):
+        lib.lib.test_clear()
+        fake.attached[0](0, 4, 5, 6)
+    check(not [1 for kind, _, _ in lib.facts() if kind in (HISTORY, REQUESTS)], "the thirtieth in a row was full")
+    check(lib.states()["course_request_count"] == 1, lib.states())
+    blocks = {a[0]: (a[1:], site) for a, site in lib.with_site(BLOCK)}
+    check(blocks[0x7F0000000000] == ((20 * MIB, 1000, 7 << 8), 33), blocks)
 
 
 def test_oom_with_course_and_own_history(lib):

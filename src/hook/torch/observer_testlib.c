@@ -99,9 +99,10 @@ static bool whole(void)
     return course_whole;
 }
 
-static bool write_course(uint64_t device)
+static bool write_course(uint64_t device, bool full)
 {
-    return course_whole && put_fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_COURSE_REQUESTS, 1, device, 0, NULL);
+    return course_whole && put_fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_COURSE_REQUESTS, 1, device, 0, NULL) &&
+           (!full || put_fact(GW_EV_ALLOCATOR_REQUESTS, 1, 1, device, 0, "gBAAAAA"));
 }
 
 static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *ret_block)
