@@ -99,7 +99,8 @@ class Checks:
 
     def cache(self):
         memory = self.run_of(self.start("cached"),
-                             lambda m: m["allocated_bytes"] >= 20 * GIB and m["held_by_driver_bytes"])
+                             lambda m: (m["allocated_bytes"] >= 20 * GIB and m["held_by_driver_bytes"] and
+                                        m["used_by_framework_bytes"] < 20 * GIB))
         self.check(memory is not None and memory["gpu"] == 0 and GIB <= memory["needed_bytes"] < 3 * GIB,
                    f"20 GiB are only cached: {memory}")
 
