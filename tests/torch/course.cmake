@@ -17,7 +17,7 @@ target_link_libraries(course_prog PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
 add_dependencies(course_prog fake_c10_cuda gpuwhy-c10 gpuwhy-hook)
 add_executable(course_read c10/course_read.c)
 target_link_libraries(course_read PRIVATE gw_model)
-foreach(part random global alone training threads shared unlocked fork rests calm many long switched_off sites verdicts)
+foreach(part random global alone training threads shared unlocked fork rests calm many long switched_off sites verdicts idle)
   # The number of sites is limited by time, and a sanitizer needs too much time for each.
   if(part STREQUAL sites AND GW_SANITIZE)
     continue()

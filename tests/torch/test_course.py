@@ -4,11 +4,13 @@ recorded allocations are compared with the real ones. Needs no PyTorch and no GP
 usage: test_course.py PART    Environment: GPUWHY_BUILD: the build folder.
 """
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 BUILD = pathlib.Path(os.environ["GPUWHY_BUILD"])
 SANITIZE = os.environ.get("GPUWHY_SANITIZE", "")
@@ -252,6 +254,26 @@ def verdicts():
     for said in leak, late:
         check("Verdict  gpu-oom-leak" in said and "course_prog.c" in said.split("Where", 1)[1].splitlines()[0], said)
     check("Verdict  gpu-oom-capacity" in full, full)
+
+
+def idle():
+    """`watch` shows the memory in use as it is, although the program has done nothing since it freed 4 GiB."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        variables = {k: v for k, v in os.environ.items()
+                     if not k.startswith("GPUWHY_") and k not in ("LD_PRELOAD", "XDG_RUNTIME_DIR")}
+        variables.update(XDG_STATE_HOME=str(place / "state"), XDG_CACHE_HOME=str(place / "cache"))
+        program = subprocess.Popen([BUILD / "gpuwhy", "run", "--quiet", "--gpu", "virtual:h200,memory=8GiB", "-o",
+                                    place / "run.gpuwhy", "--", PROGRAM, place / "truth", CUDA, "idle"],
+                                   env=variables, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        shown, deadline = None, time.monotonic() + 120
+        while shown != 1 << 30 and time.monotonic() < deadline:
+            said = subprocess.run([BUILD / "gpuwhy", "watch", "--once", "--json"], env=variables, capture_output=True)
+            runs = [run for run in json.loads(said.stdout)["runs"] if run["supervisor_pid"] == program.pid]
+            shown = runs[0]["memory"][0]["used_by_framework_bytes"] if runs and runs[0]["memory"] else None
+            time.sleep(0.1)
+        program.communicate()
+        check(shown == 1 << 30, f"the last value shown was {shown}")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ enum {
     SPAN_SHIFT_FIRST = 18,
     LOOK_EVERY = 16, /* read the clock after this many events with the same time */
     LOG_ROOM = 512,
+    PUBLISH_MIB = 64, /* the allocated bytes that the supervisor reads are wrong by at most this much */
     /* settle after this many events; the other half of the log is for events that arrive during a read */
     SETTLE_EVERY = 256,
     /* prefetch the lines of this many events at once, so that they stay in the cache until they are used */
@@ -103,9 +104,10 @@ typedef struct gwi_course_of_device {
     _Atomic uint64_t large_bytes; /* requests of at least this many bytes get a call site */
     /* chance, out of 2^32, that a smaller request gets a call site; 0: the time limit for these is reached */
     _Atomic uint32_t site_chance;
-    uint16_t stale;              /* events since last_ticks last changed */
-    _Atomic bool is_busy;        /* a thread is appending */
-    uint64_t reserved_published; /* reserved_bytes, as the appending thread last stored it for the supervisor */
+    uint16_t stale;       /* events since last_ticks last changed */
+    _Atomic bool is_busy; /* a thread is appending */
+    /* reserved_bytes and allocated_bytes, in MiB, as the appending thread last stored them for the supervisor */
+    uint32_t reserved_published, allocated_published;
     /* Fields that are rarely written. */
     /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
     _Alignas(64) _Atomic uint64_t rest_below;
@@ -738,6 +740,18 @@ static inline bool may_want_site(const course *c, int64_t bytes, uint64_t count)
     return is_large(c, bytes) || dice < atomic_load_explicit(&c->site_chance, memory_order_relaxed);
 }
 
+static inline uint32_t mib_of(uint64_t bytes)
+{
+    return (uint32_t)(bytes >> 20);
+}
+
+/* True if what the supervisor reads is near enough, even if no event follows for hours, as in a notebook. */
+static inline bool is_published(const course *c, uint64_t allocated_bytes, uint64_t reserved_bytes)
+{
+    return mib_of(reserved_bytes) == c->reserved_published &&
+           mib_of(allocated_bytes) - c->allocated_published + PUBLISH_MIB <= 2u * PUBLISH_MIB;
+}
+
 /* Do the rare work after an event: read the clock, settle the log, look up a call site. */
 static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
 {
@@ -746,10 +760,12 @@ static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
         c->last_ticks = now > c->last_ticks ? now : c->last_ticks;
         c->stale = 0;
     }
+    uint64_t allocated_bytes = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
     uint64_t reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
-    if (reserved_bytes != c->reserved_published) { /* the supervisor has seen, or will see, the driver's allocation */
+    if (!is_published(c, allocated_bytes, reserved_bytes)) {
         publish(c);
-        c->reserved_published = reserved_bytes;
+        c->allocated_published = mib_of(allocated_bytes);
+        c->reserved_published = mib_of(reserved_bytes);
     }
     bool is_there = make_room(c);
     if (is_there && bytes > 0 &&
@@ -818,7 +834,8 @@ static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t all
     atomic_store_explicit(&c->reserved_bytes, reserved_bytes, memory_order_relaxed);
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
     return count - c->settled_seen >= SETTLE_EVERY || c->stale >= LOOK_EVERY ||
-           gwi_unlikely(reserved_bytes != c->reserved_published) || (bytes > 0 && may_want_site(c, bytes, count));
+           gwi_unlikely(!is_published(c, allocated_bytes, reserved_bytes)) ||
+           (bytes > 0 && may_want_site(c, bytes, count));
 }
 
 /* Handle special cases: the first event of a device, an empty event, the end of a rest, or another thread that

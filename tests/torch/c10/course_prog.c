@@ -62,6 +62,7 @@ static bool keeps_books = true;
 static void (*fake_block)(uint64_t address, int64_t bytes, int device);
 static void (*fake_host_block)(uint64_t address, int64_t bytes);
 static void (*fake_refuse)(int64_t bytes, int device);
+static void (*fake_event)(uint64_t address, int64_t bytes, uint64_t allocated_bytes, uint64_t reserved_bytes);
 
 static void fail(const char *what)
 {
@@ -344,6 +345,18 @@ static void rests(uint64_t count)
     refuse(0);
 }
 
+/* As PyTorch does with its cache: free a large block, keep a smaller one of the same segment. Then do nothing until
+ * standard input ends. */
+static void idle(void)
+{
+    const uint64_t large = (uint64_t)4 << 30, small = (uint64_t)1 << 30;
+    fake_event(large, (int64_t)large, large, large);
+    fake_event(large, -(int64_t)large, 0, large);
+    fake_event(large, (int64_t)small, small, large);
+    while (getchar() != EOF)
+        continue;
+}
+
 /* Run 400 iterations, then fail as PyTorch does when the driver refuses memory. The process holds 7 of 8 GiB and
  * requests 2 GiB. If `leaks`, each iteration keeps 15 MiB. Otherwise that amount is kept before the iterations. */
 static void dies(bool leaks)
@@ -538,6 +551,7 @@ int main(int argc, char **argv)
     fake_block = (void (*)(uint64_t, int64_t, int))driver_name(fakes, "fake_block");
     fake_host_block = (void (*)(uint64_t, int64_t))driver_name(fakes, "fake_host_block");
     fake_refuse = (void (*)(int64_t, int))driver_name(fakes, "fake_refuse");
+    fake_event = (void (*)(uint64_t, int64_t, uint64_t, uint64_t))driver_name(fakes, "fake_event");
     for (int i = 0; i < DEVICES; i++) {
         of[i].random = UINT64_C(0x2545f4914f6cdd1d) + (uint64_t)i;
         of[i].next_address = UINT64_C(0x7f0000000000) + ((uint64_t)i << 40);
@@ -567,6 +581,8 @@ int main(int argc, char **argv)
             calm_iterations(2000);
         dies(scenario[0] == 'l');
         abort();
+    } else if (strcmp(scenario, "idle") == 0) {
+        idle();
     } else if (strcmp(scenario, "rests") == 0) {
         rests(number);
     } else if (strcmp(scenario, "calm") == 0) {
