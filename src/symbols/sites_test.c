@@ -348,6 +348,7 @@ static gw_sites *a_python_program(void)
     feed_event(sites, GW_EV_PYTHON_CODE, 3, 30, 0x030B, 0,
                "Module.__call__\n/v/lib/python3.11/site-packages/torch/nn/modules/module.py");
     feed_event(sites, GW_EV_PYTHON_CODE, 4, 40, 0x030B, 0, "run\n/usr/lib/python3.11/threading.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, 5, 50, 0x030B, 0, "call\n/tmp/torchinductor_me/e2/ce2nwacekn4.py");
     return sites;
 }
 
@@ -385,6 +386,9 @@ static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
     const uint64_t unknown[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL)};
     expect_stack(sites, unknown, 2, GW_SITE_PYTHON_UNKNOWN, "THPModule_empty _PyEval_EvalFrameDefault",
                  "THPModule_empty");
+    /* code that torch.compile generated is not the program's */
+    const uint64_t compiled[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), FRAME(5, false), FRAME(2, true)};
+    expect_stack(sites, compiled, 4, 0, "THPModule_empty call train", "train");
     gw_sites_free(sites);
 }
 

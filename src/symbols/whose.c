@@ -95,6 +95,9 @@ static const struct {
     {PATH, GW_WHOSE_FRAMEWORK, "*-packages/accelerate/*"},
     {PATH, GW_WHOSE_FRAMEWORK, "*-packages/deepspeed/*"},
     {PATH, GW_WHOSE_FRAMEWORK, "*-packages/transformers/*"},
+    {PATH, GW_WHOSE_FRAMEWORK, "*/torchinductor_*/*.py"}, /* code that torch.compile generated */
+    {PATH, GW_WHOSE_FRAMEWORK, "*/.triton/cache/*"},
+    {PATH, GW_WHOSE_FRAMEWORK, "<eval_with_key>*"}, /* code of torch.fx */
     {MODULE, GW_WHOSE_FRAMEWORK, "libtorch*"},
     {MODULE, GW_WHOSE_FRAMEWORK, "libc10*"},
     {MODULE, GW_WHOSE_FRAMEWORK, "libtensorflow*"},

@@ -97,6 +97,27 @@ static void say_left(const gwi_case *c, gwi_finding *finding)
                 loop->is_even ? "" : ")", blocks, GWI_PLURAL(blocks), from, at);
 }
 
+/* True if the site's stack has a line of the program itself. The stack of a backward pass may have none. */
+static bool has_own_line(const gwi_case *c, uint32_t site)
+{
+    const gw_stack *stack = site == 0 ? NULL : gw_sites_stack(c->model->sites, site);
+    return stack != NULL && stack->user < stack->count && stack->frame[stack->user].whose <= GW_WHOSE_USER;
+}
+
+/* Set the verdict's place to the one that kept most memory. A place that kept little counts only if the refused request
+ * has no line of the program. */
+static void say_keeper(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_iterations *loop = &c->memory.growth.loop;
+    bool needs_line = !has_own_line(c, gwi_request_site(c));
+    for (size_t i = loop->keeper_count; i-- > 0;) { /* the last call of gwi_where() wins, so end with the largest */
+        const gw_keeper *keeper = &loop->keeper[i];
+        if ((keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes) ||
+            (needs_line && has_own_line(c, keeper->site)))
+            gwi_where(finding, keeper->site, "the memory that is never freed is allocated here");
+    }
+}
+
 void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -127,12 +148,7 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
                     "the %" PRIu64 " iteration%s before them left nothing behind", loop->idle_count,
                     GWI_PLURAL(loop->idle_count));
-    /* The last call of gwi_where() wins, so end with the place that kept most memory. */
-    for (size_t i = 0; i < loop->keeper_count; i++) {
-        const gw_keeper *keeper = &loop->keeper[loop->keeper_count - 1 - i];
-        if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
-            gwi_where(finding, keeper->site, "the memory that is never freed is allocated here");
-    }
+    say_keeper(c, finding);
 }
 
 /* Report that the last iterations freed all memory they had allocated, if so. Otherwise, report why repeated requests
