@@ -2,6 +2,7 @@
  * each kind of thing with its driver call. */
 #include "gwi_scope.h"
 
+#include "gw_text.h"
 #include "gwi_driver.h"
 #include "gwi_libraries.h"
 
@@ -162,13 +163,14 @@ gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const cha
         *ret_thing = thing;
         return GS_OK;
     }
-    unsigned long long wanted = thing->taken_bytes;
+    uint64_t wanted_bytes = thing->taken_bytes;
     free(thing);
     if (limit_bytes == 0)
         return gwi_refuse(scope, GS_NO_HOST_MEMORY, call, file, line, "no host memory to record it");
-    return gwi_refuse(scope, GS_NO_MEMORY, call, file, line,
-                      "%llu bytes requested; the scope's limit is %llu, of which %llu are in use", wanted,
-                      (unsigned long long)limit_bytes, (unsigned long long)taken_bytes);
+    char wanted[GW_BYTES_EXACT_MAX], limit[GW_BYTES_EXACT_MAX], taken[GW_BYTES_EXACT_MAX];
+    return gwi_refuse(
+        scope, GS_NO_MEMORY, call, file, line, "%s requested; the scope's limit is %s, of which %s are in use",
+        gw_bytes_exact(wanted, wanted_bytes), gw_bytes_exact(limit, limit_bytes), gw_bytes_exact(taken, taken_bytes));
 }
 
 /* ---- lists ---- */
