@@ -85,6 +85,18 @@ typedef enum gs_status {
 } gs_status;
 GS_API const char *gs_status_text(int status); /* static, never NULL */
 
+/* Evaluate a call that returns a gs_status, and return the status from the calling function unless it is GS_OK:
+ *
+ *     GS_RETURN_IF_FAILED(gs_alloc(scope, bytes, &weights));
+ *
+ * The scope owns what was created before, so nothing needs to be released first. */
+#define GS_RETURN_IF_FAILED(call)                                                                                      \
+    do {                                                                                                               \
+        gs_status gs_returned_ = (call);                                                                               \
+        if (gs_returned_ != GS_OK)                                                                                     \
+            return gs_returned_;                                                                                       \
+    } while (0)
+
 /* The source of a failure. It determines the meaning of the failure's `code`. */
 typedef enum gs_source {
     GS_FROM_DRIVER,
