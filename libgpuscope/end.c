@@ -96,7 +96,7 @@ static int compare_things(const void *a, const void *b)
 {
     const gwi_thing *left = *(gwi_thing *const *)a, *right = *(gwi_thing *const *)b;
     if (left->kind != right->kind)
-        return left->kind < right->kind ? -1 : 1;
+        return gwi_kind_order(left->kind) < gwi_kind_order(right->kind) ? -1 : 1;
     int order = strcmp(left->file, right->file);
     if (order == 0)
         order = left->line < right->line ? -1 : left->line > right->line;
@@ -226,7 +226,7 @@ static void wait_for_work(ending *end)
 static bool may_try_again(const gwi_thing *thing, int code)
 {
     bool is_memory = thing->kind == GS_KIND_ORDERED || thing->kind == GS_KIND_DEVICE || thing->kind == GS_KIND_MAPPED ||
-                     thing->kind == GS_KIND_PINNED;
+                     thing->kind == GS_KIND_PINNED || thing->kind == GS_KIND_MANAGED;
     return is_memory && !gwi_is_unknown_to_driver(code);
 }
 

@@ -104,7 +104,8 @@ typedef enum gs_source {
     GS_FROM_CUBLAS,
     GS_FROM_CUBLASLT,
     GS_FROM_NCCL,
-    GS_FROM_SCOPE, /* an error that this library detected: `code` is 0, `text` contains the reason */
+    GS_FROM_SCOPE,  /* an error that this library detected: `code` is 0, `text` contains the reason */
+    GS_FROM_CUDART, /* the CUDA runtime; see <gpuwhy/scope_cuda.h> */
     GS_SOURCE_COUNT
 } gs_source;
 
@@ -217,7 +218,7 @@ GS_API gs_status gs_begin_at(gs_scope *parent, const gs_options *options, gs_sco
 GS_API gs_status gs_enter_at(gs_scope *scope, const char *file, int line);
 GS_API gs_status gs_leave_at(gs_scope *scope, const char *file, int line);
 
-/* Kinds of resources, in the order of release. */
+/* Kinds of resources, in the order of release. Managed memory is released after device memory. */
 typedef enum gs_kind {
     GS_KIND_NCCL,
     GS_KIND_CUDNN,
@@ -231,6 +232,7 @@ typedef enum gs_kind {
     GS_KIND_PINNED,
     GS_KIND_MODULE,
     GS_KIND_STREAM,
+    GS_KIND_MANAGED, /* managed memory of the CUDA runtime */
     GS_KIND_COUNT
 } gs_kind;
 GS_API const char *gs_kind_text(int kind); /* for example "device memory"; static */
@@ -349,6 +351,29 @@ GS_API gs_status gs_module_close_at(gs_scope *scope, CUmodule module, const char
 /* Find a kernel of a module. The kernel is valid until the module is unloaded. */
 GS_API gs_status gs_kernel_at(gs_scope *scope, CUmodule module, const char *name, CUfunction *ret, const char *file,
                               int line);
+
+/* Let the scope own a resource that other code has created, so that the end of the scope releases it.
+ * - gs_adopt(): created with a call of the driver, of cuDNN, cuBLAS, cuBLASLt or NCCL. The scope uses the library that
+ *   the program is linked to, or else loads it like gs_cudnn().
+ * - gs_adopt_with(): the scope calls `release`, which returns 0 or an error number of `source`. `call` is its name in
+ *   messages, a static string. Use it, for example, for a library that is linked statically.
+ * - gs_cuda_adopt() in <gpuwhy/scope_cuda.h>: created with the CUDA runtime.
+ *
+ * `handle` is a pointer or an address on the card; it must not be 0. `bytes` is the size of memory, otherwise 0. On any
+ * status but GS_OK, the resource still belongs to the caller. GS_MISUSE: a scope owns it already. GS_NO_MEMORY: its
+ * memory does not fit in the scope's limit. GS_NO_LIBRARY: the library's release function was not found. */
+typedef int gs_release(void *handle);
+#define gs_adopt(scope, kind, handle, bytes) gs_adopt_at((scope), (kind), GS_NUMBER(handle), (bytes), GS_HERE)
+#define gs_adopt_with(scope, kind, handle, bytes, source, release, call)                                               \
+    gs_adopt_with_at((scope), (kind), GS_NUMBER(handle), (bytes), (source), (release), (call), GS_HERE)
+#define GS_NUMBER(handle) ((uint64_t)(uintptr_t)(handle))
+GS_API gs_status gs_adopt_at(gs_scope *scope, gs_kind kind, uint64_t handle, size_t bytes, const char *file, int line);
+GS_API gs_status gs_adopt_with_at(gs_scope *scope, gs_kind kind, uint64_t handle, size_t bytes, gs_source source,
+                                  gs_release *release, const char *call, const char *file, int line);
+/* Give up the ownership of a resource: the scope forgets it, and the caller must release it. GS_MISUSE: neither the
+ * scope nor an enclosing one owns it. */
+#define gs_disown(scope, kind, handle) gs_disown_at((scope), (kind), GS_NUMBER(handle), GS_HERE)
+GS_API gs_status gs_disown_at(gs_scope *scope, gs_kind kind, uint64_t handle, const char *file, int line);
 
 /* Create handles of CUDA's libraries. The first handle loads the library: the newest known file name, or the one in
  * GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS, GPUSCOPE_CUBLASLT or GPUSCOPE_NCCL. Handles of cuDNN and cuBLAS work on
