@@ -165,6 +165,10 @@ bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle);
 /* Find the place in the source where a scope, any scope, became the owner of a thing. Returns false if there is none.
  */
 bool gwi_thing_owned(gs_kind kind, uint64_t handle, const char **ret_file, int *ret_line);
+/* Find a thing of any scope and remove it from its owner. If the calling thread is inside the owner, return the thing:
+ * finish with gwi_thing_put() or gwi_thing_drop(). Otherwise the owner could end meanwhile, so the thing is freed.
+ * Returns NULL then, and if there is no such thing. */
+gwi_thing *gwi_thing_take_any(gs_kind kind, uint64_t handle);
 /* Position of a kind in the order of release. */
 int gwi_kind_order(gs_kind kind);
 /* Make `scope` the owner of a thing that gwi_thing_take() removed from its owner. */
@@ -174,6 +178,11 @@ void gwi_thing_put(gwi_thing *thing, gs_scope *scope);
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call);
 gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too, const char *call,
                           const char *file, int line);
+
+/* runtime.c */
+/* Release a resource that no scope owns with the CUDA runtime, and ignore failures. */
+struct gs_cuda_runtime;
+void gwi_runtime_discard(const struct gs_cuda_runtime *runtime, gs_kind kind, uint64_t handle);
 
 /* adopt.c */
 /* Make the scope the owner of a resource that exists already. `release` may be NULL, see gwi_thing. */

@@ -280,18 +280,23 @@ gs_status gs_cuda_free_async_at(gs_scope *scope, const gs_cuda_runtime *runtime,
     return code == 0 ? GS_OK : gwi_failed(scope, GS_FROM_CUDART, code, "cudaFreeAsync", NULL, file, line);
 }
 
+static const creator *creator_of(gs_kind kind)
+{
+    static const creator *const creators[] = {&device_memory,  &ordered_memory, &pinned_memory,
+                                              &managed_memory, &streams,        &events};
+    for (size_t i = 0; i < sizeof creators / sizeof *creators; i++) {
+        if (creators[i]->kind == kind)
+            return creators[i];
+    }
+    return NULL;
+}
+
 gs_status gs_cuda_adopt_at(gs_scope *scope, const gs_cuda_runtime *runtime, gs_kind kind, uint64_t handle, size_t bytes,
                            const char *file, int line)
 {
-    static const creator *const recipes[] = {&device_memory,  &ordered_memory, &pinned_memory,
-                                             &managed_memory, &streams,        &events};
     static const char call[] = "gs_cuda_adopt";
-    const creator *recipe = NULL;
+    const creator *recipe = creator_of(kind);
     gs_release *release;
-    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
-        if (recipes[i]->kind == kind)
-            recipe = recipes[i];
-    }
     if (recipe == NULL)
         return gwi_refuse(scope, GS_MISUSE, call, file, line, "the CUDA runtime does not create a %s",
                           gs_kind_text(kind));
@@ -301,6 +306,14 @@ gs_status gs_cuda_adopt_at(gs_scope *scope, const gs_cuda_runtime *runtime, gs_k
     if (!address(runtime, recipe->release_at, &release, sizeof release))
         return gwi_refuse(scope, GS_NO_LIBRARY, call, file, line, "the CUDA runtime has no %s", recipe->release);
     return gwi_adopt(scope, kind, handle, bytes, GS_FROM_CUDART, release, recipe->release, call, file, line);
+}
+
+void gwi_runtime_discard(const gs_cuda_runtime *runtime, gs_kind kind, uint64_t handle)
+{
+    const creator *recipe = creator_of(kind);
+    gs_release *release;
+    if (recipe != NULL && address(runtime, recipe->release_at, &release, sizeof release))
+        release((void *)(uintptr_t)handle);
 }
 
 /* ---- launches ---- */

@@ -264,18 +264,43 @@ bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle)
     return has;
 }
 
+static gwi_thing *find_any_locked(gs_kind kind, uint64_t handle)
+{
+    gwi_thing *thing = bucket_count == 0 ? NULL : buckets[bucket_of(kind, handle, bucket_count)];
+    while (thing != NULL && (thing->kind != kind || thing->handle != handle || thing->is_inner))
+        thing = thing->bucket_next;
+    return thing;
+}
+
 bool gwi_thing_owned(gs_kind kind, uint64_t handle, const char **ret_file, int *ret_line)
 {
     pthread_mutex_lock(&gwi_lock);
-    const gwi_thing *thing = bucket_count == 0 ? NULL : buckets[bucket_of(kind, handle, bucket_count)];
-    while (thing != NULL && (thing->kind != kind || thing->handle != handle))
-        thing = thing->bucket_next;
+    const gwi_thing *thing = find_any_locked(kind, handle);
     if (thing != NULL) {
         *ret_file = thing->file;
         *ret_line = thing->line;
     }
     pthread_mutex_unlock(&gwi_lock);
     return thing != NULL;
+}
+
+gwi_thing *gwi_thing_take_any(gs_kind kind, uint64_t handle)
+{
+    gwi_thing *outside = NULL;
+    pthread_mutex_lock(&gwi_lock);
+    gwi_thing *thing = find_any_locked(kind, handle);
+    if (thing != NULL) {
+        gwi_thing_take_locked(thing);
+        if (!is_around(thing->scope, gwi_current())) {
+            uncount_locked(thing);
+            thing_count--;
+            outside = thing;
+            thing = NULL;
+        }
+    }
+    pthread_mutex_unlock(&gwi_lock);
+    free(outside);
+    return thing;
 }
 
 void gwi_thing_put(gwi_thing *thing, gs_scope *scope)

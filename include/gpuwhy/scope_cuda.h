@@ -139,6 +139,20 @@ GS_API gs_status gs_cuda_event_at(gs_scope *scope, const gs_cuda_runtime *runtim
 GS_API gs_status gs_cuda_adopt_at(gs_scope *scope, const gs_cuda_runtime *runtime, gs_kind kind, uint64_t handle,
                                   size_t bytes, const char *file, int line);
 
+/* ---- for <gpuwhy/scope_cuda_wrap.h> ---- */
+
+/* Let the thread's innermost scope own what a call has created, or record that the call has failed. Returns `code`, or
+ * 2 (cudaErrorMemoryAllocation) as that header describes. */
+GS_API int gs_cuda_created_at(const gs_cuda_runtime *runtime, int code, gs_kind kind, uint64_t handle, size_t bytes,
+                              const char *call, const char *file, int line);
+/* Take a resource from its scope, of any thread, before it is released: gs_cuda_released_at() ends this. `kind` is
+ * GS_KIND_DEVICE for all memory that cudaFree() takes. Returns NULL if no scope owns it. */
+typedef struct gs_taken gs_taken;
+GS_API gs_taken *gs_cuda_take(gs_kind kind, uint64_t handle);
+/* If the release has failed (`code` is not 0), return the resource to its scope and record the failure. Returns `code`.
+ */
+GS_API int gs_cuda_released_at(gs_taken *taken, int code, const char *call, const char *file, int line);
+
 #ifdef __cplusplus
 }
 #endif
