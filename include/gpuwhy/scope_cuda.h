@@ -2,12 +2,12 @@
  * creates.
  *
  *     #include <cuda_runtime.h>
- *     #include <gpuwhy/scope_cuda.h>              after the runtime's header
+ *     #include <gpuwhy/scope_cuda.h>           after the runtime's header
  *
  *     float *weights;
- *     gs_cuda_malloc(scope, bytes, &weights);     instead of cudaMalloc(&weights, bytes); in C: (void **)&weights
+ *     gs_cuda_malloc(scope, bytes, &weights);  instead of cudaMalloc(&weights, bytes)
  *     cudaStreamCreate(&stream);
- *     gs_cuda_adopt(scope, GS_KIND_STREAM, stream, 0);        or: own what other code has created
+ *     gs_cuda_adopt(scope, GS_KIND_STREAM, stream, 0);    or: own what exists
  *     GS_TRY_CUDA(cudaMemcpyAsync(weights, from, bytes, cudaMemcpyDefault, stream));
  *     step<<<64, 256, 0, stream>>>(weights);
  *     GS_CUDA_LAUNCHED(step);
@@ -28,7 +28,7 @@
 
 #include <gpuwhy/scope.h>
 
-/* X(name, parameters): the functions of the runtime that libgpuscope calls. Add new ones at the end. */
+/* The functions of the runtime that libgpuscope calls, as X(name, parameters). New ones come at the end. */
 #define GS_CUDA_CALLS(X)                                                                                               \
     X(cudaMalloc, (void **, size_t))                                                                                   \
     X(cudaMallocAsync, (void **, size_t, cudaStream_t))                                                                \
@@ -93,7 +93,7 @@ GS_API gs_status gs_cuda_launched_at(const gs_cuda_runtime *runtime, const char 
 /* Allocate memory with the runtime: device memory by cudaMalloc(), stream-ordered memory of the device's default pool
  * by cudaMallocAsync(), page-locked host memory by cudaMallocHost(), managed memory by cudaMallocManaged(). A scope's
  * limit and peak count device and stream-ordered memory, but not managed memory, which moves between host and card. In
- * C++, `ret` may point to a pointer of any type. */
+ * C++, `ret` may point to a pointer of any type; C needs (void **)&pointer, as the runtime does. */
 #define gs_cuda_malloc(scope, bytes, ret)                                                                              \
     gs_cuda_malloc_at((scope), GS_CUDA_RUNTIME, (bytes), GS_CUDA_PLACE(ret), GS_HERE)
 #define gs_cuda_malloc_async(scope, bytes, stream, ret)                                                                \
