@@ -272,6 +272,35 @@ static void failures_of_the_runtime_are_recorded(void **state)
     end_with(scope, 0);
 }
 
+static void a_failed_release_is_tried_again(void **state)
+{
+    (void)state;
+    void *block;
+    gs_report *report;
+    gs_scope *scope = open_scope(0), *inner;
+    assert_int_equal(gs_cuda_malloc(scope, 2 * MIB, &block), GS_OK);
+    fail_next((cudaError_t)801);
+    assert_int_equal(gs_cuda_free(scope, block), GS_FAILED); /* the scope still owns it */
+    assert_string_equal(failure_of(scope).call, "cudaFree");
+    fail_next((cudaError_t)801);
+    assert_int_equal(gs_end(scope, &report), GS_OK);
+    assert_int_equal(report->held_count, 1);
+    assert_int_equal(report->kept_count, 0);
+    assert_true(report->missing_bytes <= (int64_t)report->allowed_bytes);
+    gs_report_free(report);
+    /* A handle is never released twice: the report counts it. */
+    scope = open_scope(0);
+    CUstream stream;
+    assert_int_equal(gs_begin(scope, NULL, &inner), GS_OK);
+    assert_int_equal(gs_cuda_stream(inner, 0, &stream), GS_OK);
+    fail_next((cudaError_t)801);
+    assert_int_equal(gs_end(inner, &report), GS_FAILED);
+    assert_int_equal(report->kept_count, 1);
+    gs_report_free(report);
+    assert_int_equal(GS_CUDA_LAUNCHED(nothing), GS_FAILED); /* the runtime repeats its last error once */
+    assert_int_equal(gs_end(scope, NULL), GS_OK);
+}
+
 /* The last test, because it ruins the process's GPU. */
 static void sticky_failure_names_the_launch(void **state)
 {
@@ -323,6 +352,7 @@ int main(void)
         cmocka_unit_test(a_limit_holds_for_adopted_memory),
         cmocka_unit_test(any_release_function_works),
         cmocka_unit_test(failures_of_the_runtime_are_recorded),
+        cmocka_unit_test(a_failed_release_is_tried_again),
         cmocka_unit_test(sticky_failure_names_the_launch),
     };
     find_functions();

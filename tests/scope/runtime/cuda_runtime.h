@@ -48,7 +48,7 @@ cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_total);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 
-/* Make the next call, other than a release, return `code` without an effect. */
+/* Make this thread's next call return `code` without an effect. */
 void fake_runtime_fail(cudaError_t code);
 #ifdef __cplusplus
 }
