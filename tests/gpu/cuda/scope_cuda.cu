@@ -1,6 +1,6 @@
 /* libgpuscope with the CUDA runtime on a real card: scopes own what the runtime creates, in new code and in code whose
- * calls are wrapped, run after run. Prints what is wrong and exits 1. Built and run by ../scope_cuda.py with a static and a
- * shared runtime. */
+ * calls are wrapped, run after run. Prints what is wrong and exits 1. Built and run by ../scope_cuda.py with a static
+ * and a shared runtime. */
 #include <cuda_runtime.h>
 
 #include <gpuwhy/scope_cuda.h>
@@ -39,7 +39,8 @@ static gs_scope *open_scope(void)
     return scope;
 }
 
-/* End a scope that holds `held` resources. From the second run on, nothing may be missing: the first one loads kernels. */
+/* End a scope that holds `held` resources. From the second run on, nothing may be missing: the first one loads kernels.
+ */
 static void end_scope(gs_scope *scope, int run, size_t held)
 {
     gs_report *report = NULL;
