@@ -4,8 +4,8 @@
 
 A page describes the declarations that follow one comment without a blank line: functions, macros and types. Each further
 name of the page is a link to it. The function gs_x_at() appears as the macro gs_x() that callers use. The comment at the top
-of a header becomes the page gpuscope(3) for scope.h, and a page named after the file for other headers. A comment that
-begins with "/* ---- title ----" starts a section; its text is repeated in the pages of the section, under NOTES.
+of a header becomes the page gpuscope(3) for scope.h, and a page named after the file for other headers. Of the header for C++,
+gpuscope_cpp(3), nothing else is a page. A comment that begins with "/* ---- title ----" starts a section; its text is repeated in the pages of the section, under NOTES.
 
 In comments, an indented block is an example, lines that begin with "- " are a list, and `x` is a parameter.
 """
@@ -120,6 +120,8 @@ def add_declaration(group, line):
 
 def read(path):
     """Returns the lines of the comment at the top, and the groups."""
+    if path.suffix == ".hpp":
+        return comment_lines(next(logical_lines(path.read_text()))), []
     top, groups, section, group = None, [], Section(), None
     header = f"{path.parent.name}/{path.name}"
     for line in logical_lines(path.read_text()):
@@ -280,7 +282,7 @@ def group_page(group, names, version, date):
     return page(group.names[0], summary(group.text), group.names, version, date, body)
 
 
-def overview(title, top, groups, header, version, date):
+def overview(title, others, top, groups, header, version, date):
     body = [".SH SYNOPSIS", ".nf", f".B #include <{header}>", ".PP", "cc \\&... $(pkg\\-config \\-\\-cflags \\-\\-libs gpuscope)",
             ".fi", ".SH DESCRIPTION", *paragraphs(top)]
     last = None
@@ -289,10 +291,14 @@ def overview(title, top, groups, header, version, date):
             last = group.section
             body += [f".SS {escape((last.title or 'Basics').capitalize())}", ".PD 0"]
         body += [".TP", f".BR {group.names[0]} (3)", escape(summary(group.text))]
-    body += [".PD"]
-    body += see_also(["gpuscope" if title != "gpuscope" else "gpuscope_cuda"])
+    body += [".PD"] if groups else []
+    body += see_also(sorted(others - {title}))
     first = " ".join(top[:top.index("")])
     return page(title, summary([re.sub(r"^libgpuscope: ", "", first)]), [title], version, date, body)
+
+
+def title_of(path):
+    return path.stem.replace("scope", "gpuscope", 1) + ("_cpp" if path.suffix == ".hpp" else "")
 
 
 def write(folder, pages):
@@ -314,12 +320,13 @@ def main():
     parser.add_argument("--date", required=True)
     parser.add_argument("headers", type=pathlib.Path, nargs="+")
     options = parser.parse_args()
+    titles = set(map(title_of, options.headers))
     pages, read_headers = {}, [(path, *read(path)) for path in options.headers]
     names = {name for _, _, groups in read_headers for group in groups for name in group.names}
     for path, top, groups in read_headers:
-        title = path.stem.replace("scope", "gpuscope", 1)
+        title = title_of(path)
         header = f"{path.parent.name}/{path.name}"
-        pages[title] = (overview(title, top, groups, header, options.version, options.date), None)
+        pages[title] = (overview(title, titles, top, groups, header, options.version, options.date), None)
         for group in groups:
             text = group_page(group, names, options.version, options.date)
             for name in group.names:

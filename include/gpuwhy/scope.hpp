@@ -8,14 +8,14 @@
  *         GS_RETURN_IF_FAILED(scope.open());
  *         GS_RETURN_IF_FAILED(stream.create(scope));
  *         GS_RETURN_IF_FAILED(weights.alloc(scope, 1 << 20));
- *         return GS_TRY(cuMemsetD8Async(weights.get(), 0, weights.bytes(), stream.get()));
- *     }                                              releases the memory and the stream, then ends the scope
+ *         return gs_fill(weights.get(), 0, weights.bytes(), stream.get());
+ *     }                   releases the memory and the stream, then ends the scope
  *
  * This file is a layer on <gpuwhy/scope.h>, whose rules hold. It has no other source.
  *
  * - Functions return a gs_status and throw nothing, so programs may be compiled with -fno-exceptions. The reasons: a
- * full card is an ordinary result in this library, and a destructor must not throw. gpuscope::require() turns a status
- *   into an exception for programs that prefer them.
+ *   full card is an ordinary result in this library, and a destructor must not throw. gpuscope::require() turns a
+ *   status into an exception for programs that prefer them.
  * - Any order of destruction is right. An object whose scope has ended, also by the end of an outer scope, only forgets
  *   its handle, because the scope has released it.
  * - A destructor cannot return the status of a release. The failure is recorded in the scope; close() and end() return

@@ -118,7 +118,7 @@ def manual_pages(place):
     pages = {page.stem for page in folder.iterdir()}
     missing = {re.sub("_at$", "", name) for name in names} - pages
     expect(names and not missing, f"no page: {missing}")
-    expect({"gpuscope", "gpuscope_cuda", "gs_report", "GS_TRY", "GS_RETURN_IF_FAILED"} <= pages, "a page is missing")
+    expect({"gpuscope", "gpuscope_cpp", "gpuscope_cuda", "gs_report", "GS_TRY", "GS_RETURN_IF_FAILED"} <= pages, "a page is missing")
     for page in folder.iterdir():
         text = page.read_text() # a link that leads nowhere fails here
         unknown = set(re.findall(r"^\.BR (\w+) \(3\)", text, re.M)) - pages
