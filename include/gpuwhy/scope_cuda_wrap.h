@@ -91,6 +91,13 @@ static inline cudaError_t gs_wrap_malloc_async(const char *file, int line, type 
 {
     return gs_wrap_malloc_async(file, line, gs_cuda_place(ret), bytes, stream);
 }
+template <typename type, typename pool> /* from a pool of the program */
+static inline cudaError_t gs_wrap_malloc_async(const char *file, int line, type **ret, size_t bytes, pool from,
+                                               cudaStream_t stream)
+{
+    cudaError_t result = cudaMallocAsync(gs_cuda_place(ret), bytes, from, stream);
+    return GS_WRAP_CREATED("cudaMallocAsync", GS_KIND_ORDERED, *ret, bytes);
+}
 template <typename type>
 static inline cudaError_t gs_wrap_malloc_host(const char *file, int line, type **ret, size_t bytes, unsigned flags = 0)
 {
