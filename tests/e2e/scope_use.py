@@ -21,6 +21,15 @@ class CaseSkipped(Exception):
     pass
 
 
+trees = []
+
+
+def installed():
+    if isinstance(trees[0], Exception):
+        raise trees[0]
+    return trees[0]
+
+
 def need(*tools):
     for tool in tools:
         if shutil.which(tool) is None:
@@ -28,7 +37,7 @@ def need(*tools):
 
 
 class Tree:
-    """libgpuscope, installed and then moved to another place."""
+    """libgpuscope, installed and then moved to another place. All cases use one."""
 
     def __init__(self, place):
         need("cmake")
@@ -62,7 +71,7 @@ def run_well(program, folder, words):
 # ---- the installed tree --------------------------------------------------------------------------------------------
 
 def one_line_builds_each_example(place):
-    tree = Tree(place)
+    tree = installed()
     need("cc", "c++")
     flags = " ".join(tree.flags())
     for name, compiler in (("run.c", "cc"), ("run.cpp", "c++")):
@@ -82,7 +91,7 @@ def configure(tree, source, build):
 
 
 def find_package_by_cmake(place):
-    tree = Tree(place)
+    tree = installed()
     need("cc", "c++")
     build = place / "build"
     done = configure(tree, tree.examples, build)
@@ -93,7 +102,7 @@ def find_package_by_cmake(place):
 
 
 def find_package_checks_the_version(place):
-    tree = Tree(place)
+    tree = installed()
     need("c++")
     version = must("pkg-config", "--modversion", "gpuscope", environment=tree.environment)[0]
     major, minor, _ = map(int, version.split("."))
@@ -109,7 +118,8 @@ def find_package_checks_the_version(place):
 
 
 def manual_pages(place):
-    tree = Tree(place)
+    del place
+    tree = installed()
     folder = tree.root / "share" / "man" / "man3"
     if not folder.exists():
         raise CaseSkipped("this build has no manual pages of libgpuscope")
@@ -136,7 +146,7 @@ def manual_pages(place):
 # ---- C++ -----------------------------------------------------------------------------------------------------------
 
 def layer_for_cpp(place):
-    tree = Tree(place)
+    tree = installed()
     need("g++")
     flags = tree.flags()
     for compiler, options, words in (("g++", ["-std=c++11", "-fno-exceptions"], "without exceptions"),
@@ -155,7 +165,7 @@ def layer_for_cpp(place):
 
 def headers_for_cuda_in_cpp(place):
     """The headers for the CUDA runtime, in C++ with templates as in the runtime's own header."""
-    tree = Tree(place)
+    tree = installed()
     need("g++")
     source = place / "use.cpp"
     source.write_text("#include <cuda_runtime.h>\n#include <gpuwhy/scope_cuda_wrap.h>\n"
@@ -207,7 +217,14 @@ CASES = [one_line_builds_each_example, find_package_by_cmake, find_package_check
          headers_for_cuda_in_cpp, leaking_program_and_its_repair, document_shows_the_repair]
 
 
-def test():
+def install(place):
+    try:
+        return Tree(place)
+    except (CaseSkipped, Failure) as reason: # the cases that need the tree repeat it
+        return reason
+
+
+def run_cases():
     failed = []
     for case in CASES:
         with Workplace() as place:
@@ -220,6 +237,12 @@ def test():
                 failed.append(case.__name__)
                 print(f"  FAILED   {case.__name__}: {failure}")
     expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
+
+
+def test():
+    with Workplace() as place:
+        trees.append(install(place))
+        run_cases()
 
 
 main(test)
