@@ -3,9 +3,9 @@
  *     #include <cuda_runtime.h>
  *     #include <gpuwhy/scope_cuda_wrap.h>       last, after all other headers
  *
- * In this source file, cudaMalloc(), cudaFree() and the other calls at the end of this header now also tell the calling
- * thread's innermost scope what they create and release. What the program forgets is released and reported at the end
- * of the scope. Results, arguments and error numbers stay those of the runtime, with two exceptions:
+ * In this source file, cudaMalloc(), cudaFree() and the other calls at the end of this header then also report to the
+ * calling thread's innermost scope what they create and release. The end of the scope releases and lists what the
+ * program has forgotten. Results, arguments and error numbers stay those of the runtime, with two exceptions:
  * - cudaErrorMemoryAllocation: the memory would exceed the scope's limit, or the host has no memory to record it. The
  *   memory is released again.
  * - A failure is recorded as the scope's failure, if it is the first one.

@@ -323,7 +323,7 @@ static void sticky_failure_names_the_launch(void **state)
 
 #ifdef LOADED
 /* The first test: without GPUSCOPE_CUDART, this program has no runtime. */
-static void without_a_runtime_the_reason_is_told(void **state)
+static void without_a_runtime_calls_fail(void **state)
 {
     (void)state;
     void *block;
@@ -343,7 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #ifdef LOADED
-        cmocka_unit_test(without_a_runtime_the_reason_is_told),
+        cmocka_unit_test(without_a_runtime_calls_fail),
 #endif
         cmocka_unit_test(the_end_releases_what_the_runtime_created),
         cmocka_unit_test(each_call_has_its_release),
