@@ -5,10 +5,11 @@
  *
  * In this source file, cudaMalloc(), cudaFree() and the other calls at the end of this header then also report to the
  * calling thread's innermost scope what they create and release. The end of the scope releases and lists what the
- * program has forgotten. Results, arguments and error numbers stay those of the runtime, with two exceptions:
- * - cudaErrorMemoryAllocation: the memory would exceed the scope's limit, or the host has no memory to record it. The
- *   memory is released again.
- * - A failure is recorded as the scope's failure, if it is the first one.
+ * program has forgotten. A failed call becomes the scope's first failure.
+ *
+ * Results, arguments and error numbers stay those of the runtime, with one exception: cudaErrorMemoryAllocation also
+ * means that the memory would exceed the scope's limit, or that the host has no memory to record it. It is then
+ * released again.
  *
  * A thread outside of any scope calls the runtime directly. What it creates has no owner. Calls in other source files,
  * and in libraries, are not affected, but they may release what this file has created only after gs_disown(). */
