@@ -21,7 +21,7 @@ static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .entry step(.param .u64 p)\n{\n.reg .b64 %d;\n.reg .b32 %r;\n"
                           "ld.param.u64 %d, [p];\nmov.u32 %r, 1;\nst.global.u32 [%d], %r;\nret;\n}\n";
 
-enum { LAYERS = 8, ITERATIONS = 5 };
+enum { LAYERS = 8, ITERATIONS = 5, MIB = 1 << 20 };
 
 struct settings {
     long long runs, memory_bytes, batch;
@@ -86,20 +86,17 @@ static gs_status bytes_for(void *unused, size_t images, uint64_t *ret_bytes)
 static gs_status iterate(gs_arena *arena, CUfunction step, size_t images, CUstream stream)
 {
     CUdeviceptr saved[LAYERS], gradient;
-    gs_status status = gs_arena_restart(arena);
-    for (int i = 0; i < LAYERS && status == GS_OK; i++) {
-        status = gs_arena_alloc(arena, layer_bytes(i, images), &saved[i]);
-        if (status == GS_OK)
-            status = GS_LAUNCH(step, gs_dim(1, 1, 1), gs_dim(32, 1, 1), 0, stream, &saved[i]);
+    GS_RETURN_IF_FAILED(gs_arena_restart(arena));
+    for (int i = 0; i < LAYERS; i++) {
+        GS_RETURN_IF_FAILED(gs_arena_alloc(arena, layer_bytes(i, images), &saved[i]));
+        GS_RETURN_IF_FAILED(GS_LAUNCH(step, gs_dim(1, 1, 1), gs_dim(32, 1, 1), 0, stream, &saved[i]));
     }
-    for (int i = LAYERS; i-- > 0 && status == GS_OK;) {
-        status = gs_arena_alloc(arena, layer_bytes(i, images), &gradient);
-        if (status == GS_OK)
-            status = gs_arena_free(arena, gradient);
-        if (status == GS_OK)
-            status = gs_arena_free(arena, saved[i]);
+    for (int i = LAYERS; i-- > 0;) {
+        GS_RETURN_IF_FAILED(gs_arena_alloc(arena, layer_bytes(i, images), &gradient));
+        GS_RETURN_IF_FAILED(gs_arena_free(arena, gradient));
+        GS_RETURN_IF_FAILED(gs_arena_free(arena, saved[i]));
     }
-    return status;
+    return GS_OK;
 }
 
 struct seen {
@@ -123,29 +120,18 @@ static gs_status work(gs_scope *scope, const struct settings *settings, struct i
     CUmodule module;
     CUfunction step;
     gs_memory memory;
-    gs_status status = gs_fit_batch(&fit, bytes_for, NULL, &images, &bytes);
-    if (status == GS_OK)
-        status = plan_iteration(images, iteration);
-    if (status == GS_OK)
-        status = gs_arena_open(scope, iteration->plan, &arena);
-    if (status == GS_OK)
-        status = gs_workspace_open(scope, 128 << 20, &workspace);
-    if (status == GS_OK)
-        status = gs_workspace_choose(workspace, workspaces, 4, &choice, &at);
-    if (status == GS_OK)
-        status = gs_stream(scope, &stream);
-    if (status == GS_OK)
-        status = gs_module(scope, ptx, &module);
-    if (status == GS_OK)
-        status = gs_kernel(scope, module, "step", &step);
-    for (int i = 0; i < ITERATIONS && status == GS_OK; i++)
-        status = iterate(arena, step, images, stream);
-    if (status == GS_OK)
-        status = gs_wait(stream);
-    if (status == GS_OK)
-        status = gs_memory_of(scope, &memory);
-    if (status != GS_OK)
-        return status;
+    GS_RETURN_IF_FAILED(gs_fit_batch(&fit, bytes_for, NULL, &images, &bytes));
+    GS_RETURN_IF_FAILED(plan_iteration(images, iteration));
+    GS_RETURN_IF_FAILED(gs_arena_open(scope, iteration->plan, &arena));
+    GS_RETURN_IF_FAILED(gs_workspace_open(scope, 128 << 20, &workspace));
+    GS_RETURN_IF_FAILED(gs_workspace_choose(workspace, workspaces, 4, &choice, &at));
+    GS_RETURN_IF_FAILED(gs_stream(scope, &stream));
+    GS_RETURN_IF_FAILED(gs_module(scope, ptx, &module));
+    GS_RETURN_IF_FAILED(gs_kernel(scope, module, "step", &step));
+    for (int i = 0; i < ITERATIONS; i++)
+        GS_RETURN_IF_FAILED(iterate(arena, step, images, stream));
+    GS_RETURN_IF_FAILED(gs_wait(stream));
+    GS_RETURN_IF_FAILED(gs_memory_of(scope, &memory));
     *seen = (struct seen){
         .images = images, .peak_bytes = memory.peak_bytes, .driver_bytes = memory.total_bytes - memory.free_bytes};
     return GS_OK;
@@ -239,9 +225,9 @@ int main(int argc, char **argv)
         gs_status status = run(outer, &settings, &seen, &report);
         if (i == 2)
             first = seen;
-        printf("run %lld: %s, micro-batch %llu, peak %llu bytes, card %llu bytes\n", i, gs_status_text(status),
-               (unsigned long long)seen.images, (unsigned long long)seen.peak_bytes,
-               (unsigned long long)seen.driver_bytes);
+        printf("run %lld: %s, micro-batch %llu, peak %llu bytes (%.2f MiB), card %llu bytes (%.2f MiB)\n", i,
+               gs_status_text(status), (unsigned long long)seen.images, (unsigned long long)seen.peak_bytes,
+               (double)seen.peak_bytes / MIB, (unsigned long long)seen.driver_bytes, (double)seen.driver_bytes / MIB);
         if (i > 2 && (seen.peak_bytes != first.peak_bytes || seen.driver_bytes != first.driver_bytes))
             all_well = 0;
         if (status != GS_OK)

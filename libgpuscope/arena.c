@@ -102,10 +102,11 @@ gs_status gs_arena_alloc_at(gs_arena *arena, size_t bytes, CUdeviceptr *ret, con
     gs_status status = next_step(arena, false, "gs_arena_alloc", file, line, &step);
     if (status != GS_OK)
         return status;
+    char planned[GW_BYTES_EXACT_MAX], wanted[GW_BYTES_EXACT_MAX];
     if (step.bytes != bytes)
         return gwi_refuse(arena->helper.scope, GS_DIFFERS, "gs_arena_alloc", file, line,
-                          "step %zu of the plan allocates %llu bytes, not %zu", arena->step,
-                          (unsigned long long)step.bytes, bytes);
+                          "step %zu of the plan allocates %s, not %s", arena->step, gw_bytes_exact(planned, step.bytes),
+                          gw_bytes_exact(wanted, bytes));
     arena->step++;
     *ret = arena->base + step.offset;
     return GS_OK;
@@ -191,7 +192,8 @@ gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, s
     }
     if (status != GS_OK)
         return status;
+    char budget[GW_BYTES_EXACT_MAX];
     return gwi_refuse(scope, GS_NO_MEMORY, "gs_workspace_choose", file, line,
-                      "none of %zu sizes fits in a budget of %llu bytes", count,
-                      (unsigned long long)workspace->budget_bytes);
+                      "none of %zu sizes fits in a budget of %s", count,
+                      gw_bytes_exact(budget, workspace->budget_bytes));
 }

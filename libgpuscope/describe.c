@@ -28,10 +28,27 @@ static void copy_end(char *to, size_t to_bytes, const char *from)
     snprintf(to, to_bytes, "%s", from == NULL ? "" : from);
 }
 
+/* The runtime's numbers are those of the driver, and a few more. */
+static void describe_runtime_code(gs_failure *failure)
+{
+    const gw_cuda_error *error = gw_data_cuda_error((unsigned)failure->code);
+    const char *name = error == NULL ? NULL : error->runtime_name, *text = NULL;
+    if (name == NULL)
+        name = error == NULL ? "unknown error" : error->driver_name;
+    if (error != NULL)
+        text = error->text == NULL ? error->meaning : error->text;
+    snprintf(failure->text, sizeof failure->text, "%s (%d)%s%s", name, failure->code, text == NULL ? "" : ": ",
+             text == NULL ? "" : text);
+}
+
 static void describe_code(gs_failure *failure)
 {
     char *out = failure->text;
     size_t bytes = sizeof failure->text;
+    if (failure->source == GS_FROM_CUDART) {
+        describe_runtime_code(failure);
+        return;
+    }
     if (failure->source != GS_FROM_DRIVER) {
         const char *text = gwi_library_error(failure->source, failure->code);
         snprintf(out, bytes, "%d%s%s", failure->code, text == NULL ? "" : ": ", text == NULL ? "" : text);
@@ -56,8 +73,9 @@ static void describe_code(gs_failure *failure)
 
 int gwi_sticks_by_table(gs_source source, int code)
 {
-    const gw_cuda_error *error = source == GS_FROM_DRIVER ? gw_data_cuda_error((unsigned)code) : NULL;
-    if (source != GS_FROM_DRIVER)
+    bool has_numbers = source == GS_FROM_DRIVER || source == GS_FROM_CUDART;
+    const gw_cuda_error *error = has_numbers ? gw_data_cuda_error((unsigned)code) : NULL;
+    if (!has_numbers)
         return 0;
     if (error == NULL)
         return -1;

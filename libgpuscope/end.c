@@ -8,6 +8,7 @@
  * is freed when the process ends. */
 #include "gwi_scope.h"
 
+#include "gw_text.h"
 #include "gwi_driver.h"
 
 #include <gpuwhy.h>
@@ -95,7 +96,7 @@ static int compare_things(const void *a, const void *b)
 {
     const gwi_thing *left = *(gwi_thing *const *)a, *right = *(gwi_thing *const *)b;
     if (left->kind != right->kind)
-        return left->kind < right->kind ? -1 : 1;
+        return gwi_kind_order(left->kind) < gwi_kind_order(right->kind) ? -1 : 1;
     int order = strcmp(left->file, right->file);
     if (order == 0)
         order = left->line < right->line ? -1 : left->line > right->line;
@@ -164,8 +165,10 @@ static void list_held(ending *end)
     }
     for (size_t i = 0; i < report->entry_count; i++) {
         const gs_held *held = &report->entries[i];
-        gwi_log(end->scope, "still held: %zu x %s, %llu bytes, %s:%d", held->count, gs_kind_text(held->kind),
-                (unsigned long long)held->bytes, held->file, held->line);
+        char bytes[GW_BYTES_EXACT_MAX];
+        gwi_log(end->scope, "still held: %zu x %s%s%s, %s:%d", held->count, gs_kind_text(held->kind),
+                held->bytes == 0 ? "" : ", ", held->bytes == 0 ? "" : gw_bytes_exact(bytes, held->bytes), held->file,
+                held->line);
     }
 }
 
@@ -223,7 +226,7 @@ static void wait_for_work(ending *end)
 static bool may_try_again(const gwi_thing *thing, int code)
 {
     bool is_memory = thing->kind == GS_KIND_ORDERED || thing->kind == GS_KIND_DEVICE || thing->kind == GS_KIND_MAPPED ||
-                     thing->kind == GS_KIND_PINNED;
+                     thing->kind == GS_KIND_PINNED || thing->kind == GS_KIND_MANAGED;
     return is_memory && !gwi_is_unknown_to_driver(code);
 }
 
@@ -302,9 +305,11 @@ static void compare_memory(ending *end)
     report->free_begin_bytes = scope->free_begin_bytes;
     report->free_end_bytes = free_bytes;
     report->missing_bytes = (int64_t)(scope->free_begin_bytes - free_bytes) - taken_by_others;
+    char missing[GW_BYTES_EXACT_MAX], allowed[GW_BYTES_EXACT_MAX];
     if (report->missing_bytes > 0 && (uint64_t)report->missing_bytes > report->allowed_bytes)
-        gwi_log(scope, "%lld bytes of device memory are missing after the end; a context keeps at most %llu",
-                (long long)report->missing_bytes, (unsigned long long)report->allowed_bytes);
+        gwi_log(scope, "%s of device memory are missing after the end; a context keeps at most %s",
+                gw_bytes_exact(missing, (uint64_t)report->missing_bytes),
+                gw_bytes_exact(allowed, report->allowed_bytes));
 }
 
 static void leave(ending *end)

@@ -54,7 +54,8 @@ bool gwi_process_failure(gs_failure *ret_failure)
 static void ask_driver(gs_failure *failure)
 {
     size_t free_bytes, total_bytes;
-    bool is_library = failure->source != GS_FROM_DRIVER && failure->source != GS_FROM_SCOPE;
+    bool is_library =
+        failure->source != GS_FROM_DRIVER && failure->source != GS_FROM_CUDART && failure->source != GS_FROM_SCOPE;
     if (!gwi_driver_is_loaded() || (!is_library && gwi_sticks_by_table(failure->source, failure->code) != -1))
         return;
     int code = gwi_cuda.cuMemGetInfo_v2(&free_bytes, &total_bytes);
@@ -82,7 +83,7 @@ gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *ca
     failure.status = GS_FAILED;
     if (failure.is_sticky)
         failure.status = GS_DEAD;
-    else if (source == GS_FROM_DRIVER && code == CUDA_ERROR_OUT_OF_MEMORY)
+    else if ((source == GS_FROM_DRIVER || source == GS_FROM_CUDART) && code == CUDA_ERROR_OUT_OF_MEMORY)
         failure.status = GS_NO_MEMORY;
     gwi_keep(scope, &failure);
     return failure.status;

@@ -32,6 +32,10 @@ gs_status gwi_library_load(gs_source source, const gwi_library **ret_library, ch
 bool gwi_library_find(void *handle, const char *name, void *ret_function);
 /* Return a function of a library. Returns NULL if the library is not loaded or has no such function. */
 void *gwi_library_symbol(gs_source source, const char *name);
+/* Find the function that releases handles of this kind: in the libraries that the program is linked to, or else in the
+ * library of gwi_library_load(). *ret_call is its name. Returns GS_OK, or GS_NO_LIBRARY with the reason in `why`. */
+gs_status gwi_library_release(gs_kind kind, gs_release **ret_release, const char **ret_call, char *why,
+                              size_t why_bytes);
 /* Return the library's text for an error number, as a static string. Returns NULL if the library is not loaded or does
  * not know the number. */
 const char *gwi_library_error(gs_source source, int code);

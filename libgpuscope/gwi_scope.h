@@ -33,6 +33,10 @@ typedef struct gwi_thing {
     uint64_t taken_bytes; /* device memory that the driver uses for the resource */
     const char *file;     /* the caller's source file; a static string */
     int line;
+    /* How the resource is released; NULL: by the driver's or library's call for its kind. `release_call` is static. */
+    gs_release *release;
+    const char *release_call;
+    gs_source release_source;
     bool is_inner; /* the program cannot free it by its address: a pool, or the block of an arena or workspace */
     gs_scope *scope;
     struct gwi_thing *next, *previous;
@@ -158,6 +162,15 @@ gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
 bool gwi_is_unknown_to_driver(int code);
 void gwi_thing_take_locked(gwi_thing *thing);
 bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle);
+/* Find the place in the source where a scope, any scope, became the owner of a thing. Returns false if there is none.
+ */
+bool gwi_thing_owned(gs_kind kind, uint64_t handle, const char **ret_file, int *ret_line);
+/* Find a thing of any scope and remove it from its owner. If the calling thread is inside the owner, return the thing:
+ * finish with gwi_thing_put() or gwi_thing_drop(). Otherwise the owner could end meanwhile, so the thing is freed.
+ * Returns NULL then, and if there is no such thing. */
+gwi_thing *gwi_thing_take_any(gs_kind kind, uint64_t handle);
+/* Position of a kind in the order of release. */
+int gwi_kind_order(gs_kind kind);
 /* Make `scope` the owner of a thing that gwi_thing_take() removed from its owner. */
 void gwi_thing_put(gwi_thing *thing, gs_scope *scope);
 /* Release a thing with the driver or library call for its kind. *ret_call is the name of this call. Returns the call's
@@ -165,6 +178,16 @@ void gwi_thing_put(gwi_thing *thing, gs_scope *scope);
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call);
 gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too, const char *call,
                           const char *file, int line);
+
+/* runtime.c */
+/* Release a resource that no scope owns with the CUDA runtime, and ignore failures. */
+struct gs_cuda_runtime;
+void gwi_runtime_discard(const struct gs_cuda_runtime *runtime, gs_kind kind, uint64_t handle);
+
+/* adopt.c */
+/* Make the scope the owner of a resource that exists already. `release` may be NULL, see gwi_thing. */
+gs_status gwi_adopt(gs_scope *scope, gs_kind kind, uint64_t handle, uint64_t bytes, gs_source source,
+                    gs_release *release, const char *release_call, const char *call, const char *file, int line);
 
 /* memory.c */
 gs_status gwi_alloc(gs_scope *scope, uint64_t bytes, bool is_inner, CUdeviceptr *ret, const char *call,

@@ -142,6 +142,19 @@ const char *gwi_library_error(gs_source source, int code)
 
 /* ---- handles ---- */
 
+gs_status gwi_library_release(gs_kind kind, gs_release **ret_release, const char **ret_call, char *why,
+                              size_t why_bytes)
+{
+    const gwi_library *lib = gwi_library_for(kind);
+    *ret_call = lib->destroy;
+    if (gwi_library_find(RTLD_DEFAULT, lib->destroy, ret_release))
+        return GS_OK;
+    gs_status status = gwi_library_load(lib->source, &lib, why, why_bytes);
+    if (status == GS_OK)
+        *ret_release = lib->do_destroy;
+    return status;
+}
+
 int gwi_library_destroy(gs_kind kind, void *handle, gs_source *ret_source, const char **ret_call)
 {
     const gwi_library *lib = gwi_library_for(kind);

@@ -3,7 +3,6 @@
 
 #include "gw_text.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 static void print_held(const gs_held *held, FILE *out)
@@ -22,8 +21,8 @@ static void print_held(const gs_held *held, FILE *out)
 
 static void print_memory(const gs_report *report, FILE *out)
 {
-    char begin[GW_BYTES_TEXT_MAX], end[GW_BYTES_TEXT_MAX], allowed[GW_BYTES_TEXT_MAX];
-    int64_t missing = report->missing_bytes;
+    char begin[GW_BYTES_TEXT_MAX], end[GW_BYTES_TEXT_MAX], allowed[GW_BYTES_TEXT_MAX], missing[GW_BYTES_EXACT_MAX];
+    int64_t missing_bytes = report->missing_bytes;
     if (!report->has_memory) {
         fprintf(out, "  the driver's free memory: unknown\n");
         return;
@@ -32,12 +31,14 @@ static void print_memory(const gs_report *report, FILE *out)
     gw_bytes_text(end, report->free_end_bytes);
     gw_bytes_text(allowed, report->allowed_bytes);
     fprintf(out, "  the driver's free memory: %s before, %s after", begin, end);
-    if (missing <= 0)
+    if (missing_bytes > 0)
+        gw_bytes_exact(missing, (uint64_t)missing_bytes);
+    if (missing_bytes <= 0)
         fprintf(out, ": nothing is missing\n");
-    else if ((uint64_t)missing <= report->allowed_bytes)
-        fprintf(out, ": %" PRId64 " bytes, which the context keeps (up to %s)\n", missing, allowed);
+    else if ((uint64_t)missing_bytes <= report->allowed_bytes)
+        fprintf(out, ": %s, which the context keeps (up to %s)\n", missing, allowed);
     else
-        fprintf(out, ": %" PRId64 " bytes are MISSING (a context keeps up to %s)\n", missing, allowed);
+        fprintf(out, ": %s are MISSING (a context keeps up to %s)\n", missing, allowed);
 }
 
 void gs_report_print(const gs_report *report, FILE *out)

@@ -163,7 +163,7 @@ int gs_alive(void)
 
 gs_status gs_check(gs_source source, int code, const char *call, const char *file, int line)
 {
-    if (source == GS_FROM_DRIVER && code == CUDA_ERROR_NOT_READY)
+    if ((source == GS_FROM_DRIVER || source == GS_FROM_CUDART) && code == CUDA_ERROR_NOT_READY)
         return GS_NOT_READY;
     return code == 0 ? GS_OK : gwi_failed(gwi_current(), source, code, call, NULL, file, line);
 }

@@ -2,6 +2,7 @@
  * each kind of thing with its driver call. */
 #include "gwi_scope.h"
 
+#include "gw_text.h"
 #include "gwi_driver.h"
 #include "gwi_libraries.h"
 
@@ -21,9 +22,15 @@ const char *gs_kind_text(int kind)
                                         [GS_KIND_MAPPED] = "mapped host memory",
                                         [GS_KIND_PINNED] = "pinned host memory",
                                         [GS_KIND_MODULE] = "module",
-                                        [GS_KIND_STREAM] = "stream"};
+                                        [GS_KIND_STREAM] = "stream",
+                                        [GS_KIND_MANAGED] = "managed memory"};
     _Static_assert(sizeof texts / sizeof *texts == GS_KIND_COUNT, "a text for each kind");
     return kind >= 0 && kind < GS_KIND_COUNT ? texts[kind] : "not a kind";
+}
+
+int gwi_kind_order(gs_kind kind)
+{
+    return kind == GS_KIND_MANAGED ? 2 * GS_KIND_DEVICE + 1 : 2 * (int)kind;
 }
 
 /* ---- the table: by kind and handle, guarded by gwi_lock ---- */
@@ -162,13 +169,14 @@ gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const cha
         *ret_thing = thing;
         return GS_OK;
     }
-    unsigned long long wanted = thing->taken_bytes;
+    uint64_t wanted_bytes = thing->taken_bytes;
     free(thing);
     if (limit_bytes == 0)
         return gwi_refuse(scope, GS_NO_HOST_MEMORY, call, file, line, "no host memory to record it");
-    return gwi_refuse(scope, GS_NO_MEMORY, call, file, line,
-                      "%llu bytes requested; the scope's limit is %llu, of which %llu are in use", wanted,
-                      (unsigned long long)limit_bytes, (unsigned long long)taken_bytes);
+    char wanted[GW_BYTES_EXACT_MAX], limit[GW_BYTES_EXACT_MAX], taken[GW_BYTES_EXACT_MAX];
+    return gwi_refuse(
+        scope, GS_NO_MEMORY, call, file, line, "%s requested; the scope's limit is %s, of which %s are in use",
+        gw_bytes_exact(wanted, wanted_bytes), gw_bytes_exact(limit, limit_bytes), gw_bytes_exact(taken, taken_bytes));
 }
 
 /* ---- lists ---- */
@@ -256,6 +264,45 @@ bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle)
     return has;
 }
 
+static gwi_thing *find_any_locked(gs_kind kind, uint64_t handle)
+{
+    gwi_thing *thing = bucket_count == 0 ? NULL : buckets[bucket_of(kind, handle, bucket_count)];
+    while (thing != NULL && (thing->kind != kind || thing->handle != handle || thing->is_inner))
+        thing = thing->bucket_next;
+    return thing;
+}
+
+bool gwi_thing_owned(gs_kind kind, uint64_t handle, const char **ret_file, int *ret_line)
+{
+    pthread_mutex_lock(&gwi_lock);
+    const gwi_thing *thing = find_any_locked(kind, handle);
+    if (thing != NULL) {
+        *ret_file = thing->file;
+        *ret_line = thing->line;
+    }
+    pthread_mutex_unlock(&gwi_lock);
+    return thing != NULL;
+}
+
+gwi_thing *gwi_thing_take_any(gs_kind kind, uint64_t handle)
+{
+    gwi_thing *outside = NULL;
+    pthread_mutex_lock(&gwi_lock);
+    gwi_thing *thing = find_any_locked(kind, handle);
+    if (thing != NULL) {
+        gwi_thing_take_locked(thing);
+        if (!is_around(thing->scope, gwi_current())) {
+            uncount_locked(thing);
+            thing_count--;
+            outside = thing;
+            thing = NULL;
+        }
+    }
+    pthread_mutex_unlock(&gwi_lock);
+    free(outside);
+    return thing;
+}
+
 void gwi_thing_put(gwi_thing *thing, gs_scope *scope)
 {
     pthread_mutex_lock(&gwi_lock);
@@ -271,6 +318,11 @@ void gwi_thing_put(gwi_thing *thing, gs_scope *scope)
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call)
 {
     void *handle = (void *)(uintptr_t)thing->handle;
+    if (thing->release != NULL) {
+        *ret_source = thing->release_source;
+        *ret_call = thing->release_call;
+        return thing->release(handle);
+    }
     *ret_source = GS_FROM_DRIVER;
     switch (thing->kind) {
     case GS_KIND_EVENT:
@@ -285,6 +337,7 @@ int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char 
         *ret_call = "cuMemPoolDestroy";
         return gwi_cuda.cuMemPoolDestroy(handle);
     case GS_KIND_DEVICE:
+    case GS_KIND_MANAGED:
         *ret_call = "cuMemFree_v2";
         return gwi_cuda.cuMemFree_v2(thing->handle);
     case GS_KIND_MAPPED:
@@ -325,7 +378,8 @@ gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
         gwi_thing_drop(thing);
         return GS_OK;
     }
-    if (source == GS_FROM_DRIVER && !gwi_is_unknown_to_driver(code))
+    bool is_driver = source == GS_FROM_DRIVER || source == GS_FROM_CUDART; /* with the same error numbers */
+    if (is_driver && !gwi_is_unknown_to_driver(code))
         gwi_thing_put(thing, thing->scope); /* the thing stays in its scope, whose end tries to release it again */
     else
         gwi_thing_drop(thing);

@@ -31,7 +31,8 @@ for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so 
     share/gpuwhy/schema/verdict.schema.json share/gpuwhy/schema/doctor.schema.json \
     share/man/man1/gpuwhy.1 share/man/man1/gpuwhy-run.1 share/bash-completion/completions/gpuwhy \
     share/zsh/site-functions/_gpuwhy share/fish/vendor_completions.d/gpuwhy.fish \
-    include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/scope.h; do
+    include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/scope.h include/gpuwhy/scope.hpp \
+    include/gpuwhy/scope_cuda.h include/gpuwhy/scope_cuda_wrap.h share/doc/gpuscope/examples/run.c; do
     expect "$place/files" "./usr/$file"
 done
 for file in README.md docs/README.md examples/cnn/cnn.c; do

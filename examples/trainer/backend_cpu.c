@@ -76,11 +76,12 @@ static bool cpu_plan(void *of, const struct schedule_options *options, struct st
 static bool take_memory(struct cpu_state *state, struct reason *reason)
 {
     uint64_t bytes = (state->schedule->size.arena_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    char wanted[EXACT_TEXT_BYTES], limit[EXACT_TEXT_BYTES];
     if (state->options.memory_bytes != 0 && bytes > state->options.memory_bytes)
-        because(reason, "cpu: %llu bytes exceed the limit of %llu bytes", (unsigned long long)bytes,
-                (unsigned long long)state->options.memory_bytes);
+        because(reason, "cpu: %s exceed the limit of %s", exact_text(bytes, wanted),
+                exact_text(state->options.memory_bytes, limit));
     else if ((state->memory = aligned_alloc(ALIGNMENT, bytes)) == NULL)
-        because(reason, "cpu: cannot allocate %llu bytes", (unsigned long long)bytes);
+        because(reason, "cpu: cannot allocate %s", exact_text(bytes, wanted));
     else
         memset(state->memory, 0, bytes); /* allocate the pages now instead of in the middle of a step */
     reason->is_memory = state->memory == NULL;
@@ -140,7 +141,8 @@ static bool cpu_host_alloc(void *of, size_t bytes, void **ret, struct reason *re
     (void)of;
     void *memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     if (memory == NULL) {
-        because(reason, "cpu: cannot allocate %zu bytes", bytes);
+        char wanted[EXACT_TEXT_BYTES];
+        because(reason, "cpu: cannot allocate %s", exact_text(bytes, wanted));
         reason->is_memory = true;
         return false;
     }

@@ -328,14 +328,15 @@ static void describe(const struct conv_problem *problem, char *out, size_t out_b
 
 static void tell(struct cuda *cuda, const struct conv *conv)
 {
-    char line[300], what[160];
+    char line[300], what[160], scratch[EXACT_TEXT_BYTES], library[EXACT_TEXT_BYTES];
     const struct conv_way *way = &conv->ways[conv->chosen];
     static const char *const names[] = {"a matrix product of cuBLAS", "cuDNN's older interface", "cuDNN's graph"};
     if (cuda->options.log == NULL || getenv("TRAINER_TELL_CONVOLUTIONS") == NULL)
         return;
     describe(&conv->problem, what, sizeof what);
-    snprintf(line, sizeof line, "%s: %s, algorithm %zu of %zu, workspace %zu + %zu bytes", what, names[way->kind],
-             conv->chosen + 1, conv->way_count, way->scratch_bytes, way->library_bytes);
+    snprintf(line, sizeof line, "%s: %s, algorithm %zu of %zu, workspace %s + %s", what, names[way->kind],
+             conv->chosen + 1, conv->way_count, exact_text(way->scratch_bytes, scratch),
+             exact_text(way->library_bytes, library));
     cuda->options.log(cuda->options.log_user, line);
 }
 
@@ -383,7 +384,9 @@ static bool conv_new(struct cuda *cuda, const struct conv_problem *problem, stru
     if (status != GS_OK && conv->way_count == 0) {
         card_well(&cuda->card, status, what, reason);
     } else if (conv->way_count == 0) {
-        because(reason, "%s: no algorithm with a workspace of at most %zu bytes", what, problem->budget_bytes);
+        char budget[EXACT_TEXT_BYTES];
+        because(reason, "%s: no algorithm with a workspace of at most %s", what,
+                exact_text(problem->budget_bytes, budget));
         reason->is_memory = true;
     }
     if (conv->way_count == 0) {

@@ -32,12 +32,13 @@ static bool read_open(int fd, const char *path, uint64_t most, struct bytes *ret
         return because(reason, "%s: %s", path, strerror(errno));
     if (!S_ISREG(about.st_mode))
         return because(reason, "%s: not a regular file", path);
+    char has[EXACT_TEXT_BYTES], allowed[EXACT_TEXT_BYTES];
     if ((uint64_t)about.st_size > most)
-        return because(reason, "%s: %" PRIu64 " bytes, but at most %" PRIu64 " are allowed", path,
-                       (uint64_t)about.st_size, most);
+        return because(reason, "%s: %s, but at most %s are allowed", path, exact_text((uint64_t)about.st_size, has),
+                       exact_text(most, allowed));
     struct bytes bytes = {.data = malloc((size_t)about.st_size + 1), .count = (size_t)about.st_size};
     if (bytes.data == NULL)
-        return because(reason, "%s: no host memory for %zu bytes", path, bytes.count);
+        return because(reason, "%s: no host memory for %s", path, exact_text(bytes.count, has));
     if (!fill(fd, path, &bytes, reason)) {
         bytes_clear(&bytes);
         return false;

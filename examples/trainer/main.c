@@ -229,12 +229,15 @@ static void print_run(long long run, const struct train_result *result)
         printf(", test loss %.9g, test accuracy %.4f", result->test_loss, result->test_accuracy);
     if (result->images_per_s >= 0)
         printf(", %.0f images/s", result->images_per_s);
-    printf("; plan %" PRIu64 " bytes", result->fit.plan_bytes);
+    char one[EXACT_TEXT_BYTES], other[EXACT_TEXT_BYTES];
+    printf("; plan %s", exact_text(result->fit.plan_bytes, one));
     if (result->has_scope)
-        printf(", peak %" PRIu64 " bytes, pinned %" PRIu64 " bytes", result->peak_bytes, result->pinned_peak_bytes);
+        printf(", peak %s, pinned %s", exact_text(result->peak_bytes, one),
+               exact_text(result->pinned_peak_bytes, other));
     if (result->has_free)
-        printf(", card free %" PRIu64 " before, %" PRIu64 " after", result->free_begin_bytes, result->free_end_bytes);
-    printf(", heap %zu bytes", heap_bytes());
+        printf(", card free before %s, after %s", exact_text(result->free_begin_bytes, one),
+               exact_text(result->free_end_bytes, other));
+    printf(", heap %s", exact_text(heap_bytes(), one));
     printf("%s\n", result->was_stopped ? "; stopped" : "");
     fflush(stdout);
 }

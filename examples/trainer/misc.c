@@ -1,6 +1,7 @@
 /* Small functions for all parts of the trainer: reasons of failures, names, and random numbers. */
 #include "trainer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +14,20 @@ bool because(struct reason *reason, const char *format, ...)
     va_end(arguments);
     reason->is_memory = false;
     return false;
+}
+
+char *exact_text(uint64_t bytes, char out[EXACT_TEXT_BYTES])
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double size = (double)bytes / 1024;
+    size_t unit = 0;
+    for (; size >= 1023.995 && unit + 1 < sizeof units / sizeof *units; unit++)
+        size /= 1024;
+    if (bytes < 1024)
+        snprintf(out, EXACT_TEXT_BYTES, "%" PRIu64 " bytes", bytes);
+    else
+        snprintf(out, EXACT_TEXT_BYTES, "%" PRIu64 " bytes (%.2f %s)", bytes, size, units[unit]);
+    return out;
 }
 
 const char *precision_text(enum precision precision)

@@ -213,10 +213,11 @@ static void run_workers(struct training *training)
     for (int i = 1; i < count; i++)
         if (is_running[i])
             pthread_join(threads[i], NULL);
+    char missing[EXACT_TEXT_BYTES];
     for (int i = 0; i < count; i++)
         if (training->missing_bytes[i] != 0)
-            report_say(training->report, "device %d: %" PRId64 " bytes of the GPU are still in use after the end", i,
-                       training->missing_bytes[i]);
+            report_say(training->report, "device %d: %s of the GPU are still in use after the end", i,
+                       exact_text((uint64_t)training->missing_bytes[i], missing));
 }
 
 static void log_begin(struct training *training)

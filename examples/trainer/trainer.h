@@ -16,6 +16,11 @@ struct reason {
  * because(reason, ...). */
 __attribute__((format(printf, 2, 3))) bool because(struct reason *reason, const char *format, ...);
 
+/* Format a number of bytes exactly, and also in its unit from 1 KiB: "512 bytes" or "2097152 bytes (2.00 MiB)". Returns
+ * `out`. */
+enum { EXACT_TEXT_BYTES = 56 };
+char *exact_text(uint64_t bytes, char out[EXACT_TEXT_BYTES]);
+
 enum precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_COUNT };
 const char *precision_text(enum precision precision);
 static inline size_t precision_bytes(enum precision precision)

@@ -117,12 +117,13 @@ static bool make_schedule(struct worker *worker, struct reason *reason)
 {
     const struct training *training = worker->training;
     const struct fit *fit = &training->fit;
+    char here[EXACT_TEXT_BYTES], first[EXACT_TEXT_BYTES];
     if (!schedule_make(&training->model, &fit->schedule, backend_of(worker), worker->state,
                        (size_t)fit->workspace_bytes, &worker->schedule, reason))
         return false;
     if (worker->schedule.size.arena_bytes > fit->plan_bytes && fit->limit_bytes != 0)
-        return because(reason, "device %d: the plan needs %" PRIu64 " bytes here, and %" PRIu64 " on the first device",
-                       worker->device, worker->schedule.size.arena_bytes, fit->plan_bytes);
+        return because(reason, "device %d: the plan needs %s here, and %s on the first device", worker->device,
+                       exact_text(worker->schedule.size.arena_bytes, here), exact_text(fit->plan_bytes, first));
     return true;
 }
 

@@ -2,12 +2,12 @@
  *
  *     gs_options options = {.name = "training", .memory_bytes = 8ull << 30};
  *     gs_scope *scope;
- *     if (gs_open(&options, &scope, NULL) != GS_OK) ...       retains the context; this thread enters the scope
+ *     if (gs_open(&options, &scope, NULL) != GS_OK) ...    this thread enters the scope
  *     CUdeviceptr weights;
  *     gs_alloc(scope, bytes, &weights);
- *     GS_LAUNCH(kernel, gs_dim(64, 1, 1), gs_dim(256, 1, 1), 0, stream, &weights, &count);
+ *     GS_LAUNCH(kernel, gs_dim(64, 1, 1), gs_dim(256, 1, 1), 0, stream, &weights);
  *     gs_report *report;
- *     gs_end(scope, &report);                  waits, releases, compares the driver's free memory with the start
+ *     gs_end(scope, &report);                              waits, releases, compares
  *     gs_report_print(report, stderr);
  *     gs_report_free(report);
  *
@@ -53,13 +53,15 @@ typedef struct CUfunc_st *CUfunction;
 #else
 #define GS_API
 #endif
-#define GS_HERE __FILE__, __LINE__
+#define GS_HERE           __FILE__, __LINE__
+#define GS_NUMBER(handle) ((uint64_t)(uintptr_t)(handle))
 
 typedef struct gs_scope gs_scope;
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
-/* X(name, text). The numbers are part of the interface, so add new statuses at the end. */
+/* The status of a call: GS_OK, or the reason why it failed. GS_STATUSES(X) lists all as X(name, text). Their numbers
+ * never change: new ones come at the end. gs_status_text() returns the text of a status. */
 #define GS_STATUSES(X)                                                                                                 \
     X(OK, "success")                                                                                                   \
     X(NO_MEMORY, "the card is full, or the scope's limit is reached; nothing else is wrong")                           \
@@ -76,7 +78,6 @@ typedef struct gs_scope gs_scope;
     X(CHILD_DIED, "the child process ended without a result")                                                          \
     X(TIMEOUT, "timed out")                                                                                            \
     X(NOT_READY, "the work is not finished yet")
-
 typedef enum gs_status {
 #define GS_X(name, text) GS_##name,
     GS_STATUSES(GS_X)
@@ -85,6 +86,18 @@ typedef enum gs_status {
 } gs_status;
 GS_API const char *gs_status_text(int status); /* static, never NULL */
 
+/* Evaluate a call that returns a gs_status, and return the status from the calling function unless it is GS_OK:
+ *
+ *     GS_RETURN_IF_FAILED(gs_alloc(scope, bytes, &weights));
+ *
+ * The scope owns what was created before, so nothing needs to be released first. */
+#define GS_RETURN_IF_FAILED(call)                                                                                      \
+    do {                                                                                                               \
+        gs_status gs_returned_ = (call);                                                                               \
+        if (gs_returned_ != GS_OK)                                                                                     \
+            return gs_returned_;                                                                                       \
+    } while (0)
+
 /* The source of a failure. It determines the meaning of the failure's `code`. */
 typedef enum gs_source {
     GS_FROM_DRIVER,
@@ -92,7 +105,8 @@ typedef enum gs_source {
     GS_FROM_CUBLAS,
     GS_FROM_CUBLASLT,
     GS_FROM_NCCL,
-    GS_FROM_SCOPE, /* an error that this library detected: `code` is 0, `text` contains the reason */
+    GS_FROM_SCOPE,  /* an error that this library detected: `code` is 0, `text` contains the reason */
+    GS_FROM_CUDART, /* the CUDA runtime; see <gpuwhy/scope_cuda.h> */
     GS_SOURCE_COUNT
 } gs_source;
 
@@ -138,6 +152,7 @@ GS_API char *gs_failure_text(const gs_failure *failure, char *out, size_t out_by
 GS_API int gs_alive(void); /* returns 0 if the calling thread's innermost scope is dead, else 1 */
 GS_API gs_status gs_check(gs_source source, int code, const char *call, const char *file, int line);
 
+/* The size of a grid or a block. */
 typedef struct gs_dims {
     unsigned x, y, z;
 } gs_dims;
@@ -205,7 +220,7 @@ GS_API gs_status gs_begin_at(gs_scope *parent, const gs_options *options, gs_sco
 GS_API gs_status gs_enter_at(gs_scope *scope, const char *file, int line);
 GS_API gs_status gs_leave_at(gs_scope *scope, const char *file, int line);
 
-/* Kinds of resources, in the order of release. */
+/* Kinds of resources, in the order of release. Managed memory is released after device memory. */
 typedef enum gs_kind {
     GS_KIND_NCCL,
     GS_KIND_CUDNN,
@@ -219,6 +234,7 @@ typedef enum gs_kind {
     GS_KIND_PINNED,
     GS_KIND_MODULE,
     GS_KIND_STREAM,
+    GS_KIND_MANAGED, /* managed memory of the CUDA runtime */
     GS_KIND_COUNT
 } gs_kind;
 GS_API const char *gs_kind_text(int kind); /* for example "device memory"; static */
@@ -234,12 +250,14 @@ typedef struct gs_held {
     size_t kept_count; /* number of resources that could not be released */
 } gs_held;
 
+/* The context after the end of a scope. */
 typedef enum gs_context_end {
     GS_CONTEXT_STAYS,    /* the scope was an inner scope, or the context is still retained elsewhere */
     GS_CONTEXT_RELEASED, /* the context was released and is no longer active */
     GS_CONTEXT_UNSURE    /* the release of the context failed, so it may still be active */
 } gs_context_end;
 
+/* What gs_end() returns about the scope that it has ended. */
 typedef struct gs_report {
     char name[32];
     int is_dead;
@@ -274,6 +292,7 @@ GS_API gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, const char *
 GS_API void gs_report_print(const gs_report *report, FILE *out);
 GS_API void gs_report_free(gs_report *report);
 
+/* Read how much memory a scope and the card use now. */
 typedef struct gs_memory {
     /* sum of the requested sizes of device memory, in the scope and its inner scopes */
     uint64_t live_bytes, peak_bytes;
@@ -338,6 +357,28 @@ GS_API gs_status gs_module_close_at(gs_scope *scope, CUmodule module, const char
 GS_API gs_status gs_kernel_at(gs_scope *scope, CUmodule module, const char *name, CUfunction *ret, const char *file,
                               int line);
 
+/* Let the scope own a resource that other code has created, so that the end of the scope releases it.
+ * - gs_adopt(): created with a call of the driver, of cuDNN, cuBLAS, cuBLASLt or NCCL. The scope uses the library that
+ *   the program is linked to, or else loads it like gs_cudnn().
+ * - gs_adopt_with(): the scope calls `release`, which returns 0 or an error number of `source`. `call` is its name in
+ *   messages, a static string. Use it, for example, for a library that is linked statically.
+ * - gs_cuda_adopt() in <gpuwhy/scope_cuda.h>: created with the CUDA runtime.
+ *
+ * `handle` is a pointer or an address on the card; it must not be 0. `bytes` is the size of memory, otherwise 0. On any
+ * status but GS_OK, the resource still belongs to the caller. GS_MISUSE: a scope owns it already. GS_NO_MEMORY: its
+ * memory does not fit in the scope's limit. GS_NO_LIBRARY: the library's release function was not found. */
+typedef int gs_release(void *handle);
+#define gs_adopt(scope, kind, handle, bytes) gs_adopt_at((scope), (kind), GS_NUMBER(handle), (bytes), GS_HERE)
+#define gs_adopt_with(scope, kind, handle, bytes, source, release, call)                                               \
+    gs_adopt_with_at((scope), (kind), GS_NUMBER(handle), (bytes), (source), (release), (call), GS_HERE)
+GS_API gs_status gs_adopt_at(gs_scope *scope, gs_kind kind, uint64_t handle, size_t bytes, const char *file, int line);
+GS_API gs_status gs_adopt_with_at(gs_scope *scope, gs_kind kind, uint64_t handle, size_t bytes, gs_source source,
+                                  gs_release *release, const char *call, const char *file, int line);
+/* Give up the ownership of a resource: the scope forgets it, and the caller must release it. GS_MISUSE: neither the
+ * scope nor an enclosing one owns it. */
+#define gs_disown(scope, kind, handle) gs_disown_at((scope), (kind), GS_NUMBER(handle), GS_HERE)
+GS_API gs_status gs_disown_at(gs_scope *scope, gs_kind kind, uint64_t handle, const char *file, int line);
+
 /* Create handles of CUDA's libraries. The first handle loads the library: the newest known file name, or the one in
  * GPUSCOPE_CUDNN, GPUSCOPE_CUBLAS, GPUSCOPE_CUBLASLT or GPUSCOPE_NCCL. Handles of cuDNN and cuBLAS work on
  * `stream`. */
@@ -379,12 +420,15 @@ GS_API gs_status gs_copy_at(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUst
                             int line);
 GS_API gs_status gs_fill_at(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream, const char *file,
                             int line);
+/* Record an event on a stream: the event is complete when all work before it is. */
 GS_API gs_status gs_record_at(CUevent event, CUstream stream, const char *file, int line);
 /* Make the stream wait for the event. The host does not wait. */
 GS_API gs_status gs_follow_at(CUstream stream, CUevent event, const char *file, int line);
+/* Make the host wait: for the work of a stream, for an event, or for all work of the thread's current context. */
 GS_API gs_status gs_wait_at(CUstream stream, const char *file, int line);
 GS_API gs_status gs_wait_event_at(CUevent event, const char *file, int line);
 GS_API gs_status gs_wait_all_at(const char *file, int line);
+/* Read the time between two events that were created with timing, in milliseconds. Wait for both events before. */
 GS_API gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, const char *file, int line);
 
 /* ---- planned memory ----------------------------------------------------------------------------------------------
@@ -409,8 +453,8 @@ GS_API gs_status gs_plan_free(gs_plan *plan, size_t block);
 GS_API gs_status gs_plan_close(gs_plan *plan, gs_plan_size *ret_size);
 GS_API gs_status gs_plan_offset(const gs_plan *plan, size_t block, uint64_t *ret_offset);
 
-typedef struct gs_arena gs_arena;
 /* Allocate the device memory for a closed plan. The plan must live as long as the arena. The scope frees the arena. */
+typedef struct gs_arena gs_arena;
 #define gs_arena_open(scope, plan, ret_arena) gs_arena_open_at((scope), (plan), (ret_arena), GS_HERE)
 GS_API gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_arena, const char *file,
                                   int line);
@@ -474,6 +518,7 @@ GS_API void gs_child_main(int argc, char **argv, const gs_child_entry *entries);
  * child dies. */
 GS_API gs_status gs_reply_write(gs_reply *reply, const void *data, size_t bytes);
 
+/* The result of gs_run_in_child(). */
 typedef struct gs_child_result {
     gs_status status; /* the function's return value; or GS_CHILD_DIED or GS_TIMEOUT if the function did not return */
     int exit_status;  /* exit status of the process; -1 if a signal ended it */

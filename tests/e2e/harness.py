@@ -173,6 +173,14 @@ def execute(argv, folder, environment, signal_when=None):
                time.monotonic() - started)
 
 
+def must(*command, environment=None, folder=None):
+    """Run a command that has to succeed, and return the words that it printed."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment, cwd=folder,
+                          timeout=240)
+    expect(done.returncode == 0, f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
+    return done.stdout.split()
+
+
 def wait_until(condition, failure, seconds=TIMEOUT_S):
     """Wait until the condition is true, and return its value. `failure` describes what is wrong if this takes too long."""
     deadline = time.monotonic() + seconds

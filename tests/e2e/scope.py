@@ -6,10 +6,9 @@ fails.
 """
 import re
 import shutil
-import subprocess
 
 from harness import (BUILD, SANITIZE, Card, Failure, Workplace, base_environment, behind_sanitizer, expect, execute, main,
-                     new_folder, run_observed)
+                     must, new_folder, run_observed)
 
 DEMO = BUILD / "examples" / "scope_demo"
 CARD = Card("16GiB")
@@ -89,12 +88,6 @@ def no_driver(place):
 
 
 # ---- the installed library -----------------------------------------------------------------------------------------
-
-def must(*command, environment=None):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment, timeout=240)
-    expect(done.returncode == 0, f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
-    return done.stdout.split()
-
 
 def installed_library(place):
     if SANITIZE:

@@ -96,7 +96,7 @@ def read_log(name):
 def numbers(line):
     """Parse the numbers of a run's line."""
     patterns = {"loss": r" loss (\S+?),", "images_per_s": r", (\d+) images/s", "plan": r"plan (\d+) bytes",
-                "peak": r"peak (\d+) bytes", "free_before": r"card free (\d+) before", "free_after": r", (\d+) after"}
+                "peak": r"peak (\d+) bytes", "free_before": r"card free before (\d+) ", "free_after": r" after (\d+) bytes"}
     found = {}
     for key, pattern in patterns.items():
         match = re.search(pattern, line)
