@@ -20,10 +20,10 @@ enum { EXIT_FAILED = 1, EXIT_OPTIONS = 2, EXIT_STOPPED = 4, PATH_BYTES = 4096 };
 /* Settings as given on the command line. */
 struct settings {
     const char *model, *backend, *data, *precision, *optimizer, *rate, *momentum, *weight_decay, *loss_scale,
-        *checkpointing, *checkpoint, *log;
+        *checkpointing, *checkpoint, *log, *weights, *weights_except, *save_weights;
     long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
         results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
-    int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
+    int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet, convert;
 };
 
 static struct settings defaults(void)
@@ -82,6 +82,12 @@ static void parse(int argc, char **argv, struct settings *s)
         {"checkpoint", OPTION_TEXT, &s->checkpoint, "file, written at the end and on a signal"},
         {"every", OPTION_NUMBER, &s->every, "steps between checkpoints"},
         {"resume", OPTION_FLAG, &s->resume, "continue from the checkpoint, if there is one"},
+        {"weights", OPTION_TEXT, &s->weights, "safetensors file with the initial weights, in PyTorch's layout"},
+        {"weights-except", OPTION_TEXT, &s->weights_except,
+         "layers that do not get their initial weights from the file, for example fc,layer4"},
+        {"save-weights", OPTION_TEXT, &s->save_weights, "safetensors file to which the trained weights are written"},
+        {"convert", OPTION_FLAG, &s->convert,
+         "do not train: write --save-weights from --checkpoint, --weights or initial values"},
         {"log", OPTION_TEXT, &s->log, "file to which a JSON line is added for each step"},
         {"results-every", OPTION_NUMBER, &s->results_every, "number of steps between reads of the GPU's results"},
         {"progress-every", OPTION_NUMBER, &s->progress_every,
@@ -198,6 +204,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .checkpoint_path = s->checkpoint,
                                     .checkpoint_every = (uint64_t)s->every,
                                     .resumes = s->resume,
+                                    .exchange = {s->weights, s->weights_except, s->save_weights},
                                     .progress = s->quiet ? NULL : stderr,
                                     .progress_every = (uint64_t)s->progress_every,
                                     .memory_warn_bytes = (uint64_t)s->warn_memory,
@@ -298,8 +305,10 @@ int main(int argc, char **argv)
     parse(argc, argv, &settings);
     struct train_options options = make_options(&settings, path);
     struct reason reason = {0};
-    if (settings.plan) {
-        if (train_plan(&options, stdout, &reason))
+    if (settings.plan || settings.convert) {
+        if (settings.plan ? train_plan(&options, stdout, &reason)
+                          : exchange_convert(&options.exchange, options.model_path, options.checkpoint_path,
+                                             options.seed, &reason))
             return 0;
         fprintf(stderr, "trainer: %s\n", reason.text);
         return EXIT_FAILED;
