@@ -2,6 +2,7 @@
 #include "exchange.h"
 
 #include "checkpoint.h"
+#include "onnx.h"
 #include "weights.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@ bool exchange_begin(const struct exchange *exchange, const struct model *model, 
 
 bool exchange_writes(const struct exchange *exchange)
 {
-    return exchange->save_weights != NULL;
+    return exchange->save_weights != NULL || exchange->onnx != NULL;
 }
 
 bool exchange_check(const struct exchange *exchange, const struct model *model, struct reason *reason)
@@ -29,14 +30,15 @@ bool exchange_check(const struct exchange *exchange, const struct model *model, 
     if (!weights_list(model, &weights, &count, reason))
         return false;
     free(weights);
-    return true;
+    return exchange->onnx == NULL || onnx_check(model, reason);
 }
 
 bool exchange_end(const struct exchange *exchange, const struct model *model, const float *parameters,
                   const float *statistics, struct reason *reason)
 {
-    return exchange->save_weights == NULL ||
-           weights_write(exchange->save_weights, model, parameters, statistics, reason);
+    if (exchange->save_weights != NULL && !weights_write(exchange->save_weights, model, parameters, statistics, reason))
+        return false;
+    return exchange->onnx == NULL || onnx_write(exchange->onnx, model, parameters, statistics, reason);
 }
 
 /* ---- without a training ---- */

@@ -10,6 +10,7 @@ struct exchange {
     const char *except;  /* layers that keep their random values, as for weights_read() */
     /* Written after the last step: */
     const char *save_weights; /* weights.h */
+    const char *onnx;         /* onnx.h */
 };
 
 /* Read exchange->weights, if it is given, into the vectors, which have the model's initial values. */

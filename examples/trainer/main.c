@@ -20,7 +20,7 @@ enum { EXIT_FAILED = 1, EXIT_OPTIONS = 2, EXIT_STOPPED = 4, PATH_BYTES = 4096 };
 /* Settings as given on the command line. */
 struct settings {
     const char *model, *backend, *data, *precision, *optimizer, *rate, *momentum, *weight_decay, *loss_scale,
-        *checkpointing, *checkpoint, *log, *weights, *weights_except, *save_weights;
+        *checkpointing, *checkpoint, *log, *weights, *weights_except, *save_weights, *export;
     long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
         results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet, convert;
@@ -86,8 +86,9 @@ static void parse(int argc, char **argv, struct settings *s)
         {"weights-except", OPTION_TEXT, &s->weights_except,
          "layers that do not get their initial weights from the file, for example fc,layer4"},
         {"save-weights", OPTION_TEXT, &s->save_weights, "safetensors file to which the trained weights are written"},
+        {"export", OPTION_TEXT, &s->export, "ONNX file to which the trained network is written"},
         {"convert", OPTION_FLAG, &s->convert,
-         "do not train: write --save-weights from --checkpoint, --weights or initial values"},
+         "do not train: write --save-weights and --export from --checkpoint, --weights or initial values"},
         {"log", OPTION_TEXT, &s->log, "file to which a JSON line is added for each step"},
         {"results-every", OPTION_NUMBER, &s->results_every, "number of steps between reads of the GPU's results"},
         {"progress-every", OPTION_NUMBER, &s->progress_every,
@@ -204,7 +205,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .checkpoint_path = s->checkpoint,
                                     .checkpoint_every = (uint64_t)s->every,
                                     .resumes = s->resume,
-                                    .exchange = {s->weights, s->weights_except, s->save_weights},
+                                    .exchange = {s->weights, s->weights_except, s->save_weights, s->export},
                                     .progress = s->quiet ? NULL : stderr,
                                     .progress_every = (uint64_t)s->progress_every,
                                     .memory_warn_bytes = (uint64_t)s->warn_memory,
