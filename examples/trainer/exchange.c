@@ -2,6 +2,7 @@
 #include "exchange.h"
 
 #include "checkpoint.h"
+#include "file.h"
 #include "onnx.h"
 #include "weights.h"
 
@@ -30,7 +31,8 @@ bool exchange_check(const struct exchange *exchange, const struct model *model, 
     if (!weights_list(model, &weights, &count, reason))
         return false;
     free(weights);
-    return exchange->onnx == NULL || onnx_check(model, reason);
+    return (exchange->save_weights == NULL || file_can_replace(exchange->save_weights, reason)) &&
+           (exchange->onnx == NULL || (onnx_check(model, reason) && file_can_replace(exchange->onnx, reason)));
 }
 
 bool exchange_end(const struct exchange *exchange, const struct model *model, const float *parameters,

@@ -18,7 +18,7 @@ bool exchange_begin(const struct exchange *exchange, const struct model *model, 
                     struct reason *reason);
 /* True if exchange_end() writes a file. */
 bool exchange_writes(const struct exchange *exchange);
-/* Check before the training that the model can be written. */
+/* Check before the training that the model can be written, and the files created. */
 bool exchange_check(const struct exchange *exchange, const struct model *model, struct reason *reason);
 bool exchange_end(const struct exchange *exchange, const struct model *model, const float *parameters,
                   const float *statistics, struct reason *reason);

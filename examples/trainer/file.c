@@ -115,11 +115,34 @@ static bool write_beside(const char *beside, bool (*put)(int, const void *), con
     return is_written;
 }
 
+/* Return the name of the temporary file. */
+static bool name_beside(const char *path, char beside[PATH_BYTES], struct reason *reason)
+{
+    return snprintf(beside, PATH_BYTES, "%s.new", path) < PATH_BYTES ||
+           because(reason, "%.100s...: the path is too long", path);
+}
+
+bool file_can_replace(const char *path, struct reason *reason)
+{
+    char beside[PATH_BYTES];
+    struct stat about;
+    if (!name_beside(path, beside, reason))
+        return false;
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return because(reason, "%s: %s", path, strerror(EISDIR));
+    int fd = open(beside, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return because(reason, "%s: %s", beside, strerror(errno));
+    close(fd);
+    unlink(beside);
+    return true;
+}
+
 bool file_replace(const char *path, bool (*put)(int fd, const void *user), const void *user, struct reason *reason)
 {
     char beside[PATH_BYTES];
-    if (snprintf(beside, sizeof beside, "%s.new", path) >= (int)sizeof beside)
-        return because(reason, "%.100s...: the path is too long", path);
+    if (!name_beside(path, beside, reason))
+        return false;
     if (!write_beside(beside, put, user))
         return because(reason, "%s: %s", beside, strerror(errno));
     if (rename(beside, path) != 0)

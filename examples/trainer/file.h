@@ -16,6 +16,9 @@ void bytes_clear(struct bytes *bytes); /* accepts a zeroed struct */
  * The content goes to a temporary file, path.new, which is synced and renamed. Then the folder is synced. So even after
  * a crash, the file is complete, old or new. Only one process at a time may write to a name. */
 bool file_replace(const char *path, bool (*put)(int fd, const void *user), const void *user, struct reason *reason);
+/* Check early, before long work, that file_replace() will probably succeed: the temporary file can be created. It is
+ * removed again. */
+bool file_can_replace(const char *path, struct reason *reason);
 /* Write all bytes. Returns false with errno set on failure. */
 bool file_write(int fd, const void *data, size_t bytes);
 

@@ -97,14 +97,18 @@ def trains(place):
                       ("b", ["weight", "bias", "running_mean", "running_var"]),
                       ("batchnorm2", ["weight", "bias", "running_mean", "running_var"])) for part in parts},
            f"the file has {names}")
-    train("--weights", "start", "--steps", "4", "--save-weights", "four", "--checkpoint", "c4")
+    train("--weights", "start", "--steps", "4", "--save-weights", "four", "--export", "four.onnx",
+          "--checkpoint", "c4")
     expect(not same("start", "four"), "the training changed no weights")
     train("--weights", "start", "--steps", "2", "--checkpoint", "c")
     # a run that continues does not read the file again
     train("--weights", "missing", "--resume", "--steps", "4", "--checkpoint", "c", "--save-weights", "resumed")
     expect(same("four", "resumed"), "a resumed training made other weights")
-    place.convert("--model", "n.net", "--checkpoint", "c4", "--save-weights", "of-checkpoint")
+    place.convert("--model", "n.net", "--checkpoint", "c4", "--save-weights", "of-checkpoint",
+                  "--export", "of-checkpoint.onnx")
     expect(same("four", "of-checkpoint"), "the checkpoint has other weights than the file")
+    expect((place.path / "four.onnx").read_bytes() == (place.path / "of-checkpoint.onnx").read_bytes(),
+           "the graphs of the training and of its checkpoint differ")
     train("--steps", "4", "--save-weights", "unlike")
     expect(not same("four", "unlike"), "the initial weights make no difference")
     refuses(place, train)
@@ -132,6 +136,11 @@ def refuses(place, train):
     refused('the exception "f" is no layer of the model n', "--weights", "start", "--weights-except", "f")
     refused("exceptions are given, but no file with weights", "--weights-except", "fc")
     refused("none.st: No such file or directory", "--weights", "none.st")
+    for option in "--save-weights", "--export": # refused before the training
+        error = place.trainer("--backend", "cpu", "--model", "n.net", "--epochs", "1000000", option, "no/file", status=1)
+        expect("no/file.new: No such file or directory" in error, error)
+        error = place.trainer("--backend", "cpu", "--model", "n.net", "--epochs", "1000000", option, ".", status=1)
+        expect(".: Is a directory" in error, error)
     place.write("short.st", "1234567")
     refused("short.st: 7 bytes, but the size of the head alone has 8", "--weights", "short.st")
     error = place.convert("--model", "small", "--checkpoint", "c4", "--save-weights", "none", status=1)
