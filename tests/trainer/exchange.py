@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from harness import BUILD, Workplace, base_environment, behind_sanitizer, expect, main, skip
+from harness import BUILD, Workplace, base_environment, behind_sanitizer, expect, main, skip, wait_until
 from pypi import has, python_with
 
 TRAINER = BUILD / "examples" / "trainer"
@@ -65,18 +65,19 @@ def read_file(path):
     size, = struct.unpack("<Q", data[:8])
     head = json.loads(data[8:8 + size])
     head.pop("__metadata__", None)
-    return {name: (entry["dtype"], entry["shape"], data[8 + size:][slice(*entry["data_offsets"])])
+    data = memoryview(data)[8 + size:]
+    return {name: (entry["dtype"], entry["shape"], bytes(data[slice(*entry["data_offsets"])]))
             for name, entry in head.items()}
 
 
 def write_file(path, tensors):
     """Write tensors given as (type, shape, bytes)."""
-    head, data = {"__metadata__": {"format": "pt"}}, b""
+    head, at = {"__metadata__": {"format": "pt"}}, 0
     for name, (kind, shape, values) in tensors.items():
-        head[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
+        head[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + len(values)]}
+        at += len(values)
     text = json.dumps(head).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    path.write_bytes(b"".join([struct.pack("<Q", len(text)), text, *(values for _, _, values in tensors.values())]))
 
 
 # ---- in a training ---------------------------------------------------------------------------------------------------
@@ -112,6 +113,22 @@ def trains(place):
     train("--steps", "4", "--save-weights", "unlike")
     expect(not same("four", "unlike"), "the initial weights make no difference")
     refuses(place, train)
+    stops(place)
+
+
+def stops(place):
+    """A stopped training writes no weights."""
+    log = place.path / "log"
+    process = subprocess.Popen(behind_sanitizer(
+        [str(TRAINER), "--backend", "cpu", "--model", "n.net", "--images", "200", "--batch", "8", "--epochs", "1000000",
+         "--save-weights", "stopped", "--log", "log"]), cwd=place.path, env=place.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: process.poll() is not None or (log.exists() and '"loss"' in log.read_text()), "no step was made")
+    process.terminate()
+    _, error = process.communicate(timeout=200)
+    expect(process.returncode == 4, f"exit {process.returncode} instead of 4: {error}")
+    expect("stopped before the last step: no weights are written" in error, error)
+    expect(not (place.path / "stopped").exists(), "a stopped training wrote weights")
 
 
 def refuses(place, train):
