@@ -141,11 +141,13 @@ def refuses(place, train):
     tensors = read_file(place.path / "start")
     kind, shape, data = tensors["fc.weight"]
     for what, change, why in (
-            ("missing", {"fc.weight": None}, 'missing.st: tensor "fc.weight" (10x72) is missing; line 9 of the model n'),
+            ("missing", {"fc.weight": None},
+             'missing.st: tensor "fc.weight" (10x72) is missing; line 9 of the model n'),
             ("extra", {"fc.extra": tensors["fc.bias"]}, 'extra.st: tensor "fc.extra" (10) belongs to no layer of the'),
             ("shape", {"fc.weight": (kind, shape[::-1], data)},
              'shape.st: tensor "fc.weight": the shape is 72x10, but line 9 of the model n needs 10x72'),
-            ("type", {"fc.weight": ("I32", shape, data)}, 'type.st: tensor "fc.weight": the type is I32, but only F32')):
+            ("type", {"fc.weight": ("I32", shape, data)},
+             'type.st: tensor "fc.weight": the type is I32, but only F32')):
         changed = {name: value for name, value in {**tensors, **change}.items() if value is not None}
         write_file(place.path / f"{what}.st", changed)
         refused(why, "--weights", f"{what}.st")
@@ -154,9 +156,10 @@ def refuses(place, train):
     refused("exceptions are given, but no file with weights", "--weights-except", "fc")
     refused("none.st: No such file or directory", "--weights", "none.st")
     for option in "--save-weights", "--export": # refused before the training
-        error = place.trainer("--backend", "cpu", "--model", "n.net", "--epochs", "1000000", option, "no/file", status=1)
+        long = ["--backend", "cpu", "--model", "n.net", "--epochs", "1000000"]
+        error = place.trainer(*long, option, "no/file", status=1)
         expect("no/file.new: No such file or directory" in error, error)
-        error = place.trainer("--backend", "cpu", "--model", "n.net", "--epochs", "1000000", option, ".", status=1)
+        error = place.trainer(*long, option, ".", status=1)
         expect(".: Is a directory" in error, error)
     place.write("short.st", "1234567")
     refused("short.st: 7 bytes, but the size of the head alone has 8", "--weights", "short.st")
@@ -241,7 +244,8 @@ def safetensors(place):
     expect({kind for kind, _, _ in read_file(place.path / "given").values()} == {"F32", "F16", "BF16", "I64"}, "types")
     place.convert("--model", "resnet18", "--weights", "given", "--save-weights", "taken")
     taken = st.load_file(place.path / "taken")
-    expect(set(taken) == {name for name, value in given.items() if value.dtype != np.int64}, f"tensors: {sorted(taken)}")
+    wanted = {name for name, value in given.items() if value.dtype != np.int64}
+    expect(set(taken) == wanted, f"tensors: {sorted(taken)}")
     for name, value in taken.items():
         expect(value.dtype == np.float32 and np.array_equal(value, given[name].astype(np.float32)),
                f"{name} has other values")
@@ -317,7 +321,8 @@ def resnet_graph(depth, values):
             short = norm(conv(x, f"{name}.downsample.0", 1, stride), f"{name}.downsample.1")
         for i, kernel in enumerate(kernels):
             # the stride is in the first 3x3 convolution
-            x = norm(conv(x, f"{name}.conv{i + 1}", kernel, stride if i == kernels.index(3) else 1), f"{name}.bn{i + 1}")
+            x = conv(x, f"{name}.conv{i + 1}", kernel, stride if i == kernels.index(3) else 1)
+            x = norm(x, f"{name}.bn{i + 1}")
             if i + 1 < len(kernels):
                 x = node("Relu", [x], f"{name}.relu{i + 1}")
         x = node("Relu", [node("Add", [x, short], f"{name}.sum")], f"{name}.out")
@@ -392,7 +397,7 @@ def torchvision(place):
 
 def torchvision_python():
     for python in os.environ.get("GPUWHY_TORCHVISION_PYTHON"), sys.executable, "/usr/bin/python3":
-        if python and pathlib.Path(python).exists() and has(python, ["numpy", "torch", "torchvision"]):
+        if python and pathlib.Path(python).exists() and has(python, ["torch", "torchvision", "numpy"]):
             return python
     skip("no Python with torch and torchvision; GPUWHY_TORCHVISION_PYTHON can name one")
 
