@@ -1,19 +1,17 @@
 /* Fuzz the files that the trainer (examples/cnn) reads. The first byte selects the kind of file:
  * - data files; for IDX, two bytes with the size of the image file, then the image file, then the label file;
  * - checkpoints, without verification of their checksums;
- * - models with their schedules;
- * - files with weights. */
+ * - models with their schedules. */
 #include "checkpoint.h"
 #include "pictures.h"
 #include "schedule.h"
 #include "seeds.h"
-#include "weights.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { KIND_IDX, KIND_CIFAR, KIND_CHECKPOINT, KIND_MODEL, KIND_WEIGHTS, KIND_COUNT, CLASSES = 10 };
+enum { KIND_IDX, KIND_CIFAR, KIND_CHECKPOINT, KIND_MODEL, KIND_COUNT, CLASSES = 10 };
 
 static void check(const struct pictures *pictures)
 {
@@ -74,30 +72,10 @@ static void model(const uint8_t *data, size_t bytes, struct reason *reason)
     close(fd);
 }
 
-/* A model for files with weights. Its layers are called as those of the seed. */
-static struct model weights_model(void)
-{
-    static struct layer layers[] = {
-        {.kind = LAYER_INPUT, .out = {1, 1, 1}},
-        {.kind = LAYER_BATCHNORM, .out = {1, 1, 1}, .title = "n", .weight_count = 1, .bias_at = 64, .bias_count = 1},
-        {.kind = LAYER_LINEAR, .in = {1, 1, 1}, .out = {2, 1, 1}, .title = "fc", .weight_at = 128, .weight_count = 2}};
-    return (struct model){.name = "m", .layers = layers, .layer_count = sizeof layers / sizeof *layers};
-}
-
-static void weights(const uint8_t *data, size_t bytes, struct reason *reason)
-{
-    struct bytes file = {(uint8_t *)data, bytes};
-    struct model fixed = weights_model();
-    float parameters[192], statistics[64];
-    if (!weights_parse("w", &file, &fixed, bytes % 2 == 0 ? NULL : "fc", parameters, statistics, reason) &&
-        strlen(reason->text) < 4)
-        abort(); /* no reason */
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static void (*const readers[KIND_COUNT])(const uint8_t *, size_t, struct reason *) = {idx, cifar, checkpoint, model,
-                                                                                          weights};
+    static void (*const readers[KIND_COUNT])(const uint8_t *, size_t, struct reason *) = {idx, cifar, checkpoint,
+                                                                                          model};
     struct reason reason = {0};
     if (bytes > 0)
         readers[data[0] % KIND_COUNT](data + 1, bytes - 1, &reason);
@@ -131,27 +109,6 @@ static void seed_checkpoint(const char *folder, size_t index)
     checkpoint_clear(&is);
 }
 
-/* A file that weights_model() accepts, with all types and with escapes. */
-static void seed_weights(const char *folder, size_t index)
-{
-    static const char head[] = "{\"__metadata__\":{\"format\":\"pt\"},"
-                               "\"n.weight\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-                               "\"\\u006e.bias\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[4,6]},"
-                               "\"n.running_mean\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[6,8]},"
-                               "\"n.running_var\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
-                               "\"fc.weight\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[12,20]},"
-                               "\"n.num_batches_tracked\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[20,28]}} ";
-    uint8_t file[8 + sizeof head - 1 + 28] = {(uint8_t)(sizeof head - 1), (uint8_t)((sizeof head - 1) >> 8)};
-    memcpy(file + 8, head, sizeof head - 1);
-    struct bytes bytes = {file, sizeof file};
-    struct model fixed = weights_model();
-    float parameters[192], statistics[64];
-    struct reason reason;
-    if (!weights_parse("seed", &bytes, &fixed, NULL, parameters, statistics, &reason))
-        abort();
-    seed_bytes(folder, index, KIND_WEIGHTS, file, sizeof file);
-}
-
 static void write_seeds(const char *folder)
 {
     static const uint8_t two_images[] = {0, 18, 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0,
@@ -163,5 +120,4 @@ static void write_seeds(const char *folder)
     seed_bytes(folder, 1, KIND_CIFAR, record, sizeof record);
     seed_checkpoint(folder, 2);
     seed_bytes(folder, 3, KIND_MODEL, text, sizeof text - 1);
-    seed_weights(folder, 4);
 }
