@@ -420,7 +420,7 @@ static bool write_results(struct worker *worker, struct reason *reason)
     const struct exchange *exchange = &options_of(worker)->exchange;
     if (!is_first(worker) || !exchange_writes(exchange))
         return true;
-    if (worker->place.step < training->way.last_step) {
+    if (worker->is_stopped && worker->place.step < training->way.last_step) {
         report_say(training->report, "stopped before the last step: no weights are written");
         return true;
     }
