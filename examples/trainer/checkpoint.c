@@ -4,16 +4,14 @@
 #include "checksum.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char magic[] = "GSTRAIN1";
-enum { MAGIC_BYTES = 8, FRONT_BYTES = 16, HEAD_BYTES_MAX = 16384, PATH_BYTES = 4096 };
+enum { MAGIC_BYTES = 8, FRONT_BYTES = 16, HEAD_BYTES_MAX = 16384 };
 
 /* ---- the header: one row per field ---- */
 
@@ -192,23 +190,9 @@ static uint32_t get_u32(const uint8_t *at)
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-static bool write_all(int fd, const void *data, size_t bytes)
+static bool write_file(int fd, const void *user)
 {
-    const char *at = data;
-    while (bytes > 0) {
-        ssize_t done = write(fd, at, bytes);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        at += done;
-        bytes -= (size_t)done;
-    }
-    return true;
-}
-
-static bool write_file(int fd, const struct checkpoint *checkpoint)
-{
+    const struct checkpoint *checkpoint = user;
     struct checkpoint copy = *checkpoint; /* copied, because parts_of() does not take a const struct */
     struct part parts[PARTS_MAX];
     char head[HEAD_BYTES_MAX];
@@ -220,56 +204,15 @@ static bool write_file(int fd, const struct checkpoint *checkpoint)
     memcpy(front, magic, MAGIC_BYTES);
     put_u32(front + 8, (uint32_t)head_bytes);
     put_u32(front + 12, sum);
-    bool is_written = write_all(fd, front, sizeof front) && write_all(fd, head, head_bytes);
+    bool is_written = file_write(fd, front, sizeof front) && file_write(fd, head, head_bytes);
     for (size_t i = 0; i < count && is_written; i++)
-        is_written = write_all(fd, *parts[i].vector, parts[i].count * sizeof(float));
-    return is_written;
-}
-
-/* Sync the folder of a file. A rename in the folder reaches the disk only after this sync. */
-static bool sync_folder(const char *path)
-{
-    char folder[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        snprintf(folder, sizeof folder, ".");
-    else
-        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    bool is_synced = fsync(fd) == 0 || errno == EINVAL; /* EINVAL: the file system cannot sync a folder */
-    close(fd);
-    return is_synced;
-}
-
-static bool write_beside(const char *beside, const struct checkpoint *checkpoint)
-{
-    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return false;
-    bool is_written = write_file(fd, checkpoint) && fsync(fd) == 0;
-    int error = errno;
-    is_written = close(fd) == 0 && is_written;
-    if (!is_written) {
-        unlink(beside);
-        errno = error;
-    }
+        is_written = file_write(fd, *parts[i].vector, parts[i].count * sizeof(float));
     return is_written;
 }
 
 bool checkpoint_write(const char *path, const struct checkpoint *checkpoint, struct reason *reason)
 {
-    char beside[PATH_BYTES];
-    if (snprintf(beside, sizeof beside, "%s.new", path) >= (int)sizeof beside)
-        return because(reason, "%.100s...: the path is too long", path);
-    if (!write_beside(beside, checkpoint))
-        return because(reason, "%s: %s", beside, strerror(errno));
-    if (rename(beside, path) != 0)
-        return because(reason, "%s: %s", path, strerror(errno));
-    if (!sync_folder(path))
-        return because(reason, "the folder of %s: %s", path, strerror(errno));
-    return true;
+    return file_replace(path, write_file, checkpoint, reason);
 }
 
 /* ---- reading ---- */

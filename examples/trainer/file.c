@@ -1,13 +1,16 @@
-/* Read whole files into memory. */
+/* Read whole files into memory, and replace files. */
 #include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { PATH_BYTES = 4096 };
 
 /* Read bytes->count bytes from the file. Returns false on an error, or if the file has become shorter. */
 static bool fill(int fd, const char *path, struct bytes *bytes, struct reason *reason)
@@ -62,4 +65,90 @@ void bytes_clear(struct bytes *bytes)
 {
     free(bytes->data);
     *bytes = (struct bytes){0};
+}
+
+/* ---- writing ---- */
+
+bool file_write(int fd, const void *data, size_t bytes)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t done = write(fd, at, bytes);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        at += done;
+        bytes -= (size_t)done;
+    }
+    return true;
+}
+
+/* Sync the folder of a file. A rename in the folder reaches the disk only after this sync. */
+static bool sync_folder(const char *path)
+{
+    char folder[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        snprintf(folder, sizeof folder, ".");
+    else
+        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool is_synced = fsync(fd) == 0 || errno == EINVAL; /* EINVAL: the file system cannot sync a folder */
+    close(fd);
+    return is_synced;
+}
+
+static bool write_beside(const char *beside, bool (*put)(int, const void *), const void *user)
+{
+    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return false;
+    bool is_written = put(fd, user) && fsync(fd) == 0;
+    int error = errno;
+    is_written = close(fd) == 0 && is_written;
+    if (!is_written) {
+        unlink(beside);
+        errno = error;
+    }
+    return is_written;
+}
+
+/* Return the name of the temporary file. */
+static bool name_beside(const char *path, char beside[PATH_BYTES], struct reason *reason)
+{
+    return snprintf(beside, PATH_BYTES, "%s.new", path) < PATH_BYTES ||
+           because(reason, "%.100s...: the path is too long", path);
+}
+
+bool file_can_replace(const char *path, struct reason *reason)
+{
+    char beside[PATH_BYTES];
+    struct stat about;
+    if (!name_beside(path, beside, reason))
+        return false;
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return because(reason, "%s: %s", path, strerror(EISDIR));
+    int fd = open(beside, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return because(reason, "%s: %s", beside, strerror(errno));
+    close(fd);
+    unlink(beside);
+    return true;
+}
+
+bool file_replace(const char *path, bool (*put)(int fd, const void *user), const void *user, struct reason *reason)
+{
+    char beside[PATH_BYTES];
+    if (!name_beside(path, beside, reason))
+        return false;
+    if (!write_beside(beside, put, user))
+        return because(reason, "%s: %s", beside, strerror(errno));
+    if (rename(beside, path) != 0)
+        return because(reason, "%s: %s", path, strerror(errno));
+    if (!sync_folder(path))
+        return because(reason, "the folder of %s: %s", path, strerror(errno));
+    return true;
 }

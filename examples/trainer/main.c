@@ -19,6 +19,8 @@ enum { EXIT_FAILED = 1, EXIT_OPTIONS = 2, EXIT_STOPPED = 4, PATH_BYTES = 4096 };
 
 /* Settings as given on the command line. */
 struct settings {
+    struct exchange exchange;
+    int convert;
     const char *model, *backend, *data, *precision, *optimizer, *rate, *momentum, *weight_decay, *loss_scale,
         *checkpointing, *checkpoint, *log;
     long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
@@ -79,6 +81,15 @@ static void parse(int argc, char **argv, struct settings *s)
         {"evaluate", OPTION_FLAG, &s->evaluate, "evaluate with the test images at the end"},
         {"evaluate-every", OPTION_NUMBER, &s->evaluate_every, "also evaluate after each multiple of this many steps"},
         {"random-labels", OPTION_FLAG, &s->random_labels, "random labels, from which nothing can be learned"},
+        {"weights", OPTION_TEXT, &s->exchange.weights,
+         "safetensors file with the initial weights, in PyTorch's layout"},
+        {"weights-except", OPTION_TEXT, &s->exchange.except,
+         "layers that do not get their initial weights from the file, for example fc,layer4"},
+        {"save-weights", OPTION_TEXT, &s->exchange.save_weights,
+         "safetensors file to which the trained weights are written"},
+        {"export", OPTION_TEXT, &s->exchange.onnx, "ONNX file to which the trained network is written"},
+        {"convert", OPTION_FLAG, &s->convert,
+         "do not train: write --save-weights and --export from --checkpoint, --weights or initial values"},
         {"checkpoint", OPTION_TEXT, &s->checkpoint, "file, written at the end and on a signal"},
         {"every", OPTION_NUMBER, &s->every, "steps between checkpoints"},
         {"resume", OPTION_FLAG, &s->resume, "continue from the checkpoint, if there is one"},
@@ -198,6 +209,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .checkpoint_path = s->checkpoint,
                                     .checkpoint_every = (uint64_t)s->every,
                                     .resumes = s->resume,
+                                    .exchange = s->exchange,
                                     .progress = s->quiet ? NULL : stderr,
                                     .progress_every = (uint64_t)s->progress_every,
                                     .memory_warn_bytes = (uint64_t)s->warn_memory,
@@ -211,6 +223,17 @@ static struct train_options make_options(const struct settings *s, char path[PAT
     set_scaling(s, &options);
     set_fit(s, &options.fit);
     return options;
+}
+
+/* ---- without a training ---- */
+
+static int convert(const struct train_options *options)
+{
+    struct reason reason = {0};
+    if (exchange_convert(&options->exchange, options->model_path, options->checkpoint_path, options->seed, &reason))
+        return 0;
+    fprintf(stderr, "trainer: %s\n", reason.text);
+    return EXIT_FAILED;
 }
 
 /* ---- runs ---- */
@@ -300,6 +323,8 @@ int main(int argc, char **argv)
     struct settings settings = defaults();
     parse(argc, argv, &settings);
     struct train_options options = make_options(&settings, path);
+    if (settings.convert)
+        return convert(&options);
     struct reason reason = {0};
     if (settings.plan) {
         if (train_plan(&options, stdout, &reason))

@@ -103,6 +103,21 @@ static bool named(struct reader *reader, const char *name, size_t *ret_layer)
 
 /* ---- layers ---- */
 
+/* Read the name after "as". */
+static bool read_title(struct reader *reader, struct layer *layer)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    const char *title = next_word(reader);
+    if (title == NULL)
+        return bad(reader, "the name after \"as\" is missing");
+    if (strlen(title) >= sizeof layer->title)
+        return bad_word(reader, "name too long:", title);
+    if (title[strspn(title, letters)] != '\0')
+        return bad_word(reader, "a name for weights has only letters, digits, \"_\", \".\" and \"-\":", title);
+    strcpy(layer->title, title);
+    return true;
+}
+
 /* Options that may follow the numbers of a layer. */
 enum { TAKES_RELU = 1, TAKES_WINDOW = 2, TAKES_BIAS = 4 };
 
@@ -125,6 +140,9 @@ static bool read_options(struct reader *reader, struct layer *layer, unsigned al
             if (name == NULL)
                 return bad(reader, "the name after \"from\" is missing");
             if (!named(reader, name, &layer->from[0]))
+                return false;
+        } else if (takes(reader, "as")) {
+            if (!read_title(reader, layer))
                 return false;
         } else {
             return bad_word(reader, "unknown word:", word);

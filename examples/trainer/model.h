@@ -15,6 +15,10 @@
  *     short = conv 256 1 from start reads a named output instead of the one from the line above
  *     add short relu                adds a named output to the one from the line above
  *
+ * Files with weights and other programs have their own names for the parameters:
+ *
+ *     conv 64 1 as layer1.0.conv1   the weights are "layer1.0.conv1.weight" there (see weights.h)
+ *
  * The last layer has one output per class. Text after # is a comment. Images are stored as rows, columns, channels.
  * Weights are stored as output channel, row, column, input channel. A model is plain data, which any thread may use. */
 #ifndef TRAINER_MODEL_H
@@ -45,6 +49,8 @@ static inline size_t shape_count(struct shape shape)
     return shape.channels * shape.height * shape.width;
 }
 
+enum { LAYER_TITLE_BYTES = 64 };
+
 struct layer {
     enum layer_kind kind;
     size_t from[2]; /* indexes of the layers whose output this layer reads; from[1] is used only by LAYER_ADD */
@@ -60,6 +66,7 @@ struct layer {
     size_t statistics_at;
     size_t segment; /* number of the layer's segment, from 0 */
     int line;
+    char title[LAYER_TITLE_BYTES]; /* the name after "as"; "": none is given */
 };
 
 struct model {

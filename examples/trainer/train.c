@@ -45,6 +45,8 @@ static bool is_possible(const struct train_options *options, struct reason *reas
         return because(reason, "neither steps nor epochs are given");
     if (options->resumes && options->checkpoint_path == NULL)
         return because(reason, "no checkpoint is given to continue from");
+    if (options->backend == &backend_dry && exchange_writes(&options->exchange))
+        return because(reason, "the back end dry computes nothing, so there are no weights to write");
     return true;
 }
 
@@ -110,7 +112,8 @@ static bool begin_anew(struct training *training, struct reason *reason)
     if (!checkpoint_alloc(&training->start, reason))
         return false;
     model_begin(&training->model, training->options->seed, training->start.parameters, training->start.statistics);
-    return true;
+    return exchange_begin(&training->options->exchange, &training->model, training->start.parameters,
+                          training->start.statistics, reason);
 }
 
 static bool go_on(struct training *training, struct reason *reason)
@@ -155,7 +158,8 @@ static bool find_start(struct training *training, struct reason *reason)
 static bool open_training(struct training *training, struct reason *reason)
 {
     return is_possible(training->options, reason) &&
-           model_read(training->options->model_path, &training->model, reason) && open_data(training, reason) &&
+           model_read(training->options->model_path, &training->model, reason) &&
+           exchange_check(&training->options->exchange, &training->model, reason) && open_data(training, reason) &&
            find_start(training, reason);
 }
 

@@ -13,6 +13,7 @@
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
+#include "exchange.h"
 #include "fit.h"
 #include "scale.h"
 
@@ -52,6 +53,8 @@ struct train_options {
     const char *checkpoint_path; /* NULL: write no checkpoint */
     uint64_t checkpoint_every;   /* number of steps between checkpoints; 0: write one only at the end */
     bool resumes; /* continue from checkpoint_path; if the file does not exist, start from the beginning */
+    /* A run that continues from a checkpoint does not read exchange.weights. A stopped run writes no weights. */
+    struct exchange exchange;
 
     FILE *log, *progress; /* borrowed; NULL: no log, no output for the user */
     uint64_t progress_every;

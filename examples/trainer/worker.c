@@ -414,6 +414,21 @@ static bool all_steps(struct worker *worker, struct reason *reason)
 
 /* ---- the end ---- */
 
+/* Write the files for other programs, unless the training was stopped before its last step. */
+static bool write_results(struct worker *worker, struct reason *reason)
+{
+    struct training *training = worker->training;
+    const struct exchange *exchange = &options_of(worker)->exchange;
+    if (!is_first(worker) || !exchange_writes(exchange))
+        return true;
+    if (worker->is_stopped && worker->place.step < training->way.last_step) {
+        report_say(training->report, "stopped before the last step: no weights are written");
+        return true;
+    }
+    return worker_get(worker, reason) &&
+           exchange_end(exchange, &training->model, training->start.parameters, training->start.statistics, reason);
+}
+
 static bool close_state(struct worker *worker, struct reason *reason)
 {
     struct train_result *result = &worker->training->result;
@@ -457,7 +472,7 @@ void worker_run(struct worker *worker)
 {
     struct reason reason = {0};
     struct team *team = &worker->training->team;
-    bool is_well = begin(worker, &reason) && all_steps(worker, &reason);
+    bool is_well = begin(worker, &reason) && all_steps(worker, &reason) && write_results(worker, &reason);
     if (!is_well)
         team_fail(team, &reason); /* report the failure at once, so that no other device waits for this one */
     if (is_first(worker))

@@ -114,7 +114,7 @@ static void write_seeds(const char *folder)
     static const uint8_t two_images[] = {0, 18, 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0,
                                          0, 0,  1, 5, 6, 0, 0, 8, 1, 0, 0, 0, 2, 1, 9};
     static const uint8_t record[3073] = {7};
-    static const char text[] = "input 3 8 8\na = conv 4 3 stride 2 pad 1 nobias\nbatchnorm relu\nsegment\n"
+    static const char text[] = "input 3 8 8\na = conv 4 3 stride 2 pad 1 nobias\nbatchnorm relu as n.1\nsegment\n"
                                "b = conv 4 3 pad 1 from a\nadd a relu # sum\nmaxpool 2\naveragepool\nlinear 10\n";
     seed_bytes(folder, 0, KIND_IDX, two_images, sizeof two_images);
     seed_bytes(folder, 1, KIND_CIFAR, record, sizeof record);

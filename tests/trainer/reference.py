@@ -39,6 +39,8 @@ def read_model(path):
                 layer[word] = int(words.pop(0))
             elif word == "from":
                 layer["from"][0] = names[words.pop(0)]
+            elif word == "as": # a name for files with weights
+                words.pop(0)
             elif word == "relu":
                 layer["relu"] = True
             elif word == "nobias":
