@@ -475,7 +475,17 @@ static bool sum_gradients(void *state, struct reason *reason)
 static bool update(void *state, const struct update *update, struct reason *reason)
 {
     struct cuda *cuda = state;
+    if (update->clip > 0 && !cuda->card.schedule->options.clips)
+        return because(reason, "cuda: clipping was not planned");
     return card_well(&cuda->card, cuda_check_and_step(cuda, update), "the optimizer's step", reason);
+}
+
+static bool swap_average(void *state, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    if (cuda->card.schedule->lasting[LASTING_AVERAGE] == NO_BLOCK)
+        return because(reason, "cuda: no average was planned");
+    return card_well(&cuda->card, cuda_swap_average(cuda), "the average of the parameters", reason);
 }
 
 static bool settle(void *state, struct results *ret_results, struct reason *reason)
@@ -502,6 +512,7 @@ const struct backend backend_cuda = {
     .join = join,
     .sum_gradients = sum_gradients,
     .update = update,
+    .swap_average = swap_average,
     .settle = settle,
     .watch = card_watch,
 };

@@ -5,6 +5,7 @@
  * - 3: a device did not stop after a failure
  * - 4: stopped by a signal, after writing a checkpoint if a checkpoint file was given */
 #include "options.h"
+#include "report.h"
 #include "train.h"
 
 #include <errno.h>
@@ -24,6 +25,10 @@ struct settings {
     long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
         results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
+    /* how it is trained */
+    const char *schedule, *warmup, *warmup_from, *rate_end, *rate_factor, *decay, *clip, *label_smoothing, *average;
+    long long evaluate_epochs, patience;
+    int nesterov;
 };
 
 static struct settings defaults(void)
@@ -45,7 +50,16 @@ static struct settings defaults(void)
                              .images = 51200,
                              .results_every = 1,
                              .progress_every = 100,
-                             .warn_temperature = 85};
+                             .warn_temperature = 85,
+                             .schedule = "constant",
+                             .warmup = "0",
+                             .warmup_from = "0.01",
+                             .rate_end = "0",
+                             .rate_factor = "0.1",
+                             .decay = "all",
+                             .clip = "0",
+                             .label_smoothing = "0",
+                             .average = "0"};
 }
 
 static void parse(int argc, char **argv, struct settings *s)
@@ -61,10 +75,25 @@ static void parse(int argc, char **argv, struct settings *s)
         {"steps", OPTION_NUMBER, &s->steps, "total number of steps (100)"},
         {"epochs", OPTION_NUMBER, &s->epochs, "number of epochs, instead of steps"},
         {"precision", OPTION_TEXT, &s->precision, "fp32, bf16, fp16, or auto: fp32, or bf16 if that does not fit"},
-        {"optimizer", OPTION_TEXT, &s->optimizer, "sgd or adam"},
+        {"optimizer", OPTION_TEXT, &s->optimizer, "sgd, adam, or adamw: weight decay reduces the weights directly"},
         {"rate", OPTION_TEXT, &s->rate, "learning rate"},
         {"momentum", OPTION_TEXT, &s->momentum, "momentum of sgd"},
         {"weight-decay", OPTION_TEXT, &s->weight_decay, "fraction of the weights that is added to the gradients"},
+        {"schedule", OPTION_TEXT, &s->schedule,
+         "constant, cosine, step:N or steps:N,N...: how the rate changes; N is in steps, or in epochs: 30e"},
+        {"rate-end", OPTION_TEXT, &s->rate_end, "rate at the end of a cosine (0)"},
+        {"rate-factor", OPTION_TEXT, &s->rate_factor, "factor of the rate at each step of a schedule (0.1)"},
+        {"warmup", OPTION_TEXT, &s->warmup, "steps, or epochs (5e), in which the rate rises linearly"},
+        {"warmup-from", OPTION_TEXT, &s->warmup_from, "fraction of the rate at the first step of a warm-up (0.01)"},
+        {"nesterov", OPTION_FLAG, &s->nesterov, "Nesterov's momentum, for sgd"},
+        {"decay", OPTION_TEXT, &s->decay, "what decays: all, or weights: not biases and batch normalisation"},
+        {"clip", OPTION_TEXT, &s->clip, "maximum norm of all gradients; 0: no limit"},
+        {"label-smoothing", OPTION_TEXT, &s->label_smoothing, "part of each label that all classes share"},
+        {"average", OPTION_TEXT, &s->average, "decay of a moving average of the weights, which is evaluated; 0: none"},
+        {"evaluate-epochs", OPTION_NUMBER, &s->evaluate_epochs,
+         "also evaluate after each multiple of this many epochs"},
+        {"patience", OPTION_NUMBER, &s->patience,
+         "end after this many evaluations (of each epoch, unless given) without a better accuracy"},
         {"loss-scale", OPTION_TEXT, &s->loss_scale, "none, dynamic, or a number"},
         {"scale-after", OPTION_NUMBER, &s->scale_after,
          "number of good steps after which a dynamic loss scale doubles (2000)"},
@@ -135,6 +164,39 @@ static void set_scaling(const struct settings *s, struct train_options *options)
         refuse("loss-scale", s->loss_scale, "none, dynamic, or a number above 0");
 }
 
+static double fraction(const char *option, const char *value)
+{
+    double real = number(option, value);
+    if (real >= 1)
+        refuse(option, value, "not a number from 0 to below 1");
+    return real;
+}
+
+static void set_recipe(const struct settings *s, struct train_options *options)
+{
+    static const char *const decays[] = {"all", "weights", NULL};
+    struct rate_options *schedule = &options->schedule;
+    struct reason reason;
+    if (!rate_parse(s->schedule, schedule, &reason))
+        refuse("schedule", s->schedule, reason.text);
+    if (!rate_parse_span(s->warmup, &schedule->warmup, &reason))
+        refuse("warmup", s->warmup, reason.text);
+    schedule->end = number("rate-end", s->rate_end);
+    schedule->factor = number("rate-factor", s->rate_factor);
+    schedule->warmup_from = number("warmup-from", s->warmup_from);
+    options->is_nesterov = s->nesterov;
+    if (s->nesterov && options->optimizer != OPTIMIZER_SGD)
+        refuse("nesterov", "", "only possible with --optimizer sgd");
+    options->selects_decay = word("decay", s->decay, decays, "all or weights") == 1;
+    options->clip = number("clip", s->clip);
+    options->smoothing = fraction("label-smoothing", s->label_smoothing);
+    options->average = fraction("average", s->average);
+    options->evaluate_epochs = (uint64_t)s->evaluate_epochs;
+    options->patience = (uint64_t)s->patience;
+    if (s->patience != 0 && s->evaluate_every == 0 && s->evaluate_epochs == 0)
+        options->evaluate_epochs = 1;
+}
+
 static void set_fit(const struct settings *s, struct fit_options *fit)
 {
     static const char *const precisions[] = {"fp32", "bf16", "fp16", "auto", NULL};
@@ -174,7 +236,7 @@ static int loader_threads(const struct settings *s)
 
 static struct train_options make_options(const struct settings *s, char path[PATH_BYTES])
 {
-    static const char *const optimizers[] = {"sgd", "adam", NULL};
+    static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
     struct train_options options = {.model_path = model_path(s->model, path),
                                     .backend = backend_find(s->backend),
                                     .devices = s->gpus > TRAIN_DEVICES_MAX ? TRAIN_DEVICES_MAX + 1 : (int)s->gpus,
@@ -192,7 +254,8 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .momentum = number("momentum", s->momentum),
                                     .weight_decay = number("weight-decay", s->weight_decay),
                                     .scale_after = (uint64_t)s->scale_after,
-                                    .evaluates = s->evaluate || s->evaluate_every != 0,
+                                    .evaluates = s->evaluate || s->evaluate_every != 0 || s->evaluate_epochs != 0 ||
+                                                 s->patience != 0,
                                     .evaluate_every = (uint64_t)s->evaluate_every,
                                     .results_every = (uint64_t)s->results_every,
                                     .checkpoint_path = s->checkpoint,
@@ -207,7 +270,8 @@ static struct train_options make_options(const struct settings *s, char path[PAT
         refuse("backend", s->backend, "not part of this build; the back ends are cuda, cpu and dry");
     if (s->tune && s->deterministic)
         refuse("tune", "--deterministic", "timing may choose other algorithms each time");
-    options.optimizer = (enum optimizer)word("optimizer", s->optimizer, optimizers, "sgd or adam");
+    options.optimizer = (enum optimizer)word("optimizer", s->optimizer, optimizers, "sgd, adam or adamw");
+    set_recipe(s, &options);
     set_scaling(s, &options);
     set_fit(s, &options.fit);
     return options;
@@ -224,18 +288,23 @@ static size_t heap_bytes(void)
 
 static void print_run(long long run, const struct train_result *result)
 {
+    char speed[32];
     printf("run %lld: %" PRIu64 " steps, loss %.9g, accuracy %.4f", run, result->steps, result->loss, result->accuracy);
     if (result->test_accuracy >= 0)
         printf(", test loss %.9g, test accuracy %.4f", result->test_loss, result->test_accuracy);
+    if (result->test_top >= 0)
+        printf(", test top-5 accuracy %.4f", result->test_top);
+    if (result->best_step != 0)
+        printf(", best accuracy %.4f at step %" PRIu64, result->best_accuracy, result->best_step);
     if (result->images_per_s >= 0)
-        printf(", %.0f images/s", result->images_per_s);
+        printf(", %s images/s", speed_text(result->images_per_s, speed));
     printf("; plan %" PRIu64 " bytes", result->fit.plan_bytes);
     if (result->has_scope)
         printf(", peak %" PRIu64 " bytes, pinned %" PRIu64 " bytes", result->peak_bytes, result->pinned_peak_bytes);
     if (result->has_free)
         printf(", card free %" PRIu64 " before, %" PRIu64 " after", result->free_begin_bytes, result->free_end_bytes);
     printf(", heap %zu bytes", heap_bytes());
-    printf("%s\n", result->was_stopped ? "; stopped" : "");
+    printf("%s\n", result->was_stopped ? "; stopped" : result->ended_early ? "; ended early" : "");
     fflush(stdout);
 }
 

@@ -301,6 +301,24 @@ static bool update(void *user, const struct update *step, struct reason *reason)
         float deviation = sqrtf(second[i] / (1 - powf(step->beta_2, (float)step->number)));
         values[i] -= step->rate * mean / (deviation + step->epsilon);
     }
+    if (state->schedule->options.averages && state->results.broken == 0)
+        for (size_t i = 0; i < parameters; i++) {
+            float *average = lasting(state, LASTING_AVERAGE) + i;
+            *average += step->average_weight * (values[i] - *average);
+        }
+    return true;
+}
+
+static bool swap_average(void *user, struct reason *reason)
+{
+    struct state *state = user;
+    float *one = lasting(state, LASTING_PARAMETERS), *other = lasting(state, LASTING_AVERAGE);
+    (void)reason;
+    for (size_t i = 0; i < state->schedule->model->parameter_count; i++) {
+        float value = one[i];
+        one[i] = other[i];
+        other[i] = value;
+    }
     return true;
 }
 
@@ -401,6 +419,7 @@ const struct backend backend_fake = {
     .join = join,
     .sum_gradients = sum_gradients,
     .update = update,
+    .swap_average = swap_average,
     .settle = settle,
     .watch = watch,
 };

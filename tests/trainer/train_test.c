@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 static struct reason reason;
-static char folder[] = "/tmp/trainer-train-XXXXXX", model_path[64], checkpoint_path[64], log_path[64];
+static char folder[] = "/tmp/trainer-train-XXXXXX", model_path[64], checkpoint_path[64], best_path[80], log_path[64];
 
 static int make_folder(void **state)
 {
@@ -31,6 +31,7 @@ static int make_folder(void **state)
         return 1;
     snprintf(model_path, sizeof model_path, "%s/m.net", folder);
     snprintf(checkpoint_path, sizeof checkpoint_path, "%s/c", folder);
+    snprintf(best_path, sizeof best_path, "%s.best", checkpoint_path);
     snprintf(log_path, sizeof log_path, "%s/log", folder);
     FILE *file = fopen(model_path, "w");
     fputs("input 1 8 8\nlinear 4\n", file);
@@ -44,6 +45,7 @@ static int drop_folder(void **state)
     (void)state;
     remove(model_path);
     remove(checkpoint_path);
+    remove(best_path);
     remove(log_path);
     return rmdir(folder);
 }
