@@ -313,7 +313,8 @@ static bool swap_average(void *user, struct reason *reason)
 {
     struct state *state = user;
     float *one = lasting(state, LASTING_PARAMETERS), *other = lasting(state, LASTING_AVERAGE);
-    (void)reason;
+    if (!call(FAKE_swap, reason))
+        return false;
     for (size_t i = 0; i < state->schedule->model->parameter_count; i++) {
         float value = one[i];
         one[i] = other[i];
