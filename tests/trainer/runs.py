@@ -269,7 +269,9 @@ def refuses_damage(place):
 # ---- killed --------------------------------------------------------------------------------------------------------
 
 STEADY = ["--backend", "cpu", "--model", "normalised.net", "--images", "400", "--batch", "16", "--micro-batch", "8",
-          "--optimizer", "adam", "--rate", "0.003", "--deterministic", "--quiet"]
+          "--optimizer", "adamw", "--rate", "0.003", "--deterministic", "--quiet", "--schedule", "step:7",
+          "--rate-factor", "0.97", "--warmup", "5", "--weight-decay", "0.01", "--decay", "weights", "--clip", "0.5",
+          "--label-smoothing", "0.1", "--average", "0.9", "--evaluate-every", "4"]
 
 
 def ends_well_at_a_signal(place):
@@ -325,8 +327,11 @@ def outlives_kills(place, kills=200):
     expect(len(set(resumed)) >= 4, f"{killed} kills, and it resumed from {set(resumed)} alone")
     steps = max(place.losses("log"))
     place.run(*options, str(steps + 5))
-    place.run(*STEADY, "--steps", str(steps + 5), "--log", "whole")
+    place.run(*STEADY, "--steps", str(steps + 5), "--log", "whole", "--checkpoint", "w")
     expect(place.losses("log") == place.losses("whole"), "the losses are not those of a run without a kill")
+    for name in ("", ".best"):
+        expect((place.path / ("c" + name)).read_bytes() == (place.path / ("w" + name)).read_bytes(),
+               f"the checkpoint c{name} is not that of a run without a kill")
     print(f"{killed} kills, {steps} steps, resumed from {len(set(resumed))} different checkpoints")
 
 
