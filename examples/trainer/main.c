@@ -4,6 +4,7 @@
  * - 2: wrong options
  * - 3: a device did not stop after a failure
  * - 4: stopped by a signal, after writing a checkpoint if a checkpoint file was given */
+#include "csv.h"
 #include "options.h"
 #include "report.h"
 #include "train.h"
@@ -26,7 +27,8 @@ struct settings {
         results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
     /* how it is trained */
-    const char *schedule, *warmup, *warmup_from, *rate_end, *rate_factor, *decay, *clip, *label_smoothing, *average;
+    const char *schedule, *warmup, *warmup_from, *rate_end, *rate_factor, *decay, *clip, *label_smoothing, *average,
+        *tensorboard;
     long long evaluate_epochs, patience;
     int nesterov;
 };
@@ -111,7 +113,9 @@ static void parse(int argc, char **argv, struct settings *s)
         {"checkpoint", OPTION_TEXT, &s->checkpoint, "file, written at the end and on a signal"},
         {"every", OPTION_NUMBER, &s->every, "steps between checkpoints"},
         {"resume", OPTION_FLAG, &s->resume, "continue from the checkpoint, if there is one"},
-        {"log", OPTION_TEXT, &s->log, "file to which a JSON line is added for each step"},
+        {"log", OPTION_TEXT, &s->log,
+         "file to which a JSON line is added for each step, or a CSV row if its name ends with .csv"},
+        {"tensorboard", OPTION_TEXT, &s->tensorboard, "folder to which an event file for TensorBoard is added"},
         {"results-every", OPTION_NUMBER, &s->results_every, "number of steps between reads of the GPU's results"},
         {"progress-every", OPTION_NUMBER, &s->progress_every,
          "number of steps between progress lines if stderr is not a terminal"},
@@ -358,6 +362,37 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
+/* ---- logs ---- */
+
+static void open_logs(const struct settings *s, struct train_options *options)
+{
+    struct reason reason;
+    bool is_csv = s->log != NULL && csv_is_path(s->log);
+    if (is_csv && !csv_open(s->log, &options->csv, &reason))
+        refuse("log", s->log, reason.text);
+    if (s->log != NULL && !is_csv && (options->log = fopen(s->log, "ae")) == NULL)
+        refuse("log", s->log, strerror(errno));
+    if (s->tensorboard != NULL && !events_open(s->tensorboard, &options->events, &reason))
+        refuse("tensorboard", s->tensorboard, reason.text);
+}
+
+/* Returns false, after a message, if something could not be written. */
+static bool close_logs(const struct settings *s, struct train_options *options)
+{
+    FILE *log = options->csv != NULL ? options->csv : options->log;
+    struct reason reason;
+    bool is_well = true;
+    if (log != NULL && (ferror(log) | fclose(log)) != 0) {
+        fprintf(stderr, "trainer: %s: %s\n", s->log, errno != 0 ? strerror(errno) : "cannot write");
+        is_well = false;
+    }
+    if (!events_close(options->events, &reason)) {
+        fprintf(stderr, "trainer: %s\n", reason.text);
+        is_well = false;
+    }
+    return is_well;
+}
+
 int main(int argc, char **argv)
 {
     static const gs_child_entry entries[] = {{NULL, NULL}};
@@ -373,13 +408,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "trainer: %s\n", reason.text);
         return EXIT_FAILED;
     }
-    if (settings.log != NULL && (options.log = fopen(settings.log, "ae")) == NULL)
-        refuse("log", settings.log, strerror(errno));
+    open_logs(&settings, &options);
     catch_signals();
     int status = run_all(&options, settings.runs);
-    if (options.log != NULL && fclose(options.log) != 0) {
-        fprintf(stderr, "trainer: %s: %s\n", settings.log, strerror(errno));
-        status = status == 0 ? EXIT_FAILED : status;
-    }
+    if (!close_logs(&settings, &options) && status == 0)
+        status = EXIT_FAILED;
     return status;
 }

@@ -1,6 +1,7 @@
 /* Report the progress of a training to a log and to the user: see report.h. */
 #include "report.h"
 
+#include "csv.h"
 #include "fit.h"
 
 #include <inttypes.h>
@@ -186,6 +187,26 @@ static void show_step(struct report *report, const struct step_report *step)
     fflush(out);
 }
 
+/* Add the values that are known. */
+static void write_events(struct report *report, const struct step_report *step)
+{
+    const struct scalar all[] = {{"train/loss", step->loss},
+                                 {"train/accuracy", step->accuracy},
+                                 {"train/top5", step->top},
+                                 {"train/rate", step->rate},
+                                 {"train/gradient_norm", step->norm},
+                                 {"train/loss_scale", step->scale},
+                                 {"train/images_per_s", step->images_per_s},
+                                 {"card/memory_bytes", (double)report->watch.own_bytes},
+                                 {"card/temperature", report->watch.temperature}};
+    struct scalar known_ones[sizeof all / sizeof *all];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!(all[i].value < 0))
+            known_ones[count++] = all[i];
+    events_write(report->options.events, step->step, known_ones, count);
+}
+
 void report_step(struct report *report, const struct step_report *step)
 {
     const struct report_options *options = &report->options;
@@ -197,6 +218,10 @@ void report_step(struct report *report, const struct step_report *step)
         report->watched_at = now;
     }
     log_step(report, step);
+    if (options->csv != NULL)
+        csv_step(options->csv, step, &report->watch);
+    if (options->events != NULL)
+        write_events(report, step);
     if (options->progress == NULL)
         return;
     bool is_due = report->is_terminal ? now - report->shown_at >= show_every_s
@@ -215,6 +240,12 @@ void report_evaluation(struct report *report, const struct evaluation_report *ev
                "\"test_images\":%zu}",
                evaluation->step, json_number(evaluation->loss, loss), evaluation->accuracy, evaluation->top,
                evaluation->is_best ? "true" : "false", evaluation->images);
+    if (report->options.csv != NULL)
+        csv_evaluation(report->options.csv, evaluation);
+    const struct scalar scalars[] = {
+        {"test/loss", evaluation->loss}, {"test/accuracy", evaluation->accuracy}, {"test/top5", evaluation->top}};
+    if (report->options.events != NULL)
+        events_write(report->options.events, evaluation->step, scalars, sizeof scalars / sizeof *scalars);
     report_say(report, "step %" PRIu64 ": test loss %.4f, test accuracy %.4f, top-5 accuracy %.4f", evaluation->step,
                evaluation->loss, evaluation->accuracy, evaluation->top);
 }

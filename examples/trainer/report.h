@@ -1,14 +1,17 @@
-/* Report the progress of a training run: a log, and a progress line and warnings for the user. The log has one JSON
- * object per step and line. Unknown values are null. Only one thread may use a report. */
+/* Report the progress of a training run: a log, curves for other programs, and a progress line and warnings for the
+ * user. The log has one JSON object per step and line. Unknown values are null. Only one thread may use a report. */
 #ifndef TRAINER_REPORT_H
 #define TRAINER_REPORT_H
 
 #include "backend.h"
+#include "events.h"
 
 #include <stdio.h>
 
 struct report_options {
     FILE *log;               /* borrowed; NULL: write no log */
+    FILE *csv;               /* borrowed; opened with csv_open(); NULL: none */
+    struct events *events;   /* borrowed; NULL: write no event file */
     FILE *progress;          /* borrowed; NULL: print nothing for the user */
     uint64_t progress_every; /* steps between progress lines if `progress` is not a terminal; 0: only the last step */
     void (*watch)(int device, struct backend_watch *ret_watch);

@@ -278,6 +278,8 @@ static void log_end(struct training *training, bool is_well, const struct reason
 bool train(const struct train_options *options, struct train_result *ret_result, struct reason *reason)
 {
     struct report_options report_options = {.log = options->log,
+                                            .csv = options->csv,
+                                            .events = options->events,
                                             .progress = options->progress,
                                             .progress_every = options->progress_every,
                                             .watch = options->backend->watch,
@@ -302,6 +304,8 @@ bool train(const struct train_options *options, struct train_result *ret_result,
     if (is_well) {
         uint64_t first = training->start.step;
         log_begin(training);
+        if (options->events != NULL)
+            events_begin(options->events, first + 1);
         team_begin(&training->team, options->devices);
         run_workers(training);
         is_well = !training->team.has_failed;

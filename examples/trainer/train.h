@@ -13,6 +13,7 @@
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
+#include "events.h"
 #include "fit.h"
 #include "rate.h"
 #include "scale.h"
@@ -66,7 +67,8 @@ struct train_options {
     uint64_t checkpoint_every;   /* number of steps between checkpoints; 0: write one only at the end */
     bool resumes; /* continue from checkpoint_path; if the file does not exist, start from the beginning */
 
-    FILE *log, *progress; /* borrowed; NULL: no log, no output for the user */
+    FILE *log, *csv, *progress; /* borrowed; NULL: no log, no CSV, no output for the user */
+    struct events *events;      /* borrowed; NULL: no event file for TensorBoard */
     uint64_t progress_every;
     uint64_t memory_warn_bytes;
     int temperature_warn;

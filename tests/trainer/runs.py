@@ -4,6 +4,7 @@
 
 GPUWHY_TRAINER_CPU tells whether the build has the back end on the CPU.
 """
+import csv
 import json
 import os
 import pathlib
@@ -266,6 +267,98 @@ def refuses_damage(place):
     expect('unknown data "svhn"' in err, err)
 
 
+# ---- curves ---------------------------------------------------------------------------------------------------------
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def records(path):
+    """Return the records of an event file; the checksums must be right, and nothing may be left over."""
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        size, crc = struct.unpack_from("<QI", data, at)
+        record = data[at + 12:at + 12 + size]
+        expect(masked(data[at:at + 8]) == crc, f"{path}: byte {at}: a wrong checksum of the size")
+        expect(struct.unpack_from("<I", data, at + 12 + size)[0] == masked(record), f"{path}: byte {at}: a wrong checksum")
+        found.append(record)
+        at += 16 + size
+    return found
+
+
+READ_EVENTS = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0})
+events.Reload()
+print(json.dumps({tag: [(s.step, s.value) for s in events.Scalars(tag)] for tag in events.Tags()["scalars"]}))
+"""
+
+
+def tensorboard(folder):
+    """Read a folder with TensorBoard's own reader. Returns None if TensorBoard is not installed."""
+    for python in (os.environ.get("GPUWHY_TENSORBOARD_PYTHON"), sys.executable, "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", "import tensorboard"], capture_output=True).returncode == 0:
+            read = subprocess.run([python, "-c", READ_EVENTS, folder], capture_output=True, text=True)
+            expect(read.returncode == 0, read.stderr)
+            return json.loads(read.stdout)
+    return None
+
+
+def writes_curves(place):
+    """A training that goes back to an older checkpoint: its CSV has the repeated steps twice, TensorBoard once."""
+    need_cpu()
+    options = ["--images", "300", "--batch", "50", "--evaluate-epochs", "1", "--clip", "1", "--schedule", "step:1e",
+               "--deterministic", "--quiet"]
+    curves = ["--checkpoint", "c", "--resume", "--log", "a.csv", "--tensorboard", "board", "--steps"]
+    place.cpu(*options, *curves, "5")
+    kept = (place.path / "c").read_bytes()
+    place.cpu(*options, *curves, "10")
+    (place.path / "c").write_bytes(kept)
+    place.cpu(*options, *curves, "18")
+    place.cpu(*options, "--log", "json", "--steps", "18")
+    want = {line["step"]: line for line in place.log("json") if "loss" in line}
+    expect(sorted(want) == list(range(1, 19)), f"steps {sorted(want)}")
+    with open(place.path / "a.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    steps = [row for row in rows if row["loss"]]
+    expect([int(row["step"]) for row in steps] == [*range(1, 11), *range(6, 19)],
+           f"steps {[row['step'] for row in steps]}")
+    for row in steps:
+        line = want[int(row["step"])]
+        for name in ("epoch", "loss", "accuracy", "top5", "rate", "gradient_norm", "scale"):
+            expect(float(row[name]) == line[name], f"step {row['step']}: {name} is {row[name]}, not {line[name]}")
+    rates = [float(row["rate"]) for row in steps]
+    expect(abs(rates[0] - 0.01) < 1e-12 and abs(rates[-1] - 0.0001) < 1e-12, f"rates {rates}")
+    tests = [line for line in place.log("json") if "test_loss" in line]
+    expect([line["step"] for line in tests] == [6, 12, 18], f"evaluations {tests}")
+    expect([float(row["test_loss"]) for row in rows if row["test_loss"]][-2:] == [line["test_loss"] for line in tests][-2:],
+           "the evaluations differ")
+    files = sorted((place.path / "board").iterdir())
+    expect(len(files) == 3, f"{files}")
+    for file in files:
+        expect(b"brain.Event:2" in records(file)[0], f"{file}: no version")
+    scalars = tensorboard(place.path / "board")
+    if scalars is None:
+        print("skipped: TensorBoard is not installed; only the checksums of its files were checked")
+        return
+    for tag, name in (("train/loss", "loss"), ("train/rate", "rate"), ("train/gradient_norm", "gradient_norm")):
+        expect([step for step, _ in scalars[tag]] == list(range(1, 19)), f"{tag}: {scalars[tag]}")
+        for step, value in scalars[tag]:
+            expect(abs(value - want[step][name]) <= 1e-6 * abs(value), f"{tag}: {value} at step {step}")
+    expect([step for step, _ in scalars["test/accuracy"]] == [5, 6, 12, 18], f"{scalars['test/accuracy']}")
+
+
 # ---- killed --------------------------------------------------------------------------------------------------------
 
 STEADY = ["--backend", "cpu", "--model", "normalised.net", "--images", "400", "--batch", "16", "--micro-batch", "8",
@@ -339,7 +432,7 @@ def outlives_some_kills(place):
     outlives_kills(place, 10)
 
 
-CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, hundred_runs_dry, runs_of_cuda, hundred_runs_cpu,
+CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, writes_curves, hundred_runs_dry, runs_of_cuda, hundred_runs_cpu,
                                  keeps_the_promise,
                                  prints_plans, refuses_damage, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}
