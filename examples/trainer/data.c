@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE = 16, SQUARE = 4, SQUARES = TILE / SQUARE, NOISE_COUNT = 1 << 16, IMAGE_COUNT_MAX = 1 << 30 };
+enum { TILE = 16, SQUARE = 4, SQUARES = TILE / SQUARE, NOISE_COUNT = 1 << 16 };
 static const float noise_level = 1.0f;
 
 struct data {
@@ -58,9 +58,9 @@ static bool open_synthetic(struct data *data, struct reason *reason)
 {
     const struct data_options *options = &data->options;
     size_t channels = options->shape.channels, tile_count = TILE * TILE * channels;
-    if (options->image_count == 0 || options->image_count > IMAGE_COUNT_MAX)
+    if (options->image_count == 0 || options->image_count > DATA_IMAGES_MAX)
         return because(reason, "synthetic data: %zu images; 1 to %d are allowed", options->image_count,
-                       IMAGE_COUNT_MAX);
+                       DATA_IMAGES_MAX);
     data->tiles = calloc(options->class_count, tile_count * sizeof(float));
     data->noise = malloc((NOISE_COUNT + row_count(data)) * sizeof(float));
     if (data->tiles == NULL || data->noise == NULL)

@@ -19,6 +19,8 @@ struct data_options {
     bool labels_are_lot; /* give the training images random labels, so that nothing can be learned */
 };
 
+enum { DATA_IMAGES_MAX = 1 << 30 }; /* in one part of a data set */
+
 struct data;
 bool data_open(const struct data_options *options, struct data **ret_data, struct reason *reason);
 void data_close(struct data *data); /* accepts NULL */
