@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ struct settings {
     /* how it is trained */
     const char *schedule, *warmup, *warmup_from, *rate_end, *rate_factor, *decay, *clip, *label_smoothing, *average,
         *tensorboard;
-    long long evaluate_epochs, patience;
+    long long evaluate_epochs, patience, device_wait;
     int nesterov;
 };
 
@@ -103,6 +104,8 @@ static void parse(int argc, char **argv, struct settings *s)
         {"memory", OPTION_NUMBER, &s->memory, "limit on each GPU, including the context"},
         {"workspace", OPTION_NUMBER, &s->workspace, "maximum workspace of one step (1 GiB)"},
         {"gpus", OPTION_NUMBER, &s->gpus, "number of GPUs that share each step"},
+        {"device-wait", OPTION_NUMBER, &s->device_wait,
+         "seconds after which a failure of one GPU ends the process if another GPU still waits for it (60)"},
         {"runs", OPTION_NUMBER, &s->runs, "number of complete trainings in this process, one after the other"},
         {"seed", OPTION_NUMBER, &s->seed, "seed of initial values, data and order"},
         {"deterministic", OPTION_FLAG, &s->deterministic, "compute the same sums in the same order each time"},
@@ -197,6 +200,7 @@ static void set_recipe(const struct settings *s, struct train_options *options)
     options->average = fraction("average", s->average);
     options->evaluate_epochs = (uint64_t)s->evaluate_epochs;
     options->patience = (uint64_t)s->patience;
+    options->device_wait_s = s->device_wait > INT_MAX ? INT_MAX : (int)s->device_wait;
     if (s->patience != 0 && s->evaluate_every == 0 && s->evaluate_epochs == 0)
         options->evaluate_epochs = 1;
 }
@@ -307,18 +311,33 @@ static void print_run(long long run, const struct train_result *result)
         printf(", peak %" PRIu64 " bytes, pinned %" PRIu64 " bytes", result->peak_bytes, result->pinned_peak_bytes);
     if (result->has_free)
         printf(", card free %" PRIu64 " before, %" PRIu64 " after", result->free_begin_bytes, result->free_end_bytes);
+    if (result->own_begin_bytes >= 0 && result->own_end_bytes >= 0)
+        printf(", own %" PRId64 " before, %" PRId64 " after", result->own_begin_bytes, result->own_end_bytes);
     printf(", heap %zu bytes", heap_bytes());
     printf("%s\n", result->was_stopped ? "; stopped" : result->ended_early ? "; ended early" : "");
     fflush(stdout);
 }
 
-/* True if both runs used the same memory. Libraries keep some memory after the first run, but from the second run on
- * nothing may change. */
+/* True if this process used the same memory in both runs. Libraries keep some memory after the first run, but from the
+ * second run on nothing may change. The card's free memory does not count, because other processes change it, too. */
 static bool is_alike(const struct train_result *one, const struct train_result *other)
 {
     return one->fit.plan_bytes == other->fit.plan_bytes && one->peak_bytes == other->peak_bytes &&
-           one->pinned_peak_bytes == other->pinned_peak_bytes && one->free_begin_bytes == other->free_begin_bytes &&
-           one->free_end_bytes == other->free_end_bytes;
+           one->pinned_peak_bytes == other->pinned_peak_bytes && one->own_begin_bytes == other->own_begin_bytes &&
+           one->own_end_bytes == other->own_end_bytes;
+}
+
+/* Report a change of the card's free memory that this process has not caused, or may not have caused. */
+static void say_card_change(long long run, const struct train_result *second, const struct train_result *result)
+{
+    int64_t change = (int64_t)result->free_end_bytes - (int64_t)second->free_end_bytes;
+    if (!result->has_free || !second->has_free || change == 0)
+        return;
+    fprintf(stderr, "trainer: run %lld: the card has %" PRId64 " bytes %s than after run 2; %s\n", run,
+            change < 0 ? -change : change, change < 0 ? "less free" : "more free",
+            result->own_end_bytes >= 0
+                ? "this process has as many as then, so other processes changed it"
+                : "NVML does not list this process, so it is not known which process changed it");
 }
 
 static int run_all(struct train_options *options, long long runs)
@@ -342,6 +361,8 @@ static int run_all(struct train_options *options, long long runs)
         if (run > 2 && !is_alike(&second, &result)) {
             fprintf(stderr, "trainer: run %lld used a different amount of memory than run 2\n", run);
             status = EXIT_FAILED;
+        } else if (run > 2) {
+            say_card_change(run, &second, &result);
         }
     }
     return status;

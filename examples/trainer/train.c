@@ -29,6 +29,8 @@ bool train_has_parts(const struct train_options *options, struct reason *reason)
 {
     if (options->devices < 1 || options->devices > TRAIN_DEVICES_MAX)
         return because(reason, "%d devices; 1 to %d are allowed", options->devices, TRAIN_DEVICES_MAX);
+    if (options->batch > DATA_IMAGES_MAX)
+        return because(reason, "a batch of %zu images; a data set has at most %d", options->batch, DATA_IMAGES_MAX);
     if (options->batch == 0 || options->batch % (size_t)options->devices != 0)
         return because(reason, "a batch of %zu images cannot be divided equally among %d devices", options->batch,
                        options->devices);
@@ -299,6 +301,8 @@ bool train(const struct train_options *options, struct train_result *ret_result,
                                              .test_top = -1,
                                              .best_accuracy = -1,
                                              .images_per_s = -1,
+                                             .own_begin_bytes = -1,
+                                             .own_end_bytes = -1,
                                              .own_bytes = -1};
     bool is_well = open_training(training, reason);
     if (is_well) {

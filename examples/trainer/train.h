@@ -8,7 +8,7 @@
  * run ends normally.
  *
  * After a failure, all threads and loaders end, and everything is released. But a device may wait forever for the
- * gradients of a failed GPU. If it does not end within TRAIN_WAIT_S seconds, the process prints a line on stderr
+ * gradients of a failed GPU. If it does not end within device_wait_s seconds, the process prints a line on stderr
  * and ends with status 3. The last checkpoint is then still complete. */
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
@@ -27,6 +27,7 @@ struct train_options {
     const char *model_path;
     const struct backend *backend;
     int devices;
+    int device_wait_s; /* how long to wait for the other devices after a failure; 0: TRAIN_WAIT_S */
 
     const char *data; /* data set, as in data_options.source */
     size_t image_count;
@@ -94,6 +95,9 @@ struct train_result {
      * run. */
     bool has_free;
     uint64_t free_begin_bytes, free_end_bytes;
+    /* Memory of this process on the first device's GPU before and after the run, from NVML; -1: unknown, or NVML does
+     * not list the process, for example because it has no context yet. */
+    int64_t own_begin_bytes, own_end_bytes;
     int64_t own_bytes; /* largest memory use of this process that was observed on one GPU; -1: unknown */
 };
 

@@ -169,6 +169,7 @@ static bool begin(struct worker *worker, struct reason *reason)
     struct backend_watch before, after;
     options_of(worker)->backend->watch(worker->device, &before);
     worker->free_begin_bytes = before.free_bytes;
+    worker->own_begin_bytes = before.own_bytes;
     if (!open_state(worker, reason) || !join(worker, reason))
         return false;
     options_of(worker)->backend->watch(worker->device, &after);
@@ -511,6 +512,8 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->has_free = worker->free_begin_bytes >= 0 && after.free_bytes >= 0;
         result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
         result->free_end_bytes = (uint64_t)after.free_bytes;
+        result->own_begin_bytes = worker->own_begin_bytes;
+        result->own_end_bytes = after.own_bytes;
     }
     /* Report memory that is missing after the training run, but do not treat it as a failure. cuDNN and cuBLAS keep
      * the context and kernels until the process ends (14 MiB on an H200). Other programs use the GPU, too. */
@@ -552,5 +555,6 @@ void worker_run(struct worker *worker)
     if (worker->state != NULL && !close_state(worker, &reason) && is_well)
         team_fail(team, &reason);
     schedule_clear(&worker->schedule);
-    team_leave(team, TRAIN_WAIT_S);
+    int wait_s = options_of(worker)->device_wait_s;
+    team_leave(team, wait_s > 0 ? wait_s : TRAIN_WAIT_S);
 }

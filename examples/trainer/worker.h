@@ -43,6 +43,7 @@ struct worker {
     uint64_t update_number;
     bool is_stopped, is_over;
     int64_t free_begin_bytes; /* free memory of the GPU before the back end was opened; -1: unknown */
+    int64_t own_begin_bytes;  /* memory of this process on the GPU at that time; -1: unknown */
     bool is_warm;             /* the results of at least one step were read */
     double interval_begin;    /* first device: the next report counts images per second from this time */
     uint64_t interval_steps;

@@ -113,6 +113,15 @@ static void checksum_is_the_standard_one(void **state)
     assert_int_equal(events_crc("", 0), 0);
 }
 
+static void slow_speeds_are_not_0(void **state)
+{
+    (void)state;
+    char text[32];
+    assert_string_equal(speed_text(0.02134, text), "0.0213");
+    assert_string_equal(speed_text(85.72, text), "85.7");
+    assert_string_equal(speed_text(12345.6, text), "12346");
+}
+
 static void events_say_what_failed(void **state)
 {
     (void)state;
@@ -131,6 +140,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(rows_are_appended, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(other_files_are_refused, make_folder, drop_folder),
         cmocka_unit_test(checksum_is_the_standard_one),
+        cmocka_unit_test(slow_speeds_are_not_0),
         cmocka_unit_test_setup_teardown(events_say_what_failed, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

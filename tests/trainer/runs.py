@@ -153,6 +153,28 @@ def hundred_runs_dry(place):
     expect(verdict["status"] == "clean", f"{verdict['status']}: {verdict['headline']}")
 
 
+NEIGHBOURS = """
+"$@" --runs 1000000 >out 2>err & runs=$!
+until grep -q '^run 3:' out; do kill -0 $runs && sleep 0.1 || exit 9; done
+"$@" --steps 1000000 >/dev/null 2>&1 & neighbour=$!
+until grep -q 'bytes less free than after run 2' err; do kill -0 $neighbour $runs && sleep 0.1 || exit 8; done
+kill $neighbour
+wait $neighbour
+kill $runs
+wait $runs
+"""
+
+
+def neighbours_do_not_count(place):
+    """Another process that uses the card does not make the runs differ, but it is mentioned."""
+    folder = new_folder(place.path, "runs")
+    run = run_observed(["sh", "-c", f"cd {place.path}\n{NEIGHBOURS}", "sh", TRAINER, "--backend", "dry", "--model",
+                        place.path / "normalised.net", "--images", "100", "--batch", "20", "--quiet"], Card("4GiB"), folder)
+    said = (place.path / "err").read_text()
+    expect(run.status == 4, f"exit {run.status}: {said}{run.stderr.decode(errors='replace')}")
+    expect("used a different amount" not in said, said)
+
+
 def runs_of_cuda(place):
     """The back end for GPUs with libraries that compute nothing: on one GPU and on two."""
     fakes = os.environ.get("GPUWHY_TRAINER_FAKES", "")
@@ -228,6 +250,13 @@ def prints_plans(place):
         expect(taken == peak, f"{model}: {taken} planned, {peak} taken")
     out, _ = place.run("--backend", "dry", "--plan", "--model", "tiny.net") # without a GPU
     expect("planned without it" in out and "taken" in out, out)
+    out, _ = place.run("--backend", "dry", "--plan", "--model", "tiny.net", "--batch", "735134400", "--memory", "3GiB")
+    expect("chosen: micro-batch" in out, out) # it has 1,344 divisors
+    _, err = place.run("--backend", "dry", "--plan", "--model", "tiny.net", "--batch", "9000000000000000", status=1)
+    expect("a batch of 9000000000000000 images; a data set has at most 1073741824" in err, err)
+    if HAS_CPU:
+        _, err = place.run("--model", "tiny.net", status=1)
+        expect("; --backend cpu trains without a GPU" in err, err)
 
 
 # ---- what is refused -----------------------------------------------------------------------------------------------
@@ -432,7 +461,7 @@ def outlives_some_kills(place):
     outlives_kills(place, 10)
 
 
-CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, writes_curves, hundred_runs_dry, runs_of_cuda, hundred_runs_cpu,
+CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
                                  keeps_the_promise,
                                  prints_plans, refuses_damage, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}
