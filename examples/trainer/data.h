@@ -29,6 +29,15 @@ size_t data_count(const struct data *data, enum part part);
  * always returns the same image. */
 void data_image(const struct data *data, enum part part, size_t index, float *ret_image, int32_t *ret_label);
 
+/* Read the images of a file that is not part of the set (see picture_file.h). Their size must be that of the model's
+ * input. A synthetic set has no mean and deviation by which to normalise them, so the call fails. */
+bool data_read_file(const struct data *data, const char *path, struct pictures *ret, struct reason *reason);
+/* Copy image `index` of such a file, normalised like the set's images, and its label, or 0 if it has none. */
+void data_file_image(const struct data *data, const struct pictures *pictures, size_t index, float *ret_image,
+                     int32_t *ret_label);
+/* Return the name of a class, for example "frog", or NULL if the set has no names. The text is static. */
+const char *data_class_name(const struct data *data, size_t class);
+
 /* Write the order in which an epoch uses `count` images into `order`. The seed and the epoch decide it, on every
  * machine alike. */
 void data_order(uint64_t seed, uint64_t epoch, size_t count, uint32_t *order);

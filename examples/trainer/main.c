@@ -6,6 +6,7 @@
  * - 4: stopped by a signal, after writing a checkpoint if a checkpoint file was given */
 #include "csv.h"
 #include "options.h"
+#include "predict.h"
 #include "report.h"
 #include "train.h"
 
@@ -29,7 +30,7 @@ struct settings {
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
     /* how it is trained */
     const char *schedule, *warmup, *warmup_from, *rate_end, *rate_factor, *decay, *clip, *label_smoothing, *average,
-        *tensorboard;
+        *tensorboard, *predict;
     long long evaluate_epochs, patience, device_wait;
     int nesterov;
 };
@@ -127,6 +128,8 @@ static void parse(int argc, char **argv, struct settings *s)
         {"warn-temperature", OPTION_NUMBER, &s->warn_temperature,
          "warn above this many degrees Celsius; 0: no warning"},
         {"plan", OPTION_FLAG, &s->plan, "print the memory plan, and do not train"},
+        {"predict", OPTION_TEXT, &s->predict,
+         "classify the images of one or more files, or test or train, with the checkpoint; do not train"},
         {"verbose", OPTION_FLAG, &s->verbose, "also print the log of the library"},
         {"quiet", OPTION_FLAG, &s->quiet, "print only results"},
         {NULL, OPTION_FLAG, NULL, NULL}};
@@ -414,17 +417,54 @@ static bool close_logs(const struct settings *s, struct train_options *options)
     return is_well;
 }
 
+/* ---- predictions ---- */
+
+struct sources {
+    const char **names; /* owned array of borrowed strings; NULL: there is no --predict */
+    size_t count;
+};
+
+/* Return the names after --predict, up to the next option, and remove all but the first one from argv. */
+static struct sources take_sources(int *argc, char **argv)
+{
+    int first = 1, end;
+    struct sources sources = {NULL, 0};
+    while (first < *argc && strcmp(argv[first], "--predict") != 0)
+        first++;
+    for (end = ++first; end < *argc && strncmp(argv[end], "--", 2) != 0; end++)
+        sources.count++;
+    if (sources.count == 0)
+        return sources; /* options_parse() reports a missing name */
+    sources.names = malloc(sources.count * sizeof *sources.names);
+    if (sources.names == NULL)
+        refuse("predict", argv[first], "no host memory");
+    for (size_t i = 0; i < sources.count; i++)
+        sources.names[i] = argv[first + (int)i];
+    memmove(argv + first + 1, argv + end, (size_t)(*argc - end) * sizeof *argv);
+    *argc -= end - first - 1;
+    return sources;
+}
+
 int main(int argc, char **argv)
 {
     static const gs_child_entry entries[] = {{NULL, NULL}};
     char path[PATH_BYTES];
     gs_child_main(argc, argv, entries);
     struct settings settings = defaults();
+    struct sources sources = take_sources(&argc, argv);
     parse(argc, argv, &settings);
     struct train_options options = make_options(&settings, path);
     struct reason reason = {0};
     if (settings.plan) {
         if (train_plan(&options, stdout, &reason))
+            return 0;
+        fprintf(stderr, "trainer: %s\n", reason.text);
+        return EXIT_FAILED;
+    }
+    if (settings.predict != NULL) {
+        bool is_predicted = predict(&options, sources.names, sources.count, stdout, &reason);
+        free(sources.names);
+        if (is_predicted)
             return 0;
         fprintf(stderr, "trainer: %s\n", reason.text);
         return EXIT_FAILED;

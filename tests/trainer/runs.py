@@ -296,6 +296,59 @@ def refuses_damage(place):
     expect('unknown data "svhn"' in err, err)
 
 
+# ---- predictions --------------------------------------------------------------------------------------------------
+
+def python_with_numpy():
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def predictions(text):
+    return re.findall(r"^(\S+) (\d+): class (\d+), probability ([0-9.]+)(?:, label (\d+))?$", text, re.M)
+
+
+def predicts(place):
+    """The predictions for the test images are as good as the evaluation, and the same when they come from files."""
+    need_cpu()
+    folder, luck = place.path / "digits", random.Random(5)
+    folder.mkdir()
+    write_digits(folder, "train", 300, luck)
+    write_digits(folder, "t10k", 70, luck)
+    common = ["--backend", "cpu", "--model", "normalised.net", "--data", "mnist:digits", "--batch", "30", "--checkpoint", "c"]
+    out, _ = place.run(*common, "--epochs", "6", "--rate", "0.02", "--average", "0.9", "--evaluate", "--quiet")
+    told, _ = place.run(*common, "--predict", "test")
+    rows = predictions(told)
+    right = sum(row[2] == row[4] for row in rows)
+    expect(len(rows) == 70 and f"test: {right} of 70 are right: accuracy {accuracy(out):.4f}" in told,
+           f"{out}{told[-200:]}")
+    pixels = (folder / "t10k-images-idx3-ubyte").read_bytes()[16:]
+    names = []
+    for i in (3, 69):
+        names.append(f"{i}.pgm")
+        (place.path / names[-1]).write_bytes(b"P5\n# a digit\n12 12 255\n" + pixels[144 * i:144 * (i + 1)])
+    more, _ = place.run("--predict", *names, "digits/t10k-images-idx3-ubyte", *common)
+    by_file = predictions(more)
+    expect([row[2:4] for row in by_file] == [rows[i][2:4] for i in (3, 69, *range(70))], f"other predictions: {more}")
+    expect(all(row[4] == "" for row in by_file), f"a file without labels has some: {more}")
+    (place.path / "bad.ppm").write_bytes(b"P6 12 12 255\n" + bytes(3 * 144))
+    _, err = place.run(*common, "--predict", "3.pgm", "bad.ppm", status=1)
+    expect("bad.ppm: images with 3 channels of 12x12, but those of mnist:digits have 1 of 12x12" in err, err)
+    _, err = place.run(*common, "--model", "tiny.net", "--predict", "test", status=1)
+    expect("c: the checkpoint is for model normalised, whose layers differ from those of tiny" in err, err)
+    python = python_with_numpy()
+    if python is None:
+        print("skipped: no Python with NumPy, so the probabilities were not compared with it")
+        return
+    (place.path / "told").write_text(told)
+    script = pathlib.Path(__file__).with_name("predictions.py")
+    done = subprocess.run([python, "-B", script, "normalised.net", "c", "digits", "told"], cwd=place.path, text=True,
+                          capture_output=True)
+    expect(done.returncode == 0, done.stdout + done.stderr)
+    print(done.stdout, end="")
+
+
 # ---- curves ---------------------------------------------------------------------------------------------------------
 
 def crc32c(data):
@@ -461,7 +514,7 @@ def outlives_some_kills(place):
     outlives_kills(place, 10)
 
 
-CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
+CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, predicts, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
                                  keeps_the_promise,
                                  prints_plans, refuses_damage, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}
