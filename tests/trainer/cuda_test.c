@@ -308,6 +308,40 @@ static void recipes_are_those_of_the_cpu(void **unused)
     }
 }
 
+/* The norm is that of the gradients without the loss scale, in every precision: nothing of the scale may remain. */
+static void norms_do_not_depend_on_the_loss_scale(void **unused)
+{
+    (void)unused;
+    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+        struct results results[2];
+        for (int i = 0; i < 2; i++) {
+            struct rig rig;
+            float loss_scale = i == 0 ? 1 : 256;
+            struct rig_options options = {.images = 3,
+                                          .precision = precision,
+                                          .clips = true,
+                                          .loss_scale = loss_scale,
+                                          .budget_bytes = MIB,
+                                          .seed = 8};
+            struct update update = {.rate = 0.01F, .number = 1, .scale = 1 / loss_scale, .clip = 0.25F};
+            struct reason reason = {.text = ""};
+            rig_open(&rig, &backend_cuda, models[1].text, &options);
+            free(rig_gradients(&rig));
+            assert_true(rig.backend->update(rig.state, &update, &reason));
+            results[i] = rig_settle(&rig);
+            float *after = rig_get(&rig, LASTING_PARAMETERS);
+            double square = 0;
+            for (size_t k = 0; k < rig.model.parameter_count; k++)
+                square += pow((double)(after[k] - rig.parameters[k]), 2);
+            assert_true(fabs(sqrt(square) / (0.01 * 0.25) - 1) < 1e-3); /* the step has the length rate * clip */
+            free(after);
+            rig_close(&rig);
+        }
+        assert_true(results[0].norm > 0.5F);
+        assert_true(fabsf(results[1].norm / results[0].norm - 1) < (float)tolerance[precision]);
+    }
+}
+
 /* With broken gradients, neither the average nor the norm is written. */
 static void broken_gradients_leave_the_average(void **unused)
 {
@@ -539,6 +573,7 @@ int main(void)
         cmocka_unit_test(checkpointing_gives_the_same_bits),
         cmocka_unit_test(steps_are_those_of_the_cpu),
         cmocka_unit_test(recipes_are_those_of_the_cpu),
+        cmocka_unit_test(norms_do_not_depend_on_the_loss_scale),
         cmocka_unit_test(broken_gradients_leave_the_average),
         cmocka_unit_test(a_moved_average_is_copied_to_low_precision),
         cmocka_unit_test(top_classes_are_counted),
