@@ -235,6 +235,10 @@ def keeps_the_promise(place):
     expect(run.status == 1 and "nothing fits: the plan needs at least " in run.stderr.decode(), run.stderr.decode())
 
 
+def libraries_of(path):
+    return subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+
+
 def prints_plans(place):
     for model in ("small", "vgg11", "resnet18", "resnet50"):
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--plan"], Card(),
@@ -257,6 +261,8 @@ def prints_plans(place):
     if HAS_CPU:
         _, err = place.run("--model", "tiny.net", status=1)
         expect("; --backend cpu trains without a GPU" in err, err)
+        expect("dnnl" not in libraries_of(TRAINER), "the program is linked to oneDNN, not only the module of the back end cpu")
+        expect("dnnl" in libraries_of(TRAINER.with_name("trainer-cpu.so")), "the module is not linked to oneDNN")
 
 
 # ---- what is refused -----------------------------------------------------------------------------------------------
