@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef TRAINER_CPU
 enum { PATH_BYTES = 4096 };
 
 /* Write the path of the module to `path`. Returns false if it is too long. */
@@ -38,6 +39,7 @@ static const struct backend *load_cpu(void)
     }
     return dlsym(module, "backend_cpu");
 }
+#endif
 
 const struct backend *backend_find(const char *name)
 {

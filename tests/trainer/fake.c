@@ -288,8 +288,16 @@ static bool update(void *user, const struct update *step, struct reason *reason)
     uint64_t number = (uint64_t)watched.calls[FAKE_update];
     pthread_mutex_unlock(&lock);
     state->results.broken = number >= watched.broken_first && number <= watched.broken_last;
+    float scale = step->scale;
+    if (step->clip > 0) {
+        double square = 0;
+        for (size_t i = 0; i < parameters; i++)
+            square += (double)gradients[i] * (double)gradients[i];
+        state->results.norm = (float)sqrt(square) * scale;
+        scale *= fminf(1, step->clip / (state->results.norm + 1e-6f));
+    }
     for (size_t i = 0; i < parameters && state->results.broken == 0; i++) {
-        float gradient = gradients[i] * step->scale + step->weight_decay * values[i];
+        float gradient = gradients[i] * scale + step->weight_decay * values[i];
         if (second == NULL) {
             moment[i] = step->momentum * moment[i] + gradient;
             values[i] -= step->rate * moment[i];

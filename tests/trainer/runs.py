@@ -143,12 +143,14 @@ def run_lines(out):
 
 def hundred_runs_dry(place):
     run = run_observed([TRAINER, "--backend", "dry", "--model", place.path / "normalised.net", "--runs", str(RUNS),
-                        "--images", "100", "--batch", "20", "--steps", "3", "--evaluate", "--quiet"],
+                        "--images", "100", "--batch", "20", "--steps", "3", "--evaluate", "--quiet", "--clip", "1",
+                        "--average", "0.9", "--decay", "weights", "--weight-decay", "0.1", "--optimizer", "adamw"],
                        Card("2GiB"), new_folder(place.path, "runs"))
     expect(run.status == 0, f"exit {run.status}: {run.stdout.decode()}{run.stderr.decode(errors='replace')}")
     lines = [line.split(", heap")[0] for line in run_lines(run.stdout.decode())]
     expect(len(lines) == RUNS and len(set(lines[1:])) == 1, f"runs 2 to {RUNS} differ: {set(lines[1:])}")
-    expect("peak" in lines[1] and "card free" in lines[1], lines[1])
+    expect("card free" in lines[1], lines[1])
+    expect(re.search(r"plan (\d+) bytes, peak \1 bytes", lines[1]), f"the plan is not the peak: {lines[1]}")
     verdict = run.verdict()
     expect(verdict["status"] == "clean", f"{verdict['status']}: {verdict['headline']}")
 
@@ -184,12 +186,14 @@ def runs_of_cuda(place):
     for gpus in (1, 2):
         command = ["env", *(f"{name}={fakes}" for name in names), *behind_sanitizer([TRAINER]), "--backend", "cuda",
                    "--model", place.path / "normalised.net", "--runs", "20", "--images", "100", "--batch", "20", "--steps", "3",
-                   "--precision", "bf16", "--evaluate", "--quiet", "--workspace", "1MiB", "--gpus", str(gpus)]
+                   "--precision", "bf16", "--evaluate", "--quiet", "--workspace", "1MiB", "--gpus", str(gpus), "--clip", "1",
+                   "--average", "0.9", "--decay", "weights", "--weight-decay", "0.1", "--nesterov"]
         # 2 GiB, because ThreadSanitizer does not have enough addresses for two large GPUs.
         run = run_observed(command, Card("2GiB", name=f"{gpus}xh200"), new_folder(place.path, f"cuda{gpus}"))
         expect(run.status == 0, f"exit {run.status}: {run.stdout.decode()}{run.stderr.decode(errors='replace')}")
         lines = [line.split(", heap")[0] for line in run_lines(run.stdout.decode())]
         expect(len(lines) == 20 and len(set(lines[1:])) == 1, f"runs 2 to 20 differ: {set(lines[1:])}")
+        expect(re.search(r"plan (\d+) bytes, peak \1 bytes", lines[1]), f"the plan is not the peak: {lines[1]}")
         verdict = run.verdict()
         expect(verdict["status"] == "clean", f"{verdict['status']}: {verdict['headline']}")
 

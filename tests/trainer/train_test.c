@@ -83,6 +83,18 @@ static struct checkpoint read_checkpoint(void)
     return is;
 }
 
+static bool log_has(const char *text)
+{
+    char line[4096];
+    bool is_found = false;
+    FILE *file = fopen(log_path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        is_found = is_found || strstr(line, text) != NULL;
+    fclose(file);
+    return is_found;
+}
+
 /* Let each call of each function fail in turn. Each time, the reason must name the function, nothing may hang, and
  * everything must be released. */
 static void fails_cleanly(const struct train_options *options)
@@ -140,7 +152,12 @@ static void parts_make_the_same_step(void **state)
     (void)state;
     struct train_options options = small();
     options.checkpoint_path = checkpoint_path;
+    options.clip = 0.5; /* the norm is that of the summed gradients */
+    options.log = fopen(log_path, "w");
     trained(&options);
+    fclose(options.log);
+    options.log = NULL;
+    assert_true(log_has("\"step\":1,") && log_has("\"gradient_norm\":1.") && log_has("\"gradient_norm\":0."));
     struct checkpoint whole = read_checkpoint();
     const struct {
         size_t micro_batch;
@@ -541,18 +558,6 @@ static void refuses_what_cannot_be(void **state)
 }
 
 /* ---- reports ---- */
-
-static bool log_has(const char *text)
-{
-    char line[4096];
-    bool is_found = false;
-    FILE *file = fopen(log_path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL)
-        is_found = is_found || strstr(line, text) != NULL;
-    fclose(file);
-    return is_found;
-}
 
 static void warns(void **state)
 {
