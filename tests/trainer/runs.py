@@ -170,8 +170,9 @@ wait $runs
 def neighbours_do_not_count(place):
     """Another process that uses the card does not make the runs differ, but it is mentioned."""
     folder = new_folder(place.path, "runs")
-    run = run_observed(["sh", "-c", f"cd {place.path}\n{NEIGHBOURS}", "sh", TRAINER, "--backend", "dry", "--model",
-                        place.path / "normalised.net", "--images", "100", "--batch", "20", "--quiet"], Card("4GiB"), folder)
+    run = run_observed(["sh", "-c", f"cd {place.path}\n{NEIGHBOURS}", "sh", *behind_sanitizer([TRAINER]), "--backend",
+                        "dry", "--model", place.path / "normalised.net", "--images", "100", "--batch", "20", "--quiet"],
+                       Card("2GiB"), folder)
     said = (place.path / "err").read_text()
     expect(run.status == 4, f"exit {run.status}: {said}{run.stderr.decode(errors='replace')}")
     expect("used a different amount" not in said, said)
