@@ -8,9 +8,9 @@
  * - magic "GSTRAIN2"
  * - u32: size of the header in bytes
  * - u32: CRC-32 (as in zlib) of everything after this field
- * - the header: lines of "key value" in the order of struct checkpoint
+ * - the header: lines of "key value" in the order of the table in checkpoint.c
  * - fp32: parameters, moments, statistics, moving average of the parameters
- * "GSTRAIN1" is the older format without the fields from `recipe` on that checkpoint.c marks; it is still read.
+ * An older file begins with "GSTRAIN1" and lacks the fields that checkpoint.c marks with FIELD_2. It is still read.
  * The reader checks the checksum and the file's size. Not thread-safe. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H

@@ -108,6 +108,8 @@ static bool open(struct predictor *p, struct reason *reason)
 {
     if (p->options->checkpoint_path == NULL)
         return because(reason, "predictions need a checkpoint");
+    if (p->options->backend == &backend_dry)
+        return because(reason, "the back end dry computes nothing, so it cannot predict");
     if (p->options->batch == 0 || p->options->batch > DATA_IMAGES_MAX)
         return because(reason, "a batch of %zu images", p->options->batch);
     if (!model_read(p->options->model_path, &p->model, reason) || !read_checkpoint(p, reason) ||

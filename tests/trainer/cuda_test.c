@@ -308,6 +308,49 @@ static void recipes_are_those_of_the_cpu(void **unused)
     }
 }
 
+static float low_value(uint16_t x, enum precision precision);
+
+/* Return the output of the last layer after an evaluation, as predictions read it. The caller frees it. */
+static float *logits_of(struct rig *rig)
+{
+    struct iteration iteration = rig_iteration(rig, 0);
+    struct reason reason = {.text = ""};
+    size_t block = NO_BLOCK, count = rig->options.images * rig->model.class_count;
+    enum precision precision = rig->options.precision;
+    iteration.is_evaluation = true;
+    rig_iterate(rig, 0, &iteration);
+    rig_settle(rig);
+    for (size_t i = 0; i < rig->schedule.step_count; i++)
+        if (rig->schedule.steps[i].kind == STEP_LOSS)
+            block = rig->schedule.steps[i].x;
+    float *values = calloc(count, sizeof *values);
+    uint16_t *low = calloc(count, sizeof *low);
+    void *raw = precision == PRECISION_FP32 ? (void *)values : low;
+    assert_true(rig->backend->get(rig->state, block, raw, count * precision_bytes(precision), &reason));
+    for (size_t i = 0; precision != PRECISION_FP32 && i < count; i++)
+        values[i] = low_value(low[i], precision);
+    free(low);
+    return values;
+}
+
+static void logits_are_those_of_the_cpu(void **unused)
+{
+    (void)unused;
+    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+        struct rig cpu, cuda;
+        struct rig_options options = {.images = 4, .budget_bytes = MIB, .seed = 12};
+        rig_open(&cpu, &backend_cpu, models[MODELS - 1].text, &options);
+        options.precision = precision;
+        rig_open(&cuda, &backend_cuda, models[MODELS - 1].text, &options);
+        float *want = logits_of(&cpu), *have = logits_of(&cuda);
+        assert_true(distance(have, want, options.images * cpu.model.class_count) < tolerance[precision]);
+        free(want);
+        free(have);
+        rig_close(&cuda);
+        rig_close(&cpu);
+    }
+}
+
 /* The norm is that of the gradients without the loss scale, in every precision: nothing of the scale may remain. */
 static void norms_do_not_depend_on_the_loss_scale(void **unused)
 {
@@ -574,6 +617,7 @@ int main(void)
         cmocka_unit_test(steps_are_those_of_the_cpu),
         cmocka_unit_test(recipes_are_those_of_the_cpu),
         cmocka_unit_test(norms_do_not_depend_on_the_loss_scale),
+        cmocka_unit_test(logits_are_those_of_the_cpu),
         cmocka_unit_test(broken_gradients_leave_the_average),
         cmocka_unit_test(a_moved_average_is_copied_to_low_precision),
         cmocka_unit_test(top_classes_are_counted),

@@ -348,6 +348,8 @@ def predicts(place):
     expect("bad.ppm: images with 3 channels of 12x12, but those of mnist:digits have 1 of 12x12" in err, err)
     _, err = place.run(*common, "--model", "tiny.net", "--predict", "test", status=1)
     expect("c: the checkpoint is for model normalised, whose layers differ from those of tiny" in err, err)
+    _, err = place.run(*common, "--backend", "dry", "--predict", "test", status=1)
+    expect("the back end dry computes nothing" in err, err)
     python = python_with_numpy()
     if python is None:
         print("skipped: no Python with NumPy, so the probabilities were not compared with it")
