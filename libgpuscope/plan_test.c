@@ -200,6 +200,43 @@ static void finds_the_largest_batch(void **state)
     assert_int_equal(n, 128);
 }
 
+/* Stores each n in a list, and fits never. */
+struct seen {
+    size_t n[64], count;
+};
+static gs_status note_size(void *user, size_t n, uint64_t *ret_bytes)
+{
+    struct seen *seen = user;
+    assert_true(seen->count < sizeof seen->n / sizeof *seen->n);
+    seen->n[seen->count++] = n;
+    *ret_bytes = 1;
+    return GS_OK;
+}
+
+static void tries_every_divisor(void **state)
+{
+    (void)state;
+    size_t n = 0;
+    uint64_t bytes;
+    for (size_t divides = 1; divides <= 200; divides++)
+        for (size_t most = 1; most <= 210; most++) {
+            struct seen seen = {.count = 0};
+            gs_fit fit = {.n_min = most / 7, .n_max = most, .divides = divides};
+            size_t expected = 0;
+            assert_int_equal(gs_fit_batch(&fit, note_size, &seen, &n, &bytes), GS_NO_MEMORY);
+            for (size_t i = most; i >= (most / 7 == 0 ? 1 : most / 7); i--)
+                if (divides % i == 0)
+                    assert_int_equal(seen.n[expected++], i);
+            assert_int_equal(seen.count, expected);
+        }
+    /* A large prime, 10^12 - 11. Trying every number would take hours. */
+    struct seen seen = {.count = 0};
+    gs_fit fit = {.n_max = 999999999989, .divides = 999999999989};
+    assert_int_equal(gs_fit_batch(&fit, note_size, &seen, &n, &bytes), GS_NO_MEMORY);
+    assert_int_equal(seen.count, 2);
+    assert_int_equal(seen.n[1], 1);
+}
+
 static void says_what_the_smallest_batch_needs(void **state)
 {
     (void)state;
@@ -240,6 +277,7 @@ int main(void)
         cmocka_unit_test(a_training_iteration_has_no_gaps),
         cmocka_unit_test(random_plans_never_overlap),
         cmocka_unit_test(finds_the_largest_batch),
+        cmocka_unit_test(tries_every_divisor),
         cmocka_unit_test(says_what_the_smallest_batch_needs),
         cmocka_unit_test(texts_are_never_missing),
     };

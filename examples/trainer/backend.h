@@ -25,13 +25,20 @@ struct backend_options {
     void *log_user;
 };
 
-/* Parameters of one optimizer step. Gradients are first multiplied by `scale` (1 / loss scale). */
+/* Parameters of one optimizer step, with PyTorch's formulas: weight decay is added to the gradient (SGD, Adam), or
+ * reduces the parameters directly (AdamW). Gradients are first multiplied by `scale` (1 / loss scale), and then
+ * clipped. After the step, the moving average is updated if the schedule has one. */
 struct update {
     enum optimizer optimizer;
     float rate, momentum, weight_decay;
-    float beta_1, beta_2, epsilon; /* used only by Adam */
+    bool is_nesterov;              /* used only by SGD */
+    float beta_1, beta_2, epsilon; /* used only by Adam and AdamW */
     uint64_t number;               /* number of this update, from 1; used for Adam's bias correction */
     float scale;
+    /* If the norm of all scaled gradients is larger than this, they are multiplied by clip / (norm + 1e-6). 0: do not
+     * clip. Otherwise, the schedule must have options.clips. */
+    float clip;
+    float average_weight; /* weight of the new parameters in their moving average; 1: copy them */
 };
 
 struct iteration {
@@ -40,6 +47,8 @@ struct iteration {
     bool is_evaluation;    /* only compute the loss, using the running statistics; no gradients */
     float loss_scale;      /* the gradient of each image is multiplied by loss_scale / images_in_step */
     size_t images_in_step; /* images in all micro-batches of the step, on all devices */
+    /* label smoothing: part of each label that is divided equally among all classes; 0 in an evaluation */
+    float smoothing;
     /* number of real images, which come first in the buffer; the images after them are padding */
     size_t images;
 };
@@ -95,6 +104,9 @@ struct backend {
     /* Store the number of gradients that are not finite in results.broken. If it is 0, update the parameters. All of
      * this runs on the device. */
     bool (*update)(void *state, const struct update *update, struct reason *reason);
+    /* Exchange the parameters and their moving average, also in LASTING_LOW. The schedule must have options.averages.
+     * An evaluation of the average calls this before and after. */
+    bool (*swap_average)(void *state, struct reason *reason);
     /* Wait for all work and return the results, summed from the last iteration with `is_first` on. */
     bool (*settle)(void *state, struct results *ret_results, struct reason *reason);
     /* Read the current values of the GPU. Needs no state and creates no context, so any thread may call it, even before

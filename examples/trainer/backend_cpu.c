@@ -272,7 +272,19 @@ static bool cpu_take_step(void *of, const struct update *update, struct reason *
         return because(reason, "cpu: nothing is loaded");
     if (update->optimizer != state->schedule->options.optimizer)
         return because(reason, "cpu: %s was not planned", optimizer_text(update->optimizer));
+    if (update->clip > 0 && !state->schedule->options.clips)
+        return because(reason, "cpu: clipping was not planned");
     cpu_update(state, update);
+    return true;
+}
+
+static bool cpu_swap_average(void *of, struct reason *reason)
+{
+    struct cpu_state *state = of;
+    if (state->schedule == NULL || cpu_lasting(state, LASTING_AVERAGE) == NULL)
+        return because(reason, "cpu: no average was planned");
+    cpu_swap(cpu_lasting(state, LASTING_PARAMETERS), cpu_lasting(state, LASTING_AVERAGE),
+             state->schedule->model->parameter_count);
     return true;
 }
 
@@ -327,6 +339,7 @@ const struct backend backend_cpu = {
     .fed = cpu_fed,
     .iterate = cpu_iterate,
     .update = cpu_take_step,
+    .swap_average = cpu_swap_average,
     .settle = cpu_settle,
     .watch = cpu_watch,
 };

@@ -54,6 +54,20 @@ static void free_packs(struct cuda *cuda)
     cuda->pack_count = 0;
 }
 
+/* The first device cannot be opened, so there may be no GPU. Always returns false. */
+static bool suggest_cpu(const struct backend_options *options, struct reason *reason)
+{
+#ifdef TRAINER_CPU
+    struct reason why = *reason;
+    if (options->device == 0 && !why.is_memory)
+        because(reason, "%.500s; --backend cpu trains without a GPU", why.text);
+#else
+    (void)options;
+    (void)reason;
+#endif
+    return false;
+}
+
 static bool open(const struct backend_options *options, void **ret_state, struct reason *reason)
 {
     struct cuda *cuda = calloc(1, sizeof *cuda);
@@ -62,13 +76,13 @@ static bool open(const struct backend_options *options, void **ret_state, struct
         return because(reason, "no memory for a back end");
     if (!card_open(&cuda->card, options, reason)) {
         free(cuda);
-        return false;
+        return suggest_cpu(options, reason);
     }
     cuda->options = *options;
     if (!open_libraries(cuda, reason)) {
         card_close(&cuda->card, NULL, &ignored);
         free(cuda);
-        return false;
+        return suggest_cpu(options, reason);
     }
     *ret_state = cuda;
     return true;
@@ -475,7 +489,17 @@ static bool sum_gradients(void *state, struct reason *reason)
 static bool update(void *state, const struct update *update, struct reason *reason)
 {
     struct cuda *cuda = state;
+    if (update->clip > 0 && !cuda->card.schedule->options.clips)
+        return because(reason, "cuda: clipping was not planned");
     return card_well(&cuda->card, cuda_check_and_step(cuda, update), "the optimizer's step", reason);
+}
+
+static bool swap_average(void *state, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    if (cuda->card.schedule->lasting[LASTING_AVERAGE] == NO_BLOCK)
+        return because(reason, "cuda: no average was planned");
+    return card_well(&cuda->card, cuda_swap_average(cuda), "the average of the parameters", reason);
 }
 
 static bool settle(void *state, struct results *ret_results, struct reason *reason)
@@ -502,6 +526,7 @@ const struct backend backend_cuda = {
     .join = join,
     .sum_gradients = sum_gradients,
     .update = update,
+    .swap_average = swap_average,
     .settle = settle,
     .watch = card_watch,
 };

@@ -61,6 +61,13 @@ static bool update(void *state, const struct update *update, struct reason *reas
     return true;
 }
 
+static bool swap_average(void *state, struct reason *reason)
+{
+    (void)state;
+    (void)reason;
+    return true;
+}
+
 static bool settle(void *state, struct results *ret_results, struct reason *reason)
 {
     struct dry *dry = state;
@@ -85,6 +92,7 @@ const struct backend backend_dry = {
     .fed = card_fed,
     .iterate = iterate,
     .update = update,
+    .swap_average = swap_average,
     .settle = settle,
     .watch = card_watch,
 };

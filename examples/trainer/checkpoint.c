@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char magic[] = "GSTRAIN1";
+/* The last character is the version. */
+static const char magic[] = "GSTRAIN2";
 enum { MAGIC_BYTES = 8, FRONT_BYTES = 16, HEAD_BYTES_MAX = 16384 };
 
 /* ---- the header: one row per field ---- */
@@ -20,9 +21,11 @@ struct field {
     const char *key;
     enum field_kind kind;
     size_t at;
+    char since; /* the first version that has the field */
 };
 static const struct field fields[] = {
-#define FIELD(name, kind) {#name, kind, offsetof(struct checkpoint, name)},
+#define FIELD(name, kind)   {#name, kind, offsetof(struct checkpoint, name), '1'},
+#define FIELD_2(name, kind) {#name, kind, offsetof(struct checkpoint, name), '2'},
     FIELD(model, FIELD_TEXT) FIELD(model_sum, FIELD_U32) FIELD(parameter_count, FIELD_U64)
         FIELD(statistics_count, FIELD_U64) FIELD(moment_count, FIELD_U64) FIELD(optimizer, FIELD_TEXT)
             FIELD(data, FIELD_TEXT) FIELD(image_count, FIELD_U64) FIELD(batch, FIELD_U64) FIELD(seed, FIELD_U64)
@@ -31,7 +34,11 @@ static const struct field fields[] = {
                         FIELD(step, FIELD_U64) FIELD(update_number, FIELD_U64) FIELD(epoch, FIELD_U64)
                             FIELD(position, FIELD_U64) FIELD(loss_scale, FIELD_DOUBLE) FIELD(good_steps, FIELD_U64)
                                 FIELD(broken_steps, FIELD_U64) FIELD(broken_in_a_row, FIELD_U64)
+                                    FIELD_2(average_count, FIELD_U64) FIELD_2(recipe, FIELD_TEXT)
+                                        FIELD_2(best_accuracy, FIELD_DOUBLE) FIELD_2(best_step, FIELD_U64)
+                                            FIELD_2(worse_evaluations, FIELD_U64)
 #undef FIELD
+#undef FIELD_2
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 
@@ -119,6 +126,7 @@ void checkpoint_clear(struct checkpoint *checkpoint)
 {
     free(checkpoint->parameters);
     free(checkpoint->statistics);
+    free(checkpoint->average);
     for (size_t i = 0; i < CHECKPOINT_MOMENTS_MAX; i++)
         free(checkpoint->moments[i]);
     *checkpoint = (struct checkpoint){0};
@@ -128,7 +136,7 @@ struct part {
     float **vector;
     uint64_t count;
 };
-enum { PARTS_MAX = 2 + CHECKPOINT_MOMENTS_MAX };
+enum { PARTS_MAX = 3 + CHECKPOINT_MOMENTS_MAX };
 
 /* List the arrays in the order in which the file stores them. */
 static size_t parts_of(struct checkpoint *checkpoint, struct part parts[PARTS_MAX])
@@ -138,6 +146,8 @@ static size_t parts_of(struct checkpoint *checkpoint, struct part parts[PARTS_MA
     for (size_t i = 0; i < checkpoint->moment_count; i++)
         parts[count++] = (struct part){&checkpoint->moments[i], checkpoint->parameter_count};
     parts[count++] = (struct part){&checkpoint->statistics, checkpoint->statistics_count};
+    if (checkpoint->average_count != 0)
+        parts[count++] = (struct part){&checkpoint->average, checkpoint->parameter_count};
     return count;
 }
 
@@ -220,13 +230,15 @@ bool checkpoint_write(const char *path, const struct checkpoint *checkpoint, str
 uint64_t checkpoint_bytes_max(uint64_t parameter_count, uint64_t statistics_count)
 {
     return FRONT_BYTES + HEAD_BYTES_MAX +
-           sizeof(float) * (parameter_count * (1 + CHECKPOINT_MOMENTS_MAX) + statistics_count);
+           sizeof(float) * (parameter_count * (2 + CHECKPOINT_MOMENTS_MAX) + statistics_count);
 }
 
 static bool parse_front(const char *name, const struct bytes *bytes, size_t *ret_head_bytes, struct reason *reason)
 {
-    if (bytes->count < FRONT_BYTES || memcmp(bytes->data, magic, MAGIC_BYTES) != 0)
+    if (bytes->count < FRONT_BYTES || memcmp(bytes->data, magic, MAGIC_BYTES - 1) != 0)
         return because(reason, "%s: byte 0: not a checkpoint of this trainer", name);
+    if (bytes->data[MAGIC_BYTES - 1] < '1' || bytes->data[MAGIC_BYTES - 1] > magic[MAGIC_BYTES - 1])
+        return because(reason, "%s: byte %d: a checkpoint of another version of this trainer", name, MAGIC_BYTES - 1);
     size_t head_bytes = get_u32(bytes->data + 8);
     if (head_bytes == 0 || head_bytes >= HEAD_BYTES_MAX || head_bytes > bytes->count - FRONT_BYTES)
         return because(reason, "%s: byte 8: a header of %zu bytes in a file of %zu", name, head_bytes, bytes->count);
@@ -240,15 +252,17 @@ static bool parse_front(const char *name, const struct bytes *bytes, size_t *ret
     return true;
 }
 
-static bool parse_head(const char *name, const uint8_t *from, size_t bytes, struct checkpoint *checkpoint,
+static bool parse_head(const char *name, char version, const uint8_t *from, size_t bytes, struct checkpoint *checkpoint,
                        struct reason *reason)
 {
     char head[HEAD_BYTES_MAX], *rest = head;
     memcpy(head, from, bytes);
     head[bytes] = '\0';
     for (size_t i = 0; i < FIELD_COUNT; i++)
-        if (!get_line(name, &rest, &fields[i], checkpoint, reason))
+        if (fields[i].since <= version && !get_line(name, &rest, &fields[i], checkpoint, reason))
             return false;
+    if (version == '1')
+        strcpy(checkpoint->recipe, CHECKPOINT_PLAIN);
     if (rest != head + bytes)
         return because(reason, "%s: the header has %td bytes too many", name, head + bytes - rest);
     return true;
@@ -259,15 +273,17 @@ static bool parse_head(const char *name, const uint8_t *from, size_t bytes, stru
 static bool parse_sizes(const char *name, size_t bytes, const struct checkpoint *checkpoint, struct reason *reason)
 {
     uint64_t most = bytes / sizeof(float);
-    if (checkpoint->moment_count > CHECKPOINT_MOMENTS_MAX || checkpoint->parameter_count > most ||
-        checkpoint->statistics_count > most ||
-        (checkpoint->parameter_count * (1 + checkpoint->moment_count) + checkpoint->statistics_count) * sizeof(float) !=
+    if (checkpoint->moment_count > CHECKPOINT_MOMENTS_MAX || checkpoint->average_count > 1 ||
+        checkpoint->parameter_count > most || checkpoint->statistics_count > most ||
+        (checkpoint->parameter_count * (1 + checkpoint->moment_count + checkpoint->average_count) +
+         checkpoint->statistics_count) *
+                sizeof(float) !=
             bytes)
         return because(reason,
-                       "%s: %" PRIu64 " parameters, %" PRIu64 " moments of each and %" PRIu64
+                       "%s: %" PRIu64 " parameters, %" PRIu64 " moments and %" PRIu64 " averages of each and %" PRIu64
                        " statistics do not match the %zu bytes after the header",
-                       name, checkpoint->parameter_count, checkpoint->moment_count, checkpoint->statistics_count,
-                       bytes);
+                       name, checkpoint->parameter_count, checkpoint->moment_count, checkpoint->average_count,
+                       checkpoint->statistics_count, bytes);
     return true;
 }
 
@@ -293,7 +309,8 @@ bool checkpoint_parse(const char *name, const struct bytes *bytes, struct checkp
     if (!parse_front(name, bytes, &head_bytes, reason))
         return false;
     size_t at = FRONT_BYTES + head_bytes;
-    if (!parse_head(name, bytes->data + FRONT_BYTES, head_bytes, &checkpoint, reason) ||
+    char version = (char)bytes->data[MAGIC_BYTES - 1];
+    if (!parse_head(name, version, bytes->data + FRONT_BYTES, head_bytes, &checkpoint, reason) ||
         !parse_sizes(name, bytes->count - at, &checkpoint, reason) ||
         !parse_vectors(bytes->data + at, &checkpoint, reason)) {
         checkpoint_clear(&checkpoint);
@@ -333,6 +350,7 @@ bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants
         !same_number("statistics count", is->statistics_count, wants->statistics_count, reason) ||
         !same_text("optimizer", is->optimizer, wants->optimizer, reason) ||
         !same_number("moment count", is->moment_count, wants->moment_count, reason) ||
+        !same_number("average count", is->average_count, wants->average_count, reason) ||
         !same_text("data", is->data, wants->data, reason) ||
         !same_number("image count", is->image_count, wants->image_count, reason) ||
         !same_number("batch", is->batch, wants->batch, reason) || !same_number("seed", is->seed, wants->seed, reason))
@@ -346,11 +364,11 @@ bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants
     *ret_note = '\0';
     if (strcmp(is->precision, wants->precision) != 0 || is->micro_batch != wants->micro_batch ||
         is->devices != wants->devices || is->rate != wants->rate || is->momentum != wants->momentum ||
-        is->weight_decay != wants->weight_decay)
+        is->weight_decay != wants->weight_decay || strcmp(is->recipe, wants->recipe) != 0)
         snprintf(ret_note, note_bytes,
                  "the checkpoint was made with %s, micro-batch %" PRIu64 ", %" PRIu64
-                 " devices, rate %g, momentum %g, weight decay %g: the results will differ from those of an "
+                 " devices, rate %g, momentum %g, weight decay %g, %s: the results will differ from those of an "
                  "uninterrupted run",
-                 is->precision, is->micro_batch, is->devices, is->rate, is->momentum, is->weight_decay);
+                 is->precision, is->micro_batch, is->devices, is->rate, is->momentum, is->weight_decay, is->recipe);
     return true;
 }

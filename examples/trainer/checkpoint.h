@@ -5,11 +5,12 @@
  * synced. So even after a crash, the file is complete, old or new. Only one run at a time may write to a name.
  *
  * The format is little-endian:
- * - magic "GSTRAIN1"
+ * - magic "GSTRAIN2"
  * - u32: size of the header in bytes
  * - u32: CRC-32 (as in zlib) of everything after this field
- * - the header: lines of "key value" in the order of struct checkpoint
- * - fp32: parameters, moments, statistics
+ * - the header: lines of "key value" in the order of the table in checkpoint.c
+ * - fp32: parameters, moments, statistics, moving average of the parameters
+ * An older file begins with "GSTRAIN1" and lacks the fields that checkpoint.c marks with FIELD_2. It is still read.
  * The reader checks the checksum and the file's size. Not thread-safe. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
@@ -17,6 +18,8 @@
 #include "file.h"
 #include "model.h"
 
+/* The recipe of a training without further settings, and of all checkpoints in the older format. */
+#define CHECKPOINT_PLAIN "constant rate"
 enum { CHECKPOINT_TEXT_BYTES = 256, CHECKPOINT_MOMENTS_MAX = 2 };
 
 /* The content of a checkpoint. In the file, all fields before `parameters` are in the header. */
@@ -25,6 +28,7 @@ struct checkpoint {
     char model[CHECKPOINT_TEXT_BYTES]; /* name */
     uint32_t model_sum;                /* checkpoint_model_sum() */
     uint64_t parameter_count, statistics_count, moment_count;
+    uint64_t average_count; /* 1 if there is a moving average of the parameters, otherwise 0 */
     char optimizer[CHECKPOINT_TEXT_BYTES];
     char data[CHECKPOINT_TEXT_BYTES]; /* as given by the user; if the name is too long, only its end is stored */
     uint64_t image_count;             /* number of images in the training set */
@@ -34,6 +38,7 @@ struct checkpoint {
     char precision[CHECKPOINT_TEXT_BYTES];
     uint64_t micro_batch, devices;
     double rate, momentum, weight_decay;
+    char recipe[CHECKPOINT_TEXT_BYTES]; /* the other settings that change the results, as a text for the user */
     /* The progress of the training. */
     uint64_t step;            /* number of steps so far, including broken ones (a gradient was not finite) */
     uint64_t update_number;   /* number of updates of the parameters so far, for Adam's bias correction */
@@ -45,10 +50,20 @@ struct checkpoint {
      * - broken_in_a_row: since the last good step or reduction of the loss scale */
     uint64_t good_steps, broken_steps, broken_in_a_row;
 
+    /* The best evaluation so far (best_step 0: none), and the number of evaluations since. */
+    double best_accuracy;
+    uint64_t best_step, worse_evaluations;
+
     float *parameters; /* owned, like the arrays below; NULL if the count is 0 */
     float *moments[CHECKPOINT_MOMENTS_MAX];
     float *statistics;
+    float *average;
 };
+/* The weights that evaluations, predictions and other programs use: the moving average if there is one. */
+static inline const float *checkpoint_weights(const struct checkpoint *checkpoint)
+{
+    return checkpoint->average_count != 0 ? checkpoint->average : checkpoint->parameters;
+}
 void checkpoint_clear(struct checkpoint *checkpoint); /* accepts a zeroed struct */
 /* Allocate the arrays, whose sizes follow from the counts in `checkpoint`. */
 bool checkpoint_alloc(struct checkpoint *checkpoint, struct reason *reason);

@@ -81,5 +81,6 @@ bool cpu_loss(const struct cpu_state *state, const struct step *step, const stru
 /* ---- cpu_update.c ---- */
 
 void cpu_update(const struct cpu_state *state, const struct update *update);
+void cpu_swap(float *one, float *other, size_t count);
 
 #endif

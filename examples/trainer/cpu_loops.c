@@ -221,21 +221,33 @@ void cpu_batchnorm_backward(const struct cpu_state *state, const struct step *st
 
 /* ---- loss ---- */
 
-/* Compute the softmax and the cross entropy of one image. If `dx` is not NULL, it gets the gradient times `factor`.
- * Returns the loss; *ret_best is the predicted class. */
-static double image_loss(const float *x, size_t classes, size_t label, float factor, float *dx, size_t *ret_best)
+/* True if fewer than CLASSES_TOP classes have a larger logit, or the same one and a smaller number. */
+static bool is_near_top(const float *x, size_t classes, size_t label)
+{
+    size_t before = 0;
+    for (size_t c = 0; c < classes; c++)
+        before += c != label && !(x[c] < x[label] || (x[c] == x[label] && c > label));
+    return before < CLASSES_TOP && !isnan(x[label]);
+}
+
+/* Compute the softmax and the cross entropy of one image, with label smoothing. If `dx` is not NULL, it gets the
+ * gradient times `factor`. Returns the loss; *ret_best is the predicted class. */
+static double image_loss(const float *x, size_t classes, size_t label, float factor, float smoothing, float *dx,
+                         size_t *ret_best)
 {
     size_t best = 0;
-    double sum = 0;
+    double sum = 0, off = 0, share = (double)smoothing / (double)classes;
     for (size_t c = 1; c < classes; c++)
         best = x[c] > x[best] ? c : best;
     double largest = (double)x[best], of_label = (double)x[label] - largest;
     for (size_t c = 0; c < classes; c++)
         sum += exp((double)x[c] - largest);
+    for (size_t c = 0; smoothing > 0 && c < classes; c++)
+        off += (double)x[c] - largest;
     for (size_t c = 0; dx != NULL && c < classes; c++)
-        dx[c] = (float)(exp((double)x[c] - largest) / sum - (c == label ? 1 : 0)) * factor;
+        dx[c] = (float)(exp((double)x[c] - largest) / sum - (c == label ? 1 - (double)smoothing : 0) - share) * factor;
     *ret_best = best;
-    return log(sum) - of_label;
+    return log(sum) - (1 - (double)smoothing) * of_label - share * off;
 }
 
 bool cpu_loss(const struct cpu_state *state, const struct step *step, const struct iteration *iteration,
@@ -255,9 +267,10 @@ bool cpu_loss(const struct cpu_state *state, const struct step *step, const stru
         if (labels[i] < 0 || (size_t)labels[i] >= classes)
             return because(reason, "image %zu of the batch has class %d, but the model has 0 to %zu", i, labels[i],
                            classes - 1);
-        loss += image_loss(x + i * classes, classes, (size_t)labels[i], factor, dx == NULL ? NULL : dx + i * classes,
-                           &best);
+        loss += image_loss(x + i * classes, classes, (size_t)labels[i], factor, iteration->smoothing,
+                           dx == NULL ? NULL : dx + i * classes, &best);
         results->correct += best == (size_t)labels[i];
+        results->top += is_near_top(x + i * classes, classes, (size_t)labels[i]);
     }
     results->loss += (float)loss;
     return true;

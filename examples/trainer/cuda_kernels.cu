@@ -687,10 +687,23 @@ DEVICE float sum_of(float part)
     return sums[0];
 }
 
-/* dx NULL: evaluation. each[images][2]: the loss, and 1 if the prediction is right. Images from `counted` on are not
- * counted. */
+enum { CLASSES_TOP = 5 };
+
+/* Return the number of classes with a larger logit than the label, or the same one and a smaller number. */
+DEVICE float rank_of(const element *x, unsigned classes, int label)
+{
+    float before = 0.0f, own = widen(x[label]);
+    for (unsigned i = threadIdx.x; i < classes; i += blockDim.x) {
+        float v = widen(x[i]);
+        before += (int)i != label && !(v < own || (v == own && (int)i > label)) ? 1.0f : 0.0f;
+    }
+    return sum_of(before);
+}
+
+/* dx NULL: evaluation. each[images][2]: the loss, and 2 if the prediction is right, or 1 if the label is among the
+ * CLASSES_TOP best classes. Images from `counted` on are not counted. */
 KERNEL loss(element *dx, float *each, const element *logits, const int *labels, unsigned classes, unsigned counted,
-            float scale)
+            float scale, float smoothing)
 {
     size image = blockIdx.x;
     const element *x = logits + image * classes;
@@ -699,49 +712,70 @@ KERNEL loss(element *dx, float *each, const element *logits, const int *labels, 
     float part = 0.0f;
     for (unsigned i = threadIdx.x; i < classes; i += blockDim.x)
         part += expf(widen(x[i]) - best.value);
-    float sum = sum_of(part);
+    float sum = sum_of(part), even = smoothing / classes, off = 0.0f, rank = CLASSES_TOP;
     int counts = image < counted;
+    if (smoothing > 0.0f) {
+        for (unsigned i = threadIdx.x; i < classes; i += blockDim.x)
+            off += widen(x[i]) - best.value;
+        __syncthreads(); /* all threads have read the last sum */
+        off = sum_of(off);
+    }
+    if (is_label) {
+        __syncthreads();
+        rank = rank_of(x, classes, label);
+    }
     if (threadIdx.x == 0) {
-        float own = is_label ? widen(x[label]) : FLOAT(0x7fc00000u);
-        each[2 * image] = counts ? logf(sum) + best.value - own : 0.0f;
-        each[2 * image + 1] = counts && is_label && best.index == label ? 1.0f : 0.0f;
+        float own = is_label ? widen(x[label]) : FLOAT(0x7fc00000u), of_label = best.value - own;
+        if (smoothing > 0.0f)
+            of_label = (1.0f - smoothing) * of_label - even * off;
+        each[2 * image] = counts ? logf(sum) + of_label : 0.0f;
+        each[2 * image + 1] = !counts || !is_label || own != own ? 0.0f
+                              : best.index == label              ? 2.0f
+                              : rank < CLASSES_TOP               ? 1.0f
+                                                                 : 0.0f;
     }
     if (dx == 0)
         return;
     for (unsigned i = threadIdx.x; i < classes; i += blockDim.x) {
-        float share = expf(widen(x[i]) - best.value) / sum - ((int)i == label ? 1.0f : 0.0f);
+        float share = expf(widen(x[i]) - best.value) / sum - ((int)i == label ? 1.0f - smoothing : 0.0f) - even;
         dx[image * classes + i] = narrow(counts ? share * scale : 0.0f);
     }
 }
 
 struct results {
     float loss;
-    unsigned correct, broken, reserved;
+    unsigned correct, broken, top;
+    float norm, clip;
+    unsigned reserved[2];
 };
 
 /* One block adds up the results of all images. */
 KERNEL loss_sum(struct results *results, const float *each, unsigned images)
 {
     SHARED double losses[256];
-    SHARED unsigned corrects[256];
+    SHARED unsigned corrects[256], tops[256];
     double own = 0;
-    unsigned correct = 0;
+    unsigned correct = 0, top = 0;
     for (unsigned i = threadIdx.x; i < images; i += blockDim.x) {
         own += each[2 * i];
-        correct += each[2 * i + 1] > 0.0f;
+        correct += each[2 * i + 1] > 1.0f;
+        top += each[2 * i + 1] > 0.0f;
     }
     losses[threadIdx.x] = own;
     corrects[threadIdx.x] = correct;
+    tops[threadIdx.x] = top;
     for (int half = blockDim.x / 2; half > 0; half /= 2) {
         __syncthreads();
         if ((int)threadIdx.x < half) {
             losses[threadIdx.x] += losses[threadIdx.x + half];
             corrects[threadIdx.x] += corrects[threadIdx.x + half];
+            tops[threadIdx.x] += tops[threadIdx.x + half];
         }
     }
     if (threadIdx.x == 0) {
         results->loss += (float)losses[0];
         results->correct += corrects[0];
+        results->top += tops[0];
     }
 }
 
@@ -765,47 +799,102 @@ KERNEL check(struct results *results, const float *gradients, size count)
         atomicAdd(&results->broken, all[0]);
 }
 
+/* Add up the squares of the gradients. Each block writes one sum. */
+KERNEL squares(double *sums, const float *gradients, size count)
+{
+    SHARED double all[256];
+    double own = 0;
+    size stride = (size)gridDim.x * blockDim.x;
+    for (size i = (size)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        own += (double)gradients[i] * gradients[i];
+    all[threadIdx.x] = own;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half)
+            all[threadIdx.x] += all[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0)
+        sums[blockIdx.x] = all[0];
+}
+
+/* One block sets results.norm and results.clip. */
+KERNEL clip(struct results *results, const double *sums, unsigned parts, float scale, float most)
+{
+    SHARED double all[256];
+    double own = 0;
+    for (unsigned i = threadIdx.x; i < parts; i += blockDim.x)
+        own += sums[i];
+    all[threadIdx.x] = own;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half)
+            all[threadIdx.x] += all[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) {
+        float norm = (float)sqrt(all[0]) * scale, factor = most / (norm + 1e-6f);
+        results->norm = norm;
+        results->clip = factor < 1.0f ? factor : 1.0f;
+    }
+}
+
 struct step_size {
     float rate, momentum, weight_decay, beta_1, beta_2, epsilon, scale;
     float root_correction; /* sqrt(1 - beta_2^t) */
     float correction;      /* 1 - beta_1^t */
+    int clips;             /* 1: multiply the gradients by results.clip, too */
+    int is_nesterov, is_decoupled;
 };
 
-DEVICE void sgd_at(float *parameters, float *moment, element *low, const float *gradients, struct step_size by, size at,
-                   const int width)
+/* Parameters whose entry in `decayed` is 0 do not decay; each entry is for 64 parameters. decayed NULL: all decay. */
+DEVICE float decay_at(struct step_size by, const unsigned char *decayed, size at)
 {
-    float p[8], m[8], g[8];
+    return decayed == 0 || decayed[at / 64] != 0 ? by.weight_decay : 0.0f;
+}
+
+DEVICE float scale_of(struct step_size by, const struct results *results)
+{
+    return by.clips ? by.scale * results->clip : by.scale;
+}
+
+DEVICE void sgd_at(float *parameters, float *moment, element *low, const float *gradients, const unsigned char *decayed,
+                   float scale, struct step_size by, size at, const int width)
+{
+    float p[8], m[8], g[8], decay = decay_at(by, decayed, at);
     read_floats(parameters + at, p, width);
     read_floats(moment + at, m, width);
     read_floats(gradients + at, g, width);
-    WITH(m[k] = by.momentum * m[k] + (g[k] * by.scale + by.weight_decay * p[k]); p[k] -= by.rate * m[k])
+    WITH(g[k] = g[k] * scale + decay * p[k]; m[k] = by.momentum * m[k] + g[k];
+         p[k] -= by.rate * (by.is_nesterov ? g[k] + by.momentum * m[k] : m[k]))
     write_floats(parameters + at, p, width);
     write_floats(moment + at, m, width);
     if (low != 0)
         write_elements(low + at, p, width);
 }
 /* low is NULL if there is none. */
-KERNEL sgd(float *parameters, float *moment, element *low, const float *gradients, const struct results *results,
-           struct step_size by, size count)
+KERNEL sgd(float *parameters, float *moment, element *low, const float *gradients, const unsigned char *decayed,
+           const struct results *results, struct step_size by, size count)
 {
     if (results->broken != 0)
         return;
-#define BODY(at, width) sgd_at(parameters, moment, low, gradients, by, at, width)
+    float scale = scale_of(by, results);
+#define BODY(at, width) sgd_at(parameters, moment, low, gradients, decayed, scale, by, at, width)
     EACH(count, BODY)
 #undef BODY
 }
 
 DEVICE void adam_at(float *parameters, float *mean, float *square, element *low, const float *gradients,
-                    struct step_size by, size at, const int width)
+                    const unsigned char *decayed, float scale, struct step_size by, size at, const int width)
 {
-    float p[8], m[8], s[8], g[8];
+    float p[8], m[8], s[8], g[8], decay = decay_at(by, decayed, at);
+    float kept = by.is_decoupled ? 1.0f - by.rate * decay : 1.0f;
     read_floats(parameters + at, p, width);
     read_floats(mean + at, m, width);
     read_floats(square + at, s, width);
     read_floats(gradients + at, g, width);
-    WITH(g[k] = g[k] * by.scale + by.weight_decay * p[k]; m[k] = by.beta_1 * m[k] + (1.0f - by.beta_1) * g[k];
+    WITH(g[k] = g[k] * scale + (by.is_decoupled ? 0.0f : decay * p[k]);
+         m[k] = by.beta_1 * m[k] + (1.0f - by.beta_1) * g[k];
          s[k] = by.beta_2 * s[k] + (1.0f - by.beta_2) * g[k] * g[k];
-         p[k] -= by.rate / by.correction * m[k] / (sqrtf(s[k]) / by.root_correction + by.epsilon))
+         p[k] = p[k] * kept - by.rate / by.correction * m[k] / (sqrtf(s[k]) / by.root_correction + by.epsilon))
     write_floats(parameters + at, p, width);
     write_floats(mean + at, m, width);
     write_floats(square + at, s, width);
@@ -813,11 +902,48 @@ DEVICE void adam_at(float *parameters, float *mean, float *square, element *low,
         write_elements(low + at, p, width);
 }
 KERNEL adam(float *parameters, float *mean, float *square, element *low, const float *gradients,
-            const struct results *results, struct step_size by, size count)
+            const unsigned char *decayed, const struct results *results, struct step_size by, size count)
 {
     if (results->broken != 0)
         return;
-#define BODY(at, width) adam_at(parameters, mean, square, low, gradients, by, at, width)
+    float scale = scale_of(by, results);
+#define BODY(at, width) adam_at(parameters, mean, square, low, gradients, decayed, scale, by, at, width)
+    EACH(count, BODY)
+#undef BODY
+}
+
+/* Update the moving average of the parameters. The weight 1 copies them exactly. */
+DEVICE void average_at(float *average, const float *parameters, float weight, size at, const int width)
+{
+    float a[8], p[8];
+    read_floats(average + at, a, width);
+    read_floats(parameters + at, p, width);
+    WITH(a[k] = weight < 0.5f ? a[k] + weight * (p[k] - a[k]) : p[k] - (1.0f - weight) * (p[k] - a[k]))
+    write_floats(average + at, a, width);
+}
+KERNEL average(float *average, const float *parameters, const struct results *results, float weight, size count)
+{
+    if (results->broken != 0)
+        return;
+#define BODY(at, width) average_at(average, parameters, weight, at, width)
+    EACH(count, BODY)
+#undef BODY
+}
+
+/* Exchange the parameters and their average. low is NULL if there is none. */
+DEVICE void swap_at(float *parameters, float *average, element *low, size at, const int width)
+{
+    float a[8], p[8];
+    read_floats(average + at, a, width);
+    read_floats(parameters + at, p, width);
+    write_floats(average + at, p, width);
+    write_floats(parameters + at, a, width);
+    if (low != 0)
+        write_elements(low + at, a, width);
+}
+KERNEL swap_average(float *parameters, float *average, element *low, size count)
+{
+#define BODY(at, width) swap_at(parameters, average, low, at, width)
     EACH(count, BODY)
 #undef BODY
 }

@@ -13,6 +13,7 @@ struct pool {
 };
 struct step_size {
     float rate, momentum, weight_decay, beta_1, beta_2, epsilon, scale, root_correction, correction;
+    int clips, is_nesterov, is_decoupled;
 };
 
 /* ---- shapes of launches ---- */
@@ -321,8 +322,10 @@ gs_status cuda_loss(struct cuda *cuda, const struct step *step, const struct ite
     unsigned classes = (unsigned)shape_count(step->layer->out), images = (unsigned)schedule->options.images;
     unsigned counted = (unsigned)at_most(iteration->images, images);
     float scale = (float)((double)iteration->loss_scale / (double)iteration->images_in_step);
-    gs_status status = GS_LAUNCH(cuda->kernels.loss, gs_dim(images, 1, 1), gs_dim(LOSS_THREADS, 1, 1), 0,
-                                 cuda->card.compute, &dx, &each, &logits, &labels, &classes, &counted, &scale);
+    float smoothing = iteration->smoothing;
+    gs_status status =
+        GS_LAUNCH(cuda->kernels.loss, gs_dim(images, 1, 1), gs_dim(LOSS_THREADS, 1, 1), 0, cuda->card.compute, &dx,
+                  &each, &logits, &labels, &classes, &counted, &scale, &smoothing);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.loss_sum, gs_dim(1, 1, 1), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
                            &results, &each, &images);
@@ -340,27 +343,80 @@ static struct step_size size_of(const struct update *update)
                               .epsilon = update->epsilon,
                               .scale = update->scale,
                               .root_correction = (float)sqrt(1 - pow((double)update->beta_2, steps)),
-                              .correction = (float)(1 - pow((double)update->beta_1, steps))};
+                              .correction = (float)(1 - pow((double)update->beta_1, steps)),
+                              .clips = update->clip > 0,
+                              .is_nesterov = update->is_nesterov,
+                              .is_decoupled = update->optimizer == OPTIMIZER_ADAMW};
+}
+
+/* The lasting blocks that a step uses; 0 if the schedule does not have one. */
+struct step_blocks {
+    CUdeviceptr parameters, gradients, first, second, low, results, average, decayed, squares;
+    unsigned long long count;
+};
+
+static struct step_blocks blocks_of(const struct cuda *cuda)
+{
+    const struct schedule *schedule = cuda->card.schedule;
+    const size_t *blocks = schedule->lasting;
+    return (struct step_blocks){.parameters = card_at(&cuda->card, blocks[LASTING_PARAMETERS]),
+                                .gradients = card_at(&cuda->card, blocks[LASTING_GRADIENTS]),
+                                .first = card_at(&cuda->card, blocks[LASTING_MOMENT_1]),
+                                .second = card_at(&cuda->card, blocks[LASTING_MOMENT_2]),
+                                .low = card_at(&cuda->card, blocks[LASTING_LOW]),
+                                .results = card_at(&cuda->card, blocks[LASTING_RESULTS]),
+                                .average = card_at(&cuda->card, blocks[LASTING_AVERAGE]),
+                                .decayed = card_at(&cuda->card, blocks[LASTING_DECAYED]),
+                                .squares = card_at(&cuda->card, blocks[LASTING_SQUARES]),
+                                .count = schedule->model->parameter_count};
+}
+
+static gs_status clip(struct cuda *cuda, const struct update *update, struct step_blocks *of)
+{
+    /* The number of parts does not depend on the GPU. */
+    unsigned parts = (unsigned)at_most((of->count + THREADS - 1) / THREADS, NORM_PARTS);
+    float scale = update->scale, most = update->clip;
+    gs_status status = GS_LAUNCH(cuda->kernels.squares, gs_dim(parts, 1, 1), gs_dim(THREADS, 1, 1), 0,
+                                 cuda->card.compute, &of->squares, &of->gradients, &of->count);
+    if (status == GS_OK)
+        status = GS_LAUNCH(cuda->kernels.clip, gs_dim(1, 1, 1), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+                           &of->results, &of->squares, &parts, &scale, &most);
+    return status;
+}
+
+static gs_status take_step(struct cuda *cuda, const struct update *update, struct step_blocks *of)
+{
+    struct step_size size = size_of(update);
+    if (update->optimizer == OPTIMIZER_SGD)
+        return GS_LAUNCH(cuda->kernels.sgd, blocks_for(of->count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+                         &of->parameters, &of->first, &of->low, &of->gradients, &of->decayed, &of->results, &size,
+                         &of->count);
+    return GS_LAUNCH(cuda->kernels.adam, blocks_for(of->count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+                     &of->parameters, &of->first, &of->second, &of->low, &of->gradients, &of->decayed, &of->results,
+                     &size, &of->count);
 }
 
 gs_status cuda_check_and_step(struct cuda *cuda, const struct update *update)
 {
-    const struct schedule *schedule = cuda->card.schedule;
+    struct step_blocks of = blocks_of(cuda);
     CUstream stream = cuda->card.compute;
-    CUdeviceptr parameters = lasting(cuda, LASTING_PARAMETERS, 0), gradients = lasting(cuda, LASTING_GRADIENTS, 0);
-    CUdeviceptr first = lasting(cuda, LASTING_MOMENT_1, 0), results = lasting(cuda, LASTING_RESULTS, 0);
-    CUdeviceptr second = card_at(&cuda->card, schedule->lasting[LASTING_MOMENT_2]);
-    CUdeviceptr low = card_at(&cuda->card, schedule->lasting[LASTING_LOW]);
-    unsigned long long count = schedule->model->parameter_count;
-    struct step_size size = size_of(update);
-    size_t blocks = at_most((count + THREADS - 1) / THREADS, (size_t)cuda->multiprocessors * 8);
+    float weight = update->average_weight;
+    size_t blocks = at_most((of.count + THREADS - 1) / THREADS, (size_t)cuda->multiprocessors * 8);
     gs_status status = GS_LAUNCH(cuda->kernels.check, gs_dim((unsigned)blocks, 1, 1), gs_dim(THREADS, 1, 1), 0, stream,
-                                 &results, &gradients, &count);
-    if (status != GS_OK)
-        return status;
-    if (update->optimizer == OPTIMIZER_ADAM)
-        return GS_LAUNCH(cuda->kernels.adam, blocks_for(count), gs_dim(THREADS, 1, 1), 0, stream, &parameters, &first,
-                         &second, &low, &gradients, &results, &size, &count);
-    return GS_LAUNCH(cuda->kernels.sgd, blocks_for(count), gs_dim(THREADS, 1, 1), 0, stream, &parameters, &first, &low,
-                     &gradients, &results, &size, &count);
+                                 &of.results, &of.gradients, &of.count);
+    if (status == GS_OK && update->clip > 0)
+        status = clip(cuda, update, &of);
+    if (status == GS_OK)
+        status = take_step(cuda, update, &of);
+    if (status == GS_OK && of.average != 0)
+        status = GS_LAUNCH(cuda->kernels.average, blocks_for(of.count), gs_dim(THREADS, 1, 1), 0, stream, &of.average,
+                           &of.parameters, &of.results, &weight, &of.count);
+    return status;
+}
+
+gs_status cuda_swap_average(struct cuda *cuda)
+{
+    struct step_blocks of = blocks_of(cuda);
+    return GS_LAUNCH(cuda->kernels.swap_average, blocks_for(of.count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+                     &of.parameters, &of.average, &of.low, &of.count);
 }

@@ -25,8 +25,12 @@ struct cuda_calls {
     X(loss)                                                                                                            \
     X(loss_sum)                                                                                                        \
     X(check)                                                                                                           \
+    X(squares)                                                                                                         \
+    X(clip)                                                                                                            \
     X(sgd)                                                                                                             \
-    X(adam)
+    X(adam)                                                                                                            \
+    X(average)                                                                                                         \
+    X(swap_average)
 /* Each of these kernels exists in two versions: [1] for channel counts that are multiples of 8, [0] for others. */
 #define CUDA_KERNEL_PAIRS(X)                                                                                           \
     X(bias)                                                                                                            \
@@ -116,5 +120,6 @@ gs_status cuda_mean(struct cuda *cuda, const struct step *step);
 gs_status cuda_mean_backward(struct cuda *cuda, const struct step *step);
 gs_status cuda_loss(struct cuda *cuda, const struct step *step, const struct iteration *iteration);
 gs_status cuda_check_and_step(struct cuda *cuda, const struct update *update);
+gs_status cuda_swap_average(struct cuda *cuda);
 
 #endif

@@ -5,11 +5,13 @@
  * enough for a fast GPU. Any network can learn to classify them. */
 #include "data.h"
 
+#include "picture_file.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE = 16, SQUARE = 4, SQUARES = TILE / SQUARE, NOISE_COUNT = 1 << 16, IMAGE_COUNT_MAX = 1 << 30 };
+enum { TILE = 16, SQUARE = 4, SQUARES = TILE / SQUARE, NOISE_COUNT = 1 << 16 };
 static const float noise_level = 1.0f;
 
 struct data {
@@ -58,9 +60,9 @@ static bool open_synthetic(struct data *data, struct reason *reason)
 {
     const struct data_options *options = &data->options;
     size_t channels = options->shape.channels, tile_count = TILE * TILE * channels;
-    if (options->image_count == 0 || options->image_count > IMAGE_COUNT_MAX)
+    if (options->image_count == 0 || options->image_count > DATA_IMAGES_MAX)
         return because(reason, "synthetic data: %zu images; 1 to %d are allowed", options->image_count,
-                       IMAGE_COUNT_MAX);
+                       DATA_IMAGES_MAX);
     data->tiles = calloc(options->class_count, tile_count * sizeof(float));
     data->noise = malloc((NOISE_COUNT + row_count(data)) * sizeof(float));
     if (data->tiles == NULL || data->noise == NULL)
@@ -153,9 +155,9 @@ static bool open_files(struct data *data, const char *folder,
     return make_values(data, reason);
 }
 
-static void read_image(const struct data *data, enum part part, size_t index, float *ret_image, int32_t *ret_label)
+void data_file_image(const struct data *data, const struct pictures *pictures, size_t index, float *ret_image,
+                     int32_t *ret_label)
 {
-    const struct pictures *pictures = &data->pictures[part];
     size_t channels = pictures->shape.channels, copies = data->options.shape.channels / channels;
     size_t count = shape_count(pictures->shape);
     const uint8_t *pixels = pictures->pixels + index * count;
@@ -163,7 +165,35 @@ static void read_image(const struct data *data, enum part part, size_t index, fl
         for (size_t channel = 0; channel < channels; channel++)
             for (size_t copy = 0; copy < copies; copy++)
                 *ret_image++ = data->values[channel][pixels[i + channel]];
-    *ret_label = pictures->labels[index];
+    *ret_label = pictures->labels == NULL ? 0 : pictures->labels[index];
+}
+
+bool data_read_file(const struct data *data, const char *path, struct pictures *ret, struct reason *reason)
+{
+    struct pictures pictures = {0};
+    if (data->values == NULL)
+        return because(reason, "%s: the images of a file cannot be normalised like %s images", path,
+                       data->options.source);
+    if (!picture_file_read(path, &pictures, reason))
+        return false;
+    const struct shape *is = &pictures.shape, *set = &data->pictures[PART_TRAIN].shape;
+    if (is->channels != set->channels || is->height != set->height || is->width != set->width) {
+        because(reason, "%s: images with %zu channels of %zux%zu, but those of %s have %zu of %zux%zu", path,
+                is->channels, is->width, is->height, data->options.source, set->channels, set->width, set->height);
+        pictures_clear(&pictures);
+        return false;
+    }
+    *ret = pictures;
+    return true;
+}
+
+const char *data_class_name(const struct data *data, size_t class)
+{
+    /* in the order of batches.meta.txt, which belongs to the data set */
+    static const char *const cifar10[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                          "dog",      "frog",       "horse", "ship", "truck"};
+    bool has_names = strncmp(data->options.source, "cifar10:", 8) == 0;
+    return has_names && class < sizeof cifar10 / sizeof *cifar10 ? cifar10[class] : NULL;
 }
 
 /* ---- a set ---- */
@@ -216,7 +246,7 @@ void data_image(const struct data *data, enum part part, size_t index, float *re
     if (data->tiles != NULL)
         make_image(data, part == PART_TRAIN ? index : data->counts[PART_TRAIN] + index, ret_image, ret_label);
     else
-        read_image(data, part, index, ret_image, ret_label);
+        data_file_image(data, &data->pictures[part], index, ret_image, ret_label);
     if (data->options.labels_are_lot && part == PART_TRAIN)
         *ret_label = (int32_t)(draw(data->options.seed, DRAW_LOT, index) % data->options.class_count);
 }

@@ -80,7 +80,7 @@ bool exchange_convert(const struct exchange *exchange, const char *model_path, c
     bool is_written = model_read(model_path, &model, reason) && exchange_check(exchange, &model, reason) &&
                       (checkpoint_path != NULL ? read_checkpoint(checkpoint_path, &model, &values, reason)
                                                : begin_anew(exchange, &model, seed, &values, reason)) &&
-                      exchange_end(exchange, &model, values.parameters, values.statistics, reason);
+                      exchange_end(exchange, &model, checkpoint_weights(&values), values.statistics, reason);
     checkpoint_clear(&values);
     model_clear(&model);
     return is_written;

@@ -133,8 +133,12 @@ static bool try_one(struct attempt *attempt, enum precision precision, bool chec
                   .n_min = asked != 0 ? asked : 1,
                   .n_max = most,
                   .divides = request->images};
-    attempt->fit.schedule = (struct schedule_options){
-        .precision = precision, .optimizer = request->optimizer, .checkpointing = checkpointing};
+    attempt->fit.schedule = (struct schedule_options){.precision = precision,
+                                                      .optimizer = request->optimizer,
+                                                      .checkpointing = checkpointing,
+                                                      .averages = request->averages,
+                                                      .selects_decay = request->selects_decay,
+                                                      .clips = request->clips};
     gs_status status = gs_fit_batch(&fit, bytes_for, attempt, ret_images, &attempt->fit.plan_bytes);
     if (status == GS_OK)
         return true;

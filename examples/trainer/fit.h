@@ -46,6 +46,7 @@ struct fit_request {
     void *state;   /* open state of the back end; NULL if the back end needs none */
     size_t images; /* images per step on this device */
     enum optimizer optimizer;
+    bool averages, selects_decay, clips; /* as in struct schedule_options */
     bool has_card;
     int64_t taken_bytes;                       /* size "taken" above, from fit_taken(); -1: unknown */
     int64_t free_bytes;                        /* current free memory of the GPU; -1: unknown */

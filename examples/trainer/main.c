@@ -4,11 +4,15 @@
  * - 2: wrong options
  * - 3: a device did not stop after a failure
  * - 4: stopped by a signal, after writing a checkpoint if a checkpoint file was given */
+#include "csv.h"
 #include "options.h"
+#include "predict.h"
+#include "report.h"
 #include "train.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,6 +30,11 @@ struct settings {
     long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
         results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
+    /* how it is trained */
+    const char *schedule, *warmup, *warmup_from, *rate_end, *rate_factor, *decay, *clip, *label_smoothing, *average,
+        *tensorboard, *predict;
+    long long evaluate_epochs, patience, device_wait;
+    int nesterov;
 };
 
 static struct settings defaults(void)
@@ -47,7 +56,16 @@ static struct settings defaults(void)
                              .images = 51200,
                              .results_every = 1,
                              .progress_every = 100,
-                             .warn_temperature = 85};
+                             .warn_temperature = 85,
+                             .schedule = "constant",
+                             .warmup = "0",
+                             .warmup_from = "0.01",
+                             .rate_end = "0",
+                             .rate_factor = "0.1",
+                             .decay = "all",
+                             .clip = "0",
+                             .label_smoothing = "0",
+                             .average = "0"};
 }
 
 static void parse(int argc, char **argv, struct settings *s)
@@ -63,10 +81,25 @@ static void parse(int argc, char **argv, struct settings *s)
         {"steps", OPTION_NUMBER, &s->steps, "total number of steps (100)"},
         {"epochs", OPTION_NUMBER, &s->epochs, "number of epochs, instead of steps"},
         {"precision", OPTION_TEXT, &s->precision, "fp32, bf16, fp16, or auto: fp32, or bf16 if that does not fit"},
-        {"optimizer", OPTION_TEXT, &s->optimizer, "sgd or adam"},
+        {"optimizer", OPTION_TEXT, &s->optimizer, "sgd, adam, or adamw: weight decay reduces the weights directly"},
         {"rate", OPTION_TEXT, &s->rate, "learning rate"},
         {"momentum", OPTION_TEXT, &s->momentum, "momentum of sgd"},
         {"weight-decay", OPTION_TEXT, &s->weight_decay, "fraction of the weights that is added to the gradients"},
+        {"schedule", OPTION_TEXT, &s->schedule,
+         "constant, cosine, step:N or steps:N,N...: how the rate changes; N is in steps, or in epochs: 30e"},
+        {"rate-end", OPTION_TEXT, &s->rate_end, "rate at the end of a cosine (0)"},
+        {"rate-factor", OPTION_TEXT, &s->rate_factor, "factor of the rate at each step of a schedule (0.1)"},
+        {"warmup", OPTION_TEXT, &s->warmup, "steps, or epochs (5e), in which the rate rises linearly"},
+        {"warmup-from", OPTION_TEXT, &s->warmup_from, "fraction of the rate at the first step of a warm-up (0.01)"},
+        {"nesterov", OPTION_FLAG, &s->nesterov, "Nesterov's momentum, for sgd"},
+        {"decay", OPTION_TEXT, &s->decay, "what decays: all, or weights: not biases and batch normalisation"},
+        {"clip", OPTION_TEXT, &s->clip, "maximum norm of all gradients; 0: no limit"},
+        {"label-smoothing", OPTION_TEXT, &s->label_smoothing, "part of each label that all classes share"},
+        {"average", OPTION_TEXT, &s->average, "decay of a moving average of the weights, which is evaluated; 0: none"},
+        {"evaluate-epochs", OPTION_NUMBER, &s->evaluate_epochs,
+         "also evaluate after each multiple of this many epochs"},
+        {"patience", OPTION_NUMBER, &s->patience,
+         "end after this many evaluations (of each epoch, unless given) without a better accuracy"},
         {"loss-scale", OPTION_TEXT, &s->loss_scale, "none, dynamic, or a number"},
         {"scale-after", OPTION_NUMBER, &s->scale_after,
          "number of good steps after which a dynamic loss scale doubles (2000)"},
@@ -74,6 +107,8 @@ static void parse(int argc, char **argv, struct settings *s)
         {"memory", OPTION_NUMBER, &s->memory, "limit on each GPU, including the context"},
         {"workspace", OPTION_NUMBER, &s->workspace, "maximum workspace of one step (1 GiB)"},
         {"gpus", OPTION_NUMBER, &s->gpus, "number of GPUs that share each step"},
+        {"device-wait", OPTION_NUMBER, &s->device_wait,
+         "seconds after which a failure of one GPU ends the process if another GPU still waits for it (60)"},
         {"runs", OPTION_NUMBER, &s->runs, "number of complete trainings in this process, one after the other"},
         {"seed", OPTION_NUMBER, &s->seed, "seed of initial values, data and order"},
         {"deterministic", OPTION_FLAG, &s->deterministic, "compute the same sums in the same order each time"},
@@ -93,7 +128,9 @@ static void parse(int argc, char **argv, struct settings *s)
         {"checkpoint", OPTION_TEXT, &s->checkpoint, "file, written at the end and on a signal"},
         {"every", OPTION_NUMBER, &s->every, "steps between checkpoints"},
         {"resume", OPTION_FLAG, &s->resume, "continue from the checkpoint, if there is one"},
-        {"log", OPTION_TEXT, &s->log, "file to which a JSON line is added for each step"},
+        {"log", OPTION_TEXT, &s->log,
+         "file to which a JSON line is added for each step, or a CSV row if its name ends with .csv"},
+        {"tensorboard", OPTION_TEXT, &s->tensorboard, "folder to which an event file for TensorBoard is added"},
         {"results-every", OPTION_NUMBER, &s->results_every, "number of steps between reads of the GPU's results"},
         {"progress-every", OPTION_NUMBER, &s->progress_every,
          "number of steps between progress lines if stderr is not a terminal"},
@@ -102,6 +139,8 @@ static void parse(int argc, char **argv, struct settings *s)
         {"warn-temperature", OPTION_NUMBER, &s->warn_temperature,
          "warn above this many degrees Celsius; 0: no warning"},
         {"plan", OPTION_FLAG, &s->plan, "print the memory plan, and do not train"},
+        {"predict", OPTION_TEXT, &s->predict,
+         "classify the images of one or more files, or test or train, with the checkpoint; do not train"},
         {"verbose", OPTION_FLAG, &s->verbose, "also print the log of the library"},
         {"quiet", OPTION_FLAG, &s->quiet, "print only results"},
         {NULL, OPTION_FLAG, NULL, NULL}};
@@ -146,6 +185,40 @@ static void set_scaling(const struct settings *s, struct train_options *options)
         refuse("loss-scale", s->loss_scale, "none, dynamic, or a number above 0");
 }
 
+static double fraction(const char *option, const char *value)
+{
+    double real = number(option, value);
+    if (real >= 1)
+        refuse(option, value, "not a number from 0 to below 1");
+    return real;
+}
+
+static void set_recipe(const struct settings *s, struct train_options *options)
+{
+    static const char *const decays[] = {"all", "weights", NULL};
+    struct rate_options *schedule = &options->schedule;
+    struct reason reason;
+    if (!rate_parse(s->schedule, schedule, &reason))
+        refuse("schedule", s->schedule, reason.text);
+    if (!rate_parse_span(s->warmup, &schedule->warmup, &reason))
+        refuse("warmup", s->warmup, reason.text);
+    schedule->end = number("rate-end", s->rate_end);
+    schedule->factor = number("rate-factor", s->rate_factor);
+    schedule->warmup_from = number("warmup-from", s->warmup_from);
+    options->is_nesterov = s->nesterov;
+    if (s->nesterov && options->optimizer != OPTIMIZER_SGD)
+        refuse("nesterov", "", "only possible with --optimizer sgd");
+    options->selects_decay = word("decay", s->decay, decays, "all or weights") == 1;
+    options->clip = number("clip", s->clip);
+    options->smoothing = fraction("label-smoothing", s->label_smoothing);
+    options->average = fraction("average", s->average);
+    options->evaluate_epochs = (uint64_t)s->evaluate_epochs;
+    options->patience = (uint64_t)s->patience;
+    options->device_wait_s = s->device_wait > INT_MAX ? INT_MAX : (int)s->device_wait;
+    if (s->patience != 0 && s->evaluate_every == 0 && s->evaluate_epochs == 0)
+        options->evaluate_epochs = 1;
+}
+
 static void set_fit(const struct settings *s, struct fit_options *fit)
 {
     static const char *const precisions[] = {"fp32", "bf16", "fp16", "auto", NULL};
@@ -185,7 +258,7 @@ static int loader_threads(const struct settings *s)
 
 static struct train_options make_options(const struct settings *s, char path[PATH_BYTES])
 {
-    static const char *const optimizers[] = {"sgd", "adam", NULL};
+    static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
     struct train_options options = {.model_path = model_path(s->model, path),
                                     .backend = backend_find(s->backend),
                                     .devices = s->gpus > TRAIN_DEVICES_MAX ? TRAIN_DEVICES_MAX + 1 : (int)s->gpus,
@@ -203,7 +276,8 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .momentum = number("momentum", s->momentum),
                                     .weight_decay = number("weight-decay", s->weight_decay),
                                     .scale_after = (uint64_t)s->scale_after,
-                                    .evaluates = s->evaluate || s->evaluate_every != 0,
+                                    .evaluates = s->evaluate || s->evaluate_every != 0 || s->evaluate_epochs != 0 ||
+                                                 s->patience != 0,
                                     .evaluate_every = (uint64_t)s->evaluate_every,
                                     .results_every = (uint64_t)s->results_every,
                                     .checkpoint_path = s->checkpoint,
@@ -219,7 +293,8 @@ static struct train_options make_options(const struct settings *s, char path[PAT
         refuse("backend", s->backend, "not part of this build; the back ends are cuda, cpu and dry");
     if (s->tune && s->deterministic)
         refuse("tune", "--deterministic", "timing may choose other algorithms each time");
-    options.optimizer = (enum optimizer)word("optimizer", s->optimizer, optimizers, "sgd or adam");
+    options.optimizer = (enum optimizer)word("optimizer", s->optimizer, optimizers, "sgd, adam or adamw");
+    set_recipe(s, &options);
     set_scaling(s, &options);
     set_fit(s, &options.fit);
     return options;
@@ -247,11 +322,16 @@ static size_t heap_bytes(void)
 
 static void print_run(long long run, const struct train_result *result)
 {
+    char speed[32];
     printf("run %lld: %" PRIu64 " steps, loss %.9g, accuracy %.4f", run, result->steps, result->loss, result->accuracy);
     if (result->test_accuracy >= 0)
         printf(", test loss %.9g, test accuracy %.4f", result->test_loss, result->test_accuracy);
+    if (result->test_top >= 0)
+        printf(", test top-5 accuracy %.4f", result->test_top);
+    if (result->best_step != 0)
+        printf(", best accuracy %.4f at step %" PRIu64, result->best_accuracy, result->best_step);
     if (result->images_per_s >= 0)
-        printf(", %.0f images/s", result->images_per_s);
+        printf(", %s images/s", speed_text(result->images_per_s, speed));
     char one[EXACT_TEXT_BYTES], other[EXACT_TEXT_BYTES];
     printf("; plan %s", exact_text(result->fit.plan_bytes, one));
     if (result->has_scope)
@@ -260,18 +340,34 @@ static void print_run(long long run, const struct train_result *result)
     if (result->has_free)
         printf(", card free before %s, after %s", exact_text(result->free_begin_bytes, one),
                exact_text(result->free_end_bytes, other));
+    if (result->own_begin_bytes >= 0 && result->own_end_bytes >= 0)
+        printf(", own before %s, after %s", exact_text((uint64_t)result->own_begin_bytes, one),
+               exact_text((uint64_t)result->own_end_bytes, other));
     printf(", heap %s", exact_text(heap_bytes(), one));
-    printf("%s\n", result->was_stopped ? "; stopped" : "");
+    printf("%s\n", result->was_stopped ? "; stopped" : result->ended_early ? "; ended early" : "");
     fflush(stdout);
 }
 
-/* True if both runs used the same memory. Libraries keep some memory after the first run, but from the second run on
- * nothing may change. */
+/* True if this process used the same memory in both runs. Libraries keep some memory after the first run, but from the
+ * second run on nothing may change. The card's free memory does not count, because other processes change it, too. */
 static bool is_alike(const struct train_result *one, const struct train_result *other)
 {
     return one->fit.plan_bytes == other->fit.plan_bytes && one->peak_bytes == other->peak_bytes &&
-           one->pinned_peak_bytes == other->pinned_peak_bytes && one->free_begin_bytes == other->free_begin_bytes &&
-           one->free_end_bytes == other->free_end_bytes;
+           one->pinned_peak_bytes == other->pinned_peak_bytes && one->own_begin_bytes == other->own_begin_bytes &&
+           one->own_end_bytes == other->own_end_bytes;
+}
+
+/* Report a change of the card's free memory that this process has not caused, or may not have caused. */
+static void say_card_change(long long run, const struct train_result *second, const struct train_result *result)
+{
+    int64_t change = (int64_t)result->free_end_bytes - (int64_t)second->free_end_bytes;
+    if (!result->has_free || !second->has_free || change == 0)
+        return;
+    fprintf(stderr, "trainer: run %lld: the card has %" PRId64 " bytes %s than after run 2; %s\n", run,
+            change < 0 ? -change : change, change < 0 ? "less free" : "more free",
+            result->own_end_bytes >= 0
+                ? "this process has as many as then, so other processes changed it"
+                : "NVML does not list this process, so it is not known which process changed it");
 }
 
 static int run_all(struct train_options *options, long long runs)
@@ -295,6 +391,8 @@ static int run_all(struct train_options *options, long long runs)
         if (run > 2 && !is_alike(&second, &result)) {
             fprintf(stderr, "trainer: run %lld used a different amount of memory than run 2\n", run);
             status = EXIT_FAILED;
+        } else if (run > 2) {
+            say_card_change(run, &second, &result);
         }
     }
     return status;
@@ -315,12 +413,72 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
+/* ---- logs ---- */
+
+static void open_logs(const struct settings *s, struct train_options *options)
+{
+    struct reason reason;
+    bool is_csv = s->log != NULL && csv_is_path(s->log);
+    if (is_csv && !csv_open(s->log, &options->csv, &reason))
+        refuse("log", s->log, reason.text);
+    if (s->log != NULL && !is_csv && (options->log = fopen(s->log, "ae")) == NULL)
+        refuse("log", s->log, strerror(errno));
+    if (s->tensorboard != NULL && !events_open(s->tensorboard, &options->events, &reason))
+        refuse("tensorboard", s->tensorboard, reason.text);
+}
+
+/* Returns false, after a message, if something could not be written. */
+static bool close_logs(const struct settings *s, struct train_options *options)
+{
+    FILE *log = options->csv != NULL ? options->csv : options->log;
+    struct reason reason;
+    bool is_well = true;
+    if (log != NULL && (ferror(log) | fclose(log)) != 0) {
+        fprintf(stderr, "trainer: %s: %s\n", s->log, errno != 0 ? strerror(errno) : "cannot write");
+        is_well = false;
+    }
+    if (!events_close(options->events, &reason)) {
+        fprintf(stderr, "trainer: %s\n", reason.text);
+        is_well = false;
+    }
+    return is_well;
+}
+
+/* ---- predictions ---- */
+
+struct sources {
+    const char **names; /* owned array of borrowed strings; NULL: there is no --predict */
+    size_t count;
+};
+
+/* Return the names after --predict, up to the next option, and remove all but the first one from argv. */
+static struct sources take_sources(int *argc, char **argv)
+{
+    int first = 1, end;
+    struct sources sources = {NULL, 0};
+    while (first < *argc && strcmp(argv[first], "--predict") != 0)
+        first++;
+    for (end = ++first; end < *argc && strncmp(argv[end], "--", 2) != 0; end++)
+        sources.count++;
+    if (sources.count == 0)
+        return sources; /* options_parse() reports a missing name */
+    sources.names = malloc(sources.count * sizeof *sources.names);
+    if (sources.names == NULL)
+        refuse("predict", argv[first], "no host memory");
+    for (size_t i = 0; i < sources.count; i++)
+        sources.names[i] = argv[first + (int)i];
+    memmove(argv + first + 1, argv + end, (size_t)(*argc - end) * sizeof *argv);
+    *argc -= end - first - 1;
+    return sources;
+}
+
 int main(int argc, char **argv)
 {
     static const gs_child_entry entries[] = {{NULL, NULL}};
     char path[PATH_BYTES];
     gs_child_main(argc, argv, entries);
     struct settings settings = defaults();
+    struct sources sources = take_sources(&argc, argv);
     parse(argc, argv, &settings);
     struct train_options options = make_options(&settings, path);
     if (settings.convert)
@@ -332,13 +490,18 @@ int main(int argc, char **argv)
         fprintf(stderr, "trainer: %s\n", reason.text);
         return EXIT_FAILED;
     }
-    if (settings.log != NULL && (options.log = fopen(settings.log, "ae")) == NULL)
-        refuse("log", settings.log, strerror(errno));
+    if (settings.predict != NULL) {
+        bool is_predicted = predict(&options, sources.names, sources.count, stdout, &reason);
+        free(sources.names);
+        if (is_predicted)
+            return 0;
+        fprintf(stderr, "trainer: %s\n", reason.text);
+        return EXIT_FAILED;
+    }
+    open_logs(&settings, &options);
     catch_signals();
     int status = run_all(&options, settings.runs);
-    if (options.log != NULL && fclose(options.log) != 0) {
-        fprintf(stderr, "trainer: %s: %s\n", settings.log, strerror(errno));
-        status = status == 0 ? EXIT_FAILED : status;
-    }
+    if (!close_logs(&settings, &options) && status == 0)
+        status = EXIT_FAILED;
     return status;
 }

@@ -39,7 +39,7 @@ const char *precision_text(enum precision precision)
 
 const char *optimizer_text(enum optimizer optimizer)
 {
-    static const char *const texts[] = {"sgd", "adam"};
+    static const char *const texts[] = {"sgd", "adam", "adamw"};
     _Static_assert(sizeof texts / sizeof *texts == OPTIMIZER_COUNT, "a text for each");
     return texts[optimizer];
 }

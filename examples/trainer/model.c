@@ -14,7 +14,7 @@ enum {
     LAYERS_MAX = 4096,
     SIZE_LIMIT = 1 << 16, /* maximum channel count, width or height */
     WINDOW_LIMIT = 255,
-    ALIGNMENT = 64 /* alignment of each layer's weights and biases, in elements */
+    ALIGNMENT = MODEL_ALIGNED /* alignment of each layer's weights and biases, in elements */
 };
 
 const char *layer_kind_text(enum layer_kind kind)
@@ -497,5 +497,15 @@ void model_begin(const struct model *model, uint64_t seed, float *parameters, fl
         begin_layer(model, i, &state, parameters);
         for (size_t c = 0; layer->kind == LAYER_BATCHNORM && c < layer->out.channels; c++)
             statistics[layer->statistics_at + layer->out.channels + c] = 1;
+    }
+}
+
+void model_decayed(const struct model *model, uint8_t *ret)
+{
+    memset(ret, 0, model_decayed_count(model));
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (layer->kind != LAYER_BATCHNORM)
+            memset(ret + layer->weight_at / ALIGNMENT, 1, (layer->weight_count + ALIGNMENT - 1) / ALIGNMENT);
     }
 }

@@ -91,4 +91,13 @@ void model_clear(struct model *model); /* accepts a zeroed struct */
  * - In `statistics`, means are 0 and variances are 1. */
 void model_begin(const struct model *model, uint64_t seed, float *parameters, float *statistics);
 
+/* Weight decay may leave out biases, and scale and shift of batch normalisation. Then ret[i] says for each i below
+ * model_decayed_count() whether (1) or not (0) the parameters from MODEL_ALIGNED * i on decay. */
+enum { MODEL_ALIGNED = 64 };
+static inline size_t model_decayed_count(const struct model *model)
+{
+    return (model->parameter_count + MODEL_ALIGNED - 1) / MODEL_ALIGNED;
+}
+void model_decayed(const struct model *model, uint8_t *ret);
+
 #endif

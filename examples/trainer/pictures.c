@@ -95,6 +95,15 @@ static bool idx_labels(const char *name, const struct bytes *bytes, size_t class
     return true;
 }
 
+bool pictures_images_from_idx(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason)
+{
+    struct pictures pictures = {0};
+    if (!idx_images(name, bytes, &pictures, reason))
+        return false;
+    *ret = pictures;
+    return true;
+}
+
 bool pictures_from_idx(const char *images_name, const struct bytes *images, const char *labels_name,
                        const struct bytes *labels, size_t class_count, struct pictures *ret, struct reason *reason)
 {

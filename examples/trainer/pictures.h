@@ -19,6 +19,8 @@ void pictures_clear(struct pictures *pictures); /* accepts a zeroed struct */
  * `class_count`. */
 bool pictures_from_idx(const char *images_name, const struct bytes *images, const char *labels_name,
                        const struct bytes *labels, size_t class_count, struct pictures *ret, struct reason *reason);
+/* Parse a file with images only: ret->labels is NULL. */
+bool pictures_images_from_idx(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason);
 /* Append the records of one file to `pictures`, which the caller zeroes before the first file. */
 bool pictures_add_cifar10(const char *name, const struct bytes *bytes, struct pictures *pictures,
                           struct reason *reason);

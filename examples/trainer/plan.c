@@ -4,9 +4,9 @@
 
 #include <inttypes.h>
 
-static const char *const lasting_texts[] = {"parameters",      "gradients",  "moment 1",  "moment 2",
-                                            "parameters, low", "statistics", "images, 1", "images, 2",
-                                            "labels, 1",       "labels, 2",  "results"};
+static const char *const lasting_texts[] = {"parameters", "gradients", "moment 1",  "moment 2",  "parameters, low",
+                                            "statistics", "images, 1", "images, 2", "labels, 1", "labels, 2",
+                                            "results",    "average",   "decayed",   "squares"};
 _Static_assert(sizeof lasting_texts / sizeof *lasting_texts == LASTING_COUNT, "a text for each");
 
 static void print_line(FILE *out, const char *what, uint64_t bytes)
@@ -114,6 +114,9 @@ bool train_plan(const struct train_options *options, FILE *out, struct reason *r
     struct fit_request request = {.options = options->fit,
                                   .backend = options->backend,
                                   .optimizer = options->optimizer,
+                                  .averages = options->average > 0,
+                                  .selects_decay = train_selects_decay(options),
+                                  .clips = options->clip > 0,
                                   .has_card = has_card(options->backend),
                                   .taken_bytes = -1,
                                   .free_bytes = -1,

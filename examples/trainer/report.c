@@ -1,6 +1,7 @@
 /* Report the progress of a training to a log and to the user: see report.h. */
 #include "report.h"
 
+#include "csv.h"
 #include "fit.h"
 
 #include <inttypes.h>
@@ -152,29 +153,58 @@ const char *json_number(double number, char out[32])
 
 static void log_step(struct report *report, const struct step_report *step)
 {
-    char texts[6][32];
+    char texts[9][32];
     report_log(report,
-               "{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%s,\"accuracy\":%s,\"images_per_s\":%s,"
+               "{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%s,\"accuracy\":%s,\"top5\":%s,\"rate\":%s,"
+               "\"gradient_norm\":%s,\"images_per_s\":%s,"
                "\"scale\":%s,\"broken\":%s,\"memory_bytes\":%s,\"temperature\":%s}",
                step->step, step->epoch, json_number(step->loss, texts[0]), json_number(step->accuracy, texts[1]),
+               json_number(step->top, texts[6]), json_number(step->rate, texts[7]), json_number(step->norm, texts[8]),
                json_number(step->images_per_s, texts[2]), json_number(step->scale, texts[3]),
                step->is_broken ? "true" : "false", json_number((double)report->watch.own_bytes, texts[4]),
                json_number(report->watch.temperature, texts[5]));
 }
 
+char *speed_text(double per_s, char out[32])
+{
+    snprintf(out, 32, per_s >= 100 ? "%.0f" : "%.3g", per_s);
+    return out;
+}
+
 static void show_step(struct report *report, const struct step_report *step)
 {
-    char memory[24], card[80] = "";
+    char memory[24], speed[32], card[80] = "";
     FILE *out = report->options.progress;
     if (report->watch.own_bytes >= 0)
         snprintf(card, sizeof card, ", %s", size_text((uint64_t)report->watch.own_bytes, memory));
     if (report->watch.temperature >= 0)
         snprintf(card + strlen(card), sizeof card - strlen(card), ", %d C", report->watch.temperature);
-    fprintf(out, "%sstep %" PRIu64 "/%" PRIu64 ", epoch %" PRIu64 ", loss %.4f, accuracy %.3f, %.0f images/s%s%s",
+    fprintf(out,
+            "%sstep %" PRIu64 "/%" PRIu64 ", epoch %" PRIu64 ", loss %.4f, accuracy %.3f, rate %.4g, %s images/s%s%s",
             report->is_terminal ? "\r\033[K" : "", step->step, step->last_step, step->epoch, step->loss, step->accuracy,
-            step->images_per_s, card, report->is_terminal ? "" : "\n");
+            step->rate, speed_text(step->images_per_s, speed), card, report->is_terminal ? "" : "\n");
     report->has_line = report->is_terminal;
     fflush(out);
+}
+
+/* Add the values that are known. */
+static void write_events(struct report *report, const struct step_report *step)
+{
+    const struct scalar all[] = {{"train/loss", step->loss},
+                                 {"train/accuracy", step->accuracy},
+                                 {"train/top5", step->top},
+                                 {"train/rate", step->rate},
+                                 {"train/gradient_norm", step->norm},
+                                 {"train/loss_scale", step->scale},
+                                 {"train/images_per_s", step->images_per_s},
+                                 {"card/memory_bytes", (double)report->watch.own_bytes},
+                                 {"card/temperature", report->watch.temperature}};
+    struct scalar known_ones[sizeof all / sizeof *all];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!(all[i].value < 0))
+            known_ones[count++] = all[i];
+    events_write(report->options.events, step->step, known_ones, count);
 }
 
 void report_step(struct report *report, const struct step_report *step)
@@ -188,6 +218,10 @@ void report_step(struct report *report, const struct step_report *step)
         report->watched_at = now;
     }
     log_step(report, step);
+    if (options->csv != NULL)
+        csv_step(options->csv, step, &report->watch);
+    if (options->events != NULL)
+        write_events(report, step);
     if (options->progress == NULL)
         return;
     bool is_due = report->is_terminal ? now - report->shown_at >= show_every_s
@@ -196,4 +230,22 @@ void report_step(struct report *report, const struct step_report *step)
         show_step(report, step);
         report->shown_at = now;
     }
+}
+
+void report_evaluation(struct report *report, const struct evaluation_report *evaluation)
+{
+    char loss[32];
+    report_log(report,
+               "{\"step\":%" PRIu64 ",\"test_loss\":%s,\"test_accuracy\":%.12g,\"test_top5\":%.12g,\"best\":%s,"
+               "\"test_images\":%zu}",
+               evaluation->step, json_number(evaluation->loss, loss), evaluation->accuracy, evaluation->top,
+               evaluation->is_best ? "true" : "false", evaluation->images);
+    if (report->options.csv != NULL)
+        csv_evaluation(report->options.csv, evaluation);
+    const struct scalar scalars[] = {
+        {"test/loss", evaluation->loss}, {"test/accuracy", evaluation->accuracy}, {"test/top5", evaluation->top}};
+    if (report->options.events != NULL)
+        events_write(report->options.events, evaluation->step, scalars, sizeof scalars / sizeof *scalars);
+    report_say(report, "step %" PRIu64 ": test loss %.4f, test accuracy %.4f, top-5 accuracy %.4f", evaluation->step,
+               evaluation->loss, evaluation->accuracy, evaluation->top);
 }

@@ -332,7 +332,7 @@ static bool tell_lasting(struct maker *maker)
         [LASTING_PARAMETERS] = {parameters, sizeof(float)},
         [LASTING_GRADIENTS] = {parameters, sizeof(float)},
         [LASTING_MOMENT_1] = {parameters, sizeof(float)},
-        [LASTING_MOMENT_2] = {options->optimizer == OPTIMIZER_ADAM ? parameters : 0, sizeof(float)},
+        [LASTING_MOMENT_2] = {optimizer_moments(options->optimizer) > 1 ? parameters : 0, sizeof(float)},
         [LASTING_LOW] = {options->precision != PRECISION_FP32 ? parameters : 0, precision_bytes(options->precision)},
         [LASTING_STATISTICS] = {maker->model->statistics_count, sizeof(float)},
         [LASTING_INPUT_0] = {numbers, sizeof(float)},
@@ -340,6 +340,9 @@ static bool tell_lasting(struct maker *maker)
         [LASTING_LABELS_0] = {options->images, sizeof(int32_t)},
         [LASTING_LABELS_1] = {options->images, sizeof(int32_t)},
         [LASTING_RESULTS] = {1, sizeof(struct results)},
+        [LASTING_AVERAGE] = {options->averages ? parameters : 0, sizeof(float)},
+        [LASTING_DECAYED] = {options->selects_decay ? model_decayed_count(maker->model) : 0, 1},
+        [LASTING_SQUARES] = {options->clips ? NORM_PARTS : 0, sizeof(double)},
     };
     _Static_assert(sizeof sizes / sizeof *sizes == LASTING_COUNT, "a size for each");
     for (int i = 0; i < LASTING_COUNT; i++)

@@ -61,15 +61,24 @@ enum lasting {
     LASTING_LABELS_0,
     LASTING_LABELS_1,
     LASTING_RESULTS, /* struct results */
+    LASTING_AVERAGE, /* fp32; moving average of the parameters; NO_BLOCK if options.averages is off */
+    LASTING_DECAYED, /* model_decayed(); NO_BLOCK if options.selects_decay is off: all parameters decay */
+    LASTING_SQUARES, /* NORM_PARTS sums of squared gradients in double; NO_BLOCK if options.clips is off */
     LASTING_COUNT
 };
+
+enum { NORM_PARTS = 1024, CLASSES_TOP = 5 };
 
 /* Results that the device computes. The host reads them at most once per step. */
 struct results {
     float loss;       /* sum over the images of the step */
     uint32_t correct; /* number of images whose class was predicted correctly */
     uint32_t broken;  /* number of gradients that are not finite; if it is not 0, the parameters are not updated */
-    uint32_t reserved;
+    uint32_t top;     /* number of images whose class is among the CLASSES_TOP predictions with the largest logits */
+    /* The next two are set by an update that clips. norm: Euclidean norm of all gradients, before they are clipped.
+     * clip: factor by which they were multiplied. */
+    float norm, clip;
+    uint32_t reserved[2];
 };
 
 struct schedule_options {
@@ -77,6 +86,9 @@ struct schedule_options {
     enum precision precision;
     enum optimizer optimizer;
     bool checkpointing;
+    /* What the updates need: memory for a moving average of the parameters, for the choice of parameters that decay,
+     * and for the norm of the gradients. */
+    bool averages, selects_decay, clips;
 };
 
 struct schedule {

@@ -29,6 +29,8 @@ bool train_has_parts(const struct train_options *options, struct reason *reason)
 {
     if (options->devices < 1 || options->devices > TRAIN_DEVICES_MAX)
         return because(reason, "%d devices; 1 to %d are allowed", options->devices, TRAIN_DEVICES_MAX);
+    if (options->batch > DATA_IMAGES_MAX)
+        return because(reason, "a batch of %zu images; a data set has at most %d", options->batch, DATA_IMAGES_MAX);
     if (options->batch == 0 || options->batch % (size_t)options->devices != 0)
         return because(reason, "a batch of %zu images cannot be divided equally among %d devices", options->batch,
                        options->devices);
@@ -43,6 +45,9 @@ static bool is_possible(const struct train_options *options, struct reason *reas
         return because(reason, "the back end %s supports only one device", options->backend->name);
     if (options->steps == 0 && options->epochs == 0)
         return because(reason, "neither steps nor epochs are given");
+    if (options->patience != 0 &&
+        (!options->evaluates || (options->evaluate_every == 0 && options->evaluate_epochs == 0)))
+        return because(reason, "patience needs evaluations during the training");
     if (options->resumes && options->checkpoint_path == NULL)
         return because(reason, "no checkpoint is given to continue from");
     if (options->backend == &backend_dry && exchange_writes(&options->exchange))
@@ -71,6 +76,11 @@ static bool open_data(struct training *training, struct reason *reason)
                                  .evaluates = options->evaluates,
                                  .evaluate_every = options->evaluate_every};
     training->way.last_step = options->steps != 0 ? options->steps : options->epochs * way_steps(&training->way);
+    if (options->evaluate_every == 0)
+        training->way.evaluate_every = options->evaluate_epochs * way_steps(&training->way);
+    struct rate_options schedule = options->schedule;
+    schedule.rate = options->rate;
+    training->rate = rate_make(&schedule, way_steps(&training->way), training->way.last_step);
     return true;
 }
 
@@ -82,13 +92,30 @@ static void put_end(char out[CHECKPOINT_TEXT_BYTES], const char *text)
              text + (bytes < CHECKPOINT_TEXT_BYTES ? 0 : bytes - CHECKPOINT_TEXT_BYTES + 1));
 }
 
+/* Describe the settings that change the results and have no field of their own in a checkpoint. */
+static void put_recipe(char out[CHECKPOINT_TEXT_BYTES], const struct training *training)
+{
+    const struct train_options *options = training->options;
+    char rate[CHECKPOINT_TEXT_BYTES], clip[40] = "", smoothing[40] = "", average[40] = "";
+    if (options->clip > 0)
+        snprintf(clip, sizeof clip, ", clipped at %.9g", options->clip);
+    if (options->smoothing > 0)
+        snprintf(smoothing, sizeof smoothing, ", label smoothing %.9g", options->smoothing);
+    if (options->average > 0)
+        snprintf(average, sizeof average, ", average %.9g", options->average);
+    snprintf(out, CHECKPOINT_TEXT_BYTES, "%.120s%s%s%s%s%s", rate_text(&training->rate, rate, sizeof rate),
+             options->is_nesterov ? ", Nesterov" : "", train_selects_decay(options) ? ", decay of weights only" : "",
+             clip, smoothing, average);
+}
+
 static struct checkpoint describe(const struct training *training)
 {
     const struct train_options *options = training->options;
     struct checkpoint is = {.model_sum = checkpoint_model_sum(&training->model),
                             .parameter_count = training->model.parameter_count,
                             .statistics_count = training->model.statistics_count,
-                            .moment_count = options->optimizer == OPTIMIZER_ADAM ? 2 : 1,
+                            .moment_count = optimizer_moments(options->optimizer),
+                            .average_count = options->average > 0,
                             .image_count = training->way.train_count,
                             .batch = options->batch,
                             .seed = options->seed,
@@ -99,6 +126,7 @@ static struct checkpoint describe(const struct training *training)
     put_end(is.model, training->model.name);
     put_end(is.optimizer, optimizer_text(options->optimizer));
     put_end(is.data, options->data);
+    put_recipe(is.recipe, training);
     if (options->labels_are_lot && strlen(is.data) + 12 < sizeof is.data)
         strcat(is.data, " by lot");
     return is;
@@ -112,8 +140,13 @@ static bool begin_anew(struct training *training, struct reason *reason)
     if (!checkpoint_alloc(&training->start, reason))
         return false;
     model_begin(&training->model, training->options->seed, training->start.parameters, training->start.statistics);
-    return exchange_begin(&training->options->exchange, &training->model, training->start.parameters,
-                          training->start.statistics, reason);
+    if (!exchange_begin(&training->options->exchange, &training->model, training->start.parameters,
+                        training->start.statistics, reason))
+        return false;
+    if (training->start.average_count != 0)
+        memcpy(training->start.average, training->start.parameters,
+               training->model.parameter_count * sizeof *training->start.average);
+    return true;
 }
 
 static bool go_on(struct training *training, struct reason *reason)
@@ -141,6 +174,8 @@ static bool go_on(struct training *training, struct reason *reason)
     training->start.rate = wants.rate;
     training->start.momentum = wants.momentum;
     training->start.weight_decay = wants.weight_decay;
+    snprintf(training->start.recipe, sizeof training->start.recipe, "%s", wants.recipe);
+    training->is_over = is_out_of_patience(training);
     return true;
 }
 
@@ -177,6 +212,7 @@ static struct worker make_worker(struct training *training, int device)
     const struct checkpoint *start = &training->start;
     struct worker worker = {.training = training,
                             .device = device,
+                            .is_over = training->is_over,
                             .place = {.step = start->step, .epoch = start->epoch, .position = start->position},
                             .update_number = start->update_number,
                             .scale = scale_begin(training->options->scaling, (float)training->options->loss_scale)};
@@ -251,6 +287,8 @@ static void log_end(struct training *training, bool is_well, const struct reason
 bool train(const struct train_options *options, struct train_result *ret_result, struct reason *reason)
 {
     struct report_options report_options = {.log = options->log,
+                                            .csv = options->csv,
+                                            .events = options->events,
                                             .progress = options->progress,
                                             .progress_every = options->progress_every,
                                             .watch = options->backend->watch,
@@ -263,12 +301,22 @@ bool train(const struct train_options *options, struct train_result *ret_result,
         return because(reason, "no host memory for a training");
     training->options = options;
     training->report = &report;
-    training->result = (struct train_result){
-        .loss = -1, .accuracy = -1, .test_loss = -1, .test_accuracy = -1, .images_per_s = -1, .own_bytes = -1};
+    training->result = (struct train_result){.loss = -1,
+                                             .accuracy = -1,
+                                             .test_loss = -1,
+                                             .test_accuracy = -1,
+                                             .test_top = -1,
+                                             .best_accuracy = -1,
+                                             .images_per_s = -1,
+                                             .own_begin_bytes = -1,
+                                             .own_end_bytes = -1,
+                                             .own_bytes = -1};
     bool is_well = open_training(training, reason);
     if (is_well) {
         uint64_t first = training->start.step;
         log_begin(training);
+        if (options->events != NULL)
+            events_begin(options->events, first + 1);
         team_begin(&training->team, options->devices);
         run_workers(training);
         is_well = !training->team.has_failed;

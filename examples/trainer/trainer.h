@@ -28,8 +28,13 @@ static inline size_t precision_bytes(enum precision precision)
     return precision == PRECISION_FP32 ? 4 : 2;
 }
 
-enum optimizer { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_COUNT };
+enum optimizer { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_COUNT };
 const char *optimizer_text(enum optimizer optimizer);
+/* Return the number of fp32 values that the optimizer keeps for each parameter. */
+static inline size_t optimizer_moments(enum optimizer optimizer)
+{
+    return optimizer == OPTIMIZER_SGD ? 1 : 2;
+}
 
 /* Return the next random number of the sequence that `state` determines, and advance `state`. The numbers are the
  * same on every machine. */

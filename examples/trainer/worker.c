@@ -95,6 +95,9 @@ static bool choose(struct worker *worker, struct reason *reason)
                                   .state = worker->state,
                                   .images = options->batch / (size_t)options->devices,
                                   .optimizer = options->optimizer,
+                                  .averages = options->average > 0,
+                                  .selects_decay = train_selects_decay(options),
+                                  .clips = options->clip > 0,
                                   .has_card = has_card(options->backend),
                                   .taken_bytes = training->taken_bytes[0],
                                   .free_bytes = training->free_bytes[0],
@@ -167,6 +170,7 @@ static bool begin(struct worker *worker, struct reason *reason)
     struct backend_watch before, after;
     options_of(worker)->backend->watch(worker->device, &before);
     worker->free_begin_bytes = before.free_bytes;
+    worker->own_begin_bytes = before.own_bytes;
     if (!open_state(worker, reason) || !join(worker, reason))
         return false;
     options_of(worker)->backend->watch(worker->device, &after);
@@ -190,6 +194,7 @@ static bool iterate(struct worker *worker, bool is_first_part, bool is_evaluatio
                                   .is_first = is_first_part,
                                   .is_evaluation = is_evaluation,
                                   .loss_scale = is_evaluation ? 1 : worker->scale.now,
+                                  .smoothing = is_evaluation ? 0 : (float)options_of(worker)->smoothing,
                                   .images_in_step = images_in_step,
                                   .images = load.count};
     if (!backend_of(worker)->iterate(worker->state, &iteration, reason))
@@ -202,9 +207,12 @@ static bool update(struct worker *worker, struct reason *reason)
 {
     const struct train_options *options = options_of(worker);
     struct update step = {.optimizer = options->optimizer,
-                          .rate = (float)options->rate,
+                          .rate = (float)rate_at(&worker->training->rate, worker->place.step),
                           .momentum = (float)options->momentum,
                           .weight_decay = (float)options->weight_decay,
+                          .is_nesterov = options->is_nesterov,
+                          .clip = (float)options->clip,
+                          .average_weight = worker->update_number == 0 ? 1 : (float)(1 - options->average),
                           .beta_1 = 0.9f,
                           .beta_2 = 0.999f,
                           .epsilon = 1e-8f,
@@ -267,8 +275,10 @@ static bool gather(struct worker *worker, struct results *ret_results, double *r
     for (int i = 0; i < devices; i++) {
         *ret_loss += training->results[i].loss;
         ret_results->correct += training->results[i].correct;
+        ret_results->top += training->results[i].top;
         ret_results->broken += training->results[i].broken;
     }
+    ret_results->norm = training->results[0].norm; /* of the summed gradients: the same on all devices */
     worker->is_stopped = training->stops;
     /* Wait, so that no device overwrites its results before all devices have read them. */
     return devices == 1 || meet(worker, reason);
@@ -283,6 +293,10 @@ static void tell_results(struct worker *worker, const struct results *results, d
                                .epoch = (worker->place.step - 1) / way_steps(&training->way),
                                .loss = loss / batch,
                                .accuracy = results->correct / batch,
+                               .top = results->top / batch,
+                               .norm =
+                                   options_of(worker)->clip > 0 && results->broken == 0 ? (double)results->norm : -1,
+                               .rate = rate_at(&training->rate, worker->place.step - 1),
                                .images_per_s = (double)worker->interval_steps * batch / taken_s,
                                .scale = scale,
                                .is_broken = results->broken != 0};
@@ -312,28 +326,59 @@ static bool is_promise_kept(struct worker *worker, struct reason *reason)
 
 /* ---- between the steps ---- */
 
-static bool evaluate(struct worker *worker, struct reason *reason)
+/* Run all test images. The moving average, if there is one, takes the place of the parameters meanwhile. */
+static bool run_test(struct worker *worker, struct results *ret_results, struct reason *reason)
 {
-    struct training *training = worker->training;
-    const struct way *way = &training->way;
-    struct results results;
-    char loss[32];
+    const struct way *way = &worker->training->way;
+    const struct backend *backend = backend_of(worker);
+    bool has_average = options_of(worker)->average > 0;
+    if (has_average && !backend->swap_average(worker->state, reason))
+        return false;
     for (size_t at = 0; at < way->test_count; at += way->micro_batch)
         if (!iterate(worker, at == 0, true, way->test_count, reason))
             return false;
-    if (!backend_of(worker)->settle(worker->state, &results, reason))
+    return backend->settle(worker->state, ret_results, reason) &&
+           (!has_average || backend->swap_average(worker->state, reason));
+}
+
+/* Compare an evaluation with the best one so far. Returns true if it is better. */
+static bool is_best(struct training *training, uint64_t step, double accuracy)
+{
+    struct checkpoint *start = &training->start;
+    if (start->best_step != 0 && accuracy <= start->best_accuracy) {
+        start->worse_evaluations++;
         return false;
-    training->result.test_loss = (double)results.loss / (double)way->test_count;
-    training->result.test_accuracy = results.correct / (double)way->test_count;
-    report_log(training->report, "{\"step\":%" PRIu64 ",\"test_loss\":%s,\"test_accuracy\":%.12g,\"test_images\":%zu}",
-               worker->place.step, json_number(training->result.test_loss, loss), training->result.test_accuracy,
-               way->test_count);
-    report_say(training->report, "step %" PRIu64 ": test loss %.4f, test accuracy %.4f", worker->place.step,
-               training->result.test_loss, training->result.test_accuracy);
+    }
+    start->best_accuracy = accuracy;
+    start->best_step = step;
+    start->worse_evaluations = 0;
     return true;
 }
 
-static bool write_checkpoint(struct worker *worker, struct reason *reason)
+static bool evaluate(struct worker *worker, bool *ret_is_best, struct reason *reason)
+{
+    struct training *training = worker->training;
+    struct train_result *result = &training->result;
+    double count = (double)training->way.test_count;
+    struct results results;
+    if (!run_test(worker, &results, reason))
+        return false;
+    result->test_loss = (double)results.loss / count;
+    result->test_accuracy = results.correct / count;
+    result->test_top = results.top / count;
+    /* A single evaluation at the end has nothing to be compared with. */
+    *ret_is_best = training->way.evaluate_every != 0 && is_best(training, worker->place.step, result->test_accuracy);
+    struct evaluation_report evaluation = {.step = worker->place.step,
+                                           .loss = result->test_loss,
+                                           .accuracy = result->test_accuracy,
+                                           .top = result->test_top,
+                                           .images = training->way.test_count,
+                                           .is_best = *ret_is_best};
+    report_evaluation(training->report, &evaluation);
+    return true;
+}
+
+static bool write_checkpoint(struct worker *worker, const char *path, struct reason *reason)
 {
     struct training *training = worker->training;
     struct checkpoint *checkpoint = &training->start;
@@ -347,9 +392,36 @@ static bool write_checkpoint(struct worker *worker, struct reason *reason)
     checkpoint->good_steps = worker->scale.good_steps;
     checkpoint->broken_steps = worker->scale.broken_steps;
     checkpoint->broken_in_a_row = worker->scale.broken_in_a_row;
-    if (!checkpoint_write(options_of(worker)->checkpoint_path, checkpoint, reason))
+    return checkpoint_write(path, checkpoint, reason);
+}
+
+/* Write the checkpoint of the best evaluation beside the other one. */
+static bool write_best(struct worker *worker, struct reason *reason)
+{
+    char path[4096];
+    const char *beside = options_of(worker)->checkpoint_path;
+    if (beside == NULL)
+        return true;
+    if (snprintf(path, sizeof path, "%s.best", beside) >= (int)sizeof path)
+        return because(reason, "%.100s...: the path is too long", beside);
+    if (!write_checkpoint(worker, path, reason))
         return false;
-    report_log(training->report, "{\"checkpoint\":%" PRIu64 "}", worker->place.step);
+    report_log(worker->training->report, "{\"best_checkpoint\":%" PRIu64 "}", worker->place.step);
+    return true;
+}
+
+static bool evaluate_and_keep(struct worker *worker, struct reason *reason)
+{
+    struct training *training = worker->training;
+    bool is_best_one = false;
+    if (!evaluate(worker, &is_best_one, reason) || (is_best_one && !write_best(worker, reason)))
+        return false;
+    training->is_over = is_out_of_patience(training);
+    if (training->is_over)
+        report_say(training->report,
+                   "no better accuracy in %" PRIu64
+                   " evaluations: ending the training; the best was %.4f at step %" PRIu64,
+                   training->start.worse_evaluations, training->start.best_accuracy, training->start.best_step);
     return true;
 }
 
@@ -359,11 +431,13 @@ static bool between_steps(struct worker *worker, struct reason *reason)
 {
     const struct train_options *options = options_of(worker);
     bool is_stopped = worker->is_stopped && worker->place.step < worker->training->way.last_step;
-    if (place_evaluates(&worker->training->way, &worker->place) && !evaluate(worker, reason))
+    if (place_evaluates(&worker->training->way, &worker->place) && !evaluate_and_keep(worker, reason))
         return false;
-    if ((is_checkpoint_due(worker) || (is_stopped && options->checkpoint_path != NULL)) &&
-        !write_checkpoint(worker, reason))
-        return false;
+    if (is_checkpoint_due(worker) || ((is_stopped || worker->training->is_over) && options->checkpoint_path != NULL)) {
+        if (!write_checkpoint(worker, options->checkpoint_path, reason))
+            return false;
+        report_log(worker->training->report, "{\"checkpoint\":%" PRIu64 "}", worker->place.step);
+    }
     worker->interval_begin = seconds_now();
     return true;
 }
@@ -390,14 +464,22 @@ static bool read_step(struct worker *worker, struct reason *reason)
     if (!goes_on)
         return because(reason, "step %" PRIu64 ": gradients were not finite for %" PRIu64 " steps in a row",
                        worker->place.step, worker->scale.broken_in_a_row);
-    return !is_first(worker) || between_steps(worker, reason);
+    if (is_first(worker) && !between_steps(worker, reason))
+        return false;
+    /* Only an evaluation, which is on the first device, can end the training here. */
+    if (options_of(worker)->patience == 0 || !place_evaluates(&worker->training->way, &worker->place))
+        return true;
+    if (worker->training->way.devices > 1 && !meet(worker, reason))
+        return false;
+    worker->is_over = worker->training->is_over;
+    return true;
 }
 
 static bool all_steps(struct worker *worker, struct reason *reason)
 {
     uint64_t last_step = worker->training->way.last_step;
     worker->interval_begin = seconds_now();
-    while (worker->place.step < last_step && !worker->is_stopped) {
+    while (worker->place.step < last_step && !worker->is_stopped && !worker->is_over) {
         if (!tell_step(worker, reason))
             return false;
         if (!reads_results(worker)) {
@@ -425,8 +507,8 @@ static bool write_results(struct worker *worker, struct reason *reason)
         report_say(training->report, "stopped before the last step: no weights are written");
         return true;
     }
-    return worker_get(worker, reason) &&
-           exchange_end(exchange, &training->model, training->start.parameters, training->start.statistics, reason);
+    return worker_get(worker, reason) && exchange_end(exchange, &training->model, checkpoint_weights(&training->start),
+                                                      training->start.statistics, reason);
 }
 
 static bool close_state(struct worker *worker, struct reason *reason)
@@ -446,6 +528,8 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->has_free = worker->free_begin_bytes >= 0 && after.free_bytes >= 0;
         result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
         result->free_end_bytes = (uint64_t)after.free_bytes;
+        result->own_begin_bytes = worker->own_begin_bytes;
+        result->own_end_bytes = after.own_bytes;
     }
     /* Report memory that is missing after the training run, but do not treat it as a failure. cuDNN and cuBLAS keep
      * the context and kernels until the process ends (14 MiB on an H200). Other programs use the GPU, too. */
@@ -462,7 +546,13 @@ static void tell_end(struct worker *worker)
 {
     struct train_result *result = &worker->training->result;
     result->steps = worker->place.step;
-    result->was_stopped = worker->is_stopped && worker->place.step < worker->training->way.last_step;
+    const struct checkpoint *start = &worker->training->start;
+    bool is_early = worker->place.step < worker->training->way.last_step;
+    result->ended_early = worker->is_over && is_early;
+    result->was_stopped = worker->is_stopped && !worker->is_over && is_early;
+    result->best_step = start->best_step;
+    if (start->best_step != 0)
+        result->best_accuracy = start->best_accuracy;
     result->fit = worker->training->fit;
     if (worker->counted_steps > 0 && worker->counted_s > 0)
         result->images_per_s = (double)worker->counted_steps * (double)worker->training->way.batch / worker->counted_s;
@@ -481,5 +571,6 @@ void worker_run(struct worker *worker)
     if (worker->state != NULL && !close_state(worker, &reason) && is_well)
         team_fail(team, &reason);
     schedule_clear(&worker->schedule);
-    team_leave(team, TRAIN_WAIT_S);
+    int wait_s = options_of(worker)->device_wait_s;
+    team_leave(team, wait_s > 0 ? wait_s : TRAIN_WAIT_S);
 }

@@ -19,7 +19,9 @@ struct training {
     struct checkpoint start; /* where the training starts; later, device 0 builds each new checkpoint in it */
     struct fit fit;
     struct way way;
+    struct rate_plan rate;
     bool stops;
+    bool is_over; /* the patience is exhausted; the first device writes this between two meetings */
     gs_nccl_id id;
     int64_t taken_bytes[TRAIN_DEVICES_MAX], free_bytes[TRAIN_DEVICES_MAX]; /* each device writes only its own entry */
     struct results results[TRAIN_DEVICES_MAX];
@@ -39,8 +41,9 @@ struct worker {
     struct place place;
     struct scale scale;
     uint64_t update_number;
-    bool is_stopped;
+    bool is_stopped, is_over;
     int64_t free_begin_bytes; /* free memory of the GPU before the back end was opened; -1: unknown */
+    int64_t own_begin_bytes;  /* memory of this process on the GPU at that time; -1: unknown */
     bool is_warm;             /* the results of at least one step were read */
     double interval_begin;    /* first device: the next report counts images per second from this time */
     uint64_t interval_steps;
@@ -49,6 +52,13 @@ struct worker {
 };
 
 bool is_stop_wanted(void);
+
+/* True if `start` says that the last evaluations were not better than the best one. */
+static inline bool is_out_of_patience(const struct training *training)
+{
+    uint64_t patience = training->options->patience;
+    return patience != 0 && training->start.worse_evaluations >= patience;
+}
 
 /* Run one device from open() to close(). Each device calls this in its own thread. */
 void worker_run(struct worker *worker);

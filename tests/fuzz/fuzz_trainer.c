@@ -1,9 +1,12 @@
 /* Fuzz the files that the trainer (examples/cnn) reads. The first byte selects the kind of file:
  * - data files; for IDX, two bytes with the size of the image file, then the image file, then the label file;
+ * - files with images that are to be classified;
+ * - schedules of the learning rate;
  * - checkpoints, without verification of their checksums;
  * - models with their schedules. */
 #include "checkpoint.h"
-#include "pictures.h"
+#include "picture_file.h"
+#include "rate.h"
 #include "schedule.h"
 #include "seeds.h"
 
@@ -11,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { KIND_IDX, KIND_CIFAR, KIND_CHECKPOINT, KIND_MODEL, KIND_COUNT, CLASSES = 10 };
+enum { KIND_IDX, KIND_CIFAR, KIND_CHECKPOINT, KIND_MODEL, KIND_PICTURE, KIND_RATE, KIND_COUNT, CLASSES = 10 };
 
 static void check(const struct pictures *pictures)
 {
@@ -72,10 +75,36 @@ static void model(const uint8_t *data, size_t bytes, struct reason *reason)
     close(fd);
 }
 
+static void picture(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    struct bytes file = {(uint8_t *)data, bytes};
+    struct pictures pictures = {0};
+    if (picture_file_parse("picture", &file, &pictures, reason)) {
+        volatile uint8_t last = pictures.pixels[pictures.count * shape_count(pictures.shape) - 1];
+        (void)last;
+    }
+    pictures_clear(&pictures);
+}
+
+static void rate(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    struct rate_options options = {.rate = 1, .factor = 0.5};
+    char text[256], out[64];
+    snprintf(text, sizeof text, "%.*s", (int)(bytes < 255 ? bytes : 255), (const char *)data);
+    (void)rate_parse_span(text, &options.warmup, reason);
+    if (!rate_parse(text, &options, reason))
+        return;
+    struct rate_plan plan = rate_make(&options, 7, 100);
+    for (uint64_t step = 0; step < 100; step++)
+        if (!(rate_at(&plan, step) >= 0 && rate_at(&plan, step) <= 1))
+            abort();
+    rate_text(&plan, out, sizeof out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static void (*const readers[KIND_COUNT])(const uint8_t *, size_t, struct reason *) = {idx, cifar, checkpoint,
-                                                                                          model};
+    static void (*const readers[KIND_COUNT])(const uint8_t *, size_t, struct reason *) = {idx,   cifar,   checkpoint,
+                                                                                          model, picture, rate};
     struct reason reason = {0};
     if (bytes > 0)
         readers[data[0] % KIND_COUNT](data + 1, bytes - 1, &reason);
@@ -120,4 +149,7 @@ static void write_seeds(const char *folder)
     seed_bytes(folder, 1, KIND_CIFAR, record, sizeof record);
     seed_checkpoint(folder, 2);
     seed_bytes(folder, 3, KIND_MODEL, text, sizeof text - 1);
+    static const char ppm[] = "P6 # a comment\n2 1\n255\nabcdef", steps[] = "steps:1e,3e,5e";
+    seed_bytes(folder, 4, KIND_PICTURE, ppm, sizeof ppm - 1);
+    seed_bytes(folder, 5, KIND_RATE, steps, sizeof steps - 1);
 }

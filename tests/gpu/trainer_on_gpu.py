@@ -95,8 +95,9 @@ def read_log(name):
 
 def numbers(line):
     """Parse the numbers of a run's line."""
-    patterns = {"loss": r" loss (\S+?),", "images_per_s": r", (\d+) images/s", "plan": r"plan (\d+) bytes",
-                "peak": r"peak (\d+) bytes", "free_before": r"card free before (\d+) ", "free_after": r" after (\d+) bytes"}
+    patterns = {"loss": r" loss (\S+?),", "images_per_s": r", ([\d.e+-]+) images/s", "plan": r"plan (\d+) bytes",
+                "peak": r"peak (\d+) bytes", "free_before": r"card free before (\d+) ",
+                "free_after": r"card free before [^,]*, after (\d+) bytes"}
     found = {}
     for key, pattern in patterns.items():
         match = re.search(pattern, line)
@@ -179,7 +180,10 @@ def part_losses(bench, card):
     residual = os.path.join(trainer, "residual.net")
     for model, optimizer, images, parts, more, interface in (
             (residual, "sgd", 6, 2, ["checkpointing"], ""), (residual, "adam", 6, 2, [], ""), (small, "sgd", 4, 1, [], ""),
-            (small, "adam", 4, 1, [], ""), (residual, "sgd", 6, 2, [], "graph")):
+            (small, "adam", 4, 1, [], ""), (residual, "sgd", 6, 2, [], "graph"),
+            (residual, "sgd", 6, 2, ["recipe", "cosine", "0.9"], ""),
+            (residual, "adam", 6, 2, ["recipe", "step:2", "0.9"], ""),
+            (residual, "adamw", 6, 2, ["recipe", "steps:1,4", "0.9"], "")):
         answer = bench.run(["sh", os.path.join(trainer, "compare.sh"), steps, "cuda", model, optimizer, str(images),
                             str(parts), "10"] + more, 20, TRAINER_CUDNN=interface)
         lines = (answer["out"] + answer["err"]).strip().splitlines()

@@ -42,6 +42,7 @@ static struct checkpoint sample(void)
                                     .parameter_count = PARAMETERS,
                                     .statistics_count = STATISTICS,
                                     .moment_count = 2,
+                                    .average_count = 1,
                                     .optimizer = "adam",
                                     .data = "mnist:a folder",
                                     .image_count = 60000,
@@ -57,12 +58,17 @@ static struct checkpoint sample(void)
                                     .position = 25600,
                                     .loss_scale = 65536,
                                     .good_steps = 3,
-                                    .broken_steps = 1};
+                                    .broken_steps = 1,
+                                    .recipe = "cosine to 0 at step 100, average 0.999",
+                                    .best_accuracy = 0.75,
+                                    .best_step = 12,
+                                    .worse_evaluations = 2};
     assert_true(checkpoint_alloc(&checkpoint, &reason));
     for (int i = 0; i < PARAMETERS; i++) {
         checkpoint.parameters[i] = (float)i / 3;
         checkpoint.moments[0][i] = (float)i / 7;
         checkpoint.moments[1][i] = (float)i / 11;
+        checkpoint.average[i] = (float)i / 13;
     }
     for (int i = 0; i < STATISTICS; i++)
         checkpoint.statistics[i] = (float)i;
@@ -86,6 +92,7 @@ static void comes_back(void **state)
     assert_memory_equal(was.moments[0], is.moments[0], PARAMETERS * sizeof(float));
     assert_memory_equal(was.moments[1], is.moments[1], PARAMETERS * sizeof(float));
     assert_memory_equal(was.statistics, is.statistics, STATISTICS * sizeof(float));
+    assert_memory_equal(was.average, is.average, PARAMETERS * sizeof(float));
     assert_true(checkpoint_fits(&is, &was, note, sizeof note, &reason));
     assert_string_equal(note, "");
     checkpoint_clear(&is);
@@ -138,6 +145,14 @@ static void refuses_what_does_not_fit(void **state)
     wants.micro_batch = 8;
     assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
     assert_non_null(strstr(note, "micro-batch 0"));
+    wants.micro_batch = 0;
+    strcpy(wants.recipe, "constant rate");
+    strcpy(is.recipe, "cosine to 0 at step 100");
+    assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
+    assert_non_null(strstr(note, ", cosine to 0 at step 100: the results will differ"));
+    wants = is;
+    wants.average_count = 1;
+    misfit(&is, &wants, "average count 0, not 1");
 }
 
 static void unreadable(const char *why)
@@ -238,6 +253,41 @@ static void keeps_the_last_one(void **state)
     checkpoint_clear(&was);
 }
 
+/* The older format has fewer fields. It is read as a checkpoint of a training without the newer settings. */
+static void reads_the_older_format(void **state)
+{
+    (void)state;
+    static const char head[] = "model small\nmodel_sum 5\nparameter_count 2\nstatistics_count 1\nmoment_count 1\n"
+                               "optimizer sgd\ndata synthetic\nimage_count 64\nbatch 32\nseed 1\nprecision fp32\n"
+                               "micro_batch 32\ndevices 1\nrate 0x1p-4\nmomentum 0x0p+0\nweight_decay 0x0p+0\nstep 1\n"
+                               "update_number 1\nepoch 0\nposition 32\nloss_scale 0x1p+0\ngood_steps 1\n"
+                               "broken_steps 0\nbroken_in_a_row 0\n";
+    const float values[] = {1, 2, 3, 4, 5};
+    uint8_t file[1024] = "GSTRAIN1";
+    size_t head_bytes = sizeof head - 1, count = 16 + head_bytes + sizeof values;
+    memcpy(file + 16, head, head_bytes);
+    memcpy(file + 16 + head_bytes, values, sizeof values);
+    uint32_t sum = checksum(0, file + 16, count - 16);
+    for (int k = 0; k < 4; k++) {
+        file[8 + k] = (uint8_t)(head_bytes >> 8 * k);
+        file[12 + k] = (uint8_t)(sum >> 8 * k);
+    }
+    struct bytes bytes = {file, count};
+    struct checkpoint is = {0};
+    assert_true(checkpoint_parse("c", &bytes, &is, &reason));
+    assert_true(is.parameters[1] == 2 && is.moments[0][1] == 4 && is.statistics[0] == 5);
+    assert_string_equal(is.recipe, CHECKPOINT_PLAIN);
+    assert_int_equal(is.average_count, 0);
+    assert_int_equal(is.best_step, 0);
+    checkpoint_clear(&is);
+    file[7] = '2'; /* without the newer fields */
+    assert_false(checkpoint_parse("c", &bytes, &is, &reason));
+    assert_non_null(strstr(reason.text, "the header has no \"average_count\""));
+    file[7] = '3';
+    assert_false(checkpoint_parse("c", &bytes, &is, &reason));
+    assert_non_null(strstr(reason.text, "c: byte 7: a checkpoint of another version of this trainer"));
+}
+
 static void sums_agree(void **state)
 {
     (void)state;
@@ -255,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(refuses_damage, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(refuses_lies, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(keeps_the_last_one, make_folder, drop_folder),
+        cmocka_unit_test(reads_the_older_format),
         cmocka_unit_test(sums_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

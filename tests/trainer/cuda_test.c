@@ -237,6 +237,246 @@ static void steps_are_those_of_the_cpu(void **unused)
     }
 }
 
+/* Two different orders of the same sums. */
+static void near(const char *what, enum optimizer optimizer, const float *have, const float *want, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(fabsf(want[i] - have[i]) <= 1e-3F * 0.01F + 1e-5F * fabsf(want[i])))
+            fail_msg("%s, %s: number %zu is %g, not %g", optimizer_text(optimizer), what, i, (double)have[i],
+                     (double)want[i]);
+}
+
+/* Nesterov's momentum, decay of the weights only, clipping, label smoothing, a loss scale and the moving average. The
+ * norm of the gradients is several times larger than `clip`, or smaller. */
+static void recipes_are_those_of_the_cpu(void **unused)
+{
+    (void)unused;
+    static const struct {
+        enum optimizer optimizer;
+        float clip;
+    } rows[] = {{OPTIMIZER_SGD, 0.25F}, {OPTIMIZER_SGD, 1e9F}, {OPTIMIZER_ADAM, 0.25F}, {OPTIMIZER_ADAMW, 0.25F}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        enum optimizer optimizer = rows[k].optimizer;
+        struct rig rigs[2];
+        struct results results[2];
+        struct rig_options options = {.images = 3,
+                                      .optimizer = optimizer,
+                                      .averages = true,
+                                      .selects_decay = true,
+                                      .clips = true,
+                                      .smoothing = 0.1F,
+                                      .loss_scale = 64,
+                                      .budget_bytes = MIB,
+                                      .seed = 8};
+        struct update update = {.optimizer = optimizer,
+                                .rate = 0.01F,
+                                .momentum = 0.9F,
+                                .weight_decay = 0.1F,
+                                .is_nesterov = optimizer == OPTIMIZER_SGD,
+                                .beta_1 = 0.9F,
+                                .beta_2 = 0.999F,
+                                .epsilon = 1e-8F,
+                                .scale = 1.0F / 64,
+                                .clip = rows[k].clip};
+        struct reason reason = {.text = ""};
+        for (int i = 0; i < 2; i++) {
+            rig_open(&rigs[i], i == 0 ? &backend_cpu : &backend_cuda, models[1].text, &options);
+            for (update.number = 1; update.number <= 3; update.number++) {
+                free(rig_gradients(&rigs[i]));
+                update.average_weight = update.number == 1 ? 1 : 0.25F;
+                assert_true(rigs[i].backend->update(rigs[i].state, &update, &reason));
+            }
+            results[i] = rig_settle(&rigs[i]);
+        }
+        near("norm", optimizer, &results[1].norm, &results[0].norm, 1);
+        near("clip", optimizer, &results[1].clip, &results[0].clip, 1);
+        near("loss", optimizer, &results[1].loss, &results[0].loss, 1);
+        assert_true(rows[k].clip < 1 ? results[0].clip < 0.5F : results[0].clip == 1);
+        for (int swaps = 0; swaps < 3; swaps++) {
+            const enum lasting blocks[] = {LASTING_PARAMETERS, LASTING_AVERAGE};
+            float *values[2][2];
+            for (int i = 0; i < 4; i++)
+                values[i % 2][i / 2] = rig_get(&rigs[i % 2], blocks[i / 2]);
+            near("parameters", optimizer, values[1][0], values[0][0], rigs[0].model.parameter_count);
+            near("average", optimizer, values[1][1], values[0][1], rigs[0].model.parameter_count);
+            assert_memory_not_equal(values[0][0], values[0][1], rigs[0].model.parameter_count * sizeof(float));
+            for (int i = 0; i < 2; i++) {
+                free(values[i][0]);
+                free(values[i][1]);
+                assert_true(rigs[i].backend->swap_average(rigs[i].state, &reason));
+            }
+        }
+        rig_close(&rigs[0]);
+        rig_close(&rigs[1]);
+    }
+}
+
+static float low_value(uint16_t x, enum precision precision);
+
+/* Return the output of the last layer after an evaluation, as predictions read it. The caller frees it. */
+static float *logits_of(struct rig *rig)
+{
+    struct iteration iteration = rig_iteration(rig, 0);
+    struct reason reason = {.text = ""};
+    size_t block = NO_BLOCK, count = rig->options.images * rig->model.class_count;
+    enum precision precision = rig->options.precision;
+    iteration.is_evaluation = true;
+    rig_iterate(rig, 0, &iteration);
+    rig_settle(rig);
+    for (size_t i = 0; i < rig->schedule.step_count; i++)
+        if (rig->schedule.steps[i].kind == STEP_LOSS)
+            block = rig->schedule.steps[i].x;
+    float *values = calloc(count, sizeof *values);
+    uint16_t *low = calloc(count, sizeof *low);
+    void *raw = precision == PRECISION_FP32 ? (void *)values : low;
+    assert_true(rig->backend->get(rig->state, block, raw, count * precision_bytes(precision), &reason));
+    for (size_t i = 0; precision != PRECISION_FP32 && i < count; i++)
+        values[i] = low_value(low[i], precision);
+    free(low);
+    return values;
+}
+
+static void logits_are_those_of_the_cpu(void **unused)
+{
+    (void)unused;
+    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+        struct rig cpu, cuda;
+        struct rig_options options = {.images = 4, .budget_bytes = MIB, .seed = 12};
+        rig_open(&cpu, &backend_cpu, models[MODELS - 1].text, &options);
+        options.precision = precision;
+        rig_open(&cuda, &backend_cuda, models[MODELS - 1].text, &options);
+        float *want = logits_of(&cpu), *have = logits_of(&cuda);
+        assert_true(distance(have, want, options.images * cpu.model.class_count) < tolerance[precision]);
+        free(want);
+        free(have);
+        rig_close(&cuda);
+        rig_close(&cpu);
+    }
+}
+
+/* The norm is that of the gradients without the loss scale, in every precision: nothing of the scale may remain. */
+static void norms_do_not_depend_on_the_loss_scale(void **unused)
+{
+    (void)unused;
+    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+        struct results results[2];
+        for (int i = 0; i < 2; i++) {
+            struct rig rig;
+            float loss_scale = i == 0 ? 1 : 256;
+            struct rig_options options = {.images = 3,
+                                          .precision = precision,
+                                          .clips = true,
+                                          .loss_scale = loss_scale,
+                                          .budget_bytes = MIB,
+                                          .seed = 8};
+            struct update update = {.rate = 0.01F, .number = 1, .scale = 1 / loss_scale, .clip = 0.25F};
+            struct reason reason = {.text = ""};
+            rig_open(&rig, &backend_cuda, models[1].text, &options);
+            free(rig_gradients(&rig));
+            assert_true(rig.backend->update(rig.state, &update, &reason));
+            results[i] = rig_settle(&rig);
+            float *after = rig_get(&rig, LASTING_PARAMETERS);
+            double square = 0;
+            for (size_t k = 0; k < rig.model.parameter_count; k++)
+                square += pow((double)(after[k] - rig.parameters[k]), 2);
+            assert_true(fabs(sqrt(square) / (0.01 * 0.25) - 1) < 1e-3); /* the step has the length rate * clip */
+            free(after);
+            rig_close(&rig);
+        }
+        assert_true(results[0].norm > 0.5F);
+        assert_true(fabsf(results[1].norm / results[0].norm - 1) < (float)tolerance[precision]);
+    }
+}
+
+/* With broken gradients, neither the average nor the norm is written. */
+static void broken_gradients_leave_the_average(void **unused)
+{
+    (void)unused;
+    const struct backend *const backends[] = {&backend_cpu, &backend_cuda};
+    for (int i = 0; i < 2; i++) {
+        struct rig rig;
+        struct rig_options options = {
+            .images = 3, .averages = true, .clips = true, .loss_scale = INFINITY, .budget_bytes = MIB, .seed = 8};
+        struct update update = {.rate = 1, .number = 1, .scale = 1, .clip = 1, .average_weight = 1};
+        struct reason reason = {.text = ""};
+        rig_open(&rig, backends[i], models[1].text, &options);
+        free(rig_gradients(&rig));
+        assert_true(rig.backend->update(rig.state, &update, &reason));
+        assert_true(rig_settle(&rig).broken > 0);
+        float *average = rig_get(&rig, LASTING_AVERAGE);
+        assert_memory_equal(average, rig.parameters, rig.model.parameter_count * sizeof *average);
+        free(average);
+        rig_close(&rig);
+    }
+}
+
+static void a_moved_average_is_copied_to_low_precision(void **unused)
+{
+    (void)unused;
+    struct rig rig;
+    struct reason reason = {.text = ""};
+    struct rig_options options = {
+        .images = 3, .precision = PRECISION_BF16, .averages = true, .budget_bytes = MIB, .seed = 8};
+    rig_open(&rig, &backend_cuda, models[1].text, &options);
+    size_t count = rig.model.parameter_count;
+    float *half = calloc(count, sizeof *half);
+    for (size_t i = 0; i < count; i++)
+        half[i] = (float)(i % 100) / 2;
+    assert_true(
+        rig.backend->put(rig.state, rig.schedule.lasting[LASTING_AVERAGE], half, count * sizeof *half, &reason));
+    assert_true(rig.backend->swap_average(rig.state, &reason));
+    uint16_t *low = rig_get(&rig, LASTING_LOW);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = (uint32_t)low[i] << 16;
+        assert_memory_equal(&bits, &half[i], sizeof bits); /* these numbers have at most 8 significant bits */
+    }
+    free(low);
+    free(half);
+    rig_close(&rig);
+}
+
+/* The number of images whose class is among the five best, with ties and with numbers that are not finite. Without a
+ * layer before it, the output of "linear" is the image times the weights, which are the identity here. */
+static void top_classes_are_counted(void **unused)
+{
+    (void)unused;
+    enum { CLASSES = 8, IMAGES = 6 };
+    static const struct {
+        float logits[CLASSES];
+        int32_t label;
+        bool is_top, is_best;
+    } rows[IMAGES] = {{{8, 7, 6, 5, 4, 3, 2, 1}, 0, true, true},   {{8, 7, 6, 5, 4, 3, 2, 1}, 4, true, false},
+                      {{8, 7, 6, 5, 4, 3, 2, 1}, 5, false, false}, {{1, 1, 1, 1, 1, 1, 1, 1}, 4, true, false},
+                      {{1, 1, 1, 1, 1, 1, 1, 1}, 5, false, false}, {{0, 9, 9, 9, 9, 1, 0, 0}, 5, true, false}};
+    const struct backend *const backends[] = {&backend_cpu, &backend_cuda};
+    for (int b = 0; b < 2; b++)
+        for (int is_evaluation = 0; is_evaluation < 2; is_evaluation++) {
+            struct rig rig;
+            struct rig_options options = {.images = IMAGES, .budget_bytes = MIB, .seed = 8};
+            struct reason reason = {.text = ""};
+            rig_open(&rig, backends[b], "input 8 1 1\nlinear 8 nobias\n", &options);
+            memset(rig.parameters, 0, rig.model.parameter_count * sizeof *rig.parameters);
+            for (int i = 0; i < CLASSES; i++)
+                rig.parameters[i * CLASSES + i] = 1;
+            assert_true(rig.backend->put(rig.state, rig.schedule.lasting[LASTING_PARAMETERS], rig.parameters,
+                                         rig.model.parameter_count * sizeof *rig.parameters, &reason));
+            uint32_t top = 0, best = 0;
+            for (int i = 0; i < IMAGES; i++) {
+                memcpy(rig.images + i * CLASSES, rows[i].logits, sizeof rows[i].logits);
+                rig.labels[i] = rows[i].label;
+                top += rows[i].is_top;
+                best += rows[i].is_best;
+            }
+            struct iteration iteration = rig_iteration(&rig, 0);
+            iteration.is_evaluation = is_evaluation;
+            rig_iterate(&rig, 0, &iteration);
+            struct results results = rig_settle(&rig);
+            assert_int_equal(results.top, top);
+            assert_int_equal(results.correct, best);
+            rig_close(&rig);
+        }
+}
+
 static float low_value(uint16_t x, enum precision precision)
 {
     if (precision == PRECISION_BF16) {
@@ -378,6 +618,12 @@ int main(void)
         cmocka_unit_test(parts_and_segments_are_one_batch),
         cmocka_unit_test(checkpointing_gives_the_same_bits),
         cmocka_unit_test(steps_are_those_of_the_cpu),
+        cmocka_unit_test(recipes_are_those_of_the_cpu),
+        cmocka_unit_test(norms_do_not_depend_on_the_loss_scale),
+        cmocka_unit_test(logits_are_those_of_the_cpu),
+        cmocka_unit_test(broken_gradients_leave_the_average),
+        cmocka_unit_test(a_moved_average_is_copied_to_low_precision),
+        cmocka_unit_test(top_classes_are_counted),
         cmocka_unit_test(low_parameters_follow),
         cmocka_unit_test(loss_scale_scales),
         cmocka_unit_test(broken_gradients_move_nothing),

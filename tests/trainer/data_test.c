@@ -1,5 +1,6 @@
 /* Test data sets: valid files, damaged files, and orders. */
 #include "data.h"
+#include "picture_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -295,6 +296,64 @@ static void orders_repeat(void **state)
     assert_true(place_count < 20); /* two random orders agree in one place on average */
 }
 
+/* ---- files to classify ---- */
+
+static bool parses(const char *text, size_t bytes, struct pictures *ret)
+{
+    struct bytes file = {(uint8_t *)text, bytes};
+    *ret = (struct pictures){0};
+    return picture_file_parse("f", &file, ret, &reason);
+}
+
+static void reads_pictures(void **unused)
+{
+    (void)unused;
+    struct pictures is;
+    static const char ppm[] = "P6\n# by hand\n 2\t1 #\n255\nabcdef", pgm[] = "P5 1 2 255 #\n";
+    assert_true(parses(ppm, sizeof ppm - 1, &is));
+    assert_true(is.count == 1 && is.shape.channels == 3 && is.shape.width == 2 && is.shape.height == 1);
+    assert_memory_equal(is.pixels, "abcdef", 6);
+    assert_null(is.labels);
+    pictures_clear(&is);
+    assert_true(parses(pgm, sizeof pgm - 1, &is)); /* after the number, one space, then pixels: "#" and a line end */
+    assert_true(is.shape.channels == 1 && is.shape.width == 1 && is.shape.height == 2);
+    assert_memory_equal(is.pixels, "#\n", 2);
+    pictures_clear(&is);
+    char *records = calloc(2, 3073);
+    records[3073] = 7;
+    assert_true(parses(records, 2 * 3073, &is));
+    assert_true(is.count == 2 && is.labels[1] == 7);
+    pictures_clear(&is);
+    records[0] = 10;
+    assert_false(parses(records, 2 * 3073, &is));
+    free(records);
+}
+
+static void refuses_bad_pictures(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text, *why;
+    } rows[] = {
+        {"", "f: byte 0: neither a binary PGM or PPM, nor an IDX file"},
+        {"P3 1 1 255 1 2 3", "f: byte 0: neither a binary PGM"},
+        {"P6 0 1 255 abc", "f: byte 3: not a number from 1 to 32768"},
+        {"P6 1 99999 255 abc", "f: byte 5: not a number from 1 to 32768"},
+        {"P6 1 1 65535 abcdef", "f: the largest value is 65535; only 255 is supported"},
+        {"P6 1 1 # comment without an end", "f: byte 31: not a number from 1 to 65535"},
+        {"P6 1 1 255 ab", "f: byte 10: 1x1 pixels are 3 bytes, but the header is followed by 2"},
+        {"P6 1 1 255 abcd", "f: byte 10: 1x1 pixels are 3 bytes, but the header is followed by 4"},
+        {"P6 1 1 255", "f: byte 10: 1x1 pixels are 3 bytes, but the header is followed by 0"},
+        {"P6 32768 32768 255 a", "f: byte 18: 32768x32768 pixels are 3221225472 bytes, but"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pictures is;
+        assert_false(parses(rows[i].text, strlen(rows[i].text), &is));
+        if (strncmp(reason.text, rows[i].why, strlen(rows[i].why)) != 0)
+            fail_msg("\"%s\": not said: '%s', but: '%s'", rows[i].text, rows[i].why, reason.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +364,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(refuses_sets, make_folder, drop_folder),
         cmocka_unit_test(makes_images),
         cmocka_unit_test(orders_repeat),
+        cmocka_unit_test(reads_pictures),
+        cmocka_unit_test(refuses_bad_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

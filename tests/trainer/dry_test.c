@@ -72,6 +72,7 @@ static void card_sees_what_was_planned(void **unused)
                                                    .checkpointing = way % 2,
                                                    .precision = (enum precision)(way / 2 % PRECISION_COUNT),
                                                    .optimizer = (enum optimizer)(way / 2 / PRECISION_COUNT)};
+                options.averages = options.selects_decay = options.clips = options.optimizer == OPTIMIZER_ADAMW;
                 load_one(&model, &options);
             }
         model_clear(&model);

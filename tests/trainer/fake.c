@@ -288,8 +288,16 @@ static bool update(void *user, const struct update *step, struct reason *reason)
     uint64_t number = (uint64_t)watched.calls[FAKE_update];
     pthread_mutex_unlock(&lock);
     state->results.broken = number >= watched.broken_first && number <= watched.broken_last;
+    float scale = step->scale;
+    if (step->clip > 0) {
+        double square = 0;
+        for (size_t i = 0; i < parameters; i++)
+            square += (double)gradients[i] * (double)gradients[i];
+        state->results.norm = (float)sqrt(square) * scale;
+        scale *= fminf(1, step->clip / (state->results.norm + 1e-6f));
+    }
     for (size_t i = 0; i < parameters && state->results.broken == 0; i++) {
-        float gradient = gradients[i] * step->scale + step->weight_decay * values[i];
+        float gradient = gradients[i] * scale + step->weight_decay * values[i];
         if (second == NULL) {
             moment[i] = step->momentum * moment[i] + gradient;
             values[i] -= step->rate * moment[i];
@@ -300,6 +308,25 @@ static bool update(void *user, const struct update *step, struct reason *reason)
         float mean = moment[i] / (1 - powf(step->beta_1, (float)step->number));
         float deviation = sqrtf(second[i] / (1 - powf(step->beta_2, (float)step->number)));
         values[i] -= step->rate * mean / (deviation + step->epsilon);
+    }
+    if (state->schedule->options.averages && state->results.broken == 0)
+        for (size_t i = 0; i < parameters; i++) {
+            float *average = lasting(state, LASTING_AVERAGE) + i;
+            *average += step->average_weight * (values[i] - *average);
+        }
+    return true;
+}
+
+static bool swap_average(void *user, struct reason *reason)
+{
+    struct state *state = user;
+    float *one = lasting(state, LASTING_PARAMETERS), *other = lasting(state, LASTING_AVERAGE);
+    if (!call(FAKE_swap, reason))
+        return false;
+    for (size_t i = 0; i < state->schedule->model->parameter_count; i++) {
+        float value = one[i];
+        one[i] = other[i];
+        other[i] = value;
     }
     return true;
 }
@@ -401,6 +428,7 @@ const struct backend backend_fake = {
     .join = join,
     .sum_gradients = sum_gradients,
     .update = update,
+    .swap_average = swap_average,
     .settle = settle,
     .watch = watch,
 };

@@ -8,7 +8,8 @@
 #define FAKE_CALLS(X)                                                                                                  \
     X(open)                                                                                                            \
     X(close)                                                                                                           \
-    X(plan) X(load) X(put) X(get) X(host_alloc) X(feed) X(fed) X(iterate) X(invite) X(join) X(sum) X(update) X(settle)
+    X(plan)                                                                                                            \
+    X(load) X(put) X(get) X(host_alloc) X(feed) X(fed) X(iterate) X(invite) X(join) X(sum) X(update) X(swap) X(settle)
 enum fake_call {
 #define X(name) FAKE_##name,
     FAKE_CALLS(X)

@@ -1,4 +1,6 @@
-"""A training in NumPy, in double, compared with a back end: reference.py MODEL.net OPTIMIZER PARTS STEPS FILE.
+"""A training in NumPy, in double, compared with a back end: reference.py MODEL.net OPTIMIZER PARTS STEPS FILE [WORDS].
+
+WORDS are those of trainer_steps. torch_reference.py compares with PyTorch instead.
 
 FILE is written by trainer_steps. This program has its own code to read, run and train models. It only shares the
 format of a model's file and the order of its parameters (model.h) with the trainer. The formulas are those of
@@ -229,42 +231,95 @@ def backward(layers, parameters, results, kept, dy, gradients):
             by[source] = dx if by[source] is None else by[source] + dx
 
 
-def loss(logits, labels):
-    """Return the sum over images, its gradient with respect to the logits, and the number of right predictions."""
+def loss(logits, labels, smoothing=0.0):
+    """Return the sum over images, its gradient with respect to the logits, and the numbers of images whose class is
+    predicted, and is among the five best."""
     rows = logits.reshape(len(labels), -1)
     shifted = rows - rows.max(1, keepdims=True)
     total = np.exp(shifted).sum(1, keepdims=True)
     chances = np.exp(shifted) / total
     own = np.arange(len(labels)), labels
-    by_logits = chances.copy()
-    by_logits[own] -= 1
-    return (np.log(total[:, 0]) - shifted[own]).sum(), by_logits.reshape(logits.shape), int((rows.argmax(1) == labels).sum())
+    wanted = np.full(rows.shape, smoothing / rows.shape[1])
+    wanted[own] += 1 - smoothing
+    top = (np.argsort(-rows, 1, kind="stable")[:, :5] == labels[:, None]).any(1).sum()
+    return ((wanted * (np.log(total) - shifted)).sum(), (chances - wanted).reshape(logits.shape),
+            int((rows.argmax(1) == labels).sum()), int(top))
 
 
 # ---- optimizers ----
 
+# decay: one number, or one for each parameter
+
+
 class Sgd:
+    is_nesterov = False
+
     def __init__(self, count, settings):
         self.rate, self.momentum, self.decay = settings[:3]
         self.speed = np.zeros(count)
 
     def step(self, parameters, gradients):
-        self.speed = self.momentum * self.speed + gradients + self.decay * parameters
-        parameters -= self.rate * self.speed
+        gradients = gradients + self.decay * parameters
+        self.speed = self.momentum * self.speed + gradients
+        parameters -= self.rate * (gradients + self.momentum * self.speed if self.is_nesterov else self.speed)
 
 
 class Adam:
+    is_decoupled = False
+
     def __init__(self, count, settings):
         self.rate, _, self.decay, self.beta_1, self.beta_2, self.epsilon = settings
         self.mean, self.square, self.number = np.zeros(count), np.zeros(count), 0
 
     def step(self, parameters, gradients):
-        gradients = gradients + self.decay * parameters
+        if self.is_decoupled:
+            parameters *= 1 - self.rate * self.decay
+        else:
+            gradients = gradients + self.decay * parameters
         self.number += 1
         self.mean = self.beta_1 * self.mean + (1 - self.beta_1) * gradients
         self.square = self.beta_2 * self.square + (1 - self.beta_2) * gradients ** 2
         mean, square = self.mean / (1 - self.beta_1 ** self.number), self.square / (1 - self.beta_2 ** self.number)
         parameters -= self.rate * mean / (np.sqrt(square) + self.epsilon)
+
+
+class AdamW(Adam):
+    is_decoupled = True
+
+
+OPTIMIZERS = {"sgd": Sgd, "adam": Adam, "adamw": AdamW}
+
+
+class Recipe:
+    """The settings that trainer_steps writes if its word is "recipe". Without them, nothing of it has an effect."""
+
+    def __init__(self, told, schedule, rate, steps):
+        names = ("clip", "smoothing", "average", "decay", "warmup", "warmup_from", "end", "factor", "loss_scale")
+        for name, value in zip(names, told.get("recipe", (np.inf, 0, 0, 0, 0, 1, 0, 1, 1))):
+            setattr(self, name, float(value))
+        self.schedule, self.rate, self.steps = schedule or "constant", rate, steps
+
+    def rate_at(self, step):
+        if step < self.warmup:
+            return self.rate * (self.warmup_from + (1 - self.warmup_from) * step / self.warmup)
+        step -= self.warmup
+        kind, _, marks = self.schedule.partition(":")
+        if kind == "cosine":
+            return self.end + (self.rate - self.end) * (1 + np.cos(np.pi * step / (self.steps - self.warmup))) / 2
+        if kind == "step":
+            return self.rate * self.factor ** (step // int(marks))
+        if kind == "steps":
+            return self.rate * self.factor ** sum(step >= int(mark) for mark in marks.split(","))
+        return self.rate
+
+
+def decaying(layers, count):
+    """Return 1 for each weight, and 0 for biases, batch normalisation and padding."""
+    chosen = np.zeros(count)
+    for layer in layers:
+        if layer["kind"] != "batchnorm":
+            part(chosen, layer, "weight")[:] = 1
+    return chosen
 
 
 # ---- the comparison ----
@@ -278,39 +333,59 @@ def read_arrays(path):
     return arrays
 
 
-def train(layers, optimizer, parts, steps, told):
+def train(layers, optimizer, parts, steps, told, schedule):
     settings = told["settings"].astype(float)
     parameters, statistics = told["parameters"].astype(float), told["statistics"].astype(float)
     images = told["images"].reshape((steps, parts, -1) + layers[0]["shape"]).astype(float)
     labels = told["labels"].reshape(steps, parts, -1)
     in_step = labels[0].size
-    optimizer = {"sgd": Sgd, "adam": Adam}[optimizer](len(parameters), settings)
-    losses, correct = np.zeros(steps), np.zeros(steps, int)
+    optimizer = OPTIMIZERS[optimizer](len(parameters), settings)
+    losses, correct, top, norms = np.zeros(steps), np.zeros(steps, int), np.zeros(steps, int), np.zeros(steps)
+    recipe = Recipe(told, schedule, optimizer.rate, steps)
+    if schedule:
+        optimizer.is_nesterov, optimizer.decay = True, recipe.decay * decaying(layers, len(parameters))
+    average = parameters.copy()
     for step in range(steps):
         gradients = np.zeros(len(parameters))
         for k in range(parts):
             results, kept = forward(layers, parameters, statistics, images[step, k])
-            summed, dy, right = loss(results[-1], labels[step, k])
+            summed, dy, right, near = loss(results[-1], labels[step, k], recipe.smoothing)
             losses[step] += summed / in_step
             correct[step] += right
+            top[step] += near
             backward(layers, parameters, results, kept, dy / in_step, gradients)
+        optimizer.rate = recipe.rate_at(step)
+        if schedule:
+            norms[step] = np.linalg.norm(gradients)
+            gradients *= min(1, recipe.clip / (norms[step] + 1e-6))
         optimizer.step(parameters, gradients)
-    results, _ = forward(layers, parameters, statistics, images[0, 0], True)
-    summed, _, right = loss(results[-1], labels[0, 0])
-    return {"losses": losses, "correct": correct, "parameters_after": parameters, "statistics_after": statistics,
-            "evaluation_loss": summed / len(labels[0, 0]), "evaluation_correct": right}
+        average = parameters.copy() if step == 0 else recipe.average * average + (1 - recipe.average) * parameters
+    results, _ = forward(layers, average if schedule else parameters, statistics, images[0, 0], True)
+    summed, _, right, _ = loss(results[-1], labels[0, 0])
+    return {"losses": losses, "correct": correct, "top": top, "norm": norms, "parameters_after": parameters,
+            "statistics_after": statistics, "average_after": average, "evaluation_loss": summed / len(labels[0, 0]),
+            "evaluation_correct": right}
 
 
-def moved_apart(told, ours, name):
+def moved_apart(told, ours, name, begin=None):
     """Return the difference of the two results relative to the total change."""
-    begin = told[name].astype(float)
+    begin = told[begin or name].astype(float)
     moved = np.linalg.norm(ours[name + "_after"] - begin)
     return 0 if moved == 0 else np.linalg.norm(told[name + "_after"] - ours[name + "_after"]) / moved
 
 
-def main(model, optimizer, parts, steps, path):
+def same_recipe(told, ours):
+    """Compare what only a recipe changes."""
+    average = moved_apart(told, ours, "average", "parameters")
+    norms = np.abs(told["norm"] / ours["norm"] - 1).max()
+    clipped = (ours["norm"] > told["recipe"][0]).sum()
+    print(f"norms from {ours['norm'].min():.2f} to {ours['norm'].max():.2f}; average apart by {average:.1e}, norms by {norms:.1e}; {clipped} of {len(ours['norm'])} steps were clipped")
+    return average < MOVE_TOLERANCE and norms < MOVE_TOLERANCE and 0 < clipped < len(ours["norm"])
+
+
+def compare(train, model, optimizer, parts, steps, path, word="", schedule=None, clip=None):
     told, layers = read_arrays(path), read_model(model)
-    ours = train(layers, optimizer, int(parts), int(steps), told)
+    ours = train(layers, optimizer, int(parts), int(steps), told, schedule)
     apart = np.abs(told["losses"] / ours["losses"] - 1)
     evaluation = abs(told["evaluation_loss"][0] / ours["evaluation_loss"] - 1)
     parameters, statistics = moved_apart(told, ours, "parameters"), moved_apart(told, ours, "statistics")
@@ -322,9 +397,10 @@ def main(model, optimizer, parts, steps, path):
     good = (apart < LOSS_TOLERANCE).all() and evaluation < LOSS_TOLERANCE and max(parameters, statistics) < MOVE_TOLERANCE
     good = good and ours["losses"][0] != ours["losses"][-1]
     good = good and (told["correct"] == ours["correct"]).all() and told["evaluation_correct"][0] == ours["evaluation_correct"]
+    good = good and (told["top"] == ours["top"]).all() and (not schedule or same_recipe(told, ours))
     print("the same" if good else "NOT the same")
     return 0 if good else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(compare(train, *sys.argv[1:]))

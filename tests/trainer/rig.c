@@ -89,7 +89,10 @@ void rig_open(struct rig *rig, const struct backend *backend, const char *text, 
     struct schedule_options of_schedule = {.images = options->images,
                                            .precision = options->precision,
                                            .optimizer = options->optimizer,
-                                           .checkpointing = options->checkpointing};
+                                           .checkpointing = options->checkpointing,
+                                           .averages = options->averages,
+                                           .selects_decay = options->selects_decay,
+                                           .clips = options->clips};
     struct reason reason;
     must(backend->open(&of_backend, &rig->state, &reason), reason.text);
     must(schedule_make(&rig->model, &of_schedule, backend, rig->state, options->budget_bytes, &rig->schedule, &reason),
@@ -99,6 +102,11 @@ void rig_open(struct rig *rig, const struct backend *backend, const char *text, 
     make_batch(rig);
     put(rig, LASTING_PARAMETERS, rig->parameters);
     put(rig, LASTING_STATISTICS, rig->statistics);
+    put(rig, LASTING_AVERAGE, rig->parameters);
+    uint8_t *decayed = room(model_decayed_count(&rig->model));
+    model_decayed(&rig->model, decayed);
+    put(rig, LASTING_DECAYED, decayed);
+    free(decayed);
 }
 
 void rig_close(struct rig *rig)
@@ -119,7 +127,8 @@ struct iteration rig_iteration(const struct rig *rig, size_t part)
 {
     return (struct iteration){.turn = part % 2,
                               .is_first = part == 0,
-                              .loss_scale = 1,
+                              .loss_scale = rig->options.loss_scale > 0 ? rig->options.loss_scale : 1,
+                              .smoothing = rig->options.smoothing,
                               .images_in_step = rig->options.images * rig->options.parts,
                               .images = rig->options.images};
 }

@@ -11,7 +11,9 @@ struct rig_options {
     enum optimizer optimizer;
     enum precision precision;
     bool tune;
-    size_t budget_bytes; /* largest size of each workspace */
+    bool averages, selects_decay, clips; /* as in struct schedule_options */
+    float smoothing, loss_scale;         /* of the iterations; loss_scale 0: 1 */
+    size_t budget_bytes;                 /* largest size of each workspace */
     uint64_t seed;
 };
 

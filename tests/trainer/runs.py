@@ -4,6 +4,7 @@
 
 GPUWHY_TRAINER_CPU tells whether the build has the back end on the CPU.
 """
+import csv
 import json
 import os
 import pathlib
@@ -142,14 +143,39 @@ def run_lines(out):
 
 def hundred_runs_dry(place):
     run = run_observed([TRAINER, "--backend", "dry", "--model", place.path / "normalised.net", "--runs", str(RUNS),
-                        "--images", "100", "--batch", "20", "--steps", "3", "--evaluate", "--quiet"],
+                        "--images", "100", "--batch", "20", "--steps", "3", "--evaluate", "--quiet", "--clip", "1",
+                        "--average", "0.9", "--decay", "weights", "--weight-decay", "0.1", "--optimizer", "adamw"],
                        Card("2GiB"), new_folder(place.path, "runs"))
     expect(run.status == 0, f"exit {run.status}: {run.stdout.decode()}{run.stderr.decode(errors='replace')}")
     lines = [line.split(", heap")[0] for line in run_lines(run.stdout.decode())]
     expect(len(lines) == RUNS and len(set(lines[1:])) == 1, f"runs 2 to {RUNS} differ: {set(lines[1:])}")
-    expect("peak" in lines[1] and "card free" in lines[1], lines[1])
+    expect("card free" in lines[1], lines[1])
+    expect(re.search(r"plan (\d+) bytes, peak \1 bytes", lines[1]), f"the plan is not the peak: {lines[1]}")
     verdict = run.verdict()
     expect(verdict["status"] == "clean", f"{verdict['status']}: {verdict['headline']}")
+
+
+NEIGHBOURS = """
+"$@" --runs 1000000 >out 2>err & runs=$!
+until grep -q '^run 3:' out; do kill -0 $runs && sleep 0.1 || exit 9; done
+"$@" --steps 1000000 >/dev/null 2>&1 & neighbour=$!
+until grep -q 'bytes less free than after run 2' err; do kill -0 $neighbour $runs && sleep 0.1 || exit 8; done
+kill $neighbour
+wait $neighbour
+kill $runs
+wait $runs
+"""
+
+
+def neighbours_do_not_count(place):
+    """Another process that uses the card does not make the runs differ, but it is mentioned."""
+    folder = new_folder(place.path, "runs")
+    run = run_observed(["sh", "-c", f"cd {place.path}\n{NEIGHBOURS}", "sh", *behind_sanitizer([TRAINER]), "--backend",
+                        "dry", "--model", place.path / "normalised.net", "--images", "100", "--batch", "20", "--quiet"],
+                       Card("2GiB"), folder)
+    said = (place.path / "err").read_text()
+    expect(run.status == 4, f"exit {run.status}: {said}{run.stderr.decode(errors='replace')}")
+    expect("used a different amount" not in said, said)
 
 
 def runs_of_cuda(place):
@@ -161,12 +187,14 @@ def runs_of_cuda(place):
     for gpus in (1, 2):
         command = ["env", *(f"{name}={fakes}" for name in names), *behind_sanitizer([TRAINER]), "--backend", "cuda",
                    "--model", place.path / "normalised.net", "--runs", "20", "--images", "100", "--batch", "20", "--steps", "3",
-                   "--precision", "bf16", "--evaluate", "--quiet", "--workspace", "1MiB", "--gpus", str(gpus)]
+                   "--precision", "bf16", "--evaluate", "--quiet", "--workspace", "1MiB", "--gpus", str(gpus), "--clip", "1",
+                   "--average", "0.9", "--decay", "weights", "--weight-decay", "0.1", "--nesterov"]
         # 2 GiB, because ThreadSanitizer does not have enough addresses for two large GPUs.
         run = run_observed(command, Card("2GiB", name=f"{gpus}xh200"), new_folder(place.path, f"cuda{gpus}"))
         expect(run.status == 0, f"exit {run.status}: {run.stdout.decode()}{run.stderr.decode(errors='replace')}")
         lines = [line.split(", heap")[0] for line in run_lines(run.stdout.decode())]
         expect(len(lines) == 20 and len(set(lines[1:])) == 1, f"runs 2 to 20 differ: {set(lines[1:])}")
+        expect(re.search(r"plan (\d+) bytes, peak \1 bytes", lines[1]), f"the plan is not the peak: {lines[1]}")
         verdict = run.verdict()
         expect(verdict["status"] == "clean", f"{verdict['status']}: {verdict['headline']}")
 
@@ -212,6 +240,10 @@ def keeps_the_promise(place):
     expect(run.status == 1 and "nothing fits: the plan needs at least " in run.stderr.decode(), run.stderr.decode())
 
 
+def libraries_of(path):
+    return subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+
+
 def prints_plans(place):
     for model in ("small", "vgg11", "resnet18", "resnet50"):
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--plan"], Card(),
@@ -227,6 +259,15 @@ def prints_plans(place):
         expect(taken == peak, f"{model}: {taken} planned, {peak} taken")
     out, _ = place.run("--backend", "dry", "--plan", "--model", "tiny.net") # without a GPU
     expect("planned without it" in out and "taken" in out, out)
+    out, _ = place.run("--backend", "dry", "--plan", "--model", "tiny.net", "--batch", "735134400", "--memory", "3GiB")
+    expect("chosen: micro-batch" in out, out) # it has 1,344 divisors
+    _, err = place.run("--backend", "dry", "--plan", "--model", "tiny.net", "--batch", "9000000000000000", status=1)
+    expect("a batch of 9000000000000000 images; a data set has at most 1073741824" in err, err)
+    if HAS_CPU:
+        _, err = place.run("--model", "tiny.net", status=1)
+        expect("; --backend cpu trains without a GPU" in err, err)
+        expect("dnnl" not in libraries_of(TRAINER), "the program is linked to oneDNN, not only the module of the back end cpu")
+        expect("dnnl" in libraries_of(TRAINER.with_name("trainer-cpu.so")), "the module is not linked to oneDNN")
 
 
 # ---- what is refused -----------------------------------------------------------------------------------------------
@@ -266,10 +307,159 @@ def refuses_damage(place):
     expect('unknown data "svhn"' in err, err)
 
 
+# ---- predictions --------------------------------------------------------------------------------------------------
+
+def python_with_numpy():
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def predictions(text):
+    return re.findall(r"^(\S+) (\d+): class (\d+), probability ([0-9.]+)(?:, label (\d+))?$", text, re.M)
+
+
+def predicts(place):
+    """The predictions for the test images are as good as the evaluation, and the same when they come from files."""
+    need_cpu()
+    folder, luck = place.path / "digits", random.Random(5)
+    folder.mkdir()
+    write_digits(folder, "train", 300, luck)
+    write_digits(folder, "t10k", 70, luck)
+    common = ["--backend", "cpu", "--model", "normalised.net", "--data", "mnist:digits", "--batch", "30", "--checkpoint", "c"]
+    out, _ = place.run(*common, "--epochs", "6", "--rate", "0.02", "--average", "0.9", "--evaluate", "--quiet")
+    told, _ = place.run(*common, "--predict", "test")
+    rows = predictions(told)
+    right = sum(row[2] == row[4] for row in rows)
+    expect(len(rows) == 70 and f"test: {right} of 70 are right: accuracy {accuracy(out):.4f}" in told,
+           f"{out}{told[-200:]}")
+    pixels = (folder / "t10k-images-idx3-ubyte").read_bytes()[16:]
+    names = []
+    for i in (3, 69):
+        names.append(f"{i}.pgm")
+        (place.path / names[-1]).write_bytes(b"P5\n# a digit\n12 12 255\n" + pixels[144 * i:144 * (i + 1)])
+    more, _ = place.run("--predict", *names, "digits/t10k-images-idx3-ubyte", *common)
+    by_file = predictions(more)
+    expect([row[2:4] for row in by_file] == [rows[i][2:4] for i in (3, 69, *range(70))], f"other predictions: {more}")
+    expect(all(row[4] == "" for row in by_file), f"a file without labels has some: {more}")
+    (place.path / "bad.ppm").write_bytes(b"P6 12 12 255\n" + bytes(3 * 144))
+    _, err = place.run(*common, "--predict", "3.pgm", "bad.ppm", status=1)
+    expect("bad.ppm: images with 3 channels of 12x12, but those of mnist:digits have 1 of 12x12" in err, err)
+    _, err = place.run(*common, "--model", "tiny.net", "--predict", "test", status=1)
+    expect("c: the checkpoint is for model normalised, whose layers differ from those of tiny" in err, err)
+    _, err = place.run(*common, "--backend", "dry", "--predict", "test", status=1)
+    expect("the back end dry computes nothing" in err, err)
+    python = python_with_numpy()
+    if python is None:
+        print("skipped: no Python with NumPy, so the probabilities were not compared with it")
+        return
+    (place.path / "told").write_text(told)
+    script = pathlib.Path(__file__).with_name("predictions.py")
+    done = subprocess.run([python, "-B", script, "normalised.net", "c", "digits", "told"], cwd=place.path, text=True,
+                          capture_output=True)
+    expect(done.returncode == 0, done.stdout + done.stderr)
+    print(done.stdout, end="")
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------------
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def records(path):
+    """Return the records of an event file; the checksums must be right, and nothing may be left over."""
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        size, crc = struct.unpack_from("<QI", data, at)
+        record = data[at + 12:at + 12 + size]
+        expect(masked(data[at:at + 8]) == crc, f"{path}: byte {at}: a wrong checksum of the size")
+        expect(struct.unpack_from("<I", data, at + 12 + size)[0] == masked(record), f"{path}: byte {at}: a wrong checksum")
+        found.append(record)
+        at += 16 + size
+    return found
+
+
+READ_EVENTS = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0})
+events.Reload()
+print(json.dumps({tag: [(s.step, s.value) for s in events.Scalars(tag)] for tag in events.Tags()["scalars"]}))
+"""
+
+
+def tensorboard(folder):
+    """Read a folder with TensorBoard's own reader. Returns None if TensorBoard is not installed."""
+    for python in (os.environ.get("GPUWHY_TENSORBOARD_PYTHON"), sys.executable, "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", "import tensorboard"], capture_output=True).returncode == 0:
+            read = subprocess.run([python, "-c", READ_EVENTS, folder], capture_output=True, text=True)
+            expect(read.returncode == 0, read.stderr)
+            return json.loads(read.stdout)
+    return None
+
+
+def writes_curves(place):
+    """A training that goes back to an older checkpoint: its CSV has the repeated steps twice, TensorBoard once."""
+    need_cpu()
+    options = ["--images", "300", "--batch", "50", "--evaluate-epochs", "1", "--clip", "1", "--schedule", "step:1e",
+               "--deterministic", "--quiet"]
+    curves = ["--checkpoint", "c", "--resume", "--log", "a.csv", "--tensorboard", "board", "--steps"]
+    place.cpu(*options, *curves, "5")
+    kept = (place.path / "c").read_bytes()
+    place.cpu(*options, *curves, "10")
+    (place.path / "c").write_bytes(kept)
+    place.cpu(*options, *curves, "18")
+    place.cpu(*options, "--log", "json", "--steps", "18")
+    want = {line["step"]: line for line in place.log("json") if "loss" in line}
+    expect(sorted(want) == list(range(1, 19)), f"steps {sorted(want)}")
+    with open(place.path / "a.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    steps = [row for row in rows if row["loss"]]
+    expect([int(row["step"]) for row in steps] == [*range(1, 11), *range(6, 19)],
+           f"steps {[row['step'] for row in steps]}")
+    for row in steps:
+        line = want[int(row["step"])]
+        for name in ("epoch", "loss", "accuracy", "top5", "rate", "gradient_norm", "scale"):
+            expect(float(row[name]) == line[name], f"step {row['step']}: {name} is {row[name]}, not {line[name]}")
+    rates = [float(row["rate"]) for row in steps]
+    expect(abs(rates[0] - 0.01) < 1e-12 and abs(rates[-1] - 0.0001) < 1e-12, f"rates {rates}")
+    tests = [line for line in place.log("json") if "test_loss" in line]
+    expect([line["step"] for line in tests] == [6, 12, 18], f"evaluations {tests}")
+    expect([float(row["test_loss"]) for row in rows if row["test_loss"]][-2:] == [line["test_loss"] for line in tests][-2:],
+           "the evaluations differ")
+    files = sorted((place.path / "board").iterdir())
+    expect(len(files) == 3, f"{files}")
+    for file in files:
+        expect(b"brain.Event:2" in records(file)[0], f"{file}: no version")
+    scalars = tensorboard(place.path / "board")
+    if scalars is None:
+        print("skipped: TensorBoard is not installed; only the checksums of its files were checked")
+        return
+    for tag, name in (("train/loss", "loss"), ("train/rate", "rate"), ("train/gradient_norm", "gradient_norm")):
+        expect([step for step, _ in scalars[tag]] == list(range(1, 19)), f"{tag}: {scalars[tag]}")
+        for step, value in scalars[tag]:
+            expect(abs(value - want[step][name]) <= 1e-6 * abs(value), f"{tag}: {value} at step {step}")
+    expect([step for step, _ in scalars["test/accuracy"]] == [5, 6, 12, 18], f"{scalars['test/accuracy']}")
+
+
 # ---- killed --------------------------------------------------------------------------------------------------------
 
 STEADY = ["--backend", "cpu", "--model", "normalised.net", "--images", "400", "--batch", "16", "--micro-batch", "8",
-          "--optimizer", "adam", "--rate", "0.003", "--deterministic", "--quiet"]
+          "--optimizer", "adamw", "--rate", "0.003", "--deterministic", "--quiet", "--schedule", "step:7",
+          "--rate-factor", "0.97", "--warmup", "5", "--weight-decay", "0.01", "--decay", "weights", "--clip", "0.5",
+          "--label-smoothing", "0.1", "--average", "0.9", "--evaluate-every", "4"]
 
 
 def ends_well_at_a_signal(place):
@@ -325,8 +515,11 @@ def outlives_kills(place, kills=200):
     expect(len(set(resumed)) >= 4, f"{killed} kills, and it resumed from {set(resumed)} alone")
     steps = max(place.losses("log"))
     place.run(*options, str(steps + 5))
-    place.run(*STEADY, "--steps", str(steps + 5), "--log", "whole")
+    place.run(*STEADY, "--steps", str(steps + 5), "--log", "whole", "--checkpoint", "w")
     expect(place.losses("log") == place.losses("whole"), "the losses are not those of a run without a kill")
+    for name in ("", ".best"):
+        expect((place.path / ("c" + name)).read_bytes() == (place.path / ("w" + name)).read_bytes(),
+               f"the checkpoint c{name} is not that of a run without a kill")
     print(f"{killed} kills, {steps} steps, resumed from {len(set(resumed))} different checkpoints")
 
 
@@ -334,7 +527,7 @@ def outlives_some_kills(place):
     outlives_kills(place, 10)
 
 
-CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, hundred_runs_dry, runs_of_cuda, hundred_runs_cpu,
+CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, predicts, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
                                  keeps_the_promise,
                                  prints_plans, refuses_damage, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}

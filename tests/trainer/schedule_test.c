@@ -251,7 +251,7 @@ static void steps_find_what_was_written(void **unused)
                 fail_msg("%s", reason.text);
             play_iterations(&schedule);
             count_steps(&schedule);
-            assert_int_equal(schedule.lasting[LASTING_MOMENT_2] != NO_BLOCK, options.optimizer == OPTIMIZER_ADAM);
+            assert_int_equal(schedule.lasting[LASTING_MOMENT_2] != NO_BLOCK, options.optimizer != OPTIMIZER_SGD);
             assert_int_equal(schedule.lasting[LASTING_LOW] != NO_BLOCK, options.precision != PRECISION_FP32);
             if (way < 2)
                 sizes[way] = schedule.size.arena_bytes;

@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 static struct reason reason;
-static char folder[] = "/tmp/trainer-train-XXXXXX", model_path[64], checkpoint_path[64], log_path[64];
+static char folder[] = "/tmp/trainer-train-XXXXXX", model_path[64], checkpoint_path[64], best_path[80], log_path[64];
 
 static int make_folder(void **state)
 {
@@ -31,6 +31,7 @@ static int make_folder(void **state)
         return 1;
     snprintf(model_path, sizeof model_path, "%s/m.net", folder);
     snprintf(checkpoint_path, sizeof checkpoint_path, "%s/c", folder);
+    snprintf(best_path, sizeof best_path, "%s.best", checkpoint_path);
     snprintf(log_path, sizeof log_path, "%s/log", folder);
     FILE *file = fopen(model_path, "w");
     fputs("input 1 8 8\nlinear 4\n", file);
@@ -44,6 +45,7 @@ static int drop_folder(void **state)
     (void)state;
     remove(model_path);
     remove(checkpoint_path);
+    remove(best_path);
     remove(log_path);
     return rmdir(folder);
 }
@@ -79,6 +81,18 @@ static struct checkpoint read_checkpoint(void)
     if (!checkpoint_read(checkpoint_path, 1 << 20, &is, &reason))
         fail_msg("%s", reason.text);
     return is;
+}
+
+static bool log_has(const char *text)
+{
+    char line[4096];
+    bool is_found = false;
+    FILE *file = fopen(log_path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        is_found = is_found || strstr(line, text) != NULL;
+    fclose(file);
+    return is_found;
 }
 
 /* Let each call of each function fail in turn. Each time, the reason must name the function, nothing may hang, and
@@ -138,7 +152,12 @@ static void parts_make_the_same_step(void **state)
     (void)state;
     struct train_options options = small();
     options.checkpoint_path = checkpoint_path;
+    options.clip = 0.5; /* the norm is that of the summed gradients */
+    options.log = fopen(log_path, "w");
     trained(&options);
+    fclose(options.log);
+    options.log = NULL;
+    assert_true(log_has("\"step\":1,") && log_has("\"gradient_norm\":1.") && log_has("\"gradient_norm\":0."));
     struct checkpoint whole = read_checkpoint();
     const struct {
         size_t micro_batch;
@@ -246,6 +265,150 @@ static void results_may_wait(void **state)
     checkpoint_clear(&some);
 }
 
+/* ---- recipes ---- */
+
+/* A schedule, an average, and an evaluation after each epoch, which has 15 steps. */
+static struct train_options with_recipe(void)
+{
+    struct train_options options = small();
+    options.optimizer = OPTIMIZER_ADAM;
+    options.schedule = (struct rate_options){.kind = RATE_COSINE, .warmup = {.count = 1, .is_epochs = true}};
+    options.average = 0.9;
+    options.clip = 1;
+    options.smoothing = 0.1;
+    options.weight_decay = 0.01;
+    options.selects_decay = true;
+    options.evaluate_epochs = 1;
+    options.patience = 3;
+    options.checkpoint_path = checkpoint_path;
+    return options;
+}
+
+static void same_average(const struct checkpoint *one, const struct checkpoint *other)
+{
+    assert_int_equal(one->average_count, 1);
+    assert_memory_equal(one->average, other->average, one->parameter_count * sizeof(float));
+    assert_memory_not_equal(one->average, one->parameters, one->parameter_count * sizeof(float));
+}
+
+/* A training that fails again and again, and continues from its last checkpoint, is that of one without a failure. The
+ * file of the best evaluation is the same, too. */
+static void recipes_go_on(void **state)
+{
+    (void)state;
+    static const int fails_at[] = {3, 9, 14, 8, 30};
+    for (int devices = 1; devices <= 2; devices++) {
+        struct train_options options = with_recipe();
+        struct train_result whole = trained(&options), result = {0};
+        options.devices = devices;
+        fake_reset();
+        whole = trained(&options);
+        struct checkpoint at_once = read_checkpoint(), best, again, best_again;
+        assert_true(checkpoint_read(best_path, 1 << 20, &best, &reason));
+        assert_int_equal(best.step, best.best_step);
+        assert_int_equal(best.step, whole.best_step);
+        assert_int_equal(remove(checkpoint_path), 0);
+        assert_int_equal(remove(best_path), 0);
+        options.resumes = true;
+        options.checkpoint_every = 4;
+        for (size_t i = 0; i < sizeof fails_at / sizeof *fails_at; i++) {
+            fake_reset();
+            fake_watch()->fails = FAKE_update;
+            fake_watch()->fails_at = fails_at[i] * devices;
+            assert_false(train(&options, &result, &reason));
+        }
+        fake_reset();
+        result = trained(&options);
+        assert_int_equal(result.steps, 60);
+        assert_int_equal(result.best_step, whole.best_step);
+        again = read_checkpoint();
+        assert_true(checkpoint_read(best_path, 1 << 20, &best_again, &reason));
+        same_checkpoint(&at_once, &again);
+        same_average(&at_once, &again);
+        same_checkpoint(&best, &best_again);
+        same_average(&best, &best_again);
+        checkpoint_clear(&at_once);
+        checkpoint_clear(&again);
+        checkpoint_clear(&best);
+        checkpoint_clear(&best_again);
+        remove(checkpoint_path);
+        remove(best_path);
+    }
+}
+
+/* With random labels no evaluation is much better than another one. The training ends after the evaluation that
+ * exhausts the patience, on all devices at the same step, and a continued one ends at once. */
+static void patience_ends_a_training(void **state)
+{
+    (void)state;
+    for (int devices = 1; devices <= 4; devices *= 2) {
+        struct train_options options = with_recipe();
+        options.labels_are_lot = true;
+        options.steps = 15 * 40;
+        options.devices = devices;
+        options.results_every = 4;
+        fake_reset();
+        struct train_result result = trained(&options);
+        assert_true(result.ended_early && !result.was_stopped);
+        assert_int_equal(result.steps, result.best_step + 3 * 15);
+        assert_int_equal(fake_watch()->calls[FAKE_update], (int)result.steps * devices);
+        struct checkpoint is = read_checkpoint(), best;
+        assert_int_equal(is.step, result.steps);
+        assert_int_equal(is.worse_evaluations, 3);
+        assert_true(checkpoint_read(best_path, 1 << 20, &best, &reason));
+        assert_int_equal(best.step, result.best_step);
+        assert_int_equal(best.worse_evaluations, 0);
+        checkpoint_clear(&is);
+        checkpoint_clear(&best);
+        options.resumes = true;
+        fake_reset();
+        result = trained(&options);
+        assert_true(result.ended_early && result.own_steps == 0);
+        assert_int_equal(fake_watch()->calls[FAKE_update], 0);
+        remove(checkpoint_path);
+        remove(best_path);
+    }
+}
+
+/* The evaluated parameters are the average: with a decay near 1, it stays near the parameters after the first step, so
+ * the evaluation is bad although the training learns. */
+static void the_average_is_evaluated(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    double plain = trained(&options).test_loss;
+    options.average = 0.999999;
+    struct train_result result = trained(&options);
+    assert_true(result.test_loss > 2 * plain);
+    assert_true(result.accuracy > 0.9);
+    options.average = 0.5;
+    assert_true(trained(&options).test_loss < 1.5 * plain);
+}
+
+static void a_changed_recipe_is_noted(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    struct train_result result;
+    char said[4096] = "";
+    options.checkpoint_path = checkpoint_path;
+    options.schedule.kind = RATE_COSINE;
+    options.schedule.end = 0.001;
+    options.smoothing = 0.1;
+    trained(&options);
+    options.resumes = true;
+    options.steps = 70;
+    options.schedule.kind = RATE_CONSTANT;
+    options.progress = fmemopen(said, sizeof said, "w");
+    trained(&options);
+    fclose(options.progress);
+    options.progress = NULL;
+    assert_non_null(strstr(said, "cosine to 0.001 at step 60, label smoothing 0.1: the results will differ"));
+    options.average = 0.9;
+    assert_false(train(&options, &result, &reason));
+    assert_non_null(strstr(reason.text, "the checkpoint is for average count 0, not 1"));
+}
+
 /* ---- the loss scale ---- */
 
 static void scales(void **state)
@@ -322,6 +485,12 @@ static void any_call_may_fail(void **state)
     options.steps = 3;
     options.checkpoint_path = checkpoint_path;
     options.checkpoint_every = 2;
+    options.average = 0.9;
+    options.clip = 1;
+    options.selects_decay = true;
+    options.weight_decay = 0.1;
+    options.evaluate_every = 2;
+    options.patience = 1;
     fails_cleanly(&options);
     options.devices = 2;
     fails_cleanly(&options);
@@ -381,23 +550,14 @@ static void refuses_what_cannot_be(void **state)
     options.checkpoint_path = "/nowhere/c";
     refused(options, "/nowhere/c.new: No such file or directory");
     options = small();
+    options.patience = 3;
+    refused(options, "patience needs evaluations");
+    options = small();
     options.model_path = "/nowhere/m.net";
     refused(options, "/nowhere/m.net");
 }
 
 /* ---- reports ---- */
-
-static bool log_has(const char *text)
-{
-    char line[4096];
-    bool is_found = false;
-    FILE *file = fopen(log_path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL)
-        is_found = is_found || strstr(line, text) != NULL;
-    fclose(file);
-    return is_found;
-}
 
 static void warns(void **state)
 {
@@ -428,6 +588,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(goes_on, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(helpers_change_nothing, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(results_may_wait, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(recipes_go_on, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(patience_ends_a_training, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(the_average_is_evaluated, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_changed_recipe_is_noted, make_folder, drop_folder),
         cmocka_unit_test(scales),
         cmocka_unit_test_setup_teardown(broken_steps_are_not_taken, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(any_call_may_fail, make_folder, drop_folder),
