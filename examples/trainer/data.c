@@ -12,12 +12,17 @@
 enum { TILE = 16, SQUARE = 4, SQUARES = TILE / SQUARE, NOISE_COUNT = 1 << 16, IMAGE_COUNT_MAX = 1 << 30 };
 static const float noise_level = 1.0f;
 
+/* Normalisation of a channel. */
+struct norm {
+    float mean, factor; /* a number x becomes (x - mean) * factor */
+    float values[256];  /* what each possible byte becomes */
+};
+
 struct data {
     struct data_options options;
     size_t counts[PART_COUNT];
     struct pictures pictures[PART_COUNT]; /* set only if the images come from files */
-    /* owned; normalised value of each possible byte, per channel; NULL: the set is synthetic */
-    float (*values)[256];
+    struct norm *norms; /* owned; one per channel of the training images; NULL: the set is synthetic */
     /* owned; TILE x TILE x channels for each class; NULL: the images come from files */
     float *tiles;
     float *noise; /* owned; NOISE_COUNT values and enough for one more row, so that no row reads past the end */
@@ -100,84 +105,161 @@ static void make_image(const struct data *data, uint64_t number, float *ret_imag
 
 /* ---- files ---- */
 
-/* Compute the normalised value of each possible byte, per channel: subtract the mean of the training images, and divide
- * by their standard deviation. */
-static bool make_values(struct data *data, struct reason *reason)
+/* Return the sums over the values of a channel of 1, x and x * x. */
+static void add_up(const struct pictures *pictures, size_t channel, double sums[3])
+{
+    size_t channels = pictures->shape.channels, count = pictures->count * shape_count(pictures->shape);
+    uint64_t seen[256] = {0};
+    sums[0] = (double)(count / channels);
+    sums[1] = sums[2] = 0;
+    if (pictures->reals != NULL) {
+        for (size_t i = channel; i < count; i += channels) {
+            sums[1] += pictures->reals[i];
+            sums[2] += (double)pictures->reals[i] * pictures->reals[i];
+        }
+        return;
+    }
+    for (size_t i = channel; i < count; i += channels)
+        seen[pictures->pixels[i]]++;
+    for (int byte = 0; byte < 256; byte++) {
+        sums[1] += (double)seen[byte] * byte;
+        sums[2] += (double)seen[byte] * byte * byte;
+    }
+}
+
+/* Return the mean and the deviation of a channel. If all values are almost equal, the deviation is 1. */
+static void measure(const struct pictures *pictures, size_t channel, double *ret_mean, double *ret_deviation)
+{
+    double sums[3], least = pictures->reals != NULL ? 1e-12 : 1;
+    add_up(pictures, channel, sums);
+    *ret_mean = sums[1] / sums[0];
+    double variance = sums[2] / sums[0] - *ret_mean * *ret_mean;
+    *ret_deviation = variance < least ? 1 : sqrt(variance);
+}
+
+/* Set the normalisation of each channel: subtract the mean of the training images, and divide by their standard
+ * deviation. */
+static bool make_norms(struct data *data, struct reason *reason)
 {
     const struct pictures *train = &data->pictures[PART_TRAIN];
-    size_t channels = train->shape.channels, count = train->count * train->shape.height * train->shape.width;
-    data->values = calloc(channels, sizeof *data->values);
-    if (data->values == NULL)
+    data->norms = calloc(train->shape.channels, sizeof *data->norms);
+    if (data->norms == NULL)
         return because(reason, "%s: no host memory", data->options.source);
-    for (size_t channel = 0; channel < channels; channel++) {
-        uint64_t seen[256] = {0};
-        double sum = 0, squares = 0;
-        for (size_t i = 0; i < count; i++)
-            seen[train->pixels[i * channels + channel]]++;
-        for (int byte = 0; byte < 256; byte++) {
-            sum += (double)seen[byte] * byte;
-            squares += (double)seen[byte] * byte * byte;
-        }
-        double mean = sum / (double)count, variance = squares / (double)count - mean * mean;
+    for (size_t channel = 0; channel < train->shape.channels; channel++) {
+        struct norm *norm = &data->norms[channel];
+        double mean, deviation;
+        measure(train, channel, &mean, &deviation);
+        *norm = (struct norm){.mean = (float)mean, .factor = (float)(1 / deviation)};
         for (int byte = 0; byte < 256; byte++)
-            data->values[channel][byte] = (float)((byte - mean) / sqrt(variance < 1 ? 1 : variance));
+            norm->values[byte] = (float)((byte - mean) / deviation);
     }
     return true;
 }
 
-static bool fits_model(const struct data *data, const char *part, const struct pictures *pictures,
+static bool fits_model(const struct data *data, const char *source, const char *part, const struct pictures *pictures,
                        struct reason *reason)
 {
     const struct shape *is = &pictures->shape, *wants = &data->options.shape;
     if (is->height == wants->height && is->width == wants->width &&
         (is->channels == wants->channels || is->channels == 1))
         return true;
-    return because(reason, "%s: the %s images have %zu channels of %zux%zu, but the model takes %zu of %zux%zu",
-                   data->options.source, part, is->channels, is->height, is->width, wants->channels, wants->height,
-                   wants->width);
+    return because(reason, "%s: the %s images have %zu channels of %zux%zu, but the model takes %zu of %zux%zu", source,
+                   part, is->channels, is->height, is->width, wants->channels, wants->height, wants->width);
 }
 
-static bool open_files(struct data *data, const char *folder,
-                       bool (*read)(const char *, enum part, struct pictures *, struct reason *), struct reason *reason)
+/* A kind of files: how to read it from a folder with both parts, and from a pair of files; NULL: not possible. */
+static const struct kind {
+    const char *prefix;
+    size_t classes; /* 0: any number */
+    bool (*read)(const char *folder, enum part part, size_t class_count, struct pictures *ret, struct reason *reason);
+    bool (*read_pair)(const char *pair, size_t class_count, struct pictures *ret, struct reason *reason);
+} kinds[] = {
+    {"mnist:", 10, pictures_read_mnist, NULL},
+    {"cifar10:", 10, pictures_read_cifar10, NULL},
+    {"cifar100:", 100, pictures_read_cifar100, NULL},
+    {"idx:", 0, NULL, pictures_read_idx_pair},
+    {"npy:", 0, pictures_read_npy, pictures_read_npy_pair},
+};
+
+const char *data_sources(void)
 {
-    enum { CLASSES = 10 };
-    if (data->options.class_count < CLASSES)
-        return because(reason, "%s: %d classes, but the model has %zu", data->options.source, CLASSES,
-                       data->options.class_count);
-    for (enum part part = 0; part < PART_COUNT; part++) {
-        if (!read(folder, part, &data->pictures[part], reason) ||
-            !fits_model(data, part == PART_TRAIN ? "training" : "test", &data->pictures[part], reason))
-            return false;
-        data->counts[part] = data->pictures[part].count;
-    }
-    return make_values(data, reason);
+    return "synthetic, mnist:FOLDER (or Fashion-MNIST), cifar10:FOLDER, cifar100:FOLDER, idx:IMAGES,LABELS, "
+           "npy:FOLDER, npy:IMAGES,LABELS";
 }
 
-static void read_image(const struct data *data, enum part part, size_t index, float *ret_image, int32_t *ret_label)
+/* Return the kind of a source, and the text after its prefix; NULL: unknown. */
+static const struct kind *kind_of(const char *source, const char **ret_place)
 {
-    const struct pictures *pictures = &data->pictures[part];
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(source, kinds[i].prefix, strlen(kinds[i].prefix)) == 0) {
+            *ret_place = source + strlen(kinds[i].prefix);
+            return &kinds[i];
+        }
+    return NULL;
+}
+
+/* Read a part from a source. A pair of files is only the part for which it was given. */
+static bool open_part(struct data *data, const char *source, enum part part, bool is_own, struct reason *reason)
+{
+    const char *place;
+    const struct kind *kind = kind_of(source, &place);
+    struct pictures *pictures = &data->pictures[part];
+    size_t class_count = data->options.class_count;
+    if (kind == NULL)
+        return because(reason, "unknown data \"%.100s\"; use %s", source, data_sources());
+    if (class_count < kind->classes)
+        return because(reason, "%s: %zu classes, but the model has %zu", source, kind->classes, class_count);
+    bool is_pair = kind->read == NULL || (kind->read_pair != NULL && strchr(place, ',') != NULL);
+    if (is_pair && !is_own)
+        return true; /* there are no test images */
+    if (!(is_pair ? kind->read_pair(place, class_count, pictures, reason)
+                  : kind->read(place, part, class_count, pictures, reason)) ||
+        !fits_model(data, source, part == PART_TRAIN ? "training" : "test", pictures, reason))
+        return false;
+    data->counts[part] = pictures->count;
+    return true;
+}
+
+static bool open_files(struct data *data, struct reason *reason)
+{
+    const char *source = data->options.source, *test = data->options.test_source;
+    if (!open_part(data, source, PART_TRAIN, true, reason) ||
+        !open_part(data, test != NULL ? test : source, PART_TEST, test != NULL, reason))
+        return false;
+    const struct pictures *parts = data->pictures;
+    if (parts[PART_TEST].count != 0 && (parts[PART_TRAIN].shape.channels != parts[PART_TEST].shape.channels ||
+                                        (parts[PART_TRAIN].reals == NULL) != (parts[PART_TEST].reals == NULL)))
+        return because(reason,
+                       "%s: the test images have other numbers of channels or other types than the training images",
+                       test != NULL ? test : source);
+    return make_norms(data, reason);
+}
+
+static void read_image(const struct data *data, const struct pick *pick, float *ret_image, int32_t *ret_label)
+{
+    const struct pictures *pictures = &data->pictures[pick->part];
     size_t channels = pictures->shape.channels, copies = data->options.shape.channels / channels;
-    size_t count = shape_count(pictures->shape);
-    const uint8_t *pixels = pictures->pixels + index * count;
-    for (size_t i = 0; i < count; i += channels)
-        for (size_t channel = 0; channel < channels; channel++)
+    size_t count = shape_count(pictures->shape), end = (pick->index + 1) * count;
+    for (size_t i = pick->index * count; i < end; i += channels)
+        for (size_t channel = 0; channel < channels; channel++) {
+            const struct norm *norm = &data->norms[channel];
+            float value = pictures->reals != NULL ? (pictures->reals[i + channel] - norm->mean) * norm->factor
+                                                  : norm->values[pictures->pixels[i + channel]];
             for (size_t copy = 0; copy < copies; copy++)
-                *ret_image++ = data->values[channel][pixels[i + channel]];
-    *ret_label = pictures->labels[index];
+                *ret_image++ = value;
+        }
+    *ret_label = pictures->labels[pick->index];
 }
 
 /* ---- a set ---- */
 
 static bool open_source(struct data *data, struct reason *reason)
 {
-    const char *source = data->options.source;
-    if (strcmp(source, "synthetic") == 0)
-        return open_synthetic(data, reason);
-    if (strncmp(source, "mnist:", 6) == 0)
-        return open_files(data, source + 6, pictures_read_mnist, reason);
-    if (strncmp(source, "cifar10:", 8) == 0)
-        return open_files(data, source + 8, pictures_read_cifar10, reason);
-    return because(reason, "unknown data \"%.100s\"; use synthetic, mnist:FOLDER or cifar10:FOLDER", source);
+    if (strcmp(data->options.source, "synthetic") != 0)
+        return open_files(data, reason);
+    if (data->options.test_source != NULL)
+        return because(reason, "synthetic data has its own test images: other ones are not possible");
+    return open_synthetic(data, reason);
 }
 
 bool data_open(const struct data_options *options, struct data **ret_data, struct reason *reason)
@@ -200,7 +282,7 @@ void data_close(struct data *data)
         return;
     for (enum part part = 0; part < PART_COUNT; part++)
         pictures_clear(&data->pictures[part]);
-    free(data->values);
+    free(data->norms);
     free(data->tiles);
     free(data->noise);
     free(data);
@@ -211,14 +293,18 @@ size_t data_count(const struct data *data, enum part part)
     return data->counts[part];
 }
 
-void data_image(const struct data *data, enum part part, size_t index, float *ret_image, int32_t *ret_label)
+bool data_image(const struct data *data, const struct pick *pick, float *ret_image, int32_t *ret_label,
+                struct reason *reason)
 {
+    (void)reason;
     if (data->tiles != NULL)
-        make_image(data, part == PART_TRAIN ? index : data->counts[PART_TRAIN] + index, ret_image, ret_label);
+        make_image(data, pick->part == PART_TRAIN ? pick->index : data->counts[PART_TRAIN] + pick->index, ret_image,
+                   ret_label);
     else
-        read_image(data, part, index, ret_image, ret_label);
-    if (data->options.labels_are_lot && part == PART_TRAIN)
-        *ret_label = (int32_t)(draw(data->options.seed, DRAW_LOT, index) % data->options.class_count);
+        read_image(data, pick, ret_image, ret_label);
+    if (data->options.labels_are_lot && pick->part == PART_TRAIN)
+        *ret_label = (int32_t)(draw(data->options.seed, DRAW_LOT, pick->index) % data->options.class_count);
+    return true;
 }
 
 void data_order(uint64_t seed, uint64_t epoch, size_t count, uint32_t *order)

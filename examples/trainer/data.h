@@ -1,8 +1,8 @@
 /* Data sets: images with labels, and the order in which an epoch uses them.
  *
- * A set is stored in host memory as bytes, or generated on demand (synthetic). Images are fp32 in the order rows,
- * columns, channels. Those from files are normalised per channel with the training images' mean and deviation. Grey
- * images are copied into every channel.
+ * A set is stored in host memory, or generated on demand (synthetic). Images are fp32 in the order rows, columns,
+ * channels. Those from files are normalised per channel with the training images' mean and deviation. Grey images are
+ * copied into every channel.
  *
  * A set does not change while it is open, so any thread may use it. */
 #ifndef TRAINER_DATA_H
@@ -11,21 +11,32 @@
 #include "pictures.h"
 
 struct data_options {
-    const char *source;  /* "synthetic", "mnist:FOLDER", "cifar10:FOLDER" */
-    struct shape shape;  /* shape of the model's input */
-    size_t class_count;  /* number of classes of the model */
-    uint64_t seed;       /* seed of synthetic images and of random labels */
-    size_t image_count;  /* number of synthetic training images; the test part has a fifth as many */
-    bool labels_are_lot; /* give the training images random labels, so that nothing can be learned */
+    const char *source;      /* a name from data_sources() */
+    const char *test_source; /* where the test images are instead, or NULL */
+    struct shape shape;      /* shape of the model's input */
+    size_t class_count;      /* number of classes of the model */
+    uint64_t seed;           /* seed of synthetic images and of random labels */
+    size_t image_count;      /* number of synthetic training images; the test part has a fifth as many */
+    bool labels_are_lot;     /* give the training images random labels, so that nothing can be learned */
 };
 
 struct data;
 bool data_open(const struct data_options *options, struct data **ret_data, struct reason *reason);
 void data_close(struct data *data); /* accepts NULL */
+/* Return the number of images in a part. The test part may be empty. */
 size_t data_count(const struct data *data, enum part part);
-/* Copy image `index` of a part and its label. `index` must be less than the number of images in the part. An index
- * always returns the same image. */
-void data_image(const struct data *data, enum part part, size_t index, float *ret_image, int32_t *ret_label);
+/* Return the possible sources as text: "synthetic, mnist:FOLDER, ..."; static. */
+const char *data_sources(void);
+
+/* One use of an image. */
+struct pick {
+    enum part part;
+    uint64_t epoch;
+    size_t index; /* less than the number of images in the part */
+};
+/* Copy an image and its label. The same pick always returns the same values. */
+bool data_image(const struct data *data, const struct pick *pick, float *ret_image, int32_t *ret_label,
+                struct reason *reason);
 
 /* Write the order in which an epoch uses `count` images into `order`. The seed and the epoch decide it, on every
  * machine alike. */

@@ -70,6 +70,17 @@ static bool is_stopped(struct loader *loader)
     return stops;
 }
 
+/* Note the first failure of any thread, and stop all of them. */
+static void fail(struct loader *loader, const struct reason *reason)
+{
+    pthread_mutex_lock(&loader->lock);
+    if (!loader->has_failed)
+        loader->reason = *reason;
+    loader->has_failed = true;
+    loader->stops = true;
+    pthread_mutex_unlock(&loader->lock);
+}
+
 /* Fill one thread's part of the images. Returns early if the loader must stop. */
 static void fill_part(struct loader *loader, const struct load *load, int part)
 {
@@ -80,8 +91,13 @@ static void fill_part(struct loader *loader, const struct load *load, int part)
         size_t at = load->first + (i < load->count ? i : 0);
         if (i % 64 == 0 && is_stopped(loader))
             return;
-        data_image(options->data, load->part, load->part == PART_TRAIN ? loader->order[at] : at,
-                   loader->images[load->turn] + i * options->image_count, &loader->labels[load->turn][i]);
+        struct pick pick = {load->part, load->epoch, load->part == PART_TRAIN ? loader->order[at] : at};
+        struct reason reason;
+        if (!data_image(options->data, &pick, loader->images[load->turn] + i * options->image_count,
+                        &loader->labels[load->turn][i], &reason)) {
+            fail(loader, &reason);
+            return;
+        }
     }
 }
 
@@ -214,8 +230,10 @@ static void *run(void *user)
     end_helpers(loader);
     pthread_mutex_lock(&loader->lock);
     loader->is_over = true;
-    loader->has_failed = !is_well;
-    loader->reason = reason;
+    if (!is_well && !loader->has_failed) {
+        loader->has_failed = true;
+        loader->reason = reason;
+    }
     pthread_cond_broadcast(&loader->changed);
     pthread_mutex_unlock(&loader->lock);
     return NULL;

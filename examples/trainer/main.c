@@ -4,6 +4,7 @@
  * - 2: wrong options
  * - 3: a device did not stop after a failure
  * - 4: stopped by a signal, after writing a checkpoint if a checkpoint file was given */
+#include "data.h"
 #include "options.h"
 #include "train.h"
 
@@ -19,8 +20,8 @@ enum { EXIT_FAILED = 1, EXIT_OPTIONS = 2, EXIT_STOPPED = 4, PATH_BYTES = 4096 };
 
 /* Settings as given on the command line. */
 struct settings {
-    const char *model, *backend, *data, *precision, *optimizer, *rate, *momentum, *weight_decay, *loss_scale,
-        *checkpointing, *checkpoint, *log;
+    const char *model, *backend, *data, *test_data, *precision, *optimizer, *rate, *momentum, *weight_decay,
+        *loss_scale, *checkpointing, *checkpoint, *log;
     long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
         results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
@@ -53,7 +54,8 @@ static void parse(int argc, char **argv, struct settings *s)
     const struct option_row rows[] = {
         {"model", OPTION_TEXT, &s->model, "a description file, or small, vgg11, resnet18, resnet50"},
         {"backend", OPTION_TEXT, &s->backend, "cuda, cpu, or dry: allocates memory, computes nothing"},
-        {"data", OPTION_TEXT, &s->data, "synthetic, mnist:FOLDER (or Fashion-MNIST), cifar10:FOLDER"},
+        {"data", OPTION_TEXT, &s->data, data_sources()},
+        {"test-data", OPTION_TEXT, &s->test_data, "where the test images are, if not at the same place"},
         {"images", OPTION_NUMBER, &s->images, "synthetic training images"},
         {"loaders", OPTION_NUMBER, &s->loaders, "threads that fill a GPU's inputs (4, or fewer with few processors)"},
         {"batch", OPTION_NUMBER, &s->batch, "images per step, on all GPUs"},
@@ -179,6 +181,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .backend = backend_find(s->backend),
                                     .devices = s->gpus > TRAIN_DEVICES_MAX ? TRAIN_DEVICES_MAX + 1 : (int)s->gpus,
                                     .data = s->data,
+                                    .test_data = s->test_data,
                                     .image_count = (size_t)s->images,
                                     .labels_are_lot = s->random_labels,
                                     .loader_threads = loader_threads(s),

@@ -52,6 +52,7 @@ static bool open_data(struct training *training, struct reason *reason)
 {
     const struct train_options *options = training->options;
     struct data_options data_options = {.source = options->data,
+                                        .test_source = options->test_data,
                                         .shape = training->model.layers[0].out,
                                         .class_count = training->model.class_count,
                                         .seed = options->seed,
@@ -62,6 +63,8 @@ static bool open_data(struct training *training, struct reason *reason)
     size_t count = data_count(training->data, PART_TRAIN);
     if (count < options->batch)
         return because(reason, "%s: %zu training images, but a batch has %zu", options->data, count, options->batch);
+    if (options->evaluates && data_count(training->data, PART_TEST) == 0)
+        return because(reason, "%s: there are no test images; give some with --test-data", options->data);
     training->way = (struct way){.train_count = count,
                                  .test_count = data_count(training->data, PART_TEST),
                                  .batch = options->batch,

@@ -26,7 +26,8 @@ struct train_options {
     const struct backend *backend;
     int devices;
 
-    const char *data; /* data set, as in data_options.source */
+    const char *data;      /* data set, as in data_options.source */
+    const char *test_data; /* data set of the test images, or NULL: that of `data` */
     size_t image_count;
     bool labels_are_lot;
     int loader_threads; /* number of threads per device that prepare inputs; 0: one */
