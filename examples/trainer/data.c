@@ -6,10 +6,19 @@
 #include "data.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { TILE = 16, SQUARE = 4, SQUARES = TILE / SQUARE, NOISE_COUNT = 1 << 16, IMAGE_COUNT_MAX = 1 << 30 };
+enum {
+    TILE = 16,
+    SQUARE = 4,
+    SQUARES = TILE / SQUARE,
+    NOISE_COUNT = 1 << 16,
+    IMAGE_COUNT_MAX = 1 << 30,
+    SIDE_MAX = 16384
+};
 static const float noise_level = 1.0f;
 
 /* Normalisation of a channel. */
@@ -25,6 +34,10 @@ struct data {
     struct norm *norms; /* owned; one per channel of the training images; NULL: the set is synthetic */
     /* owned; TILE x TILE x channels for each class; NULL: the images come from files */
     float *tiles;
+    struct augment augment;
+    float *black;                       /* owned; normalised value of black for each channel of the model's input */
+    struct folder *folders[PART_COUNT]; /* owned; NULL: the images do not come from image files, or there are none */
+    char *identity;                     /* owned */
     float *noise; /* owned; NOISE_COUNT values and enough for one more row, so that no row reads past the end */
 };
 
@@ -181,10 +194,12 @@ static const struct kind {
     {"npy:", 0, pictures_read_npy, pictures_read_npy_pair},
 };
 
+static const char images_prefix[] = "images:";
+
 const char *data_sources(void)
 {
     return "synthetic, mnist:FOLDER (or Fashion-MNIST), cifar10:FOLDER, cifar100:FOLDER, idx:IMAGES,LABELS, "
-           "npy:FOLDER, npy:IMAGES,LABELS";
+           "npy:FOLDER, npy:IMAGES,LABELS, images:FOLDER (JPEG and PNG, a sub-folder for each class)";
 }
 
 /* Return the kind of a source, and the text after its prefix; NULL: unknown. */
@@ -220,7 +235,7 @@ static bool open_part(struct data *data, const char *source, enum part part, boo
     return true;
 }
 
-static bool open_files(struct data *data, struct reason *reason)
+static bool open_pictures(struct data *data, struct reason *reason)
 {
     const char *source = data->options.source, *test = data->options.test_source;
     if (!open_part(data, source, PART_TRAIN, true, reason) ||
@@ -251,15 +266,104 @@ static void read_image(const struct data *data, const struct pick *pick, float *
     *ret_label = pictures->labels[pick->index];
 }
 
+/* ---- image files ---- */
+
+/* Find the folder of a part: a sub-folder of `root` with one of the names, or `root` itself (`is_whole`). Returns false
+ * if there is none. */
+static bool find_folder(const char *root, enum part part, bool is_whole, char *ret, size_t bytes)
+{
+    static const char *const names[PART_COUNT][2] = {{"train", NULL}, {"val", "test"}};
+    struct stat about;
+    for (int i = 0; i < 2 && names[part][i] != NULL; i++)
+        if (snprintf(ret, bytes, "%s/%s", root, names[part][i]) < (int)bytes && stat(ret, &about) == 0 &&
+            S_ISDIR(about.st_mode))
+            return true;
+    return is_whole && snprintf(ret, bytes, "%s", root) < (int)bytes;
+}
+
+static bool open_folder(struct data *data, const char *source, enum part part, bool is_whole, struct reason *reason)
+{
+    const struct data_options *options = &data->options;
+    size_t shorter = options->shape.width < options->shape.height ? options->shape.width : options->shape.height;
+    char path[4096];
+    struct folder_options folder_options = {.path = path,
+                                            .shape = options->shape,
+                                            .resize = options->resize != 0 ? options->resize : shorter * 8 / 7,
+                                            .class_count = options->class_count,
+                                            .others = part == PART_TRAIN ? NULL : data->folders[PART_TRAIN],
+                                            .skips_damaged = options->skips_damaged,
+                                            .threads = options->threads};
+    if (strncmp(source, images_prefix, strlen(images_prefix)) != 0)
+        return because(reason, "%s: the test images must be images:FOLDER, like the training images", source);
+    if (folder_options.resize < shorter || folder_options.resize > SIDE_MAX)
+        return because(reason, "images are resized to %zu to %d, because the model takes %zux%zu; not to %zu", shorter,
+                       SIDE_MAX, options->shape.width, options->shape.height, folder_options.resize);
+    if (options->shape.channels != 1 && options->shape.channels != 3)
+        return because(reason, "%s: images have 1 or 3 channels, but the model takes %zu", source,
+                       options->shape.channels);
+    if (!find_folder(source + strlen(images_prefix), part, is_whole, path, sizeof path))
+        return true; /* there are no test images */
+    if (!folder_open(&folder_options, &data->folders[part], reason))
+        return false;
+    data->counts[part] = folder_count(data->folders[part]);
+    return true;
+}
+
+static bool open_folders(struct data *data, struct reason *reason)
+{
+    const char *source = data->options.source, *test = data->options.test_source;
+    return open_folder(data, source, PART_TRAIN, true, reason) &&
+           open_folder(data, test != NULL ? test : source, PART_TEST, test != NULL, reason);
+}
+
 /* ---- a set ---- */
 
 static bool open_source(struct data *data, struct reason *reason)
 {
-    if (strcmp(data->options.source, "synthetic") != 0)
-        return open_files(data, reason);
+    const char *source = data->options.source;
+    if (strncmp(source, images_prefix, strlen(images_prefix)) == 0)
+        return open_folders(data, reason);
+    if (data->options.resize != 0 || data->augment.has[CHANGE_ZOOM])
+        return because(reason, "%s: only image files (images:FOLDER) can be resized or zoomed", source);
+    if (strcmp(source, "synthetic") != 0)
+        return open_pictures(data, reason);
     if (data->options.test_source != NULL)
         return because(reason, "synthetic data has its own test images: other ones are not possible");
     return open_synthetic(data, reason);
+}
+
+static bool set_black(struct data *data, struct reason *reason)
+{
+    size_t channels = data->options.shape.channels;
+    data->black = calloc(channels, sizeof *data->black);
+    if (data->black == NULL)
+        return because(reason, "data: no host memory");
+    for (size_t channel = 0; channel < channels; channel++) {
+        if (data->folders[PART_TRAIN] != NULL)
+            data->black[channel] = folder_black(channel, channels);
+        else if (data->norms != NULL) {
+            const struct norm *norm = &data->norms[channel % data->pictures[PART_TRAIN].shape.channels];
+            data->black[channel] = -norm->mean * norm->factor;
+        }
+    }
+    return true;
+}
+
+static bool set_identity(struct data *data, struct reason *reason)
+{
+    const struct data_options *options = &data->options;
+    char texts[3][300] = {"", "", ""};
+    if (options->augment != NULL && *options->augment != '\0')
+        snprintf(texts[0], sizeof texts[0], ", augment %.200s", options->augment);
+    if (data->folders[PART_TRAIN] != NULL)
+        snprintf(texts[1], sizeof texts[1], ", resize %zu, files %08x", options->resize,
+                 folder_sum(data->folders[PART_TRAIN]));
+    if (options->labels_are_lot)
+        snprintf(texts[2], sizeof texts[2], " by lot");
+    if (asprintf(&data->identity, "%s%s%s%s", options->source, texts[2], texts[0], texts[1]) >= 0)
+        return true;
+    data->identity = NULL;
+    return because(reason, "data: no host memory");
 }
 
 bool data_open(const struct data_options *options, struct data **ret_data, struct reason *reason)
@@ -268,7 +372,8 @@ bool data_open(const struct data_options *options, struct data **ret_data, struc
     if (data == NULL)
         return because(reason, "data: no host memory");
     data->options = *options;
-    if (!open_source(data, reason)) {
+    if (!augment_parse(options->augment, &data->augment, reason) || !open_source(data, reason) ||
+        !set_black(data, reason) || !set_identity(data, reason)) {
         data_close(data);
         return false;
     }
@@ -280,8 +385,12 @@ void data_close(struct data *data)
 {
     if (data == NULL)
         return;
-    for (enum part part = 0; part < PART_COUNT; part++)
+    for (enum part part = 0; part < PART_COUNT; part++) {
         pictures_clear(&data->pictures[part]);
+        folder_close(data->folders[part]);
+    }
+    free(data->black);
+    free(data->identity);
     free(data->norms);
     free(data->tiles);
     free(data->noise);
@@ -293,15 +402,74 @@ size_t data_count(const struct data *data, enum part part)
     return data->counts[part];
 }
 
-bool data_image(const struct data *data, const struct pick *pick, float *ret_image, int32_t *ret_label,
-                struct reason *reason)
+bool data_decodes(const struct data *data)
 {
-    (void)reason;
+    return data->folders[PART_TRAIN] != NULL;
+}
+
+const char *data_identity(const struct data *data)
+{
+    return data->identity;
+}
+
+bool data_next_note(const struct data *data, char *ret_line, size_t line_bytes)
+{
+    for (enum part part = 0; part < PART_COUNT; part++)
+        if (data->folders[part] != NULL && folder_next_note(data->folders[part], ret_line, line_bytes))
+            return true;
+    return false;
+}
+
+size_t data_damaged(const struct data *data)
+{
+    size_t count = 0;
+    for (enum part part = 0; part < PART_COUNT; part++)
+        count += data->folders[part] != NULL ? folder_damaged(data->folders[part]) : 0;
+    return count;
+}
+
+const char *data_class(const struct data *data, size_t label)
+{
+    return data->folders[PART_TRAIN] != NULL ? folder_class(data->folders[PART_TRAIN], label) : NULL;
+}
+
+/* Return room for a copy of an image if a change needs it; NULL if not. False without memory. */
+static bool take_spare(const struct data *data, float **ret, struct reason *reason)
+{
+    *ret = NULL;
+    if (!data->augment.has[CHANGE_CROP] || data_decodes(data))
+        return true;
+    *ret = malloc(shape_count(data->options.shape) * sizeof **ret);
+    return *ret != NULL || because(reason, "no host memory to change an image");
+}
+
+static bool make_or_read(const struct data *data, const struct pick *pick, const struct augment *augment,
+                         const struct chances *chances, float *ret_image, int32_t *ret_label, struct reason *reason)
+{
+    if (data_decodes(data))
+        return folder_image(data->folders[pick->part], pick->index, augment, chances, ret_image, ret_label, reason);
     if (data->tiles != NULL)
         make_image(data, pick->part == PART_TRAIN ? pick->index : data->counts[PART_TRAIN] + pick->index, ret_image,
                    ret_label);
     else
         read_image(data, pick, ret_image, ret_label);
+    return true;
+}
+
+bool data_image(const struct data *data, const struct pick *pick, float *ret_image, int32_t *ret_label,
+                struct reason *reason)
+{
+    const struct augment *augment = pick->part == PART_TRAIN ? &data->augment : NULL;
+    struct chances chances = augment_draw(data->options.seed, pick->epoch, pick->index);
+    float *spare = NULL;
+    if (!make_or_read(data, pick, augment, &chances, ret_image, ret_label, reason))
+        return false;
+    if (augment != NULL) {
+        if (!take_spare(data, &spare, reason))
+            return false;
+        augment_apply(augment, &chances, &data->options.shape, data->black, data_decodes(data), ret_image, spare);
+        free(spare);
+    }
     if (data->options.labels_are_lot && pick->part == PART_TRAIN)
         *ret_label = (int32_t)(draw(data->options.seed, DRAW_LOT, pick->index) % data->options.class_count);
     return true;

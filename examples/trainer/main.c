@@ -20,10 +20,10 @@ enum { EXIT_FAILED = 1, EXIT_OPTIONS = 2, EXIT_STOPPED = 4, PATH_BYTES = 4096 };
 
 /* Settings as given on the command line. */
 struct settings {
-    const char *model, *backend, *data, *test_data, *precision, *optimizer, *rate, *momentum, *weight_decay,
-        *loss_scale, *checkpointing, *checkpoint, *log;
-    long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
-        results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
+    const char *model, *backend, *data, *test_data, *augment, *damaged, *precision, *optimizer, *rate, *momentum,
+        *weight_decay, *loss_scale, *checkpointing, *checkpoint, *log;
+    long long batch, resize, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images,
+        evaluate_every, results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
 };
 
@@ -32,6 +32,7 @@ static struct settings defaults(void)
     return (struct settings){.model = "small",
                              .backend = "cuda",
                              .data = "synthetic",
+                             .damaged = "refuse",
                              .precision = "fp32",
                              .optimizer = "sgd",
                              .rate = "0.01",
@@ -56,6 +57,9 @@ static void parse(int argc, char **argv, struct settings *s)
         {"backend", OPTION_TEXT, &s->backend, "cuda, cpu, or dry: allocates memory, computes nothing"},
         {"data", OPTION_TEXT, &s->data, data_sources()},
         {"test-data", OPTION_TEXT, &s->test_data, "where the test images are, if not at the same place"},
+        {"augment", OPTION_TEXT, &s->augment, augment_names()},
+        {"resize", OPTION_NUMBER, &s->resize, "image files: shorter side before the cut (8/7 of the model's input)"},
+        {"damaged", OPTION_TEXT, &s->damaged, "damaged image files: refuse (the data set) or skip"},
         {"images", OPTION_NUMBER, &s->images, "synthetic training images"},
         {"loaders", OPTION_NUMBER, &s->loaders, "threads that fill a GPU's inputs (4, or fewer with few processors)"},
         {"batch", OPTION_NUMBER, &s->batch, "images per step, on all GPUs"},
@@ -182,6 +186,8 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .devices = s->gpus > TRAIN_DEVICES_MAX ? TRAIN_DEVICES_MAX + 1 : (int)s->gpus,
                                     .data = s->data,
                                     .test_data = s->test_data,
+                                    .augment = s->augment,
+                                    .resize = (size_t)s->resize,
                                     .image_count = (size_t)s->images,
                                     .labels_are_lot = s->random_labels,
                                     .loader_threads = loader_threads(s),
@@ -210,6 +216,8 @@ static struct train_options make_options(const struct settings *s, char path[PAT
         refuse("backend", s->backend, "not part of this build; the back ends are cuda, cpu and dry");
     if (s->tune && s->deterministic)
         refuse("tune", "--deterministic", "timing may choose other algorithms each time");
+    static const char *const damaged[] = {"refuse", "skip", NULL};
+    options.skips_damaged = word("damaged", s->damaged, damaged, "refuse or skip") == 1;
     options.optimizer = (enum optimizer)word("optimizer", s->optimizer, optimizers, "sgd or adam");
     set_scaling(s, &options);
     set_fit(s, &options.fit);
@@ -232,6 +240,8 @@ static void print_run(long long run, const struct train_result *result)
         printf(", test loss %.9g, test accuracy %.4f", result->test_loss, result->test_accuracy);
     if (result->images_per_s >= 0)
         printf(", %.0f images/s", result->images_per_s);
+    if (result->damaged_images > 0)
+        printf(", %zu damaged images left out or replaced", result->damaged_images);
     printf("; plan %" PRIu64 " bytes", result->fit.plan_bytes);
     if (result->has_scope)
         printf(", peak %" PRIu64 " bytes, pinned %" PRIu64 " bytes", result->peak_bytes, result->pinned_peak_bytes);

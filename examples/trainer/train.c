@@ -48,6 +48,15 @@ static bool is_possible(const struct train_options *options, struct reason *reas
     return true;
 }
 
+void say_notes(struct training *training)
+{
+    char line[600], text[1300];
+    while (data_next_note(training->data, line, sizeof line)) {
+        report_say(training->report, "%s", line);
+        report_log(training->report, "{\"note\":%s}", json_text(line, text, sizeof text));
+    }
+}
+
 static bool open_data(struct training *training, struct reason *reason)
 {
     const struct train_options *options = training->options;
@@ -57,9 +66,14 @@ static bool open_data(struct training *training, struct reason *reason)
                                         .class_count = training->model.class_count,
                                         .seed = options->seed,
                                         .image_count = options->image_count,
+                                        .augment = options->augment,
+                                        .resize = options->resize,
+                                        .skips_damaged = options->skips_damaged,
+                                        .threads = options->loader_threads,
                                         .labels_are_lot = options->labels_are_lot};
     if (!data_open(&data_options, &training->data, reason))
         return false;
+    say_notes(training);
     size_t count = data_count(training->data, PART_TRAIN);
     if (count < options->batch)
         return because(reason, "%s: %zu training images, but a batch has %zu", options->data, count, options->batch);
@@ -99,9 +113,7 @@ static struct checkpoint describe(const struct training *training)
                             .weight_decay = options->weight_decay};
     put_end(is.model, training->model.name);
     put_end(is.optimizer, optimizer_text(options->optimizer));
-    put_end(is.data, options->data);
-    if (options->labels_are_lot && strlen(is.data) + 12 < sizeof is.data)
-        strcat(is.data, " by lot");
+    put_end(is.data, data_identity(training->data));
     return is;
 }
 
@@ -273,6 +285,8 @@ bool train(const struct train_options *options, struct train_result *ret_result,
         if (!is_well)
             *reason = training->team.reason;
         team_end(&training->team);
+        say_notes(training);
+        training->result.damaged_images = data_damaged(training->data);
         training->result.own_steps = training->result.steps - first;
     }
     log_end(training, is_well, reason);

@@ -28,6 +28,9 @@ struct train_options {
 
     const char *data;      /* data set, as in data_options.source */
     const char *test_data; /* data set of the test images, or NULL: that of `data` */
+    const char *augment;   /* these four are as in data_options */
+    size_t resize;
+    bool skips_damaged;
     size_t image_count;
     bool labels_are_lot;
     int loader_threads; /* number of threads per device that prepare inputs; 0: one */
@@ -68,6 +71,7 @@ struct train_result {
     double loss, accuracy;           /* of the last step whose results the host read; -1: no results were read */
     double test_loss, test_accuracy; /* -1: not evaluated */
     double images_per_s;             /* mean over all steps after the first; -1: there were none */
+    size_t damaged_images;           /* image files that were left out or replaced */
     struct fit fit;
     /* has_scope: the next two sizes are known. They are from the report of the first device's scope. */
     bool has_scope;

@@ -286,6 +286,7 @@ static void tell_results(struct worker *worker, const struct results *results, d
                                .scale = scale,
                                .is_broken = results->broken != 0};
     report_step(training->report, &step);
+    say_notes(training);
     training->result.loss = step.loss;
     training->result.accuracy = step.accuracy;
     if (training->report->watch.own_bytes > training->result.own_bytes)

@@ -49,6 +49,8 @@ struct worker {
 };
 
 bool is_stop_wanted(void);
+/* Print and log what the data set has to report. Only the first device calls this, as it uses the report. */
+void say_notes(struct training *training);
 
 /* Run one device from open() to close(). Each device calls this in its own thread. */
 void worker_run(struct worker *worker);
