@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct settings {
     const char *model, *backend, *data, *test_data, *augment, *damaged, *precision, *optimizer, *rate, *momentum,
         *weight_decay, *loss_scale, *checkpointing, *checkpoint, *log;
     long long batch, resize, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images,
-        evaluate_every, results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
+        evaluate_every, results_every, loaders, queue, scale_after, progress_every, warn_memory, warn_temperature;
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
 };
 
@@ -62,6 +63,7 @@ static void parse(int argc, char **argv, struct settings *s)
         {"damaged", OPTION_TEXT, &s->damaged, "damaged image files: refuse (the data set) or skip"},
         {"images", OPTION_NUMBER, &s->images, "synthetic training images"},
         {"loaders", OPTION_NUMBER, &s->loaders, "threads that fill a GPU's inputs (4, or fewer with few processors)"},
+        {"queue", OPTION_NUMBER, &s->queue, "micro-batches that may be in host memory, filled or being filled (2)"},
         {"batch", OPTION_NUMBER, &s->batch, "images per step, on all GPUs"},
         {"micro-batch", OPTION_NUMBER, &s->micro_batch, "images at once on a GPU; 0: as many as fit"},
         {"steps", OPTION_NUMBER, &s->steps, "total number of steps (100)"},
@@ -191,6 +193,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .image_count = (size_t)s->images,
                                     .labels_are_lot = s->random_labels,
                                     .loader_threads = loader_threads(s),
+                                    .loader_queue = s->queue > INT_MAX ? INT_MAX : (int)s->queue,
                                     .seed = (uint64_t)s->seed,
                                     .deterministic = s->deterministic,
                                     .tunes = s->tune,
@@ -239,7 +242,7 @@ static void print_run(long long run, const struct train_result *result)
     if (result->test_accuracy >= 0)
         printf(", test loss %.9g, test accuracy %.4f", result->test_loss, result->test_accuracy);
     if (result->images_per_s >= 0)
-        printf(", %.0f images/s", result->images_per_s);
+        printf(", %.0f images/s, loader wait %.1f %%", result->images_per_s, 100 * result->loader_wait);
     if (result->damaged_images > 0)
         printf(", %zu damaged images left out or replaced", result->damaged_images);
     printf("; plan %" PRIu64 " bytes", result->fit.plan_bytes);

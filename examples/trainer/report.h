@@ -22,6 +22,7 @@ struct step_report {
     double loss; /* mean over the step's images; may be infinite or NaN if the step is broken */
     double accuracy;
     double images_per_s; /* mean since the previous report */
+    double loader_wait;  /* part of the time since the previous report that steps waited for the loader, 0 to 1 */
     double scale;
     bool is_broken; /* a gradient was not finite, so the parameters were not updated */
 };

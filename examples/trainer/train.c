@@ -250,12 +250,13 @@ static void log_begin(struct training *training)
 static void log_end(struct training *training, bool is_well, const struct reason *reason)
 {
     const struct train_result *result = &training->result;
-    char text[1300];
+    char text[1300], wait[32];
     report_log(training->report,
                "{\"ended\":%s,\"reason\":%s,\"steps\":%" PRIu64 ",\"peak_bytes\":%" PRIu64 ",\"plan_bytes\":%" PRIu64
-               "}",
+               ",\"loader_wait\":%s,\"damaged_images\":%zu}",
                is_well ? "true" : "false", json_text(is_well ? "" : reason->text, text, sizeof text), result->steps,
-               result->peak_bytes, result->fit.plan_bytes);
+               result->peak_bytes, result->fit.plan_bytes, json_number(result->loader_wait, wait),
+               result->damaged_images);
 }
 
 bool train(const struct train_options *options, struct train_result *ret_result, struct reason *reason)
@@ -273,8 +274,13 @@ bool train(const struct train_options *options, struct train_result *ret_result,
         return because(reason, "no host memory for a training");
     training->options = options;
     training->report = &report;
-    training->result = (struct train_result){
-        .loss = -1, .accuracy = -1, .test_loss = -1, .test_accuracy = -1, .images_per_s = -1, .own_bytes = -1};
+    training->result = (struct train_result){.loss = -1,
+                                             .accuracy = -1,
+                                             .test_loss = -1,
+                                             .test_accuracy = -1,
+                                             .images_per_s = -1,
+                                             .loader_wait = -1,
+                                             .own_bytes = -1};
     bool is_well = open_training(training, reason);
     if (is_well) {
         uint64_t first = training->start.step;

@@ -34,6 +34,7 @@ struct train_options {
     size_t image_count;
     bool labels_are_lot;
     int loader_threads; /* number of threads per device that prepare inputs; 0: one */
+    int loader_queue;   /* as loader_options.queue */
     uint64_t seed;      /* seed of initial values, data and order */
     bool deterministic;
     bool tunes; /* the back end may time its algorithms before training; the choice may differ between runs */
@@ -71,7 +72,8 @@ struct train_result {
     double loss, accuracy;           /* of the last step whose results the host read; -1: no results were read */
     double test_loss, test_accuracy; /* -1: not evaluated */
     double images_per_s;             /* mean over all steps after the first; -1: there were none */
-    size_t damaged_images;           /* image files that were left out or replaced */
+    double loader_wait; /* part of the same time that the first device's steps waited for inputs, 0 to 1; -1 as above */
+    size_t damaged_images; /* image files that were left out or replaced */
     struct fit fit;
     /* has_scope: the next two sizes are known. They are from the report of the first device's scope. */
     bool has_scope;

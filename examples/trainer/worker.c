@@ -137,6 +137,7 @@ static bool open_loader(struct worker *worker, struct reason *reason)
                                             .images = training->way.micro_batch,
                                             .image_count = shape_count(training->model.layers[0].out),
                                             .threads = options_of(worker)->loader_threads,
+                                            .queue = options_of(worker)->loader_queue,
                                             .next = walk_next,
                                             .user = &worker->walk};
     return loader_open(&loader_options, &worker->loader, reason);
@@ -273,16 +274,24 @@ static bool gather(struct worker *worker, struct results *ret_results, double *r
     return devices == 1 || meet(worker, reason);
 }
 
+/* Return which part of the time steps waited for the loader, 0 to 1. */
+static double share_waited(double waited_s, double taken_s)
+{
+    return taken_s <= 0 || waited_s <= 0 ? 0 : waited_s < taken_s ? waited_s / taken_s : 1;
+}
+
 static void tell_results(struct worker *worker, const struct results *results, double loss, float scale)
 {
     struct training *training = worker->training;
     double now = seconds_now(), batch = (double)training->way.batch, taken_s = now - worker->interval_begin;
+    double waited_s = loader_waited(worker->loader) - worker->waited_begin;
     struct step_report step = {.step = worker->place.step,
                                .last_step = training->way.last_step,
                                .epoch = (worker->place.step - 1) / way_steps(&training->way),
                                .loss = loss / batch,
                                .accuracy = results->correct / batch,
                                .images_per_s = (double)worker->interval_steps * batch / taken_s,
+                               .loader_wait = share_waited(waited_s, taken_s),
                                .scale = scale,
                                .is_broken = results->broken != 0};
     report_step(training->report, &step);
@@ -293,6 +302,7 @@ static void tell_results(struct worker *worker, const struct results *results, d
         training->result.own_bytes = training->report->watch.own_bytes;
     if (worker->is_warm) {
         worker->counted_s += taken_s;
+        worker->counted_waited_s += waited_s;
         worker->counted_steps += worker->interval_steps;
     }
 }
@@ -353,6 +363,12 @@ static bool write_checkpoint(struct worker *worker, struct reason *reason)
     return true;
 }
 
+static void begin_interval(struct worker *worker)
+{
+    worker->interval_begin = seconds_now();
+    worker->waited_begin = loader_waited(worker->loader);
+}
+
 /* Evaluate the model and write a checkpoint, if due. Only the first device calls this, after a step whose results
  * it has read. The other devices wait for it at the next sum of gradients. */
 static bool between_steps(struct worker *worker, struct reason *reason)
@@ -364,7 +380,7 @@ static bool between_steps(struct worker *worker, struct reason *reason)
     if ((is_checkpoint_due(worker) || (is_stopped && options->checkpoint_path != NULL)) &&
         !write_checkpoint(worker, reason))
         return false;
-    worker->interval_begin = seconds_now();
+    begin_interval(worker);
     return true;
 }
 
@@ -396,7 +412,7 @@ static bool read_step(struct worker *worker, struct reason *reason)
 static bool all_steps(struct worker *worker, struct reason *reason)
 {
     uint64_t last_step = worker->training->way.last_step;
-    worker->interval_begin = seconds_now();
+    begin_interval(worker);
     while (worker->place.step < last_step && !worker->is_stopped) {
         if (!tell_step(worker, reason))
             return false;
@@ -449,6 +465,11 @@ static void tell_end(struct worker *worker)
     result->steps = worker->place.step;
     result->was_stopped = worker->is_stopped && worker->place.step < worker->training->way.last_step;
     result->fit = worker->training->fit;
+    if (worker->counted_steps > 0 && worker->counted_s > 0) {
+        result->loader_wait = share_waited(worker->counted_waited_s, worker->counted_s);
+        report_say(worker->training->report, "the loader kept the GPU waiting %.1f %% of the time",
+                   100 * result->loader_wait);
+    }
     if (worker->counted_steps > 0 && worker->counted_s > 0)
         result->images_per_s = (double)worker->counted_steps * (double)worker->training->way.batch / worker->counted_s;
 }
