@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 4096, THREADS_MAX = 64, LINE_BYTES = 600, DAMAGED_SHOWN = 20, ATTEMPTS_MAX = 100 };
+enum { PATH_BYTES = 4096, THREADS_MAX = 64, LINE_BYTES = 760, DAMAGED_SHOWN = 20, ATTEMPTS_MAX = 100 };
 static const uint64_t file_most = 1ull << 30;
 
 /* Mean and deviation of ImageNet's training images, in the order red, green, blue, and of all three. */
@@ -393,7 +393,7 @@ static bool read_and_decode(const struct folder *folder, size_t index, const str
 /* Count a damaged file, and note its name at its first use. */
 static void note_damage(struct folder *folder, size_t index, const struct reason *reason)
 {
-    char line[LINE_BYTES + 100];
+    char line[LINE_BYTES];
     pthread_mutex_lock(&folder->lock);
     if (!folder->is_noted[index]) {
         folder->is_noted[index] = 1;

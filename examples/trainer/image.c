@@ -103,17 +103,32 @@ static bool make_filter(double begin, double length, size_t size, size_t count, 
     return true;
 }
 
-/* Resize one row of an image. */
-static void across(const uint8_t *row, const struct filter *filter, size_t width, size_t channels, float *ret)
+/* Resize one row of an image with three channels, and one with a single channel. */
+static void across_colours(const uint8_t *row, const struct filter *filter, size_t width, float *ret)
 {
-    for (size_t x = 0; x < width; x++, ret += channels) {
+    for (size_t x = 0; x < width; x++, ret += 3) {
         const struct taps *taps = &filter->taps[x];
-        const uint8_t *from = row + taps->first * channels;
-        float sums[3] = {0};
-        for (size_t i = 0; i < taps->count; i++, from += channels)
-            for (size_t channel = 0; channel < channels; channel++)
-                sums[channel] += taps->weights[i] * from[channel];
-        memcpy(ret, sums, channels * sizeof *ret);
+        const uint8_t *from = row + taps->first * 3;
+        float red = 0, green = 0, blue = 0;
+        for (size_t i = 0; i < taps->count; i++, from += 3) {
+            red += taps->weights[i] * from[0];
+            green += taps->weights[i] * from[1];
+            blue += taps->weights[i] * from[2];
+        }
+        ret[0] = red;
+        ret[1] = green;
+        ret[2] = blue;
+    }
+}
+
+static void across_grey(const uint8_t *row, const struct filter *filter, size_t width, float *ret)
+{
+    for (size_t x = 0; x < width; x++) {
+        const struct taps *taps = &filter->taps[x];
+        float sum = 0;
+        for (size_t i = 0; i < taps->count; i++)
+            sum += taps->weights[i] * row[taps->first + i];
+        ret[x] = sum;
     }
 }
 
@@ -138,9 +153,13 @@ bool image_resize(const struct image *image, const struct box *box, size_t width
         size_t first = rows.taps[0].first, count = last->first + last->count - first;
         between = malloc(count * values * sizeof *between);
         is_made = between != NULL;
-        for (size_t y = 0; is_made && y < count; y++)
-            across(image->pixels + (first + y) * image->width * image->channels, &columns, width, image->channels,
-                   between + y * values);
+        for (size_t y = 0; is_made && y < count; y++) {
+            const uint8_t *row = image->pixels + (first + y) * image->width * image->channels;
+            if (image->channels == 3)
+                across_colours(row, &columns, width, between + y * values);
+            else
+                across_grey(row, &columns, width, between + y * values);
+        }
         for (size_t y = 0; is_made && y < height; y++)
             down(between + (rows.taps[y].first - first) * values, &rows.taps[y], values, ret + y * values);
     }

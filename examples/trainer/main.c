@@ -25,7 +25,7 @@ struct settings {
         *weight_decay, *loss_scale, *checkpointing, *checkpoint, *log;
     long long batch, resize, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images,
         evaluate_every, results_every, loaders, queue, scale_after, progress_every, warn_memory, warn_temperature;
-    int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
+    int resume, plan, measure_data, deterministic, tune, evaluate, random_labels, verbose, quiet;
 };
 
 static struct settings defaults(void)
@@ -99,6 +99,7 @@ static void parse(int argc, char **argv, struct settings *s)
         {"warn-temperature", OPTION_NUMBER, &s->warn_temperature,
          "warn above this many degrees Celsius; 0: no warning"},
         {"plan", OPTION_FLAG, &s->plan, "print the memory plan, and do not train"},
+        {"measure-data", OPTION_FLAG, &s->measure_data, "print how fast images can be made, and do not train"},
         {"verbose", OPTION_FLAG, &s->verbose, "also print the log of the library"},
         {"quiet", OPTION_FLAG, &s->quiet, "print only results"},
         {NULL, OPTION_FLAG, NULL, NULL}};
@@ -314,8 +315,8 @@ int main(int argc, char **argv)
     parse(argc, argv, &settings);
     struct train_options options = make_options(&settings, path);
     struct reason reason = {0};
-    if (settings.plan) {
-        if (train_plan(&options, stdout, &reason))
+    if (settings.plan || settings.measure_data) {
+        if (settings.plan ? train_plan(&options, stdout, &reason) : train_measure_data(&options, stdout, &reason))
             return 0;
         fprintf(stderr, "trainer: %s\n", reason.text);
         return EXIT_FAILED;

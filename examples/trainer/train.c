@@ -57,13 +57,13 @@ void say_notes(struct training *training)
     }
 }
 
-static bool open_data(struct training *training, struct reason *reason)
+bool train_open_data(const struct train_options *options, const struct model *model, struct data **ret_data,
+                     struct reason *reason)
 {
-    const struct train_options *options = training->options;
     struct data_options data_options = {.source = options->data,
                                         .test_source = options->test_data,
-                                        .shape = training->model.layers[0].out,
-                                        .class_count = training->model.class_count,
+                                        .shape = model->layers[0].out,
+                                        .class_count = model->class_count,
                                         .seed = options->seed,
                                         .image_count = options->image_count,
                                         .augment = options->augment,
@@ -71,7 +71,13 @@ static bool open_data(struct training *training, struct reason *reason)
                                         .skips_damaged = options->skips_damaged,
                                         .threads = options->loader_threads,
                                         .labels_are_lot = options->labels_are_lot};
-    if (!data_open(&data_options, &training->data, reason))
+    return data_open(&data_options, ret_data, reason);
+}
+
+static bool open_data(struct training *training, struct reason *reason)
+{
+    const struct train_options *options = training->options;
+    if (!train_open_data(options, &training->model, &training->data, reason))
         return false;
     say_notes(training);
     size_t count = data_count(training->data, PART_TRAIN);

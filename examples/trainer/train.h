@@ -13,6 +13,7 @@
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
+#include "data.h"
 #include "fit.h"
 #include "scale.h"
 
@@ -91,6 +92,12 @@ bool train(const struct train_options *options, struct train_result *ret_result,
 /* Print only the plan, without training. Without a GPU, the sizes of the libraries' workspaces are unknown, and the
  * output says so. */
 bool train_plan(const struct train_options *options, FILE *out, struct reason *reason);
+/* Open the data set of a training. The caller closes it. */
+bool train_open_data(const struct train_options *options, const struct model *model, struct data **ret_data,
+                     struct reason *reason);
+/* Make the images of an epoch, or of `steps` steps if these are fewer, without a back end, and print how fast that is.
+ */
+bool train_measure_data(const struct train_options *options, FILE *out, struct reason *reason);
 /* True if the number of devices is allowed and divides the batch. Otherwise train() and train_plan() fail. */
 bool train_has_parts(const struct train_options *options, struct reason *reason);
 /* Stop all trainings of the process after their current step. May be called from a signal handler or any thread. */
