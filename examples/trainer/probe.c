@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TAIL_BYTES = 64 << 10, EXIF_BYTES = 1024, UPRIGHT = 1 };
+enum { TAIL_BYTES = 64 << 10, EXIF_BYTES = 1024, HEAD_BYTES = 4096, UPRIGHT = 1 };
 
 /* Copy `count` bytes at offset `at`. Returns false if the file does not have them or cannot be read. */
 static bool peek(const struct probe_file *file, uint64_t at, void *out, size_t count)
@@ -18,6 +18,10 @@ static bool peek(const struct probe_file *file, uint64_t at, void *out, size_t c
         return false;
     if (file->data != NULL) {
         memcpy(out, file->data + at, count);
+        return true;
+    }
+    if (at + count <= file->head_bytes) {
+        memcpy(out, file->head + at, count);
         return true;
     }
     for (size_t done = 0; done < count;) {
@@ -236,6 +240,7 @@ bool probe_image(const struct probe_file *file, struct probe *ret, struct reason
 bool probe_path(const char *path, struct probe *ret, struct reason *reason)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    uint8_t head[HEAD_BYTES]; /* most files need no other read except for their end */
     struct stat about;
     if (fd < 0)
         return because(reason, "%s: %s", path, strerror(errno));
@@ -244,6 +249,11 @@ bool probe_path(const char *path, struct probe *ret, struct reason *reason)
         is_read = because(reason, "%s: not a regular file", path);
     if (is_read) {
         struct probe_file file = {.name = path, .bytes = (uint64_t)about.st_size, .fd = fd};
+        size_t count = file.bytes < sizeof head ? (size_t)file.bytes : sizeof head;
+        if (peek(&file, 0, head, count)) {
+            file.head = head;
+            file.head_bytes = count;
+        }
         is_read = probe_image(&file, ret, reason);
     }
     close(fd);

@@ -30,10 +30,13 @@ enum { PROBE_PIXELS_MAX = 1 << 27 };
 
 /* An open file, or bytes in memory. */
 struct probe_file {
-    const char *name; /* borrowed; for messages */
-    uint64_t bytes;   /* size of the file */
-    int fd;           /* used if `data` is NULL */
-    const uint8_t *data;
+    const char *name;    /* borrowed; for messages */
+    uint64_t bytes;      /* size of the file */
+    int fd;              /* used if `data` is NULL */
+    const uint8_t *data; /* borrowed; the bytes, or NULL */
+    /* borrowed; with `fd`: the first bytes of the file, which are then not read again; NULL: none */
+    const uint8_t *head;
+    size_t head_bytes;
 };
 
 /* On failure, `reason` names the file, the byte and the problem. */

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct bytes write_jpeg(const uint8_t *pixels, size_t width, size_t height, int channels, int quality)
+static struct bytes compress(const uint8_t *pixels, size_t width, size_t height, int channels, int quality,
+                             bool is_adobe)
 {
     struct jpeg_compress_struct cinfo;
     struct jpeg_error_mgr errors;
@@ -23,7 +24,9 @@ struct bytes write_jpeg(const uint8_t *pixels, size_t width, size_t height, int 
     cinfo.input_components = channels;
     cinfo.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
     jpeg_set_defaults(&cinfo);
-    if (channels == 4)
+    if (is_adobe)
+        jpeg_set_colorspace(&cinfo, JCS_YCCK);
+    else if (channels == 4)
         cinfo.write_Adobe_marker = FALSE;
     jpeg_set_quality(&cinfo, quality, TRUE);
     jpeg_start_compress(&cinfo, TRUE);
@@ -34,6 +37,16 @@ struct bytes write_jpeg(const uint8_t *pixels, size_t width, size_t height, int 
     jpeg_finish_compress(&cinfo);
     jpeg_destroy_compress(&cinfo);
     return (struct bytes){.data = data, .count = count};
+}
+
+struct bytes write_jpeg(const uint8_t *pixels, size_t width, size_t height, int channels, int quality)
+{
+    return compress(pixels, width, height, channels, quality, false);
+}
+
+struct bytes write_adobe_jpeg(const uint8_t *pixels, size_t width, size_t height, int quality)
+{
+    return compress(pixels, width, height, 4, quality, true);
 }
 
 static void on_write(png_structp png, png_bytep data, size_t count)

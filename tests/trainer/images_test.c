@@ -102,6 +102,15 @@ static void decodes_cmyk(void **state)
     expect_near(&image, 50, image_light(204, 124, 44), 2);
     image_clear(&image);
     bytes_clear(&file);
+    for (size_t i = 0; i < sizeof inks; i++)
+        inks[i] = (uint8_t)(255 - inks[i]);
+    file = write_adobe_jpeg(inks, WIDTH, HEIGHT, 100);
+    image = decode(&file, 3, 1u << TRAIT_CMYK);
+    expect_near(&image, 3 * 50, 204, 3);
+    expect_near(&image, 3 * 50 + 1, 124, 3);
+    expect_near(&image, 3 * 50 + 2, 44, 3);
+    image_clear(&image);
+    bytes_clear(&file);
 }
 
 static void decodes_png(void **state)
