@@ -35,6 +35,7 @@ struct data {
     /* owned; TILE x TILE x channels for each class; NULL: the images come from files */
     float *tiles;
     struct augment augment;
+    bool is_changed;                    /* there is a change in `augment` */
     float *black;                       /* owned; normalised value of black for each channel of the model's input */
     struct folder *folders[PART_COUNT]; /* owned; NULL: the images do not come from image files, or there are none */
     char *identity;                     /* owned */
@@ -372,6 +373,7 @@ bool data_open(const struct data_options *options, struct data **ret_data, struc
     if (data == NULL)
         return because(reason, "data: no host memory");
     data->options = *options;
+    data->is_changed = options->augment != NULL && *options->augment != '\0';
     if (!augment_parse(options->augment, &data->augment, reason) || !open_source(data, reason) ||
         !set_black(data, reason) || !set_identity(data, reason)) {
         data_close(data);
@@ -459,9 +461,11 @@ static bool make_or_read(const struct data *data, const struct pick *pick, const
 bool data_image(const struct data *data, const struct pick *pick, float *ret_image, int32_t *ret_label,
                 struct reason *reason)
 {
-    const struct augment *augment = pick->part == PART_TRAIN ? &data->augment : NULL;
-    struct chances chances = augment_draw(data->options.seed, pick->epoch, pick->index);
+    const struct augment *augment = pick->part == PART_TRAIN && data->is_changed ? &data->augment : NULL;
+    struct chances chances;
     float *spare = NULL;
+    if (augment != NULL)
+        chances = augment_draw(data->options.seed, pick->epoch, pick->index);
     if (!make_or_read(data, pick, augment, &chances, ret_image, ret_label, reason))
         return false;
     if (augment != NULL) {

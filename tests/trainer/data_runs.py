@@ -103,7 +103,7 @@ def wait_for_steps(log, process, more):
     expect(count() >= wanted, f"not {more} steps in 100 s")
 
 
-def augmented_outlives_kills(place, kills=40):
+def augmented_outlives_kills(place, kills=25):
     """Kill a training with changed images again and again; the losses are those of an undisturbed run, bit for bit."""
     need_images(place)
     luck, log, resumed = random.Random(3), place.path / "log", []
