@@ -32,6 +32,7 @@ struct data {
     size_t counts[PART_COUNT];
     struct pictures pictures[PART_COUNT]; /* set only if the images come from files */
     struct norm *norms; /* owned; one per channel of the training images; NULL: the set is synthetic */
+    size_t norm_count;
     /* owned; TILE x TILE x channels for each class; NULL: the images come from files */
     float *tiles;
     struct augment augment;
@@ -151,21 +152,26 @@ static void measure(const struct pictures *pictures, size_t channel, double *ret
     *ret_deviation = variance < least ? 1 : sqrt(variance);
 }
 
+static void set_norm(struct norm *norm, double mean, double deviation)
+{
+    *norm = (struct norm){.mean = (float)mean, .factor = (float)(1 / deviation)};
+    for (int byte = 0; byte < 256; byte++)
+        norm->values[byte] = (float)((byte - mean) / deviation);
+}
+
 /* Set the normalisation of each channel: subtract the mean of the training images, and divide by their standard
  * deviation. */
 static bool make_norms(struct data *data, struct reason *reason)
 {
     const struct pictures *train = &data->pictures[PART_TRAIN];
+    data->norm_count = train->shape.channels;
     data->norms = calloc(train->shape.channels, sizeof *data->norms);
     if (data->norms == NULL)
         return because(reason, "%s: no host memory", data->options.source);
     for (size_t channel = 0; channel < train->shape.channels; channel++) {
-        struct norm *norm = &data->norms[channel];
         double mean, deviation;
         measure(train, channel, &mean, &deviation);
-        *norm = (struct norm){.mean = (float)mean, .factor = (float)(1 / deviation)};
-        for (int byte = 0; byte < 256; byte++)
-            norm->values[byte] = (float)((byte - mean) / deviation);
+        set_norm(&data->norms[channel], mean, deviation);
     }
     return true;
 }
@@ -251,12 +257,12 @@ static bool open_pictures(struct data *data, struct reason *reason)
     return make_norms(data, reason);
 }
 
-static void read_image(const struct data *data, const struct pick *pick, float *ret_image, int32_t *ret_label)
+void data_file_image(const struct data *data, const struct pictures *pictures, size_t index, float *ret_image,
+                     int32_t *ret_label)
 {
-    const struct pictures *pictures = &data->pictures[pick->part];
     size_t channels = pictures->shape.channels, copies = data->options.shape.channels / channels;
-    size_t count = shape_count(pictures->shape), end = (pick->index + 1) * count;
-    for (size_t i = pick->index * count; i < end; i += channels)
+    size_t count = shape_count(pictures->shape), end = (index + 1) * count;
+    for (size_t i = index * count; i < end; i += channels)
         for (size_t channel = 0; channel < channels; channel++) {
             const struct norm *norm = &data->norms[channel];
             float value = pictures->reals != NULL ? (pictures->reals[i + channel] - norm->mean) * norm->factor
@@ -264,7 +270,7 @@ static void read_image(const struct data *data, const struct pick *pick, float *
             for (size_t copy = 0; copy < copies; copy++)
                 *ret_image++ = value;
         }
-    *ret_label = pictures->labels[pick->index];
+    *ret_label = pictures->labels != NULL ? pictures->labels[index] : 0;
 }
 
 /* ---- image files ---- */
@@ -310,11 +316,84 @@ static bool open_folder(struct data *data, const char *source, enum part part, b
     return true;
 }
 
+static size_t resize_of(const struct data *data)
+{
+    const struct shape *shape = &data->options.shape;
+    size_t shorter = shape->width < shape->height ? shape->width : shape->height;
+    return data->options.resize != 0 ? data->options.resize : shorter * 8 / 7;
+}
+
 static bool open_folders(struct data *data, struct reason *reason)
 {
     const char *source = data->options.source, *test = data->options.test_source;
-    return open_folder(data, source, PART_TRAIN, true, reason) &&
-           open_folder(data, test != NULL ? test : source, PART_TEST, test != NULL, reason);
+    size_t channels = data->options.shape.channels;
+    if (!open_folder(data, source, PART_TRAIN, true, reason) ||
+        !open_folder(data, test != NULL ? test : source, PART_TEST, test != NULL, reason))
+        return false;
+    data->norm_count = channels;
+    data->norms = calloc(channels, sizeof *data->norms);
+    for (size_t channel = 0; data->norms != NULL && channel < channels; channel++) {
+        double mean, deviation;
+        folder_normal(channel, channels, &mean, &deviation);
+        set_norm(&data->norms[channel], mean, deviation);
+    }
+    return data->norms != NULL || because(reason, "%s: no host memory", source);
+}
+
+/* ---- files that are not part of the set ---- */
+
+/* Decode a JPEG or PNG file. */
+static bool decode_file(const struct data *data, const char *path, const struct bytes *bytes, struct pictures *pictures,
+                        struct reason *reason)
+{
+    bool is_cut = data->folders[PART_TRAIN] != NULL; /* otherwise, the size must be right */
+    struct shape shape = data->options.shape;
+    struct probe_file file = {.name = path, .bytes = bytes->count, .data = bytes->data, .fd = -1};
+    struct probe probe;
+    shape.channels = data->norm_count;
+    if (!probe_image(&file, &probe, reason))
+        return false;
+    if (!is_cut && (probe.width != shape.width || probe.height != shape.height))
+        return because(reason, "%s: an image of %zux%zu, but the model takes %zux%zu", path, probe.height, probe.width,
+                       shape.height, shape.width);
+    size_t shorter = shape.width < shape.height ? shape.width : shape.height;
+    *pictures = (struct pictures){.shape = shape, .count = 1, .reals = malloc(shape_count(shape) * sizeof(float))};
+    return (pictures->reals != NULL || because(reason, "%s: no host memory for its pixels", path)) &&
+           folder_decode(path, bytes, &shape, is_cut ? resize_of(data) : shorter, NULL, NULL, pictures->reals, reason);
+}
+
+static bool parse_file(const struct data *data, const char *path, const struct bytes *bytes, struct pictures *pictures,
+                       struct reason *reason)
+{
+    const uint8_t *begin = bytes->data;
+    if (bytes->count >= 3 && (memcmp(begin, "\xff\xd8\xff", 3) == 0 || memcmp(begin, "\x89PN", 3) == 0))
+        return decode_file(data, path, bytes, pictures, reason);
+    if (bytes->count >= 6 && memcmp(begin, "\x93NUMPY", 6) == 0)
+        return pictures_images_from_npy(path, bytes, pictures, reason);
+    return pictures_images_from_idx(path, bytes, pictures, reason);
+}
+
+bool data_read_file(const struct data *data, const char *path, struct pictures *ret, struct reason *reason)
+{
+    struct pictures pictures = {0};
+    struct bytes bytes;
+    if (data->norms == NULL)
+        return because(reason, "%s: the images of a file cannot be normalised like %s images", path,
+                       data->options.source);
+    if (!bytes_read(path, 1ull << 30, &bytes, reason))
+        return false;
+    bool is_read =
+        parse_file(data, path, &bytes, &pictures, reason) && fits_model(data, path, "file's", &pictures, reason);
+    bytes_clear(&bytes);
+    if (is_read && pictures.shape.channels != data->norm_count)
+        is_read = because(reason, "%s: %zu channels, but the images of %s have %zu", path, pictures.shape.channels,
+                          data->options.source, data->norm_count);
+    if (!is_read) {
+        pictures_clear(&pictures);
+        return false;
+    }
+    *ret = pictures;
+    return true;
 }
 
 /* ---- a set ---- */
@@ -340,10 +419,8 @@ static bool set_black(struct data *data, struct reason *reason)
     if (data->black == NULL)
         return because(reason, "data: no host memory");
     for (size_t channel = 0; channel < channels; channel++) {
-        if (data->folders[PART_TRAIN] != NULL)
-            data->black[channel] = folder_black(channel, channels);
-        else if (data->norms != NULL) {
-            const struct norm *norm = &data->norms[channel % data->pictures[PART_TRAIN].shape.channels];
+        if (data->norms != NULL) {
+            const struct norm *norm = &data->norms[channel % data->norm_count];
             data->black[channel] = -norm->mean * norm->factor;
         }
     }
@@ -430,9 +507,15 @@ size_t data_damaged(const struct data *data)
     return count;
 }
 
-const char *data_class(const struct data *data, size_t label)
+const char *data_class_name(const struct data *data, size_t class)
 {
-    return data->folders[PART_TRAIN] != NULL ? folder_class(data->folders[PART_TRAIN], label) : NULL;
+    /* in the order of batches.meta.txt, which belongs to the data set */
+    static const char *const cifar10[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                          "dog",      "frog",       "horse", "ship", "truck"};
+    bool has_names = strncmp(data->options.source, "cifar10:", 8) == 0;
+    if (data->folders[PART_TRAIN] != NULL)
+        return folder_class(data->folders[PART_TRAIN], class);
+    return has_names && class < sizeof cifar10 / sizeof *cifar10 ? cifar10[class] : NULL;
 }
 
 /* Return room for a copy of an image if a change needs it; NULL if not. False without memory. */
@@ -454,7 +537,7 @@ static bool make_or_read(const struct data *data, const struct pick *pick, const
         make_image(data, pick->part == PART_TRAIN ? pick->index : data->counts[PART_TRAIN] + pick->index, ret_image,
                    ret_label);
     else
-        read_image(data, pick, ret_image, ret_label);
+        data_file_image(data, &data->pictures[pick->part], pick->index, ret_image, ret_label);
     return true;
 }
 

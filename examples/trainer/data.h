@@ -43,8 +43,16 @@ const char *data_identity(const struct data *data);
 bool data_next_note(const struct data *data, char *ret_line, size_t line_bytes);
 /* Return the number of damaged image files that were left out or replaced so far. */
 size_t data_damaged(const struct data *data);
-/* Return the name of a class; NULL if it is unknown. Owned by `data`. */
-const char *data_class(const struct data *data, size_t label);
+/* Return the name of a class, for example "frog"; NULL if it is unknown. Owned by `data`. */
+const char *data_class_name(const struct data *data, size_t class);
+
+/* Read the images of a file that is not part of the set: JPEG, PNG, .npy or IDX. JPEG and PNG are resized and cut like
+ * the set's if those are image files; all others must have the size of the model's input. A synthetic set has no mean
+ * and deviation by which to normalise them, so the call fails. */
+bool data_read_file(const struct data *data, const char *path, struct pictures *ret, struct reason *reason);
+/* Copy image `index` of such a file, normalised like the set's images, and its label, or 0 if it has none. */
+void data_file_image(const struct data *data, const struct pictures *pictures, size_t index, float *ret_image,
+                     int32_t *ret_label);
 
 /* One use of an image. */
 struct pick {

@@ -325,10 +325,11 @@ const char *folder_class(const struct folder *folder, size_t index)
 
 /* ---- an image ---- */
 
-float folder_black(size_t channel, size_t channels)
+void folder_normal(size_t channel, size_t channels, double *ret_mean, double *ret_deviation)
 {
     size_t at = channels == 3 ? channel : 3;
-    return (float)(-means[at] / deviations[at]);
+    *ret_mean = means[at];
+    *ret_deviation = deviations[at];
 }
 
 static void normalise(const struct shape *shape, float *image)
@@ -336,8 +337,10 @@ static void normalise(const struct shape *shape, float *image)
     size_t count = shape_count(*shape);
     float shifts[3], factors[3];
     for (size_t channel = 0; channel < shape->channels; channel++) {
-        factors[channel] = (float)(1 / deviations[shape->channels == 3 ? channel : 3]);
-        shifts[channel] = folder_black(channel, shape->channels);
+        double mean, deviation;
+        folder_normal(channel, shape->channels, &mean, &deviation);
+        factors[channel] = (float)(1 / deviation);
+        shifts[channel] = (float)(-mean / deviation);
     }
     for (size_t i = 0; i < count; i += shape->channels)
         for (size_t channel = 0; channel < shape->channels; channel++)
@@ -354,25 +357,22 @@ static unsigned shrink_of(const struct box *box, const struct shape *shape)
     return shrink;
 }
 
-static bool decode(const struct folder *folder, const char *path, const struct bytes *bytes,
-                   const struct augment *augment, const struct chances *chances, float *ret_image,
+bool folder_decode(const char *path, const struct bytes *bytes, const struct shape *shape, size_t resize,
+                   const struct augment *augment, const struct chances *chances, float *ret_values,
                    struct reason *reason)
 {
-    const struct folder_options *options = &folder->options;
     struct probe_file file = {.name = path, .bytes = bytes->count, .data = bytes->data, .fd = -1};
     struct image image = {0};
     struct probe probe;
     if (!probe_image(&file, &probe, reason))
         return false;
-    struct box box = augment_box(augment, chances, probe.width, probe.height, &options->shape, options->resize);
-    if (!image_decode(path, bytes, &probe, options->shape.channels, shrink_of(&box, &options->shape), &image, reason))
+    struct box box = augment_box(augment, chances, probe.width, probe.height, shape, resize);
+    if (!image_decode(path, bytes, &probe, shape->channels, shrink_of(&box, shape), &image, reason))
         return false;
     double across = (double)image.width / (double)probe.width, down = (double)image.height / (double)probe.height;
     box = (struct box){box.left * across, box.top * down, box.width * across, box.height * down};
-    bool is_resized = image_resize(&image, &box, options->shape.width, options->shape.height, ret_image, reason);
+    bool is_resized = image_resize(&image, &box, shape->width, shape->height, ret_values, reason);
     image_clear(&image);
-    if (is_resized)
-        normalise(&options->shape, ret_image);
     return is_resized;
 }
 
@@ -385,8 +385,11 @@ static bool read_and_decode(const struct folder *folder, size_t index, const str
         return because(reason, "%s: a path is too long", folder->path);
     if (!bytes_read(path, file_most, &bytes, reason))
         return false;
-    bool is_decoded = decode(folder, path, &bytes, augment, chances, ret_image, reason);
+    bool is_decoded = folder_decode(path, &bytes, &folder->options.shape, folder->options.resize, augment, chances,
+                                    ret_image, reason);
     bytes_clear(&bytes);
+    if (is_decoded)
+        normalise(&folder->options.shape, ret_image);
     return is_decoded;
 }
 

@@ -31,8 +31,12 @@ const char *folder_class(const struct folder *folder, size_t index); /* name of 
  * room for an image. */
 bool folder_image(struct folder *folder, size_t index, const struct augment *augment, const struct chances *chances,
                   float *ret_image, int32_t *ret_label, struct reason *reason);
-/* Return the normalised value of black for a channel. */
-float folder_black(size_t channel, size_t channels);
+/* Return the mean and the deviation (of values 0 to 255) by which a channel is normalised. */
+void folder_normal(size_t channel, size_t channels, double *ret_mean, double *ret_deviation);
+/* Decode one file in memory like the files of a folder, but do not normalise it: the values are 0 to 255. */
+bool folder_decode(const char *path, const struct bytes *bytes, const struct shape *shape, size_t resize,
+                   const struct augment *augment, const struct chances *chances, float *ret_values,
+                   struct reason *reason);
 
 /* Copy the next line for the user: about files that were left out, and what is ignored or converted. False if there is
  * no further line. Lines may be added by folder_image(). */

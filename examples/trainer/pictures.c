@@ -128,6 +128,29 @@ bool pictures_from_npy(const char *images_name, const struct bytes *images, cons
            pictures_from_arrays(&arrays[0], &arrays[1], class_count, ret, reason);
 }
 
+static bool images_only(const struct array *images, struct pictures *ret, struct reason *reason)
+{
+    struct pictures pictures = {0};
+    if (!copy_images(images, &pictures, reason)) {
+        pictures_clear(&pictures);
+        return false;
+    }
+    *ret = pictures;
+    return true;
+}
+
+bool pictures_images_from_idx(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason)
+{
+    struct array array;
+    return array_from_idx(name, "images", bytes, &array, reason) && images_only(&array, ret, reason);
+}
+
+bool pictures_images_from_npy(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason)
+{
+    struct array array;
+    return array_from_npy(name, "images", bytes, &array, reason) && images_only(&array, ret, reason);
+}
+
 /* ---- CIFAR ---- */
 
 static bool grow(struct pictures *pictures, size_t count)

@@ -14,7 +14,7 @@ struct pictures {
      * NULL: bytes are in `pixels`, fp32 numbers, all finite, in `reals`. */
     uint8_t *pixels;
     float *reals;
-    int32_t *labels; /* owned; each at least 0 and below the number of classes */
+    int32_t *labels; /* owned; NULL if there are only images; each at least 0 and below the number of classes */
 };
 void pictures_clear(struct pictures *pictures); /* accepts a zeroed struct */
 
@@ -28,6 +28,9 @@ bool pictures_from_idx(const char *images_name, const struct bytes *images, cons
 /* The same for a pair of .npy files. */
 bool pictures_from_npy(const char *images_name, const struct bytes *images, const char *labels_name,
                        const struct bytes *labels, size_t class_count, struct pictures *ret, struct reason *reason);
+/* The same for images only, from an IDX or a .npy file: ret->labels is NULL. */
+bool pictures_images_from_idx(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason);
+bool pictures_images_from_npy(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason);
 /* Append the records of one file of CIFAR-10 (classes: 10) or CIFAR-100 (classes: 100, the fine labels) to `pictures`,
  * which the caller zeroes before the first file. */
 bool pictures_add_cifar(const char *name, const struct bytes *bytes, unsigned classes, struct pictures *pictures,

@@ -137,9 +137,9 @@ static void opens_folders(void **state)
     int32_t label;
     assert_int_equal(data_count(data, PART_TRAIN), 3);
     assert_int_equal(data_count(data, PART_TEST), 1);
-    assert_string_equal(data_class(data, 0), "cat");
-    assert_string_equal(data_class(data, 1), "dog");
-    assert_null(data_class(data, 2));
+    assert_string_equal(data_class_name(data, 0), "cat");
+    assert_string_equal(data_class_name(data, 1), "dog");
+    assert_null(data_class_name(data, 2));
     static const int32_t labels[] = {0, 1, 1};
     static const double blues[] = {0, 10, 20};
     for (size_t i = 0; i < 3; i++) {
@@ -234,6 +234,42 @@ static void handles_damage(void **state)
     assert_false(data_image(data, &(struct pick){.part = PART_TRAIN}, image, &label, &reason));
     expect_text(reason.text, "train/cat/z.png: damaged: ");
     expect_text(reason.text, "(--damaged skip uses other images)");
+    data_close(data);
+}
+
+/* A file outside of the set becomes the same values as inside it. */
+static void reads_other_files(void **state)
+{
+    (void)state;
+    static const uint8_t idx[] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 7, 8};
+    struct data_options options = options_of("flip");
+    struct data *data = open_set(&options);
+    struct pictures pictures;
+    float image[NUMBERS], other[NUMBERS];
+    char path[128];
+    int32_t label;
+    snprintf(path, sizeof path, "%s/val/dog/v.png", folder);
+    if (!data_read_file(data, path, &pictures, &reason))
+        fail_msg("%s", reason.text);
+    assert_int_equal(pictures.count, 1);
+    assert_null(pictures.labels);
+    data_file_image(data, &pictures, 0, other, &label);
+    assert_int_equal(label, 0);
+    get(data, PART_TEST, 0, 0, image, &label);
+    for (size_t i = 0; i < NUMBERS; i++)
+        assert_true(fabsf(image[i] - other[i]) < 1e-5f);
+    pictures_clear(&pictures);
+    write_at("i", idx, sizeof idx);
+    snprintf(path, sizeof path, "%s/i", folder);
+    assert_false(data_read_file(data, path, &pictures, &reason));
+    expect_text(reason.text, "the file's images have 1 channels of 2x1, but the model takes 3 of 16x16");
+    data_close(data);
+    options = options_of(NULL);
+    options.source = "synthetic";
+    options.image_count = 5;
+    data = open_set(&options);
+    assert_false(data_read_file(data, path, &pictures, &reason));
+    expect_text(reason.text, "cannot be normalised like synthetic images");
     data_close(data);
 }
 
@@ -421,6 +457,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(opens_folders, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(refuses_folders, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(handles_damage, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(reads_other_files, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(identity_changes, make_folder, drop_folder),
         cmocka_unit_test(parses_changes),
         cmocka_unit_test(draws_chances),
