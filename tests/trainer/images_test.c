@@ -218,7 +218,8 @@ static void refuses_damaged(void **state)
     size_t scan = file.count;
     while (scan > 1 && !(file.data[scan - 2] == 0xFF && file.data[scan - 1] == 0xDA))
         scan--;
-    struct bytes hole = {.data = malloc(file.count), .count = scan + 12 + 40 + 2}; /* most of the data is missing */
+    struct bytes hole = {.data = malloc(scan + 54), .count = scan + 54}; /* most of the data is missing */
+    assert_true(hole.data != NULL && hole.count < file.count);
     memcpy(hole.data, file.data, hole.count - 2);
     memcpy(hole.data + hole.count - 2, "\xff\xd9", 2);
     refused(&hole, "f: damaged: ");
