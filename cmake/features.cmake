@@ -38,6 +38,8 @@ else()
   message(STATUS "Hyperscan or PCRE2 not found: text logs cannot be read")
 endif()
 gw_find(DNNL oneapi/dnnl/dnnl.h dnnl "oneDNN not found: the example trainer cannot train on the CPU")
+gw_find(JPEG jpeglib.h jpeg "libjpeg not found: the example trainer cannot read folders of JPEG images")
+gw_find(PNG png.h png "libpng not found: the example trainer cannot read folders of PNG images")
 gw_find(CURSES ncursesw/ncurses.h ncursesw "ncurses (wide) not found: gpuwhy watch has no full-screen view")
 find_library(GW_TINFO_LIBRARY tinfo)
 if(GW_HAVE_CURSES AND GW_TINFO_LIBRARY) # some systems have its functions in ncursesw

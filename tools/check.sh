@@ -118,7 +118,7 @@ check_build() { # name cmake options -- ctest options
 }
 
 echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 16 to 20 minutes on two idle cores; first, missing packages are installed"
-sh tools/need.sh build logs history report dnnl watch packages check || exit 1
+sh tools/need.sh build logs history report dnnl images watch packages check || exit 1
 sh tools/pythons.sh lacking >build-pythons.log 2>&1 &
 pythons=$!
 formatted

@@ -34,7 +34,7 @@ done
 
 # ---- the build: OFF is a value that find_library() does not replace ----
 hidden=
-for library in HS PCRE2 ZLIB LZMA SQLITE CMOCKA DNNL CURSES MICROHTTPD; do
+for library in HS PCRE2 ZLIB LZMA SQLITE CMOCKA DNNL JPEG PNG CURSES MICROHTTPD; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
 hidden="$hidden -DGW_SLURM_INCLUDE:STRING=OFF"
@@ -42,7 +42,7 @@ hidden="$hidden -DGW_DYGRAPHS_SCRIPT:STRING=OFF -DGW_DYGRAPHS_STYLE:STRING=OFF"
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words
 sh tools/build.sh "$folder" -DCMAKE_BUILD_TYPE=Release -DGW_STRICT=ON $hidden >"$work/build" || fail "$(cat "$work/build")"
-for library in "Hyperscan or PCRE2" zlib liblzma SQLite cmocka oneDNN "ncurses (wide)" libmicrohttpd; do
+for library in "Hyperscan or PCRE2" zlib liblzma SQLite cmocka oneDNN libjpeg libpng "ncurses (wide)" libmicrohttpd; do
     expect "$work/build" "$library not found: "
 done
 expect "$work/build" "(libjs-dygraphs): no HTML reports"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [watch] [check] [packages] [debian] [rpm]
+# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [images] [watch] [check] [packages] [debian] [rpm]
 # [lintian] [pythons] [slurm] [fuzz]`.
 # Missing packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is
 # printed.
@@ -36,6 +36,11 @@ for part in "$@"; do
     history) need_header sqlite3.h libsqlite3-dev ;;
     report) [ -e /usr/share/javascript/dygraphs/dygraph.min.js ] || missing="$missing libjs-dygraphs" ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
+    images)
+        printf '#include <stdio.h>\n#include <jpeglib.h>\n' | "${CC:-cc}" -fsyntax-only -x c - >/dev/null 2>&1 ||
+            missing="$missing libjpeg62-turbo-dev"
+        need_header png.h libpng-dev
+        ;;
     slurm)
         need_header slurm/spank.h libslurm-dev
         need_command slurmctld slurmctld

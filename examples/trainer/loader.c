@@ -1,57 +1,127 @@
-/* Runs the loader's thread.
+/* Runs the loader's threads.
  *
- * The loader writes to a host buffer only when the previous copy from it is complete (fed()). It starts a copy to the
- * device only after the steps that read the old content were submitted. Before that, the back end does not know which
- * steps the copy must wait for.
+ * Each micro-batch has a number. Its host buffer is slot number % queue, and its buffers on the device are turn
+ * number % TURNS. The feeder is the thread that plans micro-batches, copies them to the device and publishes them. It
+ * and the helpers fill slots in the order of their numbers: each claims a few images, fills them, and claims again. So
+ * a slow image delays only its own thread.
  *
- * All waiting uses two counters that only grow: fed micro-batches, and calls of loader_passed(). */
+ * A slot is planned again only when the copy from it is complete (fed()). A copy to the device starts only after the
+ * steps that read the old content were submitted. Before that, the back end does not know which steps the copy must
+ * wait for. */
 #include "loader.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-/* Helper threads are used only if a micro-batch has at least WORTH_HELP numbers (pixel values). */
-enum { TURNS = 2, HELPERS_MAX = 15, WORTH_HELP = 1 << 16 };
+/* Helpers are used only if images are decoded, or if a micro-batch has at least WORTH_HELP numbers (pixel values). A
+ * claim has about CLAIM_NUMBERS. */
+enum { TURNS = 2, HELPERS_MAX = 63, WORTH_HELP = 1 << 16, CLAIM_NUMBERS = 1 << 15 };
 
-struct helper {
-    struct loader *loader;
-    int index; /* the part that the helper fills; from 1, because the loader's thread fills part 0 */
-    pthread_t thread;
+/* A host buffer. `load` and `indexes` change only when the slot is planned; the lock protects the counts. */
+struct slot {
+    float *images; /* owned, like `labels`; released with host_free() */
+    int32_t *labels;
+    uint32_t *indexes; /* owned; which images to load */
+    struct load load;
+    size_t claimed_count, filled_count; /* images */
 };
 
 struct loader {
     struct loader_options options;
-    float *images[TURNS]; /* owned, like `labels`; released with host_free() */
-    int32_t *labels[TURNS];
-    uint32_t *order; /* owned; image indexes in the order of epoch order_epoch; written only by the loader's thread */
+    struct slot slots[LOADER_QUEUE_MAX];
+    size_t claim_count; /* images per claim */
+    uint32_t *order;    /* owned; image indexes in the order of epoch order_epoch; used only by the feeder */
     uint64_t order_epoch;
     bool has_order;
+    uint64_t copied_count; /* micro-batches whose copy to the device is complete; used only by the feeder */
+    double waited_s;       /* used only by the thread that takes */
 
-    pthread_t thread;
-    bool is_running; /* the thread was created and must be joined */
+    pthread_t feeder, helpers[HELPERS_MAX];
+    bool is_running;  /* the feeder was created and must be joined */
+    int helper_count; /* helpers that the feeder has created and will join */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct load loads[TURNS]; /* protected by `lock`, like the fields down to `stops` */
+    pthread_cond_t changed; /* anything but new work for helpers */
+    pthread_cond_t work;    /* something can be claimed, or the helpers must end */
+    /* The lock protects the fields below. Numbers of micro-batches only grow. */
+    uint64_t planned_count, claimed_count; /* claimed_count: micro-batches of which nothing is left to claim */
     uint64_t fed_count, taken_count, passed_count;
-    bool is_over; /* nothing more will be fed: the data ended or the loader failed */
+    struct load loads[TURNS]; /* the newest that were fed */
+    bool is_over;             /* nothing more will be fed: the data ended or the loader failed */
     bool has_failed;
     struct reason reason;
-    bool stops; /* the loader's thread must stop */
-
-    struct helper helpers[HELPERS_MAX];
-    int helper_count; /* number of helpers that were started */
-    pthread_mutex_t help_lock;
-    pthread_cond_t help_changed;
-    /* number of buffers that the helpers were asked to fill so far; help_lock protects this field and the fields
-     * below */
-    uint64_t help_wanted;
-    int helping; /* helpers that are still working on the newest buffer */
-    struct load help_load;
-    bool help_ends;
+    bool stops; /* all threads of the loader must stop */
 };
 
-/* ---- in the loader's thread ---- */
+static struct slot *slot_of(struct loader *loader, uint64_t number)
+{
+    return &loader->slots[number % (uint64_t)loader->options.queue];
+}
+
+/* ---- filling, in all threads of the loader ---- */
+
+static bool fill(const struct loader *loader, struct slot *slot, size_t begin, size_t end, struct reason *reason)
+{
+    const struct loader_options *options = &loader->options;
+    for (size_t i = begin; i < end; i++) {
+        struct pick pick = {.part = slot->load.part, .epoch = slot->load.epoch, .index = slot->indexes[i]};
+        if (!data_image(options->data, &pick, slot->images + i * options->image_count, &slot->labels[i], reason))
+            return false;
+    }
+    return true;
+}
+
+static void fail(struct loader *loader, const struct reason *reason)
+{
+    if (!loader->has_failed)
+        loader->reason = *reason;
+    loader->has_failed = true;
+    loader->stops = true;
+}
+
+static bool has_work(const struct loader *loader)
+{
+    return !loader->stops && loader->claimed_count < loader->planned_count;
+}
+
+/* Claim some images and fill them. The caller holds the lock, and has_work() is true. */
+static void work(struct loader *loader)
+{
+    struct slot *slot = slot_of(loader, loader->claimed_count);
+    size_t begin = slot->claimed_count, left = slot->load.count - begin;
+    size_t end = begin + (left < loader->claim_count ? left : loader->claim_count);
+    struct reason reason;
+    slot->claimed_count = end;
+    if (end == slot->load.count)
+        loader->claimed_count++;
+    pthread_mutex_unlock(&loader->lock);
+    bool is_filled = fill(loader, slot, begin, end, &reason);
+    pthread_mutex_lock(&loader->lock);
+    slot->filled_count += end - begin;
+    if (!is_filled)
+        fail(loader, &reason);
+    if (!is_filled || slot->filled_count == slot->load.count) {
+        pthread_cond_broadcast(&loader->changed);
+        pthread_cond_broadcast(&loader->work);
+    }
+}
+
+static void *run_helper(void *user)
+{
+    struct loader *loader = user;
+    pthread_mutex_lock(&loader->lock);
+    while (!loader->stops && !loader->is_over) {
+        if (has_work(loader))
+            work(loader);
+        else
+            pthread_cond_wait(&loader->work, &loader->lock);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    return NULL;
+}
+
+/* ---- in the feeder ---- */
 
 static void fill_order(struct loader *loader, uint64_t epoch)
 {
@@ -62,172 +132,174 @@ static void fill_order(struct loader *loader, uint64_t epoch)
     loader->has_order = true;
 }
 
-static bool is_stopped(struct loader *loader)
-{
-    pthread_mutex_lock(&loader->lock);
-    bool stops = loader->stops;
-    pthread_mutex_unlock(&loader->lock);
-    return stops;
-}
-
-/* Fill one thread's part of the images. Returns early if the loader must stop. */
-static void fill_part(struct loader *loader, const struct load *load, int part)
+/* Wait until the copy of micro-batch number - TURNS is complete. The next copy uses the same turn. */
+static bool wait_for_copy(struct loader *loader, uint64_t number, struct reason *reason)
 {
     const struct loader_options *options = &loader->options;
-    size_t parts = (size_t)loader->helper_count + 1;
-    size_t begin = options->images * (size_t)part / parts, end = options->images * ((size_t)part + 1) / parts;
-    for (size_t i = begin; i < end; i++) {
-        size_t at = load->first + (i < load->count ? i : 0);
-        if (i % 64 == 0 && is_stopped(loader))
-            return;
-        data_image(options->data, load->part, load->part == PART_TRAIN ? loader->order[at] : at,
-                   loader->images[load->turn] + i * options->image_count, &loader->labels[load->turn][i]);
-    }
+    if (number < TURNS || loader->copied_count > number - TURNS)
+        return true;
+    if (!options->backend->fed(options->state, (unsigned)(number % TURNS), reason))
+        return false;
+    loader->copied_count = number - TURNS + 1;
+    return true;
 }
 
-static void *run_helper(void *user)
+static void plan_one(struct loader *loader, uint64_t number, const struct load *load)
 {
-    struct helper *helper = user;
-    struct loader *loader = helper->loader;
-    pthread_mutex_lock(&loader->help_lock);
-    for (uint64_t done = 0;; done++) {
-        while (!loader->help_ends && loader->help_wanted == done)
-            pthread_cond_wait(&loader->help_changed, &loader->help_lock);
-        if (loader->help_wanted == done)
-            break;
-        struct load load = loader->help_load;
-        pthread_mutex_unlock(&loader->help_lock);
-        fill_part(loader, &load, helper->index);
-        pthread_mutex_lock(&loader->help_lock);
-        if (--loader->helping == 0)
-            pthread_cond_broadcast(&loader->help_changed);
-    }
-    pthread_mutex_unlock(&loader->help_lock);
-    return NULL;
-}
-
-static void call_helpers(struct loader *loader, const struct load *load)
-{
-    pthread_mutex_lock(&loader->help_lock);
-    loader->help_load = *load;
-    loader->help_wanted++;
-    loader->helping = loader->helper_count;
-    pthread_cond_broadcast(&loader->help_changed);
-    pthread_mutex_unlock(&loader->help_lock);
-}
-
-static void wait_for_helpers(struct loader *loader)
-{
-    pthread_mutex_lock(&loader->help_lock);
-    while (loader->helping > 0)
-        pthread_cond_wait(&loader->help_changed, &loader->help_lock);
-    pthread_mutex_unlock(&loader->help_lock);
-}
-
-/* Fill a host buffer. Returns false if the loader must stop. */
-static bool fill(struct loader *loader, const struct load *load)
-{
+    struct slot *slot = slot_of(loader, number);
     if (load->part == PART_TRAIN)
         fill_order(loader, load->epoch);
-    if (loader->helper_count > 0)
-        call_helpers(loader, load);
-    fill_part(loader, load, 0);
-    if (loader->helper_count > 0)
-        wait_for_helpers(loader);
-    return !is_stopped(loader);
-}
-
-/* Wait until micro-batch `number` may be copied into its device buffers. The steps that read the old content must have
- * been submitted. Returns false if the loader must stop. */
-static bool wait_for_turn(struct loader *loader, uint64_t number)
-{
+    for (size_t i = 0; i < load->count; i++)
+        slot->indexes[i] = load->part == PART_TRAIN ? loader->order[load->first + i] : (uint32_t)(load->first + i);
+    slot->load = *load;
+    slot->load.turn = (unsigned)(number % TURNS);
     pthread_mutex_lock(&loader->lock);
-    while (!loader->stops && loader->passed_count + TURNS <= number)
-        pthread_cond_wait(&loader->changed, &loader->lock);
-    bool stops = loader->stops;
+    slot->claimed_count = slot->filled_count = 0;
+    loader->planned_count++;
+    pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);
-    return !stops;
 }
 
-static bool feed_next(struct loader *loader, uint64_t number, bool *ret_is_over, struct reason *reason)
+/* Plan micro-batch `number`, unless the data ends before it, and those after it for which there are free slots. */
+static bool plan(struct loader *loader, uint64_t number, bool *is_end, struct reason *reason)
 {
     const struct loader_options *options = &loader->options;
-    struct load load = {0};
-    if (!options->next(options->user, &load)) {
-        *ret_is_over = true;
-        return true;
+    uint64_t queue = (uint64_t)options->queue;
+    while (!*is_end && loader->planned_count < number + queue) {
+        uint64_t next = loader->planned_count; /* only this thread changes it */
+        struct load load = {0};
+        if (next >= queue && loader->copied_count <= next - queue) {
+            if (next > number)
+                break; /* without waiting */
+            if (!wait_for_copy(loader, number, reason))
+                return false;
+        }
+        *is_end = !options->next(options->user, &load);
+        if (!*is_end)
+            plan_one(loader, next, &load);
     }
-    load.turn = (unsigned)(number % TURNS);
-    if (number >= TURNS && !options->backend->fed(options->state, load.turn, reason))
+    return true;
+}
+
+static bool is_filled(struct loader *loader, uint64_t number)
+{
+    const struct slot *slot = slot_of(loader, number);
+    return slot->filled_count == slot->load.count;
+}
+
+/* The steps that read the old content of the buffers on the device were submitted. */
+static bool is_passed(struct loader *loader, uint64_t number)
+{
+    return loader->passed_count + TURNS > number;
+}
+
+/* Fill slots until a condition holds. Returns false if the loader must stop. */
+static bool work_until(struct loader *loader, bool (*holds)(struct loader *, uint64_t), uint64_t number)
+{
+    pthread_mutex_lock(&loader->lock);
+    while (!loader->stops && !holds(loader, number)) {
+        if (has_work(loader))
+            work(loader);
+        else
+            pthread_cond_wait(&loader->changed, &loader->lock);
+    }
+    bool goes_on = !loader->stops;
+    pthread_mutex_unlock(&loader->lock);
+    return goes_on;
+}
+
+/* Fill the rest of a short micro-batch with its first image. */
+static void pad(const struct loader *loader, struct slot *slot)
+{
+    const struct loader_options *options = &loader->options;
+    for (size_t i = slot->load.count; i < options->images; i++) {
+        memcpy(slot->images + i * options->image_count, slot->images, options->image_count * sizeof *slot->images);
+        slot->labels[i] = slot->labels[0];
+    }
+}
+
+static bool feed_next(struct loader *loader, uint64_t number, bool *is_end, bool *ret_is_over, struct reason *reason)
+{
+    const struct loader_options *options = &loader->options;
+    struct slot *slot = slot_of(loader, number);
+    if (!plan(loader, number, is_end, reason))
         return false;
-    if (!fill(loader, &load) || !wait_for_turn(loader, number)) {
-        *ret_is_over = true;
+    *ret_is_over = number == loader->planned_count || !work_until(loader, is_filled, number) ||
+                   !work_until(loader, is_passed, number);
+    if (*ret_is_over)
         return true;
-    }
-    if (!options->backend->feed(options->state, load.turn, loader->images[load.turn], loader->labels[load.turn],
-                                reason))
+    pad(loader, slot);
+    if (!wait_for_copy(loader, number, reason) ||
+        !options->backend->feed(options->state, slot->load.turn, slot->images, slot->labels, reason))
         return false;
     pthread_mutex_lock(&loader->lock);
-    loader->loads[load.turn] = load;
+    loader->loads[slot->load.turn] = slot->load;
     loader->fed_count++;
     pthread_cond_broadcast(&loader->changed);
     pthread_mutex_unlock(&loader->lock);
     return true;
 }
 
-/* Start the helpers before the first buffer is filled, so that the part of each helper never changes. */
 static void begin_helpers(struct loader *loader)
 {
     const struct loader_options *options = &loader->options;
     int wanted = options->threads - 1 < HELPERS_MAX ? options->threads - 1 : HELPERS_MAX;
-    if (options->images * options->image_count < WORTH_HELP)
+    if (!data_decodes(options->data) && options->images * options->image_count < WORTH_HELP)
         return;
-    pthread_mutex_lock(&loader->help_lock); /* the helpers must not read helper_count until all of them are started */
-    while (loader->helper_count < wanted) {
-        struct helper *helper = &loader->helpers[loader->helper_count];
-        *helper = (struct helper){.loader = loader, .index = loader->helper_count + 1};
-        if (pthread_create(&helper->thread, NULL, run_helper, helper) != 0)
-            break;
+    while (loader->helper_count < wanted &&
+           pthread_create(&loader->helpers[loader->helper_count], NULL, run_helper, loader) == 0)
         loader->helper_count++;
-    }
-    pthread_mutex_unlock(&loader->help_lock);
-}
-
-static void end_helpers(struct loader *loader)
-{
-    pthread_mutex_lock(&loader->help_lock);
-    loader->help_ends = true;
-    pthread_cond_broadcast(&loader->help_changed);
-    pthread_mutex_unlock(&loader->help_lock);
-    for (int i = 0; i < loader->helper_count; i++)
-        pthread_join(loader->helpers[i].thread, NULL);
 }
 
 static void *run(void *user)
 {
     struct loader *loader = user;
     struct reason reason = {0};
-    bool is_well = true, is_over = false;
+    bool is_well = true, is_end = false, is_over = false;
     begin_helpers(loader);
     for (uint64_t number = 0; is_well && !is_over; number++)
-        is_well = feed_next(loader, number, &is_over, &reason);
-    end_helpers(loader);
+        is_well = feed_next(loader, number, &is_end, &is_over, &reason);
     pthread_mutex_lock(&loader->lock);
+    if (!is_well)
+        fail(loader, &reason);
     loader->is_over = true;
-    loader->has_failed = !is_well;
-    loader->reason = reason;
     pthread_cond_broadcast(&loader->changed);
+    pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);
+    for (int i = 0; i < loader->helper_count; i++)
+        pthread_join(loader->helpers[i], NULL);
     return NULL;
 }
 
 /* ---- in other threads ---- */
 
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+double loader_waited(const struct loader *loader)
+{
+    return loader->waited_s;
+}
+
+/* Wait until a micro-batch was fed or there are no more. The caller holds the lock. */
+static void wait_for_fed(struct loader *loader)
+{
+    if (loader->is_over || loader->taken_count < loader->fed_count)
+        return;
+    double begin = now_s();
+    while (!loader->is_over && loader->taken_count == loader->fed_count)
+        pthread_cond_wait(&loader->changed, &loader->lock);
+    loader->waited_s += now_s() - begin;
+}
+
 bool loader_take(struct loader *loader, struct load *ret_load, struct reason *reason)
 {
     pthread_mutex_lock(&loader->lock);
-    while (!loader->is_over && loader->taken_count == loader->fed_count)
-        pthread_cond_wait(&loader->changed, &loader->lock);
+    wait_for_fed(loader);
     bool is_there = loader->taken_count < loader->fed_count;
     if (is_there)
         *ret_load = loader->loads[loader->taken_count++ % TURNS];
@@ -254,16 +326,35 @@ static bool take_memory(struct loader *loader, struct reason *reason)
     loader->order = malloc(count * sizeof *loader->order);
     if (loader->order == NULL)
         return because(reason, "loader: no host memory for the order of %zu images", count);
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int i = 0; i < loader->options.queue; i++) {
+        struct slot *slot = &loader->slots[i];
         void *images, *labels;
+        slot->indexes = malloc(options->images * sizeof *slot->indexes);
+        if (slot->indexes == NULL)
+            return because(reason, "loader: no host memory for the indexes of %zu images", options->images);
         if (!options->backend->host_alloc(options->state, options->images * options->image_count * sizeof(float),
                                           &images, reason))
             return false;
-        loader->images[turn] = images;
+        slot->images = images;
         if (!options->backend->host_alloc(options->state, options->images * sizeof(int32_t), &labels, reason))
             return false;
-        loader->labels[turn] = labels;
+        slot->labels = labels;
     }
+    return true;
+}
+
+static bool set_options(struct loader *loader, const struct loader_options *options, struct reason *reason)
+{
+    int queue = options->queue == 0 ? LOADER_QUEUE_MIN : options->queue;
+    loader->options = *options;
+    loader->options.queue = 0; /* there are no slots to free yet */
+    if (queue < LOADER_QUEUE_MIN || queue > LOADER_QUEUE_MAX)
+        return because(reason, "loader: a queue of %d micro-batches; %d to %d are possible", queue, LOADER_QUEUE_MIN,
+                       LOADER_QUEUE_MAX);
+    loader->options.queue = queue;
+    loader->claim_count = CLAIM_NUMBERS / options->image_count;
+    if (loader->claim_count == 0 || data_decodes(options->data))
+        loader->claim_count = 1;
     return true;
 }
 
@@ -272,14 +363,12 @@ bool loader_open(const struct loader_options *options, struct loader **ret_loade
     struct loader *loader = calloc(1, sizeof *loader);
     if (loader == NULL)
         return because(reason, "loader: no host memory");
-    loader->options = *options;
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->changed, NULL);
-    pthread_mutex_init(&loader->help_lock, NULL);
-    pthread_cond_init(&loader->help_changed, NULL);
-    bool is_open = take_memory(loader, reason);
+    pthread_cond_init(&loader->work, NULL);
+    bool is_open = set_options(loader, options, reason) && take_memory(loader, reason);
     if (is_open) {
-        int error = pthread_create(&loader->thread, NULL, run, loader);
+        int error = pthread_create(&loader->feeder, NULL, run, loader);
         loader->is_running = error == 0;
         is_open = error == 0 || because(reason, "loader: cannot create a thread: %s", strerror(error));
     }
@@ -296,8 +385,9 @@ static void stop(struct loader *loader)
     pthread_mutex_lock(&loader->lock);
     loader->stops = true;
     pthread_cond_broadcast(&loader->changed);
+    pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);
-    pthread_join(loader->thread, NULL);
+    pthread_join(loader->feeder, NULL);
 }
 
 /* Wait for copies that still read the host buffers, then free the buffers. */
@@ -305,13 +395,16 @@ static void give_memory(struct loader *loader)
 {
     const struct loader_options *options = &loader->options;
     struct reason ignored;
-    for (unsigned turn = 0; turn < TURNS; turn++) {
+    for (unsigned turn = 0; turn < TURNS; turn++)
         if (loader->fed_count > turn)
             (void)options->backend->fed(options->state, turn, &ignored);
-        if (loader->images[turn] != NULL)
-            options->backend->host_free(options->state, loader->images[turn]);
-        if (loader->labels[turn] != NULL)
-            options->backend->host_free(options->state, loader->labels[turn]);
+    for (int i = 0; i < options->queue; i++) {
+        struct slot *slot = &loader->slots[i];
+        if (slot->images != NULL)
+            options->backend->host_free(options->state, slot->images);
+        if (slot->labels != NULL)
+            options->backend->host_free(options->state, slot->labels);
+        free(slot->indexes);
     }
     free(loader->order);
 }
@@ -323,8 +416,7 @@ void loader_close(struct loader *loader)
     if (loader->is_running)
         stop(loader);
     give_memory(loader);
-    pthread_cond_destroy(&loader->help_changed);
-    pthread_mutex_destroy(&loader->help_lock);
+    pthread_cond_destroy(&loader->work);
     pthread_cond_destroy(&loader->changed);
     pthread_mutex_destroy(&loader->lock);
     free(loader);

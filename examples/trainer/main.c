@@ -5,6 +5,7 @@
  * - 3: a device did not stop after a failure
  * - 4: stopped by a signal, after writing a checkpoint if a checkpoint file was given */
 #include "csv.h"
+#include "data.h"
 #include "options.h"
 #include "predict.h"
 #include "report.h"
@@ -25,11 +26,11 @@ enum { EXIT_FAILED = 1, EXIT_OPTIONS = 2, EXIT_STOPPED = 4, PATH_BYTES = 4096 };
 struct settings {
     struct exchange exchange;
     int convert;
-    const char *model, *backend, *data, *precision, *optimizer, *rate, *momentum, *weight_decay, *loss_scale,
-        *checkpointing, *checkpoint, *log;
-    long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
-        results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
-    int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
+    const char *model, *backend, *data, *test_data, *augment, *damaged, *precision, *optimizer, *rate, *momentum,
+        *weight_decay, *loss_scale, *checkpointing, *checkpoint, *log;
+    long long batch, resize, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images,
+        evaluate_every, results_every, loaders, queue, scale_after, progress_every, warn_memory, warn_temperature;
+    int resume, plan, measure_data, deterministic, tune, evaluate, random_labels, verbose, quiet;
     /* how it is trained */
     const char *schedule, *warmup, *warmup_from, *rate_end, *rate_factor, *decay, *clip, *label_smoothing, *average,
         *tensorboard, *predict;
@@ -42,6 +43,7 @@ static struct settings defaults(void)
     return (struct settings){.model = "small",
                              .backend = "cuda",
                              .data = "synthetic",
+                             .damaged = "refuse",
                              .precision = "fp32",
                              .optimizer = "sgd",
                              .rate = "0.01",
@@ -73,9 +75,14 @@ static void parse(int argc, char **argv, struct settings *s)
     const struct option_row rows[] = {
         {"model", OPTION_TEXT, &s->model, "a description file, or small, vgg11, resnet18, resnet50"},
         {"backend", OPTION_TEXT, &s->backend, "cuda, cpu, or dry: allocates memory, computes nothing"},
-        {"data", OPTION_TEXT, &s->data, "synthetic, mnist:FOLDER (or Fashion-MNIST), cifar10:FOLDER"},
+        {"data", OPTION_TEXT, &s->data, data_sources()},
+        {"test-data", OPTION_TEXT, &s->test_data, "where the test images are, if not at the same place"},
+        {"augment", OPTION_TEXT, &s->augment, augment_names()},
+        {"resize", OPTION_NUMBER, &s->resize, "image files: shorter side before the cut (8/7 of the model's input)"},
+        {"damaged", OPTION_TEXT, &s->damaged, "damaged image files: refuse (the data set) or skip"},
         {"images", OPTION_NUMBER, &s->images, "synthetic training images"},
         {"loaders", OPTION_NUMBER, &s->loaders, "threads that fill a GPU's inputs (4, or fewer with few processors)"},
+        {"queue", OPTION_NUMBER, &s->queue, "micro-batches that may be in host memory, filled or being filled (2)"},
         {"batch", OPTION_NUMBER, &s->batch, "images per step, on all GPUs"},
         {"micro-batch", OPTION_NUMBER, &s->micro_batch, "images at once on a GPU; 0: as many as fit"},
         {"steps", OPTION_NUMBER, &s->steps, "total number of steps (100)"},
@@ -141,6 +148,7 @@ static void parse(int argc, char **argv, struct settings *s)
         {"plan", OPTION_FLAG, &s->plan, "print the memory plan, and do not train"},
         {"predict", OPTION_TEXT, &s->predict,
          "classify the images of one or more files, or test or train, with the checkpoint; do not train"},
+        {"measure-data", OPTION_FLAG, &s->measure_data, "print how fast images can be made, and do not train"},
         {"verbose", OPTION_FLAG, &s->verbose, "also print the log of the library"},
         {"quiet", OPTION_FLAG, &s->quiet, "print only results"},
         {NULL, OPTION_FLAG, NULL, NULL}};
@@ -263,9 +271,13 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .backend = backend_find(s->backend),
                                     .devices = s->gpus > TRAIN_DEVICES_MAX ? TRAIN_DEVICES_MAX + 1 : (int)s->gpus,
                                     .data = s->data,
+                                    .test_data = s->test_data,
+                                    .augment = s->augment,
+                                    .resize = (size_t)s->resize,
                                     .image_count = (size_t)s->images,
                                     .labels_are_lot = s->random_labels,
                                     .loader_threads = loader_threads(s),
+                                    .loader_queue = s->queue > INT_MAX ? INT_MAX : (int)s->queue,
                                     .seed = (uint64_t)s->seed,
                                     .deterministic = s->deterministic,
                                     .tunes = s->tune,
@@ -293,6 +305,8 @@ static struct train_options make_options(const struct settings *s, char path[PAT
         refuse("backend", s->backend, "not part of this build; the back ends are cuda, cpu and dry");
     if (s->tune && s->deterministic)
         refuse("tune", "--deterministic", "timing may choose other algorithms each time");
+    static const char *const damaged[] = {"refuse", "skip", NULL};
+    options.skips_damaged = word("damaged", s->damaged, damaged, "refuse or skip") == 1;
     options.optimizer = (enum optimizer)word("optimizer", s->optimizer, optimizers, "sgd, adam or adamw");
     set_recipe(s, &options);
     set_scaling(s, &options);
@@ -331,7 +345,10 @@ static void print_run(long long run, const struct train_result *result)
     if (result->best_step != 0)
         printf(", best accuracy %.4f at step %" PRIu64, result->best_accuracy, result->best_step);
     if (result->images_per_s >= 0)
-        printf(", %s images/s", speed_text(result->images_per_s, speed));
+        printf(", %s images/s, loader wait %.1f %%", speed_text(result->images_per_s, speed),
+               100 * result->loader_wait);
+    if (result->damaged_images > 0)
+        printf(", %zu damaged images left out or replaced", result->damaged_images);
     char one[EXACT_TEXT_BYTES], other[EXACT_TEXT_BYTES];
     printf("; plan %s", exact_text(result->fit.plan_bytes, one));
     if (result->has_scope)
@@ -484,8 +501,8 @@ int main(int argc, char **argv)
     if (settings.convert)
         return convert(&options);
     struct reason reason = {0};
-    if (settings.plan) {
-        if (train_plan(&options, stdout, &reason))
+    if (settings.plan || settings.measure_data) {
+        if (settings.plan ? train_plan(&options, stdout, &reason) : train_measure_data(&options, stdout, &reason))
             return 0;
         fprintf(stderr, "trainer: %s\n", reason.text);
         return EXIT_FAILED;

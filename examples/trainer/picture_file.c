@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE_MAX = 1 << 15, FILE_MAX = 1 << 30, CIFAR_RECORD = 3073 };
+enum { SIDE_MAX = 1 << 15, CIFAR_RECORD = 3073 };
 
 /* ---- PGM and PPM ---- */
 
@@ -75,6 +75,11 @@ static bool is_idx(const struct bytes *bytes)
     return bytes->count > 4 && bytes->data[0] == 0 && bytes->data[1] == 0 && bytes->data[2] == 8;
 }
 
+static bool is_npy(const struct bytes *bytes)
+{
+    return bytes->count >= 6 && memcmp(bytes->data, "\x93NUMPY", 6) == 0;
+}
+
 static bool is_cifar10(const struct bytes *bytes)
 {
     return bytes->count != 0 && bytes->count % CIFAR_RECORD == 0;
@@ -83,7 +88,7 @@ static bool is_cifar10(const struct bytes *bytes)
 static bool read_cifar10(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason)
 {
     struct pictures pictures = {0};
-    if (!pictures_add_cifar10(name, bytes, &pictures, reason)) {
+    if (!pictures_add_cifar(name, bytes, 10, &pictures, reason)) {
         pictures_clear(&pictures);
         return false;
     }
@@ -96,21 +101,16 @@ static bool read_cifar10(const char *name, const struct bytes *bytes, struct pic
 static const struct format {
     bool (*is)(const struct bytes *bytes);
     bool (*read)(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason);
-} formats[] = {{is_netpbm, read_netpbm}, {is_idx, pictures_images_from_idx}, {is_cifar10, read_cifar10}};
+} formats[] = {{is_netpbm, read_netpbm},
+               {is_idx, pictures_images_from_idx},
+               {is_npy, pictures_images_from_npy},
+               {is_cifar10, read_cifar10}};
 
 bool picture_file_parse(const char *name, const struct bytes *bytes, struct pictures *ret, struct reason *reason)
 {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].is(bytes))
             return formats[i].read(name, bytes, ret, reason);
-    return because(reason, "%s: byte 0: neither a binary PGM or PPM, nor an IDX file, nor CIFAR-10's binary format",
-                   name);
-}
-
-bool picture_file_read(const char *path, struct pictures *ret, struct reason *reason)
-{
-    struct bytes bytes = {0};
-    bool is_read = bytes_read(path, FILE_MAX, &bytes, reason) && picture_file_parse(path, &bytes, ret, reason);
-    bytes_clear(&bytes);
-    return is_read;
+    return because(
+        reason, "%s: byte 0: neither a binary PGM or PPM, nor an IDX or .npy file, nor CIFAR-10's binary format", name);
 }

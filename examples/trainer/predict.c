@@ -41,15 +41,12 @@ static bool read_checkpoint(struct predictor *p, struct reason *reason)
     return true;
 }
 
+/* Open the data set. Images are classified as they are, not as a training changes them. */
 static bool open_data(struct predictor *p, struct reason *reason)
 {
-    struct data_options options = {.source = p->options->data,
-                                   .shape = p->model.layers[0].out,
-                                   .class_count = p->model.class_count,
-                                   .seed = p->options->seed,
-                                   .image_count = p->options->image_count,
-                                   .labels_are_lot = p->options->labels_are_lot};
-    return data_open(&options, &p->data, reason);
+    struct train_options options = *p->options;
+    options.augment = NULL;
+    return train_open_data(&options, &p->model, &p->data, reason);
 }
 
 /* Open the back end, and choose micro-batches that fit. The plan is that of a training, without an average. */
@@ -118,8 +115,7 @@ static bool open(struct predictor *p, struct reason *reason)
     for (size_t i = 0; i < p->schedule.step_count; i++)
         if (p->schedule.steps[i].kind == STEP_LOSS)
             p->logits = p->schedule.steps[i].x;
-    const float *parameters = p->checkpoint.average != NULL ? p->checkpoint.average : p->checkpoint.parameters;
-    return alloc_buffers(p, reason) && put(p, LASTING_PARAMETERS, parameters, reason) &&
+    return alloc_buffers(p, reason) && put(p, LASTING_PARAMETERS, checkpoint_weights(&p->checkpoint), reason) &&
            put(p, LASTING_STATISTICS, p->checkpoint.statistics, reason);
 }
 
@@ -220,13 +216,15 @@ static bool open_source(struct predictor *p, const char *name, struct source *re
     return true;
 }
 
-static void get_image(struct predictor *p, const struct source *source, size_t index, float *ret, int32_t *ret_label)
+static bool get_image(struct predictor *p, const struct source *source, size_t index, float *ret, int32_t *ret_label,
+                      struct reason *reason)
 {
+    struct pick pick = {.part = source->part, .index = index};
     *ret_label = 0;
-    if (source->is_file)
-        data_file_image(p->data, &source->pictures, index, ret, ret_label);
-    else
-        data_image(p->data, source->part, index, ret, ret_label);
+    if (!source->is_file)
+        return data_image(p->data, &pick, ret, ret_label, reason);
+    data_file_image(p->data, &source->pictures, index, ret, ret_label);
+    return true;
 }
 
 static void print_image(const struct predictor *p, const struct source *source, size_t index, size_t class,
@@ -248,7 +246,8 @@ static bool classify(struct predictor *p, const struct source *source, struct re
     for (size_t first = 0; first < source->count; first += batch) {
         size_t count = source->count - first < batch ? source->count - first : batch;
         for (size_t i = 0; i < count; i++)
-            get_image(p, source, first + i, p->images + i * inputs, &p->labels[i]);
+            if (!get_image(p, source, first + i, p->images + i * inputs, &p->labels[i], reason))
+                return false;
         if (!run(p, count, reason))
             return false;
         for (size_t i = 0; i < count; i++) {

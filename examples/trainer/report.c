@@ -153,15 +153,16 @@ const char *json_number(double number, char out[32])
 
 static void log_step(struct report *report, const struct step_report *step)
 {
-    char texts[9][32];
+    char texts[10][32];
     report_log(report,
                "{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%s,\"accuracy\":%s,\"top5\":%s,\"rate\":%s,"
-               "\"gradient_norm\":%s,\"images_per_s\":%s,"
+               "\"gradient_norm\":%s,\"images_per_s\":%s,\"loader_wait\":%s,"
                "\"scale\":%s,\"broken\":%s,\"memory_bytes\":%s,\"temperature\":%s}",
                step->step, step->epoch, json_number(step->loss, texts[0]), json_number(step->accuracy, texts[1]),
                json_number(step->top, texts[6]), json_number(step->rate, texts[7]), json_number(step->norm, texts[8]),
-               json_number(step->images_per_s, texts[2]), json_number(step->scale, texts[3]),
-               step->is_broken ? "true" : "false", json_number((double)report->watch.own_bytes, texts[4]),
+               json_number(step->images_per_s, texts[2]), json_number(step->loader_wait, texts[9]),
+               json_number(step->scale, texts[3]), step->is_broken ? "true" : "false",
+               json_number((double)report->watch.own_bytes, texts[4]),
                json_number(report->watch.temperature, texts[5]));
 }
 

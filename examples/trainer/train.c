@@ -55,20 +55,43 @@ static bool is_possible(const struct train_options *options, struct reason *reas
     return true;
 }
 
+void say_notes(struct training *training)
+{
+    char line[600], text[1300];
+    while (data_next_note(training->data, line, sizeof line)) {
+        report_say(training->report, "%s", line);
+        report_log(training->report, "{\"note\":%s}", json_text(line, text, sizeof text));
+    }
+}
+
+bool train_open_data(const struct train_options *options, const struct model *model, struct data **ret_data,
+                     struct reason *reason)
+{
+    struct data_options data_options = {.source = options->data,
+                                        .test_source = options->test_data,
+                                        .shape = model->layers[0].out,
+                                        .class_count = model->class_count,
+                                        .seed = options->seed,
+                                        .image_count = options->image_count,
+                                        .augment = options->augment,
+                                        .resize = options->resize,
+                                        .skips_damaged = options->skips_damaged,
+                                        .threads = options->loader_threads,
+                                        .labels_are_lot = options->labels_are_lot};
+    return data_open(&data_options, ret_data, reason);
+}
+
 static bool open_data(struct training *training, struct reason *reason)
 {
     const struct train_options *options = training->options;
-    struct data_options data_options = {.source = options->data,
-                                        .shape = training->model.layers[0].out,
-                                        .class_count = training->model.class_count,
-                                        .seed = options->seed,
-                                        .image_count = options->image_count,
-                                        .labels_are_lot = options->labels_are_lot};
-    if (!data_open(&data_options, &training->data, reason))
+    if (!train_open_data(options, &training->model, &training->data, reason))
         return false;
+    say_notes(training);
     size_t count = data_count(training->data, PART_TRAIN);
     if (count < options->batch)
         return because(reason, "%s: %zu training images, but a batch has %zu", options->data, count, options->batch);
+    if (options->evaluates && data_count(training->data, PART_TEST) == 0)
+        return because(reason, "%s: there are no test images; give some with --test-data", options->data);
     training->way = (struct way){.train_count = count,
                                  .test_count = data_count(training->data, PART_TEST),
                                  .batch = options->batch,
@@ -125,10 +148,8 @@ static struct checkpoint describe(const struct training *training)
                             .weight_decay = options->weight_decay};
     put_end(is.model, training->model.name);
     put_end(is.optimizer, optimizer_text(options->optimizer));
-    put_end(is.data, options->data);
+    put_end(is.data, data_identity(training->data));
     put_recipe(is.recipe, training);
-    if (options->labels_are_lot && strlen(is.data) + 12 < sizeof is.data)
-        strcat(is.data, " by lot");
     return is;
 }
 
@@ -276,12 +297,13 @@ static void log_begin(struct training *training)
 static void log_end(struct training *training, bool is_well, const struct reason *reason)
 {
     const struct train_result *result = &training->result;
-    char text[1300];
+    char text[1300], wait[32];
     report_log(training->report,
                "{\"ended\":%s,\"reason\":%s,\"steps\":%" PRIu64 ",\"peak_bytes\":%" PRIu64 ",\"plan_bytes\":%" PRIu64
-               "}",
+               ",\"loader_wait\":%s,\"damaged_images\":%zu}",
                is_well ? "true" : "false", json_text(is_well ? "" : reason->text, text, sizeof text), result->steps,
-               result->peak_bytes, result->fit.plan_bytes);
+               result->peak_bytes, result->fit.plan_bytes, json_number(result->loader_wait, wait),
+               result->damaged_images);
 }
 
 bool train(const struct train_options *options, struct train_result *ret_result, struct reason *reason)
@@ -308,6 +330,7 @@ bool train(const struct train_options *options, struct train_result *ret_result,
                                              .test_top = -1,
                                              .best_accuracy = -1,
                                              .images_per_s = -1,
+                                             .loader_wait = -1,
                                              .own_begin_bytes = -1,
                                              .own_end_bytes = -1,
                                              .own_bytes = -1};
@@ -323,6 +346,8 @@ bool train(const struct train_options *options, struct train_result *ret_result,
         if (!is_well)
             *reason = training->team.reason;
         team_end(&training->team);
+        say_notes(training);
+        training->result.damaged_images = data_damaged(training->data);
         training->result.own_steps = training->result.steps - first;
     }
     log_end(training, is_well, reason);

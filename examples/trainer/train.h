@@ -13,6 +13,7 @@
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
+#include "data.h"
 #include "events.h"
 #include "exchange.h"
 #include "fit.h"
@@ -30,10 +31,15 @@ struct train_options {
     int devices;
     int device_wait_s; /* how long to wait for the other devices after a failure; 0: TRAIN_WAIT_S */
 
-    const char *data; /* data set, as in data_options.source */
+    const char *data;      /* data set, as in data_options.source */
+    const char *test_data; /* data set of the test images, or NULL: that of `data` */
+    const char *augment;   /* these four are as in data_options */
+    size_t resize;
+    bool skips_damaged;
     size_t image_count;
     bool labels_are_lot;
     int loader_threads; /* number of threads per device that prepare inputs; 0: one */
+    int loader_queue;   /* as loader_options.queue */
     uint64_t seed;      /* seed of initial values, data and order */
     bool deterministic;
     bool tunes; /* the back end may time its algorithms before training; the choice may differ between runs */
@@ -90,6 +96,8 @@ struct train_result {
     uint64_t best_step;              /* step of the best evaluation; 0: none */
     bool ended_early;                /* the patience was exhausted before the last step */
     double images_per_s;             /* mean over all steps after the first; -1: there were none */
+    double loader_wait; /* part of the same time that the first device's steps waited for inputs, 0 to 1; -1 as above */
+    size_t damaged_images; /* image files that were left out or replaced */
     struct fit fit;
     /* has_scope: the next two sizes are known. They are from the report of the first device's scope. */
     bool has_scope;
@@ -110,6 +118,12 @@ bool train(const struct train_options *options, struct train_result *ret_result,
 /* Print only the plan, without training. Without a GPU, the sizes of the libraries' workspaces are unknown, and the
  * output says so. */
 bool train_plan(const struct train_options *options, FILE *out, struct reason *reason);
+/* Open the data set of a training. The caller closes it. */
+bool train_open_data(const struct train_options *options, const struct model *model, struct data **ret_data,
+                     struct reason *reason);
+/* Make the images of an epoch, or of `steps` steps if these are fewer, without a back end, and print how fast that is.
+ */
+bool train_measure_data(const struct train_options *options, FILE *out, struct reason *reason);
 /* True if the number of devices is allowed and divides the batch. Otherwise train() and train_plan() fail. */
 bool train_has_parts(const struct train_options *options, struct reason *reason);
 /* True if the choice of parameters that decay is needed on the device. */

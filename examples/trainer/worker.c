@@ -141,6 +141,7 @@ static bool open_loader(struct worker *worker, struct reason *reason)
                                             .images = training->way.micro_batch,
                                             .image_count = shape_count(training->model.layers[0].out),
                                             .threads = options_of(worker)->loader_threads,
+                                            .queue = options_of(worker)->loader_queue,
                                             .next = walk_next,
                                             .user = &worker->walk};
     return loader_open(&loader_options, &worker->loader, reason);
@@ -284,10 +285,17 @@ static bool gather(struct worker *worker, struct results *ret_results, double *r
     return devices == 1 || meet(worker, reason);
 }
 
+/* Return which part of the time steps waited for the loader, 0 to 1. */
+static double share_waited(double waited_s, double taken_s)
+{
+    return taken_s <= 0 || waited_s <= 0 ? 0 : waited_s < taken_s ? waited_s / taken_s : 1;
+}
+
 static void tell_results(struct worker *worker, const struct results *results, double loss, float scale)
 {
     struct training *training = worker->training;
     double now = seconds_now(), batch = (double)training->way.batch, taken_s = now - worker->interval_begin;
+    double waited_s = loader_waited(worker->loader) - worker->waited_begin;
     struct step_report step = {.step = worker->place.step,
                                .last_step = training->way.last_step,
                                .epoch = (worker->place.step - 1) / way_steps(&training->way),
@@ -298,15 +306,18 @@ static void tell_results(struct worker *worker, const struct results *results, d
                                    options_of(worker)->clip > 0 && results->broken == 0 ? (double)results->norm : -1,
                                .rate = rate_at(&training->rate, worker->place.step - 1),
                                .images_per_s = (double)worker->interval_steps * batch / taken_s,
+                               .loader_wait = share_waited(waited_s, taken_s),
                                .scale = scale,
                                .is_broken = results->broken != 0};
     report_step(training->report, &step);
+    say_notes(training);
     training->result.loss = step.loss;
     training->result.accuracy = step.accuracy;
     if (training->report->watch.own_bytes > training->result.own_bytes)
         training->result.own_bytes = training->report->watch.own_bytes;
     if (worker->is_warm) {
         worker->counted_s += taken_s;
+        worker->counted_waited_s += waited_s;
         worker->counted_steps += worker->interval_steps;
     }
 }
@@ -425,6 +436,12 @@ static bool evaluate_and_keep(struct worker *worker, struct reason *reason)
     return true;
 }
 
+static void begin_interval(struct worker *worker)
+{
+    worker->interval_begin = seconds_now();
+    worker->waited_begin = loader_waited(worker->loader);
+}
+
 /* Evaluate the model and write a checkpoint, if due. Only the first device calls this, after a step whose results
  * it has read. The other devices wait for it at the next sum of gradients. */
 static bool between_steps(struct worker *worker, struct reason *reason)
@@ -438,7 +455,7 @@ static bool between_steps(struct worker *worker, struct reason *reason)
             return false;
         report_log(worker->training->report, "{\"checkpoint\":%" PRIu64 "}", worker->place.step);
     }
-    worker->interval_begin = seconds_now();
+    begin_interval(worker);
     return true;
 }
 
@@ -478,7 +495,7 @@ static bool read_step(struct worker *worker, struct reason *reason)
 static bool all_steps(struct worker *worker, struct reason *reason)
 {
     uint64_t last_step = worker->training->way.last_step;
-    worker->interval_begin = seconds_now();
+    begin_interval(worker);
     while (worker->place.step < last_step && !worker->is_stopped && !worker->is_over) {
         if (!tell_step(worker, reason))
             return false;
@@ -554,6 +571,11 @@ static void tell_end(struct worker *worker)
     if (start->best_step != 0)
         result->best_accuracy = start->best_accuracy;
     result->fit = worker->training->fit;
+    if (worker->counted_steps > 0 && worker->counted_s > 0) {
+        result->loader_wait = share_waited(worker->counted_waited_s, worker->counted_s);
+        report_say(worker->training->report, "the loader kept the GPU waiting %.1f %% of the time",
+                   100 * result->loader_wait);
+    }
     if (worker->counted_steps > 0 && worker->counted_s > 0)
         result->images_per_s = (double)worker->counted_steps * (double)worker->training->way.batch / worker->counted_s;
 }

@@ -47,11 +47,15 @@ struct worker {
     bool is_warm;             /* the results of at least one step were read */
     double interval_begin;    /* first device: the next report counts images per second from this time */
     uint64_t interval_steps;
-    double counted_s; /* duration of `counted_steps`, the steps that began after is_warm was set */
+    double waited_begin; /* loader_waited() at interval_begin */
+    double counted_s;    /* duration of `counted_steps`, the steps that began after is_warm was set */
     uint64_t counted_steps;
+    double counted_waited_s; /* how much of counted_s the device's thread waited for the loader */
 };
 
 bool is_stop_wanted(void);
+/* Print and log what the data set has to report. Only the first device calls this, as it uses the report. */
+void say_notes(struct training *training);
 
 /* True if `start` says that the last evaluations were not better than the best one. */
 static inline bool is_out_of_patience(const struct training *training)

@@ -1,5 +1,5 @@
-/* Fuzz the files that the trainer (examples/cnn) reads. The first byte selects the kind of file:
- * - data files; for IDX, two bytes with the size of the image file, then the image file, then the label file;
+/* Fuzz the files that the trainer (examples/trainer) reads. The first byte selects the kind of file:
+ * - data files; for IDX and .npy, two bytes with the size of the image file, then the image file, then the label file;
  * - files with images that are to be classified;
  * - schedules of the learning rate;
  * - checkpoints, without verification of their checksums;
@@ -14,18 +14,33 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { KIND_IDX, KIND_CIFAR, KIND_CHECKPOINT, KIND_MODEL, KIND_PICTURE, KIND_RATE, KIND_COUNT, CLASSES = 10 };
+enum {
+    KIND_IDX,
+    KIND_CIFAR,
+    KIND_CHECKPOINT,
+    KIND_MODEL,
+    KIND_PICTURE,
+    KIND_RATE,
+    KIND_NPY,
+    KIND_CIFAR100,
+    KIND_COUNT,
+    CLASSES = 10
+};
 
-static void check(const struct pictures *pictures)
+static void check(const struct pictures *pictures, int classes)
 {
     for (size_t i = 0; i < pictures->count; i++)
-        if (pictures->labels[i] >= CLASSES)
+        if (pictures->labels[i] < 0 || pictures->labels[i] >= classes)
             abort();
-    volatile uint8_t last = pictures->pixels[pictures->count * shape_count(pictures->shape) - 1];
+    size_t end = pictures->count * shape_count(pictures->shape);
+    volatile float last = pictures->reals != NULL ? pictures->reals[end - 1] : pictures->pixels[end - 1];
     (void)last;
 }
 
-static void idx(const uint8_t *data, size_t bytes, struct reason *reason)
+typedef bool parse_pair(const char *images_name, const struct bytes *images, const char *labels_name,
+                        const struct bytes *labels, size_t class_count, struct pictures *ret, struct reason *reason);
+
+static void pair(parse_pair *parse, const uint8_t *data, size_t bytes, struct reason *reason)
 {
     if (bytes < 2)
         return;
@@ -33,19 +48,39 @@ static void idx(const uint8_t *data, size_t bytes, struct reason *reason)
     at = at > bytes - 2 ? bytes - 2 : at;
     struct bytes images = {(uint8_t *)data + 2, at}, labels = {(uint8_t *)data + 2 + at, bytes - 2 - at};
     struct pictures pictures = {0};
-    if (pictures_from_idx("images", &images, "labels", &labels, CLASSES, &pictures, reason))
-        check(&pictures);
+    if (parse("images", &images, "labels", &labels, CLASSES, &pictures, reason))
+        check(&pictures, CLASSES);
+    pictures_clear(&pictures);
+}
+
+static void idx(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    pair(pictures_from_idx, data, bytes, reason);
+}
+
+static void npy(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    pair(pictures_from_npy, data, bytes, reason);
+}
+
+static void add_cifar(const uint8_t *data, size_t bytes, int classes, struct reason *reason)
+{
+    struct bytes file = {(uint8_t *)data, bytes};
+    struct pictures pictures = {0};
+    for (int i = 0; i < 2; i++)
+        if (pictures_add_cifar("batch", &file, (unsigned)classes, &pictures, reason))
+            check(&pictures, classes);
     pictures_clear(&pictures);
 }
 
 static void cifar(const uint8_t *data, size_t bytes, struct reason *reason)
 {
-    struct bytes file = {(uint8_t *)data, bytes};
-    struct pictures pictures = {0};
-    for (int i = 0; i < 2; i++)
-        if (pictures_add_cifar10("batch", &file, &pictures, reason))
-            check(&pictures);
-    pictures_clear(&pictures);
+    add_cifar(data, bytes, 10, reason);
+}
+
+static void cifar100(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    add_cifar(data, bytes, 100, reason);
 }
 
 static void checkpoint(const uint8_t *data, size_t bytes, struct reason *reason)
@@ -103,8 +138,8 @@ static void rate(const uint8_t *data, size_t bytes, struct reason *reason)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static void (*const readers[KIND_COUNT])(const uint8_t *, size_t, struct reason *) = {idx,   cifar,   checkpoint,
-                                                                                          model, picture, rate};
+    static void (*const readers[KIND_COUNT])(const uint8_t *, size_t, struct reason *) = {
+        idx, cifar, checkpoint, model, picture, rate, npy, cifar100};
     struct reason reason = {0};
     if (bytes > 0)
         readers[data[0] % KIND_COUNT](data + 1, bytes - 1, &reason);
@@ -142,7 +177,10 @@ static void write_seeds(const char *folder)
 {
     static const uint8_t two_images[] = {0, 18, 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0,
                                          0, 0,  1, 5, 6, 0, 0, 8, 1, 0, 0, 0, 2, 1, 9};
-    static const uint8_t record[3073] = {7};
+    static const uint8_t record[3073] = {7}, fine_record[3074] = {1, 99};
+    static const char npy_pair[] =
+        "\0\x49\x93NUMPY\1\0\x3b\0{'descr': '|u1', 'fortran_order': False, 'shape': (2,1,2)}\n\1\2\3\4"
+        "\x93NUMPY\1\0\x38\0{'descr': '<i2', 'fortran_order': False, 'shape': (2,)}\n\1\0\x9";
     static const char text[] = "input 3 8 8\na = conv 4 3 stride 2 pad 1 nobias\nbatchnorm relu as n.1\nsegment\n"
                                "b = conv 4 3 pad 1 from a\nadd a relu # sum\nmaxpool 2\naveragepool\nlinear 10\n";
     seed_bytes(folder, 0, KIND_IDX, two_images, sizeof two_images);
@@ -152,4 +190,6 @@ static void write_seeds(const char *folder)
     static const char ppm[] = "P6 # a comment\n2 1\n255\nabcdef", steps[] = "steps:1e,3e,5e";
     seed_bytes(folder, 4, KIND_PICTURE, ppm, sizeof ppm - 1);
     seed_bytes(folder, 5, KIND_RATE, steps, sizeof steps - 1);
+    seed_bytes(folder, 6, KIND_NPY, npy_pair, sizeof npy_pair);
+    seed_bytes(folder, 7, KIND_CIFAR100, fine_record, sizeof fine_record);
 }

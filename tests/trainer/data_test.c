@@ -63,7 +63,8 @@ static void reads_idx(void **state)
     assert_int_equal(pictures.shape.height, ROWS);
     assert_int_equal(pictures.shape.width, COLUMNS);
     assert_memory_equal(pictures.pixels, images_data + 16, IMAGES_BYTES - 16);
-    assert_memory_equal(pictures.labels, labels_data + 8, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(pictures.labels[i], labels_data[8 + i]);
     pictures_clear(&pictures);
 }
 
@@ -71,34 +72,48 @@ static void refuses_damaged_idx(void **state)
 {
     images.count = 15;
     refused("i: 15 bytes, but the header alone has 16");
+    images.count = 3;
+    refused("i: 3 bytes, but an IDX header has at least 8");
     images.count = IMAGES_BYTES - 1;
     refused("i: byte 4: 6 images of 3x2 are 36 bytes, but the header is followed by 35");
     make_idx(state);
     put_u32(images_data + 4, UINT32_MAX); /* 4294967295 images of 6 bytes: the size overflows 32 bits */
-    refused("i: byte 4: 4294967295 images");
+    refused("i: byte 4: 4294967295 images of 3x2 are 25769803770 bytes, but the header is followed by 36");
+    put_u32(images_data + 8, UINT32_MAX);
+    put_u32(images_data + 12, UINT32_MAX);
+    refused("i: byte 4: 4294967295 images of 4294967295x4294967295 are more bytes than a file can have");
     make_idx(state);
     put_u32(images_data + 8, 0);
-    refused("i: byte 8: images of 0x2");
-    put_u32(images_data + 8, UINT32_MAX);
-    refused("i: byte 8: images of 4294967295x2");
+    refused("i: byte 4: 6 images of 0x2: a size is 0");
     make_idx(state);
     put_u32(images_data, 0x1f8b0800);
     refused("i: byte 0: compressed");
     put_u32(images_data, 0x801);
-    refused("i: byte 0: magic number 0x00000801 instead of 0x00000803: not an IDX file of images");
+    refused("i: byte 4: 6 images are 6 bytes, but the header is followed by 44");
+    put_u32(images_data, 0x10803);
+    refused("i: byte 0: magic number 0x00010803: not an IDX file of images");
+    put_u32(images_data, 0x0E03);
+    refused("i: byte 2: type 0x0e of the images is not supported");
+    put_u32(images_data, 0x805);
+    refused("i: byte 3: 5 dimensions; 1 to 4 are supported");
+    make_idx(state);
+    put_u32(images_data + 8, 1);
+    put_u32(images_data + 12, 6);
+    put_u32(images_data, 0x903);
+    refused("i: the images are integers of 1 bytes or with a sign");
     make_idx(state);
     put_u32(labels_data, 0);
-    refused("l: byte 0: magic number");
+    refused("l: byte 2: type 0x00");
     make_idx(state);
     labels_data[8 + 4] = 10;
     refused("l: byte 12: label 10, but there are 10 classes");
     make_idx(state);
     put_u32(labels_data + 4, COUNT - 1);
-    refused("l: byte 4: 5 labels, but the header is followed by 6 bytes");
+    refused("l: byte 4: 5 labels are 5 bytes, but the header is followed by 6");
     labels.count--;
     refused("l: byte 4: 5 labels for 6 images");
     labels.count = 7;
-    refused("l: 7 bytes");
+    refused("l: 7 bytes, but the header alone has 8");
 }
 
 static void reads_cifar10(void **state)
@@ -112,8 +127,8 @@ static void reads_cifar10(void **state)
     data[RECORD + 1 + 5] = 11;
     data[RECORD + 1 + 1024 + 5] = 22;
     data[RECORD + 1 + 2048 + 5] = 33;
-    assert_true(pictures_add_cifar10("c", &bytes, &pictures, &reason));
-    assert_true(pictures_add_cifar10("c", &bytes, &pictures, &reason));
+    assert_true(pictures_add_cifar("c", &bytes, 10, &pictures, &reason));
+    assert_true(pictures_add_cifar("c", &bytes, 10, &pictures, &reason));
     assert_int_equal(pictures.count, 4);
     assert_int_equal(pictures.labels[3], 9);
     const uint8_t *pixel = pictures.pixels + 3 * 3072 + 5 * 3;
@@ -121,10 +136,10 @@ static void reads_cifar10(void **state)
     assert_int_equal(pixel[1], 22);
     assert_int_equal(pixel[2], 33);
     data[RECORD] = 10;
-    assert_false(pictures_add_cifar10("c", &bytes, &pictures, &reason));
+    assert_false(pictures_add_cifar("c", &bytes, 10, &pictures, &reason));
     assert_non_null(strstr(reason.text, "c: byte 3073: label 10"));
     bytes.count--;
-    assert_false(pictures_add_cifar10("c", &bytes, &pictures, &reason));
+    assert_false(pictures_add_cifar("c", &bytes, 10, &pictures, &reason));
     assert_non_null(strstr(reason.text, "not a whole number of records"));
     assert_int_equal(pictures.count, 4);
     pictures_clear(&pictures);
@@ -176,6 +191,11 @@ static int drop_folder(void **state)
     return rmdir(folder);
 }
 
+static void get_image(const struct data *data, enum part part, size_t index, float *image, int32_t *label)
+{
+    assert_true(data_image(data, &(struct pick){.part = part, .index = index}, image, label, &reason));
+}
+
 static struct data_options grey_options(void)
 {
     return (struct data_options){.source = source, .shape = {3, ROWS, COLUMNS}, .class_count = 10};
@@ -194,7 +214,7 @@ static void gives_images_of_files(void **state)
     assert_int_equal(data_count(data, PART_TRAIN), COUNT);
     assert_int_equal(data_count(data, PART_TEST), COUNT);
     for (size_t i = 0; i < COUNT; i++) {
-        data_image(data, PART_TRAIN, i, image, &label);
+        get_image(data, PART_TRAIN, i, image, &label);
         assert_int_equal(label, i);
         for (int at = 0; at < ROWS * COLUMNS; at++) {
             assert_true(image[3 * at] == image[3 * at + 1] && image[3 * at] == image[3 * at + 2]);
@@ -257,20 +277,20 @@ static void makes_images(void **state)
     assert_true(data_open(&options, &lot, &reason));
     assert_int_equal(data_count(data, PART_TEST), 200);
     for (size_t i = 0; i < 1000; i++) {
-        data_image(data, PART_TRAIN, i, one, &label);
-        data_image(again, PART_TRAIN, i, other, &label_again);
+        get_image(data, PART_TRAIN, i, one, &label);
+        get_image(again, PART_TRAIN, i, other, &label_again);
         assert_memory_equal(one, other, sizeof one);
         assert_int_equal(label, label_again);
         counts[label]++;
-        data_image(lot, PART_TRAIN, i, other, &label_again);
+        get_image(lot, PART_TRAIN, i, other, &label_again);
         assert_memory_equal(one, other, sizeof one);
         same_count += label == label_again;
     }
     for (int i = 0; i < 4; i++)
         assert_in_range(counts[i], 180, 320);
     assert_in_range(same_count, 180, 320);
-    data_image(data, PART_TRAIN, 0, one, &label);
-    data_image(data, PART_TEST, 0, other, &label);
+    get_image(data, PART_TRAIN, 0, one, &label);
+    get_image(data, PART_TEST, 0, other, &label);
     assert_memory_not_equal(one, other, sizeof one);
     data_close(data);
     data_close(again);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { DEVICES_MAX = 4 };
 
@@ -255,6 +256,9 @@ static bool iterate(void *user, const struct iteration *iteration, struct reason
     size_t inputs = shape_count(model->layers[0].out);
     if (!call(FAKE_iterate, reason))
         return false;
+    struct timespec pause = {.tv_nsec = watched.iterate_ms * 1000000L};
+    if (pause.tv_nsec > 0)
+        nanosleep(&pause, NULL);
     pthread_mutex_lock(&lock);
     if (!state->is_fed[iteration->turn] || state->is_read[iteration->turn])
         misused("iterate: nothing new was fed");

@@ -26,6 +26,7 @@ struct fake_watch {
      * is number 1 */
     uint64_t broken_first, broken_last;
     int states, host_blocks;   /* opened or allocated, and not released yet */
+    int iterate_ms;            /* how long each iterate() sleeps */
     struct backend_watch seen; /* returned by watch() */
 };
 /* Reset the requested failures and all counts. */
