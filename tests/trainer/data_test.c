@@ -355,7 +355,7 @@ static void refuses_bad_pictures(void **unused)
     static const struct {
         const char *text, *why;
     } rows[] = {
-        {"", "f: byte 0: neither a binary PGM or PPM, nor an IDX file"},
+        {"", "f: byte 0: neither a binary PGM or PPM, nor an IDX or .npy file"},
         {"P3 1 1 255 1 2 3", "f: byte 0: neither a binary PGM"},
         {"P6 0 1 255 abc", "f: byte 3: not a number from 1 to 32768"},
         {"P6 1 99999 255 abc", "f: byte 5: not a number from 1 to 32768"},
