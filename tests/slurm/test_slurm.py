@@ -270,6 +270,5 @@ if __name__ == "__main__":
     needs()
     if INSIDE not in os.environ:
         os.environ[INSIDE] = "1"
-        os.execvp("unshare", ["unshare", "-m", "-n", "-p", "-u", "--fork", "--kill-child", "--mount-proc", sys.executable, "-B",
-                              *sys.argv])
+        os.execvp("unshare", [*cluster.NAMESPACES, sys.executable, "-B", *sys.argv])
     unittest.main(verbosity=2)
