@@ -10,6 +10,7 @@ typedef struct gwi_attempts_view {
     bool is_there;          /* false: the user named no command, or the command has only one attempt */
     const gwi_past *newest; /* borrowed from the list */
     size_t good, failed;    /* number of good and of failed attempts */
+    size_t unknown;         /* number of the others: it is not known whether they failed */
     size_t gone, slow;  /* gone: attempts whose recording is missing or unreadable; slow: attempts whose recording could
                            not be read in time */
     gw_splits splits;   /* owned */

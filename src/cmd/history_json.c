@@ -92,6 +92,7 @@ static json_object *of_attempts(const gwi_attempts_view *attempts)
     json_object_object_add(object, "folder", gw_json_text(attempts->newest->folder));
     add_count(object, "good", attempts->good);
     add_count(object, "failed", attempts->failed);
+    add_count(object, "unknown", attempts->unknown);
     json_object_object_add(object, "compared", compared);
     add_count(object, "gone", attempts->gone);
     add_count(object, "too_slow", attempts->slow);
