@@ -24,7 +24,7 @@ typedef struct gwi_history_view {
     gwi_attempts_view attempts;
 } gwi_history_view;
 
-/* Write the list to standard output. GW_IO: writing failed. GW_USAGE: this build has no JSON. */
+/* Print the list. GW_NOMEM: out of memory. main() reports if standard output cannot be written. */
 GW_MUST_CHECK gw_status gwi_history_write_json(const gwi_history_view *view, gw_error *err);
 
 #endif

@@ -3,6 +3,7 @@
 #include "gwi_history.h"
 
 #include "gw_render.h"
+#include "gw_say.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
@@ -112,7 +113,9 @@ gw_status gwi_history_write_json(const gwi_history_view *view, gw_error *err)
     json_object_object_add(whole, "runs", runs);
     json_object_object_add(whole, "attempts", of_attempts(&view->attempts));
     const char *text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-    gw_status st = text == NULL || puts(text) < 0 ? gw_fail(err, GW_IO, "write JSON") : GW_OK;
+    gw_status st = text == NULL ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
+    gw_put(text == NULL ? "" : text);
+    putchar('\n');
     json_object_put(whole);
     return st;
 }
