@@ -4,7 +4,7 @@
 # skipped tests are listed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-jobs=$(($(nproc) * 4)) # most tests wait for something most of the time
+jobs=$(($(nproc) * 3)) # most tests wait for something most of the time
 passed=0 failed=0 skipped=0 flaky=0 names= extras= sanitized=
 began=$(date +%s)
 
@@ -142,7 +142,7 @@ check_build() { # name exit-status-of-the-build ctest options
     fi
 }
 
-echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 13 to 17 minutes on two idle cores; first, missing packages are installed"
+echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 14 to 18 minutes on two idle cores; first, missing packages are installed"
 sh tools/need.sh build logs history report dnnl watch packages check || exit 1
 mkdir -p build-pythons build-asan build-tsan
 install_extras >build-pythons/extras.log 2>&1 &
@@ -156,7 +156,7 @@ rm -f build-asan/check.status build-tsan/check.status
 build_sanitized &
 sanitized=$!
 trap 'kill "$sanitized" 2>/dev/null; exit 130' INT TERM
-check_build dev $status -LE soak
+check_build dev $status -LE soak -j $((jobs + 2)) # two tests compile at a low priority
 # Run the long tests and the repaired twins of the scenarios only in the plain build, and all other tests also with the
 # sanitizers; with the thread sanitizer without those that wait for several readings of NVML.
 wait_for_build asan
