@@ -23,10 +23,16 @@ class Pids(Case):
         program = ["sh", "-c", 'echo yes >"$0"; sleep 1000', str(self.ready)]
         process = subprocess.Popen([*before, GPUWHY, "run", "--quiet", "--gpu", GPU, "-o", str(self.recording), "--", *program],
                                    env=self.environment, cwd=self.folder, stderr=subprocess.DEVNULL, start_new_session=True)
-        self.addCleanup(process.wait, WAIT_S)
-        self.addCleanup(os.killpg, process.pid, signal.SIGKILL)
+        self.addCleanup(self.end, process)
         wait_until(lambda: lines_of(self.ready) == ["yes"], "the program")
         return process
+
+    def end(self, process):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # the test has ended it
+        process.wait(WAIT_S)
 
     def is_running(self, *before):
         done = subprocess.run([*before, GPUWHY, "explain", str(self.recording)], env=self.environment, stdout=subprocess.PIPE,
