@@ -81,6 +81,15 @@ def _prefix():
     return None
 
 
+def _why_missing():
+    """Why there is no program, for a message."""
+    archive = getattr(globals().get("__loader__"), "archive", None)
+    if archive is None:
+        return f"there is no gpuwhy program beside {__file__}"
+    return (f"this package is inside the archive {archive}, from which no program can be started. Phases work; for "
+            "everything else, unpack the archive, or install gpuwhy with pip and add its folder bin to PATH")
+
+
 def load_ipython_extension(shell):
     """Show verdicts below cells: %load_ext gpuwhy."""
     if not os.environ.get("GPUWHY_RUN_DIR"):
@@ -91,7 +100,7 @@ def load_ipython_extension(shell):
         return  # the kernel of `gpuwhy jupyter install` has loaded it already
     prefix = _prefix()
     if prefix is None:
-        print(f"gpuwhy: no verdicts for cells, because there is no gpuwhy program beside {__file__}", file=sys.stderr)
+        print(f"gpuwhy: no verdicts for cells: {_why_missing()}", file=sys.stderr)
         return
     path = os.path.join(prefix, "lib", "gpuwhy", "python", "gpuwhy_ipython.py")
     spec = importlib.util.spec_from_file_location("gpuwhy_ipython", path)
@@ -105,7 +114,7 @@ def _main():
     prefix = _prefix()
     program = shutil.which("gpuwhy") if prefix is None else os.path.join(prefix, "bin", "gpuwhy")
     if program is None:
-        sys.exit(f"gpuwhy: there is no gpuwhy program, neither beside {__file__} nor in PATH")
+        sys.exit(f"gpuwhy: there is no gpuwhy program in PATH, and {_why_missing()}")
     try:
         os.execv(program, [program, *sys.argv[1:]])
     except OSError as reason:

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(($(nproc) * 3)) # most tests wait for something most of the time
-passed=0 failed=0 skipped=0 flaky=0 names= pythons=
+passed=0 failed=0 skipped=0 flaky=0 names= extras= sanitized=
 began=$(date +%s)
 
 # Print a line with the time since the start, in minutes and seconds.
@@ -31,12 +31,21 @@ formatted() {
     git ls-files '*.c' '*.h' | grep -v '^build' | xargs clang-format --dry-run -Werror
 }
 
-# The Python versions are installed in the background during the first build. Wait for them.
-wait_for_pythons() {
-    [ -n "$pythons" ] || return 0
-    wait "$pythons"
-    pythons=
-    cat build-pythons.log
+# Install what only a few tests need: more versions of Python, Slurm, and the tools that make and try a Debian package. Where
+# this is not possible, these tests are skipped.
+install_extras() {
+    if [ "$(id -u)" -eq 0 ]; then
+        sh tools/need.sh slurm debian lintian pythons || echo "Slurm or the Debian package is not tested"
+    fi
+    sh tools/pythons.sh lacking
+}
+
+# install_extras runs in the background during the first build. Wait for it.
+wait_for_extras() {
+    [ -n "$extras" ] || return 0
+    wait "$extras"
+    extras=
+    cat build-pythons/extras.log
 }
 
 # Print the output of the failed tests.
@@ -79,7 +88,7 @@ run_ctest() { # name folder ctest options
 run_tests() { # name folder ctest options
     name=$1 folder=$2
     shift 2
-    wait_for_pythons
+    wait_for_extras
     progress "$name: running the tests"
     run_ctest "$name" "$folder" "$@"
     sed -E -f tools/results.sed "$folder/check.log" >"$folder/check.results"
@@ -100,37 +109,62 @@ run_tests() { # name folder ctest options
     names="$names$(grep -vE ' (Passed|Skipped)$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  FAILED   $name: \1/")"
 }
 
-check_build() { # name cmake options -- ctest options
-    name=$1 folder=build-$1
-    shift
-    options=
-    while [ $# -gt 0 ] && [ "$1" != -- ]; do
-        options="$options $1"
-        shift
-    done
-    [ $# -eq 0 ] || shift
-    progress "$name: building"
-    # shellcheck disable=SC2086 # options are words
-    sh tools/build.sh "$folder" $options
-    status=$?
-    count "$name: build" $status
-    [ $status -ne 0 ] || run_tests "$name" "$folder" "$@"
+build() { # name sanitizers command-before...
+    name=$1 sanitizers=$2
+    shift 2
+    "$@" sh tools/build.sh "build-$name" -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE="$sanitizers"
 }
 
-echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 16 to 20 minutes on two idle cores; first, missing packages are installed"
+# The tests leave much of the processors' time unused. The builds with sanitizers use it, at the lowest priority, so that
+# compilers hardly delay the tests. In the folder of a build, check.built has its output, and check.status its exit status.
+build_sanitized() {
+    for pair in asan:address,undefined tsan:thread; do
+        at=build-${pair%%:*}
+        build "${pair%%:*}" "${pair#*:}" nice -n 19 >"$at/check.built" 2>&1
+        echo $? >"$at/check.status"
+    done
+}
+
+wait_for_build() { # name
+    [ -s "build-$1/check.status" ] || progress "$1: building"
+    while [ ! -s "build-$1/check.status" ] && kill -0 "$sanitized" 2>/dev/null; do sleep 1; done
+    cat "build-$1/check.built"
+    [ "$(cat "build-$1/check.status")" = 0 ]
+}
+
+# Report a build and run its tests if it succeeded.
+check_build() { # name exit-status-of-the-build ctest options
+    count "$1: build" "$2"
+    if [ "$2" -eq 0 ]; then
+        built=$1
+        shift 2
+        run_tests "$built" "build-$built" "$@"
+    fi
+}
+
+echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 14 to 18 minutes on two idle cores; first, missing packages are installed"
 sh tools/need.sh build logs history report dnnl images watch packages check || exit 1
-sh tools/pythons.sh lacking >build-pythons.log 2>&1 &
-pythons=$!
+mkdir -p build-pythons build-asan build-tsan
+install_extras >build-pythons/extras.log 2>&1 &
+extras=$!
 formatted
 count "clang-format" $?
-check_build dev -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -- -LE soak
+progress "dev: building"
+build dev ""
+status=$?
+rm -f build-asan/check.status build-tsan/check.status
+build_sanitized &
+sanitized=$!
+trap 'kill "$sanitized" 2>/dev/null; exit 130' INT TERM
+check_build dev $status -LE soak -j $((jobs + 2)) # two tests compile at a low priority
 # Run the long tests and the repaired twins of the scenarios only in the plain build, and all other tests also with the
 # sanitizers; with the thread sanitizer without those that wait for several readings of NVML.
-check_build asan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=address,undefined -- -LE "long|soak" -E "-twin$"
-check_build tsan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=thread -- -LE "long|soak" \
-    -E "-twin$|-S25-(thermal|brake|cap|link)"
+wait_for_build asan
+check_build asan $? -LE "long|soak" -E "-twin$"
+wait_for_build tsan
+check_build tsan $? -LE "long|soak" -E "-twin$|-S25-(thermal|brake|cap|link)"
 
-wait_for_pythons
+wait_for_extras
 echo "$names" | sed "/^$/d"
 [ "$flaky" -eq 0 ] || echo "flaky: $flaky of the passed tests failed at first, and passed only when run again alone"
 echo "$passed passed, $failed failed, $skipped skipped"

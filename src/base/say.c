@@ -4,6 +4,7 @@
 
 #include "gw_clean.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,19 @@ void gw_say(const char *format, ...)
     free(text);
 }
 
+static int print_errno;
+
+int gw_print_errno(void)
+{
+    return print_errno;
+}
+
+void gw_put(const char *text)
+{
+    if (fputs(text, stdout) < 0 && print_errno == 0)
+        print_errno = errno;
+}
+
 void gw_print(const char *format, ...)
 {
     gw_text out = {0};
@@ -49,7 +63,7 @@ void gw_print(const char *format, ...)
             gw_text_add_str(&out, "\n");
         line = end == NULL ? NULL : end + 1;
     }
-    fputs(gw_text_str(&out), stdout);
+    gw_put(gw_text_str(&out));
     gw_text_free(&out);
     free(text);
 }

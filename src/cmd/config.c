@@ -171,7 +171,7 @@ static int show_json(const gw_config *config)
     gw_error err;
     gw_status st = gwi_config_json(config, &text, &err);
     if (st == GW_OK)
-        fputs(gw_text_str(&text), stdout);
+        gw_put(gw_text_str(&text));
     else
         gw_say("config: %s", err.text);
     gw_text_free(&text);

@@ -64,8 +64,8 @@ static gw_status render(const gw_comparison *comparison, gw_portrait *good, gw_p
         gw_render_comparison_text(comparison, good, bad, gwi_has_colour(STDOUT_FILENO), &text);
     if (st == GW_OK && text.failed)
         st = gw_fail(err, GW_NOMEM, "print the comparison");
-    if (st == GW_OK && (fputs(gw_text_str(&text), stdout) < 0 || fflush(stdout) != 0))
-        st = gw_fail(err, GW_IO, "write to standard output");
+    if (st == GW_OK)
+        gw_put(gw_text_str(&text));
     gw_text_free(&text);
     return st;
 }

@@ -99,7 +99,7 @@ static void print_page(const gw_checkup *checkup)
         }
         gw_text_free(&line);
     }
-    fputs(gw_text_str(&page), stdout);
+    gw_put(gw_text_str(&page));
     gw_text_free(&page);
     printf("\n%zu passed, %zu warning%s, %zu failed, %zu unknown\n", checkup->counts[GW_CHECK_PASS],
            checkup->counts[GW_CHECK_WARN], checkup->counts[GW_CHECK_WARN] == 1 ? "" : "s",

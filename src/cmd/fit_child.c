@@ -1,6 +1,7 @@
 /* Trials of `gpuwhy fit`: child processes that run `gpuwhy rehearse` or `gpuwhy run`. Each is the leader of a process
  * group of its own, so that the terminal's ^C reaches only us, and we end them all. */
 #include "gwi_fit.h"
+#include "gwi_options.h"
 
 #include "gw_array.h"
 #include "gw_clock.h"
@@ -98,7 +99,7 @@ static size_t add_options(const gwi_fit *fit, const gwi_fit_trial *trial, char m
     word[count++] = "--end-with-parent";
     if (fit->no_attach)
         word[count++] = "--no-attach";
-    return count;
+    return count + gwi_add_folder(word + count);
 }
 
 static gw_status spawn(const gwi_fit *fit, gwi_fit_trial *trial, char *const *argv, const char *log, gw_error *err)

@@ -10,6 +10,7 @@ typedef struct gwi_attempts_view {
     bool is_there;          /* false: the user named no command, or the command has only one attempt */
     const gwi_past *newest; /* borrowed from the list */
     size_t good, failed;    /* number of good and of failed attempts */
+    size_t unknown;         /* number of the others: it is not known whether they failed */
     size_t gone, slow;  /* gone: attempts whose recording is missing or unreadable; slow: attempts whose recording could
                            not be read in time */
     gw_splits splits;   /* owned */
@@ -23,7 +24,7 @@ typedef struct gwi_history_view {
     gwi_attempts_view attempts;
 } gwi_history_view;
 
-/* Write the list to standard output. GW_IO: writing failed. GW_USAGE: this build has no JSON. */
+/* Print the list. GW_NOMEM: out of memory. main() reports if standard output cannot be written. */
 GW_MUST_CHECK gw_status gwi_history_write_json(const gwi_history_view *view, gw_error *err);
 
 #endif

@@ -62,6 +62,11 @@ GW_MUST_CHECK gw_status gwi_options_parse_mixed(const gwi_option *options, size_
  * *ret_index. GW_USAGE: `err` names the option and the reason. */
 GW_MUST_CHECK gw_status gwi_options_parse_common(int argc, char **argv, int *ret_index, gw_error *err);
 
+/* Add the words of --folder for a gpuwhy that this one starts, if this one has the option. `words` has room for
+ * GWI_FOLDER_WORDS. Returns their number. The words are static or borrowed from argv. */
+enum { GWI_FOLDER_WORDS = 2 };
+size_t gwi_add_folder(const char **words);
+
 /* Return the options of all commands. */
 const gwi_option *gwi_options_common(size_t *ret_count);
 

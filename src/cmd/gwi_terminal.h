@@ -1,7 +1,7 @@
 /* Colours, the width of the terminal, and the pager: the only place that decides about them.
  *
- * Every command accepts --color and --no-pager (options.c parses them from the table below). The state is one struct of
- * the process. Use it from the main thread. */
+ * Every command accepts the options of the table below (options.c parses them): --color and --no-pager, and --folder,
+ * which only sets a key of the configuration. The state is one struct of the process. Use it from the main thread. */
 #ifndef GWI_TERMINAL_H
 #define GWI_TERMINAL_H
 
@@ -10,19 +10,22 @@
 
 #include <stdbool.h>
 
-#define GWI_TERMINAL_OPTIONS(X)                                                                                        \
+#define GWI_COMMON_OPTIONS(X)                                                                                          \
+    X(STRING, const char *, folder, "--folder", "DIR", NULL,                                                           \
+      "folder of the recordings and of the list of runs; see gpuwhy config folder")                                    \
     X(STRING, const char *, color, "--color", "auto|always|never", NULL, "when to print colours [auto]")               \
     X(FLAG, bool, no_pager, "--no-pager", NULL, NULL, "do not start a pager for long text")
 
-typedef struct gwi_terminal_settings {
-    const char *color; /* borrowed from argv; NULL: auto */
+typedef struct gwi_common_settings {
+    const char *folder; /* borrowed from argv; NULL: not given */
+    const char *color;  /* borrowed from argv; NULL: auto */
     bool no_pager;
-} gwi_terminal_settings;
+} gwi_common_settings;
 
 /* The settings of this process, which the options set. */
-gwi_terminal_settings *gwi_terminal(void);
-/* GW_USAGE: --color has an unknown value; `err` names it. */
-GW_MUST_CHECK gw_status gwi_terminal_check(gw_error *err);
+gwi_common_settings *gwi_common(void);
+/* GW_USAGE: an option has a value that is not valid; `err` names it. */
+GW_MUST_CHECK gw_status gwi_common_check(gw_error *err);
 
 /* True if `fd` is a terminal. For standard output, this is true even while the pager collects the text. */
 bool gwi_is_terminal(int fd);

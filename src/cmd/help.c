@@ -72,7 +72,7 @@ static int print_topic(const gwi_topic *topic)
     gw_text text = {0};
     unsigned width = gwi_terminal_width(STDOUT_FILENO);
     gwi_markdown_add_plain(topic->document, width == 0 || width > WIDTH ? WIDTH : width, &text);
-    fputs(gw_text_str(&text), stdout);
+    gw_put(gw_text_str(&text));
     gw_text_free(&text);
     return GW_EXIT_OK;
 }
@@ -117,7 +117,7 @@ static int print_manual(const char *name)
         gwi_manual_add_page(&gwi_manual_gpuwhy, NULL, "explain why a GPU program failed", &text);
     else
         gwi_manual_add_page(command->page, name, command->help, &text);
-    fputs(gw_text_str(&text), stdout);
+    gw_put(gw_text_str(&text));
     gw_text_free(&text);
     return GW_EXIT_OK;
 }
@@ -126,7 +126,7 @@ static int print_complete(int count, char *const *words)
 {
     gw_text text = {0};
     gwi_complete(count, words, &text);
-    fputs(gw_text_str(&text), stdout);
+    gw_put(gw_text_str(&text));
     gw_text_free(&text);
     return GW_EXIT_OK;
 }

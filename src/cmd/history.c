@@ -168,8 +168,8 @@ static gw_status read_portrait(const gwi_past *past, uint64_t until_ns, gw_portr
     return gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, ret_portrait, NULL);
 }
 
-/* Count the attempts in `list`, which are of one command, in `seen`. Add the newest COMPARED_MAX to `attempts`, except
- * those that cannot be read in time. */
+/* Count the attempts in `list`, which are of one command, in `seen`. Add the newest COMPARED_MAX of the good and failed
+ * ones to `attempts`, except those that cannot be read in time. */
 static gw_status read_attempts(const gwi_past_list *list, gw_attempts *attempts, gwi_attempts_view *seen, gw_error *err)
 {
     uint64_t until_ns = gw_processor_ns() + compare_time_ns;
@@ -177,9 +177,11 @@ static gw_status read_attempts(const gwi_past_list *list, gw_attempts *attempts,
     for (size_t i = list->count; i-- > 0;) {
         const gwi_past *past = &list->item[i];
         gw_portrait *portrait = NULL;
+        bool failed = gwi_past_failed(past);
         seen->good += past->good;
-        seen->failed += !past->good;
-        if (read_count == COMPARED_MAX)
+        seen->failed += failed;
+        seen->unknown += !past->good && !failed;
+        if (read_count == COMPARED_MAX || (!past->good && !failed))
             continue;
         gw_status st = read_portrait(past, until_ns, &portrait);
         seen->slow += st == GW_END;
@@ -215,21 +217,29 @@ static const char *why_left_out(const gwi_attempts_view *seen)
     return seen->gone > 0 ? "gone or older" : "older";
 }
 
+static const char *why_not_compared(const gwi_attempts_view *seen)
+{
+    if (seen->failed > 0)
+        return "no run is known to have ended well, so the failed runs cannot be compared with a good one";
+    return seen->unknown > 0 ? "no run is known to have failed, so there is nothing to explain"
+                             : "no run failed, so there is nothing to explain";
+}
+
 static void show_attempts(const gwi_attempts_view *seen)
 {
     gw_text line = {0};
     const gw_splits *splits = &seen->splits;
     putchar('\n');
     gw_text_addf(&line, "%.100s in %s: %zu of %zu runs failed", seen->newest->command, seen->newest->folder,
-                 seen->failed, seen->good + seen->failed);
+                 seen->failed, seen->good + seen->failed + seen->unknown);
+    if (seen->unknown > 0)
+        gw_text_addf(&line, "; whether %zu other%s failed is unknown", seen->unknown, seen->unknown == 1 ? "" : "s");
     print(&line);
     if (splits->good_count + splits->bad_count < seen->good + seen->failed)
         printf("compared: %zu good and %zu failed runs; the recordings of the others are %s\n", splits->good_count,
                splits->bad_count, why_left_out(seen));
     if (seen->good == 0 || seen->failed == 0) {
-        puts(seen->good == 0
-                 ? "no run is known to have ended well, so the failed runs cannot be compared with a good one"
-                 : "no run failed, so there is nothing to explain");
+        puts(why_not_compared(seen));
     } else if (splits->good_count == 0 || splits->bad_count == 0) {
         puts("the recordings of the good or the failed runs have been removed, so they cannot be compared");
     } else if (splits->count == 0) {
@@ -262,7 +272,7 @@ static gw_status compare_attempts(const gwi_past *newest, gwi_attempts_view *ret
     if (st == GW_OK)
         st = gw_attempts_split(attempts, &view.splits, err);
     const gw_splits *splits = &view.splits;
-    view.is_there = view.good + view.failed > 1;
+    view.is_there = view.good + view.failed + view.unknown > 1;
     view.may_be_chance =
         splits->count > 0 && (splits->good_count < FEW || splits->bad_count < FEW || splits->chance > chance_max);
     gwi_peaks_find(&list, newest, &view.peaks);

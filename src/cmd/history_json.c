@@ -3,6 +3,7 @@
 #include "gwi_history.h"
 
 #include "gw_render.h"
+#include "gw_say.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
@@ -92,6 +93,7 @@ static json_object *of_attempts(const gwi_attempts_view *attempts)
     json_object_object_add(object, "folder", gw_json_text(attempts->newest->folder));
     add_count(object, "good", attempts->good);
     add_count(object, "failed", attempts->failed);
+    add_count(object, "unknown", attempts->unknown);
     json_object_object_add(object, "compared", compared);
     add_count(object, "gone", attempts->gone);
     add_count(object, "too_slow", attempts->slow);
@@ -111,7 +113,9 @@ gw_status gwi_history_write_json(const gwi_history_view *view, gw_error *err)
     json_object_object_add(whole, "runs", runs);
     json_object_object_add(whole, "attempts", of_attempts(&view->attempts));
     const char *text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-    gw_status st = text == NULL || puts(text) < 0 ? gw_fail(err, GW_IO, "write JSON") : GW_OK;
+    gw_status st = text == NULL ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
+    gw_put(text == NULL ? "" : text);
+    putchar('\n');
     json_object_put(whole);
     return st;
 }

@@ -5,6 +5,7 @@
 
 #include "gw_model.h"
 #include "gw_render.h"
+#include "gw_say.h"
 #include "gw_sites.h"
 #include "gw_torch.h"
 
@@ -122,7 +123,7 @@ void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
         gw_text_add(&text, "\n", 1); /* separate the verdict from the program's own output */
     gw_render_text(verdict, &style, &text);
     if (fd == STDOUT_FILENO) /* main() reports it if this cannot be written */
-        fputs(gw_text_str(&text), stdout);
+        gw_put(gw_text_str(&text));
     else /* a closed output is no reason to fail */
         (void)!write_whole(fd, &text, "the verdict", NULL);
     gw_text_free(&text);

@@ -6,16 +6,9 @@
 #include "gw_array.h"
 #include "gw_torch.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_alive(pid_t pid)
-{
-    return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
-}
 
 typedef struct folder_search {
     gw_path recording; /* absolute path */
@@ -32,7 +25,7 @@ static void compare(void *user, const char *folder)
     if (!gw_run_meta_read(folder, recording, &supervisor) || strcmp(recording, search->recording) != 0)
         return;
     snprintf(search->folder, sizeof search->folder, "%s", folder);
-    search->running = is_alive(supervisor);
+    search->running = gw_run_is_going(folder, supervisor);
 }
 
 static void look_up(const gwi_run_list *runs, folder_search *search)
@@ -57,7 +50,7 @@ static const char *where_to_read(const char *file, const gwi_run_list *runs, fol
     if (realpath(file, search->recording) == NULL)
         return file; /* the path cannot be resolved; opening the recording will report the reason */
     if (gw_run_meta_read(file, recording, &supervisor)) { /* `file` is a run folder */
-        search->running = is_alive(supervisor);
+        search->running = gw_run_is_going(file, supervisor);
         if (recording[0] != '\0')
             snprintf(search->recording, sizeof search->recording, "%s", recording);
         return file;
@@ -89,7 +82,7 @@ static void list_one(void *user, const char *folder)
         return;
     }
     struct gwi_run *run = &list->run[list->count++];
-    *run = (struct gwi_run){strdup(recording), strdup(folder), is_alive(supervisor)};
+    *run = (struct gwi_run){strdup(recording), strdup(folder), gw_run_is_going(folder, supervisor)};
     all->failed = run->recording == NULL || run->folder == NULL;
 }
 

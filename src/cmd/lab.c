@@ -186,7 +186,7 @@ static void print_entry(const gwi_lesson *lesson, unsigned width)
     gw_text_add_str(&text, "\n");
     if (colour)
         gw_paint(&text, from, GW_ROLE_DIM);
-    fputs(gw_text_str(&text), stdout);
+    gw_put(gw_text_str(&text));
     gw_text_free(&text);
 }
 

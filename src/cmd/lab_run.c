@@ -1,6 +1,7 @@
 /* Runs a program for `gpuwhy lab`, and compares its verdict with the expected one. */
 #include "gwi_config_cmd.h"
 #include "gwi_lab.h"
+#include "gwi_options.h"
 
 #include "gw_exit.h"
 #include "gw_json.h"
@@ -121,17 +122,21 @@ static gw_status run_in(const char *folder, const char *json, const gwi_lab_run 
                                  "--memory=0",
                                  "--hang-after=auto",
                                  "--record-limit=" GW_STANDARD_RECORD_LIMIT},
-                      *const last[] = {"--json", json, "--"};
-    enum { FIRST = sizeof first / sizeof first[0], LAST = sizeof last / sizeof last[0] };
+                      *last[GWI_FOLDER_WORDS + 3];
+    size_t last_count = gwi_add_folder(last);
+    last[last_count++] = "--json";
+    last[last_count++] = json;
+    last[last_count++] = "--";
+    enum { FIRST = sizeof first / sizeof first[0] };
     size_t options = count_of(run->option), words = count_of(run->word), at = 0;
-    char **argv = calloc(FIRST + LAST + options + words + 1, sizeof *argv);
+    char **argv = calloc(FIRST + last_count + options + words + 1, sizeof *argv);
     if (argv == NULL)
         return gw_fail(err, GW_NOMEM, "start %s", run->word[0]);
     for (size_t i = 0; i < FIRST; i++)
         argv[at++] = (char *)(uintptr_t)first[i]; /* posix_spawn() changes no argument */
     memcpy(argv + at, run->option, options * sizeof *argv);
     at += options;
-    for (size_t i = 0; i < LAST; i++)
+    for (size_t i = 0; i < last_count; i++)
         argv[at++] = (char *)(uintptr_t)last[i];
     memcpy(argv + at, run->word, words * sizeof *argv);
     gw_status st = spawn_and_wait(argv, run, folder, ret_status, err);

@@ -29,7 +29,7 @@ static int finish(const gwi_command_row *command, int status)
 {
     errno = 0;
     bool is_written = fflush(stdout) == 0 && !ferror(stdout);
-    int why = errno;
+    int why = errno != 0 ? errno : gw_print_errno();
     if (is_written || status == GW_EXIT_USAGE || (command != NULL && command->run == gwi_cmd_run))
         return status;
     gw_say("standard output could not be written%s%s", why == 0 ? "" : ": ", why == 0 ? "" : strerror(why));

@@ -2,6 +2,7 @@
 #include "gwi_manual.h"
 
 #include "gw_exit.h"
+#include "gw_say.h"
 #include "gw_wrap.h"
 
 #include <stdio.h>
@@ -76,7 +77,7 @@ int gwi_manual_print(const gwi_manual *page)
     }
     add_exits(page, &text);
     add_examples(page, &text);
-    fputs(gw_text_str(&text), stdout);
+    gw_put(gw_text_str(&text));
     gw_text_free(&text);
     return GW_EXIT_OK;
 }

@@ -14,8 +14,8 @@
 enum { COUNT_MAX = 1000000 };
 
 /* The options of all commands. */
-#define OPTIONS_STRUCT gwi_terminal_settings
-static const gwi_option common[] = {GWI_TERMINAL_OPTIONS(GWI_OPTION_ROW)};
+#define OPTIONS_STRUCT gwi_common_settings
+static const gwi_option common[] = {GWI_COMMON_OPTIONS(GWI_OPTION_ROW)};
 enum { COMMON_COUNT = sizeof common / sizeof common[0] };
 
 static gw_status set_count(const gwi_option *option, uint32_t *field, const char *value, gw_error *err)
@@ -214,8 +214,8 @@ static bool is_common(const char *word)
 
 static gw_status take_common(int argc, char **argv, int *index, gw_error *err)
 {
-    gw_status st = take_from(common, COMMON_COUNT, gwi_terminal(), argc, argv, index, err);
-    return st == GW_OK ? gwi_terminal_check(err) : st;
+    gw_status st = take_from(common, COMMON_COUNT, gwi_common(), argc, argv, index, err);
+    return st == GW_OK ? gwi_common_check(err) : st;
 }
 
 gw_status gwi_options_parse_common(int argc, char **argv, int *ret_index, gw_error *err)
@@ -308,6 +308,15 @@ void gwi_options_add_rows(const gwi_option *options, size_t count, gw_text *text
         gw_text_free(&help);
         gw_text_free(&left);
     }
+}
+
+size_t gwi_add_folder(const char **words)
+{
+    if (gwi_common()->folder == NULL)
+        return 0;
+    words[0] = "--folder";
+    words[1] = gwi_common()->folder;
+    return GWI_FOLDER_WORDS;
 }
 
 const gwi_option *gwi_options_common(size_t *ret_count)

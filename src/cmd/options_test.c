@@ -199,14 +199,14 @@ static void all_commands_share_the_options_of_the_terminal(void **state)
     sample fields;
     int index = 0;
     gw_error err = {0};
-    *gwi_terminal() = (gwi_terminal_settings){0};
+    *gwi_common() = (gwi_common_settings){0};
     assert_int_equal(parse(&fields, &index, &err,
                            (char *[]){(char *)"x", (char *)"--color=never", (char *)"--quiet", (char *)"--no-pager",
                                       (char *)"--", (char *)"--color", NULL}),
                      GW_OK);
     assert_int_equal(index, 5); /* the words of the program are left alone */
-    assert_string_equal(gwi_terminal()->color, "never");
-    assert_true(gwi_terminal()->no_pager && fields.quiet);
+    assert_string_equal(gwi_common()->color, "never");
+    assert_true(gwi_common()->no_pager && fields.quiet);
     assert_false(gwi_has_colour(1));
     assert_int_equal(parse(&fields, &index, &err, (char *[]){(char *)"x", (char *)"--color", (char *)"always", NULL}),
                      GW_OK);
@@ -214,7 +214,7 @@ static void all_commands_share_the_options_of_the_terminal(void **state)
     assert_int_equal(parse(&fields, &index, &err, (char *[]){(char *)"x", (char *)"--color", (char *)"red", NULL}),
                      GW_USAGE);
     assert_string_equal(err.text, "--color red: not auto, always or never");
-    *gwi_terminal() = (gwi_terminal_settings){0};
+    *gwi_common() = (gwi_common_settings){0};
 }
 
 /* The configuration is between the default and the command line, and learns what the command line sets. */

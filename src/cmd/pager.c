@@ -167,7 +167,7 @@ static bool collect(void)
 
 void gwi_pager_begin(void)
 {
-    if (collected.on || gwi_terminal()->no_pager || isatty(STDOUT_FILENO) == 0 || command_of() == NULL)
+    if (collected.on || gwi_common()->no_pager || isatty(STDOUT_FILENO) == 0 || command_of() == NULL)
         return;
     collected.on = collect();
     if (!collected.on)

@@ -30,6 +30,11 @@ bool gwi_past_list_push(gwi_past_list *list, const gwi_past *past)
     return true;
 }
 
+bool gwi_past_failed(const gwi_past *past)
+{
+    return past->status == GW_VERDICT_FAULT || (past->has_exit && (past->signal != 0 || past->exit_code != 0));
+}
+
 void gwi_past_free(gwi_past_list *list)
 {
     for (size_t i = 0; i < list->count; i++)

@@ -65,6 +65,7 @@
     X(FLAG, bool, no_sense, "--no-sense", NULL, NULL, "do not sample the state of the cards and the machine")          \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL,                                                              \
       "do not list this run in gpuwhy history, and do not compare it with the last good run")                          \
+    X(FLAG, bool, off, "--off", NULL, NULL, "start the program without recording it, as if gpuwhy were not there")     \
     X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
       "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
     X(COUNT, uint32_t, restart_count, "--restart", "N", NULL,                                                          \

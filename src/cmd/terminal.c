@@ -8,18 +8,20 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-gwi_terminal_settings *gwi_terminal(void)
+gwi_common_settings *gwi_common(void)
 {
-    static gwi_terminal_settings settings; /* set by the command line, which the process has once */
+    static gwi_common_settings settings; /* set by the command line, which the process has once */
     return &settings;
 }
 
-gw_status gwi_terminal_check(gw_error *err)
+gw_status gwi_common_check(gw_error *err)
 {
-    const char *color = gwi_terminal()->color;
-    if (color == NULL || strcmp(color, "auto") == 0 || strcmp(color, "always") == 0 || strcmp(color, "never") == 0)
-        return GW_OK;
-    return gw_fail(err, GW_USAGE, "--color %s: not auto, always or never", color);
+    const char *color = gwi_common()->color, *folder = gwi_common()->folder;
+    if (color != NULL && strcmp(color, "auto") != 0 && strcmp(color, "always") != 0 && strcmp(color, "never") != 0)
+        return gw_fail(err, GW_USAGE, "--color %s: not auto, always or never", color);
+    if (folder != NULL && !gw_config_is_valid(GW_CONFIG_TYPE_FOLDER, folder))
+        return gw_fail(err, GW_USAGE, "--folder %s: expected %s", folder, gw_config_valid(GW_CONFIG_TYPE_FOLDER));
+    return GW_OK;
 }
 
 static int replaced = -1; /* the terminal behind standard output */
@@ -55,12 +57,12 @@ bool gwi_terminal_is_dumb(void)
 bool gwi_has_colour(int fd)
 {
     const gw_config_value *configured = &gw_config_process()->value[GW_CONFIG_COLOR];
-    const char *color = gwi_terminal()->color != NULL ? gwi_terminal()->color : configured->text;
+    const char *color = gwi_common()->color != NULL ? gwi_common()->color : configured->text;
     const char *no_color = getenv("NO_COLOR");
     bool is_refused = no_color != NULL && no_color[0] != '\0';
     /* NO_COLOR is an environment variable, too, so it wins over a file. */
     bool is_from_file = configured->source == GW_CONFIG_SITE || configured->source == GW_CONFIG_USER;
-    if (gwi_terminal()->color == NULL && is_refused && is_from_file)
+    if (gwi_common()->color == NULL && is_refused && is_from_file)
         return false;
     if (strcmp(color, "auto") != 0)
         return strcmp(color, "always") == 0;

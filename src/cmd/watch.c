@@ -8,6 +8,7 @@
 #include "gw_say.h"
 #include "gw_watch_out.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static gw_status print_once(const gw_watch_snapshot *snapshot)
     gw_watch_draw(snapshot, &view, &marked, &top_max);
     gw_watch_plain(&plain, gw_text_str(&marked));
     gw_status st = plain.failed || marked.failed ? GW_NOMEM : GW_OK;
-    fputs(gw_text_str(&plain), stdout);
+    gw_put(gw_text_str(&plain));
     gw_text_free(&marked);
     gw_text_free(&plain);
     return st;
@@ -77,7 +78,7 @@ static gw_status print_json(const gw_watch_snapshot *snapshot, gw_error *err)
     gw_text text = {0};
     gw_status st = gw_watch_json(snapshot, &text, err);
     if (st == GW_OK)
-        fputs(gw_text_str(&text), stdout);
+        gw_put(gw_text_str(&text));
     gw_text_free(&text);
     return st;
 }
@@ -91,8 +92,9 @@ static gw_status print(gw_watch *watch, const watch_options *options, bool once,
         st = gw_watch_look(watch, &snapshot, err);
         if (st == GW_OK)
             st = options->json ? print_json(snapshot, err) : print_once(snapshot);
-        if (st == GW_OK && fflush(stdout) != 0)
-            return gw_fail(err, GW_IO, "write to standard output");
+        if (st == GW_OK && (fflush(stdout) != 0 || ferror(stdout)))
+            return gw_fail(err, GW_IO, "write to standard output: %s",
+                           strerror(gw_print_errno() != 0 ? gw_print_errno() : errno));
         if (st != GW_OK || once)
             return st;
     } while (!gwi_watch_wait(options->interval));

@@ -42,7 +42,7 @@ static void show(const gw_watch_snapshot *snapshot, const char *filter)
     if (snapshot->no_cards_why[0] != '\0')
         gw_say("the cards of this machine cannot be read: %s", snapshot->no_cards_why);
     size_t count = gw_watch_draw_who(snapshot, &view, &text);
-    fputs(gw_text_str(&text), stdout);
+    gw_put(gw_text_str(&text));
     if (count == 0 && snapshot->card_count > 0)
         puts(filter[0] == '\0' ? "no process holds memory on a card" : "no process matches");
     gw_text_free(&text);
@@ -69,7 +69,7 @@ int gwi_cmd_who(int argc, char **argv)
     if (st == GW_OK && options.json)
         st = gw_watch_json_who(snapshot, first < argc ? argv[first] : "", &json, &err);
     if (st == GW_OK && options.json)
-        fputs(gw_text_str(&json), stdout);
+        gw_put(gw_text_str(&json));
     else if (st == GW_OK)
         show(snapshot, first < argc ? argv[first] : "");
     gw_text_free(&json);

@@ -140,6 +140,12 @@ static bool parse(gw_config_type type, const char *text, uint64_t *ret_number)
     return false;
 }
 
+bool gw_config_is_valid(gw_config_type type, const char *text)
+{
+    uint64_t number;
+    return parse(type, text, &number);
+}
+
 static const char *canonical(gw_config_type type, const char *text, uint64_t number)
 {
     if (type == GW_CONFIG_TYPE_BOOL)

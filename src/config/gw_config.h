@@ -22,10 +22,10 @@
  * - unit: NULL: none.
  * - standard: the built-in value, as a user would write it.
  * - commands, option: the commands whose option of this name sets the key for one run, separated by blanks; "": all
- *   commands. NULL: no option. An option that begins with "--no-" sets the key to false. */
+ *   commands. An option that begins with "--no-" sets the key to false. */
 #define GW_CONFIG_KEYS(X)                                                                                              \
-    X(OFF, BOOL, "off", NULL, "false", NULL, NULL, "gpuwhy run starts the program without recording it")               \
-    X(FOLDER, FOLDER, "folder", NULL, "", NULL, NULL,                                                                  \
+    X(OFF, BOOL, "off", NULL, "false", "run", "--off", "gpuwhy run starts the program without recording it")           \
+    X(FOLDER, FOLDER, "folder", NULL, "", "", "--folder",                                                              \
       "folder of the recordings and of the list of runs; ~/ is your home, %u your user name")                          \
     X(KEEP_RECORDINGS, COUNT, "keep.recordings", "recordings", "500", "history", "--keep-recordings",                  \
       "how many recordings are kept; 0: no limit")                                                                     \
@@ -84,6 +84,8 @@ typedef struct gw_config_key {
 extern const gw_config_key gw_config_keys[GW_CONFIG_COUNT];
 /* Return which values of this type are valid, as in "expected ...". Static. */
 const char *gw_config_valid(gw_config_type type);
+/* True if the text is a valid value of this type. */
+bool gw_config_is_valid(gw_config_type type, const char *text);
 
 /* A later source wins over an earlier one. */
 typedef enum gw_config_source {

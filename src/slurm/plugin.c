@@ -8,6 +8,7 @@
  * function fails: a failing plugin would end the job.
  *
  * plugstack.conf:  optional /usr/lib/gpuwhy/slurm/spank_gpuwhy.so [default=on|deep] [folder=/scratch] [prefix=/usr] */
+#include "gwi_slurm_folder.h"
 #include "gwi_slurm_names.h"
 
 #include <dlfcn.h>
@@ -200,7 +201,7 @@ static void explain(void)
     char gpuwhy[PATH_MAX + 64] = "";
     for (size_t i = 0; i < sizeof places / sizeof places[0] && !is_program(gpuwhy); i++)
         snprintf(gpuwhy, sizeof gpuwhy, "%s/%s", settings.prefix, places[i]);
-    pid_t pid = access(settings.folder, R_OK) == 0 && is_program(gpuwhy) ? fork() : -1;
+    pid_t pid = gwi_slurm_folder_is_ours(settings.folder) && is_program(gpuwhy) ? fork() : -1;
     if (pid == 0) {
         sigset_t none; /* srun blocks signals, SIGALRM too */
         sigemptyset(&none);

@@ -2,6 +2,7 @@
  * command, which is in a variable. Whatever is missing here, the command runs, without gpuwhy if need be.
  *
  * The first task also links the folder of the recordings into the state folder, for `gpuwhy explain slurm:JOBID`. */
+#include "gwi_slurm_folder.h"
 #include "gwi_slurm_names.h"
 
 #include <errno.h>
@@ -81,6 +82,17 @@ static int split(char *text, char **ret_word)
     return count;
 }
 
+/* Report that the step is not recorded: once, and not for each task. */
+static void refuse(const char *folder)
+{
+    const char *rank = getenv("SLURM_PROCID");
+    if (rank == NULL || strcmp(rank, "0") == 0)
+        fprintf(stderr,
+                "gpuwhy: not recorded: %s could not be created, or another user owns it, may write to it, or made a "
+                "link of this name\n",
+                folder);
+}
+
 /* Replace this process by gpuwhy. Returns only if that fails. */
 static void run_recorded(const char *command, int argc, char **argv)
 {
@@ -92,6 +104,10 @@ static void run_recorded(const char *command, int argc, char **argv)
         snprintf(folder, sizeof folder, "%s", wanted) >= PATH_MAX - 1)
         return;
     make_folders(folder);
+    if (!gwi_slurm_folder_is_ours(folder)) {
+        refuse(folder);
+        return;
+    }
     link_folder(folder);
     strcat(folder, "/");
     int count = 0;

@@ -31,6 +31,10 @@ void gw_run_folders_visit_all(gw_run_folder_visit *visit, void *user);
  * unknown). Returns false if `folder` has no readable run.meta. */
 bool gw_run_meta_read(const char *folder, gw_path ret_recording, pid_t *ret_supervisor);
 
+/* True if the supervisor of a run folder is alive, even if it is in a container with pids of its own: it has a lock on
+ * run.meta. `supervisor`: its pid, which decides if the file system has no locks. May wait for some milliseconds. */
+bool gw_run_is_going(const char *folder, pid_t supervisor);
+
 /* Store the path of the state folder in `out`: the folder of the configuration, or
  * ${XDG_STATE_HOME:-~/.local/state}/gpuwhy. It may not exist. GW_MISSING: there is no home directory. GW_UNSUPPORTED:
  * we are root, and another user could change the folder. GW_USAGE: the path is too long. */

@@ -35,6 +35,7 @@ typedef struct gw_run_options {
     bool no_stderr;
     bool no_sense;
     bool no_history;
+    bool off; /* start the program without recording it; the caller of gw_supervisor_start() does this */
     bool end_with_parent;
     bool rehearse; /* run nothing and take no memory: the program sees a card of memory_bytes */
     const char

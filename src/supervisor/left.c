@@ -159,6 +159,24 @@ int gwi_run_folder_lock(const char *folder, bool alone)
     return fd;
 }
 
+bool gw_run_is_going(const char *folder, pid_t supervisor)
+{
+    /* Another process that asks, or tidies, has the lock for a moment, too. */
+    enum { TRIES = 5 };
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < TRIES; i++) {
+        int lock = gwi_run_folder_lock(folder, true);
+        if (lock >= 0) {
+            close(lock);
+            return false;
+        }
+        if (errno != EWOULDBLOCK)
+            return supervisor > 0 && (kill(supervisor, 0) == 0 || errno != ESRCH);
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
 /* True if the folder contains the last events of a recording in our state folder. Other run folders stay in place: the
  * reader of their recording may have another state folder, and would not find them in ours. */
 static bool belongs_to_us(const char *folder)

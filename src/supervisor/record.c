@@ -23,6 +23,7 @@
 #include <sys/resource.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -158,6 +159,19 @@ static void free_list(char **list)
     free(list);
 }
 
+/* Lock the run folder. A process that asks whether the run is going on has the lock for a moment. */
+static int lock(const char *run_folder)
+{
+    enum { TRIES = 1000 };
+    const struct timespec pause = {.tv_nsec = 1000000};
+    int fd = gwi_run_folder_lock(run_folder, false);
+    for (int i = 0; fd < 0 && errno == EWOULDBLOCK && i < TRIES; i++) {
+        nanosleep(&pause, NULL);
+        fd = gwi_run_folder_lock(run_folder, false);
+    }
+    return fd;
+}
+
 gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, const char *run_folder, char *const *argv,
                           gw_error *err)
 {
@@ -173,7 +187,7 @@ gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, con
     gw_error why;
     if (gw_run_meta_write(run_folder, &meta, function_names(), GW_FN_COUNT, &why) != GW_OK)
         gw_say("if gpuwhy is killed, this run cannot be explained: %s", why.text);
-    record->lock_fd = gwi_run_folder_lock(run_folder, false);
+    record->lock_fd = lock(run_folder);
     free_list(shown);
     if (gw_drain_open(run_folder, record->t0_monotonic_ns, &record->drain, &why) != GW_OK)
         gw_say("GPU calls are not recorded: %s", why.text);

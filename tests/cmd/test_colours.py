@@ -167,7 +167,8 @@ class Colours(Screen):
             self.assertEqual(colour, colours[state], seen)
 
     def test_a_full_disk_is_no_success(self):
-        for words in ["causes"], ["help"], ["lab", "list"], ["version"], ["history", "--json"], ["explain", "700"]:
+        for words in (["causes"], ["help"], ["help", "run"], ["lab", "list"], ["version"], ["history", "--json"], ["explain", "700"],
+                      ["config", "--json"], ["watch", "--once", "--json"], ["who", "--json"]):
             with open("/dev/full", "w") as full:
                 done = subprocess.run([GPUWHY, *words], stdout=full, stderr=subprocess.PIPE, env=self.environment,
                                       cwd=self.folder, timeout=WAIT_S, check=False)

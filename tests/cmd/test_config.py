@@ -77,12 +77,11 @@ class Show(ConfigCase):
         for key, row in self.keys().items():
             text = values.get(key, "true" if row["standard"] == "false" else "5")
             self.assertEqual(self.keys(**{row["variable"]: text})[key]["from"], "environment", key)
-            if row["option"]:
-                words = [row["option"]] if isinstance(row["value"], bool) else [row["option"], text]
-                self.assertEqual(self.keys(*words)[key]["from"], "option", key)
-                for command in (row["commands"] or "explain").split():
-                    help_text = self.run_gpuwhy(command, "--help").stdout.decode()
-                    self.assertRegex(help_text, rf"(?m)^  {row['option']}\b", command)
+            words = [row["option"]] if isinstance(row["value"], bool) else [row["option"], text]
+            self.assertEqual(self.keys(*words)[key]["from"], "option", key)
+            for command in (row["commands"] or "explain").split():
+                help_text = self.run_gpuwhy(command, "--help").stdout.decode()
+                self.assertRegex(help_text, rf"(?m)^  {row['option']}\b", command)
 
     def test_wrong_words(self):
         self.config("keep.day", status=2)
@@ -100,8 +99,7 @@ class Show(ConfigCase):
         for key, row in keys.items():
             cells = [cell.strip() for cell in rows[key].strip("|").split("|")]
             option = ", ".join(f"`{command} {row['option']}`" for command in (row["commands"] or "").split())
-            if row["option"] and not row["commands"]:
-                option = f"`{row['option']}`"
+            option = option or f"`{row['option']}`"
             standard = f"`{row['standard']}`" if row["standard"] else ""
             self.assertEqual(cells[:4], [f"`{key}`", f"`{row['variable']}`", option, standard])
 
@@ -159,6 +157,29 @@ class Runs(ConfigCase):
         self.assertFalse((self.folder / "state").exists())
         self.assertIn(b"exited 3", self.run_gpuwhy("explain").stdout)
         self.assertEqual(len(json.loads(self.run_gpuwhy("history", "--json").stdout)["runs"]), 1)
+
+    def test_the_option_for_the_folder(self):
+        """For every command, also before it. It wins over the variable."""
+        folder, other = self.folder / "mine", self.folder / "other"
+        self.environment["GPUWHY_FOLDER"] = str(other)
+        self.assertEqual(self.run_real("--folder", folder).returncode, 3)
+        self.assertEqual(len(self.recordings(folder)), 1)
+        self.assertFalse(other.exists())
+        for words in (["explain", "--folder", folder], ["--folder", folder, "explain"]):
+            self.assertIn(b"exited 3", self.run_gpuwhy(*words).stdout)
+        self.assertEqual(self.run_gpuwhy("explain").returncode, 2)
+        self.assertIn(b"sh -c", self.run_gpuwhy("history", f"--folder={folder}").stdout)
+        self.assertEqual(self.config("folder", "--folder", "/some/where"), "/some/where\n")
+        done = self.run_real("--folder", "mine")
+        self.assertEqual((done.returncode, done.stderr.decode()),
+                         (2, "gpuwhy: run: --folder mine: expected an absolute path, or one that begins with ~/\n"))
+
+    def test_a_lesson_uses_the_folder_of_its_command(self):
+        folder = self.folder / "mine"
+        done = self.run_gpuwhy("lab", "run", "S15", "--folder", folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.recordings(folder)), 1)
+        self.assertFalse((self.folder / "state" / "gpuwhy").exists())
 
     def test_home_and_user_in_the_folder(self):
         home = self.folder / "home"
@@ -325,6 +346,16 @@ class Off(ConfigCase):
         done = self.run_real(env={**self.environment, "GPUWHY_OFF": "1"})
         self.assertEqual((done.returncode, done.stderr.decode()),
                          (3, "gpuwhy: switched off (GPUWHY_OFF): the program runs without gpuwhy\n"))
+
+    def test_the_option_switches_off(self):
+        self.path.unlink()
+        done = self.run_real("--off", "--json", "-")
+        self.assertEqual((done.returncode, done.stdout, done.stderr.decode()),
+                         (3, b"", "gpuwhy: switched off (--off): the program runs without gpuwhy\n"))
+        done = self.run_real("--off", "--memory", "1GiB")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"--memory does not work while gpuwhy is switched off (--off)", done.stderr)
+        self.assertFalse((self.folder / "state").exists())
 
     def test_what_needs_gpuwhy_is_refused(self):
         """Otherwise the program would use another card, or memory that it must not take."""

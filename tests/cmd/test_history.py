@@ -174,8 +174,12 @@ class History(PythonCase):
         self.run_program(gib=2, code=1)
         with sqlite3.connect(self.state / "runs.db") as database:
             database.execute("update runs set exit = null, ended = 'unknown' where exit = 1")
-        peaks = self.runs("train.py")["attempts"]["peaks"]
-        self.assertIsNone(peaks["newest_failed"])
+        attempts = self.runs("train.py")["attempts"]
+        self.assertIsNone(attempts["peaks"]["newest_failed"])
+        self.assertEqual((attempts["good"], attempts["failed"], attempts["unknown"]), (1, 0, 1))
+        text = self.run_gpuwhy("history", "train.py").stdout.decode()
+        self.assertIn("0 of 2 runs failed; whether 1 other failed is unknown\n", text)
+        self.assertIn("no run is known to have failed", text)
 
     @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
     def test_a_newer_database(self):

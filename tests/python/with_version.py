@@ -1,7 +1,8 @@
 """Run a script with a CPython of one version:  with_version.py 3.13 SCRIPT [ARGUMENTS]
 
 Interpreters are searched in the folders and files of GPUWHY_PYTHONS (separated by colons), in the folder where
-tools/pythons.sh installs them, in PATH, and among pyenv's versions. Exits 77 (skipped) if there is none."""
+tools/pythons.sh installs them, in PATH, and among pyenv's versions. The one that runs this script comes before those in PATH,
+which may be pyenv's shims. Exits 77 (skipped) if there is none."""
 import glob
 import os
 import subprocess
@@ -19,6 +20,8 @@ def candidates(version):
         if place:
             yield os.path.join(place, name) if os.path.isdir(place) else place
     yield os.path.join(BROUGHT, name)
+    if version == "%d.%d" % sys.version_info[:2]:
+        yield sys.executable
     for folder in os.get_exec_path():
         yield os.path.join(folder, name)
     pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))

@@ -50,10 +50,17 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscr
 """
 
 
+NAMESPACES = ("unshare", "-m", "-n", "-p", "-u", "--fork", "--kill-child", "--mount-proc")
+
+
 def missing():
     """What this machine lacks for a cluster; empty: nothing."""
     lacks = [name for name in NEEDED if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
-    return lacks if os.geteuid() == 0 else [*lacks, "root"]
+    if os.geteuid() != 0:
+        return [*lacks, "root"]
+    if not lacks and subprocess.run([*NAMESPACES, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        return ["permission for new namespaces"]
+    return lacks
 
 
 def wait_for(what, condition):

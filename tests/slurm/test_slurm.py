@@ -155,6 +155,30 @@ class Slurm(unittest.TestCase):
         finally:
             self.cluster.plugstack(f"optional {PLUGIN}\n")
 
+    def test_of_a_heterogeneous_step_the_first_component_is_recorded(self):
+        self.environment["GPUWHY_SLURM"] = "on"
+        status, out, err = self.run_it("srun", "-n1", WAIT, "--end", "return", ":", "-n1", "sh", "-c", "echo second; exit 6")
+        self.assertEqual((status, sorted(out.splitlines())), (6, ["second", "the GPU is done"]), err)
+        self.assertEqual(len(self.recordings()), 1)
+
+    def test_a_folder_of_somebody_else_is_not_used(self):
+        """Its name is known before the step begins: the next job's number."""
+        shared = self.folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o1777)
+        numbers = [int(path.name.split("-")[1].split(".")[0]) for path in self.place.glob("*/gpuwhy-*")]
+        for number in range(max(numbers, default=0), max(numbers, default=0) + 200):
+            (shared / f"gpuwhy-{number}.0").mkdir()
+            shutil.chown(shared / f"gpuwhy-{number}.0", "nobody")
+        self.cluster.plugstack(f"optional {PLUGIN} default=on folder={shared}\n")
+        try:
+            status, out, err = self.srun("sh", "-c", "echo ran; exit 6")
+        finally:
+            self.cluster.plugstack(f"optional {PLUGIN}\n")
+        self.assertEqual((status, out), (6, "ran\n" * 3), err)
+        self.assertEqual(err.count("gpuwhy: not recorded: "), 1, err)
+        self.assertEqual(list(shared.glob("*/*")), [])
+
     def test_the_verdict_can_be_interrupted(self):
         """srun blocks signals, such as SIGINT, SIGALRM and SIGTERM. gpuwhy must not inherit that: SIGALRM ends it if it
         takes too long."""
@@ -270,6 +294,5 @@ if __name__ == "__main__":
     needs()
     if INSIDE not in os.environ:
         os.environ[INSIDE] = "1"
-        os.execvp("unshare", ["unshare", "-m", "-n", "-p", "-u", "--fork", "--kill-child", "--mount-proc", sys.executable, "-B",
-                              *sys.argv])
+        os.execvp("unshare", [*cluster.NAMESPACES, sys.executable, "-B", *sys.argv])
     unittest.main(verbosity=2)

@@ -106,6 +106,20 @@ class Task(unittest.TestCase):
         self.assertEqual(json.loads(out)["coverage"]["processes"], 1)
 
     @unittest.skipUnless(TASK.exists(), "the plugin for Slurm is not part of this build")
+    def test_a_folder_that_others_may_change_is_not_used(self):
+        real, link, shared = (self.place / name for name in ("real", "link", "shared"))
+        real.mkdir()
+        link.symlink_to(real)
+        shared.mkdir()
+        shared.chmod(0o777)
+        for folder, rank in ((link, "0"), (shared, "0"), (shared, "1"), (pathlib.Path("/proc/none"), "0")):
+            status, out, err = self.run_it(TASK, "-c", "echo ran; exit 6", GPUWHY_SLURM="on", GPUWHY_SLURM_FOLDER=str(folder),
+                                           GPUWHY_SLURM_COMMAND="sh", SLURM_PROCID=rank)
+            self.assertEqual((status, out), (6, "ran\n"), err)
+            self.assertEqual(err.count(f"gpuwhy: not recorded: {folder} "), int(rank == "0"), err)
+        self.assertEqual([*real.iterdir(), *shared.iterdir()], [])
+
+    @unittest.skipUnless(TASK.exists(), "the plugin for Slurm is not part of this build")
     def test_without_gpuwhy_the_task_still_runs(self):
         alone = shutil.copy(TASK, self.place / "task")
         variables = {"GPUWHY_SLURM": "on", "GPUWHY_SLURM_FOLDER": str(self.place / "x"), "GPUWHY_SLURM_COMMAND": "sh"}
