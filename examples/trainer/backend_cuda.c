@@ -9,6 +9,7 @@
  * - TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for all convolutions that it supports.
  * - TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution.
  * - TRAINER_TELL_TIMES=N logs the time of each kind of step in the N-th training iteration.
+ * - TRAINER_TELL_LAYERS=1 logs the time of each step in that iteration, too, with the bytes and operations it needs.
  * - TRAINER_NVRTC is the file name of the NVRTC library. */
 #include "cuda_conv.h"
 #include "watch.h"
@@ -211,6 +212,8 @@ static gs_status backward_conv(struct cuda *cuda, const struct step *step, void 
     struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
     struct conv_data data = data_of(cuda, step);
     gs_status status = conv_run(cuda, filter, filter->chosen, &data, &packs[0]);
+    if (status == GS_OK)
+        status = times_mark_middle(cuda, step);
     if (status != GS_OK || step->dx == NO_BLOCK)
         return status;
     struct conv *inputs = cuda->convs[step->algorithm >> HALF];
@@ -426,7 +429,7 @@ static gs_status run_steps(struct cuda *cuda, const struct iteration *iteration)
     if (status == GS_OK && !iteration->is_evaluation)
         status = times_begin(cuda, &times);
     for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
-        status = times_mark(cuda, &times, i);
+        status = times_mark(cuda, i);
         if (status == GS_OK)
             status = run_step(cuda, i, iteration);
         if (iteration->is_evaluation && schedule->steps[i].kind == STEP_LOSS)

@@ -67,6 +67,7 @@ struct cuda {
     void **packs;
     size_t pack_count;
     uint64_t iterations;        /* training iterations since load() */
+    struct cuda_times *times;   /* borrowed from the iteration that is timed; NULL: none is */
     CUdeviceptr blas_workspace; /* the workspace last set in the cuBLAS handle */
     size_t blas_bytes;
 };
@@ -82,14 +83,19 @@ bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reaso
 
 /* cuda_times.c: measure the time of each step in one iteration. */
 struct cuda_times {
-    CUevent *events; /* owned array; the scope owns the events: one before each step, and one after the last step */
+    /* owned array; the scope owns the events: two for each step (at its beginning and in its middle), and one after the
+     * last step */
+    CUevent *events;
     size_t count;
 };
 /* Create the events if TRAINER_TELL_TIMES selects this iteration of the training run to be timed. Otherwise,
- * ret_times->events stays NULL. */
+ * ret_times->events stays NULL. cuda->times borrows *ret_times until times_end(). */
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times);
-gs_status times_mark(struct cuda *cuda, const struct cuda_times *times, size_t step);
-/* Wait for the events, and log the time of each kind of step. */
+/* Record the beginning of a step, and the middle of a convolution's backward step. If no iteration is timed, these do
+ * nothing. */
+gs_status times_mark(struct cuda *cuda, size_t step);
+gs_status times_mark_middle(struct cuda *cuda, const struct step *step);
+/* Wait for the events, and log the time of each kind of step, or of each step if TRAINER_TELL_LAYERS is set. */
 gs_status times_end(struct cuda *cuda, struct cuda_times *times);
 
 /* cuda_layers.c: the steps that use our own kernels. All work is submitted to the compute stream. */
