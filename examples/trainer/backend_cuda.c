@@ -152,10 +152,14 @@ static size_t plan_own(struct cuda *cuda, const struct schedule_options *options
 {
     const struct layer *layer = step->layer;
     size_t sums = cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 2);
-    bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD;
+    bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD, is_backward = step->kind == STEP_BACKWARD;
     if (step->kind == STEP_LOSS)
         return options->images * 2 * sizeof(float);
-    if (is_pass && layer->kind == LAYER_BATCHNORM)
+    if (step->kind == STEP_STATISTICS)
+        return sums;
+    if (is_backward && layer->kind == LAYER_MAXPOOL && step->inner[0] != NULL && step->inner[0]->has_bias)
+        return cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1);
+    if ((is_pass && layer->kind == LAYER_BATCHNORM) || (is_backward && layer->kind == LAYER_ADD))
         return sums + (step->kind == STEP_BACKWARD ? 2 * layer->out.channels * sizeof(float) : 0);
     if (is_pass && layer->kind == LAYER_LINEAR)
         return larger(gemm_workspace_bytes(budget_bytes), bias_bytes(cuda, options, layer));
@@ -239,6 +243,8 @@ static gs_status finish(struct cuda *cuda, const struct step *step)
     const struct layer *layer = step->layer;
     size_t rows = rows_of(&cuda->card.schedule->options, layer);
     CUdeviceptr y = card_at(&cuda->card, step->y);
+    if (step->is_raw)
+        return GS_OK;
     if (layer->has_bias)
         return cuda_bias(cuda, y, fp32_at(cuda, LASTING_PARAMETERS, layer->bias_at), rows, layer->out.channels,
                          layer->has_relu);
@@ -264,6 +270,8 @@ static gs_status forward(struct cuda *cuda, const struct step *step, bool is_eva
     case LAYER_AVERAGEPOOL:
         return cuda_mean(cuda, step);
     case LAYER_ADD:
+        if (step->inner[0] != NULL || step->inner[1] != NULL)
+            return cuda_norm_add(cuda, step);
         return cuda_add(cuda, card_at(&cuda->card, step->y), card_at(&cuda->card, step->x),
                         card_at(&cuda->card, step->x2), count, layer->has_relu);
     case LAYER_INPUT:
@@ -276,9 +284,9 @@ static gs_status forward(struct cuda *cuda, const struct step *step, bool is_eva
 static gs_status bias_gradient(struct cuda *cuda, const struct step *step)
 {
     const struct layer *layer = step->layer;
-    if (!layer->has_bias)
+    if (!layer->has_bias || step->is_raw)
         return GS_OK;
-    return cuda_bias_gradient(cuda, fp32_at(cuda, LASTING_GRADIENTS, layer->bias_at), card_at(&cuda->card, step->dy),
+    return cuda_bias_gradient(cuda, fp32_at(cuda, LASTING_GRADIENTS, layer->bias_at), card_at(&cuda->card, step->dy), 0,
                               card_at(&cuda->card, step->workspace), rows_of(&cuda->card.schedule->options, layer),
                               layer->out.channels);
 }
@@ -301,7 +309,8 @@ static gs_status backward(struct cuda *cuda, const struct step *step, void **pac
         return cuda_max_backward(cuda, step);
     case LAYER_AVERAGEPOOL:
         return cuda_mean_backward(cuda, step);
-    case LAYER_ADD:
+    case LAYER_ADD: /* only sums with inner layers have a backward step */
+        return cuda_norm_add_backward(cuda, step);
     case LAYER_INPUT:
     case LAYER_KIND_COUNT:
         break; /* no schedule contains a backward step of these layers */
@@ -324,6 +333,8 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
                           card_at(&cuda->card, schedule_input(schedule, iteration->turn)), count);
     case STEP_FORWARD:
         return forward(cuda, step, iteration->is_evaluation, packs);
+    case STEP_STATISTICS:
+        return cuda_norm_statistics(cuda, step, iteration->is_evaluation);
     case STEP_LOSS:
         return cuda_loss(cuda, step, iteration);
     case STEP_RELU:
@@ -489,6 +500,7 @@ static bool settle(void *state, struct results *ret_results, struct reason *reas
 
 const struct backend backend_cuda = {
     .name = "cuda",
+    .fuses = true,
     .can = can,
     .open = open,
     .close = close,

@@ -153,6 +153,49 @@ DEVICE void write_elements(element *to, const float *from, const int width)
 #endif
 }
 
+/* Elements as they are in memory. A kernel that reads several rows before it converts the first keeps more reads in
+ * flight. */
+struct raw {
+    unsigned word[ELEMENT == 0 ? 8 : 4];
+};
+
+DEVICE void read_raw(const element *from, struct raw *to, const int width)
+{
+    if (width == 8) {
+#pragma unroll
+        for (int i = 0; i < (ELEMENT == 0 ? 2 : 1); i++) {
+            struct chunk chunk = read_chunk((const char *)from + 16 * i);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                to->word[4 * i + k] = chunk.word[k];
+        }
+    } else {
+#if ELEMENT == 0
+        to->word[0] = BITS(from[0]);
+#else
+        to->word[0] = from[0];
+#endif
+    }
+}
+
+DEVICE void raw_floats(const struct raw *from, float *to, const int width)
+{
+#if ELEMENT == 0
+#pragma unroll
+    for (int k = 0; k < width; k++)
+        to[k] = FLOAT(from->word[k]);
+#else
+    if (width == 8) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            to[2 * k] = widen((element)(from->word[k] & 0xffffu));
+            to[2 * k + 1] = widen((element)(from->word[k] >> 16));
+        }
+    } else
+        to[0] = widen((element)from->word[0]);
+#endif
+}
+
 /* ---- element by element: a thread handles 8 elements, and the last threads one element each ---- */
 
 /* Run `body` with `at` and `width`; the width, 8 or 1, is a constant. */
@@ -299,6 +342,32 @@ DEVICE void give_partial(float *partial, const float *sum, size column, unsigned
             partial[((size)blockIdx.y * of + which) * channels + column + k] = all[k * threads + thread];
 }
 
+/* Add up two sums of the threads in each column of a block, and write them to partial[blockIdx.y][2][channels]. */
+DEVICE void give_two(float *partial, const float *one, const float *two, unsigned channels, const int width)
+{
+    enum { GAP = 4 }; /* keeps the threads of a warp in different banks of shared memory */
+    SHARED float all[2 * 8 * (256 + GAP)];
+    int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+    int across = width * blockDim.x, line = threads + GAP;
+#pragma unroll
+    for (int k = 0; k < width; k++) {
+        all[k * line + thread] = one[k];
+        all[(width + k) * line + thread] = two[k];
+    }
+    __syncthreads();
+    for (int i = thread; i < 2 * across; i += threads) {
+        int which = i / across, channel = i % across;
+        const float *from = all + (which * width + channel % width) * line + channel / width;
+        size column = (size)blockIdx.x * across + channel;
+        float sum = 0.0f;
+#pragma unroll 8
+        for (int y = 0; y < (int)blockDim.y; y++)
+            sum += from[y * blockDim.x];
+        if (column < channels)
+            partial[((size)blockIdx.y * 2 + which) * channels + column] = sum;
+    }
+}
+
 /* Return the sum of column `channel` of partial[parts][of][channels]. A block has 32 columns and 32 threads for
  * each. Only threads with threadIdx.y 0 get the result. */
 DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels, int which, int of, unsigned parts)
@@ -320,22 +389,27 @@ DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels
     return threadIdx.y == 0 ? all[0][threadIdx.x] : 0;
 }
 
-/* Bias gradients. */
-DEVICE void columns_any(float *partial, const element *dy, size rows, unsigned channels, const int width)
+/* Bias gradients. y: where it is 0, the ReLU did not pass the value; NULL: there is no ReLU. */
+DEVICE void columns_any(float *partial, const element *dy, const element *y, size rows, unsigned channels,
+                        const int width)
 {
     size column = COLUMN(width);
-    float sum[8] = {0}, v[8];
+    float sum[8] = {0}, v[8], result[8];
     if (column < channels) {
 #pragma unroll 4
         for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
             read_elements(dy + row * channels + column, v, width);
+            if (y != 0) {
+                read_elements(y + row * channels + column, result, width);
+                WITH(v[k] = result[k] > 0.0f ? v[k] : 0.0f)
+            }
             WITH(sum[k] += v[k])
         }
     }
     give_partial(partial, sum, column, channels, 0, 1, width);
 }
-PAIR(columns, (float *partial, const element *dy, size rows, unsigned channels),
-     partial, dy, rows, channels)
+PAIR(columns, (float *partial, const element *dy, const element *y, size rows, unsigned channels),
+     partial, dy, y, rows, channels)
 
 KERNEL columns_end(float *gradient, const float *partial, unsigned channels, unsigned parts)
 {
@@ -347,21 +421,38 @@ KERNEL columns_end(float *gradient, const float *partial, unsigned channels, uns
 
 /* ---- batch normalisation ---- */
 
+/* Kernels that only read go through the rows backwards, and kernels that write go forwards. So each begins with the rows
+ * that the kernel before it left in the L2 cache. AT is the index of a row's first element in this thread's columns.
+ * A thread reads BATCH rows before it uses the first. */
+#ifndef BATCH
+#define BATCH 4
+#endif
+#define AT(row)         ((row) * channels + column)
+#define AT_BACK(row)    AT(rows - 1 - (row))
+#define BATCHES         for (size first = FIRST_ROW; first < rows; first += BATCH * ROW_STRIDE)
+#define EACH_ROW        _Pragma("unroll") for (int i = 0; i < BATCH; i++)
+#define THIS_ROW             (first + i * ROW_STRIDE)
+#define READ(from, to)  read_raw(from, &(to)[i], width)
+
 /* Sum x - x0 and its square, where x0 is the first row, so that a large mean does not make variances inexact. */
 DEVICE void norm_sums_any(float *partial, const element *x, size rows, unsigned channels, const int width)
 {
     size column = COLUMN(width);
-    float first[8], sum[8] = {0}, square[8] = {0}, v[8];
+    float start[8], sum[8] = {0}, square[8] = {0}, v[8];
+    struct raw values[BATCH];
     if (column < channels) {
-        read_elements(x + column, first, width);
-#pragma unroll 4
-        for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
-            read_elements(x + row * channels + column, v, width);
-            WITH(v[k] -= first[k]; sum[k] += v[k]; square[k] += v[k] * v[k])
+        read_elements(x + column, start, width);
+        BATCHES
+        {
+            EACH_ROW if (THIS_ROW < rows) READ(x + AT_BACK(THIS_ROW), values);
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                raw_floats(&values[i], v, width);
+                WITH(v[k] -= start[k]; sum[k] += v[k]; square[k] += v[k] * v[k])
+            }
         }
     }
-    give_partial(partial, sum, column, channels, 0, 2, width);
-    give_partial(partial, square, column, channels, 1, 2, width);
+    give_two(partial, sum, square, channels, width);
 }
 PAIR(norm_sums, (float *partial, const element *x, size rows, unsigned channels),
      partial, x, rows, channels)
@@ -403,23 +494,42 @@ DEVICE float normal(float centred, float factor, float shift)
     return fmaf(centred, factor, shift);
 }
 
-DEVICE void norm_forward_any(element *__restrict__ y, const element *__restrict__ x, const float *saved, const float *scale, const float *shift,
+/* The parameters of a batch normalisation in the columns of a thread. */
+struct columns {
+    float mean[8], factor[8], shift[8];
+};
+
+DEVICE void read_columns(struct columns *to, const float *saved, const float *scale, const float *shift, size column,
+                         unsigned channels, const int width)
+{
+    float gamma[8];
+    read_floats(saved + column, to->mean, width);
+    read_floats(saved + channels + column, to->factor, width);
+    read_floats(scale + column, gamma, width);
+    read_floats(shift + column, to->shift, width);
+    WITH(to->factor[k] *= gamma[k])
+}
+
+DEVICE void norm_forward_any(element *y, const element *x, const float *saved, const float *scale, const float *shift,
                              size rows, unsigned channels, int has_relu, const int width)
 {
     size column = COLUMN(width);
-    float mean[8], factor[8], gamma[8], beta[8], v[8];
+    struct columns by;
+    struct raw values[BATCH];
+    float v[8];
     if (column >= channels)
         return;
-    read_floats(saved + column, mean, width);
-    read_floats(saved + channels + column, factor, width);
-    read_floats(scale + column, gamma, width);
-    read_floats(shift + column, beta, width);
-    WITH(factor[k] *= gamma[k])
-#pragma unroll 4
-    for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
-        read_elements(x + row * channels + column, v, width);
-        WITH(v[k] = normal(v[k] - mean[k], factor[k], beta[k]); v[k] = has_relu && v[k] < 0.0f ? 0.0f : v[k])
-        write_elements(y + row * channels + column, v, width);
+    read_columns(&by, saved, scale, shift, column, channels, width);
+    BATCHES
+    {
+        EACH_ROW if (THIS_ROW < rows) READ(x + AT(THIS_ROW), values);
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            raw_floats(&values[i], v, width);
+            WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]);
+                 v[k] = has_relu && v[k] < 0.0f ? 0.0f : v[k])
+            write_elements(y + AT(THIS_ROW), v, width);
+        }
     }
 }
 PAIR(norm_forward,
@@ -427,35 +537,136 @@ PAIR(norm_forward,
       unsigned channels, int has_relu),
      y, x, saved, scale, shift, rows, channels, has_relu)
 
+/* A sum with batch normalisations inside it. */
+struct normalised {
+    const element *x;
+    const float *saved, *scale, *shift; /* only x is set if the value is added as it is */
+};
+
+/* y = normal(a) + b, or normal(a) + normal(b) if `has_two`. mask: where y is above 0; NULL: there is no ReLU. */
+DEVICE void add_normalised(element *y, unsigned char *mask, struct normalised a, struct normalised b, size rows,
+                           unsigned channels, const int has_two, const int width)
+{
+    size column = COLUMN(width);
+    struct columns by, and_by;
+    struct raw values[BATCH], others[BATCH];
+    float v[8], w[8];
+    if (column >= channels)
+        return;
+    read_columns(&by, a.saved, a.scale, a.shift, column, channels, width);
+    if (has_two)
+        read_columns(&and_by, b.saved, b.scale, b.shift, column, channels, width);
+    BATCHES
+    {
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            READ(a.x + AT(THIS_ROW), values);
+            READ(b.x + AT(THIS_ROW), others);
+        }
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            unsigned char passed = 0;
+            raw_floats(&values[i], v, width);
+            raw_floats(&others[i], w, width);
+            if (has_two)
+                WITH(w[k] = normal(w[k] - and_by.mean[k], and_by.factor[k], and_by.shift[k]))
+            WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]) + w[k])
+            if (mask != 0) {
+                WITH(passed |= v[k] > 0.0f ? 1 << k : 0; v[k] = v[k] < 0.0f ? 0.0f : v[k])
+                mask[AT(THIS_ROW) / width] = passed;
+            }
+            write_elements(y + AT(THIS_ROW), v, width);
+        }
+    }
+}
+DEVICE void norm_add_any(element *y, unsigned char *mask, struct normalised a, struct normalised b, size rows,
+                         unsigned channels, const int width)
+{
+    add_normalised(y, mask, a, b, rows, channels, 0, width);
+}
+PAIR(norm_add,
+     (element * y, unsigned char *mask, struct normalised a, struct normalised b, size rows, unsigned channels),
+     y, mask, a, b, rows, channels)
+
+DEVICE void norm_add_two_any(element *y, unsigned char *mask, struct normalised a, struct normalised b, size rows,
+                             unsigned channels, const int width)
+{
+    add_normalised(y, mask, a, b, rows, channels, 1, width);
+}
+PAIR(norm_add_two,
+     (element * y, unsigned char *mask, struct normalised a, struct normalised b, size rows, unsigned channels),
+     y, mask, a, b, rows, channels)
+
 /* Sum dy and dy (x - mean), with dy = 0 where the ReLU did not pass the value. */
-DEVICE void norm_backward_sums_any(float *partial, const element *__restrict__ dy, const element *__restrict__ x, const float *saved,
+DEVICE void norm_backward_sums_any(float *partial, const element *dy, const element *x, const float *saved,
                                    const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
                                    const int width)
 {
     size column = COLUMN(width);
-    float mean[8], factor[8], gamma[8], beta[8], v[8], gradient[8], sum[8] = {0}, product[8] = {0};
+    struct columns by;
+    struct raw values[BATCH], gradients[BATCH];
+    float v[8], gradient[8], sum[8] = {0}, product[8] = {0};
     if (column < channels) {
-        read_floats(saved + column, mean, width);
-        read_floats(saved + channels + column, factor, width);
-        read_floats(scale + column, gamma, width);
-        read_floats(shift + column, beta, width);
-        WITH(factor[k] *= gamma[k])
-#pragma unroll 2
-        for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
-            read_elements(x + row * channels + column, v, width);
-            read_elements(dy + row * channels + column, gradient, width);
-            WITH(v[k] -= mean[k];
-                 gradient[k] = has_relu && !(normal(v[k], factor[k], beta[k]) > 0.0f) ? 0.0f : gradient[k];
-                 sum[k] += gradient[k]; product[k] += gradient[k] * v[k])
+        read_columns(&by, saved, scale, shift, column, channels, width);
+        BATCHES
+        {
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                READ(x + AT_BACK(THIS_ROW), values);
+                READ(dy + AT_BACK(THIS_ROW), gradients);
+            }
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                raw_floats(&values[i], v, width);
+                raw_floats(&gradients[i], gradient, width);
+                WITH(v[k] -= by.mean[k];
+                     gradient[k] =
+                         has_relu && !(normal(v[k], by.factor[k], by.shift[k]) > 0.0f) ? 0.0f : gradient[k];
+                     sum[k] += gradient[k]; product[k] += gradient[k] * v[k])
+            }
         }
     }
-    give_partial(partial, sum, column, channels, 0, 2, width);
-    give_partial(partial, product, column, channels, 1, 2, width);
+    give_two(partial, sum, product, channels, width);
 }
 PAIR(norm_backward_sums,
      (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift,
       size rows, unsigned channels, int has_relu),
      partial, dy, x, saved, scale, shift, rows, channels, has_relu)
+
+/* The same for a normalisation inside a sum, with the sum's mask. The masked gradient replaces dy. */
+DEVICE void norm_masked_sums_any(float *partial, element *dy, const unsigned char *mask, const element *x,
+                                 const float *saved, size rows, unsigned channels, const int width)
+{
+    size column = COLUMN(width);
+    struct raw values[BATCH], gradients[BATCH];
+    unsigned char passed[BATCH];
+    float mean[8], v[8], gradient[8], sum[8] = {0}, product[8] = {0};
+    if (column < channels) {
+        read_floats(saved + column, mean, width);
+        BATCHES
+        {
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                READ(x + AT_BACK(THIS_ROW), values);
+                READ(dy + AT_BACK(THIS_ROW), gradients);
+                passed[i] = mask[AT_BACK(THIS_ROW) / width];
+            }
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                raw_floats(&values[i], v, width);
+                raw_floats(&gradients[i], gradient, width);
+                WITH(gradient[k] = passed[i] >> k & 1 ? gradient[k] : 0.0f; sum[k] += gradient[k];
+                     product[k] += gradient[k] * (v[k] - mean[k]))
+                write_elements(dy + AT_BACK(THIS_ROW), gradient, width);
+            }
+        }
+    }
+    give_two(partial, sum, product, channels, width);
+}
+PAIR(norm_masked_sums,
+     (float *partial, element *dy, const unsigned char *mask, const element *x, const float *saved, size rows,
+      unsigned channels),
+     partial, dy, mask, x, saved, rows, channels)
 
 /* Gradients of scale and shift; `means`: subtracted from each gradient, and subtracted per (x - mean). */
 KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, float *means, const float *partial,
@@ -473,34 +684,39 @@ KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, fl
     means[channels + channel] = (float)(product * inverse * inverse / rows);
 }
 
-DEVICE void norm_backward_any(element *__restrict__ dx, const element *__restrict__ dy, const element *__restrict__ x, const float *saved, const float *means,
+DEVICE void norm_backward_any(element *dx, const element *dy, const element *x, const float *saved, const float *means,
                               const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
                               int adds, const int width)
 {
     size column = COLUMN(width);
-    float mean[8], factor[8], gamma[8], beta[8], off[8], slope[8], v[8], gradient[8], before[8];
+    struct columns by;
+    struct raw values[BATCH], gradients[BATCH];
+    float off[8], slope[8], v[8], gradient[8], before[8];
     if (column >= channels)
         return;
-    read_floats(saved + column, mean, width);
-    read_floats(saved + channels + column, factor, width);
-    read_floats(scale + column, gamma, width);
-    read_floats(shift + column, beta, width);
+    read_columns(&by, saved, scale, shift, column, channels, width);
     read_floats(means + column, off, width);
     read_floats(means + channels + column, slope, width);
-    WITH(factor[k] *= gamma[k])
-#pragma unroll 2
-    for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
-        size at = row * channels + column;
-        read_elements(x + at, v, width);
-        read_elements(dy + at, gradient, width);
-        WITH(v[k] -= mean[k];
-             gradient[k] = has_relu && !(normal(v[k], factor[k], beta[k]) > 0.0f) ? 0.0f : gradient[k];
-             v[k] = factor[k] * (gradient[k] - off[k] - v[k] * slope[k]))
-        if (adds) {
-            read_elements(dx + at, before, width);
-            WITH(v[k] += before[k])
+    BATCHES
+    {
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            READ(x + AT(THIS_ROW), values);
+            READ(dy + AT(THIS_ROW), gradients);
         }
-        write_elements(dx + at, v, width);
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            raw_floats(&values[i], v, width);
+            raw_floats(&gradients[i], gradient, width);
+            WITH(v[k] -= by.mean[k];
+                 gradient[k] = has_relu && !(normal(v[k], by.factor[k], by.shift[k]) > 0.0f) ? 0.0f : gradient[k];
+                 v[k] = by.factor[k] * (gradient[k] - off[k] - v[k] * slope[k]))
+            if (adds) {
+                read_elements(dx + AT(THIS_ROW), before, width);
+                WITH(v[k] += before[k])
+            }
+            write_elements(dx + AT(THIS_ROW), v, width);
+        }
     }
 }
 PAIR(norm_backward,
@@ -523,8 +739,9 @@ DEVICE void copy_bytes(const unsigned char *from, unsigned char *to, const int w
 }
 
 /* A block handles a row of results, and a thread steps along the row. */
-DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, struct pool pool, int has_relu,
-                            const int width)
+/* bias: added to each maximum, before the ReLU; NULL: none. */
+DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, const float *bias, struct pool pool,
+                            int has_relu, const int width)
 {
     unsigned groups = pool.channels / width, count = pool.out_width * groups;
     size image = blockIdx.x / pool.out_height;
@@ -550,18 +767,24 @@ DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, 
                     index.byte[k] = (unsigned char)(r * pool.kernel + s);
                 })
             }
+        if (bias != 0) {
+            read_floats(bias + channel, v, width);
+            WITH(best[k] += v[k])
+        }
         WITH(best[k] = has_relu && best[k] < 0.0f ? 0.0f : best[k])
         size at = ((size)blockIdx.x * pool.out_width + column) * pool.channels + channel;
         write_elements(y + at, best, width);
         copy_bytes(index.byte, which + at, width);
     }
 }
-PAIR(max_forward, (element * y, unsigned char *which, const element *x, struct pool pool, int has_relu),
-     y, which, x, pool, has_relu)
+PAIR(max_forward,
+     (element * y, unsigned char *which, const element *x, const float *bias, struct pool pool, int has_relu),
+     y, which, x, bias, pool, has_relu)
 
-/* A block handles a row of inputs. Each input adds up the windows in which it was the maximum. */
-DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char *which, struct pool pool, int adds,
-                             const int width)
+/* A block handles a row of inputs. Each input adds up the windows in which it was the maximum. y: where it is 0, the
+ * ReLU inside the pooling did not pass the maximum; NULL: there is none. */
+DEVICE void max_backward_any(element *dx, const element *dy, const element *y_of, const unsigned char *which,
+                             struct pool pool, int adds, const int width)
 {
     unsigned groups = pool.channels / width, count = pool.width * groups;
     size image = blockIdx.x / pool.height;
@@ -570,7 +793,7 @@ DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char
         unsigned column = i / groups, channel = i % groups * width;
         int x = (int)(column + pool.pad);
         size at = ((size)blockIdx.x * pool.width + column) * pool.channels + channel;
-        float sum[8] = {0}, v[8];
+        float sum[8] = {0}, v[8], result[8];
         union {
             size word;
             unsigned char byte[8];
@@ -585,13 +808,18 @@ DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char
                 int here = (y - row * stride) * kernel + x - col * stride;
                 copy_bytes(which + from, index.byte, width);
                 read_elements(dy + from, v, width);
+                if (y_of != 0) {
+                    read_elements(y_of + from, result, width);
+                    WITH(v[k] = result[k] > 0.0f ? v[k] : 0.0f)
+                }
                 WITH(sum[k] += index.byte[k] == here ? v[k] : 0.0f)
             }
         write_elements(dx + at, sum, width);
     }
 }
-PAIR(max_backward, (element * dx, const element *dy, const unsigned char *which, struct pool pool, int adds),
-     dx, dy, which, pool, adds)
+PAIR(max_backward,
+     (element * dx, const element *dy, const element *y_of, const unsigned char *which, struct pool pool, int adds),
+     dx, dy, y_of, which, pool, adds)
 
 /* The mean over an image; a block handles some channels of one image. */
 DEVICE void mean_forward_any(element *y, const element *x, unsigned pixels, unsigned channels, int has_relu,

@@ -125,14 +125,14 @@ gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t r
                      &row_count, &channel_count, &relu);
 }
 
-gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr workspace,
-                             size_t rows, size_t channels)
+gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr y,
+                             CUdeviceptr workspace, size_t rows, size_t channels)
 {
     struct launch_shape shape = sums_shape(cuda, rows, channels);
     unsigned long long row_count = rows;
     unsigned channel_count = (unsigned)channels, parts = shape.grid.y;
     gs_status status = GS_LAUNCH(cuda->kernels.columns[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute,
-                                 &workspace, &dy, &row_count, &channel_count);
+                                 &workspace, &dy, &y, &row_count, &channel_count);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.columns_end, end_grid(channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
                            cuda->card.compute, &gradient, &workspace, &channel_count, &parts);
@@ -155,9 +155,8 @@ static CUdeviceptr lasting(const struct cuda *cuda, enum lasting which, size_t a
     return card_at(&cuda->card, cuda->card.schedule->lasting[which]) + at * sizeof(float);
 }
 
-static struct norm norm_of(const struct cuda *cuda, const struct step *step)
+static struct norm norm_of(const struct cuda *cuda, const struct step *step, const struct layer *layer)
 {
-    const struct layer *layer = step->layer;
     size_t rows = cuda->card.schedule->options.images * layer->out.height * layer->out.width;
     struct norm norm = {.x = card_at(&cuda->card, step->x),
                         .y = card_at(&cuda->card, step->y),
@@ -204,7 +203,7 @@ static gs_status norm_running(struct cuda *cuda, struct norm *norm)
 
 gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluation)
 {
-    struct norm norm = norm_of(cuda, step);
+    struct norm norm = norm_of(cuda, step, step->layer);
     gs_status status = is_evaluation ? norm_running(cuda, &norm) : norm_statistics(cuda, &norm, step->is_again);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.norm_forward[norm.apply.is_wide], norm.apply.grid, norm.apply.block, 0,
@@ -213,21 +212,97 @@ gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluati
     return status;
 }
 
+gs_status cuda_norm_statistics(struct cuda *cuda, const struct step *step, bool is_evaluation)
+{
+    struct norm norm = norm_of(cuda, step, step->layer);
+    return is_evaluation ? norm_running(cuda, &norm) : norm_statistics(cuda, &norm, step->is_again);
+}
+
+static gs_status backward_sums(struct cuda *cuda, struct norm *norm)
+{
+    return GS_LAUNCH(cuda->kernels.norm_backward_sums[norm->sums.is_wide], norm->sums.grid, norm->sums.block, 0,
+                     cuda->card.compute, &norm->workspace, &norm->dy, &norm->x, &norm->saved, &norm->scale,
+                     &norm->shift, &norm->rows, &norm->channels, &norm->has_relu);
+}
+
+/* Compute the gradients of the parameters and of the input, after the sums. */
+static gs_status backward_end(struct cuda *cuda, struct norm *norm)
+{
+    gs_status status =
+        GS_LAUNCH(cuda->kernels.norm_backward_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
+                  cuda->card.compute, &norm->scale_gradient, &norm->shift_gradient, &norm->means, &norm->workspace,
+                  &norm->saved, &norm->rows, &norm->channels, &norm->parts);
+    if (status == GS_OK && norm->dx != 0)
+        status = GS_LAUNCH(cuda->kernels.norm_backward[norm->apply.is_wide], norm->apply.grid, norm->apply.block, 0,
+                           cuda->card.compute, &norm->dx, &norm->dy, &norm->x, &norm->saved, &norm->means, &norm->scale,
+                           &norm->shift, &norm->rows, &norm->channels, &norm->has_relu, &norm->adds);
+    return status;
+}
+
 gs_status cuda_norm_backward(struct cuda *cuda, const struct step *step)
 {
-    struct norm norm = norm_of(cuda, step);
-    gs_status status = GS_LAUNCH(cuda->kernels.norm_backward_sums[norm.sums.is_wide], norm.sums.grid, norm.sums.block,
-                                 0, cuda->card.compute, &norm.workspace, &norm.dy, &norm.x, &norm.saved, &norm.scale,
-                                 &norm.shift, &norm.rows, &norm.channels, &norm.has_relu);
-    if (status == GS_OK)
-        status =
-            GS_LAUNCH(cuda->kernels.norm_backward_statistics, end_grid(norm.channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
-                      cuda->card.compute, &norm.scale_gradient, &norm.shift_gradient, &norm.means, &norm.workspace,
-                      &norm.saved, &norm.rows, &norm.channels, &norm.parts);
-    if (status == GS_OK && norm.dx != 0)
-        status = GS_LAUNCH(cuda->kernels.norm_backward[norm.apply.is_wide], norm.apply.grid, norm.apply.block, 0,
-                           cuda->card.compute, &norm.dx, &norm.dy, &norm.x, &norm.saved, &norm.means, &norm.scale,
-                           &norm.shift, &norm.rows, &norm.channels, &norm.has_relu, &norm.adds);
+    struct norm norm = norm_of(cuda, step, step->layer);
+    gs_status status = backward_sums(cuda, &norm);
+    return status == GS_OK ? backward_end(cuda, &norm) : status;
+}
+
+/* ---- sums with batch normalisations inside them ---- */
+
+/* Must match the struct of the same name in cuda_kernels.cu. */
+struct normalised {
+    CUdeviceptr x, saved, scale, shift;
+};
+
+static struct normalised input_of(const struct cuda *cuda, const struct step *step, int k)
+{
+    const struct layer *inner = step->inner[k];
+    struct normalised input = {.x = card_at(&cuda->card, k == 0 ? step->x : step->x2)};
+    if (inner != NULL) {
+        input.saved = card_at(&cuda->card, step->inner_saved[k]);
+        input.scale = lasting(cuda, LASTING_PARAMETERS, inner->weight_at);
+        input.shift = lasting(cuda, LASTING_PARAMETERS, inner->bias_at);
+    }
+    return input;
+}
+
+gs_status cuda_norm_add(struct cuda *cuda, const struct step *step)
+{
+    const struct layer *layer = step->layer;
+    bool has_two = step->inner[0] != NULL && step->inner[1] != NULL;
+    int first = step->inner[0] != NULL ? 0 : 1;
+    struct normalised a = input_of(cuda, step, first), b = input_of(cuda, step, 1 - first);
+    CUdeviceptr y = card_at(&cuda->card, step->y), mask = card_at(&cuda->card, step->saved);
+    unsigned long long rows = cuda->card.schedule->options.images * layer->out.height * layer->out.width;
+    unsigned channels = (unsigned)layer->out.channels;
+    struct launch_shape shape = apply_shape(cuda, rows, channels);
+    CUfunction kernel = has_two ? cuda->kernels.norm_add_two[shape.is_wide] : cuda->kernels.norm_add[shape.is_wide];
+    return GS_LAUNCH(kernel, shape.grid, shape.block, 0, cuda->card.compute, &y, &mask, &a, &b, &rows, &channels);
+}
+
+static gs_status masked_sums(struct cuda *cuda, struct norm *norm, CUdeviceptr mask)
+{
+    return GS_LAUNCH(cuda->kernels.norm_masked_sums[norm->sums.is_wide], norm->sums.grid, norm->sums.block, 0,
+                     cuda->card.compute, &norm->workspace, &norm->dy, &mask, &norm->x, &norm->saved, &norm->rows,
+                     &norm->channels);
+}
+
+/* The first normalisation applies the mask to dy, so the second one reads the masked gradient. */
+gs_status cuda_norm_add_backward(struct cuda *cuda, const struct step *step)
+{
+    CUdeviceptr mask = card_at(&cuda->card, step->saved);
+    gs_status status = GS_OK;
+    for (int k = 0; k < 2 && status == GS_OK; k++) {
+        if (step->inner[k] == NULL)
+            continue;
+        struct norm norm = norm_of(cuda, step, step->inner[k]);
+        norm.x = card_at(&cuda->card, k == 0 ? step->x : step->x2);
+        norm.dx = card_at(&cuda->card, k == 0 ? step->dx : step->dx2);
+        norm.saved = card_at(&cuda->card, step->inner_saved[k]);
+        status = mask != 0 ? masked_sums(cuda, &norm, mask) : backward_sums(cuda, &norm);
+        if (status == GS_OK)
+            status = backward_end(cuda, &norm);
+        mask = 0;
+    }
     return status;
 }
 
@@ -250,11 +325,13 @@ gs_status cuda_max(struct cuda *cuda, const struct step *step)
     CUdeviceptr x = card_at(&cuda->card, step->x), y = card_at(&cuda->card, step->y);
     CUdeviceptr which = card_at(&cuda->card, step->saved);
     struct pool pool = pool_of(step->layer);
-    int relu = step->layer->has_relu, is_wide = pool.channels % 8 == 0;
+    const struct layer *inner = step->inner[0]; /* a convolution with ReLU, or NULL */
+    CUdeviceptr bias = inner != NULL && inner->has_bias ? lasting(cuda, LASTING_PARAMETERS, inner->bias_at) : 0;
+    int relu = step->layer->has_relu || inner != NULL, is_wide = pool.channels % 8 == 0;
     size_t images = cuda->card.schedule->options.images;
     unsigned threads = along((size_t)pool.out_width * pool.channels / (is_wide ? 8 : 1));
     return GS_LAUNCH(cuda->kernels.max_forward[is_wide], gs_dim((unsigned)(images * pool.out_height), 1, 1),
-                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &pool, &relu);
+                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &bias, &pool, &relu);
 }
 
 gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
@@ -265,10 +342,17 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
     int adds = step->adds, is_wide = pool.channels % 8 == 0;
     size_t images = cuda->card.schedule->options.images;
     unsigned threads = along((size_t)pool.width * pool.channels / (is_wide ? 8 : 1));
-    if (dx == 0)
-        return GS_OK;
+    const struct layer *inner = step->inner[0]; /* a convolution with ReLU, or NULL */
+    CUdeviceptr y = inner != NULL ? card_at(&cuda->card, step->y) : 0;
+    gs_status status = GS_OK;
+    if (inner != NULL && inner->has_bias)
+        status = cuda_bias_gradient(cuda, lasting(cuda, LASTING_GRADIENTS, inner->bias_at), dy, y,
+                                    card_at(&cuda->card, step->workspace), images * pool.out_height * pool.out_width,
+                                    pool.channels);
+    if (status != GS_OK || dx == 0)
+        return status;
     return GS_LAUNCH(cuda->kernels.max_backward[is_wide], gs_dim((unsigned)(images * pool.height), 1, 1),
-                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &which, &pool, &adds);
+                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &y, &which, &pool, &adds);
 }
 
 /* Return the grid and the block for average pooling over whole images. A block has up to 256 threads. Each thread

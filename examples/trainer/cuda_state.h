@@ -33,6 +33,9 @@ struct cuda_calls {
     X(columns)                                                                                                         \
     X(norm_sums)                                                                                                       \
     X(norm_forward)                                                                                                    \
+    X(norm_add)                                                                                                        \
+    X(norm_add_two)                                                                                                    \
+    X(norm_masked_sums)                                                                                                \
     X(norm_backward_sums)                                                                                              \
     X(norm_backward)                                                                                                   \
     X(max_forward)                                                                                                     \
@@ -108,14 +111,20 @@ struct launch_shape {
 size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
 gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu);
-gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr workspace,
-                             size_t rows, size_t channels);
+/* y: where it is 0, a ReLU did not pass the value; 0: there is no ReLU. */
+gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr y,
+                             CUdeviceptr workspace, size_t rows, size_t channels);
 gs_status cuda_relu(struct cuda *cuda, CUdeviceptr y, size_t count);
 gs_status cuda_relu_backward(struct cuda *cuda, CUdeviceptr dy, CUdeviceptr y, size_t count);
 gs_status cuda_add(struct cuda *cuda, CUdeviceptr y, CUdeviceptr a, CUdeviceptr b, size_t count, bool has_relu);
 gs_status cuda_add_gradient(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr x, size_t count);
 gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluation);
 gs_status cuda_norm_backward(struct cuda *cuda, const struct step *step);
+/* The statistics of a batch normalisation that is an inner layer. */
+gs_status cuda_norm_statistics(struct cuda *cuda, const struct step *step, bool is_evaluation);
+/* A sum with batch normalisations inside it. */
+gs_status cuda_norm_add(struct cuda *cuda, const struct step *step);
+gs_status cuda_norm_add_backward(struct cuda *cuda, const struct step *step);
 gs_status cuda_max(struct cuda *cuda, const struct step *step);
 gs_status cuda_max_backward(struct cuda *cuda, const struct step *step);
 gs_status cuda_mean(struct cuda *cuda, const struct step *step);

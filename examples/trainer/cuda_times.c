@@ -63,7 +63,15 @@ static double bytes_of(const struct schedule *schedule, size_t block)
  */
 static double least_bytes(const struct schedule *schedule, const struct step *step)
 {
-    const size_t blocks[] = {step->x, step->x2, step->y, step->dx, step->dy, step->saved};
+    const size_t blocks[] = {step->x,
+                             step->x2,
+                             step->y,
+                             step->dx,
+                             step->dx2,
+                             step->dy,
+                             step->saved,
+                             step->inner_saved[0],
+                             step->inner_saved[1]};
     double sum = step->adds || step->kind == STEP_SUM ? bytes_of(schedule, step->dx) : 0;
     if (step->kind == STEP_RELU)
         sum += bytes_of(schedule, step->dy);

@@ -21,6 +21,8 @@
 enum step_kind {
     STEP_INPUT,   /* y = x, converted to the precision of the activations */
     STEP_FORWARD, /* y = layer(x, x2), including its ReLU */
+    /* Compute `saved` of a batch normalisation that is an inner layer. There is no y. */
+    STEP_STATISTICS,
     /* dx = loss scale * gradient of the mean loss with respect to the logits x; x2 has the labels. The step also
      * updates struct results. */
     STEP_LOSS,
@@ -41,8 +43,20 @@ struct step {
     bool adds;                 /* add to dx instead of overwriting it */
     size_t x, x2, y;           /* numbers of blocks, like dx and dy; NO_BLOCK if the step has no such block */
     size_t dx, dy;
-    size_t saved;     /* LAYER_BATCHNORM: means, then 1/deviations of this batch, fp32, out.channels of each.
-                       * LAYER_MAXPOOL: position of each maximum in its window, one byte per element of y */
+    size_t saved; /* LAYER_BATCHNORM: means, then 1/deviations of this batch, fp32, out.channels of each.
+                   * LAYER_MAXPOOL: position of each maximum in its window, one byte per element of y.
+                   * LAYER_ADD with ReLU and inner layers: whether each element of y is above 0; a bit per channel if
+                   * the channels are a multiple of 8, otherwise a byte per channel */
+    /* The layers inside this one (inner.h), in the order of x and x2; NULL: none.
+     * - LAYER_ADD: batch normalisations. x or x2 is the normalisation's input, and inner_saved are its statistics. The
+     *   backward step sets dx or dx2, the gradients of these inputs. It also changes dy, which becomes the gradient
+     *   of the value before the ReLU.
+     * - LAYER_MAXPOOL: inner[0] is a convolution. The step adds its bias and applies its ReLU. The backward step reads
+     *   y and adds to the gradient of the bias. */
+    const struct layer *inner[2];
+    size_t inner_saved[2];
+    size_t dx2;
+    bool is_raw;      /* LAYER_CONV that is an inner layer: no bias and no ReLU */
     size_t workspace; /* block that is used only while the step runs; NO_BLOCK: none */
     size_t workspace_bytes;
     size_t algorithm; /* chosen by the back end's plan(); only the back end knows its meaning */

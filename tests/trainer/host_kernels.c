@@ -92,13 +92,16 @@ THUNK(check, A(struct results *, 0), F(1), S(2))
 THUNK(sgd, F(0), F(1), E(2), F(3), A(struct results *, 4), A(struct step_size, 5), S(6))
 THUNK(adam, F(0), F(1), F(2), E(3), F(4), A(struct results *, 5), A(struct step_size, 6), S(7))
 THUNKS(bias, E(0), F(1), S(2), U(3), I(4))
-THUNKS(columns, F(0), E(1), S(2), U(3))
+THUNKS(columns, F(0), E(1), E(2), S(3), U(4))
 THUNKS(norm_sums, F(0), E(1), S(2), U(3))
 THUNKS(norm_forward, E(0), E(1), F(2), F(3), F(4), S(5), U(6), I(7))
+THUNKS(norm_add, E(0), A(unsigned char *, 1), A(struct normalised, 2), A(struct normalised, 3), S(4), U(5))
+THUNKS(norm_add_two, E(0), A(unsigned char *, 1), A(struct normalised, 2), A(struct normalised, 3), S(4), U(5))
+THUNKS(norm_masked_sums, F(0), E(1), A(unsigned char *, 2), E(3), F(4), S(5), U(6))
 THUNKS(norm_backward_sums, F(0), E(1), E(2), F(3), F(4), F(5), S(6), U(7), I(8))
 THUNKS(norm_backward, E(0), E(1), E(2), F(3), F(4), F(5), F(6), S(7), U(8), I(9), I(10))
-THUNKS(max_forward, E(0), A(unsigned char *, 1), E(2), A(struct pool, 3), I(4))
-THUNKS(max_backward, E(0), E(1), A(unsigned char *, 2), A(struct pool, 3), I(4))
+THUNKS(max_forward, E(0), A(unsigned char *, 1), E(2), F(3), A(struct pool, 4), I(5))
+THUNKS(max_backward, E(0), E(1), E(2), A(unsigned char *, 3), A(struct pool, 4), I(5))
 THUNKS(mean_forward, E(0), E(1), U(2), U(3), I(4))
 THUNKS(mean_backward, E(0), E(1), U(2), U(3), I(4))
 
@@ -111,9 +114,9 @@ const struct host_kernel TABLE(ELEMENT)[] = {
 #define BB(name) ROW(name##_8, 1) ROW(name##_1, 1)
     /* clang-format off */
     X(to_low) X(relu_forward) X(relu_backward) X(add) X(add_gradient) X(norm_running) X(sgd) X(adam)
-    XX(bias) XX(norm_forward) XX(norm_backward) XX(max_forward) XX(max_backward) XX(mean_forward) XX(mean_backward)
+    XX(bias) XX(norm_forward) XX(norm_add) XX(norm_add_two) XX(norm_backward) XX(max_forward) XX(max_backward) XX(mean_forward) XX(mean_backward)
     B(columns_end) B(norm_statistics) B(norm_backward_statistics) B(loss) B(loss_sum) B(check)
-    BB(columns) BB(norm_sums) BB(norm_backward_sums)
+    BB(columns) BB(norm_sums) BB(norm_backward_sums) BB(norm_masked_sums)
     {0}
     /* clang-format on */
 };

@@ -1,0 +1,43 @@
+/* Find the inner layers of a model: see inner.h. */
+#include "inner.h"
+
+#include <stdlib.h>
+
+/* Return true if the sum can apply this batch normalisation itself. The sum writes the gradient of the normalisation's
+ * input, so no other layer may contribute to that gradient. */
+static bool suits_add(const struct model *model, const size_t *readers, const struct layer *add, size_t from)
+{
+    const struct layer *norm = &model->layers[from];
+    return norm->kind == LAYER_BATCHNORM && !norm->has_relu && readers[from] == 1 && norm->segment == add->segment &&
+           readers[norm->from[0]] == 1 && add->from[0] != add->from[1];
+}
+
+/* Return true if the max pooling can add this convolution's bias and apply its ReLU: both keep the order of values. */
+static bool suits_pool(const struct model *model, const size_t *readers, const struct layer *pool, size_t from)
+{
+    const struct layer *conv = &model->layers[from];
+    return conv->kind == LAYER_CONV && conv->has_relu && readers[from] == 1 && conv->segment == pool->segment &&
+           !pool->has_relu;
+}
+
+bool inner_find(const struct model *model, bool *ret_is_inner)
+{
+    size_t *readers = calloc(model->layer_count, sizeof *readers);
+    if (readers == NULL)
+        return false;
+    for (size_t i = 1; i < model->layer_count; i++) {
+        readers[model->layers[i].from[0]]++;
+        if (model->layers[i].kind == LAYER_ADD)
+            readers[model->layers[i].from[1]]++;
+    }
+    for (size_t i = 1; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (layer->kind == LAYER_ADD)
+            for (int k = 0; k < 2; k++)
+                ret_is_inner[layer->from[k]] |= suits_add(model, readers, layer, layer->from[k]);
+        if (layer->kind == LAYER_MAXPOOL)
+            ret_is_inner[layer->from[0]] |= suits_pool(model, readers, layer, layer->from[0]);
+    }
+    free(readers);
+    return true;
+}
