@@ -98,6 +98,18 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Describe the convolution of folded images. */
+static void fold(struct conv_problem *problem, const struct folding *folding)
+{
+    problem->folding = *folding;
+    problem->in = (struct shape){folding->folded_channels, folding->folded_height, folding->folded_width};
+    problem->kernel = folding->folded_kernel;
+    if (folding->stride > 1) {
+        problem->stride = 1;
+        problem->pad = 0;
+    }
+}
+
 static struct conv_problem problem_of(enum conv_kind kind, const struct schedule_options *options,
                                       const struct step *step, size_t budget_bytes)
 {
@@ -112,6 +124,8 @@ static struct conv_problem problem_of(enum conv_kind kind, const struct schedule
     problem.kernel = layer->kernel;
     problem.stride = layer->stride;
     problem.pad = layer->pad;
+    if (step->folding.channels != 0)
+        fold(&problem, &step->folding);
     problem.budget_bytes = budget_bytes;
     problem.adds = kind == CONV_DATA && step->adds;
     return problem;
@@ -329,6 +343,10 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
     void **packs = &cuda->packs[2 * index];
     switch (step->kind) {
     case STEP_INPUT:
+        if (schedule->folding.channels != 0)
+            return cuda_input_folded(cuda, card_at(&cuda->card, step->y),
+                                     card_at(&cuda->card, schedule_input(schedule, iteration->turn)),
+                                     &schedule->folding);
         return cuda_input(cuda, card_at(&cuda->card, step->y),
                           card_at(&cuda->card, schedule_input(schedule, iteration->turn)), count);
     case STEP_FORWARD:

@@ -225,6 +225,115 @@ KERNEL to_low(element *y, const float *x, size count)
 #undef BODY
 }
 
+/* ---- folding of images and of the weights that read them: see inner.h ---- */
+
+struct folding {
+    unsigned channels, height, width, kernel, pad, stride, front, border;
+    unsigned folded_channels, folded_height, folded_width, folded_kernel;
+};
+
+/* Number `channel` of a folded pixel is channel `of` of the pixel in row dy and column dx of its square. */
+struct place {
+    int dy, dx, of;
+};
+DEVICE struct place place_of(unsigned channel, struct folding by)
+{
+    unsigned pixel = channel / by.channels;
+    struct place place = {(int)(pixel / by.stride), (int)(pixel % by.stride), (int)(channel % by.channels)};
+    return place;
+}
+
+/* A thread handles a folded pixel. */
+KERNEL to_low_folded(element *y, const float *x, size count, struct folding by)
+{
+    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x, pixels = (size)by.folded_height * by.folded_width;
+    float v[8];
+    if (thread >= count)
+        return;
+    size image = thread / pixels;
+    int top = ((int)(thread % pixels / by.folded_width) - (int)by.border) * (int)by.stride;
+    int left = ((int)(thread % by.folded_width) - (int)by.border) * (int)by.stride;
+    for (unsigned first = 0; first < by.folded_channels; first += 8) {
+        for (unsigned k = 0; k < 8; k++) {
+            struct place place = place_of(first + k, by);
+            int row = top + place.dy, column = left + place.dx;
+            v[k] = place.dy < (int)by.stride && row >= 0 && row < (int)by.height && column >= 0 &&
+                           column < (int)by.width
+                       ? x[((image * by.height + row) * by.width + column) * by.channels + place.of]
+                       : 0.0f;
+        }
+        write_elements(y + thread * by.folded_channels + first, v, 8);
+    }
+}
+
+/* A thread handles a position of the folded filter for one output channel. */
+KERNEL fold(element *to, const element *from, size count, struct folding by)
+{
+    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread >= count)
+        return;
+    unsigned position = thread % (by.folded_kernel * by.folded_kernel);
+    size output = thread / (by.folded_kernel * by.folded_kernel);
+    int top = ((int)(position / by.folded_kernel) - (int)by.front) * (int)by.stride + (int)by.pad;
+    int left = ((int)(position % by.folded_kernel) - (int)by.front) * (int)by.stride + (int)by.pad;
+    for (unsigned k = 0; k < by.folded_channels; k++) {
+        struct place place = place_of(k, by);
+        int row = top + place.dy, column = left + place.dx;
+        int is_inside = place.dy < (int)by.stride && row >= 0 && row < (int)by.kernel && column >= 0 &&
+                        column < (int)by.kernel;
+        to[thread * by.folded_channels + k] =
+            is_inside ? from[((output * by.kernel + row) * by.kernel + column) * by.channels + place.of]
+                      : narrow(0.0f);
+    }
+}
+
+/* Add folded gradients. A thread handles a position of the filter for one output channel. */
+KERNEL add_folded(float *sum, const element *from, size count, struct folding by)
+{
+    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread >= count)
+        return;
+    unsigned position = thread % (by.kernel * by.kernel), shift = by.front * by.stride - by.pad;
+    unsigned row = position / by.kernel + shift, column = position % by.kernel + shift;
+    size output = thread / (by.kernel * by.kernel);
+    const element *at = from + ((output * by.folded_kernel + row / by.stride) * by.folded_kernel + column / by.stride) *
+                                   by.folded_channels +
+                        (row % by.stride * by.stride + column % by.stride) * by.channels;
+    for (unsigned k = 0; k < by.channels; k++)
+        sum[thread * by.channels + k] += widen(at[k]);
+}
+
+/* ---- the pixels that a 1x1 filter with a stride reads ---- */
+
+struct sampling {
+    unsigned channels, height, width, out_height, out_width, stride;
+};
+
+/* Copy or add the gradients of these pixels to their places in dx. Without `adds`, the other pixels become 0. A block
+ * handles a row of pixels: of dx, or with `adds` of `from`. */
+DEVICE void spread_any(element *dx, const element *from, struct sampling by, int adds, const int width)
+{
+    unsigned groups = by.channels / width, rows = adds ? by.out_height : by.height;
+    unsigned count = (adds ? by.out_width : by.width) * groups, step = adds ? by.stride : 1;
+    size image = blockIdx.x / rows;
+    unsigned y = blockIdx.x % rows * step;
+    for (unsigned i = threadIdx.x; i < count; i += blockDim.x) {
+        unsigned x = i / groups * step, channel = i % groups * width;
+        size at = ((image * by.height + y) * by.width + x) * by.channels + channel;
+        float v[8] = {0}, before[8];
+        if (y % by.stride == 0 && x % by.stride == 0)
+            read_elements(from +
+                              ((image * by.out_height + y / by.stride) * by.out_width + x / by.stride) * by.channels +
+                              channel,
+                          v, width);
+        if (adds) {
+            read_elements(dx + at, before, width);
+            WITH(v[k] += before[k])
+        }
+        write_elements(dx + at, v, width);
+    }
+}
+
 /* Apply only the ReLU of a layer. */
 DEVICE void relu_at(element *y, size at, const int width)
 {
@@ -303,6 +412,8 @@ KERNEL add_gradient(float *sum, const element *x, size count)
     {                                                                                                                  \
         name##_any(__VA_ARGS__, 1);                                                                                    \
     }
+
+PAIR(spread, (element * dx, const element *from, struct sampling by, int adds), dx, from, by, adds)
 
 DEVICE void bias_any(element *y, const float *bias, size rows, unsigned channels, int has_relu, const int width)
 {

@@ -1,10 +1,18 @@
 /* Launches our own kernels with their grids, blocks and arguments. A grid depends only on the sizes and on the GPU. So
  * sums are always computed in the same order. */
-#include "cuda_state.h"
+#include "cuda_conv.h"
 
 #include <math.h>
 
-enum { THREADS = 256, LOSS_THREADS = 128, PARTS_MAX = 512, END_SIDE = 32 };
+enum {
+    THREADS = 256,
+    LOSS_THREADS = 128,
+    PARTS_MAX = 512,
+    END_SIDE = 32,
+    /* Blocks per multiprocessor for kernels over rows of channels. So many are resident at once, so all blocks together
+     * go through the rows in order, and a kernel finds in the L2 cache what the one before it left there. */
+    RESIDENT = 2
+};
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
 /* Both structs must match the structs of the same name in cuda_kernels.cu. */
@@ -38,7 +46,8 @@ static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size
     while (x < columns && x < 32)
         x *= 2;
     size_t y = THREADS / x, across = (columns + x - 1) / x;
-    size_t parts = (rows + 4 * y - 1) / (4 * y), busy = ((size_t)cuda->multiprocessors * 8 + across - 1) / across;
+    size_t parts = (rows + 4 * y - 1) / (4 * y),
+           busy = ((size_t)cuda->multiprocessors * RESIDENT + across - 1) / across;
     parts = at_most(at_most(parts, busy), parts_max);
     return (struct launch_shape){.grid = gs_dim((unsigned)across, (unsigned)(parts == 0 ? 1 : parts), 1),
                                  .block = gs_dim((unsigned)x, (unsigned)y, 1),
@@ -111,6 +120,57 @@ gs_status cuda_add_gradient(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr x, s
     unsigned long long numbers = count;
     return GS_LAUNCH(cuda->kernels.add_gradient, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &sum,
                      &x, &numbers);
+}
+
+/* ---- folding and sampling ---- */
+
+/* Launch a thread for each of `count` pixels or weights. struct folding must match that in cuda_kernels.cu. */
+static gs_status run_folding(struct cuda *cuda, CUfunction kernel, CUdeviceptr to, CUdeviceptr from, size_t count,
+                             const struct folding *folding)
+{
+    unsigned long long threads = count;
+    struct folding by = *folding;
+    return GS_LAUNCH(kernel, gs_dim((unsigned)((count + THREADS - 1) / THREADS), 1, 1), gs_dim(THREADS, 1, 1), 0,
+                     cuda->card.compute, &to, &from, &threads, &by);
+}
+
+gs_status cuda_input_folded(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, const struct folding *folding)
+{
+    size_t pixels = (size_t)folding->folded_height * folding->folded_width;
+    return run_folding(cuda, cuda->kernels.to_low_folded, y, x, cuda->card.schedule->options.images * pixels, folding);
+}
+
+gs_status cuda_fold(struct cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t outputs, const struct folding *folding)
+{
+    size_t count = outputs * folding->folded_kernel * folding->folded_kernel;
+    return run_folding(cuda, cuda->kernels.fold, to, from, count, folding);
+}
+
+gs_status cuda_add_folded(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr from, size_t outputs,
+                          const struct folding *folding)
+{
+    size_t count = outputs * folding->kernel * folding->kernel;
+    return run_folding(cuda, cuda->kernels.add_folded, sum, from, count, folding);
+}
+
+/* Must match the struct of the same name in cuda_kernels.cu. */
+struct sampling {
+    unsigned channels, height, width, out_height, out_width, stride;
+};
+
+gs_status cuda_spread(struct cuda *cuda, CUdeviceptr dx, CUdeviceptr from, const struct conv_problem *problem)
+{
+    struct sampling by = {.channels = (unsigned)problem->in.channels,
+                          .height = (unsigned)problem->in.height,
+                          .width = (unsigned)problem->in.width,
+                          .out_height = (unsigned)problem->out.height,
+                          .out_width = (unsigned)problem->out.width,
+                          .stride = (unsigned)problem->stride};
+    int adds = problem->adds != 0, is_wide = by.channels % 8 == 0;
+    size_t rows = problem->images * (adds ? by.out_height : by.height);
+    unsigned threads = along((size_t)(adds ? by.out_width : by.width) * by.channels / (is_wide ? 8 : 1));
+    return GS_LAUNCH(cuda->kernels.spread[is_wide], gs_dim((unsigned)rows, 1, 1), gs_dim(threads, 1, 1), 0,
+                     cuda->card.compute, &dx, &from, &by, &adds);
 }
 
 /* ---- bias ---- */

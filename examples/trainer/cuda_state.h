@@ -14,6 +14,9 @@ struct cuda_calls {
 
 #define CUDA_KERNELS(X)                                                                                                \
     X(to_low)                                                                                                          \
+    X(to_low_folded)                                                                                                   \
+    X(fold)                                                                                                            \
+    X(add_folded)                                                                                                      \
     X(relu_forward)                                                                                                    \
     X(relu_backward)                                                                                                   \
     X(add)                                                                                                             \
@@ -29,6 +32,7 @@ struct cuda_calls {
     X(adam)
 /* Each of these kernels exists in two versions: [1] for channel counts that are multiples of 8, [0] for others. */
 #define CUDA_KERNEL_PAIRS(X)                                                                                           \
+    X(spread)                                                                                                          \
     X(bias)                                                                                                            \
     X(columns)                                                                                                         \
     X(norm_sums)                                                                                                       \
@@ -110,6 +114,14 @@ struct launch_shape {
  * time. */
 size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
+/* Convert images to folded ones, weights to folded ones, and add folded gradients of weights to fp32 ones. */
+gs_status cuda_input_folded(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, const struct folding *folding);
+gs_status cuda_fold(struct cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t outputs, const struct folding *folding);
+gs_status cuda_add_folded(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr from, size_t outputs,
+                          const struct folding *folding);
+/* Copy or add to dx the gradients `from` of the pixels that a 1x1 filter with a stride reads. */
+struct conv_problem;
+gs_status cuda_spread(struct cuda *cuda, CUdeviceptr dx, CUdeviceptr from, const struct conv_problem *problem);
 gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu);
 /* y: where it is 0, a ReLU did not pass the value; 0: there is no ReLU. */
 gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr y,

@@ -41,3 +41,44 @@ bool inner_find(const struct model *model, bool *ret_is_inner)
     free(readers);
     return true;
 }
+
+/* Return the only layer that reads the images, if it is a convolution; otherwise NULL. */
+static const struct layer *only_reader(const struct model *model)
+{
+    const struct layer *reader = NULL;
+    for (size_t i = 1; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (layer->from[0] != 0 && (layer->kind != LAYER_ADD || layer->from[1] != 0))
+            continue;
+        if (reader != NULL || layer->kind != LAYER_CONV)
+            return NULL;
+        reader = layer;
+    }
+    return reader;
+}
+
+struct folding inner_folding(const struct model *model)
+{
+    enum { MULTIPLE = 8, CHANNELS_MAX = 32 };
+    const struct layer *conv = only_reader(model);
+    if (conv == NULL || conv->in.channels * conv->stride * conv->stride > CHANNELS_MAX || conv->pad >= conv->kernel)
+        return (struct folding){0};
+    unsigned stride = (unsigned)conv->stride, kernel = (unsigned)conv->kernel, pad = (unsigned)conv->pad;
+    unsigned channels = (unsigned)conv->in.channels * stride * stride;
+    bool is_strided = stride > 1;
+    struct folding folding = {.channels = (unsigned)conv->in.channels,
+                              .height = (unsigned)conv->in.height,
+                              .width = (unsigned)conv->in.width,
+                              .kernel = kernel,
+                              .pad = pad,
+                              .stride = stride,
+                              .front = (pad + stride - 1) / stride,
+                              .folded_channels = (channels + MULTIPLE - 1) / MULTIPLE * MULTIPLE};
+    folding.folded_kernel = (kernel - 1 - pad) / stride + folding.front + 1;
+    folding.border = is_strided ? folding.front : 0;
+    folding.folded_height =
+        is_strided ? (unsigned)conv->out.height + folding.folded_kernel - 1 : (unsigned)conv->in.height;
+    folding.folded_width =
+        is_strided ? (unsigned)conv->out.width + folding.folded_kernel - 1 : (unsigned)conv->in.width;
+    return folding;
+}

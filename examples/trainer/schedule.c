@@ -3,7 +3,6 @@
 #include "schedule.h"
 
 #include "backend.h"
-#include "inner.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,8 +76,12 @@ static bool new_block(struct maker *maker, size_t count, size_t each, size_t *re
 /* Add a block for the result of a layer or for the gradient of a result. */
 static bool new_result(struct maker *maker, const struct layer *layer, size_t *ret)
 {
+    const struct folding *folding = &maker->schedule->folding;
+    struct shape shape = layer->out;
     size_t numbers;
-    if (__builtin_mul_overflow(shape_count(layer->out), maker->schedule->options.images, &numbers))
+    if (layer->kind == LAYER_INPUT && folding->channels != 0)
+        shape = (struct shape){folding->folded_channels, folding->folded_height, folding->folded_width};
+    if (__builtin_mul_overflow(shape_count(shape), maker->schedule->options.images, &numbers))
         numbers = SIZE_MAX;
     return new_block(maker, numbers, precision_bytes(maker->schedule->options.precision), ret);
 }
@@ -172,6 +175,8 @@ static bool forward(struct maker *maker, size_t index, bool is_again)
     bool is_inner = maker->is_inner[index], is_norm = is_inner && layer->kind == LAYER_BATCHNORM;
     struct step step = empty_step(index == 0 ? STEP_INPUT : is_norm ? STEP_STATISTICS : STEP_FORWARD, layer);
     step.is_again = is_again;
+    if (layer->kind == LAYER_CONV && layer->from[0] == 0)
+        step.folding = maker->schedule->folding;
     step.is_raw = is_inner && !is_norm;
     step.x = index == 0 ? maker->schedule->lasting[LASTING_INPUT_0] : input_block(maker, layer, 0);
     if (layer->kind == LAYER_ADD)
@@ -361,6 +366,8 @@ static bool backward(struct maker *maker, size_t index)
         step.x = reads_input(layer) ? maker->y[layer->from[0]] : NO_BLOCK;
         step.y = layer->has_relu && layer->kind == LAYER_BATCHNORM ? maker->y[index] : NO_BLOCK;
         step.saved = maker->saved[index];
+        if (layer->from[0] == 0)
+            step.folding = maker->schedule->folding;
         step.is_raw = maker->is_inner[index];
         set_inner(maker, layer, &step);
         if (step.inner[0] != NULL)
@@ -376,8 +383,12 @@ static bool backward(struct maker *maker, size_t index)
 static bool tell_steps(struct maker *maker)
 {
     const struct model *model = maker->model;
-    if (maker->backend != NULL && maker->backend->fuses && !inner_find(model, maker->is_inner))
-        return no_memory(maker->reason);
+    if (maker->backend != NULL && maker->backend->fuses) {
+        if (!inner_find(model, maker->is_inner))
+            return no_memory(maker->reason);
+        if (maker->schedule->options.precision != PRECISION_FP32)
+            maker->schedule->folding = inner_folding(model);
+    }
     mark(maker);
     for (size_t i = 0; i < model->layer_count; i++)
         if (!forward(maker, i, false))

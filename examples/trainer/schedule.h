@@ -12,7 +12,7 @@
 #ifndef TRAINER_SCHEDULE_H
 #define TRAINER_SCHEDULE_H
 
-#include "model.h"
+#include "inner.h"
 
 #include <gpuwhy/scope.h>
 
@@ -56,8 +56,9 @@ struct step {
     const struct layer *inner[2];
     size_t inner_saved[2];
     size_t dx2;
-    bool is_raw;      /* LAYER_CONV that is an inner layer: no bias and no ReLU */
-    size_t workspace; /* block that is used only while the step runs; NO_BLOCK: none */
+    struct folding folding; /* LAYER_CONV that reads the images: how they are stored */
+    bool is_raw;            /* LAYER_CONV that is an inner layer: no bias and no ReLU */
+    size_t workspace;       /* block that is used only while the step runs; NO_BLOCK: none */
     size_t workspace_bytes;
     size_t algorithm; /* chosen by the back end's plan(); only the back end knows its meaning */
 };
@@ -98,6 +99,7 @@ struct schedule {
     const struct model *model; /* borrowed */
     struct step *steps;        /* owned */
     size_t step_count;
+    struct folding folding; /* how STEP_INPUT stores the images */
     size_t block_count;
     size_t *block_bytes; /* owned; requested size of each block */
     size_t lasting[LASTING_COUNT];

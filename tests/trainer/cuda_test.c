@@ -25,6 +25,8 @@ static const struct {
     {"conv", "input 2 6 5\nconv 3 3\nconv 5 3 pad 1 relu\nsegment\nlinear 4\n", 3},
     {"conv, wide", "input 3 9 9\nconv 16 3 pad 1 relu\nsegment\nconv 32 3 stride 2 pad 1 relu\nlinear 4\n", 2},
     {"conv, 1x1", "input 3 6 6\nconv 16 1 nobias relu\nconv 16 1 stride 2 nobias\nsegment\nconv 8 1\nlinear 3\n", 4},
+    {"conv, folded", "input 3 13 12\nconv 16 7 stride 2 pad 3 relu\nlinear 4\n", 3},
+    {"conv, folded by 3", "input 2 11 14\nconv 8 5 stride 3 pad 1 relu\nmaxpool 2\nlinear 4\n", 3},
     {"batchnorm", "input 3 5 4\nconv 5 3 nobias\nbatchnorm\nsegment\nbatchnorm relu\nlinear 4\n", 4},
     {"batchnorm, wide", "input 3 13 11\nconv 16 3 nobias\nbatchnorm relu\nsegment\nconv 24 1\nbatchnorm\nlinear 4\n",
      5},
