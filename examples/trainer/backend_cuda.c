@@ -173,6 +173,9 @@ static size_t plan_own(struct cuda *cuda, const struct schedule_options *options
         return sums;
     if (is_backward && layer->kind == LAYER_MAXPOOL && step->inner[0] != NULL && step->inner[0]->has_bias)
         return cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1);
+    if (is_backward && layer->kind == LAYER_ADD && step->inner[0] != NULL && step->inner[1] != NULL)
+        return cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 3) +
+               4 * layer->out.channels * sizeof(float);
     if ((is_pass && layer->kind == LAYER_BATCHNORM) || (is_backward && layer->kind == LAYER_ADD))
         return sums + (step->kind == STEP_BACKWARD ? 2 * layer->out.channels * sizeof(float) : 0);
     if (is_pass && layer->kind == LAYER_LINEAR)

@@ -453,20 +453,22 @@ DEVICE void give_partial(float *partial, const float *sum, size column, unsigned
             partial[((size)blockIdx.y * of + which) * channels + column + k] = all[k * threads + thread];
 }
 
-/* Add up two sums of the threads in each column of a block, and write them to partial[blockIdx.y][2][channels]. */
-DEVICE void give_two(float *partial, const float *one, const float *two, unsigned channels, const int width)
+/* Add up `of` sums of the threads in each column of a block, and write them to partial[blockIdx.y][of][channels]. */
+enum { SUMS_MAX = 3 };
+DEVICE void give_sums(float *partial, float sums[][8], unsigned channels, const int of, const int width)
 {
     enum { GAP = 4 }; /* keeps the threads of a warp in different banks of shared memory */
-    SHARED float all[2 * 8 * (256 + GAP)];
+    SHARED float all[SUMS_MAX * 8 * (256 + GAP)];
     int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
     int across = width * blockDim.x, line = threads + GAP;
 #pragma unroll
-    for (int k = 0; k < width; k++) {
-        all[k * line + thread] = one[k];
-        all[(width + k) * line + thread] = two[k];
+    for (int which = 0; which < of; which++) {
+#pragma unroll
+        for (int k = 0; k < width; k++)
+            all[(which * width + k) * line + thread] = sums[which][k];
     }
     __syncthreads();
-    for (int i = thread; i < 2 * across; i += threads) {
+    for (int i = thread; i < of * across; i += threads) {
         int which = i / across, channel = i % across;
         const float *from = all + (which * width + channel % width) * line + channel / width;
         size column = (size)blockIdx.x * across + channel;
@@ -475,7 +477,7 @@ DEVICE void give_two(float *partial, const float *one, const float *two, unsigne
         for (int y = 0; y < (int)blockDim.y; y++)
             sum += from[y * blockDim.x];
         if (column < channels)
-            partial[((size)blockIdx.y * 2 + which) * channels + column] = sum;
+            partial[((size)blockIdx.y * of + which) * channels + column] = sum;
     }
 }
 
@@ -549,7 +551,7 @@ KERNEL columns_end(float *gradient, const float *partial, unsigned channels, uns
 DEVICE void norm_sums_any(float *partial, const element *x, size rows, unsigned channels, const int width)
 {
     size column = COLUMN(width);
-    float start[8], sum[8] = {0}, square[8] = {0}, v[8];
+    float start[8], sums[2][8] = {{0}}, v[8];
     struct raw values[BATCH];
     if (column < channels) {
         read_elements(x + column, start, width);
@@ -559,11 +561,11 @@ DEVICE void norm_sums_any(float *partial, const element *x, size rows, unsigned 
             EACH_ROW if (THIS_ROW < rows)
             {
                 raw_floats(&values[i], v, width);
-                WITH(v[k] -= start[k]; sum[k] += v[k]; square[k] += v[k] * v[k])
+                WITH(v[k] -= start[k]; sums[0][k] += v[k]; sums[1][k] += v[k] * v[k])
             }
         }
     }
-    give_two(partial, sum, square, channels, width);
+    give_sums(partial, sums, channels, 2, width);
 }
 PAIR(norm_sums, (float *partial, const element *x, size rows, unsigned channels),
      partial, x, rows, channels)
@@ -716,7 +718,7 @@ DEVICE void norm_backward_sums_any(float *partial, const element *dy, const elem
     size column = COLUMN(width);
     struct columns by;
     struct raw values[BATCH], gradients[BATCH];
-    float v[8], gradient[8], sum[8] = {0}, product[8] = {0};
+    float v[8], gradient[8], sums[2][8] = {{0}};
     if (column < channels) {
         read_columns(&by, saved, scale, shift, column, channels, width);
         BATCHES
@@ -733,11 +735,11 @@ DEVICE void norm_backward_sums_any(float *partial, const element *dy, const elem
                 WITH(v[k] -= by.mean[k];
                      gradient[k] =
                          has_relu && !(normal(v[k], by.factor[k], by.shift[k]) > 0.0f) ? 0.0f : gradient[k];
-                     sum[k] += gradient[k]; product[k] += gradient[k] * v[k])
+                     sums[0][k] += gradient[k]; sums[1][k] += gradient[k] * v[k])
             }
         }
     }
-    give_two(partial, sum, product, channels, width);
+    give_sums(partial, sums, channels, 2, width);
 }
 PAIR(norm_backward_sums,
      (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift,
@@ -751,7 +753,7 @@ DEVICE void norm_masked_sums_any(float *partial, element *dy, const unsigned cha
     size column = COLUMN(width);
     struct raw values[BATCH], gradients[BATCH];
     unsigned char passed[BATCH];
-    float mean[8], v[8], gradient[8], sum[8] = {0}, product[8] = {0};
+    float mean[8], v[8], gradient[8], sums[2][8] = {{0}};
     if (column < channels) {
         read_floats(saved + column, mean, width);
         BATCHES
@@ -766,26 +768,27 @@ DEVICE void norm_masked_sums_any(float *partial, element *dy, const unsigned cha
             {
                 raw_floats(&values[i], v, width);
                 raw_floats(&gradients[i], gradient, width);
-                WITH(gradient[k] = passed[i] >> k & 1 ? gradient[k] : 0.0f; sum[k] += gradient[k];
-                     product[k] += gradient[k] * (v[k] - mean[k]))
+                WITH(gradient[k] = passed[i] >> k & 1 ? gradient[k] : 0.0f; sums[0][k] += gradient[k];
+                     sums[1][k] += gradient[k] * (v[k] - mean[k]))
                 write_elements(dy + AT_BACK(THIS_ROW), gradient, width);
             }
         }
     }
-    give_two(partial, sum, product, channels, width);
+    give_sums(partial, sums, channels, 2, width);
 }
 PAIR(norm_masked_sums,
      (float *partial, element *dy, const unsigned char *mask, const element *x, const float *saved, size rows,
       unsigned channels),
      partial, dy, mask, x, saved, rows, channels)
 
-/* Gradients of scale and shift; `means`: subtracted from each gradient, and subtracted per (x - mean). */
+/* Gradients of scale and shift; `means`: subtracted from each gradient, and subtracted per (x - mean). Of the `of` sums,
+ * number 0 is that of the gradient, and number `which` is that of its product with x - mean. */
 KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, float *means, const float *partial,
-                                const float *saved, size rows, unsigned channels, unsigned parts)
+                                const float *saved, size rows, unsigned channels, unsigned parts, int which, int of)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
-    double sum = whole_of(partial, channel, channels, 0, 2, parts);
-    double product = whole_of(partial, channel, channels, 1, 2, parts);
+    double sum = whole_of(partial, channel, channels, 0, of, parts);
+    double product = whole_of(partial, channel, channels, which, of, parts);
     if (threadIdx.y != 0 || channel >= channels)
         return;
     double inverse = saved[channels + channel];
@@ -835,6 +838,119 @@ PAIR(norm_backward,
       const float *shift, size rows, unsigned channels, int has_relu, int adds),
      dx, dy, x, saved, means, scale, shift, rows, channels, has_relu, adds)
 
+/* ---- the backward pass of a sum of two batch normalisations ---- */
+
+/* What the gradient of a normalisation's input depends on. */
+struct branch {
+    element *dx; /* NULL: not needed */
+    const element *x;
+    const float *saved, *scale, *means;
+};
+
+/* Of the rows that a thread reads at once; more do not fit into its registers. */
+#define TWO_BATCHES  for (size first = FIRST_ROW; first < rows; first += 2 * ROW_STRIDE)
+#define EACH_OF_TWO  _Pragma("unroll") for (int i = 0; i < 2; i++)
+
+/* Sum dy, dy (x - mean) and the same for the second x, with dy = 0 where the ReLU did not pass the value. mask NULL:
+ * there is no ReLU. */
+DEVICE void norm_two_sums_any(float *partial, const element *dy, const unsigned char *mask, struct branch a,
+                              struct branch b, size rows, unsigned channels, const int width)
+{
+    size column = COLUMN(width);
+    struct raw values[2], others[2], gradients[2];
+    unsigned char passed[2];
+    float mean[8], other_mean[8], v[8], w[8], gradient[8], sums[3][8] = {{0}};
+    if (column < channels) {
+        read_floats(a.saved + column, mean, width);
+        read_floats(b.saved + column, other_mean, width);
+        TWO_BATCHES
+        {
+            EACH_OF_TWO if (THIS_ROW < rows)
+            {
+                READ(a.x + AT_BACK(THIS_ROW), values);
+                READ(b.x + AT_BACK(THIS_ROW), others);
+                READ(dy + AT_BACK(THIS_ROW), gradients);
+                passed[i] = mask != 0 ? mask[AT_BACK(THIS_ROW) / width] : 0xff;
+            }
+            EACH_OF_TWO if (THIS_ROW < rows)
+            {
+                raw_floats(&values[i], v, width);
+                raw_floats(&others[i], w, width);
+                raw_floats(&gradients[i], gradient, width);
+                WITH(gradient[k] = passed[i] >> k & 1 ? gradient[k] : 0.0f; sums[0][k] += gradient[k];
+                     sums[1][k] += gradient[k] * (v[k] - mean[k]); sums[2][k] += gradient[k] * (w[k] - other_mean[k]))
+            }
+        }
+    }
+    give_sums(partial, sums, channels, 3, width);
+}
+PAIR(norm_two_sums,
+     (float *partial, const element *dy, const unsigned char *mask, struct branch a, struct branch b, size rows,
+      unsigned channels),
+     partial, dy, mask, a, b, rows, channels)
+
+/* The numbers of a branch in the columns of a thread. */
+struct slopes {
+    float mean[8], factor[8], off[8], slope[8];
+};
+
+DEVICE void read_slopes(struct slopes *to, struct branch from, size column, unsigned channels, const int width)
+{
+    float gamma[8];
+    read_floats(from.saved + column, to->mean, width);
+    read_floats(from.saved + channels + column, to->factor, width);
+    read_floats(from.scale + column, gamma, width);
+    read_floats(from.means + column, to->off, width);
+    read_floats(from.means + channels + column, to->slope, width);
+    WITH(to->factor[k] *= gamma[k])
+}
+
+DEVICE void write_branch(struct branch to, size at, const struct slopes *by, const float *x, const float *gradient,
+                         const int width)
+{
+    float v[8];
+    if (to.dx == 0)
+        return;
+    WITH(v[k] = by->factor[k] * (gradient[k] - by->off[k] - (x[k] - by->mean[k]) * by->slope[k]))
+    write_elements(to.dx + at, v, width);
+}
+
+DEVICE void norm_two_backward_any(const element *dy, const unsigned char *mask, struct branch a, struct branch b,
+                                  size rows, unsigned channels, const int width)
+{
+    size column = COLUMN(width);
+    struct raw values[2], others[2], gradients[2];
+    unsigned char passed[2];
+    struct slopes by, other_by;
+    float v[8], gradient[8];
+    if (column >= channels)
+        return;
+    read_slopes(&by, a, column, channels, width);
+    read_slopes(&other_by, b, column, channels, width);
+    TWO_BATCHES
+    {
+        EACH_OF_TWO if (THIS_ROW < rows)
+        {
+            READ(a.x + AT(THIS_ROW), values);
+            READ(b.x + AT(THIS_ROW), others);
+            READ(dy + AT(THIS_ROW), gradients);
+            passed[i] = mask != 0 ? mask[AT(THIS_ROW) / width] : 0xff;
+        }
+        EACH_OF_TWO if (THIS_ROW < rows)
+        {
+            raw_floats(&gradients[i], gradient, width);
+            WITH(gradient[k] = passed[i] >> k & 1 ? gradient[k] : 0.0f)
+            raw_floats(&values[i], v, width);
+            write_branch(a, AT(THIS_ROW), &by, v, gradient, width);
+            raw_floats(&others[i], v, width);
+            write_branch(b, AT(THIS_ROW), &other_by, v, gradient, width);
+        }
+    }
+}
+PAIR(norm_two_backward,
+     (const element *dy, const unsigned char *mask, struct branch a, struct branch b, size rows, unsigned channels),
+     dy, mask, a, b, rows, channels)
+
 /* ---- pooling ---- */
 
 struct pool {
@@ -850,9 +966,10 @@ DEVICE void copy_bytes(const unsigned char *from, unsigned char *to, const int w
 }
 
 /* A block handles a row of results, and a thread steps along the row. */
-/* bias: added to each maximum, before the ReLU; NULL: none. */
-DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, const float *bias, struct pool pool,
-                            int has_relu, const int width)
+/* bias: added to each maximum, before the ReLU; NULL: none. norm: the batch normalisation inside the pooling, of which x
+ * is the input, with `has_norm`. */
+DEVICE void max_any(element *y, unsigned char *which, const element *x, const float *bias, struct normalised norm,
+                    struct pool pool, int has_relu, const int has_norm, const int width)
 {
     unsigned groups = pool.channels / width, count = pool.out_width * groups;
     size image = blockIdx.x / pool.out_height;
@@ -865,6 +982,9 @@ DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, 
             size word;
             unsigned char byte[8];
         } index;
+        struct columns by;
+        if (has_norm)
+            read_columns(&by, norm.saved, norm.scale, norm.shift, channel, pool.channels, width);
         index.word = 0;
         WITH(best[k] = -FLOAT(0x7f800000u))
         for (int r = 0; r < (int)pool.kernel; r++)
@@ -873,6 +993,8 @@ DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, 
                     continue;
                 read_elements(x + ((image * pool.height + top + r) * pool.width + left + s) * pool.channels + channel,
                               v, width);
+                if (has_norm)
+                    WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]))
                 WITH(if (v[k] > best[k] || v[k] != v[k]) {
                     best[k] = v[k];
                     index.byte[k] = (unsigned char)(r * pool.kernel + s);
@@ -888,9 +1010,24 @@ DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, 
         copy_bytes(index.byte, which + at, width);
     }
 }
+DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, const float *bias, struct pool pool,
+                            int has_relu, const int width)
+{
+    struct normalised none = {0, 0, 0, 0};
+    max_any(y, which, x, bias, none, pool, has_relu, 0, width);
+}
 PAIR(max_forward,
      (element * y, unsigned char *which, const element *x, const float *bias, struct pool pool, int has_relu),
      y, which, x, bias, pool, has_relu)
+
+DEVICE void norm_max_forward_any(element *y, unsigned char *which, const element *x, struct normalised norm,
+                                 struct pool pool, const int width)
+{
+    max_any(y, which, x, 0, norm, pool, 1, 1, width);
+}
+PAIR(norm_max_forward,
+     (element * y, unsigned char *which, const element *x, struct normalised norm, struct pool pool),
+     y, which, x, norm, pool)
 
 /* A block handles a row of inputs. Each input adds up the windows in which it was the maximum. y: where it is 0, the
  * ReLU inside the pooling did not pass the maximum; NULL: there is none. */

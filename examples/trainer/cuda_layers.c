@@ -285,13 +285,18 @@ static gs_status backward_sums(struct cuda *cuda, struct norm *norm)
                      &norm->shift, &norm->rows, &norm->channels, &norm->has_relu);
 }
 
+/* Compute the gradients of the parameters from `of` sums. */
+static gs_status backward_statistics(struct cuda *cuda, struct norm *norm, int which, int of)
+{
+    return GS_LAUNCH(cuda->kernels.norm_backward_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
+                     cuda->card.compute, &norm->scale_gradient, &norm->shift_gradient, &norm->means, &norm->workspace,
+                     &norm->saved, &norm->rows, &norm->channels, &norm->parts, &which, &of);
+}
+
 /* Compute the gradients of the parameters and of the input, after the sums. */
 static gs_status backward_end(struct cuda *cuda, struct norm *norm)
 {
-    gs_status status =
-        GS_LAUNCH(cuda->kernels.norm_backward_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
-                  cuda->card.compute, &norm->scale_gradient, &norm->shift_gradient, &norm->means, &norm->workspace,
-                  &norm->saved, &norm->rows, &norm->channels, &norm->parts);
+    gs_status status = backward_statistics(cuda, norm, 1, 2);
     if (status == GS_OK && norm->dx != 0)
         status = GS_LAUNCH(cuda->kernels.norm_backward[norm->apply.is_wide], norm->apply.grid, norm->apply.block, 0,
                            cuda->card.compute, &norm->dx, &norm->dy, &norm->x, &norm->saved, &norm->means, &norm->scale,
@@ -308,9 +313,12 @@ gs_status cuda_norm_backward(struct cuda *cuda, const struct step *step)
 
 /* ---- sums with batch normalisations inside them ---- */
 
-/* Must match the struct of the same name in cuda_kernels.cu. */
+/* Must match the structs of the same names in cuda_kernels.cu. */
 struct normalised {
     CUdeviceptr x, saved, scale, shift;
+};
+struct branch {
+    CUdeviceptr dx, x, saved, scale, means;
 };
 
 static struct normalised input_of(const struct cuda *cuda, const struct step *step, int k)
@@ -346,24 +354,50 @@ static gs_status masked_sums(struct cuda *cuda, struct norm *norm, CUdeviceptr m
                      &norm->channels);
 }
 
-/* The first normalisation applies the mask to dy, so the second one reads the masked gradient. */
+/* Describe the normalisation inside a sum as one that is a layer of its own. */
+static struct norm inner_norm(const struct cuda *cuda, const struct step *step, int k)
+{
+    struct norm norm = norm_of(cuda, step, step->inner[k]);
+    norm.x = card_at(&cuda->card, k == 0 ? step->x : step->x2);
+    norm.dx = card_at(&cuda->card, k == 0 ? step->dx : step->dx2);
+    norm.saved = card_at(&cuda->card, step->inner_saved[k]);
+    return norm;
+}
+
+static struct branch branch_of(const struct norm *norm)
+{
+    return (struct branch){
+        .dx = norm->dx, .x = norm->x, .saved = norm->saved, .scale = norm->scale, .means = norm->means};
+}
+
+/* The gradients of both inputs at once, so that dy is read once less. */
+static gs_status two_backward(struct cuda *cuda, const struct step *step)
+{
+    struct norm one = inner_norm(cuda, step, 0), two = inner_norm(cuda, step, 1);
+    CUdeviceptr mask = card_at(&cuda->card, step->saved), dy = one.dy;
+    one.means = one.workspace + cuda_partial_bytes(cuda, one.rows, one.channels, 3);
+    two.means = one.means + 2 * one.channels * sizeof(float);
+    struct branch a = branch_of(&one), b = branch_of(&two);
+    gs_status status = GS_LAUNCH(cuda->kernels.norm_two_sums[one.sums.is_wide], one.sums.grid, one.sums.block, 0,
+                                 cuda->card.compute, &one.workspace, &dy, &mask, &a, &b, &one.rows, &one.channels);
+    if (status == GS_OK)
+        status = backward_statistics(cuda, &one, 1, 3);
+    if (status == GS_OK)
+        status = backward_statistics(cuda, &two, 2, 3);
+    if (status == GS_OK)
+        status = GS_LAUNCH(cuda->kernels.norm_two_backward[one.apply.is_wide], one.apply.grid, one.apply.block, 0,
+                           cuda->card.compute, &dy, &mask, &a, &b, &one.rows, &one.channels);
+    return status;
+}
+
 gs_status cuda_norm_add_backward(struct cuda *cuda, const struct step *step)
 {
     CUdeviceptr mask = card_at(&cuda->card, step->saved);
-    gs_status status = GS_OK;
-    for (int k = 0; k < 2 && status == GS_OK; k++) {
-        if (step->inner[k] == NULL)
-            continue;
-        struct norm norm = norm_of(cuda, step, step->inner[k]);
-        norm.x = card_at(&cuda->card, k == 0 ? step->x : step->x2);
-        norm.dx = card_at(&cuda->card, k == 0 ? step->dx : step->dx2);
-        norm.saved = card_at(&cuda->card, step->inner_saved[k]);
-        status = mask != 0 ? masked_sums(cuda, &norm, mask) : backward_sums(cuda, &norm);
-        if (status == GS_OK)
-            status = backward_end(cuda, &norm);
-        mask = 0;
-    }
-    return status;
+    if (step->inner[0] != NULL && step->inner[1] != NULL)
+        return two_backward(cuda, step);
+    struct norm norm = inner_norm(cuda, step, step->inner[0] != NULL ? 0 : 1);
+    gs_status status = mask != 0 ? masked_sums(cuda, &norm, mask) : backward_sums(cuda, &norm);
+    return status == GS_OK ? backward_end(cuda, &norm) : status;
 }
 
 /* ---- pooling ---- */
@@ -385,11 +419,16 @@ gs_status cuda_max(struct cuda *cuda, const struct step *step)
     CUdeviceptr x = card_at(&cuda->card, step->x), y = card_at(&cuda->card, step->y);
     CUdeviceptr which = card_at(&cuda->card, step->saved);
     struct pool pool = pool_of(step->layer);
-    const struct layer *inner = step->inner[0]; /* a convolution with ReLU, or NULL */
+    const struct layer *inner = step->inner[0]; /* a convolution or a batch normalisation with ReLU, or NULL */
     CUdeviceptr bias = inner != NULL && inner->has_bias ? lasting(cuda, LASTING_PARAMETERS, inner->bias_at) : 0;
     int relu = step->layer->has_relu || inner != NULL, is_wide = pool.channels % 8 == 0;
     size_t images = cuda->card.schedule->options.images;
     unsigned threads = along((size_t)pool.out_width * pool.channels / (is_wide ? 8 : 1));
+    if (inner != NULL && inner->kind == LAYER_BATCHNORM) {
+        struct normalised norm = input_of(cuda, step, 0);
+        return GS_LAUNCH(cuda->kernels.norm_max_forward[is_wide], gs_dim((unsigned)(images * pool.out_height), 1, 1),
+                         gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &norm, &pool);
+    }
     return GS_LAUNCH(cuda->kernels.max_forward[is_wide], gs_dim((unsigned)(images * pool.out_height), 1, 1),
                      gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &bias, &pool, &relu);
 }

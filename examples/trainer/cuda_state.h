@@ -40,6 +40,9 @@ struct cuda_calls {
     X(norm_add)                                                                                                        \
     X(norm_add_two)                                                                                                    \
     X(norm_masked_sums)                                                                                                \
+    X(norm_two_sums)                                                                                                   \
+    X(norm_two_backward)                                                                                               \
+    X(norm_max_forward)                                                                                                \
     X(norm_backward_sums)                                                                                              \
     X(norm_backward)                                                                                                   \
     X(max_forward)                                                                                                     \

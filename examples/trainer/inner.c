@@ -12,12 +12,13 @@ static bool suits_add(const struct model *model, const size_t *readers, const st
            readers[norm->from[0]] == 1 && add->from[0] != add->from[1];
 }
 
-/* Return true if the max pooling can add this convolution's bias and apply its ReLU: both keep the order of values. */
+/* Return true if the max pooling can do this layer's work. For a convolution, this is its bias and ReLU, which keep the
+ * order of values. */
 static bool suits_pool(const struct model *model, const size_t *readers, const struct layer *pool, size_t from)
 {
-    const struct layer *conv = &model->layers[from];
-    return conv->kind == LAYER_CONV && conv->has_relu && readers[from] == 1 && conv->segment == pool->segment &&
-           !pool->has_relu;
+    const struct layer *layer = &model->layers[from];
+    bool is_kind = layer->kind == LAYER_CONV || layer->kind == LAYER_BATCHNORM;
+    return is_kind && layer->has_relu && readers[from] == 1 && layer->segment == pool->segment && !pool->has_relu;
 }
 
 bool inner_find(const struct model *model, bool *ret_is_inner)

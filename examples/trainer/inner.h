@@ -2,6 +2,7 @@
  * - A batch normalisation without ReLU inside a sum. It only computes its statistics (STEP_STATISTICS); the sum
  *   normalises its input while adding.
  * - The bias and the ReLU of a convolution inside a max pooling. The convolution's result stays without them.
+ * - A batch normalisation with ReLU inside a max pooling. It has STEP_STATISTICS, and its own backward step.
  *
  * Only back ends that set `fuses` get such schedules. */
 #ifndef TRAINER_INNER_H

@@ -131,6 +131,12 @@ static const struct layer *inner_of(const struct maker *maker, const struct laye
     return has_inner && maker->is_inner[layer->from[k]] ? &maker->model->layers[layer->from[k]] : NULL;
 }
 
+/* Return true if the reader of this layer, a max pooling, applies the layer's bias and ReLU. */
+static bool is_raw(const struct maker *maker, size_t index)
+{
+    return maker->is_inner[index] && maker->model->layers[index].kind == LAYER_CONV;
+}
+
 /* Return true if the sum saves where its ReLU passed values. */
 static bool has_mask(const struct maker *maker, const struct layer *layer)
 {
@@ -177,7 +183,7 @@ static bool forward(struct maker *maker, size_t index, bool is_again)
     step.is_again = is_again;
     if (layer->kind == LAYER_CONV && layer->from[0] == 0)
         step.folding = maker->schedule->folding;
-    step.is_raw = is_inner && !is_norm;
+    step.is_raw = is_raw(maker, index);
     step.x = index == 0 ? maker->schedule->lasting[LASTING_INPUT_0] : input_block(maker, layer, 0);
     if (layer->kind == LAYER_ADD)
         step.x2 = input_block(maker, layer, 1);
@@ -219,7 +225,7 @@ static void mark(struct maker *maker)
                                (layer->kind == LAYER_ADD && maker->is_trained[layer->from[1]]);
         if (layer->has_relu && !has_mask(maker, layer) && !maker->is_inner[i])
             maker->is_needed[i] = true;
-        if (layer->kind == LAYER_MAXPOOL && inner_of(maker, layer, 0) != NULL)
+        if (layer->kind == LAYER_MAXPOOL && is_raw(maker, layer->from[0]))
             maker->is_needed[i] = true; /* for the ReLU inside it */
         if (reads_input(layer))
             maker->is_needed[layer->from[0]] = true;
@@ -298,9 +304,10 @@ static bool backward_inner(struct maker *maker, size_t index)
     const struct layer *layer = &maker->model->layers[index];
     struct step step = empty_step(STEP_BACKWARD, layer);
     size_t *const blocks[2] = {&step.dx, &step.dx2};
-    if (layer->has_relu && !own_gradient(maker, index))
-        return false;
     set_inner(maker, layer, &step);
+    bool has_two = step.inner[0] != NULL && step.inner[1] != NULL;
+    if (layer->has_relu && !has_two && !own_gradient(maker, index))
+        return false;
     step.dy = maker->gradient[index];
     step.saved = maker->saved[index];
     for (int k = 0; k < 2; k++) {
@@ -346,7 +353,8 @@ static bool backward_add(struct maker *maker, size_t index)
 static bool backward(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
-    bool is_norm = maker->is_inner[index] && layer->kind == LAYER_BATCHNORM;
+    /* batch normalisations with ReLU are inside a pooling, the others inside a sum */
+    bool is_norm = maker->is_inner[index] && layer->kind == LAYER_BATCHNORM && !layer->has_relu;
     if (!maker->is_trained[index] || is_norm) /* the sum's step computes the gradients of a normalisation inside it */
         return true;
     struct step step = empty_step(STEP_BACKWARD, layer);
@@ -364,14 +372,17 @@ static bool backward(struct maker *maker, size_t index)
             return false;
     } else {
         step.x = reads_input(layer) ? maker->y[layer->from[0]] : NO_BLOCK;
-        step.y = layer->has_relu && layer->kind == LAYER_BATCHNORM ? maker->y[index] : NO_BLOCK;
+        step.y =
+            layer->has_relu && layer->kind == LAYER_BATCHNORM && !maker->is_inner[index] ? maker->y[index] : NO_BLOCK;
         step.saved = maker->saved[index];
         if (layer->from[0] == 0)
             step.folding = maker->schedule->folding;
-        step.is_raw = maker->is_inner[index];
-        set_inner(maker, layer, &step);
-        if (step.inner[0] != NULL)
+        step.is_raw = is_raw(maker, index);
+        const struct layer *inner = inner_of(maker, layer, 0);
+        if (inner != NULL && inner->kind == LAYER_CONV) {
+            step.inner[0] = inner;
             step.y = maker->y[index];
+        }
         step.dy = maker->gradient[index];
         if (!give_gradient(maker, layer->from[0], &step) || !add_step(maker, step))
             return false;

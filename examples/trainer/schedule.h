@@ -49,10 +49,12 @@ struct step {
                    * the channels are a multiple of 8, otherwise a byte per channel */
     /* The layers inside this one (inner.h), in the order of x and x2; NULL: none.
      * - LAYER_ADD: batch normalisations. x or x2 is the normalisation's input, and inner_saved are its statistics. The
-     *   backward step sets dx or dx2, the gradients of these inputs. It also changes dy, which becomes the gradient
-     *   of the value before the ReLU.
+     *   backward step sets dx or dx2, the gradients of these inputs. If there is one such layer, it also changes dy,
+     *   which becomes the gradient of the value before the ReLU.
      * - LAYER_MAXPOOL: inner[0] is a convolution. The step adds its bias and applies its ReLU. The backward step reads
-     *   y and adds to the gradient of the bias. */
+     *   y and adds to the gradient of the bias.
+     * - LAYER_MAXPOOL: inner[0] is a batch normalisation. x is its input, and inner_saved[0] are its statistics. The
+     *   backward step sets the gradient of its result and does not know it. */
     const struct layer *inner[2];
     size_t inner_saved[2];
     size_t dx2;

@@ -31,6 +31,18 @@ static const struct {
     {"batchnorm, wide", "input 3 13 11\nconv 16 3 nobias\nbatchnorm relu\nsegment\nconv 24 1\nbatchnorm\nlinear 4\n",
      5},
     {"maxpool", "input 2 8 8\nconv 6 3 pad 1\nmaxpool 2\nsegment\nlinear 4\n", 3},
+    {"batchnorm, maxpool", "input 2 9 8\nconv 6 3 pad 1 nobias\nbatchnorm relu\nmaxpool 3 stride 2 pad 1\nlinear 4\n",
+     3},
+    {"batchnorm, maxpool, wide",
+     "input 3 8 8\nconv 16 3 nobias\nbatchnorm relu\nmaxpool 3 stride 2 pad 1\nsegment\nconv 8 1\nlinear 4\n", 3},
+    {"sum of two",
+     "input 3 6 6\nconv 12 3 pad 1 nobias\na = maxpool 2\nconv 9 1 nobias from a\ns = batchnorm\n"
+     "conv 9 1 nobias from a\nbatchnorm\nadd s relu\nlinear 4\n",
+     3},
+    {"sum without relu",
+     "input 3 6 6\na = conv 8 3 pad 1 nobias\nconv 8 1 nobias from a\ns = batchnorm\nconv 8 1 nobias from a\n"
+     "batchnorm\nt = add s\nconv 8 3 pad 1 nobias\nbatchnorm\nadd t\nlinear 4\n",
+     3},
     {"maxpool, wide", "input 2 9 8\nconv 16 3 pad 1 relu\nmaxpool 3 stride 2 pad 1\nsegment\nlinear 4\n", 3},
     {"averagepool", "input 2 6 7\na = conv 9 3 pad 1 relu\naveragepool\nlinear 4\n", 3},
     {"linear", "input 5 3 2\nconv 6 1\nlinear 9 relu\nsegment\nlinear 8 nobias relu\nlinear 3\n", 5},

@@ -169,7 +169,8 @@ static void play_step(struct play *play, const struct step *step)
     touch(play, step->workspace, false, true);
     touch(play, step->x, true, false);
     touch(play, step->x2, true, false);
-    touch(play, step->dy, true, step->kind == STEP_RELU || (is_backward && step->layer->kind == LAYER_ADD));
+    touch(play, step->dy, true,
+          step->kind == STEP_RELU || (is_backward && step->layer->kind == LAYER_ADD && step->dx2 == NO_BLOCK));
     touch(play, step->y, step->kind == STEP_RELU || is_backward,
           step->kind == STEP_INPUT || step->kind == STEP_FORWARD);
     touch(play, step->saved, is_backward, !is_backward);
