@@ -1069,6 +1069,67 @@ PAIR(max_backward,
      (element * dx, const element *dy, const element *y_of, const unsigned char *which, struct pool pool, int adds),
      dx, dy, y_of, which, pool, adds)
 
+/* The same for windows of 2 or 3 with stride 2. Count rows and columns from the border on: rows 2g and 2g + 1 are only
+ * in the windows g and, for a width of 3, g - 1. So a thread handles 2 x 2 inputs and reads each of their windows once.
+ * A block handles two rows of inputs. */
+DEVICE void max_backward_pairs_any(element *dx, const element *dy, const element *y_of, const unsigned char *which,
+                                   struct pool pool, int adds, const int width)
+{
+    unsigned groups = pool.channels / width, across = (pool.width + pool.pad + 1) / 2, count = across * groups;
+    unsigned down = (pool.height + pool.pad + 1) / 2;
+    size image = blockIdx.x / down;
+    int g = (int)(blockIdx.x % down), kernel = (int)pool.kernel;
+    for (unsigned i = threadIdx.x; i < count; i += blockDim.x) {
+        int h = (int)(i / groups);
+        unsigned channel = i % groups * width;
+        int top = 2 * g - (int)pool.pad, left = 2 * h - (int)pool.pad;
+        size at = ((image * pool.height + top) * pool.width + left) * pool.channels + channel;
+        float sum[4][8] = {{0}}, v[8], result[8];
+        union {
+            size word;
+            unsigned char byte[8];
+        } index;
+#define INSIDE(a, b) (top + (a) >= 0 && top + (a) < (int)pool.height && left + (b) >= 0 && left + (b) < (int)pool.width)
+#define INPUT(a, b)  (at + ((size)(a)*pool.width + (b)) * pool.channels)
+        if (adds) {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (INSIDE(k / 2, k % 2))
+                    read_elements(dx + INPUT(k / 2, k % 2), sum[k], width);
+        }
+#pragma unroll
+        for (int window = 0; window < 4; window++) {
+            const int before = 1 - window / 2, aside = 1 - window % 2; /* 1: window g - 1, or h - 1 */
+            int row = g - before, col = h - aside;
+            if (row < 0 || row >= (int)pool.out_height || col < 0 || col >= (int)pool.out_width ||
+                (kernel == 2 && before + aside != 0))
+                continue;
+            size from = ((image * pool.out_height + row) * pool.out_width + col) * pool.channels + channel;
+            copy_bytes(which + from, index.byte, width);
+            read_elements(dy + from, v, width);
+            if (y_of != 0) {
+                read_elements(y_of + from, result, width);
+                WITH(v[k] = result[k] > 0.0f ? v[k] : 0.0f)
+            }
+#pragma unroll
+            for (int a = 0; a < 2; a++)
+#pragma unroll
+                for (int b = 0; b < 2; b++) {
+                    const int r = a + 2 * before, s = b + 2 * aside;
+                    if (r < 3 && s < 3)
+                        WITH(sum[2 * a + b][k] += index.byte[k] == r * kernel + s ? v[k] : 0.0f)
+                }
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (INSIDE(k / 2, k % 2))
+                write_elements(dx + INPUT(k / 2, k % 2), sum[k], width);
+    }
+}
+PAIR(max_backward_pairs,
+     (element * dx, const element *dy, const element *y_of, const unsigned char *which, struct pool pool, int adds),
+     dx, dy, y_of, which, pool, adds)
+
 /* The mean over an image; a block handles some channels of one image. */
 DEVICE void mean_forward_any(element *y, const element *x, unsigned pixels, unsigned channels, int has_relu,
                              const int width)

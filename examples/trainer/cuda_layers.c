@@ -440,7 +440,11 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
     struct pool pool = pool_of(step->layer);
     int adds = step->adds, is_wide = pool.channels % 8 == 0;
     size_t images = cuda->card.schedule->options.images;
-    unsigned threads = along((size_t)pool.width * pool.channels / (is_wide ? 8 : 1));
+    bool has_pairs = pool.stride == 2 && (pool.kernel == 2 || pool.kernel == 3);
+    size_t rows = has_pairs ? (pool.height + pool.pad + 1) / 2 : pool.height;
+    size_t across = has_pairs ? (pool.width + pool.pad + 1) / 2 : pool.width;
+    unsigned threads = along(across * pool.channels / (is_wide ? 8 : 1));
+    CUfunction kernel = has_pairs ? cuda->kernels.max_backward_pairs[is_wide] : cuda->kernels.max_backward[is_wide];
     const struct layer *inner = step->inner[0]; /* a convolution with ReLU, or NULL */
     CUdeviceptr y = inner != NULL ? card_at(&cuda->card, step->y) : 0;
     gs_status status = GS_OK;
@@ -450,8 +454,8 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
                                     pool.channels);
     if (status != GS_OK || dx == 0)
         return status;
-    return GS_LAUNCH(cuda->kernels.max_backward[is_wide], gs_dim((unsigned)(images * pool.height), 1, 1),
-                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &y, &which, &pool, &adds);
+    return GS_LAUNCH(kernel, gs_dim((unsigned)(images * rows), 1, 1), gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx,
+                     &dy, &y, &which, &pool, &adds);
 }
 
 /* Return the grid and the block for average pooling over whole images. A block has up to 256 threads. Each thread

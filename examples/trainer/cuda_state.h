@@ -47,6 +47,7 @@ struct cuda_calls {
     X(norm_backward)                                                                                                   \
     X(max_forward)                                                                                                     \
     X(max_backward)                                                                                                    \
+    X(max_backward_pairs)                                                                                              \
     X(mean_forward)                                                                                                    \
     X(mean_backward)
 struct cuda_kernels {

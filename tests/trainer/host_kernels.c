@@ -109,6 +109,7 @@ THUNKS(norm_backward_sums, F(0), E(1), E(2), F(3), F(4), F(5), S(6), U(7), I(8))
 THUNKS(norm_backward, E(0), E(1), E(2), F(3), F(4), F(5), F(6), S(7), U(8), I(9), I(10))
 THUNKS(max_forward, E(0), A(unsigned char *, 1), E(2), F(3), A(struct pool, 4), I(5))
 THUNKS(max_backward, E(0), E(1), E(2), A(unsigned char *, 3), A(struct pool, 4), I(5))
+THUNKS(max_backward_pairs, E(0), E(1), E(2), A(unsigned char *, 3), A(struct pool, 4), I(5))
 THUNKS(mean_forward, E(0), E(1), U(2), U(3), I(4))
 THUNKS(mean_backward, E(0), E(1), U(2), U(3), I(4))
 
@@ -121,7 +122,7 @@ const struct host_kernel TABLE(ELEMENT)[] = {
 #define BB(name) ROW(name##_8, 1) ROW(name##_1, 1)
     /* clang-format off */
     X(to_low) X(to_low_folded) X(fold) X(add_folded) X(relu_forward) X(relu_backward) X(add) X(add_gradient) X(norm_running) X(sgd) X(adam)
-    XX(spread) XX(bias) XX(norm_forward) XX(norm_add) XX(norm_add_two) XX(norm_two_backward) XX(norm_max_forward) XX(norm_backward) XX(max_forward) XX(max_backward) XX(mean_forward) XX(mean_backward)
+    XX(spread) XX(bias) XX(norm_forward) XX(norm_add) XX(norm_add_two) XX(norm_two_backward) XX(norm_max_forward) XX(norm_backward) XX(max_forward) XX(max_backward) XX(max_backward_pairs) XX(mean_forward) XX(mean_backward)
     B(columns_end) B(norm_statistics) B(norm_backward_statistics) B(loss) B(loss_sum) B(check)
     BB(columns) BB(norm_sums) BB(norm_backward_sums) BB(norm_masked_sums) BB(norm_two_sums)
     {0}
