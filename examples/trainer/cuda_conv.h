@@ -33,7 +33,7 @@ struct conv_way {
      * or folded weights; 0: none */
     size_t scratch_bytes;
 };
-enum { CONV_WAYS_MAX = 8 };
+enum { CONV_WAYS_MAX = 16 };
 
 struct conv {
     struct conv_problem problem;

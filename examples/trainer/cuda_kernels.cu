@@ -77,6 +77,15 @@ DEVICE struct chunk read_chunk(const void *from)
     struct chunk ret = {{value.x, value.y, value.z, value.w}};
     return ret;
 }
+/* Read for the last time in this pass: the L2 cache need not keep these bytes. */
+DEVICE struct chunk read_chunk_last(const void *from)
+{
+    struct chunk ret;
+    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(ret.word[0]), "=r"(ret.word[1]), "=r"(ret.word[2]), "=r"(ret.word[3])
+                 : "l"(from));
+    return ret;
+}
 DEVICE void write_chunk(void *to, struct chunk chunk)
 {
     *(uint4 *)to = make_uint4(chunk.word[0], chunk.word[1], chunk.word[2], chunk.word[3]);
@@ -85,6 +94,10 @@ DEVICE void write_chunk(void *to, struct chunk chunk)
 DEVICE struct chunk read_chunk(const void *from)
 {
     return *(const struct chunk *)from;
+}
+DEVICE struct chunk read_chunk_last(const void *from)
+{
+    return read_chunk(from);
 }
 DEVICE void write_chunk(void *to, struct chunk chunk)
 {
@@ -159,12 +172,13 @@ struct raw {
     unsigned word[ELEMENT == 0 ? 8 : 4];
 };
 
-DEVICE void read_raw(const element *from, struct raw *to, const int width)
+DEVICE void read_raw(const element *from, struct raw *to, const int is_last, const int width)
 {
     if (width == 8) {
 #pragma unroll
         for (int i = 0; i < (ELEMENT == 0 ? 2 : 1); i++) {
-            struct chunk chunk = read_chunk((const char *)from + 16 * i);
+            const char *at = (const char *)from + 16 * i;
+            struct chunk chunk = is_last ? read_chunk_last(at) : read_chunk(at);
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 to->word[4 * i + k] = chunk.word[k];
@@ -247,20 +261,27 @@ DEVICE struct place place_of(unsigned channel, struct folding by)
 KERNEL to_low_folded(element *y, const float *x, size count, struct folding by)
 {
     size thread = (size)blockIdx.x * blockDim.x + threadIdx.x, pixels = (size)by.folded_height * by.folded_width;
-    float v[8];
     if (thread >= count)
         return;
     size image = thread / pixels;
     int top = ((int)(thread % pixels / by.folded_width) - (int)by.border) * (int)by.stride;
     int left = ((int)(thread % by.folded_width) - (int)by.border) * (int)by.stride;
+    struct place place = {0, 0, 0};
     for (unsigned first = 0; first < by.folded_channels; first += 8) {
-        for (unsigned k = 0; k < 8; k++) {
-            struct place place = place_of(first + k, by);
+        float v[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
             int row = top + place.dy, column = left + place.dx;
-            v[k] = place.dy < (int)by.stride && row >= 0 && row < (int)by.height && column >= 0 &&
-                           column < (int)by.width
-                       ? x[((image * by.height + row) * by.width + column) * by.channels + place.of]
-                       : 0.0f;
+            int is_inside = place.dy < (int)by.stride && row >= 0 && row < (int)by.height && column >= 0 &&
+                            column < (int)by.width;
+            v[k] = is_inside ? x[((image * by.height + row) * by.width + column) * by.channels + place.of] : 0.0f;
+            if (++place.of == (int)by.channels) {
+                place.of = 0;
+                if (++place.dx == (int)by.stride) {
+                    place.dx = 0;
+                    place.dy++;
+                }
+            }
         }
         write_elements(y + thread * by.folded_channels + first, v, 8);
     }
@@ -545,7 +566,8 @@ KERNEL columns_end(float *gradient, const float *partial, unsigned channels, uns
 #define BATCHES         for (size first = FIRST_ROW; first < rows; first += BATCH * ROW_STRIDE)
 #define EACH_ROW        _Pragma("unroll") for (int i = 0; i < BATCH; i++)
 #define THIS_ROW             (first + i * ROW_STRIDE)
-#define READ(from, to)  read_raw(from, &(to)[i], width)
+#define READ(from, to)  read_raw(from, &(to)[i], 0, width)
+#define READ_LAST(from, to) read_raw(from, &(to)[i], 1, width)
 
 /* Sum x - x0 and its square, where x0 is the first row, so that a large mean does not make variances inexact. */
 DEVICE void norm_sums_any(float *partial, const element *x, size rows, unsigned channels, const int width)
@@ -635,7 +657,7 @@ DEVICE void norm_forward_any(element *y, const element *x, const float *saved, c
     read_columns(&by, saved, scale, shift, column, channels, width);
     BATCHES
     {
-        EACH_ROW if (THIS_ROW < rows) READ(x + AT(THIS_ROW), values);
+        EACH_ROW if (THIS_ROW < rows) READ_LAST(x + AT(THIS_ROW), values);
         EACH_ROW if (THIS_ROW < rows)
         {
             raw_floats(&values[i], v, width);
@@ -673,8 +695,8 @@ DEVICE void add_normalised(element *y, unsigned char *mask, struct normalised a,
     {
         EACH_ROW if (THIS_ROW < rows)
         {
-            READ(a.x + AT(THIS_ROW), values);
-            READ(b.x + AT(THIS_ROW), others);
+            READ_LAST(a.x + AT(THIS_ROW), values);
+            READ_LAST(b.x + AT(THIS_ROW), others);
         }
         EACH_ROW if (THIS_ROW < rows)
         {
@@ -815,8 +837,8 @@ DEVICE void norm_backward_any(element *dx, const element *dy, const element *x, 
     {
         EACH_ROW if (THIS_ROW < rows)
         {
-            READ(x + AT(THIS_ROW), values);
-            READ(dy + AT(THIS_ROW), gradients);
+            READ_LAST(x + AT(THIS_ROW), values);
+            READ_LAST(dy + AT(THIS_ROW), gradients);
         }
         EACH_ROW if (THIS_ROW < rows)
         {
@@ -931,9 +953,9 @@ DEVICE void norm_two_backward_any(const element *dy, const unsigned char *mask, 
     {
         EACH_OF_TWO if (THIS_ROW < rows)
         {
-            READ(a.x + AT(THIS_ROW), values);
-            READ(b.x + AT(THIS_ROW), others);
-            READ(dy + AT(THIS_ROW), gradients);
+            READ_LAST(a.x + AT(THIS_ROW), values);
+            READ_LAST(b.x + AT(THIS_ROW), others);
+            READ_LAST(dy + AT(THIS_ROW), gradients);
             passed[i] = mask != 0 ? mask[AT(THIS_ROW) / width] : 0xff;
         }
         EACH_OF_TWO if (THIS_ROW < rows)
