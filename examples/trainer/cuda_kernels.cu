@@ -523,6 +523,36 @@ DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels
     return threadIdx.y == 0 ? all[0][threadIdx.x] : 0;
 }
 
+/* Return the sums of two numbers of column `channel`, as whole_of() does, but read and add both at the same time. */
+struct two {
+    double one, other;
+};
+DEVICE struct two two_of(const float *partial, unsigned channel, unsigned channels, int one, int other, int of,
+                         unsigned parts)
+{
+    SHARED double all[2][32][33];
+    struct two sum = {0, 0};
+    if (channel < channels) {
+#pragma unroll 4
+        for (unsigned part = threadIdx.y; part < parts; part += blockDim.y) {
+            sum.one += partial[((size)part * of + one) * channels + channel];
+            sum.other += partial[((size)part * of + other) * channels + channel];
+        }
+    }
+    all[0][threadIdx.y][threadIdx.x] = sum.one;
+    all[1][threadIdx.y][threadIdx.x] = sum.other;
+    for (int half = blockDim.y / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.y < half) {
+            all[0][threadIdx.y][threadIdx.x] += all[0][threadIdx.y + half][threadIdx.x];
+            all[1][threadIdx.y][threadIdx.x] += all[1][threadIdx.y + half][threadIdx.x];
+        }
+    }
+    sum.one = all[0][0][threadIdx.x];
+    sum.other = all[1][0][threadIdx.x];
+    return sum;
+}
+
 /* Bias gradients. y: where it is 0, the ReLU did not pass the value; NULL: there is no ReLU. */
 DEVICE void columns_any(float *partial, const element *dy, const element *y, size rows, unsigned channels,
                         const int width)
@@ -597,8 +627,8 @@ KERNEL norm_statistics(float *saved, float *running, const float *partial, const
                        unsigned channels, unsigned parts, float epsilon, float momentum)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
-    double sum = whole_of(partial, channel, channels, 0, 2, parts) / rows;
-    double variance = whole_of(partial, channel, channels, 1, 2, parts) / rows - sum * sum;
+    struct two sums = two_of(partial, channel, channels, 0, 1, 2, parts);
+    double sum = sums.one / rows, variance = sums.other / rows - sum * sum;
     if (threadIdx.y != 0 || channel >= channels)
         return;
     if (variance < 0)
@@ -809,8 +839,8 @@ KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, fl
                                 const float *saved, size rows, unsigned channels, unsigned parts, int which, int of)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
-    double sum = whole_of(partial, channel, channels, 0, of, parts);
-    double product = whole_of(partial, channel, channels, which, of, parts);
+    struct two sums = two_of(partial, channel, channels, 0, which, of, parts);
+    double sum = sums.one, product = sums.other;
     if (threadIdx.y != 0 || channel >= channels)
         return;
     double inverse = saved[channels + channel];
