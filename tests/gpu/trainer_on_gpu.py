@@ -302,6 +302,8 @@ class Peer:
         return float(self.answer(seconds + 20))
 
     def end(self):
+        if self.process.returncode is not None:  # ended before
+            return ""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
