@@ -1017,9 +1017,11 @@ DEVICE void copy_bytes(const unsigned char *from, unsigned char *to, const int w
         to[0] = from[0];
 }
 
-/* A block handles a row of results, and a thread steps along the row. */
-/* bias: added to each maximum, before the ReLU; NULL: none. norm: the batch normalisation inside the pooling, of which x
- * is the input, with `has_norm`. */
+/* Values of a window's row that a thread reads before it uses the first. */
+enum { POOL_BATCH = 3 };
+
+/* A block handles a row of results, and a thread steps along the row. bias: added to each maximum, before the ReLU; NULL:
+ * none. norm: the batch normalisation inside the pooling, of which x is the input, with `has_norm`. */
 DEVICE void max_any(element *y, unsigned char *which, const element *x, const float *bias, struct normalised norm,
                     struct pool pool, int has_relu, const int has_norm, const int width)
 {
@@ -1039,19 +1041,34 @@ DEVICE void max_any(element *y, unsigned char *which, const element *x, const fl
             read_columns(&by, norm.saved, norm.scale, norm.shift, channel, pool.channels, width);
         index.word = 0;
         WITH(best[k] = -FLOAT(0x7f800000u))
-        for (int r = 0; r < (int)pool.kernel; r++)
-            for (int s = 0; s < (int)pool.kernel; s++) {
-                if (top + r < 0 || top + r >= (int)pool.height || left + s < 0 || left + s >= (int)pool.width)
-                    continue;
-                read_elements(x + ((image * pool.height + top + r) * pool.width + left + s) * pool.channels + channel,
-                              v, width);
-                if (has_norm)
-                    WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]))
-                WITH(if (v[k] > best[k] || v[k] != v[k]) {
-                    best[k] = v[k];
-                    index.byte[k] = (unsigned char)(r * pool.kernel + s);
-                })
+        for (int r = 0; r < (int)pool.kernel; r++) {
+            if (top + r < 0 || top + r >= (int)pool.height)
+                continue;
+            const element *line = x + (image * pool.height + top + r) * pool.width * pool.channels + channel;
+            for (int begin = 0; begin < (int)pool.kernel; begin += POOL_BATCH) {
+                struct raw values[POOL_BATCH];
+                int is_inside[POOL_BATCH];
+#pragma unroll
+                for (int i = 0; i < POOL_BATCH; i++) {
+                    int s = begin + i;
+                    is_inside[i] = s < (int)pool.kernel && left + s >= 0 && left + s < (int)pool.width;
+                    if (is_inside[i])
+                        READ(line + (size)(left + s) * pool.channels, values);
+                }
+#pragma unroll
+                for (int i = 0; i < POOL_BATCH; i++) {
+                    if (!is_inside[i])
+                        continue;
+                    raw_floats(&values[i], v, width);
+                    if (has_norm)
+                        WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]))
+                    WITH(if (v[k] > best[k] || v[k] != v[k]) {
+                        best[k] = v[k];
+                        index.byte[k] = (unsigned char)(r * pool.kernel + begin + i);
+                    })
+                }
             }
+        }
         if (bias != 0) {
             read_floats(bias + channel, v, width);
             WITH(best[k] += v[k])

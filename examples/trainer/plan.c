@@ -108,7 +108,10 @@ static bool print_plan(const struct train_options *options, const struct model *
 
 bool train_plan(const struct train_options *options, FILE *out, struct reason *reason)
 {
-    struct backend without = {.name = options->backend->name, .can = options->backend->can, .plan = plan_nothing};
+    struct backend without = {.name = options->backend->name,
+                              .fuses = options->backend->fuses,
+                              .can = options->backend->can,
+                              .plan = plan_nothing};
     struct backend_options backend_options = {.deterministic = options->deterministic};
     struct backend_watch before, after;
     struct fit_request request = {.options = options->fit,
