@@ -62,7 +62,8 @@ struct folding inner_folding(const struct model *model)
 {
     enum { MULTIPLE = 8, CHANNELS_MAX = 32 };
     const struct layer *conv = only_reader(model);
-    if (conv == NULL || conv->in.channels * conv->stride * conv->stride > CHANNELS_MAX || conv->pad >= conv->kernel)
+    if (conv == NULL || conv->stride > CHANNELS_MAX || conv->in.channels > CHANNELS_MAX ||
+        conv->in.channels * conv->stride * conv->stride > CHANNELS_MAX || conv->pad >= conv->kernel)
         return (struct folding){0};
     unsigned stride = (unsigned)conv->stride, kernel = (unsigned)conv->kernel, pad = (unsigned)conv->pad;
     unsigned channels = (unsigned)conv->in.channels * stride * stride;
