@@ -585,9 +585,9 @@ KERNEL columns_end(float *gradient, const float *partial, unsigned channels, uns
 
 /* ---- batch normalisation ---- */
 
-/* Kernels that only read go through the rows backwards, and kernels that write go forwards. So each begins with the rows
- * that the kernel before it left in the L2 cache. AT is the index of a row's first element in this thread's columns.
- * A thread reads BATCH rows before it uses the first. */
+/* Kernels that only read go through the rows backwards, and kernels that write go forwards. So each begins with the
+ * rows that the kernel before it left in the L2 cache. AT is the index of a row's first element in this thread's
+ * columns. A thread reads BATCH rows before it uses the first. */
 #ifndef BATCH
 #define BATCH 4
 #endif
@@ -833,8 +833,8 @@ PAIR(norm_masked_sums,
       unsigned channels),
      partial, dy, mask, x, saved, rows, channels)
 
-/* Gradients of scale and shift; `means`: subtracted from each gradient, and subtracted per (x - mean). Of the `of` sums,
- * number 0 is that of the gradient, and number `which` is that of its product with x - mean. */
+/* Gradients of scale and shift; `means`: subtracted from each gradient, and subtracted per (x - mean). Of the `of`
+ * sums, number 0 is that of the gradient, and number `which` is that of its product with x - mean. */
 KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, float *means, const float *partial,
                                 const float *saved, size rows, unsigned channels, unsigned parts, int which, int of)
 {
@@ -1020,8 +1020,8 @@ DEVICE void copy_bytes(const unsigned char *from, unsigned char *to, const int w
 /* Values of a window's row that a thread reads before it uses the first. */
 enum { POOL_BATCH = 3 };
 
-/* A block handles a row of results, and a thread steps along the row. bias: added to each maximum, before the ReLU; NULL:
- * none. norm: the batch normalisation inside the pooling, of which x is the input, with `has_norm`. */
+/* A block handles a row of results, and a thread steps along the row. bias: added to each maximum, before the ReLU;
+ * NULL: none. norm: the batch normalisation inside the pooling, of which x is the input, with `has_norm`. */
 DEVICE void max_any(element *y, unsigned char *which, const element *x, const float *bias, struct normalised norm,
                     struct pool pool, int has_relu, const int has_norm, const int width)
 {

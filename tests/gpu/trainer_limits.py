@@ -6,8 +6,8 @@
 LOG is the trainer's output with --verbose, TRAINER_TELL_TIMES=N and TRAINER_TELL_LAYERS=1. The least time is the larger
 of two: the bytes of all tensors that the step reads or writes, each counted once, at the card's bandwidth (--gbytes,
 GB/s); and the operations at its peak (--tflops, TFLOP/s). The defaults are NVIDIA's numbers for an H100 SXM with dense
-bf16. For a batch normalisation, the limit is not reachable if its input does not fit in the L2 cache: the statistics must
-be complete before the first value is normalised, so the input is read twice.
+bf16. For a batch normalisation, the limit is not reachable if its input does not fit in the L2 cache: the statistics
+must be complete before the first value is normalised, so the input is read twice.
 
 Prints a table in Markdown: one row for all equal layers, or with --sum for each kind of step."""
 import argparse

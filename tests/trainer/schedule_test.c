@@ -317,6 +317,68 @@ static void shared_gradients_are_copied(void **unused)
     model_clear(&model);
 }
 
+static struct folding folding_of(const char *text)
+{
+    struct model model;
+    struct reason reason;
+    if (!read_text(text, &model, &reason))
+        fail_msg("%s", reason.text);
+    struct folding folding = inner_folding(&model);
+    model_clear(&model);
+    return folding;
+}
+
+static void images_are_folded_for_one_convolution(void **unused)
+{
+    (void)unused;
+    struct folding folding = folding_of("input 3 224 224\nconv 64 7 stride 2 pad 3\nlinear 2\n");
+    assert_int_equal(folding.folded_channels, 16);
+    assert_int_equal(folding.folded_height, 115);
+    assert_int_equal(folding.folded_width, 115);
+    assert_int_equal(folding.folded_kernel, 4);
+    folding = folding_of("input 3 28 20\nconv 64 3 pad 1\nlinear 2\n");
+    assert_int_equal(folding.folded_channels, 8);
+    assert_int_equal(folding.folded_height, 28);
+    assert_int_equal(folding.folded_width, 20);
+    assert_int_equal(folding.folded_kernel, 3);
+    /* another reader; another kind of layer; too many channels; a large stride */
+    assert_int_equal(folding_of("i = input 3 8 8\na = conv 4 1\nconv 4 1 from i\nadd a\nlinear 2\n").channels, 0);
+    assert_int_equal(folding_of("input 3 8 8\nmaxpool 2\nlinear 2\n").channels, 0);
+    assert_int_equal(folding_of("input 9 8 8\nconv 4 3 stride 2\nlinear 2\n").channels, 0);
+    assert_int_equal(folding_of("input 1 8 8\nconv 4 3 stride 65536\nlinear 2\n").channels, 0);
+}
+
+/* Count the inner layers of a model. */
+static size_t inner_count(const char *text)
+{
+    struct model model;
+    struct reason reason;
+    size_t count = 0;
+    if (!read_text(text, &model, &reason))
+        fail_msg("%s", reason.text);
+    bool *is_inner = calloc(model.layer_count, sizeof *is_inner);
+    assert_true(is_inner != NULL && inner_find(&model, is_inner));
+    for (size_t i = 0; i < model.layer_count; i++)
+        count += is_inner[i];
+    free(is_inner);
+    model_clear(&model);
+    return count;
+}
+
+static void inner_layers_have_one_reader(void **unused)
+{
+    (void)unused;
+    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nbatchnorm\nadd a relu\nlinear 2\n"), 1);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\na = batchnorm\nconv 4 1\nbatchnorm\nadd a\nlinear 2\n"), 1);
+    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nbatchnorm relu\nadd a\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nb = batchnorm\nadd a\nadd b\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nb = batchnorm\nadd a\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1 relu\nmaxpool 2\nlinear 2\n"), 1);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\nmaxpool 2\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1 relu\nsegment\nmaxpool 2\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\nbatchnorm relu\nmaxpool 2\nlinear 2\n"), 1);
+}
+
 static void impossible_sizes_are_refused(void **unused)
 {
     (void)unused;
@@ -342,6 +404,8 @@ int main(void)
         cmocka_unit_test(steps_find_what_was_written),
         cmocka_unit_test(checkpointing_needs_less),
         cmocka_unit_test(shared_gradients_are_copied),
+        cmocka_unit_test(images_are_folded_for_one_convolution),
+        cmocka_unit_test(inner_layers_have_one_reader),
         cmocka_unit_test(impossible_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
