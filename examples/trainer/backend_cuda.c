@@ -133,7 +133,7 @@ static struct conv_problem problem_of(enum conv_kind kind, const struct schedule
 
 static size_t bias_bytes(struct cuda *cuda, const struct schedule_options *options, const struct layer *layer)
 {
-    return layer->has_bias ? cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1) : 0;
+    return layer->has_bias ? cuda_bias_bytes(cuda, rows_of(options, layer), layer->out.channels) : 0;
 }
 
 /* The backward step of a convolution consists of two convolutions. `algorithm` has their indexes in cuda->convs. The
@@ -165,16 +165,16 @@ static size_t plan_own(struct cuda *cuda, const struct schedule_options *options
                        size_t budget_bytes)
 {
     const struct layer *layer = step->layer;
-    size_t sums = cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 2);
+    size_t sums = cuda_norm_bytes(cuda, rows_of(options, layer), layer->out.channels, 2);
     bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD, is_backward = step->kind == STEP_BACKWARD;
     if (step->kind == STEP_LOSS)
         return options->images * 2 * sizeof(float);
     if (step->kind == STEP_STATISTICS)
         return sums;
     if (is_backward && layer->kind == LAYER_MAXPOOL && step->inner[0] != NULL && step->inner[0]->has_bias)
-        return cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1);
+        return cuda_bias_bytes(cuda, rows_of(options, layer), layer->out.channels);
     if (is_backward && layer->kind == LAYER_ADD && step->inner[0] != NULL && step->inner[1] != NULL)
-        return cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 3) +
+        return cuda_norm_bytes(cuda, rows_of(options, layer), layer->out.channels, 3) +
                4 * layer->out.channels * sizeof(float);
     if ((is_pass && layer->kind == LAYER_BATCHNORM) || (is_backward && layer->kind == LAYER_ADD))
         return sums + (step->kind == STEP_BACKWARD ? 2 * layer->out.channels * sizeof(float) : 0);

@@ -9,9 +9,12 @@ enum {
     LOSS_THREADS = 128,
     PARTS_MAX = 512,
     END_SIDE = 32,
-    /* Blocks per multiprocessor for kernels over rows of channels. So many are resident at once, so all blocks together
-     * go through the rows in order, and a kernel finds in the L2 cache what the one before it left there. */
-    RESIDENT = 2
+    /* Blocks per multiprocessor for the kernels of batch normalisation, which need many registers. So many are resident
+     * at once, so all blocks together go through the rows in order, and a kernel finds in the L2 cache what the one
+     * before it left there. */
+    RESIDENT = 2,
+    /* The same for the other kernels over rows, which read one row at a time. */
+    BLOCKS_OF_BIAS = 8
 };
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
@@ -37,36 +40,46 @@ static size_t at_most(size_t value, size_t limit)
     return value < limit ? value : limit;
 }
 
-/* Return the grid and the block for a kernel over rows of channels. grid.y is the number of parts of the rows, at most
- * `parts_max`. The parts keep the GPU busy, but each thread handles about four rows or more. */
-static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size_t channels, size_t parts_max)
+/* Return the grid and the block for a kernel over rows of channels, with `blocks` per multiprocessor. grid.y is the
+ * number of parts of the rows, at most `parts_max`. Each thread handles about four rows or more. */
+static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size_t channels, size_t blocks,
+                                      size_t parts_max)
 {
     int is_wide = channels % 8 == 0;
     size_t columns = is_wide ? channels / 8 : channels, x = 1;
     while (x < columns && x < 32)
         x *= 2;
-    size_t y = THREADS / x, across = (columns + x - 1) / x;
-    size_t parts = (rows + 4 * y - 1) / (4 * y),
-           busy = ((size_t)cuda->multiprocessors * RESIDENT + across - 1) / across;
+    size_t y = THREADS / x, across = (columns + x - 1) / x, parts = (rows + 4 * y - 1) / (4 * y);
+    size_t busy = ((size_t)cuda->multiprocessors * blocks + across - 1) / across;
     parts = at_most(at_most(parts, busy), parts_max);
     return (struct launch_shape){.grid = gs_dim((unsigned)across, (unsigned)(parts == 0 ? 1 : parts), 1),
                                  .block = gs_dim((unsigned)x, (unsigned)y, 1),
                                  .is_wide = is_wide};
 }
 
-static struct launch_shape sums_shape(const struct cuda *cuda, size_t rows, size_t channels)
+static size_t partial_bytes(struct launch_shape shape, size_t channels, size_t of)
 {
-    return rows_shape(cuda, rows, channels, PARTS_MAX);
+    return shape.grid.y * channels * of * sizeof(float);
 }
 
-static struct launch_shape apply_shape(const struct cuda *cuda, size_t rows, size_t channels)
+static struct launch_shape norm_shape(const struct cuda *cuda, size_t rows, size_t channels)
 {
-    return rows_shape(cuda, rows, channels, 65535);
+    return rows_shape(cuda, rows, channels, RESIDENT, PARTS_MAX);
 }
 
-size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of)
+size_t cuda_norm_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of)
 {
-    return sums_shape(cuda, rows, channels).grid.y * channels * (size_t)of * sizeof(float);
+    return partial_bytes(norm_shape(cuda, rows, channels), channels, (size_t)of);
+}
+
+static struct launch_shape columns_shape(const struct cuda *cuda, size_t rows, size_t channels)
+{
+    return rows_shape(cuda, rows, channels, BLOCKS_OF_BIAS, PARTS_MAX);
+}
+
+size_t cuda_bias_bytes(const struct cuda *cuda, size_t rows, size_t channels)
+{
+    return partial_bytes(columns_shape(cuda, rows, channels), channels, 1);
 }
 
 /* Return the grid for 32 channels per block and 32 threads per channel. */
@@ -177,7 +190,7 @@ gs_status cuda_spread(struct cuda *cuda, CUdeviceptr dx, CUdeviceptr from, const
 
 gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu)
 {
-    struct launch_shape shape = apply_shape(cuda, rows, channels);
+    struct launch_shape shape = rows_shape(cuda, rows, channels, BLOCKS_OF_BIAS, 65535);
     unsigned long long row_count = rows;
     unsigned channel_count = (unsigned)channels;
     int relu = has_relu;
@@ -188,7 +201,7 @@ gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t r
 gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr y,
                              CUdeviceptr workspace, size_t rows, size_t channels)
 {
-    struct launch_shape shape = sums_shape(cuda, rows, channels);
+    struct launch_shape shape = columns_shape(cuda, rows, channels);
     unsigned long long row_count = rows;
     unsigned channel_count = (unsigned)channels, parts = shape.grid.y;
     gs_status status = GS_LAUNCH(cuda->kernels.columns[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute,
@@ -207,7 +220,7 @@ struct norm {
     unsigned long long rows;
     unsigned channels, parts;
     int has_relu, adds;
-    struct launch_shape sums, apply;
+    struct launch_shape shape; /* for all kernels over rows */
 };
 
 static CUdeviceptr lasting(const struct cuda *cuda, enum lasting which, size_t at)
@@ -233,10 +246,9 @@ static struct norm norm_of(const struct cuda *cuda, const struct step *step, con
                         .channels = (unsigned)layer->out.channels,
                         .has_relu = layer->has_relu,
                         .adds = step->adds,
-                        .sums = sums_shape(cuda, rows, layer->out.channels),
-                        .apply = apply_shape(cuda, rows, layer->out.channels)};
-    norm.parts = norm.sums.grid.y;
-    norm.means = norm.workspace + cuda_partial_bytes(cuda, rows, layer->out.channels, 2);
+                        .shape = norm_shape(cuda, rows, layer->out.channels)};
+    norm.parts = norm.shape.grid.y;
+    norm.means = norm.workspace + cuda_norm_bytes(cuda, rows, layer->out.channels, 2);
     return norm;
 }
 
@@ -244,7 +256,7 @@ static gs_status norm_statistics(struct cuda *cuda, struct norm *norm, bool is_a
 {
     float epsilon = norm_epsilon, momentum = norm_momentum;
     CUdeviceptr running = is_again ? 0 : norm->running;
-    gs_status status = GS_LAUNCH(cuda->kernels.norm_sums[norm->sums.is_wide], norm->sums.grid, norm->sums.block, 0,
+    gs_status status = GS_LAUNCH(cuda->kernels.norm_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
                                  cuda->card.compute, &norm->workspace, &norm->x, &norm->rows, &norm->channels);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.norm_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
@@ -266,7 +278,7 @@ gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluati
     struct norm norm = norm_of(cuda, step, step->layer);
     gs_status status = is_evaluation ? norm_running(cuda, &norm) : norm_statistics(cuda, &norm, step->is_again);
     if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.norm_forward[norm.apply.is_wide], norm.apply.grid, norm.apply.block, 0,
+        status = GS_LAUNCH(cuda->kernels.norm_forward[norm.shape.is_wide], norm.shape.grid, norm.shape.block, 0,
                            cuda->card.compute, &norm.y, &norm.x, &norm.saved, &norm.scale, &norm.shift, &norm.rows,
                            &norm.channels, &norm.has_relu);
     return status;
@@ -280,7 +292,7 @@ gs_status cuda_norm_statistics(struct cuda *cuda, const struct step *step, bool 
 
 static gs_status backward_sums(struct cuda *cuda, struct norm *norm)
 {
-    return GS_LAUNCH(cuda->kernels.norm_backward_sums[norm->sums.is_wide], norm->sums.grid, norm->sums.block, 0,
+    return GS_LAUNCH(cuda->kernels.norm_backward_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
                      cuda->card.compute, &norm->workspace, &norm->dy, &norm->x, &norm->saved, &norm->scale,
                      &norm->shift, &norm->rows, &norm->channels, &norm->has_relu);
 }
@@ -298,7 +310,7 @@ static gs_status backward_end(struct cuda *cuda, struct norm *norm)
 {
     gs_status status = backward_statistics(cuda, norm, 1, 2);
     if (status == GS_OK && norm->dx != 0)
-        status = GS_LAUNCH(cuda->kernels.norm_backward[norm->apply.is_wide], norm->apply.grid, norm->apply.block, 0,
+        status = GS_LAUNCH(cuda->kernels.norm_backward[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
                            cuda->card.compute, &norm->dx, &norm->dy, &norm->x, &norm->saved, &norm->means, &norm->scale,
                            &norm->shift, &norm->rows, &norm->channels, &norm->has_relu, &norm->adds);
     return status;
@@ -342,14 +354,14 @@ gs_status cuda_norm_add(struct cuda *cuda, const struct step *step)
     CUdeviceptr y = card_at(&cuda->card, step->y), mask = card_at(&cuda->card, step->saved);
     unsigned long long rows = cuda->card.schedule->options.images * layer->out.height * layer->out.width;
     unsigned channels = (unsigned)layer->out.channels;
-    struct launch_shape shape = apply_shape(cuda, rows, channels);
+    struct launch_shape shape = norm_shape(cuda, rows, channels);
     CUfunction kernel = has_two ? cuda->kernels.norm_add_two[shape.is_wide] : cuda->kernels.norm_add[shape.is_wide];
     return GS_LAUNCH(kernel, shape.grid, shape.block, 0, cuda->card.compute, &y, &mask, &a, &b, &rows, &channels);
 }
 
 static gs_status masked_sums(struct cuda *cuda, struct norm *norm, CUdeviceptr mask)
 {
-    return GS_LAUNCH(cuda->kernels.norm_masked_sums[norm->sums.is_wide], norm->sums.grid, norm->sums.block, 0,
+    return GS_LAUNCH(cuda->kernels.norm_masked_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
                      cuda->card.compute, &norm->workspace, &norm->dy, &mask, &norm->x, &norm->saved, &norm->rows,
                      &norm->channels);
 }
@@ -375,17 +387,17 @@ static gs_status two_backward(struct cuda *cuda, const struct step *step)
 {
     struct norm one = inner_norm(cuda, step, 0), two = inner_norm(cuda, step, 1);
     CUdeviceptr mask = card_at(&cuda->card, step->saved), dy = one.dy;
-    one.means = one.workspace + cuda_partial_bytes(cuda, one.rows, one.channels, 3);
+    one.means = one.workspace + cuda_norm_bytes(cuda, one.rows, one.channels, 3);
     two.means = one.means + 2 * one.channels * sizeof(float);
     struct branch a = branch_of(&one), b = branch_of(&two);
-    gs_status status = GS_LAUNCH(cuda->kernels.norm_two_sums[one.sums.is_wide], one.sums.grid, one.sums.block, 0,
+    gs_status status = GS_LAUNCH(cuda->kernels.norm_two_sums[one.shape.is_wide], one.shape.grid, one.shape.block, 0,
                                  cuda->card.compute, &one.workspace, &dy, &mask, &a, &b, &one.rows, &one.channels);
     if (status == GS_OK)
         status = backward_statistics(cuda, &one, 1, 3);
     if (status == GS_OK)
         status = backward_statistics(cuda, &two, 2, 3);
     if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.norm_two_backward[one.apply.is_wide], one.apply.grid, one.apply.block, 0,
+        status = GS_LAUNCH(cuda->kernels.norm_two_backward[one.shape.is_wide], one.shape.grid, one.shape.block, 0,
                            cuda->card.compute, &dy, &mask, &a, &b, &one.rows, &one.channels);
     return status;
 }

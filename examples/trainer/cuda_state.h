@@ -116,7 +116,8 @@ struct launch_shape {
 };
 /* Return the size in bytes of the partial sums over rows of channels. `of` is the number of sums computed at the same
  * time. */
-size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
+size_t cuda_norm_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
+size_t cuda_bias_bytes(const struct cuda *cuda, size_t rows, size_t channels); /* for a bias gradient */
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
 /* Convert images to folded ones, weights to folded ones, and add folded gradients of weights to fp32 ones. */
 gs_status cuda_input_folded(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, const struct folding *folding);
