@@ -62,6 +62,7 @@ struct backend_watch {
 
 struct backend {
     const char *name;
+    bool fuses; /* the back end can compute inner layers: see inner.h */
     bool (*can)(enum precision precision);
     /* Open a device. The caller must close *ret_state with close(). */
     bool (*open)(const struct backend_options *options, void **ret_state, struct reason *reason);

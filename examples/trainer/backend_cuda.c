@@ -9,6 +9,7 @@
  * - TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for all convolutions that it supports.
  * - TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution.
  * - TRAINER_TELL_TIMES=N logs the time of each kind of step in the N-th training iteration.
+ * - TRAINER_TELL_LAYERS=1 logs the time of each step in that iteration, too, with the bytes and operations it needs.
  * - TRAINER_NVRTC is the file name of the NVRTC library. */
 #include "cuda_conv.h"
 #include "watch.h"
@@ -111,6 +112,18 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Describe the convolution of folded images. */
+static void fold(struct conv_problem *problem, const struct folding *folding)
+{
+    problem->folding = *folding;
+    problem->in = (struct shape){folding->folded_channels, folding->folded_height, folding->folded_width};
+    problem->kernel = folding->folded_kernel;
+    if (folding->stride > 1) {
+        problem->stride = 1;
+        problem->pad = 0;
+    }
+}
+
 static struct conv_problem problem_of(enum conv_kind kind, const struct schedule_options *options,
                                       const struct step *step, size_t budget_bytes)
 {
@@ -125,6 +138,8 @@ static struct conv_problem problem_of(enum conv_kind kind, const struct schedule
     problem.kernel = layer->kernel;
     problem.stride = layer->stride;
     problem.pad = layer->pad;
+    if (step->folding.channels != 0)
+        fold(&problem, &step->folding);
     problem.budget_bytes = budget_bytes;
     problem.adds = kind == CONV_DATA && step->adds;
     return problem;
@@ -132,7 +147,7 @@ static struct conv_problem problem_of(enum conv_kind kind, const struct schedule
 
 static size_t bias_bytes(struct cuda *cuda, const struct schedule_options *options, const struct layer *layer)
 {
-    return layer->has_bias ? cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1) : 0;
+    return layer->has_bias ? cuda_bias_bytes(cuda, rows_of(options, layer), layer->out.channels) : 0;
 }
 
 /* The backward step of a convolution consists of two convolutions. `algorithm` has their indexes in cuda->convs. The
@@ -164,11 +179,18 @@ static size_t plan_own(struct cuda *cuda, const struct schedule_options *options
                        size_t budget_bytes)
 {
     const struct layer *layer = step->layer;
-    size_t sums = cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 2);
-    bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD;
+    size_t sums = cuda_norm_bytes(cuda, rows_of(options, layer), layer->out.channels, 2);
+    bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD, is_backward = step->kind == STEP_BACKWARD;
     if (step->kind == STEP_LOSS)
         return options->images * 2 * sizeof(float);
-    if (is_pass && layer->kind == LAYER_BATCHNORM)
+    if (step->kind == STEP_STATISTICS)
+        return sums;
+    if (is_backward && layer->kind == LAYER_MAXPOOL && step->inner[0] != NULL && step->inner[0]->has_bias)
+        return cuda_bias_bytes(cuda, rows_of(options, layer), layer->out.channels);
+    if (is_backward && layer->kind == LAYER_ADD && step->inner[0] != NULL && step->inner[1] != NULL)
+        return cuda_norm_bytes(cuda, rows_of(options, layer), layer->out.channels, 3) +
+               4 * layer->out.channels * sizeof(float);
+    if ((is_pass && layer->kind == LAYER_BATCHNORM) || (is_backward && layer->kind == LAYER_ADD))
         return sums + (step->kind == STEP_BACKWARD ? 2 * layer->out.channels * sizeof(float) : 0);
     if (is_pass && layer->kind == LAYER_LINEAR)
         return larger(gemm_workspace_bytes(budget_bytes), bias_bytes(cuda, options, layer));
@@ -225,6 +247,8 @@ static gs_status backward_conv(struct cuda *cuda, const struct step *step, void 
     struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
     struct conv_data data = data_of(cuda, step);
     gs_status status = conv_run(cuda, filter, filter->chosen, &data, &packs[0]);
+    if (status == GS_OK)
+        status = times_mark_middle(cuda, step);
     if (status != GS_OK || step->dx == NO_BLOCK)
         return status;
     struct conv *inputs = cuda->convs[step->algorithm >> HALF];
@@ -250,6 +274,8 @@ static gs_status finish(struct cuda *cuda, const struct step *step)
     const struct layer *layer = step->layer;
     size_t rows = rows_of(&cuda->card.schedule->options, layer);
     CUdeviceptr y = card_at(&cuda->card, step->y);
+    if (step->is_raw)
+        return GS_OK;
     if (layer->has_bias)
         return cuda_bias(cuda, y, fp32_at(cuda, LASTING_PARAMETERS, layer->bias_at), rows, layer->out.channels,
                          layer->has_relu);
@@ -275,6 +301,8 @@ static gs_status forward(struct cuda *cuda, const struct step *step, bool is_eva
     case LAYER_AVERAGEPOOL:
         return cuda_mean(cuda, step);
     case LAYER_ADD:
+        if (step->inner[0] != NULL || step->inner[1] != NULL)
+            return cuda_norm_add(cuda, step);
         return cuda_add(cuda, card_at(&cuda->card, step->y), card_at(&cuda->card, step->x),
                         card_at(&cuda->card, step->x2), count, layer->has_relu);
     case LAYER_INPUT:
@@ -287,9 +315,9 @@ static gs_status forward(struct cuda *cuda, const struct step *step, bool is_eva
 static gs_status bias_gradient(struct cuda *cuda, const struct step *step)
 {
     const struct layer *layer = step->layer;
-    if (!layer->has_bias)
+    if (!layer->has_bias || step->is_raw)
         return GS_OK;
-    return cuda_bias_gradient(cuda, fp32_at(cuda, LASTING_GRADIENTS, layer->bias_at), card_at(&cuda->card, step->dy),
+    return cuda_bias_gradient(cuda, fp32_at(cuda, LASTING_GRADIENTS, layer->bias_at), card_at(&cuda->card, step->dy), 0,
                               card_at(&cuda->card, step->workspace), rows_of(&cuda->card.schedule->options, layer),
                               layer->out.channels);
 }
@@ -312,7 +340,8 @@ static gs_status backward(struct cuda *cuda, const struct step *step, void **pac
         return cuda_max_backward(cuda, step);
     case LAYER_AVERAGEPOOL:
         return cuda_mean_backward(cuda, step);
-    case LAYER_ADD:
+    case LAYER_ADD: /* only sums with inner layers have a backward step */
+        return cuda_norm_add_backward(cuda, step);
     case LAYER_INPUT:
     case LAYER_KIND_COUNT:
         break; /* no schedule contains a backward step of these layers */
@@ -331,10 +360,16 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
     void **packs = &cuda->packs[2 * index];
     switch (step->kind) {
     case STEP_INPUT:
+        if (schedule->folding.channels != 0)
+            return cuda_input_folded(cuda, card_at(&cuda->card, step->y),
+                                     card_at(&cuda->card, schedule_input(schedule, iteration->turn)),
+                                     &schedule->folding);
         return cuda_input(cuda, card_at(&cuda->card, step->y),
                           card_at(&cuda->card, schedule_input(schedule, iteration->turn)), count);
     case STEP_FORWARD:
         return forward(cuda, step, iteration->is_evaluation, packs);
+    case STEP_STATISTICS:
+        return cuda_norm_statistics(cuda, step, iteration->is_evaluation);
     case STEP_LOSS:
         return cuda_loss(cuda, step, iteration);
     case STEP_RELU:
@@ -440,7 +475,7 @@ static gs_status run_steps(struct cuda *cuda, const struct iteration *iteration)
     if (status == GS_OK && !iteration->is_evaluation)
         status = times_begin(cuda, &times);
     for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
-        status = times_mark(cuda, &times, i);
+        status = times_mark(cuda, i);
         if (status == GS_OK)
             status = run_step(cuda, i, iteration);
         if (iteration->is_evaluation && schedule->steps[i].kind == STEP_LOSS)
@@ -510,6 +545,7 @@ static bool settle(void *state, struct results *ret_results, struct reason *reas
 
 const struct backend backend_cuda = {
     .name = "cuda",
+    .fuses = true,
     .can = can,
     .open = open,
     .close = close,

@@ -48,9 +48,26 @@ static bool is_int(size_t count)
     return count <= INT32_MAX;
 }
 
+static bool is_folded(const struct conv_problem *problem)
+{
+    return problem->folding.channels != 0;
+}
+
 static bool is_gemm(const struct conv_problem *problem)
 {
-    return problem->kernel == 1 && problem->stride == 1 && problem->pad == 0;
+    return problem->kernel == 1 && problem->stride == 1 && problem->pad == 0 && !is_folded(problem);
+}
+
+static bool is_sampled(const struct conv_problem *problem)
+{
+    return problem->kind == CONV_DATA && problem->kernel == 1 && problem->stride > 1 && problem->pad == 0;
+}
+
+size_t conv_weight_scratch(const struct conv_problem *problem)
+{
+    return problem->kind == CONV_FORWARD && is_folded(problem)
+               ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
+               : 0;
 }
 
 /* ---- matrix products ---- */
@@ -204,7 +221,7 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
     int count = 0, math = problem->precision == PRECISION_FP32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
     size_t scratch = problem->kind == CONV_FILTER && problem->precision != PRECISION_FP32
                          ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
-                         : 0;
+                         : conv_weight_scratch(problem);
     /* This interface requires tensors with less than 2^31 elements. If no other algorithm exists, the caller reports a
      * lack of memory, and a smaller batch can be tried. */
     if (!is_int(problem->images * shape_count(problem->in)) || !is_int(problem->images * shape_count(problem->out)))
@@ -275,6 +292,32 @@ static void add_gemm(struct conv *conv)
         (struct conv_way){.kind = WAY_GEMM, .library_bytes = gemm_workspace_bytes(conv->problem.budget_bytes)};
 }
 
+/* ---- 1x1 filters with a stride ---- */
+
+static size_t sampled_pixels(const struct conv_problem *problem)
+{
+    return problem->images * problem->out.height * problem->out.width;
+}
+
+static void add_sampled(struct conv *conv)
+{
+    const struct conv_problem *problem = &conv->problem;
+    size_t count = sampled_pixels(problem) * problem->in.channels;
+    conv->ways[conv->way_count++] =
+        (struct conv_way){.kind = WAY_SAMPLED,
+                          .library_bytes = gemm_workspace_bytes(problem->budget_bytes),
+                          .scratch_bytes = conv_round(count * precision_bytes(problem->precision))};
+}
+
+/* The result in data->x is not complete until the gradients of the pixels are in their places. */
+static gs_status sampled_run(struct cuda *cuda, const struct conv_problem *problem, const struct conv_way *way,
+                             const struct conv_data *data, CUdeviceptr dx)
+{
+    gs_status status = gemm_run(cuda, CONV_DATA, problem->precision, sampled_pixels(problem), problem->in.channels,
+                                problem->out.channels, false, data, data->workspace, way->library_bytes);
+    return status == GS_OK ? cuda_spread(cuda, dx, data->x, problem) : status;
+}
+
 /* Find a second algorithm in case the GPU refuses the first one. Its workspace must be within the budget, and at most
  * the larger of 1 MiB and the first one's. */
 static gs_status find_spare(struct cuda *cuda, struct conv *conv)
@@ -303,6 +346,8 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
     gs_status status = GS_OK;
     if (is_gemm_first)
         add_gemm(conv);
+    if (is_sampled(problem))
+        add_sampled(conv);
     if (conv->way_count < limit && wants("graph", is_low))
         graph_find(cuda, conv, is_timed ? limit - 2 : limit);
     if (conv->way_count < limit && (conv->way_count == 0 || is_timed) && wants("legacy", true))
@@ -330,7 +375,8 @@ static void tell(struct cuda *cuda, const struct conv *conv)
 {
     char line[300], what[160], scratch[EXACT_TEXT_BYTES], library[EXACT_TEXT_BYTES];
     const struct conv_way *way = &conv->ways[conv->chosen];
-    static const char *const names[] = {"a matrix product of cuBLAS", "cuDNN's older interface", "cuDNN's graph"};
+    static const char *const names[] = {"a matrix product of cuBLAS", "cuDNN's older interface", "cuDNN's graph",
+                                        "a matrix product of the pixels that the filter reads"};
     if (cuda->options.log == NULL || getenv("TRAINER_TELL_CONVOLUTIONS") == NULL)
         return;
     describe(&conv->problem, what, sizeof what);
@@ -436,10 +482,13 @@ void conv_free_all(struct cuda *cuda)
 
 static gs_status add_result(struct cuda *cuda, const struct conv *conv, const struct conv_data *data)
 {
-    size_t count = conv_result_count(&conv->problem);
-    if (conv->problem.kind == CONV_FILTER)
-        return cuda_add_gradient(cuda, data->gradient, data->workspace, count);
-    return cuda_add(cuda, data->x, data->x, data->workspace, count, false);
+    const struct conv_problem *problem = &conv->problem;
+    size_t count = conv_result_count(problem);
+    if (problem->kind != CONV_FILTER)
+        return cuda_add(cuda, data->x, data->x, data->workspace, count, false);
+    if (is_folded(problem))
+        return cuda_add_folded(cuda, data->gradient, data->workspace, problem->out.channels, &problem->folding);
+    return cuda_add_gradient(cuda, data->gradient, data->workspace, count);
 }
 
 gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const struct conv_data *data, void **pack)
@@ -453,6 +502,12 @@ gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const str
         inner.w = data->workspace;
     if (way->scratch_bytes != 0 && problem->kind == CONV_DATA)
         inner.x = data->workspace;
+    if (way->scratch_bytes != 0 && problem->kind == CONV_FORWARD) {
+        inner.w = data->workspace;
+        status = cuda_fold(cuda, inner.w, data->w, problem->out.channels, &problem->folding);
+    }
+    if (status != GS_OK)
+        return status;
     switch (way->kind) {
     case WAY_GEMM:
         status = gemm_run(cuda, problem->kind, problem->precision,
@@ -465,8 +520,11 @@ gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const str
     case WAY_GRAPH:
         status = graph_run(cuda, way, &inner, pack);
         break;
+    case WAY_SAMPLED:
+        return sampled_run(cuda, problem, way, &inner, data->x);
     }
-    return status == GS_OK && way->scratch_bytes != 0 ? add_result(cuda, conv, data) : status;
+    bool adds_result = way->scratch_bytes != 0 && problem->kind != CONV_FORWARD;
+    return status == GS_OK && adds_result ? add_result(cuda, conv, data) : status;
 }
 
 /* Measure an algorithm: run it once to warm up, then compute the mean time of several runs. */

@@ -16,19 +16,24 @@ struct conv_problem {
     size_t kernel, stride, pad;
     size_t budget_bytes;
     size_t adds; /* CONV_DATA: true to add to the result instead of overwriting it */
+    /* If the images are folded: `in`, kernel, stride and pad describe the convolution of the folded images. The
+     * weights and their gradient are not folded. */
+    struct folding folding;
 };
 
-enum conv_way_kind { WAY_GEMM, WAY_LEGACY, WAY_GRAPH };
+/* WAY_SAMPLED: a matrix product for the pixels that a 1x1 filter with a stride reads; then their gradients are copied
+ * to their places. */
+enum conv_way_kind { WAY_GEMM, WAY_LEGACY, WAY_GRAPH, WAY_SAMPLED };
 struct conv_way {
     enum conv_way_kind kind;
     int algorithm;        /* for WAY_LEGACY: cuDNN's number of the algorithm */
     void *plan;           /* for WAY_GRAPH: execution plan, borrowed from conv.descriptors */
     size_t library_bytes; /* size of the library's workspace, which follows our scratch memory */
-    /* size of our scratch memory at the start of the workspace; it holds a result until our kernel adds it to a block;
-     * 0: none */
+    /* size of our scratch memory at the start of the workspace; it holds a result until our kernel adds it to a block,
+     * or folded weights; 0: none */
     size_t scratch_bytes;
 };
-enum { CONV_WAYS_MAX = 8 };
+enum { CONV_WAYS_MAX = 16 };
 
 struct conv {
     struct conv_problem problem;
@@ -79,6 +84,8 @@ void graph_find(struct cuda *cuda, struct conv *conv, size_t way_limit);
 gs_status graph_run(struct cuda *cuda, const struct conv_way *way, const struct conv_data *data, void **pack);
 /* Return the number of elements of a result. An algorithm that cannot add needs this much scratch memory. */
 size_t conv_result_count(const struct conv_problem *problem);
+/* Return the size of the scratch memory for the folded weights. 0: none are needed. */
+size_t conv_weight_scratch(const struct conv_problem *problem);
 int conv_type(enum precision precision); /* returns a cudnnDataType_t */
 static inline size_t conv_round(size_t bytes)
 {

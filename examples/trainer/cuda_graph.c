@@ -210,7 +210,9 @@ void graph_find(struct cuda *cuda, struct conv *conv, size_t way_limit)
     size_t scratch = conv_round(conv_result_count(&conv->problem) * precision_bytes(conv->problem.precision));
     size_t before = conv->way_count;
     void *configs[CONFIGS_MAX], *of = graph(cuda, conv);
-    if (conv->problem.kind == CONV_FORWARD || (conv->problem.kind == CONV_DATA && !conv->problem.adds))
+    if (conv->problem.kind == CONV_FORWARD)
+        scratch = conv_weight_scratch(&conv->problem);
+    else if (conv->problem.kind == CONV_DATA && !conv->problem.adds)
         scratch = 0;
     for (size_t mode = 0; of != NULL && mode < 2 && conv->way_count == before; mode++) {
         int64_t count = propose(cuda, conv, of, modes[mode], configs);

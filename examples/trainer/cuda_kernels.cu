@@ -77,6 +77,15 @@ DEVICE struct chunk read_chunk(const void *from)
     struct chunk ret = {{value.x, value.y, value.z, value.w}};
     return ret;
 }
+/* Read for the last time in this pass: the L2 cache need not keep these bytes. */
+DEVICE struct chunk read_chunk_last(const void *from)
+{
+    struct chunk ret;
+    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(ret.word[0]), "=r"(ret.word[1]), "=r"(ret.word[2]), "=r"(ret.word[3])
+                 : "l"(from));
+    return ret;
+}
 DEVICE void write_chunk(void *to, struct chunk chunk)
 {
     *(uint4 *)to = make_uint4(chunk.word[0], chunk.word[1], chunk.word[2], chunk.word[3]);
@@ -85,6 +94,10 @@ DEVICE void write_chunk(void *to, struct chunk chunk)
 DEVICE struct chunk read_chunk(const void *from)
 {
     return *(const struct chunk *)from;
+}
+DEVICE struct chunk read_chunk_last(const void *from)
+{
+    return read_chunk(from);
 }
 DEVICE void write_chunk(void *to, struct chunk chunk)
 {
@@ -153,6 +166,50 @@ DEVICE void write_elements(element *to, const float *from, const int width)
 #endif
 }
 
+/* Elements as they are in memory. A kernel that reads several rows before it converts the first keeps more reads in
+ * flight. */
+struct raw {
+    unsigned word[ELEMENT == 0 ? 8 : 4];
+};
+
+DEVICE void read_raw(const element *from, struct raw *to, const int is_last, const int width)
+{
+    if (width == 8) {
+#pragma unroll
+        for (int i = 0; i < (ELEMENT == 0 ? 2 : 1); i++) {
+            const char *at = (const char *)from + 16 * i;
+            struct chunk chunk = is_last ? read_chunk_last(at) : read_chunk(at);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                to->word[4 * i + k] = chunk.word[k];
+        }
+    } else {
+#if ELEMENT == 0
+        to->word[0] = BITS(from[0]);
+#else
+        to->word[0] = from[0];
+#endif
+    }
+}
+
+DEVICE void raw_floats(const struct raw *from, float *to, const int width)
+{
+#if ELEMENT == 0
+#pragma unroll
+    for (int k = 0; k < width; k++)
+        to[k] = FLOAT(from->word[k]);
+#else
+    if (width == 8) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            to[2 * k] = widen((element)(from->word[k] & 0xffffu));
+            to[2 * k + 1] = widen((element)(from->word[k] >> 16));
+        }
+    } else
+        to[0] = widen((element)from->word[0]);
+#endif
+}
+
 /* ---- element by element: a thread handles 8 elements, and the last threads one element each ---- */
 
 /* Run `body` with `at` and `width`; the width, 8 or 1, is a constant. */
@@ -180,6 +237,122 @@ KERNEL to_low(element *y, const float *x, size count)
 #define BODY(at, width) to_low_at(y, x, at, width)
     EACH(count, BODY)
 #undef BODY
+}
+
+/* ---- folding of images and of the weights that read them: see inner.h ---- */
+
+struct folding {
+    unsigned channels, height, width, kernel, pad, stride, front, border;
+    unsigned folded_channels, folded_height, folded_width, folded_kernel;
+};
+
+/* Number `channel` of a folded pixel is channel `of` of the pixel in row dy and column dx of its square. */
+struct place {
+    int dy, dx, of;
+};
+DEVICE struct place place_of(unsigned channel, struct folding by)
+{
+    unsigned pixel = channel / by.channels;
+    struct place place = {(int)(pixel / by.stride), (int)(pixel % by.stride), (int)(channel % by.channels)};
+    return place;
+}
+
+/* A thread handles a folded pixel. */
+KERNEL to_low_folded(element *y, const float *x, size count, struct folding by)
+{
+    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x, pixels = (size)by.folded_height * by.folded_width;
+    if (thread >= count)
+        return;
+    size image = thread / pixels;
+    int top = ((int)(thread % pixels / by.folded_width) - (int)by.border) * (int)by.stride;
+    int left = ((int)(thread % by.folded_width) - (int)by.border) * (int)by.stride;
+    struct place place = {0, 0, 0};
+    for (unsigned first = 0; first < by.folded_channels; first += 8) {
+        float v[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            int row = top + place.dy, column = left + place.dx;
+            int is_inside = place.dy < (int)by.stride && row >= 0 && row < (int)by.height && column >= 0 &&
+                            column < (int)by.width;
+            v[k] = is_inside ? x[((image * by.height + row) * by.width + column) * by.channels + place.of] : 0.0f;
+            if (++place.of == (int)by.channels) {
+                place.of = 0;
+                if (++place.dx == (int)by.stride) {
+                    place.dx = 0;
+                    place.dy++;
+                }
+            }
+        }
+        write_elements(y + thread * by.folded_channels + first, v, 8);
+    }
+}
+
+/* A thread handles a position of the folded filter for one output channel. */
+KERNEL fold(element *to, const element *from, size count, struct folding by)
+{
+    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread >= count)
+        return;
+    unsigned position = thread % (by.folded_kernel * by.folded_kernel);
+    size output = thread / (by.folded_kernel * by.folded_kernel);
+    int top = ((int)(position / by.folded_kernel) - (int)by.front) * (int)by.stride + (int)by.pad;
+    int left = ((int)(position % by.folded_kernel) - (int)by.front) * (int)by.stride + (int)by.pad;
+    for (unsigned k = 0; k < by.folded_channels; k++) {
+        struct place place = place_of(k, by);
+        int row = top + place.dy, column = left + place.dx;
+        int is_inside = place.dy < (int)by.stride && row >= 0 && row < (int)by.kernel && column >= 0 &&
+                        column < (int)by.kernel;
+        to[thread * by.folded_channels + k] =
+            is_inside ? from[((output * by.kernel + row) * by.kernel + column) * by.channels + place.of]
+                      : narrow(0.0f);
+    }
+}
+
+/* Add folded gradients. A thread handles a position of the filter for one output channel. */
+KERNEL add_folded(float *sum, const element *from, size count, struct folding by)
+{
+    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread >= count)
+        return;
+    unsigned position = thread % (by.kernel * by.kernel), shift = by.front * by.stride - by.pad;
+    unsigned row = position / by.kernel + shift, column = position % by.kernel + shift;
+    size output = thread / (by.kernel * by.kernel);
+    const element *at = from + ((output * by.folded_kernel + row / by.stride) * by.folded_kernel + column / by.stride) *
+                                   by.folded_channels +
+                        (row % by.stride * by.stride + column % by.stride) * by.channels;
+    for (unsigned k = 0; k < by.channels; k++)
+        sum[thread * by.channels + k] += widen(at[k]);
+}
+
+/* ---- the pixels that a 1x1 filter with a stride reads ---- */
+
+struct sampling {
+    unsigned channels, height, width, out_height, out_width, stride;
+};
+
+/* Copy or add the gradients of these pixels to their places in dx. Without `adds`, the other pixels become 0. A block
+ * handles a row of pixels: of dx, or with `adds` of `from`. */
+DEVICE void spread_any(element *dx, const element *from, struct sampling by, int adds, const int width)
+{
+    unsigned groups = by.channels / width, rows = adds ? by.out_height : by.height;
+    unsigned count = (adds ? by.out_width : by.width) * groups, step = adds ? by.stride : 1;
+    size image = blockIdx.x / rows;
+    unsigned y = blockIdx.x % rows * step;
+    for (unsigned i = threadIdx.x; i < count; i += blockDim.x) {
+        unsigned x = i / groups * step, channel = i % groups * width;
+        size at = ((image * by.height + y) * by.width + x) * by.channels + channel;
+        float v[8] = {0}, before[8];
+        if (y % by.stride == 0 && x % by.stride == 0)
+            read_elements(from +
+                              ((image * by.out_height + y / by.stride) * by.out_width + x / by.stride) * by.channels +
+                              channel,
+                          v, width);
+        if (adds) {
+            read_elements(dx + at, before, width);
+            WITH(v[k] += before[k])
+        }
+        write_elements(dx + at, v, width);
+    }
 }
 
 /* Apply only the ReLU of a layer. */
@@ -261,6 +434,8 @@ KERNEL add_gradient(float *sum, const element *x, size count)
         name##_any(__VA_ARGS__, 1);                                                                                    \
     }
 
+PAIR(spread, (element * dx, const element *from, struct sampling by, int adds), dx, from, by, adds)
+
 DEVICE void bias_any(element *y, const float *bias, size rows, unsigned channels, int has_relu, const int width)
 {
     size column = COLUMN(width);
@@ -299,6 +474,34 @@ DEVICE void give_partial(float *partial, const float *sum, size column, unsigned
             partial[((size)blockIdx.y * of + which) * channels + column + k] = all[k * threads + thread];
 }
 
+/* Add up `of` sums of the threads in each column of a block, and write them to partial[blockIdx.y][of][channels]. */
+enum { SUMS_MAX = 3 };
+DEVICE void give_sums(float *partial, float sums[][8], unsigned channels, const int of, const int width)
+{
+    enum { GAP = 4 }; /* keeps the threads of a warp in different banks of shared memory */
+    SHARED float all[SUMS_MAX * 8 * (256 + GAP)];
+    int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+    int across = width * blockDim.x, line = threads + GAP;
+#pragma unroll
+    for (int which = 0; which < of; which++) {
+#pragma unroll
+        for (int k = 0; k < width; k++)
+            all[(which * width + k) * line + thread] = sums[which][k];
+    }
+    __syncthreads();
+    for (int i = thread; i < of * across; i += threads) {
+        int which = i / across, channel = i % across;
+        const float *from = all + (which * width + channel % width) * line + channel / width;
+        size column = (size)blockIdx.x * across + channel;
+        float sum = 0.0f;
+#pragma unroll 8
+        for (int y = 0; y < (int)blockDim.y; y++)
+            sum += from[y * blockDim.x];
+        if (column < channels)
+            partial[((size)blockIdx.y * of + which) * channels + column] = sum;
+    }
+}
+
 /* Return the sum of column `channel` of partial[parts][of][channels]. A block has 32 columns and 32 threads for
  * each. Only threads with threadIdx.y 0 get the result. */
 DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels, int which, int of, unsigned parts)
@@ -320,22 +523,57 @@ DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels
     return threadIdx.y == 0 ? all[0][threadIdx.x] : 0;
 }
 
-/* Bias gradients. */
-DEVICE void columns_any(float *partial, const element *dy, size rows, unsigned channels, const int width)
+/* Return the sums of two numbers of column `channel`, as whole_of() does, but read and add both at the same time. */
+struct two {
+    double one, other;
+};
+DEVICE struct two two_of(const float *partial, unsigned channel, unsigned channels, int one, int other, int of,
+                         unsigned parts)
+{
+    SHARED double all[2][32][33];
+    struct two sum = {0, 0};
+    if (channel < channels) {
+#pragma unroll 4
+        for (unsigned part = threadIdx.y; part < parts; part += blockDim.y) {
+            sum.one += partial[((size)part * of + one) * channels + channel];
+            sum.other += partial[((size)part * of + other) * channels + channel];
+        }
+    }
+    all[0][threadIdx.y][threadIdx.x] = sum.one;
+    all[1][threadIdx.y][threadIdx.x] = sum.other;
+    for (int half = blockDim.y / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.y < half) {
+            all[0][threadIdx.y][threadIdx.x] += all[0][threadIdx.y + half][threadIdx.x];
+            all[1][threadIdx.y][threadIdx.x] += all[1][threadIdx.y + half][threadIdx.x];
+        }
+    }
+    sum.one = all[0][0][threadIdx.x];
+    sum.other = all[1][0][threadIdx.x];
+    return sum;
+}
+
+/* Bias gradients. y: where it is 0, the ReLU did not pass the value; NULL: there is no ReLU. */
+DEVICE void columns_any(float *partial, const element *dy, const element *y, size rows, unsigned channels,
+                        const int width)
 {
     size column = COLUMN(width);
-    float sum[8] = {0}, v[8];
+    float sum[8] = {0}, v[8], result[8];
     if (column < channels) {
 #pragma unroll 4
         for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
             read_elements(dy + row * channels + column, v, width);
+            if (y != 0) {
+                read_elements(y + row * channels + column, result, width);
+                WITH(v[k] = result[k] > 0.0f ? v[k] : 0.0f)
+            }
             WITH(sum[k] += v[k])
         }
     }
     give_partial(partial, sum, column, channels, 0, 1, width);
 }
-PAIR(columns, (float *partial, const element *dy, size rows, unsigned channels),
-     partial, dy, rows, channels)
+PAIR(columns, (float *partial, const element *dy, const element *y, size rows, unsigned channels),
+     partial, dy, y, rows, channels)
 
 KERNEL columns_end(float *gradient, const float *partial, unsigned channels, unsigned parts)
 {
@@ -347,21 +585,39 @@ KERNEL columns_end(float *gradient, const float *partial, unsigned channels, uns
 
 /* ---- batch normalisation ---- */
 
+/* Kernels that only read go through the rows backwards, and kernels that write go forwards. So each begins with the
+ * rows that the kernel before it left in the L2 cache. AT is the index of a row's first element in this thread's
+ * columns. A thread reads BATCH rows before it uses the first. */
+#ifndef BATCH
+#define BATCH 4
+#endif
+#define AT(row)         ((row) * channels + column)
+#define AT_BACK(row)    AT(rows - 1 - (row))
+#define BATCHES         for (size first = FIRST_ROW; first < rows; first += BATCH * ROW_STRIDE)
+#define EACH_ROW        _Pragma("unroll") for (int i = 0; i < BATCH; i++)
+#define THIS_ROW             (first + i * ROW_STRIDE)
+#define READ(from, to)  read_raw(from, &(to)[i], 0, width)
+#define READ_LAST(from, to) read_raw(from, &(to)[i], 1, width)
+
 /* Sum x - x0 and its square, where x0 is the first row, so that a large mean does not make variances inexact. */
 DEVICE void norm_sums_any(float *partial, const element *x, size rows, unsigned channels, const int width)
 {
     size column = COLUMN(width);
-    float first[8], sum[8] = {0}, square[8] = {0}, v[8];
+    float start[8], sums[2][8] = {{0}}, v[8];
+    struct raw values[BATCH];
     if (column < channels) {
-        read_elements(x + column, first, width);
-#pragma unroll 4
-        for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
-            read_elements(x + row * channels + column, v, width);
-            WITH(v[k] -= first[k]; sum[k] += v[k]; square[k] += v[k] * v[k])
+        read_elements(x + column, start, width);
+        BATCHES
+        {
+            EACH_ROW if (THIS_ROW < rows) READ(x + AT_BACK(THIS_ROW), values);
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                raw_floats(&values[i], v, width);
+                WITH(v[k] -= start[k]; sums[0][k] += v[k]; sums[1][k] += v[k] * v[k])
+            }
         }
     }
-    give_partial(partial, sum, column, channels, 0, 2, width);
-    give_partial(partial, square, column, channels, 1, 2, width);
+    give_sums(partial, sums, channels, 2, width);
 }
 PAIR(norm_sums, (float *partial, const element *x, size rows, unsigned channels),
      partial, x, rows, channels)
@@ -371,8 +627,8 @@ KERNEL norm_statistics(float *saved, float *running, const float *partial, const
                        unsigned channels, unsigned parts, float epsilon, float momentum)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
-    double sum = whole_of(partial, channel, channels, 0, 2, parts) / rows;
-    double variance = whole_of(partial, channel, channels, 1, 2, parts) / rows - sum * sum;
+    struct two sums = two_of(partial, channel, channels, 0, 1, 2, parts);
+    double sum = sums.one / rows, variance = sums.other / rows - sum * sum;
     if (threadIdx.y != 0 || channel >= channels)
         return;
     if (variance < 0)
@@ -403,23 +659,42 @@ DEVICE float normal(float centred, float factor, float shift)
     return fmaf(centred, factor, shift);
 }
 
-DEVICE void norm_forward_any(element *__restrict__ y, const element *__restrict__ x, const float *saved, const float *scale, const float *shift,
+/* The parameters of a batch normalisation in the columns of a thread. */
+struct columns {
+    float mean[8], factor[8], shift[8];
+};
+
+DEVICE void read_columns(struct columns *to, const float *saved, const float *scale, const float *shift, size column,
+                         unsigned channels, const int width)
+{
+    float gamma[8];
+    read_floats(saved + column, to->mean, width);
+    read_floats(saved + channels + column, to->factor, width);
+    read_floats(scale + column, gamma, width);
+    read_floats(shift + column, to->shift, width);
+    WITH(to->factor[k] *= gamma[k])
+}
+
+DEVICE void norm_forward_any(element *y, const element *x, const float *saved, const float *scale, const float *shift,
                              size rows, unsigned channels, int has_relu, const int width)
 {
     size column = COLUMN(width);
-    float mean[8], factor[8], gamma[8], beta[8], v[8];
+    struct columns by;
+    struct raw values[BATCH];
+    float v[8];
     if (column >= channels)
         return;
-    read_floats(saved + column, mean, width);
-    read_floats(saved + channels + column, factor, width);
-    read_floats(scale + column, gamma, width);
-    read_floats(shift + column, beta, width);
-    WITH(factor[k] *= gamma[k])
-#pragma unroll 4
-    for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
-        read_elements(x + row * channels + column, v, width);
-        WITH(v[k] = normal(v[k] - mean[k], factor[k], beta[k]); v[k] = has_relu && v[k] < 0.0f ? 0.0f : v[k])
-        write_elements(y + row * channels + column, v, width);
+    read_columns(&by, saved, scale, shift, column, channels, width);
+    BATCHES
+    {
+        EACH_ROW if (THIS_ROW < rows) READ_LAST(x + AT(THIS_ROW), values);
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            raw_floats(&values[i], v, width);
+            WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]);
+                 v[k] = has_relu && v[k] < 0.0f ? 0.0f : v[k])
+            write_elements(y + AT(THIS_ROW), v, width);
+        }
     }
 }
 PAIR(norm_forward,
@@ -427,43 +702,145 @@ PAIR(norm_forward,
       unsigned channels, int has_relu),
      y, x, saved, scale, shift, rows, channels, has_relu)
 
+/* A sum with batch normalisations inside it. */
+struct normalised {
+    const element *x;
+    const float *saved, *scale, *shift; /* only x is set if the value is added as it is */
+};
+
+/* y = normal(a) + b, or normal(a) + normal(b) if `has_two`. mask: where y is above 0; NULL: there is no ReLU. */
+DEVICE void add_normalised(element *y, unsigned char *mask, struct normalised a, struct normalised b, size rows,
+                           unsigned channels, const int has_two, const int width)
+{
+    size column = COLUMN(width);
+    struct columns by, and_by;
+    struct raw values[BATCH], others[BATCH];
+    float v[8], w[8];
+    if (column >= channels)
+        return;
+    read_columns(&by, a.saved, a.scale, a.shift, column, channels, width);
+    if (has_two)
+        read_columns(&and_by, b.saved, b.scale, b.shift, column, channels, width);
+    BATCHES
+    {
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            READ_LAST(a.x + AT(THIS_ROW), values);
+            READ_LAST(b.x + AT(THIS_ROW), others);
+        }
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            unsigned char passed = 0;
+            raw_floats(&values[i], v, width);
+            raw_floats(&others[i], w, width);
+            if (has_two)
+                WITH(w[k] = normal(w[k] - and_by.mean[k], and_by.factor[k], and_by.shift[k]))
+            WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]) + w[k])
+            if (mask != 0) {
+                WITH(passed |= v[k] > 0.0f ? 1 << k : 0; v[k] = v[k] < 0.0f ? 0.0f : v[k])
+                mask[AT(THIS_ROW) / width] = passed;
+            }
+            write_elements(y + AT(THIS_ROW), v, width);
+        }
+    }
+}
+DEVICE void norm_add_any(element *y, unsigned char *mask, struct normalised a, struct normalised b, size rows,
+                         unsigned channels, const int width)
+{
+    add_normalised(y, mask, a, b, rows, channels, 0, width);
+}
+PAIR(norm_add,
+     (element * y, unsigned char *mask, struct normalised a, struct normalised b, size rows, unsigned channels),
+     y, mask, a, b, rows, channels)
+
+DEVICE void norm_add_two_any(element *y, unsigned char *mask, struct normalised a, struct normalised b, size rows,
+                             unsigned channels, const int width)
+{
+    add_normalised(y, mask, a, b, rows, channels, 1, width);
+}
+PAIR(norm_add_two,
+     (element * y, unsigned char *mask, struct normalised a, struct normalised b, size rows, unsigned channels),
+     y, mask, a, b, rows, channels)
+
 /* Sum dy and dy (x - mean), with dy = 0 where the ReLU did not pass the value. */
-DEVICE void norm_backward_sums_any(float *partial, const element *__restrict__ dy, const element *__restrict__ x, const float *saved,
+DEVICE void norm_backward_sums_any(float *partial, const element *dy, const element *x, const float *saved,
                                    const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
                                    const int width)
 {
     size column = COLUMN(width);
-    float mean[8], factor[8], gamma[8], beta[8], v[8], gradient[8], sum[8] = {0}, product[8] = {0};
+    struct columns by;
+    struct raw values[BATCH], gradients[BATCH];
+    float v[8], gradient[8], sums[2][8] = {{0}};
     if (column < channels) {
-        read_floats(saved + column, mean, width);
-        read_floats(saved + channels + column, factor, width);
-        read_floats(scale + column, gamma, width);
-        read_floats(shift + column, beta, width);
-        WITH(factor[k] *= gamma[k])
-#pragma unroll 2
-        for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
-            read_elements(x + row * channels + column, v, width);
-            read_elements(dy + row * channels + column, gradient, width);
-            WITH(v[k] -= mean[k];
-                 gradient[k] = has_relu && !(normal(v[k], factor[k], beta[k]) > 0.0f) ? 0.0f : gradient[k];
-                 sum[k] += gradient[k]; product[k] += gradient[k] * v[k])
+        read_columns(&by, saved, scale, shift, column, channels, width);
+        BATCHES
+        {
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                READ(x + AT_BACK(THIS_ROW), values);
+                READ(dy + AT_BACK(THIS_ROW), gradients);
+            }
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                raw_floats(&values[i], v, width);
+                raw_floats(&gradients[i], gradient, width);
+                WITH(v[k] -= by.mean[k];
+                     gradient[k] =
+                         has_relu && !(normal(v[k], by.factor[k], by.shift[k]) > 0.0f) ? 0.0f : gradient[k];
+                     sums[0][k] += gradient[k]; sums[1][k] += gradient[k] * v[k])
+            }
         }
     }
-    give_partial(partial, sum, column, channels, 0, 2, width);
-    give_partial(partial, product, column, channels, 1, 2, width);
+    give_sums(partial, sums, channels, 2, width);
 }
 PAIR(norm_backward_sums,
      (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift,
       size rows, unsigned channels, int has_relu),
      partial, dy, x, saved, scale, shift, rows, channels, has_relu)
 
-/* Gradients of scale and shift; `means`: subtracted from each gradient, and subtracted per (x - mean). */
+/* The same for a normalisation inside a sum, with the sum's mask. The masked gradient replaces dy. */
+DEVICE void norm_masked_sums_any(float *partial, element *dy, const unsigned char *mask, const element *x,
+                                 const float *saved, size rows, unsigned channels, const int width)
+{
+    size column = COLUMN(width);
+    struct raw values[BATCH], gradients[BATCH];
+    unsigned char passed[BATCH];
+    float mean[8], v[8], gradient[8], sums[2][8] = {{0}};
+    if (column < channels) {
+        read_floats(saved + column, mean, width);
+        BATCHES
+        {
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                READ(x + AT_BACK(THIS_ROW), values);
+                READ(dy + AT_BACK(THIS_ROW), gradients);
+                passed[i] = mask[AT_BACK(THIS_ROW) / width];
+            }
+            EACH_ROW if (THIS_ROW < rows)
+            {
+                raw_floats(&values[i], v, width);
+                raw_floats(&gradients[i], gradient, width);
+                WITH(gradient[k] = passed[i] >> k & 1 ? gradient[k] : 0.0f; sums[0][k] += gradient[k];
+                     sums[1][k] += gradient[k] * (v[k] - mean[k]))
+                write_elements(dy + AT_BACK(THIS_ROW), gradient, width);
+            }
+        }
+    }
+    give_sums(partial, sums, channels, 2, width);
+}
+PAIR(norm_masked_sums,
+     (float *partial, element *dy, const unsigned char *mask, const element *x, const float *saved, size rows,
+      unsigned channels),
+     partial, dy, mask, x, saved, rows, channels)
+
+/* Gradients of scale and shift; `means`: subtracted from each gradient, and subtracted per (x - mean). Of the `of`
+ * sums, number 0 is that of the gradient, and number `which` is that of its product with x - mean. */
 KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, float *means, const float *partial,
-                                const float *saved, size rows, unsigned channels, unsigned parts)
+                                const float *saved, size rows, unsigned channels, unsigned parts, int which, int of)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
-    double sum = whole_of(partial, channel, channels, 0, 2, parts);
-    double product = whole_of(partial, channel, channels, 1, 2, parts);
+    struct two sums = two_of(partial, channel, channels, 0, which, of, parts);
+    double sum = sums.one, product = sums.other;
     if (threadIdx.y != 0 || channel >= channels)
         return;
     double inverse = saved[channels + channel];
@@ -473,40 +850,158 @@ KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, fl
     means[channels + channel] = (float)(product * inverse * inverse / rows);
 }
 
-DEVICE void norm_backward_any(element *__restrict__ dx, const element *__restrict__ dy, const element *__restrict__ x, const float *saved, const float *means,
+DEVICE void norm_backward_any(element *dx, const element *dy, const element *x, const float *saved, const float *means,
                               const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
                               int adds, const int width)
 {
     size column = COLUMN(width);
-    float mean[8], factor[8], gamma[8], beta[8], off[8], slope[8], v[8], gradient[8], before[8];
+    struct columns by;
+    struct raw values[BATCH], gradients[BATCH];
+    float off[8], slope[8], v[8], gradient[8], before[8];
     if (column >= channels)
         return;
-    read_floats(saved + column, mean, width);
-    read_floats(saved + channels + column, factor, width);
-    read_floats(scale + column, gamma, width);
-    read_floats(shift + column, beta, width);
+    read_columns(&by, saved, scale, shift, column, channels, width);
     read_floats(means + column, off, width);
     read_floats(means + channels + column, slope, width);
-    WITH(factor[k] *= gamma[k])
-#pragma unroll 2
-    for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
-        size at = row * channels + column;
-        read_elements(x + at, v, width);
-        read_elements(dy + at, gradient, width);
-        WITH(v[k] -= mean[k];
-             gradient[k] = has_relu && !(normal(v[k], factor[k], beta[k]) > 0.0f) ? 0.0f : gradient[k];
-             v[k] = factor[k] * (gradient[k] - off[k] - v[k] * slope[k]))
-        if (adds) {
-            read_elements(dx + at, before, width);
-            WITH(v[k] += before[k])
+    BATCHES
+    {
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            READ_LAST(x + AT(THIS_ROW), values);
+            READ_LAST(dy + AT(THIS_ROW), gradients);
         }
-        write_elements(dx + at, v, width);
+        EACH_ROW if (THIS_ROW < rows)
+        {
+            raw_floats(&values[i], v, width);
+            raw_floats(&gradients[i], gradient, width);
+            WITH(v[k] -= by.mean[k];
+                 gradient[k] = has_relu && !(normal(v[k], by.factor[k], by.shift[k]) > 0.0f) ? 0.0f : gradient[k];
+                 v[k] = by.factor[k] * (gradient[k] - off[k] - v[k] * slope[k]))
+            if (adds) {
+                read_elements(dx + AT(THIS_ROW), before, width);
+                WITH(v[k] += before[k])
+            }
+            write_elements(dx + AT(THIS_ROW), v, width);
+        }
     }
 }
 PAIR(norm_backward,
      (element * dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale,
       const float *shift, size rows, unsigned channels, int has_relu, int adds),
      dx, dy, x, saved, means, scale, shift, rows, channels, has_relu, adds)
+
+/* ---- the backward pass of a sum of two batch normalisations ---- */
+
+/* What the gradient of a normalisation's input depends on. */
+struct branch {
+    element *dx; /* NULL: not needed */
+    const element *x;
+    const float *saved, *scale, *means;
+};
+
+/* Of the rows that a thread reads at once; more do not fit into its registers. */
+#define TWO_BATCHES  for (size first = FIRST_ROW; first < rows; first += 2 * ROW_STRIDE)
+#define EACH_OF_TWO  _Pragma("unroll") for (int i = 0; i < 2; i++)
+
+/* Sum dy, dy (x - mean) and the same for the second x, with dy = 0 where the ReLU did not pass the value. mask NULL:
+ * there is no ReLU. */
+DEVICE void norm_two_sums_any(float *partial, const element *dy, const unsigned char *mask, struct branch a,
+                              struct branch b, size rows, unsigned channels, const int width)
+{
+    size column = COLUMN(width);
+    struct raw values[2], others[2], gradients[2];
+    unsigned char passed[2];
+    float mean[8], other_mean[8], v[8], w[8], gradient[8], sums[3][8] = {{0}};
+    if (column < channels) {
+        read_floats(a.saved + column, mean, width);
+        read_floats(b.saved + column, other_mean, width);
+        TWO_BATCHES
+        {
+            EACH_OF_TWO if (THIS_ROW < rows)
+            {
+                READ(a.x + AT_BACK(THIS_ROW), values);
+                READ(b.x + AT_BACK(THIS_ROW), others);
+                READ(dy + AT_BACK(THIS_ROW), gradients);
+                passed[i] = mask != 0 ? mask[AT_BACK(THIS_ROW) / width] : 0xff;
+            }
+            EACH_OF_TWO if (THIS_ROW < rows)
+            {
+                raw_floats(&values[i], v, width);
+                raw_floats(&others[i], w, width);
+                raw_floats(&gradients[i], gradient, width);
+                WITH(gradient[k] = passed[i] >> k & 1 ? gradient[k] : 0.0f; sums[0][k] += gradient[k];
+                     sums[1][k] += gradient[k] * (v[k] - mean[k]); sums[2][k] += gradient[k] * (w[k] - other_mean[k]))
+            }
+        }
+    }
+    give_sums(partial, sums, channels, 3, width);
+}
+PAIR(norm_two_sums,
+     (float *partial, const element *dy, const unsigned char *mask, struct branch a, struct branch b, size rows,
+      unsigned channels),
+     partial, dy, mask, a, b, rows, channels)
+
+/* The numbers of a branch in the columns of a thread. */
+struct slopes {
+    float mean[8], factor[8], off[8], slope[8];
+};
+
+DEVICE void read_slopes(struct slopes *to, struct branch from, size column, unsigned channels, const int width)
+{
+    float gamma[8];
+    read_floats(from.saved + column, to->mean, width);
+    read_floats(from.saved + channels + column, to->factor, width);
+    read_floats(from.scale + column, gamma, width);
+    read_floats(from.means + column, to->off, width);
+    read_floats(from.means + channels + column, to->slope, width);
+    WITH(to->factor[k] *= gamma[k])
+}
+
+DEVICE void write_branch(struct branch to, size at, const struct slopes *by, const float *x, const float *gradient,
+                         const int width)
+{
+    float v[8];
+    if (to.dx == 0)
+        return;
+    WITH(v[k] = by->factor[k] * (gradient[k] - by->off[k] - (x[k] - by->mean[k]) * by->slope[k]))
+    write_elements(to.dx + at, v, width);
+}
+
+DEVICE void norm_two_backward_any(const element *dy, const unsigned char *mask, struct branch a, struct branch b,
+                                  size rows, unsigned channels, const int width)
+{
+    size column = COLUMN(width);
+    struct raw values[2], others[2], gradients[2];
+    unsigned char passed[2];
+    struct slopes by, other_by;
+    float v[8], gradient[8];
+    if (column >= channels)
+        return;
+    read_slopes(&by, a, column, channels, width);
+    read_slopes(&other_by, b, column, channels, width);
+    TWO_BATCHES
+    {
+        EACH_OF_TWO if (THIS_ROW < rows)
+        {
+            READ_LAST(a.x + AT(THIS_ROW), values);
+            READ_LAST(b.x + AT(THIS_ROW), others);
+            READ_LAST(dy + AT(THIS_ROW), gradients);
+            passed[i] = mask != 0 ? mask[AT(THIS_ROW) / width] : 0xff;
+        }
+        EACH_OF_TWO if (THIS_ROW < rows)
+        {
+            raw_floats(&gradients[i], gradient, width);
+            WITH(gradient[k] = passed[i] >> k & 1 ? gradient[k] : 0.0f)
+            raw_floats(&values[i], v, width);
+            write_branch(a, AT(THIS_ROW), &by, v, gradient, width);
+            raw_floats(&others[i], v, width);
+            write_branch(b, AT(THIS_ROW), &other_by, v, gradient, width);
+        }
+    }
+}
+PAIR(norm_two_backward,
+     (const element *dy, const unsigned char *mask, struct branch a, struct branch b, size rows, unsigned channels),
+     dy, mask, a, b, rows, channels)
 
 /* ---- pooling ---- */
 
@@ -522,9 +1017,13 @@ DEVICE void copy_bytes(const unsigned char *from, unsigned char *to, const int w
         to[0] = from[0];
 }
 
-/* A block handles a row of results, and a thread steps along the row. */
-DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, struct pool pool, int has_relu,
-                            const int width)
+/* Values of a window's row that a thread reads before it uses the first. */
+enum { POOL_BATCH = 3 };
+
+/* A block handles a row of results, and a thread steps along the row. bias: added to each maximum, before the ReLU;
+ * NULL: none. norm: the batch normalisation inside the pooling, of which x is the input, with `has_norm`. */
+DEVICE void max_any(element *y, unsigned char *which, const element *x, const float *bias, struct normalised norm,
+                    struct pool pool, int has_relu, const int has_norm, const int width)
 {
     unsigned groups = pool.channels / width, count = pool.out_width * groups;
     size image = blockIdx.x / pool.out_height;
@@ -537,31 +1036,72 @@ DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, 
             size word;
             unsigned char byte[8];
         } index;
+        struct columns by;
+        if (has_norm)
+            read_columns(&by, norm.saved, norm.scale, norm.shift, channel, pool.channels, width);
         index.word = 0;
         WITH(best[k] = -FLOAT(0x7f800000u))
-        for (int r = 0; r < (int)pool.kernel; r++)
-            for (int s = 0; s < (int)pool.kernel; s++) {
-                if (top + r < 0 || top + r >= (int)pool.height || left + s < 0 || left + s >= (int)pool.width)
-                    continue;
-                read_elements(x + ((image * pool.height + top + r) * pool.width + left + s) * pool.channels + channel,
-                              v, width);
-                WITH(if (v[k] > best[k] || v[k] != v[k]) {
-                    best[k] = v[k];
-                    index.byte[k] = (unsigned char)(r * pool.kernel + s);
-                })
+        for (int r = 0; r < (int)pool.kernel; r++) {
+            if (top + r < 0 || top + r >= (int)pool.height)
+                continue;
+            const element *line = x + (image * pool.height + top + r) * pool.width * pool.channels + channel;
+            for (int begin = 0; begin < (int)pool.kernel; begin += POOL_BATCH) {
+                struct raw values[POOL_BATCH];
+                int is_inside[POOL_BATCH];
+#pragma unroll
+                for (int i = 0; i < POOL_BATCH; i++) {
+                    int s = begin + i;
+                    is_inside[i] = s < (int)pool.kernel && left + s >= 0 && left + s < (int)pool.width;
+                    if (is_inside[i])
+                        READ(line + (size)(left + s) * pool.channels, values);
+                }
+#pragma unroll
+                for (int i = 0; i < POOL_BATCH; i++) {
+                    if (!is_inside[i])
+                        continue;
+                    raw_floats(&values[i], v, width);
+                    if (has_norm)
+                        WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]))
+                    WITH(if (v[k] > best[k] || v[k] != v[k]) {
+                        best[k] = v[k];
+                        index.byte[k] = (unsigned char)(r * pool.kernel + begin + i);
+                    })
+                }
             }
+        }
+        if (bias != 0) {
+            read_floats(bias + channel, v, width);
+            WITH(best[k] += v[k])
+        }
         WITH(best[k] = has_relu && best[k] < 0.0f ? 0.0f : best[k])
         size at = ((size)blockIdx.x * pool.out_width + column) * pool.channels + channel;
         write_elements(y + at, best, width);
         copy_bytes(index.byte, which + at, width);
     }
 }
-PAIR(max_forward, (element * y, unsigned char *which, const element *x, struct pool pool, int has_relu),
-     y, which, x, pool, has_relu)
+DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, const float *bias, struct pool pool,
+                            int has_relu, const int width)
+{
+    struct normalised none = {0, 0, 0, 0};
+    max_any(y, which, x, bias, none, pool, has_relu, 0, width);
+}
+PAIR(max_forward,
+     (element * y, unsigned char *which, const element *x, const float *bias, struct pool pool, int has_relu),
+     y, which, x, bias, pool, has_relu)
 
-/* A block handles a row of inputs. Each input adds up the windows in which it was the maximum. */
-DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char *which, struct pool pool, int adds,
-                             const int width)
+DEVICE void norm_max_forward_any(element *y, unsigned char *which, const element *x, struct normalised norm,
+                                 struct pool pool, const int width)
+{
+    max_any(y, which, x, 0, norm, pool, 1, 1, width);
+}
+PAIR(norm_max_forward,
+     (element * y, unsigned char *which, const element *x, struct normalised norm, struct pool pool),
+     y, which, x, norm, pool)
+
+/* A block handles a row of inputs. Each input adds up the windows in which it was the maximum. y: where it is 0, the
+ * ReLU inside the pooling did not pass the maximum; NULL: there is none. */
+DEVICE void max_backward_any(element *dx, const element *dy, const element *y_of, const unsigned char *which,
+                             struct pool pool, int adds, const int width)
 {
     unsigned groups = pool.channels / width, count = pool.width * groups;
     size image = blockIdx.x / pool.height;
@@ -570,7 +1110,7 @@ DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char
         unsigned column = i / groups, channel = i % groups * width;
         int x = (int)(column + pool.pad);
         size at = ((size)blockIdx.x * pool.width + column) * pool.channels + channel;
-        float sum[8] = {0}, v[8];
+        float sum[8] = {0}, v[8], result[8];
         union {
             size word;
             unsigned char byte[8];
@@ -585,13 +1125,79 @@ DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char
                 int here = (y - row * stride) * kernel + x - col * stride;
                 copy_bytes(which + from, index.byte, width);
                 read_elements(dy + from, v, width);
+                if (y_of != 0) {
+                    read_elements(y_of + from, result, width);
+                    WITH(v[k] = result[k] > 0.0f ? v[k] : 0.0f)
+                }
                 WITH(sum[k] += index.byte[k] == here ? v[k] : 0.0f)
             }
         write_elements(dx + at, sum, width);
     }
 }
-PAIR(max_backward, (element * dx, const element *dy, const unsigned char *which, struct pool pool, int adds),
-     dx, dy, which, pool, adds)
+PAIR(max_backward,
+     (element * dx, const element *dy, const element *y_of, const unsigned char *which, struct pool pool, int adds),
+     dx, dy, y_of, which, pool, adds)
+
+/* The same for windows of 2 or 3 with stride 2. Count rows and columns from the border on: rows 2g and 2g + 1 are only
+ * in the windows g and, for a width of 3, g - 1. So a thread handles 2 x 2 inputs and reads each of their windows once.
+ * A block handles two rows of inputs. */
+DEVICE void max_backward_pairs_any(element *dx, const element *dy, const element *y_of, const unsigned char *which,
+                                   struct pool pool, int adds, const int width)
+{
+    unsigned groups = pool.channels / width, across = (pool.width + pool.pad + 1) / 2, count = across * groups;
+    unsigned down = (pool.height + pool.pad + 1) / 2;
+    size image = blockIdx.x / down;
+    int g = (int)(blockIdx.x % down), kernel = (int)pool.kernel;
+    for (unsigned i = threadIdx.x; i < count; i += blockDim.x) {
+        int h = (int)(i / groups);
+        unsigned channel = i % groups * width;
+        int top = 2 * g - (int)pool.pad, left = 2 * h - (int)pool.pad;
+        size at = ((image * pool.height + top) * pool.width + left) * pool.channels + channel;
+        float sum[4][8] = {{0}}, v[8], result[8];
+        union {
+            size word;
+            unsigned char byte[8];
+        } index;
+#define INSIDE(a, b) (top + (a) >= 0 && top + (a) < (int)pool.height && left + (b) >= 0 && left + (b) < (int)pool.width)
+#define INPUT(a, b)  (at + ((size)(a)*pool.width + (b)) * pool.channels)
+        if (adds) {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (INSIDE(k / 2, k % 2))
+                    read_elements(dx + INPUT(k / 2, k % 2), sum[k], width);
+        }
+#pragma unroll
+        for (int window = 0; window < 4; window++) {
+            const int before = 1 - window / 2, aside = 1 - window % 2; /* 1: window g - 1, or h - 1 */
+            int row = g - before, col = h - aside;
+            if (row < 0 || row >= (int)pool.out_height || col < 0 || col >= (int)pool.out_width ||
+                (kernel == 2 && before + aside != 0))
+                continue;
+            size from = ((image * pool.out_height + row) * pool.out_width + col) * pool.channels + channel;
+            copy_bytes(which + from, index.byte, width);
+            read_elements(dy + from, v, width);
+            if (y_of != 0) {
+                read_elements(y_of + from, result, width);
+                WITH(v[k] = result[k] > 0.0f ? v[k] : 0.0f)
+            }
+#pragma unroll
+            for (int a = 0; a < 2; a++)
+#pragma unroll
+                for (int b = 0; b < 2; b++) {
+                    const int r = a + 2 * before, s = b + 2 * aside;
+                    if (r < 3 && s < 3)
+                        WITH(sum[2 * a + b][k] += index.byte[k] == r * kernel + s ? v[k] : 0.0f)
+                }
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (INSIDE(k / 2, k % 2))
+                write_elements(dx + INPUT(k / 2, k % 2), sum[k], width);
+    }
+}
+PAIR(max_backward_pairs,
+     (element * dx, const element *dy, const element *y_of, const unsigned char *which, struct pool pool, int adds),
+     dx, dy, y_of, which, pool, adds)
 
 /* The mean over an image; a block handles some channels of one image. */
 DEVICE void mean_forward_any(element *y, const element *x, unsigned pixels, unsigned channels, int has_relu,

@@ -1,10 +1,21 @@
 /* Launches our own kernels with their grids, blocks and arguments. A grid depends only on the sizes and on the GPU. So
  * sums are always computed in the same order. */
-#include "cuda_state.h"
+#include "cuda_conv.h"
 
 #include <math.h>
 
-enum { THREADS = 256, LOSS_THREADS = 128, PARTS_MAX = 512, END_SIDE = 32 };
+enum {
+    THREADS = 256,
+    LOSS_THREADS = 128,
+    PARTS_MAX = 512,
+    END_SIDE = 32,
+    /* Blocks per multiprocessor for the kernels of batch normalisation, which need many registers. So many are resident
+     * at once, so all blocks together go through the rows in order, and a kernel finds in the L2 cache what the one
+     * before it left there. */
+    RESIDENT = 2,
+    /* The same for the other kernels over rows, which read one row at a time. */
+    BLOCKS_OF_BIAS = 8
+};
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
 /* Both structs must match the structs of the same name in cuda_kernels.cu. */
@@ -30,35 +41,46 @@ static size_t at_most(size_t value, size_t limit)
     return value < limit ? value : limit;
 }
 
-/* Return the grid and the block for a kernel over rows of channels. grid.y is the number of parts of the rows, at most
- * `parts_max`. The parts keep the GPU busy, but each thread handles about four rows or more. */
-static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size_t channels, size_t parts_max)
+/* Return the grid and the block for a kernel over rows of channels, with `blocks` per multiprocessor. grid.y is the
+ * number of parts of the rows, at most `parts_max`. Each thread handles about four rows or more. */
+static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size_t channels, size_t blocks,
+                                      size_t parts_max)
 {
     int is_wide = channels % 8 == 0;
     size_t columns = is_wide ? channels / 8 : channels, x = 1;
     while (x < columns && x < 32)
         x *= 2;
-    size_t y = THREADS / x, across = (columns + x - 1) / x;
-    size_t parts = (rows + 4 * y - 1) / (4 * y), busy = ((size_t)cuda->multiprocessors * 8 + across - 1) / across;
+    size_t y = THREADS / x, across = (columns + x - 1) / x, parts = (rows + 4 * y - 1) / (4 * y);
+    size_t busy = ((size_t)cuda->multiprocessors * blocks + across - 1) / across;
     parts = at_most(at_most(parts, busy), parts_max);
     return (struct launch_shape){.grid = gs_dim((unsigned)across, (unsigned)(parts == 0 ? 1 : parts), 1),
                                  .block = gs_dim((unsigned)x, (unsigned)y, 1),
                                  .is_wide = is_wide};
 }
 
-static struct launch_shape sums_shape(const struct cuda *cuda, size_t rows, size_t channels)
+static size_t partial_bytes(struct launch_shape shape, size_t channels, size_t of)
 {
-    return rows_shape(cuda, rows, channels, PARTS_MAX);
+    return shape.grid.y * channels * of * sizeof(float);
 }
 
-static struct launch_shape apply_shape(const struct cuda *cuda, size_t rows, size_t channels)
+static struct launch_shape norm_shape(const struct cuda *cuda, size_t rows, size_t channels)
 {
-    return rows_shape(cuda, rows, channels, 65535);
+    return rows_shape(cuda, rows, channels, RESIDENT, PARTS_MAX);
 }
 
-size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of)
+size_t cuda_norm_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of)
 {
-    return sums_shape(cuda, rows, channels).grid.y * channels * (size_t)of * sizeof(float);
+    return partial_bytes(norm_shape(cuda, rows, channels), channels, (size_t)of);
+}
+
+static struct launch_shape columns_shape(const struct cuda *cuda, size_t rows, size_t channels)
+{
+    return rows_shape(cuda, rows, channels, BLOCKS_OF_BIAS, PARTS_MAX);
+}
+
+size_t cuda_bias_bytes(const struct cuda *cuda, size_t rows, size_t channels)
+{
+    return partial_bytes(columns_shape(cuda, rows, channels), channels, 1);
 }
 
 /* Return the grid for 32 channels per block and 32 threads per channel. */
@@ -114,11 +136,62 @@ gs_status cuda_add_gradient(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr x, s
                      &x, &numbers);
 }
 
+/* ---- folding and sampling ---- */
+
+/* Launch a thread for each of `count` pixels or weights. struct folding must match that in cuda_kernels.cu. */
+static gs_status run_folding(struct cuda *cuda, CUfunction kernel, CUdeviceptr to, CUdeviceptr from, size_t count,
+                             const struct folding *folding)
+{
+    unsigned long long threads = count;
+    struct folding by = *folding;
+    return GS_LAUNCH(kernel, gs_dim((unsigned)((count + THREADS - 1) / THREADS), 1, 1), gs_dim(THREADS, 1, 1), 0,
+                     cuda->card.compute, &to, &from, &threads, &by);
+}
+
+gs_status cuda_input_folded(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, const struct folding *folding)
+{
+    size_t pixels = (size_t)folding->folded_height * folding->folded_width;
+    return run_folding(cuda, cuda->kernels.to_low_folded, y, x, cuda->card.schedule->options.images * pixels, folding);
+}
+
+gs_status cuda_fold(struct cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t outputs, const struct folding *folding)
+{
+    size_t count = outputs * folding->folded_kernel * folding->folded_kernel;
+    return run_folding(cuda, cuda->kernels.fold, to, from, count, folding);
+}
+
+gs_status cuda_add_folded(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr from, size_t outputs,
+                          const struct folding *folding)
+{
+    size_t count = outputs * folding->kernel * folding->kernel;
+    return run_folding(cuda, cuda->kernels.add_folded, sum, from, count, folding);
+}
+
+/* Must match the struct of the same name in cuda_kernels.cu. */
+struct sampling {
+    unsigned channels, height, width, out_height, out_width, stride;
+};
+
+gs_status cuda_spread(struct cuda *cuda, CUdeviceptr dx, CUdeviceptr from, const struct conv_problem *problem)
+{
+    struct sampling by = {.channels = (unsigned)problem->in.channels,
+                          .height = (unsigned)problem->in.height,
+                          .width = (unsigned)problem->in.width,
+                          .out_height = (unsigned)problem->out.height,
+                          .out_width = (unsigned)problem->out.width,
+                          .stride = (unsigned)problem->stride};
+    int adds = problem->adds != 0, is_wide = by.channels % 8 == 0;
+    size_t rows = problem->images * (adds ? by.out_height : by.height);
+    unsigned threads = along((size_t)(adds ? by.out_width : by.width) * by.channels / (is_wide ? 8 : 1));
+    return GS_LAUNCH(cuda->kernels.spread[is_wide], gs_dim((unsigned)rows, 1, 1), gs_dim(threads, 1, 1), 0,
+                     cuda->card.compute, &dx, &from, &by, &adds);
+}
+
 /* ---- bias ---- */
 
 gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu)
 {
-    struct launch_shape shape = apply_shape(cuda, rows, channels);
+    struct launch_shape shape = rows_shape(cuda, rows, channels, BLOCKS_OF_BIAS, 65535);
     unsigned long long row_count = rows;
     unsigned channel_count = (unsigned)channels;
     int relu = has_relu;
@@ -126,14 +199,14 @@ gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t r
                      &row_count, &channel_count, &relu);
 }
 
-gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr workspace,
-                             size_t rows, size_t channels)
+gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr y,
+                             CUdeviceptr workspace, size_t rows, size_t channels)
 {
-    struct launch_shape shape = sums_shape(cuda, rows, channels);
+    struct launch_shape shape = columns_shape(cuda, rows, channels);
     unsigned long long row_count = rows;
     unsigned channel_count = (unsigned)channels, parts = shape.grid.y;
     gs_status status = GS_LAUNCH(cuda->kernels.columns[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute,
-                                 &workspace, &dy, &row_count, &channel_count);
+                                 &workspace, &dy, &y, &row_count, &channel_count);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.columns_end, end_grid(channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
                            cuda->card.compute, &gradient, &workspace, &channel_count, &parts);
@@ -148,7 +221,7 @@ struct norm {
     unsigned long long rows;
     unsigned channels, parts;
     int has_relu, adds;
-    struct launch_shape sums, apply;
+    struct launch_shape shape; /* for all kernels over rows */
 };
 
 static CUdeviceptr lasting(const struct cuda *cuda, enum lasting which, size_t at)
@@ -156,9 +229,8 @@ static CUdeviceptr lasting(const struct cuda *cuda, enum lasting which, size_t a
     return card_at(&cuda->card, cuda->card.schedule->lasting[which]) + at * sizeof(float);
 }
 
-static struct norm norm_of(const struct cuda *cuda, const struct step *step)
+static struct norm norm_of(const struct cuda *cuda, const struct step *step, const struct layer *layer)
 {
-    const struct layer *layer = step->layer;
     size_t rows = cuda->card.schedule->options.images * layer->out.height * layer->out.width;
     struct norm norm = {.x = card_at(&cuda->card, step->x),
                         .y = card_at(&cuda->card, step->y),
@@ -175,10 +247,9 @@ static struct norm norm_of(const struct cuda *cuda, const struct step *step)
                         .channels = (unsigned)layer->out.channels,
                         .has_relu = layer->has_relu,
                         .adds = step->adds,
-                        .sums = sums_shape(cuda, rows, layer->out.channels),
-                        .apply = apply_shape(cuda, rows, layer->out.channels)};
-    norm.parts = norm.sums.grid.y;
-    norm.means = norm.workspace + cuda_partial_bytes(cuda, rows, layer->out.channels, 2);
+                        .shape = norm_shape(cuda, rows, layer->out.channels)};
+    norm.parts = norm.shape.grid.y;
+    norm.means = norm.workspace + cuda_norm_bytes(cuda, rows, layer->out.channels, 2);
     return norm;
 }
 
@@ -186,7 +257,7 @@ static gs_status norm_statistics(struct cuda *cuda, struct norm *norm, bool is_a
 {
     float epsilon = norm_epsilon, momentum = norm_momentum;
     CUdeviceptr running = is_again ? 0 : norm->running;
-    gs_status status = GS_LAUNCH(cuda->kernels.norm_sums[norm->sums.is_wide], norm->sums.grid, norm->sums.block, 0,
+    gs_status status = GS_LAUNCH(cuda->kernels.norm_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
                                  cuda->card.compute, &norm->workspace, &norm->x, &norm->rows, &norm->channels);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.norm_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
@@ -205,31 +276,141 @@ static gs_status norm_running(struct cuda *cuda, struct norm *norm)
 
 gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluation)
 {
-    struct norm norm = norm_of(cuda, step);
+    struct norm norm = norm_of(cuda, step, step->layer);
     gs_status status = is_evaluation ? norm_running(cuda, &norm) : norm_statistics(cuda, &norm, step->is_again);
     if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.norm_forward[norm.apply.is_wide], norm.apply.grid, norm.apply.block, 0,
+        status = GS_LAUNCH(cuda->kernels.norm_forward[norm.shape.is_wide], norm.shape.grid, norm.shape.block, 0,
                            cuda->card.compute, &norm.y, &norm.x, &norm.saved, &norm.scale, &norm.shift, &norm.rows,
                            &norm.channels, &norm.has_relu);
     return status;
 }
 
+gs_status cuda_norm_statistics(struct cuda *cuda, const struct step *step, bool is_evaluation)
+{
+    struct norm norm = norm_of(cuda, step, step->layer);
+    return is_evaluation ? norm_running(cuda, &norm) : norm_statistics(cuda, &norm, step->is_again);
+}
+
+static gs_status backward_sums(struct cuda *cuda, struct norm *norm)
+{
+    return GS_LAUNCH(cuda->kernels.norm_backward_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
+                     cuda->card.compute, &norm->workspace, &norm->dy, &norm->x, &norm->saved, &norm->scale,
+                     &norm->shift, &norm->rows, &norm->channels, &norm->has_relu);
+}
+
+/* Compute the gradients of the parameters from `of` sums. */
+static gs_status backward_statistics(struct cuda *cuda, struct norm *norm, int which, int of)
+{
+    return GS_LAUNCH(cuda->kernels.norm_backward_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
+                     cuda->card.compute, &norm->scale_gradient, &norm->shift_gradient, &norm->means, &norm->workspace,
+                     &norm->saved, &norm->rows, &norm->channels, &norm->parts, &which, &of);
+}
+
+/* Compute the gradients of the parameters and of the input, after the sums. */
+static gs_status backward_end(struct cuda *cuda, struct norm *norm)
+{
+    gs_status status = backward_statistics(cuda, norm, 1, 2);
+    if (status == GS_OK && norm->dx != 0)
+        status = GS_LAUNCH(cuda->kernels.norm_backward[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
+                           cuda->card.compute, &norm->dx, &norm->dy, &norm->x, &norm->saved, &norm->means, &norm->scale,
+                           &norm->shift, &norm->rows, &norm->channels, &norm->has_relu, &norm->adds);
+    return status;
+}
+
 gs_status cuda_norm_backward(struct cuda *cuda, const struct step *step)
 {
-    struct norm norm = norm_of(cuda, step);
-    gs_status status = GS_LAUNCH(cuda->kernels.norm_backward_sums[norm.sums.is_wide], norm.sums.grid, norm.sums.block,
-                                 0, cuda->card.compute, &norm.workspace, &norm.dy, &norm.x, &norm.saved, &norm.scale,
-                                 &norm.shift, &norm.rows, &norm.channels, &norm.has_relu);
+    struct norm norm = norm_of(cuda, step, step->layer);
+    gs_status status = backward_sums(cuda, &norm);
+    return status == GS_OK ? backward_end(cuda, &norm) : status;
+}
+
+/* ---- sums with batch normalisations inside them ---- */
+
+/* Must match the structs of the same names in cuda_kernels.cu. */
+struct normalised {
+    CUdeviceptr x, saved, scale, shift;
+};
+struct branch {
+    CUdeviceptr dx, x, saved, scale, means;
+};
+
+static struct normalised input_of(const struct cuda *cuda, const struct step *step, int k)
+{
+    const struct layer *inner = step->inner[k];
+    struct normalised input = {.x = card_at(&cuda->card, k == 0 ? step->x : step->x2)};
+    if (inner != NULL) {
+        input.saved = card_at(&cuda->card, step->inner_saved[k]);
+        input.scale = lasting(cuda, LASTING_PARAMETERS, inner->weight_at);
+        input.shift = lasting(cuda, LASTING_PARAMETERS, inner->bias_at);
+    }
+    return input;
+}
+
+gs_status cuda_norm_add(struct cuda *cuda, const struct step *step)
+{
+    const struct layer *layer = step->layer;
+    bool has_two = step->inner[0] != NULL && step->inner[1] != NULL;
+    int first = step->inner[0] != NULL ? 0 : 1;
+    struct normalised a = input_of(cuda, step, first), b = input_of(cuda, step, 1 - first);
+    CUdeviceptr y = card_at(&cuda->card, step->y), mask = card_at(&cuda->card, step->saved);
+    unsigned long long rows = cuda->card.schedule->options.images * layer->out.height * layer->out.width;
+    unsigned channels = (unsigned)layer->out.channels;
+    struct launch_shape shape = norm_shape(cuda, rows, channels);
+    CUfunction kernel = has_two ? cuda->kernels.norm_add_two[shape.is_wide] : cuda->kernels.norm_add[shape.is_wide];
+    return GS_LAUNCH(kernel, shape.grid, shape.block, 0, cuda->card.compute, &y, &mask, &a, &b, &rows, &channels);
+}
+
+static gs_status masked_sums(struct cuda *cuda, struct norm *norm, CUdeviceptr mask)
+{
+    return GS_LAUNCH(cuda->kernels.norm_masked_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
+                     cuda->card.compute, &norm->workspace, &norm->dy, &mask, &norm->x, &norm->saved, &norm->rows,
+                     &norm->channels);
+}
+
+/* Describe the normalisation inside a sum as one that is a layer of its own. */
+static struct norm inner_norm(const struct cuda *cuda, const struct step *step, int k)
+{
+    struct norm norm = norm_of(cuda, step, step->inner[k]);
+    norm.x = card_at(&cuda->card, k == 0 ? step->x : step->x2);
+    norm.dx = card_at(&cuda->card, k == 0 ? step->dx : step->dx2);
+    norm.saved = card_at(&cuda->card, step->inner_saved[k]);
+    return norm;
+}
+
+static struct branch branch_of(const struct norm *norm)
+{
+    return (struct branch){
+        .dx = norm->dx, .x = norm->x, .saved = norm->saved, .scale = norm->scale, .means = norm->means};
+}
+
+/* The gradients of both inputs at once, so that dy is read once less. */
+static gs_status two_backward(struct cuda *cuda, const struct step *step)
+{
+    struct norm one = inner_norm(cuda, step, 0), two = inner_norm(cuda, step, 1);
+    CUdeviceptr mask = card_at(&cuda->card, step->saved), dy = one.dy;
+    one.means = one.workspace + cuda_norm_bytes(cuda, one.rows, one.channels, 3);
+    two.means = one.means + 2 * one.channels * sizeof(float);
+    struct branch a = branch_of(&one), b = branch_of(&two);
+    gs_status status = GS_LAUNCH(cuda->kernels.norm_two_sums[one.shape.is_wide], one.shape.grid, one.shape.block, 0,
+                                 cuda->card.compute, &one.workspace, &dy, &mask, &a, &b, &one.rows, &one.channels);
     if (status == GS_OK)
-        status =
-            GS_LAUNCH(cuda->kernels.norm_backward_statistics, end_grid(norm.channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
-                      cuda->card.compute, &norm.scale_gradient, &norm.shift_gradient, &norm.means, &norm.workspace,
-                      &norm.saved, &norm.rows, &norm.channels, &norm.parts);
-    if (status == GS_OK && norm.dx != 0)
-        status = GS_LAUNCH(cuda->kernels.norm_backward[norm.apply.is_wide], norm.apply.grid, norm.apply.block, 0,
-                           cuda->card.compute, &norm.dx, &norm.dy, &norm.x, &norm.saved, &norm.means, &norm.scale,
-                           &norm.shift, &norm.rows, &norm.channels, &norm.has_relu, &norm.adds);
+        status = backward_statistics(cuda, &one, 1, 3);
+    if (status == GS_OK)
+        status = backward_statistics(cuda, &two, 2, 3);
+    if (status == GS_OK)
+        status = GS_LAUNCH(cuda->kernels.norm_two_backward[one.shape.is_wide], one.shape.grid, one.shape.block, 0,
+                           cuda->card.compute, &dy, &mask, &a, &b, &one.rows, &one.channels);
     return status;
+}
+
+gs_status cuda_norm_add_backward(struct cuda *cuda, const struct step *step)
+{
+    CUdeviceptr mask = card_at(&cuda->card, step->saved);
+    if (step->inner[0] != NULL && step->inner[1] != NULL)
+        return two_backward(cuda, step);
+    struct norm norm = inner_norm(cuda, step, step->inner[0] != NULL ? 0 : 1);
+    gs_status status = mask != 0 ? masked_sums(cuda, &norm, mask) : backward_sums(cuda, &norm);
+    return status == GS_OK ? backward_end(cuda, &norm) : status;
 }
 
 /* ---- pooling ---- */
@@ -251,11 +432,18 @@ gs_status cuda_max(struct cuda *cuda, const struct step *step)
     CUdeviceptr x = card_at(&cuda->card, step->x), y = card_at(&cuda->card, step->y);
     CUdeviceptr which = card_at(&cuda->card, step->saved);
     struct pool pool = pool_of(step->layer);
-    int relu = step->layer->has_relu, is_wide = pool.channels % 8 == 0;
+    const struct layer *inner = step->inner[0]; /* a convolution or a batch normalisation with ReLU, or NULL */
+    CUdeviceptr bias = inner != NULL && inner->has_bias ? lasting(cuda, LASTING_PARAMETERS, inner->bias_at) : 0;
+    int relu = step->layer->has_relu || inner != NULL, is_wide = pool.channels % 8 == 0;
     size_t images = cuda->card.schedule->options.images;
     unsigned threads = along((size_t)pool.out_width * pool.channels / (is_wide ? 8 : 1));
+    if (inner != NULL && inner->kind == LAYER_BATCHNORM) {
+        struct normalised norm = input_of(cuda, step, 0);
+        return GS_LAUNCH(cuda->kernels.norm_max_forward[is_wide], gs_dim((unsigned)(images * pool.out_height), 1, 1),
+                         gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &norm, &pool);
+    }
     return GS_LAUNCH(cuda->kernels.max_forward[is_wide], gs_dim((unsigned)(images * pool.out_height), 1, 1),
-                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &pool, &relu);
+                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &bias, &pool, &relu);
 }
 
 gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
@@ -265,11 +453,22 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
     struct pool pool = pool_of(step->layer);
     int adds = step->adds, is_wide = pool.channels % 8 == 0;
     size_t images = cuda->card.schedule->options.images;
-    unsigned threads = along((size_t)pool.width * pool.channels / (is_wide ? 8 : 1));
-    if (dx == 0)
-        return GS_OK;
-    return GS_LAUNCH(cuda->kernels.max_backward[is_wide], gs_dim((unsigned)(images * pool.height), 1, 1),
-                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &which, &pool, &adds);
+    bool has_pairs = pool.stride == 2 && (pool.kernel == 2 || pool.kernel == 3);
+    size_t rows = has_pairs ? (pool.height + pool.pad + 1) / 2 : pool.height;
+    size_t across = has_pairs ? (pool.width + pool.pad + 1) / 2 : pool.width;
+    unsigned threads = along(across * pool.channels / (is_wide ? 8 : 1));
+    CUfunction kernel = has_pairs ? cuda->kernels.max_backward_pairs[is_wide] : cuda->kernels.max_backward[is_wide];
+    const struct layer *inner = step->inner[0]; /* a convolution with ReLU, or NULL */
+    CUdeviceptr y = inner != NULL ? card_at(&cuda->card, step->y) : 0;
+    gs_status status = GS_OK;
+    if (inner != NULL && inner->has_bias)
+        status = cuda_bias_gradient(cuda, lasting(cuda, LASTING_GRADIENTS, inner->bias_at), dy, y,
+                                    card_at(&cuda->card, step->workspace), images * pool.out_height * pool.out_width,
+                                    pool.channels);
+    if (status != GS_OK || dx == 0)
+        return status;
+    return GS_LAUNCH(kernel, gs_dim((unsigned)(images * rows), 1, 1), gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx,
+                     &dy, &y, &which, &pool, &adds);
 }
 
 /* Return the grid and the block for average pooling over whole images. A block has up to 256 threads. Each thread

@@ -14,6 +14,9 @@ struct cuda_calls {
 
 #define CUDA_KERNELS(X)                                                                                                \
     X(to_low)                                                                                                          \
+    X(to_low_folded)                                                                                                   \
+    X(fold)                                                                                                            \
+    X(add_folded)                                                                                                      \
     X(relu_forward)                                                                                                    \
     X(relu_backward)                                                                                                   \
     X(add)                                                                                                             \
@@ -33,14 +36,22 @@ struct cuda_calls {
     X(swap_average)
 /* Each of these kernels exists in two versions: [1] for channel counts that are multiples of 8, [0] for others. */
 #define CUDA_KERNEL_PAIRS(X)                                                                                           \
+    X(spread)                                                                                                          \
     X(bias)                                                                                                            \
     X(columns)                                                                                                         \
     X(norm_sums)                                                                                                       \
     X(norm_forward)                                                                                                    \
+    X(norm_add)                                                                                                        \
+    X(norm_add_two)                                                                                                    \
+    X(norm_masked_sums)                                                                                                \
+    X(norm_two_sums)                                                                                                   \
+    X(norm_two_backward)                                                                                               \
+    X(norm_max_forward)                                                                                                \
     X(norm_backward_sums)                                                                                              \
     X(norm_backward)                                                                                                   \
     X(max_forward)                                                                                                     \
     X(max_backward)                                                                                                    \
+    X(max_backward_pairs)                                                                                              \
     X(mean_forward)                                                                                                    \
     X(mean_backward)
 struct cuda_kernels {
@@ -71,6 +82,7 @@ struct cuda {
     void **packs;
     size_t pack_count;
     uint64_t iterations;        /* training iterations since load() */
+    struct cuda_times *times;   /* borrowed from the iteration that is timed; NULL: none is */
     CUdeviceptr blas_workspace; /* the workspace last set in the cuBLAS handle */
     size_t blas_bytes;
 };
@@ -86,14 +98,19 @@ bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reaso
 
 /* cuda_times.c: measure the time of each step in one iteration. */
 struct cuda_times {
-    CUevent *events; /* owned array; the scope owns the events: one before each step, and one after the last step */
+    /* owned array; the scope owns the events: two for each step (at its beginning and in its middle), and one after the
+     * last step */
+    CUevent *events;
     size_t count;
 };
 /* Create the events if TRAINER_TELL_TIMES selects this iteration of the training run to be timed. Otherwise,
- * ret_times->events stays NULL. */
+ * ret_times->events stays NULL. cuda->times borrows *ret_times until times_end(). */
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times);
-gs_status times_mark(struct cuda *cuda, const struct cuda_times *times, size_t step);
-/* Wait for the events, and log the time of each kind of step. */
+/* Record the beginning of a step, and the middle of a convolution's backward step. If no iteration is timed, these do
+ * nothing. */
+gs_status times_mark(struct cuda *cuda, size_t step);
+gs_status times_mark_middle(struct cuda *cuda, const struct step *step);
+/* Wait for the events, and log the time of each kind of step, or of each step if TRAINER_TELL_LAYERS is set. */
 gs_status times_end(struct cuda *cuda, struct cuda_times *times);
 
 /* cuda_layers.c: the steps that use our own kernels. All work is submitted to the compute stream. */
@@ -103,17 +120,32 @@ struct launch_shape {
 };
 /* Return the size in bytes of the partial sums over rows of channels. `of` is the number of sums computed at the same
  * time. */
-size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
+size_t cuda_norm_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
+size_t cuda_bias_bytes(const struct cuda *cuda, size_t rows, size_t channels); /* for a bias gradient */
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
+/* Convert images to folded ones, weights to folded ones, and add folded gradients of weights to fp32 ones. */
+gs_status cuda_input_folded(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, const struct folding *folding);
+gs_status cuda_fold(struct cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t outputs, const struct folding *folding);
+gs_status cuda_add_folded(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr from, size_t outputs,
+                          const struct folding *folding);
+/* Copy or add to dx the gradients `from` of the pixels that a 1x1 filter with a stride reads. */
+struct conv_problem;
+gs_status cuda_spread(struct cuda *cuda, CUdeviceptr dx, CUdeviceptr from, const struct conv_problem *problem);
 gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu);
-gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr workspace,
-                             size_t rows, size_t channels);
+/* y: where it is 0, a ReLU did not pass the value; 0: there is no ReLU. */
+gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr y,
+                             CUdeviceptr workspace, size_t rows, size_t channels);
 gs_status cuda_relu(struct cuda *cuda, CUdeviceptr y, size_t count);
 gs_status cuda_relu_backward(struct cuda *cuda, CUdeviceptr dy, CUdeviceptr y, size_t count);
 gs_status cuda_add(struct cuda *cuda, CUdeviceptr y, CUdeviceptr a, CUdeviceptr b, size_t count, bool has_relu);
 gs_status cuda_add_gradient(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr x, size_t count);
 gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluation);
 gs_status cuda_norm_backward(struct cuda *cuda, const struct step *step);
+/* The statistics of a batch normalisation that is an inner layer. */
+gs_status cuda_norm_statistics(struct cuda *cuda, const struct step *step, bool is_evaluation);
+/* A sum with batch normalisations inside it. */
+gs_status cuda_norm_add(struct cuda *cuda, const struct step *step);
+gs_status cuda_norm_add_backward(struct cuda *cuda, const struct step *step);
 gs_status cuda_max(struct cuda *cuda, const struct step *step);
 gs_status cuda_max_backward(struct cuda *cuda, const struct step *step);
 gs_status cuda_mean(struct cuda *cuda, const struct step *step);

@@ -1,4 +1,5 @@
-/* Measure how an iteration's time is divided among the kinds of steps, with an event before and after each step. */
+/* Measure the time of each step of one iteration, with an event before and after each step. The convolutions of a
+ * backward step have an event between them. */
 #include "cuda_state.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times)
 {
     const char *wanted = getenv("TRAINER_TELL_TIMES");
-    size_t count = cuda->card.schedule->step_count + 1;
+    size_t count = 2 * cuda->card.schedule->step_count + 1;
     gs_status status = GS_OK;
     cuda->iterations++;
     if (wanted == NULL || cuda->options.log == NULL || strtoull(wanted, NULL, 10) != cuda->iterations)
@@ -19,12 +20,117 @@ gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times)
         status = gs_event(cuda->card.scope, 1, &ret_times->events[ret_times->count]);
         ret_times->count += status == GS_OK;
     }
+    cuda->times = ret_times;
     return status;
 }
 
-gs_status times_mark(struct cuda *cuda, const struct cuda_times *times, size_t step)
+gs_status times_mark(struct cuda *cuda, size_t step)
 {
-    return times->events == NULL ? GS_OK : gs_record(times->events[step], cuda->card.compute);
+    return cuda->times == NULL ? GS_OK : gs_record(cuda->times->events[2 * step], cuda->card.compute);
+}
+
+gs_status times_mark_middle(struct cuda *cuda, const struct step *step)
+{
+    size_t index = (size_t)(step - cuda->card.schedule->steps);
+    return cuda->times == NULL ? GS_OK : gs_record(cuda->times->events[2 * index + 1], cuda->card.compute);
+}
+
+/* ---- the lines ---- */
+
+/* A part of a step, with the least work that it can do. */
+struct part {
+    const char *name;
+    double ms, bytes, operations;
+};
+
+static void tell_part(const struct cuda *cuda, const struct layer *layer, const struct part *part)
+{
+    char line[300];
+    snprintf(line, sizeof line,
+             "layer: line %d, %s %zux%zux%zu to %zux%zux%zu, %zux%zu/%zu, %s: %.4f ms, %.0f bytes, %.0f operations",
+             layer->line, layer_kind_text(layer->kind), layer->in.channels, layer->in.height, layer->in.width,
+             layer->out.channels, layer->out.height, layer->out.width, layer->kernel, layer->kernel, layer->stride,
+             part->name, part->ms, part->bytes, part->operations);
+    cuda->options.log(cuda->options.log_user, line);
+}
+
+static double bytes_of(const struct schedule *schedule, size_t block)
+{
+    return block == NO_BLOCK ? 0 : (double)schedule->block_bytes[block];
+}
+
+/* Return the size of all blocks that the step reads or writes, each counted once, or twice if it is read and written.
+ */
+static double least_bytes(const struct schedule *schedule, const struct step *step)
+{
+    const size_t blocks[] = {step->x,
+                             step->x2,
+                             step->y,
+                             step->dx,
+                             step->dx2,
+                             step->dy,
+                             step->saved,
+                             step->inner_saved[0],
+                             step->inner_saved[1]};
+    double sum = step->adds || step->kind == STEP_SUM ? bytes_of(schedule, step->dx) : 0;
+    if (step->kind == STEP_RELU)
+        sum += bytes_of(schedule, step->dy);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        sum += bytes_of(schedule, blocks[i]);
+    return sum;
+}
+
+static double weight_bytes(const struct schedule *schedule, const struct layer *layer)
+{
+    return (double)layer->weight_count * (double)precision_bytes(schedule->options.precision);
+}
+
+/* Return the number of multiplications and additions of a convolution or matrix product. */
+static double operations_of(const struct schedule *schedule, const struct layer *layer)
+{
+    double pixels = (double)schedule->options.images * (double)(layer->out.height * layer->out.width);
+    if (layer->kind != LAYER_CONV && layer->kind != LAYER_LINEAR)
+        return 0;
+    return 2 * pixels * (double)layer->weight_count;
+}
+
+/* Log a backward step of a convolution as two parts. */
+static gs_status tell_two(const struct cuda *cuda, const struct cuda_times *times, size_t index)
+{
+    const struct schedule *schedule = cuda->card.schedule;
+    const struct step *step = &schedule->steps[index];
+    const CUevent *events = &times->events[2 * index];
+    float filter_ms = 0, data_ms = 0;
+    double results = bytes_of(schedule, step->dy), weights = weight_bytes(schedule, step->layer);
+    double operations = operations_of(schedule, step->layer);
+    gs_status status = gs_elapsed(events[0], events[1], &filter_ms);
+    if (status == GS_OK)
+        status = gs_elapsed(events[1], events[2], &data_ms);
+    if (status != GS_OK)
+        return status;
+    const struct part filter = {
+        "weight gradient", (double)filter_ms,
+        bytes_of(schedule, step->x) + results + 2 * sizeof(float) * (double)step->layer->weight_count, operations};
+    const struct part data = {"input gradient", (double)data_ms,
+                              bytes_of(schedule, step->dx) * (step->adds ? 2 : 1) + results + weights, operations};
+    tell_part(cuda, step->layer, &filter);
+    if (step->dx != NO_BLOCK)
+        tell_part(cuda, step->layer, &data);
+    return GS_OK;
+}
+
+static gs_status tell_layer(const struct cuda *cuda, const struct cuda_times *times, size_t index, float ms)
+{
+    const struct schedule *schedule = cuda->card.schedule;
+    const struct step *step = &schedule->steps[index];
+    bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD;
+    if (step->kind == STEP_BACKWARD && step->layer->kind == LAYER_CONV)
+        return tell_two(cuda, times, index);
+    const struct part part = {
+        step_kind_text(step->kind), (double)ms, least_bytes(schedule, step) + weight_bytes(schedule, step->layer),
+        is_pass ? operations_of(schedule, step->layer) * (step->kind == STEP_BACKWARD ? 2 : 1) : 0};
+    tell_part(cuda, step->layer, &part);
+    return GS_OK;
 }
 
 static void tell(const struct cuda *cuda, double sums[STEP_KIND_COUNT][LAYER_KIND_COUNT],
@@ -52,16 +158,18 @@ gs_status times_end(struct cuda *cuda, struct cuda_times *times)
     const struct schedule *schedule = cuda->card.schedule;
     double sums[STEP_KIND_COUNT][LAYER_KIND_COUNT] = {0};
     size_t counts[STEP_KIND_COUNT][LAYER_KIND_COUNT] = {0};
-    bool is_whole = times->count == schedule->step_count + 1;
-    gs_status status = is_whole ? gs_record(times->events[schedule->step_count], cuda->card.compute) : GS_FAILED;
+    bool is_whole = times->count == 2 * schedule->step_count + 1, tells_layers = getenv("TRAINER_TELL_LAYERS") != NULL;
+    gs_status status = is_whole ? gs_record(times->events[2 * schedule->step_count], cuda->card.compute) : GS_FAILED;
     if (status == GS_OK)
         status = gs_wait(cuda->card.compute);
     for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
         const struct step *step = &schedule->steps[i];
         float ms = 0;
-        status = gs_elapsed(times->events[i], times->events[i + 1], &ms);
+        status = gs_elapsed(times->events[2 * i], times->events[2 * i + 2], &ms);
         sums[step->kind][step->layer->kind] += (double)ms;
         counts[step->kind][step->layer->kind]++;
+        if (status == GS_OK && tells_layers)
+            status = tell_layer(cuda, times, i, ms);
     }
     if (status == GS_OK)
         tell(cuda, sums, counts);
@@ -69,5 +177,6 @@ gs_status times_end(struct cuda *cuda, struct cuda_times *times)
         gs_event_close(cuda->card.scope, times->events[--times->count]);
     free(times->events);
     times->events = NULL;
+    cuda->times = NULL;
     return status;
 }

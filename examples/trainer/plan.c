@@ -33,12 +33,12 @@ static void print_blocks(const struct schedule *schedule, FILE *out)
         }
     for (size_t i = 0; i < schedule->step_count; i++) {
         const struct step *step = &schedule->steps[i];
-        bool is_forward = step->kind == STEP_INPUT || step->kind == STEP_FORWARD;
+        bool is_forward = step->kind <= STEP_STATISTICS;
         if (is_forward) {
             results += block_bytes(schedule, step->y);
             saved += block_bytes(schedule, step->saved);
         } else if (!step->adds && step->kind != STEP_RELU)
-            gradients += block_bytes(schedule, step->dx);
+            gradients += block_bytes(schedule, step->dx) + block_bytes(schedule, step->dx2);
         if (block_bytes(schedule, step->workspace) > workspace_most)
             workspace_most = block_bytes(schedule, step->workspace);
     }
@@ -108,7 +108,10 @@ static bool print_plan(const struct train_options *options, const struct model *
 
 bool train_plan(const struct train_options *options, FILE *out, struct reason *reason)
 {
-    struct backend without = {.name = options->backend->name, .can = options->backend->can, .plan = plan_nothing};
+    struct backend without = {.name = options->backend->name,
+                              .fuses = options->backend->fuses,
+                              .can = options->backend->can,
+                              .plan = plan_nothing};
     struct backend_options backend_options = {.deterministic = options->deterministic};
     struct backend_watch before, after;
     struct fit_request request = {.options = options->fit,

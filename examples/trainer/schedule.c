@@ -22,12 +22,13 @@ struct maker {
     bool *is_trained; /* the layer or a layer that it depends on has parameters */
     bool *is_kept;    /* the layer's result is kept until the backward pass */
     bool *is_needed;  /* the backward pass needs the layer's result */
+    bool *is_inner;   /* the layer is computed inside its reader */
     size_t *owners;   /* number of layers that share the block as their gradient; one entry per block */
 };
 
 const char *step_kind_text(enum step_kind kind)
 {
-    static const char *const texts[] = {"input", "forward", "loss", "relu", "backward", "copy", "sum"};
+    static const char *const texts[] = {"input", "forward", "statistics", "loss", "relu", "backward", "copy", "sum"};
     _Static_assert(sizeof texts / sizeof *texts == STEP_KIND_COUNT, "a text for each");
     return texts[kind];
 }
@@ -75,8 +76,12 @@ static bool new_block(struct maker *maker, size_t count, size_t each, size_t *re
 /* Add a block for the result of a layer or for the gradient of a result. */
 static bool new_result(struct maker *maker, const struct layer *layer, size_t *ret)
 {
+    const struct folding *folding = &maker->schedule->folding;
+    struct shape shape = layer->out;
     size_t numbers;
-    if (__builtin_mul_overflow(shape_count(layer->out), maker->schedule->options.images, &numbers))
+    if (layer->kind == LAYER_INPUT && folding->channels != 0)
+        shape = (struct shape){folding->folded_channels, folding->folded_height, folding->folded_width};
+    if (__builtin_mul_overflow(shape_count(shape), maker->schedule->options.images, &numbers))
         numbers = SIZE_MAX;
     return new_block(maker, numbers, precision_bytes(maker->schedule->options.precision), ret);
 }
@@ -91,6 +96,8 @@ static struct step empty_step(enum step_kind kind, const struct layer *layer)
                          .dx = NO_BLOCK,
                          .dy = NO_BLOCK,
                          .saved = NO_BLOCK,
+                         .inner_saved = {NO_BLOCK, NO_BLOCK},
+                         .dx2 = NO_BLOCK,
                          .workspace = NO_BLOCK};
 }
 
@@ -117,8 +124,32 @@ static bool add_step(struct maker *maker, struct step step)
 
 /* ---- forward ---- */
 
+/* Return the layer inside `layer` that computes its input number k; NULL: none. */
+static const struct layer *inner_of(const struct maker *maker, const struct layer *layer, int k)
+{
+    bool has_inner = (layer->kind == LAYER_ADD || (layer->kind == LAYER_MAXPOOL && k == 0));
+    return has_inner && maker->is_inner[layer->from[k]] ? &maker->model->layers[layer->from[k]] : NULL;
+}
+
+/* Return true if the reader of this layer, a max pooling, applies the layer's bias and ReLU. */
+static bool is_raw(const struct maker *maker, size_t index)
+{
+    return maker->is_inner[index] && maker->model->layers[index].kind == LAYER_CONV;
+}
+
+/* Return true if the sum saves where its ReLU passed values. */
+static bool has_mask(const struct maker *maker, const struct layer *layer)
+{
+    return layer->kind == LAYER_ADD && layer->has_relu &&
+           (inner_of(maker, layer, 0) != NULL || inner_of(maker, layer, 1) != NULL);
+}
+
 static bool save_block(struct maker *maker, const struct layer *layer, size_t *ret)
 {
+    if (has_mask(maker, layer))
+        return new_block(
+            maker, shape_count(layer->out) * maker->schedule->options.images / (layer->out.channels % 8 == 0 ? 8 : 1),
+            1, ret);
     if (layer->kind == LAYER_BATCHNORM)
         return new_block(maker, 2 * layer->out.channels, sizeof(float), ret);
     if (layer->kind == LAYER_MAXPOOL) /* cannot overflow: new_result() has already checked this number of elements */
@@ -127,15 +158,37 @@ static bool save_block(struct maker *maker, const struct layer *layer, size_t *r
     return true;
 }
 
+/* Return the block that a layer reads as its input number k. If a batch normalisation is inside the layer, this is the
+ * normalisation's input. */
+static size_t input_block(const struct maker *maker, const struct layer *layer, int k)
+{
+    const struct layer *inner = inner_of(maker, layer, k);
+    return maker->y[inner != NULL && inner->kind == LAYER_BATCHNORM ? inner->from[0] : layer->from[k]];
+}
+
+static void set_inner(const struct maker *maker, const struct layer *layer, struct step *step)
+{
+    for (int k = 0; k < 2; k++) {
+        step->inner[k] = inner_of(maker, layer, k);
+        if (step->inner[k] != NULL && step->inner[k]->kind == LAYER_BATCHNORM)
+            step->inner_saved[k] = maker->saved[layer->from[k]];
+    }
+}
+
 static bool forward(struct maker *maker, size_t index, bool is_again)
 {
     const struct layer *layer = &maker->model->layers[index];
-    struct step step = empty_step(index == 0 ? STEP_INPUT : STEP_FORWARD, layer);
+    bool is_inner = maker->is_inner[index], is_norm = is_inner && layer->kind == LAYER_BATCHNORM;
+    struct step step = empty_step(index == 0 ? STEP_INPUT : is_norm ? STEP_STATISTICS : STEP_FORWARD, layer);
     step.is_again = is_again;
-    step.x = index == 0 ? maker->schedule->lasting[LASTING_INPUT_0] : maker->y[layer->from[0]];
+    if (layer->kind == LAYER_CONV && layer->from[0] == 0)
+        step.folding = maker->schedule->folding;
+    step.is_raw = is_raw(maker, index);
+    step.x = index == 0 ? maker->schedule->lasting[LASTING_INPUT_0] : input_block(maker, layer, 0);
     if (layer->kind == LAYER_ADD)
-        step.x2 = maker->y[layer->from[1]];
-    if (!new_result(maker, layer, &step.y) || !save_block(maker, layer, &step.saved))
+        step.x2 = input_block(maker, layer, 1);
+    set_inner(maker, layer, &step);
+    if ((!is_norm && !new_result(maker, layer, &step.y)) || !save_block(maker, layer, &step.saved))
         return false;
     maker->y[index] = step.y;
     maker->saved[index] = step.saved;
@@ -170,8 +223,10 @@ static void mark(struct maker *maker)
         const struct layer *layer = &model->layers[i];
         maker->is_trained[i] = layer->weight_count + layer->bias_count != 0 || maker->is_trained[layer->from[0]] ||
                                (layer->kind == LAYER_ADD && maker->is_trained[layer->from[1]]);
-        if (layer->has_relu)
+        if (layer->has_relu && !has_mask(maker, layer) && !maker->is_inner[i])
             maker->is_needed[i] = true;
+        if (layer->kind == LAYER_MAXPOOL && is_raw(maker, layer->from[0]))
+            maker->is_needed[i] = true; /* for the ReLU inside it */
         if (reads_input(layer))
             maker->is_needed[layer->from[0]] = true;
     }
@@ -243,13 +298,40 @@ static bool give_gradient(struct maker *maker, size_t to, struct step *step)
     return true;
 }
 
+/* Add the backward step of a sum with batch normalisations inside it. */
+static bool backward_inner(struct maker *maker, size_t index)
+{
+    const struct layer *layer = &maker->model->layers[index];
+    struct step step = empty_step(STEP_BACKWARD, layer);
+    size_t *const blocks[2] = {&step.dx, &step.dx2};
+    set_inner(maker, layer, &step);
+    bool has_two = step.inner[0] != NULL && step.inner[1] != NULL;
+    if (layer->has_relu && !has_two && !own_gradient(maker, index))
+        return false;
+    step.dy = maker->gradient[index];
+    step.saved = maker->saved[index];
+    for (int k = 0; k < 2; k++) {
+        struct step other = empty_step(STEP_BACKWARD, layer);
+        if (step.inner[k] == NULL)
+            continue;
+        *(k == 0 ? &step.x : &step.x2) = input_block(maker, layer, k);
+        if (!give_gradient(maker, step.inner[k]->from[0], &other))
+            return false;
+        *blocks[k] = other.dx;
+    }
+    return add_step(maker, step);
+}
+
 /* Compute the gradients of both inputs of LAYER_ADD. Each is equal to the gradient of the sum. */
 static bool backward_add(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
+    bool has_inner = inner_of(maker, layer, 0) != NULL || inner_of(maker, layer, 1) != NULL;
+    if (has_inner && !backward_inner(maker, index))
+        return false;
     for (int i = 0; i < 2; i++) {
         size_t to = layer->from[i], block = maker->gradient[index];
-        if (!maker->is_trained[to])
+        if (!maker->is_trained[to] || maker->is_inner[to])
             continue;
         if (maker->gradient[to] == NO_BLOCK) {
             maker->gradient[to] = block;
@@ -271,10 +353,12 @@ static bool backward_add(struct maker *maker, size_t index)
 static bool backward(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
-    if (!maker->is_trained[index])
+    /* batch normalisations with ReLU are inside a pooling, the others inside a sum */
+    bool is_norm = maker->is_inner[index] && layer->kind == LAYER_BATCHNORM && !layer->has_relu;
+    if (!maker->is_trained[index] || is_norm) /* the sum's step computes the gradients of a normalisation inside it */
         return true;
     struct step step = empty_step(STEP_BACKWARD, layer);
-    if (layer->has_relu && layer->kind != LAYER_BATCHNORM) {
+    if (layer->has_relu && layer->kind != LAYER_BATCHNORM && !has_mask(maker, layer) && !maker->is_inner[index]) {
         struct step relu = empty_step(STEP_RELU, layer);
         if (!own_gradient(maker, index))
             return false;
@@ -288,8 +372,17 @@ static bool backward(struct maker *maker, size_t index)
             return false;
     } else {
         step.x = reads_input(layer) ? maker->y[layer->from[0]] : NO_BLOCK;
-        step.y = layer->has_relu && layer->kind == LAYER_BATCHNORM ? maker->y[index] : NO_BLOCK;
+        step.y =
+            layer->has_relu && layer->kind == LAYER_BATCHNORM && !maker->is_inner[index] ? maker->y[index] : NO_BLOCK;
         step.saved = maker->saved[index];
+        if (layer->from[0] == 0)
+            step.folding = maker->schedule->folding;
+        step.is_raw = is_raw(maker, index);
+        const struct layer *inner = inner_of(maker, layer, 0);
+        if (inner != NULL && inner->kind == LAYER_CONV) {
+            step.inner[0] = inner;
+            step.y = maker->y[index];
+        }
         step.dy = maker->gradient[index];
         if (!give_gradient(maker, layer->from[0], &step) || !add_step(maker, step))
             return false;
@@ -301,6 +394,12 @@ static bool backward(struct maker *maker, size_t index)
 static bool tell_steps(struct maker *maker)
 {
     const struct model *model = maker->model;
+    if (maker->backend != NULL && maker->backend->fuses) {
+        if (!inner_find(model, maker->is_inner))
+            return no_memory(maker->reason);
+        if (maker->schedule->options.precision != PRECISION_FP32)
+            maker->schedule->folding = inner_folding(model);
+    }
     mark(maker);
     for (size_t i = 0; i < model->layer_count; i++)
         if (!forward(maker, i, false))
@@ -353,11 +452,20 @@ static bool tell_lasting(struct maker *maker)
 
 /* ---- planning the memory ---- */
 
-enum { BLOCKS_OF_STEP = 7 };
+enum { BLOCKS_OF_STEP = 10 };
 
 static void blocks_of(struct step *step, size_t *ret_blocks[BLOCKS_OF_STEP])
 {
-    size_t *const blocks[] = {&step->x, &step->x2, &step->y, &step->dx, &step->dy, &step->saved, &step->workspace};
+    size_t *const blocks[] = {&step->x,
+                              &step->x2,
+                              &step->y,
+                              &step->dx,
+                              &step->dx2,
+                              &step->dy,
+                              &step->saved,
+                              &step->inner_saved[0],
+                              &step->inner_saved[1],
+                              &step->workspace};
     _Static_assert(sizeof blocks / sizeof *blocks == BLOCKS_OF_STEP, "all of them");
     memcpy(ret_blocks, blocks, sizeof blocks);
 }
@@ -465,8 +573,9 @@ static bool open_maker(struct maker *maker)
     maker->is_trained = calloc(count, sizeof *maker->is_trained);
     maker->is_kept = calloc(count, sizeof *maker->is_kept);
     maker->is_needed = calloc(count, sizeof *maker->is_needed);
+    maker->is_inner = calloc(count, sizeof *maker->is_inner);
     if (maker->y == NULL || maker->saved == NULL || maker->gradient == NULL || maker->is_trained == NULL ||
-        maker->is_kept == NULL || maker->is_needed == NULL)
+        maker->is_kept == NULL || maker->is_needed == NULL || maker->is_inner == NULL)
         return no_memory(maker->reason);
     memset(maker->gradient, 0xff, count * sizeof *maker->gradient);
     return true;
@@ -480,6 +589,7 @@ static void close_maker(struct maker *maker)
     free(maker->is_trained);
     free(maker->is_kept);
     free(maker->is_needed);
+    free(maker->is_inner);
     free(maker->owners);
 }
 

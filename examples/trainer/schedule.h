@@ -12,7 +12,7 @@
 #ifndef TRAINER_SCHEDULE_H
 #define TRAINER_SCHEDULE_H
 
-#include "model.h"
+#include "inner.h"
 
 #include <gpuwhy/scope.h>
 
@@ -21,6 +21,8 @@
 enum step_kind {
     STEP_INPUT,   /* y = x, converted to the precision of the activations */
     STEP_FORWARD, /* y = layer(x, x2), including its ReLU */
+    /* Compute `saved` of a batch normalisation that is an inner layer. There is no y. */
+    STEP_STATISTICS,
     /* dx = loss scale * gradient of the mean loss with respect to the logits x; x2 has the labels. The step also
      * updates struct results. */
     STEP_LOSS,
@@ -41,9 +43,24 @@ struct step {
     bool adds;                 /* add to dx instead of overwriting it */
     size_t x, x2, y;           /* numbers of blocks, like dx and dy; NO_BLOCK if the step has no such block */
     size_t dx, dy;
-    size_t saved;     /* LAYER_BATCHNORM: means, then 1/deviations of this batch, fp32, out.channels of each.
-                       * LAYER_MAXPOOL: position of each maximum in its window, one byte per element of y */
-    size_t workspace; /* block that is used only while the step runs; NO_BLOCK: none */
+    size_t saved; /* LAYER_BATCHNORM: means, then 1/deviations of this batch, fp32, out.channels of each.
+                   * LAYER_MAXPOOL: position of each maximum in its window, one byte per element of y.
+                   * LAYER_ADD with ReLU and inner layers: whether each element of y is above 0; a bit per channel if
+                   * the channels are a multiple of 8, otherwise a byte per channel */
+    /* The layers inside this one (inner.h), in the order of x and x2; NULL: none.
+     * - LAYER_ADD: batch normalisations. x or x2 is the normalisation's input, and inner_saved are its statistics. The
+     *   backward step sets dx or dx2, the gradients of these inputs. If there is one such layer, it also changes dy,
+     *   which becomes the gradient of the value before the ReLU.
+     * - LAYER_MAXPOOL: inner[0] is a convolution. The step adds its bias and applies its ReLU. The backward step reads
+     *   y and adds to the gradient of the bias.
+     * - LAYER_MAXPOOL: inner[0] is a batch normalisation. x is its input, and inner_saved[0] are its statistics. The
+     *   backward step sets the gradient of its result and does not know it. */
+    const struct layer *inner[2];
+    size_t inner_saved[2];
+    size_t dx2;
+    struct folding folding; /* LAYER_CONV that reads the images: how they are stored */
+    bool is_raw;            /* LAYER_CONV that is an inner layer: no bias and no ReLU */
+    size_t workspace;       /* block that is used only while the step runs; NO_BLOCK: none */
     size_t workspace_bytes;
     size_t algorithm; /* chosen by the back end's plan(); only the back end knows its meaning */
 };
@@ -96,6 +113,7 @@ struct schedule {
     const struct model *model; /* borrowed */
     struct step *steps;        /* owned */
     size_t step_count;
+    struct folding folding; /* how STEP_INPUT stores the images */
     size_t block_count;
     size_t *block_bytes; /* owned; requested size of each block */
     size_t lasting[LASTING_COUNT];

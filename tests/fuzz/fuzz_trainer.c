@@ -4,6 +4,7 @@
  * - schedules of the learning rate;
  * - checkpoints, without verification of their checksums;
  * - models with their schedules. */
+#include "backend.h"
 #include "checkpoint.h"
 #include "picture_file.h"
 #include "rate.h"
@@ -93,9 +94,19 @@ static void checkpoint(const uint8_t *data, size_t bytes, struct reason *reason)
     checkpoint_clear(&is);
 }
 
+static bool plan_byte(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
+                      struct reason *reason)
+{
+    (void)state, (void)options, (void)budget_bytes, (void)reason;
+    step->workspace_bytes = 1;
+    return true;
+}
+
 static void model(const uint8_t *data, size_t bytes, struct reason *reason)
 {
-    struct schedule_options options = {.images = 2, .checkpointing = bytes % 2};
+    const struct backend fusing = {.plan = plan_byte, .fuses = true};
+    struct schedule_options options = {
+        .images = 2, .checkpointing = bytes % 2, .precision = bytes / 4 % 2 == 0 ? PRECISION_FP32 : PRECISION_BF16};
     struct schedule schedule = {0};
     struct model read = {0};
     char path[64];
@@ -104,7 +115,7 @@ static void model(const uint8_t *data, size_t bytes, struct reason *reason)
         return;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (write(fd, data, bytes) == (ssize_t)bytes && model_read(path, &read, reason) && read.layer_count < 200 &&
-        schedule_make(&read, &options, NULL, NULL, 0, &schedule, reason))
+        schedule_make(&read, &options, bytes / 2 % 2 == 0 ? NULL : &fusing, NULL, 0, &schedule, reason))
         schedule_clear(&schedule);
     model_clear(&read);
     close(fd);

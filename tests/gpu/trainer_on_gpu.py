@@ -34,7 +34,7 @@ class Bench:
         self.deadline = time.monotonic() + args.seconds
         self.trainer = os.path.join(self.build, "examples", "trainer")
         self.environment = dict(os.environ, LD_LIBRARY_PATH=library_path(args.python))
-        self.python, self.count = args.python, 0
+        self.python, self.count, self.modes = args.python, 0, args.modes
         os.makedirs(self.out, exist_ok=True)
 
     def left(self, limit):
@@ -286,9 +286,9 @@ def part_memory(bench, card):
 class Peer:
     """PyTorch, which waits for the number of seconds to train."""
 
-    def __init__(self, bench, model, batch, precision):
+    def __init__(self, bench, model, batch, precision, mode="eager"):
         self.process = subprocess.Popen(
-            [bench.python, os.path.join(HERE, "torch", "trainer_peer.py"), model, str(batch), precision],
+            [bench.python, os.path.join(HERE, "torch", "trainer_peer.py"), model, str(batch), precision, mode],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def answer(self, limit):
@@ -306,6 +306,8 @@ class Peer:
         return float(self.answer(seconds + 20))
 
     def end(self):
+        if self.process.returncode is not None:  # ended before
+            return ""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -359,6 +361,49 @@ def part_speed(bench, card):
     return all("ratio" in row for row in rows) and bool(rows), rows, remarks or ["no times: " + trouble(answer)]
 
 
+def speed_of(bench, model, batch, steps):
+    """Images per second of the trainer in bf16."""
+    answer = bench.train(40, "--model", model, "--batch", batch, "--micro-batch", batch, "--checkpointing", "off",
+                         "--precision", "bf16", "--steps", steps, "--images", 2 * batch, "--results-every", 20, "--tune",
+                         "--quiet", log=False)
+    if answer["status"] != 0 or not answer["runs"] or "images_per_s" not in answer["runs"][0]:
+        raise RuntimeError(trouble(answer))
+    return answer["runs"][0]["images_per_s"]
+
+
+def part_compiled(bench, card):
+    """Images per second compared with torch.compile, bf16, 256 images: the best of its modes counts"""
+    # model, modes, steps and rounds. max-autotune is left out: it needs many minutes to compile.
+    cases = (("resnet50", ("reduce-overhead", "default")[:bench.modes], 80, 2), ("vgg11", ("default",), 60, 1),
+             ("resnet18", ("default",), 150, 1))
+    peers, rows, good = {}, [], True
+    try:
+        for model, modes, _, _ in cases:  # all compile at the same time; while one is measured, the others wait
+            for mode in modes:
+                peers[model, mode] = Peer(bench, model, 256, "bf16", mode)
+        for peer in peers.values():
+            peer.answer(bench.left(200))
+        for model, modes, steps, rounds in cases:
+            theirs, ours = {mode: [] for mode in modes}, []
+            for _ in range(rounds):
+                for mode in modes:
+                    theirs[mode].append(peers[model, mode].measure(1.5))
+                ours.append(speed_of(bench, model, 256, steps))
+            for mode in modes:
+                peers[model, mode].end()
+            best = max(max(values) for values in theirs.values())
+            row = {"model": model, "images/s": [round(x) for x in ours]}
+            row.update({mode: [round(x) for x in values] for mode, values in theirs.items()})
+            row["ratio to the best"] = round(min(ours) / best, 3)
+            rows.append(row)
+    except RuntimeError as error:
+        good, rows = False, rows + [{"said": str(error)}]
+    finally:
+        for peer in peers.values():
+            peer.end()
+    return good, rows, []
+
+
 def part_fp16(bench, card):
     """fp16 with a fixed loss scale of 128, and with a dynamic one"""
     rows, good = [], True
@@ -400,6 +445,7 @@ def part_gpus(bench, card):
 
 PARTS = {"losses": part_losses, "cpu": part_cpu, "speed": part_speed, "batch": part_batch, "memory": part_memory,
          "fp16": part_fp16, "gpus": part_gpus, "runs": part_runs}
+EXTRA_PARTS = {"compiled": part_compiled}  # only if named with --only: needs about three minutes
 
 
 # ---- the report ----
@@ -437,7 +483,7 @@ def write(bench, card, results):
 
 
 def run_part(bench, card, name):
-    begin, function = time.monotonic(), PARTS[name]
+    begin, function = time.monotonic(), {**PARTS, **EXTRA_PARTS}[name]
     try:
         verdict, rows, remarks = function(bench, card)
     except Exception as error:  # after any error the other parts still run
@@ -453,10 +499,11 @@ def main():
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
+    parser.add_argument("--modes", type=int, default=2, help="how many modes of torch.compile are measured for ResNet-50")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.list:
-        for name, function in PARTS.items():
+        for name, function in {**PARTS, **EXTRA_PARTS}.items():
             print("%-8s %s" % (name, function.__doc__))
         return 0
     bench = Bench(args)
@@ -468,7 +515,7 @@ def main():
     results = {}
     for name in args.only.split(","):
         if bench.left(1e9) <= 1:
-            results[name] = {"what": PARTS[name].__doc__, "verdict": None, "rows": [], "remarks": ["no time was left"],
+            results[name] = {"what": {**PARTS, **EXTRA_PARTS}[name].__doc__, "verdict": None, "rows": [], "remarks": ["no time was left"],
                              "seconds": 0}
         else:
             results[name] = run_part(bench, card, name)

@@ -18,7 +18,7 @@
 
 static const char network[] =
     "input 3 6 6\nconv 8 3 pad 1 relu\nmaxpool 2\nsegment\nconv 8 1 nobias\nb = batchnorm relu\n"
-    "conv 8 3 pad 1\nadd b relu\naveragepool\nlinear 4\n";
+    "conv 8 3 pad 1\nbatchnorm\nadd b relu\naveragepool\nlinear 4\n";
 enum { IMAGES = 2, MIB = 1 << 20 };
 
 static void (*arm)(long, int, int);

@@ -169,11 +169,15 @@ static void play_step(struct play *play, const struct step *step)
     touch(play, step->workspace, false, true);
     touch(play, step->x, true, false);
     touch(play, step->x2, true, false);
-    touch(play, step->dy, true, step->kind == STEP_RELU);
+    touch(play, step->dy, true,
+          step->kind == STEP_RELU || (is_backward && step->layer->kind == LAYER_ADD && step->dx2 == NO_BLOCK));
     touch(play, step->y, step->kind == STEP_RELU || is_backward,
           step->kind == STEP_INPUT || step->kind == STEP_FORWARD);
     touch(play, step->saved, is_backward, !is_backward);
+    touch(play, step->inner_saved[0], true, false);
+    touch(play, step->inner_saved[1], true, false);
     touch(play, step->dx, step->adds, true);
+    touch(play, step->dx2, false, true);
     /* Nothing that this step wrote has overwritten its workspace. */
     touch(play, step->workspace, step->workspace != NO_BLOCK, false);
 }
@@ -198,7 +202,7 @@ static void play_iterations(const struct schedule *schedule)
 
 /* Check that the backward pass visits each layer with parameters once, last to first. Only checkpointing may
  * compute layers a second time. */
-static void count_steps(const struct schedule *schedule)
+static void count_steps(const struct schedule *schedule, bool fuses)
 {
     const struct model *model = schedule->model;
     size_t *backward = calloc(model->layer_count, sizeof *backward), again = 0, previous = model->layer_count;
@@ -212,11 +216,16 @@ static void count_steps(const struct schedule *schedule)
         assert_true(layer < previous);
         previous = layer;
         backward[layer]++;
+        for (int k = 0; k < 2; k++) /* the step of a sum is also that of the normalisations inside it */
+            if (step->layer->kind == LAYER_ADD && step->inner[k] != NULL)
+                backward[step->inner[k] - model->layers]++;
     }
     for (size_t i = 0; i < model->layer_count; i++)
         if (model->layers[i].weight_count != 0)
             assert_int_equal(backward[i], 1);
-    assert_int_equal(again != 0, schedule->options.checkpointing && model->segment_count > 1);
+    /* The backward pass does not need the results of inner layers, so a small model may compute nothing again. */
+    if (!fuses || !schedule->options.checkpointing || strncmp(model->name, "resnet", 6) == 0)
+        assert_int_equal(again != 0, schedule->options.checkpointing && model->segment_count > 1);
     free(backward);
 }
 
@@ -235,7 +244,7 @@ static void steps_find_what_was_written(void **unused)
 {
     (void)unused;
     const char *const names[] = {"small", "vgg11", "resnet18", "resnet50"};
-    const struct backend some = {.plan = plan_some};
+    const struct backend some = {.plan = plan_some}, fusing = {.plan = plan_some, .fuses = true};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct model model = read_model(names[i]);
         uint64_t sizes[2] = {0};
@@ -247,10 +256,14 @@ static void steps_find_what_was_written(void **unused)
             struct schedule schedule;
             struct reason reason;
             size_t number = way;
-            if (!schedule_make(&model, &options, way % 3 == 0 ? NULL : &some, &number, 100000, &schedule, &reason))
+            if (!schedule_make(&model, &options,
+                               way % 3 == 0   ? NULL
+                               : way % 3 == 1 ? &some
+                                              : &fusing,
+                               &number, 100000, &schedule, &reason))
                 fail_msg("%s", reason.text);
             play_iterations(&schedule);
-            count_steps(&schedule);
+            count_steps(&schedule, way % 3 == 2);
             assert_int_equal(schedule.lasting[LASTING_MOMENT_2] != NO_BLOCK, options.optimizer != OPTIMIZER_SGD);
             assert_int_equal(schedule.lasting[LASTING_LOW] != NO_BLOCK, options.precision != PRECISION_FP32);
             if (way < 2)
@@ -304,6 +317,68 @@ static void shared_gradients_are_copied(void **unused)
     model_clear(&model);
 }
 
+static struct folding folding_of(const char *text)
+{
+    struct model model;
+    struct reason reason;
+    if (!read_text(text, &model, &reason))
+        fail_msg("%s", reason.text);
+    struct folding folding = inner_folding(&model);
+    model_clear(&model);
+    return folding;
+}
+
+static void images_are_folded_for_one_convolution(void **unused)
+{
+    (void)unused;
+    struct folding folding = folding_of("input 3 224 224\nconv 64 7 stride 2 pad 3\nlinear 2\n");
+    assert_int_equal(folding.folded_channels, 16);
+    assert_int_equal(folding.folded_height, 115);
+    assert_int_equal(folding.folded_width, 115);
+    assert_int_equal(folding.folded_kernel, 4);
+    folding = folding_of("input 3 28 20\nconv 64 3 pad 1\nlinear 2\n");
+    assert_int_equal(folding.folded_channels, 8);
+    assert_int_equal(folding.folded_height, 28);
+    assert_int_equal(folding.folded_width, 20);
+    assert_int_equal(folding.folded_kernel, 3);
+    /* another reader; another kind of layer; too many channels; a large stride */
+    assert_int_equal(folding_of("i = input 3 8 8\na = conv 4 1\nconv 4 1 from i\nadd a\nlinear 2\n").channels, 0);
+    assert_int_equal(folding_of("input 3 8 8\nmaxpool 2\nlinear 2\n").channels, 0);
+    assert_int_equal(folding_of("input 9 8 8\nconv 4 3 stride 2\nlinear 2\n").channels, 0);
+    assert_int_equal(folding_of("input 1 8 8\nconv 4 3 stride 65536\nlinear 2\n").channels, 0);
+}
+
+/* Count the inner layers of a model. */
+static size_t inner_count(const char *text)
+{
+    struct model model;
+    struct reason reason;
+    size_t count = 0;
+    if (!read_text(text, &model, &reason))
+        fail_msg("%s", reason.text);
+    bool *is_inner = calloc(model.layer_count, sizeof *is_inner);
+    assert_true(is_inner != NULL && inner_find(&model, is_inner));
+    for (size_t i = 0; i < model.layer_count; i++)
+        count += is_inner[i];
+    free(is_inner);
+    model_clear(&model);
+    return count;
+}
+
+static void inner_layers_have_one_reader(void **unused)
+{
+    (void)unused;
+    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nbatchnorm\nadd a relu\nlinear 2\n"), 1);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\na = batchnorm\nconv 4 1\nbatchnorm\nadd a\nlinear 2\n"), 1);
+    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nbatchnorm relu\nadd a\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nb = batchnorm\nadd a\nadd b\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nb = batchnorm\nadd a\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1 relu\nmaxpool 2\nlinear 2\n"), 1);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\nmaxpool 2\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1 relu\nsegment\nmaxpool 2\nlinear 2\n"), 0);
+    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\nbatchnorm relu\nmaxpool 2\nlinear 2\n"), 1);
+}
+
 static void impossible_sizes_are_refused(void **unused)
 {
     (void)unused;
@@ -329,6 +404,8 @@ int main(void)
         cmocka_unit_test(steps_find_what_was_written),
         cmocka_unit_test(checkpointing_needs_less),
         cmocka_unit_test(shared_gradients_are_copied),
+        cmocka_unit_test(images_are_folded_for_one_convolution),
+        cmocka_unit_test(inner_layers_have_one_reader),
         cmocka_unit_test(impossible_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,86 @@
+/* Find the inner layers of a model: see inner.h. */
+#include "inner.h"
+
+#include <stdlib.h>
+
+/* Return true if the sum can apply this batch normalisation itself. The sum writes the gradient of the normalisation's
+ * input, so no other layer may contribute to that gradient. */
+static bool suits_add(const struct model *model, const size_t *readers, const struct layer *add, size_t from)
+{
+    const struct layer *norm = &model->layers[from];
+    return norm->kind == LAYER_BATCHNORM && !norm->has_relu && readers[from] == 1 && norm->segment == add->segment &&
+           readers[norm->from[0]] == 1 && add->from[0] != add->from[1];
+}
+
+/* Return true if the max pooling can do this layer's work. For a convolution, this is its bias and ReLU, which keep the
+ * order of values. */
+static bool suits_pool(const struct model *model, const size_t *readers, const struct layer *pool, size_t from)
+{
+    const struct layer *layer = &model->layers[from];
+    bool is_kind = layer->kind == LAYER_CONV || layer->kind == LAYER_BATCHNORM;
+    return is_kind && layer->has_relu && readers[from] == 1 && layer->segment == pool->segment && !pool->has_relu;
+}
+
+bool inner_find(const struct model *model, bool *ret_is_inner)
+{
+    size_t *readers = calloc(model->layer_count, sizeof *readers);
+    if (readers == NULL)
+        return false;
+    for (size_t i = 1; i < model->layer_count; i++) {
+        readers[model->layers[i].from[0]]++;
+        if (model->layers[i].kind == LAYER_ADD)
+            readers[model->layers[i].from[1]]++;
+    }
+    for (size_t i = 1; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (layer->kind == LAYER_ADD)
+            for (int k = 0; k < 2; k++)
+                ret_is_inner[layer->from[k]] |= suits_add(model, readers, layer, layer->from[k]);
+        if (layer->kind == LAYER_MAXPOOL)
+            ret_is_inner[layer->from[0]] |= suits_pool(model, readers, layer, layer->from[0]);
+    }
+    free(readers);
+    return true;
+}
+
+/* Return the only layer that reads the images, if it is a convolution; otherwise NULL. */
+static const struct layer *only_reader(const struct model *model)
+{
+    const struct layer *reader = NULL;
+    for (size_t i = 1; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (layer->from[0] != 0 && (layer->kind != LAYER_ADD || layer->from[1] != 0))
+            continue;
+        if (reader != NULL || layer->kind != LAYER_CONV)
+            return NULL;
+        reader = layer;
+    }
+    return reader;
+}
+
+struct folding inner_folding(const struct model *model)
+{
+    enum { MULTIPLE = 8, CHANNELS_MAX = 32 };
+    const struct layer *conv = only_reader(model);
+    if (conv == NULL || conv->stride > CHANNELS_MAX || conv->in.channels > CHANNELS_MAX ||
+        conv->in.channels * conv->stride * conv->stride > CHANNELS_MAX || conv->pad >= conv->kernel)
+        return (struct folding){0};
+    unsigned stride = (unsigned)conv->stride, kernel = (unsigned)conv->kernel, pad = (unsigned)conv->pad;
+    unsigned channels = (unsigned)conv->in.channels * stride * stride;
+    bool is_strided = stride > 1;
+    struct folding folding = {.channels = (unsigned)conv->in.channels,
+                              .height = (unsigned)conv->in.height,
+                              .width = (unsigned)conv->in.width,
+                              .kernel = kernel,
+                              .pad = pad,
+                              .stride = stride,
+                              .front = (pad + stride - 1) / stride,
+                              .folded_channels = (channels + MULTIPLE - 1) / MULTIPLE * MULTIPLE};
+    folding.folded_kernel = (kernel - 1 - pad) / stride + folding.front + 1;
+    folding.border = is_strided ? folding.front : 0;
+    folding.folded_height =
+        is_strided ? (unsigned)conv->out.height + folding.folded_kernel - 1 : (unsigned)conv->in.height;
+    folding.folded_width =
+        is_strided ? (unsigned)conv->out.width + folding.folded_kernel - 1 : (unsigned)conv->in.width;
+    return folding;
+}

@@ -1,0 +1,31 @@
+/* Inner layers: layers whose only reader computes them, so that a result is written and read once less.
+ * - A batch normalisation without ReLU inside a sum. It only computes its statistics (STEP_STATISTICS); the sum
+ *   normalises its input while adding.
+ * - The bias and the ReLU of a convolution inside a max pooling. The convolution's result stays without them.
+ * - A batch normalisation with ReLU inside a max pooling. It has STEP_STATISTICS, and its own backward step.
+ *
+ * Only back ends that set `fuses` get such schedules. */
+#ifndef TRAINER_INNER_H
+#define TRAINER_INNER_H
+
+#include "model.h"
+
+/* Set ret_is_inner[i] to true for each inner layer i; the others stay as they are. Returns false if the host has no
+ * memory. */
+bool inner_find(const struct model *model, bool *ret_is_inner);
+
+/* How images are stored in bf16 and fp16 if only one convolution reads them. Convolutions of few channels are slow on
+ * tensor cores, so the channels are padded to a multiple of 8. If the convolution has a stride, each square of
+ * stride x stride pixels is also folded into one pixel, with a border of zeros around the image. The convolution then
+ * has a smaller filter, stride 1 and no padding, and the same results.
+ *
+ * Example: 3 channels of 224x224, filter 7x7, stride 2, padding 3 become 16 channels of 115x115, filter 4x4. */
+struct folding {
+    unsigned channels, height, width, kernel, pad, stride; /* as in the model; channels of 0: nothing is folded */
+    unsigned front;  /* folded pixels of the filter before the one at an output's own position */
+    unsigned border; /* folded pixels before the image's first one */
+    unsigned folded_channels, folded_height, folded_width, folded_kernel;
+};
+struct folding inner_folding(const struct model *model);
+
+#endif
