@@ -5,6 +5,8 @@
 #include <math.h>
 
 enum { THREADS = 256, LOSS_THREADS = 128, PARTS_MAX = 512, END_SIDE = 32 };
+/* Average pooling over more pixels uses several threads per channel and image. */
+enum { MEAN_PIXELS_MAX = 128 };
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
 /* Both structs must match the structs of the same name in cuda_kernels.cu. */
@@ -53,6 +55,11 @@ static struct launch_shape sums_shape(const struct cuda *cuda, size_t rows, size
 static struct launch_shape apply_shape(const struct cuda *cuda, size_t rows, size_t channels)
 {
     return rows_shape(cuda, rows, channels, 65535);
+}
+
+struct launch_shape cuda_rows_shape(const struct cuda *cuda, size_t rows, size_t channels)
+{
+    return apply_shape(cuda, rows, channels);
 }
 
 size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of)
@@ -292,6 +299,8 @@ gs_status cuda_mean(struct cuda *cuda, const struct step *step)
     struct launch_shape shape = mean_shape(cuda, layer->in.channels);
     unsigned pixels = (unsigned)(layer->in.height * layer->in.width), channels = (unsigned)layer->in.channels;
     int relu = layer->has_relu;
+    if (pixels > MEAN_PIXELS_MAX)
+        return cuda_image_sums(cuda, y, x, 0, layer->in, 1 / (float)pixels, false);
     return GS_LAUNCH(cuda->kernels.mean_forward[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute, &y, &x,
                      &pixels, &channels, &relu);
 }
@@ -305,6 +314,8 @@ gs_status cuda_mean_backward(struct cuda *cuda, const struct step *step)
     int adds = step->adds;
     if (dx == 0)
         return GS_OK;
+    if (pixels > MEAN_PIXELS_MAX)
+        return cuda_image_spread(cuda, dx, 0, dy, layer->in, 1 / (float)pixels, false, step->adds);
     return GS_LAUNCH(cuda->kernels.mean_backward[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute, &dx,
                      &dy, &pixels, &channels, &adds);
 }

@@ -121,7 +121,9 @@ struct iteration rig_iteration(const struct rig *rig, size_t part)
                               .is_first = part == 0,
                               .loss_scale = 1,
                               .images_in_step = rig->options.images * rig->options.parts,
-                              .images = rig->options.images};
+                              .images = rig->options.images,
+                              .seed = rig->options.seed,
+                              .first = part * rig->options.images};
 }
 
 void rig_iterate(struct rig *rig, size_t part, const struct iteration *iteration)
