@@ -82,7 +82,7 @@ static const struct {
      "add s relu\naveragepool\nlinear 5\n",
      4},
 };
-enum { MODELS = sizeof models / sizeof *models };
+enum { MODELS = sizeof models / sizeof *models, MOBILE = MODELS - 2, DEEP = MODELS - 1 };
 
 /* Allowed differences between the back ends for fp32, bf16 and fp16, relative to the norm of all values. Measured:
  * 4e-7, 1.4e-2 and 1.4e-3. These are rounding errors of several layers (24, 8 and 11 binary digits). In the deepest
@@ -117,7 +117,7 @@ static void compare(const char *name, const char *text, struct rig_options optio
     float *mean = rig_get(&cpu, LASTING_STATISTICS), *own_mean = rig_get(&cuda, LASTING_STATISTICS);
     struct results want = rig_settle(&cpu), have = rig_settle(&cuda);
     double limit = tolerance[options.precision];
-    bool is_deep = text == models[MODELS - 1].text;
+    bool is_deep = text == models[DEEP].text || text == models[MOBILE].text;
     double off = distance(found, expected, cpu.model.parameter_count);
     double off_mean = distance(own_mean, mean, cpu.model.statistics_count);
     double off_loss = fabs((double)have.loss - (double)want.loss) / (double)want.loss;
@@ -150,11 +150,13 @@ static void gradients_are_those_of_the_cpu(void **unused)
         }
 }
 
+/* Depthwise convolutions can use them, too. */
 static void both_interfaces_of_cudnn_do(void **unused)
 {
     (void)unused;
-    const char *text = models[MODELS - 1].text;
-    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+    for (unsigned way = 0; way < 2 * PRECISION_COUNT; way++) {
+        const char *text = models[way % 2 == 0 ? MOBILE : DEEP].text;
+        enum precision precision = (enum precision)(way / 2);
         struct rig_options options = {.images = 2, .precision = precision, .budget_bytes = MIB, .seed = 4};
         fake_legacy_runs = fake_graph_runs = 0;
         use("legacy");
@@ -172,11 +174,12 @@ static void both_interfaces_of_cudnn_do(void **unused)
 static void whatever_is_quickest_does(void **unused)
 {
     (void)unused;
-    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+    for (unsigned way = 0; way < 2 * PRECISION_COUNT; way++) {
+        enum precision precision = (enum precision)(way / 2);
         struct rig_options options = {
             .images = 2, .precision = precision, .tune = true, .budget_bytes = MIB, .seed = 5};
         fake_gemm_runs = fake_legacy_runs = fake_graph_runs = 0;
-        compare("tuned", models[MODELS - 1].text, options);
+        compare("tuned", models[way % 2 == 0 ? MOBILE : DEEP].text, options);
         assert_true(fake_legacy_runs > 0 && fake_gemm_runs > 0);
         assert_true((fake_graph_runs > 0) == (precision != PRECISION_FP32));
     }
@@ -189,7 +192,7 @@ static void what_a_card_refuses_gives_way(void **unused)
         struct rig_options options = {.images = 2, .precision = precision, .budget_bytes = MIB, .seed = 5};
         fake_legacy_runs = fake_graph_runs = 0;
         fake_refuses_graphs = 1;
-        compare("refused", models[MODELS - 1].text, options);
+        compare("refused", models[DEEP].text, options);
         fake_refuses_graphs = 0;
         assert_true(fake_legacy_runs > 0 && fake_graph_runs == 0);
     }
@@ -206,21 +209,23 @@ static void parts_and_segments_are_one_batch(void **unused)
                                           .precision = precision,
                                           .budget_bytes = MIB,
                                           .seed = 6};
-            compare("parts", models[MODELS - 1].text, options);
+            compare("parts", models[DEEP].text, options);
         }
 }
 
 static void checkpointing_gives_the_same_bits(void **unused)
 {
     (void)unused;
-    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+    for (unsigned way = 0; way < 2 * PRECISION_COUNT; way++) {
+        const char *text = models[way % 2 == 0 ? MOBILE : DEEP].text;
+        enum precision precision = (enum precision)(way / 2);
         struct rig kept, again;
         struct rig_options options = {.images = 3, .precision = precision, .budget_bytes = MIB, .seed = 7};
-        rig_open(&kept, &backend_cuda, models[MODELS - 1].text, &options);
+        rig_open(&kept, &backend_cuda, text, &options);
         float *a = rig_gradients(&kept), *s = rig_get(&kept, LASTING_STATISTICS);
         rig_close(&kept);
         options.checkpointing = true;
-        rig_open(&again, &backend_cuda, models[MODELS - 1].text, &options);
+        rig_open(&again, &backend_cuda, text, &options);
         float *b = rig_gradients(&again), *t = rig_get(&again, LASTING_STATISTICS);
         assert_memory_equal(a, b, again.model.parameter_count * sizeof *a);
         assert_memory_equal(s, t, again.model.statistics_count * sizeof *s);
@@ -367,7 +372,7 @@ static void evaluations_are_those_of_the_cpu(void **unused)
     const struct backend *const backends[] = {&backend_cpu, &backend_cuda};
     for (int i = 0; i < 2; i++) {
         struct rig_options options = {.images = 5, .budget_bytes = MIB, .seed = 12};
-        rig_open(&rigs[i], backends[i], models[MODELS - 1].text, &options);
+        rig_open(&rigs[i], backends[i], models[MOBILE].text, &options);
         float *before = rig_gradients(&rigs[i]);
         float *statistics = rig_get(&rigs[i], LASTING_STATISTICS);
         struct iteration iteration = rig_iteration(&rigs[i], 0);

@@ -191,7 +191,7 @@ def hundred_runs_cpu(place):
 
 def keeps_the_promise(place):
     """On a GPU that has only as much memory as the limit; without the limit the same training fails there."""
-    rows = (("small", "6400", "2GiB"), ("resnet18", "64", "2GiB"))
+    rows = (("small", "6400", "2GiB"), ("resnet18", "64", "2GiB"), ("efficientnet-b0", "64", "2GiB"))
     for model, batch, size in rows:
         options = ["--backend", "dry", "--model", model, "--batch", batch, "--images", batch, "--steps", "2",
                    "--optimizer", "adam"]
@@ -213,13 +213,13 @@ def keeps_the_promise(place):
 
 
 def prints_plans(place):
-    for model in ("small", "vgg11", "resnet18", "resnet50"):
+    for model in ("small", "vgg11", "vgg16", "resnet18", "resnet34", "resnet50", "mobilenetv2", "efficientnet-b0"):
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--plan"], Card(),
                            new_folder(place.path, model))
         said = run.stdout.decode()
         expect(run.status == 0 and "parameters" in said and re.search(r"^  taken +\d+", said, re.M), said[:2000])
         taken = int(re.search(r"^  taken +(\d+)", said, re.M).group(1))
-        if model not in ("small", "resnet18"):
+        if model not in ("small", "resnet18", "mobilenetv2", "efficientnet-b0"):
             continue # initialising that many parameters takes time
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--images", "32", "--steps",
                             "1", "--quiet"], Card(), new_folder(place.path, model + "-taken"))
