@@ -541,6 +541,14 @@ void model_clear(struct model *model)
     *model = (struct model){0};
 }
 
+size_t model_parameters(const struct model *model)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->layer_count; i++)
+        count += model->layers[i].weight_count + model->layers[i].bias_count;
+    return count;
+}
+
 /* ---- initial values ---- */
 
 /* True if the layer has a ReLU, or if a batch normalisation or a similar activation reads its output. The batch

@@ -118,6 +118,8 @@ struct model {
 /* Read a model. On failure, `reason` names the file, the line and the problem. */
 bool model_read(const char *path, struct model *ret_model, struct reason *reason);
 void model_clear(struct model *model); /* accepts a zeroed struct */
+/* Return the number of weights and biases, without the unused elements between them. */
+size_t model_parameters(const struct model *model);
 
 /* Set the initial values of all parameters. Equal seeds give equal values on every machine.
  * - Weights before an activation (except the sigmoid) or a batch normalisation follow He's normal distribution.

@@ -40,9 +40,7 @@ static void models_have_the_parameters_of_their_papers(void **unused)
                 {"mobilenetv2", 3504872, 153}, {"efficientnet-b0", 5288548, 249}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model model = read_model(rows[i].name);
-        size_t parameters = 0;
-        for (size_t k = 0; k < model.layer_count; k++)
-            parameters += model.layers[k].weight_count + model.layers[k].bias_count;
+        size_t parameters = model_parameters(&model);
         assert_string_equal(model.name, rows[i].name);
         assert_int_equal(parameters, rows[i].parameters);
         assert_int_equal(model.layer_count, rows[i].layers);
