@@ -154,9 +154,9 @@ static void gradients_are_those_of_the_cpu(void **unused)
 static void both_interfaces_of_cudnn_do(void **unused)
 {
     (void)unused;
-    for (unsigned way = 0; way < 2 * PRECISION_COUNT; way++) {
-        const char *text = models[way % 2 == 0 ? MOBILE : DEEP].text;
-        enum precision precision = (enum precision)(way / 2);
+    for (unsigned way = 0; way <= PRECISION_COUNT; way++) {
+        const char *text = models[way == PRECISION_COUNT ? MOBILE : DEEP].text;
+        enum precision precision = way == PRECISION_COUNT ? PRECISION_BF16 : (enum precision)way;
         struct rig_options options = {.images = 2, .precision = precision, .budget_bytes = MIB, .seed = 4};
         fake_legacy_runs = fake_graph_runs = 0;
         use("legacy");
@@ -174,12 +174,12 @@ static void both_interfaces_of_cudnn_do(void **unused)
 static void whatever_is_quickest_does(void **unused)
 {
     (void)unused;
-    for (unsigned way = 0; way < 2 * PRECISION_COUNT; way++) {
-        enum precision precision = (enum precision)(way / 2);
+    for (unsigned way = 0; way <= PRECISION_COUNT; way++) {
+        enum precision precision = way == PRECISION_COUNT ? PRECISION_BF16 : (enum precision)way;
         struct rig_options options = {
             .images = 2, .precision = precision, .tune = true, .budget_bytes = MIB, .seed = 5};
         fake_gemm_runs = fake_legacy_runs = fake_graph_runs = 0;
-        compare("tuned", models[way % 2 == 0 ? MOBILE : DEEP].text, options);
+        compare("tuned", models[way == PRECISION_COUNT ? MOBILE : DEEP].text, options);
         assert_true(fake_legacy_runs > 0 && fake_gemm_runs > 0);
         assert_true((fake_graph_runs > 0) == (precision != PRECISION_FP32));
     }
@@ -216,9 +216,9 @@ static void parts_and_segments_are_one_batch(void **unused)
 static void checkpointing_gives_the_same_bits(void **unused)
 {
     (void)unused;
-    for (unsigned way = 0; way < 2 * PRECISION_COUNT; way++) {
-        const char *text = models[way % 2 == 0 ? MOBILE : DEEP].text;
-        enum precision precision = (enum precision)(way / 2);
+    for (unsigned way = 0; way <= PRECISION_COUNT; way++) {
+        const char *text = models[way == PRECISION_COUNT ? MOBILE : DEEP].text;
+        enum precision precision = way == PRECISION_COUNT ? PRECISION_BF16 : (enum precision)way;
         struct rig kept, again;
         struct rig_options options = {.images = 3, .precision = precision, .budget_bytes = MIB, .seed = 7};
         rig_open(&kept, &backend_cuda, text, &options);
