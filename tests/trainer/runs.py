@@ -272,6 +272,26 @@ STEADY = ["--backend", "cpu", "--model", "normalised.net", "--images", "400", "-
           "--optimizer", "adam", "--rate", "0.003", "--deterministic", "--quiet"]
 
 
+def resumes_dropout(place):
+    """A resumed run drops the same numbers as an uninterrupted one, and another micro-batch drops them, too."""
+    need_cpu()
+    (place.path / "drops.net").write_text(
+        "input 1 12 12\nconv 8 3 pad 1 silu\nmaxpool 2\nsegment\na = conv 8 3 pad 1\ndropout 0.3 images\nadd a relu6\n"
+        "dropout 0.4\nsegment\nconv 8 3 pad 1 groups 8\nlinear 10\n")
+    options = ["--backend", "cpu", "--model", "drops.net", "--images", "64", "--batch", "16", "--deterministic", "--quiet",
+               "--checkpointing", "on"]
+    place.run(*options, "--steps", "12", "--log", "whole")
+    place.run(*options, "--steps", "5", "--checkpoint", "c", "--log", "first")
+    place.run(*options, "--steps", "12", "--checkpoint", "c", "--resume", "--log", "second")
+    whole, both = place.losses("whole"), {**place.losses("first"), **place.losses("second")}
+    expect(len(whole) == 12 and whole == both, f"{whole} and {both}")
+    place.run(*options, "--steps", "12", "--micro-batch", "4", "--log", "parts")
+    apart = max(abs(loss / whole[step] - 1) for step, loss in place.losses("parts").items())
+    expect(apart < 1e-4, f"losses with another micro-batch are {apart} apart")
+    place.run(*options, "--steps", "12", "--seed", "2", "--log", "other")
+    expect(place.losses("other")[1] != whole[1], "another seed changes nothing")
+
+
 def ends_well_at_a_signal(place):
     need_cpu()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -336,7 +356,7 @@ def outlives_some_kills(place):
 
 CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, hundred_runs_dry, runs_of_cuda, hundred_runs_cpu,
                                  keeps_the_promise,
-                                 prints_plans, refuses_damage, ends_well_at_a_signal, outlives_kills,
+                                 prints_plans, refuses_damage, resumes_dropout, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}
 
 
