@@ -146,8 +146,9 @@ DEVICE void image_sums_any(element *y, const element *a, const element *b, unsig
     WITH(all[k * threads + thread] = sum[k])
     for (int half = blockDim.y / 2; half > 0; half /= 2) { /* blockDim.y is a power of two */
         __syncthreads();
-        if ((int)threadIdx.y < half)
+        if ((int)threadIdx.y < half) {
             WITH(all[k * threads + thread] += all[k * threads + thread + half * blockDim.x])
+        }
     }
     if (threadIdx.y != 0 || channel >= channels)
         return;
