@@ -51,7 +51,7 @@ static struct settings defaults(void)
 static void parse(int argc, char **argv, struct settings *s)
 {
     const struct option_row rows[] = {
-        {"model", OPTION_TEXT, &s->model, "a description file, or small, vgg11, resnet18, resnet50"},
+        {"model", OPTION_TEXT, &s->model, "a description file, or one of examples/models, such as resnet50"},
         {"backend", OPTION_TEXT, &s->backend, "cuda, cpu, or dry: allocates memory, computes nothing"},
         {"data", OPTION_TEXT, &s->data, "synthetic, mnist:FOLDER (or Fashion-MNIST), cifar10:FOLDER"},
         {"images", OPTION_NUMBER, &s->images, "synthetic training images"},
