@@ -51,6 +51,10 @@ struct iteration {
     float smoothing;
     /* number of real images, which come first in the buffer; the images after them are padding */
     size_t images;
+    /* Dropout depends only on these values, on the layer and on the place of a number in its image: the run's seed, the
+     * epoch, and the position of the micro-batch's first image in the order of the epoch. */
+    uint64_t seed, epoch;
+    size_t first;
 };
 
 /* Values observed on a device; -1: unknown. */

@@ -183,12 +183,21 @@ static size_t floats_in(const struct cpu_state *state, size_t block)
     return state->schedule->block_bytes[block] / sizeof(float);
 }
 
-static bool forward(struct cpu_state *state, const struct step *step, const struct cpu_work *work, bool is_evaluation,
-                    struct reason *reason)
+static bool forward(struct cpu_state *state, const struct step *step, const struct cpu_work *work,
+                    const struct iteration *iteration, struct reason *reason)
 {
     switch (step->layer->kind) {
     case LAYER_BATCHNORM:
-        cpu_batchnorm_forward(state, step, is_evaluation);
+        cpu_batchnorm_forward(state, step, iteration->is_evaluation);
+        return true;
+    case LAYER_ACTIVATION:
+        cpu_activation_forward(state, step);
+        return true;
+    case LAYER_MULTIPLY:
+        cpu_multiply_forward(state, step);
+        return true;
+    case LAYER_DROPOUT:
+        cpu_dropout(state, step, iteration);
         return true;
     case LAYER_ADD:
         cpu_add_forward(state, step);
@@ -201,11 +210,20 @@ static bool forward(struct cpu_state *state, const struct step *step, const stru
 }
 
 static bool backward(struct cpu_state *state, const struct step *step, const struct cpu_work *work,
-                     struct reason *reason)
+                     const struct iteration *iteration, struct reason *reason)
 {
     switch (step->layer->kind) {
     case LAYER_BATCHNORM:
         cpu_batchnorm_backward(state, step);
+        return true;
+    case LAYER_ACTIVATION:
+        cpu_activation_backward(state, step);
+        return true;
+    case LAYER_MULTIPLY:
+        cpu_multiply_backward(state, step);
+        return true;
+    case LAYER_DROPOUT:
+        cpu_dropout(state, step, iteration);
         return true;
     case LAYER_ADD:
         return because(reason, "cpu: an addition has no backward step of its own");
@@ -226,14 +244,14 @@ static bool run_step(struct cpu_state *state, size_t index, const struct iterati
                  floats_in(state, step->y));
         return true;
     case STEP_FORWARD:
-        return forward(state, step, work, iteration->is_evaluation, reason);
+        return forward(state, step, work, iteration, reason);
     case STEP_LOSS:
         return cpu_loss(state, step, iteration, reason);
     case STEP_RELU:
         cpu_relu_backward(state, step);
         return true;
     case STEP_BACKWARD:
-        return backward(state, step, work, reason);
+        return backward(state, step, work, iteration, reason);
     case STEP_COPY:
         cpu_copy(cpu_block(state, step->dx), cpu_block(state, step->dy), floats_in(state, step->dx));
         return true;

@@ -138,6 +138,7 @@ static struct conv_problem problem_of(enum conv_kind kind, const struct schedule
     problem.kernel = layer->kernel;
     problem.stride = layer->stride;
     problem.pad = layer->pad;
+    problem.groups = layer->groups;
     if (step->folding.channels != 0)
         fold(&problem, &step->folding);
     problem.budget_bytes = budget_bytes;
@@ -282,7 +283,7 @@ static gs_status finish(struct cuda *cuda, const struct step *step)
     return layer->has_relu ? cuda_relu(cuda, y, rows * layer->out.channels) : GS_OK;
 }
 
-static gs_status forward(struct cuda *cuda, const struct step *step, bool is_evaluation, void **packs)
+static gs_status forward(struct cuda *cuda, const struct step *step, const struct iteration *iteration, void **packs)
 {
     const struct layer *layer = step->layer;
     size_t count = rows_of(&cuda->card.schedule->options, layer) * layer->out.channels;
@@ -295,7 +296,7 @@ static gs_status forward(struct cuda *cuda, const struct step *step, bool is_eva
         status = linear(cuda, step, CONV_FORWARD);
         return status == GS_OK ? finish(cuda, step) : status;
     case LAYER_BATCHNORM:
-        return cuda_norm(cuda, step, is_evaluation);
+        return cuda_norm(cuda, step, iteration->is_evaluation);
     case LAYER_MAXPOOL:
         return cuda_max(cuda, step);
     case LAYER_AVERAGEPOOL:
@@ -305,6 +306,12 @@ static gs_status forward(struct cuda *cuda, const struct step *step, bool is_eva
             return cuda_norm_add(cuda, step);
         return cuda_add(cuda, card_at(&cuda->card, step->y), card_at(&cuda->card, step->x),
                         card_at(&cuda->card, step->x2), count, layer->has_relu);
+    case LAYER_ACTIVATION:
+        return cuda_activation(cuda, step);
+    case LAYER_MULTIPLY:
+        return cuda_multiply(cuda, step);
+    case LAYER_DROPOUT:
+        return cuda_dropout(cuda, step, iteration);
     case LAYER_INPUT:
     case LAYER_KIND_COUNT:
         break;
@@ -322,7 +329,7 @@ static gs_status bias_gradient(struct cuda *cuda, const struct step *step)
                               layer->out.channels);
 }
 
-static gs_status backward(struct cuda *cuda, const struct step *step, void **packs)
+static gs_status backward(struct cuda *cuda, const struct step *step, const struct iteration *iteration, void **packs)
 {
     gs_status status;
     switch (step->layer->kind) {
@@ -342,6 +349,12 @@ static gs_status backward(struct cuda *cuda, const struct step *step, void **pac
         return cuda_mean_backward(cuda, step);
     case LAYER_ADD: /* only sums with inner layers have a backward step */
         return cuda_norm_add_backward(cuda, step);
+    case LAYER_ACTIVATION:
+        return cuda_activation_backward(cuda, step);
+    case LAYER_MULTIPLY:
+        return cuda_multiply_backward(cuda, step);
+    case LAYER_DROPOUT:
+        return cuda_dropout(cuda, step, iteration);
     case LAYER_INPUT:
     case LAYER_KIND_COUNT:
         break; /* no schedule contains a backward step of these layers */
@@ -367,7 +380,7 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
         return cuda_input(cuda, card_at(&cuda->card, step->y),
                           card_at(&cuda->card, schedule_input(schedule, iteration->turn)), count);
     case STEP_FORWARD:
-        return forward(cuda, step, iteration->is_evaluation, packs);
+        return forward(cuda, step, iteration, packs);
     case STEP_STATISTICS:
         return cuda_norm_statistics(cuda, step, iteration->is_evaluation);
     case STEP_LOSS:
@@ -375,7 +388,7 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
     case STEP_RELU:
         return cuda_relu_backward(cuda, dy, card_at(&cuda->card, step->y), count);
     case STEP_BACKWARD:
-        return backward(cuda, step, packs);
+        return backward(cuda, step, iteration, packs);
     case STEP_COPY:
         return gs_copy(dx, dy, count * precision_bytes(schedule->options.precision), stream);
     case STEP_SUM:

@@ -2,6 +2,7 @@
 #include "checkpoint.h"
 
 #include "checksum.h"
+#include "dropout.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -174,6 +175,9 @@ uint32_t checkpoint_model_sum(const struct model *model)
                           l->in.width, l->out.height, l->out.width, l->out.channels, l->kernel,
                           l->stride,   l->pad,        l->has_bias,  l->has_relu};
         sum = checksum(sum, has, sizeof has);
+        uint64_t more[] = {l->groups, (uint64_t)l->activation, dropout_limit(l->rate), l->drops_images};
+        if (l->groups > 1 || l->kind >= LAYER_ACTIVATION) /* other models keep the sums of older checkpoints */
+            sum = checksum(sum, more, sizeof more);
     }
     return sum;
 }

@@ -1,5 +1,6 @@
 /* Internal header of the back end `cpu`. Convolutions, pooling and linear layers use oneDNN (cpu_dnnl.c); all other
- * steps are loops (cpu_loops.c, cpu_update.c). Everything is fp32, and images are stored as rows, columns, channels. */
+ * steps are loops (cpu_loops.c, cpu_elements.c, cpu_update.c). Everything is fp32, and images are stored as rows,
+ * columns, channels. */
 #ifndef TRAINER_CPU_H
 #define TRAINER_CPU_H
 
@@ -77,6 +78,15 @@ void cpu_batchnorm_forward(const struct cpu_state *state, const struct step *ste
 void cpu_batchnorm_backward(const struct cpu_state *state, const struct step *step);
 bool cpu_loss(const struct cpu_state *state, const struct step *step, const struct iteration *iteration,
               struct reason *reason);
+
+/* ---- cpu_elements.c ---- */
+
+void cpu_activation_forward(const struct cpu_state *state, const struct step *step);
+void cpu_activation_backward(const struct cpu_state *state, const struct step *step);
+void cpu_multiply_forward(const struct cpu_state *state, const struct step *step);
+void cpu_multiply_backward(const struct cpu_state *state, const struct step *step);
+/* Compute a forward or backward step. An evaluation drops nothing. */
+void cpu_dropout(const struct cpu_state *state, const struct step *step, const struct iteration *iteration);
 
 /* ---- cpu_update.c ---- */
 

@@ -292,13 +292,24 @@ static bool image_layout(dnnl_memory_desc_t *ret, size_t images, struct shape sh
     return is_good(dnnl_memory_desc_init_by_tag(ret, 4, dims, dnnl_f32, dnnl_nhwc), "a layout", reason);
 }
 
+/* Describe the weights of a convolution. With groups, oneDNN counts the channels within a group. */
+static dnnl_status_t weight_layout(dnnl_memory_desc_t *ret, const struct layer *layer, bool is_any)
+{
+    dnnl_dim_t kernel = (dnnl_dim_t)layer->kernel, groups = (dnnl_dim_t)layer->groups;
+    dnnl_dim_t out = (dnnl_dim_t)layer->out.channels, in = (dnnl_dim_t)layer->in.channels;
+    dnnl_dims_t whole = {out, in, kernel, kernel}, grouped = {groups, out / groups, in / groups, kernel, kernel};
+    if (groups == 1)
+        return dnnl_memory_desc_init_by_tag(ret, 4, whole, dnnl_f32, is_any ? dnnl_format_tag_any : dnnl_ohwi);
+    return dnnl_memory_desc_init_by_tag(ret, 5, grouped, dnnl_f32, is_any ? dnnl_format_tag_any : dnnl_gohwi);
+}
+
 static bool make_layouts(const struct builder *builder, struct layouts *ret)
 {
     const struct layer *layer = builder->step->layer;
     struct reason *reason = builder->reason;
     bool is_average = layer->kind == LAYER_AVERAGEPOOL;
     dnnl_dim_t kernel = (dnnl_dim_t)layer->kernel, channels = (dnnl_dim_t)layer->out.channels;
-    dnnl_dims_t weights = {channels, (dnnl_dim_t)layer->in.channels, kernel, kernel}, bias = {channels};
+    dnnl_dims_t bias = {channels};
     ret->window[0] = is_average ? (dnnl_dim_t)layer->in.height : kernel;
     ret->window[1] = is_average ? (dnnl_dim_t)layer->in.width : kernel;
     ret->strides[0] = ret->strides[1] = is_average ? 1 : (dnnl_dim_t)layer->stride;
@@ -307,9 +318,8 @@ static bool make_layouts(const struct builder *builder, struct layouts *ret)
         !image_layout(&ret->y, builder->images, layer->out, reason))
         return false;
     return layer->kind != LAYER_CONV ||
-           (is_good(dnnl_memory_desc_init_by_tag(&ret->weights, 4, weights, dnnl_f32, dnnl_ohwi), "a layout", reason) &&
-            is_good(dnnl_memory_desc_init_by_tag(&ret->weights_any, 4, weights, dnnl_f32, dnnl_format_tag_any),
-                    "a layout", reason) &&
+           (is_good(weight_layout(&ret->weights, layer, false), "a layout", reason) &&
+            is_good(weight_layout(&ret->weights_any, layer, true), "a layout", reason) &&
             is_good(dnnl_memory_desc_init_by_tag(&ret->bias, 1, bias, dnnl_f32, dnnl_x), "a layout", reason));
 }
 

@@ -123,6 +123,7 @@ enum {
     X(cudnnSetConvolution2dDescriptor, (void *convolution, int pad_h, int pad_w, int stride_h, int stride_w,           \
                                         int dilation_h, int dilation_w, int mode, int compute_type))                   \
     X(cudnnSetConvolutionMathType, (void *convolution, int math_type))                                                 \
+    X(cudnnSetConvolutionGroupCount, (void *convolution, int groups))                                                  \
     X(cudnnDestroyConvolutionDescriptor, (void *convolution))                                                          \
     X(cudnnGetConvolutionForwardAlgorithm_v7, (void *handle, void *x, void *w, void *convolution, void *y, int room,   \
                                                int *ret_count, struct cudnn_algorithm *ret))                           \

@@ -1,4 +1,5 @@
-/* Find the algorithms for a convolution, choose one, and run it. There are three sources:
+/* Find the algorithms for a convolution, choose one, and run it. There are four sources:
+ * - Our own kernels, first for a depthwise convolution. They can add to their result.
  * - cuBLAS, for a 1x1 filter with stride 1, which is a matrix product. It can add to its result.
  * - cuDNN's older interface, first for fp32, because it allows us to disable TF32. It can add to its result in fp32.
  * - cuDNN's graph interface, first for bf16 and fp16, because only it has kernels for newer GPUs.
@@ -6,7 +7,8 @@
  * The others write to scratch memory, and our own kernel adds the result.
  *
  * Before training begins, each chosen algorithm is run once. If the GPU refuses it, the next one (of cuDNN's other
- * interface) replaces it. TRAINER_CUDNN=legacy|graph selects one interface where possible. */
+ * interface) replaces it. TRAINER_CUDNN=legacy|graph selects one interface where possible, also for depthwise
+ * convolutions. */
 #include "cuda_conv.h"
 
 #include <stdio.h>
@@ -27,7 +29,7 @@ int conv_type(enum precision precision)
 
 static size_t weight_count(const struct conv_problem *problem)
 {
-    return problem->out.channels * problem->kernel * problem->kernel * problem->in.channels;
+    return problem->out.channels * problem->kernel * problem->kernel * (problem->in.channels / problem->groups);
 }
 
 size_t conv_result_count(const struct conv_problem *problem)
@@ -55,12 +57,14 @@ static bool is_folded(const struct conv_problem *problem)
 
 static bool is_gemm(const struct conv_problem *problem)
 {
-    return problem->kernel == 1 && problem->stride == 1 && problem->pad == 0 && !is_folded(problem);
+    return problem->kernel == 1 && problem->stride == 1 && problem->pad == 0 && problem->groups == 1 &&
+           !is_folded(problem);
 }
 
 static bool is_sampled(const struct conv_problem *problem)
 {
-    return problem->kind == CONV_DATA && problem->kernel == 1 && problem->stride > 1 && problem->pad == 0;
+    return problem->kind == CONV_DATA && problem->kernel == 1 && problem->stride > 1 && problem->pad == 0 &&
+           problem->groups == 1;
 }
 
 size_t conv_weight_scratch(const struct conv_problem *problem)
@@ -144,10 +148,10 @@ static gs_status legacy_filter(struct cuda *cuda, const struct conv_problem *pro
     const struct cuda_calls *api = &cuda->api;
     gs_status status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnCreateFilterDescriptor(ret));
     if (status == GS_OK)
-        status = GS_TRY_OF(GS_FROM_CUDNN,
-                           api->cudnnSetFilter4dDescriptor(*ret, conv_type(problem->precision), CUDNN_TENSOR_NHWC,
-                                                           (int)problem->out.channels, (int)problem->in.channels,
-                                                           (int)problem->kernel, (int)problem->kernel));
+        status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnSetFilter4dDescriptor(*ret, conv_type(problem->precision),
+                                                                          CUDNN_TENSOR_NHWC, (int)problem->out.channels,
+                                                                          (int)(problem->in.channels / problem->groups),
+                                                                          (int)problem->kernel, (int)problem->kernel));
     return status;
 }
 
@@ -163,6 +167,8 @@ static gs_status legacy_convolution(struct cuda *cuda, const struct conv_problem
                                                                           CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     if (status == GS_OK)
         status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnSetConvolutionMathType(*ret, math));
+    if (status == GS_OK && problem->groups != 1)
+        status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnSetConvolutionGroupCount(*ret, (int)problem->groups));
     return status;
 }
 
@@ -318,6 +324,12 @@ static gs_status sampled_run(struct cuda *cuda, const struct conv_problem *probl
     return status == GS_OK ? cuda_spread(cuda, dx, data->x, problem) : status;
 }
 
+static void add_depth(const struct cuda *cuda, struct conv *conv)
+{
+    conv->ways[conv->way_count++] =
+        (struct conv_way){.kind = WAY_DEPTH, .library_bytes = depth_workspace_bytes(cuda, &conv->problem)};
+}
+
 /* Find a second algorithm in case the GPU refuses the first one. Its workspace must be within the budget, and at most
  * the larger of 1 MiB and the first one's. */
 static gs_status find_spare(struct cuda *cuda, struct conv *conv)
@@ -348,13 +360,15 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
         add_gemm(conv);
     if (is_sampled(problem))
         add_sampled(conv);
+    if (depth_suits(problem) && wants("own", true))
+        add_depth(cuda, conv);
     if (conv->way_count < limit && wants("graph", is_low))
         graph_find(cuda, conv, is_timed ? limit - 2 : limit);
     if (conv->way_count < limit && (conv->way_count == 0 || is_timed) && wants("legacy", true))
         status = legacy_find(cuda, conv, limit);
     if (conv->way_count == 0 && status == GS_OK && is_gemm(problem))
         add_gemm(conv);
-    if (conv->way_count == 1 && status == GS_OK)
+    if (conv->way_count == 1 && status == GS_OK && conv->ways[0].kind != WAY_DEPTH)
         status = find_spare(cuda, conv);
     if (status == GS_FAILED && conv->way_count != 0) { /* not an error, because another algorithm was found */
         forgive(cuda);
@@ -366,9 +380,12 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
 static void describe(const struct conv_problem *problem, char *out, size_t out_bytes)
 {
     static const char *const kinds[] = {"convolution", "input gradient", "weight gradient"};
-    snprintf(out, out_bytes, "%s of %zu x %zux%zux%zu to %zu channels by %zux%zu, %s", kinds[problem->kind],
-             problem->images, problem->in.channels, problem->in.height, problem->in.width, problem->out.channels,
-             problem->kernel, problem->kernel, precision_text(problem->precision));
+    int length =
+        snprintf(out, out_bytes, "%s of %zu x %zux%zux%zu to %zu channels by %zux%zu, %s", kinds[problem->kind],
+                 problem->images, problem->in.channels, problem->in.height, problem->in.width, problem->out.channels,
+                 problem->kernel, problem->kernel, precision_text(problem->precision));
+    if (problem->groups != 1 && (size_t)length < out_bytes)
+        snprintf(out + length, out_bytes - (size_t)length, ", %zu groups", problem->groups);
 }
 
 static void tell(struct cuda *cuda, const struct conv *conv)
@@ -376,7 +393,7 @@ static void tell(struct cuda *cuda, const struct conv *conv)
     char line[300], what[160], scratch[EXACT_TEXT_BYTES], library[EXACT_TEXT_BYTES];
     const struct conv_way *way = &conv->ways[conv->chosen];
     static const char *const names[] = {"a matrix product of cuBLAS", "cuDNN's older interface", "cuDNN's graph",
-                                        "a matrix product of the pixels that the filter reads"};
+                                        "a matrix product of the pixels that the filter reads", "our own kernels"};
     if (cuda->options.log == NULL || getenv("TRAINER_TELL_CONVOLUTIONS") == NULL)
         return;
     describe(&conv->problem, what, sizeof what);
@@ -522,6 +539,9 @@ gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const str
         break;
     case WAY_SAMPLED:
         return sampled_run(cuda, problem, way, &inner, data->x);
+    case WAY_DEPTH:
+        status = depth_run(cuda, problem, &inner);
+        break;
     }
     bool adds_result = way->scratch_bytes != 0 && problem->kind != CONV_FORWARD;
     return status == GS_OK && adds_result ? add_result(cuda, conv, data) : status;

@@ -1,4 +1,5 @@
-/* Convolutions with cuDNN's graph interface, its older interface, or cuBLAS, and matrix products with cuBLAS. */
+/* Convolutions with cuDNN's graph interface, its older interface, cuBLAS, or our own kernels, and matrix products with
+ * cuBLAS. */
 #ifndef TRAINER_CUDA_CONV_H
 #define TRAINER_CUDA_CONV_H
 
@@ -13,7 +14,7 @@ struct conv_problem {
     enum precision precision;
     size_t images;
     struct shape in, out;
-    size_t kernel, stride, pad;
+    size_t kernel, stride, pad, groups;
     size_t budget_bytes;
     size_t adds; /* CONV_DATA: true to add to the result instead of overwriting it */
     /* If the images are folded: `in`, kernel, stride and pad describe the convolution of the folded images. The
@@ -23,7 +24,7 @@ struct conv_problem {
 
 /* WAY_SAMPLED: a matrix product for the pixels that a 1x1 filter with a stride reads; then their gradients are copied
  * to their places. */
-enum conv_way_kind { WAY_GEMM, WAY_LEGACY, WAY_GRAPH, WAY_SAMPLED };
+enum conv_way_kind { WAY_GEMM, WAY_LEGACY, WAY_GRAPH, WAY_SAMPLED, WAY_DEPTH };
 struct conv_way {
     enum conv_way_kind kind;
     int algorithm;        /* for WAY_LEGACY: cuDNN's number of the algorithm */
@@ -77,6 +78,11 @@ void conv_pack_free(struct cuda *cuda, void **pack);
 gs_status gemm_run(struct cuda *cuda, enum conv_kind kind, enum precision precision, size_t rows, size_t in, size_t out,
                    bool adds, const struct conv_data *data, CUdeviceptr workspace, size_t workspace_bytes);
 size_t gemm_workspace_bytes(size_t budget_bytes);
+
+/* cuda_depth.c: our own kernels for depthwise convolutions. `data->workspace` has depth_workspace_bytes(). */
+bool depth_suits(const struct conv_problem *problem);
+size_t depth_workspace_bytes(const struct cuda *cuda, const struct conv_problem *problem);
+gs_status depth_run(struct cuda *cuda, const struct conv_problem *problem, const struct conv_data *data);
 
 /* cuda_graph.c: add algorithms to `conv`, in cuDNN's order, until it has `way_limit` of them. `conv` owns the created
  * objects. */

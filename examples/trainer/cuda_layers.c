@@ -16,6 +16,8 @@ enum {
     /* The same for the other kernels over rows, which read one row at a time. */
     BLOCKS_OF_BIAS = 8
 };
+/* Average pooling over more pixels uses several threads per channel and image. */
+enum { MEAN_PIXELS_MAX = 128 };
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
 /* Both structs must match the structs of the same name in cuda_kernels.cu. */
@@ -66,6 +68,11 @@ static size_t partial_bytes(struct launch_shape shape, size_t channels, size_t o
 static struct launch_shape norm_shape(const struct cuda *cuda, size_t rows, size_t channels)
 {
     return rows_shape(cuda, rows, channels, RESIDENT, PARTS_MAX);
+}
+
+struct launch_shape cuda_rows_shape(const struct cuda *cuda, size_t rows, size_t channels)
+{
+    return rows_shape(cuda, rows, channels, BLOCKS_OF_BIAS, 65535);
 }
 
 size_t cuda_norm_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of)
@@ -492,6 +499,8 @@ gs_status cuda_mean(struct cuda *cuda, const struct step *step)
     struct launch_shape shape = mean_shape(cuda, layer->in.channels);
     unsigned pixels = (unsigned)(layer->in.height * layer->in.width), channels = (unsigned)layer->in.channels;
     int relu = layer->has_relu;
+    if (pixels > MEAN_PIXELS_MAX)
+        return cuda_image_sums(cuda, y, x, 0, layer->in, 1 / (float)pixels, false);
     return GS_LAUNCH(cuda->kernels.mean_forward[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute, &y, &x,
                      &pixels, &channels, &relu);
 }
@@ -505,6 +514,8 @@ gs_status cuda_mean_backward(struct cuda *cuda, const struct step *step)
     int adds = step->adds;
     if (dx == 0)
         return GS_OK;
+    if (pixels > MEAN_PIXELS_MAX)
+        return cuda_image_spread(cuda, dx, 0, dy, layer->in, 1 / (float)pixels, false, step->adds);
     return GS_LAUNCH(cuda->kernels.mean_backward[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute, &dx,
                      &dy, &pixels, &channels, &adds);
 }

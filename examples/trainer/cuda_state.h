@@ -21,6 +21,11 @@ struct cuda_calls {
     X(relu_backward)                                                                                                   \
     X(add)                                                                                                             \
     X(add_gradient)                                                                                                    \
+    X(activate)                                                                                                        \
+    X(activate_backward)                                                                                               \
+    X(drop)                                                                                                            \
+    X(depth_weights)                                                                                                   \
+    X(depth_filter_end)                                                                                                \
     X(columns_end)                                                                                                     \
     X(norm_statistics)                                                                                                 \
     X(norm_running)                                                                                                    \
@@ -53,7 +58,14 @@ struct cuda_calls {
     X(max_backward)                                                                                                    \
     X(max_backward_pairs)                                                                                              \
     X(mean_forward)                                                                                                    \
-    X(mean_backward)
+    X(mean_backward)                                                                                                   \
+    X(image_sums)                                                                                                      \
+    X(image_spread)                                                                                                    \
+    X(depth_forward)                                                                                                   \
+    X(depth_backward)                                                                                                  \
+    X(depth_filter1)                                                                                                   \
+    X(depth_filter3)                                                                                                   \
+    X(depth_filter5)
 struct cuda_kernels {
 #define X(name) CUfunction name;
     CUDA_KERNELS(X)
@@ -118,6 +130,8 @@ struct launch_shape {
     gs_dims grid, block;
     int is_wide; /* 1: each thread handles 8 channels; 0: one channel */
 };
+/* Return the grid and the block for a kernel that handles rows of channels independently. */
+struct launch_shape cuda_rows_shape(const struct cuda *cuda, size_t rows, size_t channels);
 /* Return the size in bytes of the partial sums over rows of channels. `of` is the number of sums computed at the same
  * time. */
 size_t cuda_norm_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
@@ -153,5 +167,20 @@ gs_status cuda_mean_backward(struct cuda *cuda, const struct step *step);
 gs_status cuda_loss(struct cuda *cuda, const struct step *step, const struct iteration *iteration);
 gs_status cuda_check_and_step(struct cuda *cuda, const struct update *update);
 gs_status cuda_swap_average(struct cuda *cuda);
+
+/* ---- cuda_elements.c ---- */
+
+gs_status cuda_activation(struct cuda *cuda, const struct step *step);
+gs_status cuda_activation_backward(struct cuda *cuda, const struct step *step);
+gs_status cuda_dropout(struct cuda *cuda, const struct step *step, const struct iteration *iteration); /* both ways */
+gs_status cuda_multiply(struct cuda *cuda, const struct step *step);
+gs_status cuda_multiply_backward(struct cuda *cuda, const struct step *step);
+/* y has one number for each channel of each image, and `shape` is the shape of the other tensors:
+ * y (+)= scale * the sum of a (times b, unless it is 0) over the pixels of an image. */
+gs_status cuda_image_sums(struct cuda *cuda, CUdeviceptr y, CUdeviceptr a, CUdeviceptr b, struct shape shape,
+                          float scale, bool adds);
+/* `by` has one number for each channel of each image: y (+)= scale * by (times x, unless it is 0). */
+gs_status cuda_image_spread(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, CUdeviceptr by, struct shape shape,
+                            float scale, bool has_relu, bool adds);
 
 #endif

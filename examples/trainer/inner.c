@@ -28,7 +28,7 @@ bool inner_find(const struct model *model, bool *ret_is_inner)
         return false;
     for (size_t i = 1; i < model->layer_count; i++) {
         readers[model->layers[i].from[0]]++;
-        if (model->layers[i].kind == LAYER_ADD)
+        if (layer_has_two_inputs(&model->layers[i]))
             readers[model->layers[i].from[1]]++;
     }
     for (size_t i = 1; i < model->layer_count; i++) {
@@ -49,7 +49,7 @@ static const struct layer *only_reader(const struct model *model)
     const struct layer *reader = NULL;
     for (size_t i = 1; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
-        if (layer->from[0] != 0 && (layer->kind != LAYER_ADD || layer->from[1] != 0))
+        if (layer->from[0] != 0 && (!layer_has_two_inputs(layer) || layer->from[1] != 0))
             continue;
         if (reader != NULL || layer->kind != LAYER_CONV)
             return NULL;
@@ -62,7 +62,7 @@ struct folding inner_folding(const struct model *model)
 {
     enum { MULTIPLE = 8, CHANNELS_MAX = 32 };
     const struct layer *conv = only_reader(model);
-    if (conv == NULL || conv->stride > CHANNELS_MAX || conv->in.channels > CHANNELS_MAX ||
+    if (conv == NULL || conv->groups != 1 || conv->stride > CHANNELS_MAX || conv->in.channels > CHANNELS_MAX ||
         conv->in.channels * conv->stride * conv->stride > CHANNELS_MAX || conv->pad >= conv->kernel)
         return (struct folding){0};
     unsigned stride = (unsigned)conv->stride, kernel = (unsigned)conv->kernel, pad = (unsigned)conv->pad;

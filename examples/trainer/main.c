@@ -73,7 +73,7 @@ static struct settings defaults(void)
 static void parse(int argc, char **argv, struct settings *s)
 {
     const struct option_row rows[] = {
-        {"model", OPTION_TEXT, &s->model, "a description file, or small, vgg11, resnet18, resnet50"},
+        {"model", OPTION_TEXT, &s->model, "a description file, or one of examples/models, such as resnet50"},
         {"backend", OPTION_TEXT, &s->backend, "cuda, cpu, or dry: allocates memory, computes nothing"},
         {"data", OPTION_TEXT, &s->data, data_sources()},
         {"test-data", OPTION_TEXT, &s->test_data, "where the test images are, if not at the same place"},

@@ -19,9 +19,17 @@ enum {
 
 const char *layer_kind_text(enum layer_kind kind)
 {
-    static const char *const texts[] = {"input", "conv", "batchnorm", "maxpool", "averagepool", "add", "linear"};
+    static const char *const texts[] = {"input", "conv",   "batchnorm",  "maxpool",  "averagepool",
+                                        "add",   "linear", "activation", "multiply", "dropout"};
     _Static_assert(sizeof texts / sizeof *texts == LAYER_KIND_COUNT, "a text for each");
     return texts[kind];
+}
+
+const char *activation_text(enum activation activation)
+{
+    static const char *const texts[] = {"relu6", "sigmoid", "silu", "hardswish"};
+    _Static_assert(sizeof texts / sizeof *texts == ACTIVATION_COUNT, "a text for each");
+    return texts[activation];
 }
 
 /* ---- words ---- */
@@ -36,6 +44,8 @@ struct reader {
     bool *is_read;             /* owned; per layer: true if another layer reads it */
     size_t segment;
     struct model *model;
+    /* The activation at the end of the current line, which becomes a layer of its own; ACTIVATION_COUNT: none */
+    enum activation activation;
 };
 
 static bool bad(const struct reader *reader, const char *what)
@@ -119,7 +129,18 @@ static bool read_title(struct reader *reader, struct layer *layer)
 }
 
 /* Options that may follow the numbers of a layer. */
-enum { TAKES_RELU = 1, TAKES_WINDOW = 2, TAKES_BIAS = 4 };
+enum { TAKES_RELU = 1, TAKES_WINDOW = 2, TAKES_BIAS = 4, TAKES_GROUPS = 8, TAKES_IMAGES = 16 };
+
+/* If the next word is an activation other than relu, skip it and return true. */
+static bool takes_activation(struct reader *reader)
+{
+    for (int i = 0; i < ACTIVATION_COUNT; i++)
+        if (takes(reader, activation_text((enum activation)i))) {
+            reader->activation = (enum activation)i;
+            return true;
+        }
+    return false;
+}
 
 static bool read_options(struct reader *reader, struct layer *layer, unsigned allowed)
 {
@@ -127,6 +148,8 @@ static bool read_options(struct reader *reader, struct layer *layer, unsigned al
         const char *word = reader->words[reader->at];
         if ((allowed & TAKES_RELU) && takes(reader, "relu")) {
             layer->has_relu = true;
+        } else if ((allowed & TAKES_RELU) && reader->activation == ACTIVATION_COUNT && takes_activation(reader)) {
+            continue;
         } else if ((allowed & TAKES_BIAS) && takes(reader, "nobias")) {
             layer->has_bias = false;
         } else if ((allowed & TAKES_WINDOW) && takes(reader, "stride")) {
@@ -135,6 +158,11 @@ static bool read_options(struct reader *reader, struct layer *layer, unsigned al
         } else if ((allowed & TAKES_WINDOW) && takes(reader, "pad")) {
             if (!number(reader, "the padding", 0, &layer->pad))
                 return false;
+        } else if ((allowed & TAKES_GROUPS) && takes(reader, "groups")) {
+            if (!number(reader, "the groups", 1, &layer->groups))
+                return false;
+        } else if ((allowed & TAKES_IMAGES) && takes(reader, "images")) {
+            layer->drops_images = true;
         } else if (takes(reader, "from")) {
             const char *name = next_word(reader);
             if (name == NULL)
@@ -148,7 +176,7 @@ static bool read_options(struct reader *reader, struct layer *layer, unsigned al
             return bad_word(reader, "unknown word:", word);
         }
     }
-    return true;
+    return !layer->has_relu || reader->activation == ACTIVATION_COUNT || bad(reader, "more than one activation");
 }
 
 static bool slide(const struct reader *reader, size_t side, const struct layer *layer, size_t *ret)
@@ -182,15 +210,19 @@ static bool read_conv(struct reader *reader, struct layer *layer)
 {
     layer->has_bias = true;
     layer->stride = 1;
+    layer->groups = 1;
     return number(reader, "channels", 1, &layer->out.channels) && number(reader, "the kernel", 1, &layer->kernel) &&
-           read_options(reader, layer, TAKES_RELU | TAKES_WINDOW | TAKES_BIAS);
+           read_options(reader, layer, TAKES_RELU | TAKES_WINDOW | TAKES_BIAS | TAKES_GROUPS);
 }
 
 static bool shape_conv(struct reader *reader, struct layer *layer)
 {
     if (!slides(reader, layer))
         return false;
-    layer->weight_count = layer->out.channels * layer->kernel * layer->kernel * layer->in.channels;
+    if (layer->in.channels % layer->groups != 0 || layer->out.channels % layer->groups != 0)
+        return because(reader->reason, "%s:%d: %zu groups do not divide %zu and %zu channels", reader->path,
+                       reader->line, layer->groups, layer->in.channels, layer->out.channels);
+    layer->weight_count = layer->out.channels * layer->kernel * layer->kernel * (layer->in.channels / layer->groups);
     layer->bias_count = layer->has_bias ? layer->out.channels : 0;
     return true;
 }
@@ -269,6 +301,52 @@ static bool shape_linear(struct reader *reader, struct layer *layer)
     return true;
 }
 
+static bool read_activation(struct reader *reader, struct layer *layer)
+{
+    if (!takes_activation(reader))
+        return bad(reader, "the activation must be relu6, sigmoid, silu or hardswish");
+    layer->activation = reader->activation;
+    reader->activation = ACTIVATION_COUNT;
+    return read_options(reader, layer, 0);
+}
+
+static bool shape_same(struct reader *reader, struct layer *layer)
+{
+    (void)reader;
+    layer->out = layer->in;
+    return true;
+}
+
+static bool read_multiply(struct reader *reader, struct layer *layer)
+{
+    const char *name = next_word(reader);
+    if (name == NULL)
+        return bad(reader, "the name after \"multiply\" is missing");
+    return named(reader, name, &layer->from[1]) && read_options(reader, layer, TAKES_RELU);
+}
+
+static bool shape_multiply(struct reader *reader, struct layer *layer)
+{
+    struct shape by = layer->in, image = reader->model->layers[layer->from[1]].out;
+    if (by.channels != image.channels || by.height != 1 || by.width != 1)
+        return because(reader->reason, "%s:%d: %zux%zux%zu cannot be multiplied by %zux%zux%zu, only by %zux1x1",
+                       reader->path, reader->line, image.channels, image.height, image.width, by.channels, by.height,
+                       by.width, image.channels);
+    layer->out = image;
+    return true;
+}
+
+static bool read_dropout(struct reader *reader, struct layer *layer)
+{
+    const char *word = next_word(reader);
+    char *end = NULL;
+    layer->rate = word == NULL ? -1 : strtof(word, &end);
+    if (word == NULL || end == word || *end != '\0' || !(layer->rate >= 0 && layer->rate < 1))
+        return because(reader->reason, "%s:%d: the rate must be a number from 0 to less than 1, not \"%.64s\"",
+                       reader->path, reader->line, word == NULL ? "" : word);
+    return read_options(reader, layer, TAKES_IMAGES);
+}
+
 /* One row for each kind of layer, in the order of enum layer_kind. `read` parses its line; `shape` computes its
  * shape and parameter counts. */
 static const struct {
@@ -280,7 +358,10 @@ static const struct {
              {read_maxpool, shape_maxpool},
              {read_averagepool, shape_averagepool},
              {read_add, shape_add},
-             {read_linear, shape_linear}};
+             {read_linear, shape_linear},
+             {read_activation, shape_same},
+             {read_multiply, shape_multiply},
+             {read_dropout, shape_same}};
 _Static_assert(sizeof kinds / sizeof *kinds == LAYER_KIND_COUNT, "a row for each");
 
 static size_t aligned(size_t count)
@@ -325,6 +406,25 @@ static bool read_name(struct reader *reader, char *name)
     return true;
 }
 
+/* Append the activation at the end of a line as a layer that reads the line's own layer. */
+static void append_activation(struct reader *reader)
+{
+    struct model *model = reader->model;
+    const struct layer *before = &model->layers[model->layer_count - 1];
+    struct layer layer = {.kind = LAYER_ACTIVATION,
+                          .from = {model->layer_count - 1, 0},
+                          .in = before->out,
+                          .out = before->out,
+                          .activation = reader->activation,
+                          .weight_at = model->parameter_count,
+                          .bias_at = model->parameter_count,
+                          .statistics_at = model->statistics_count,
+                          .segment = reader->segment,
+                          .line = reader->line};
+    reader->is_read[model->layer_count - 1] = true;
+    model->layers[model->layer_count++] = layer;
+}
+
 static bool read_layer(struct reader *reader)
 {
     struct model *model = reader->model;
@@ -332,6 +432,7 @@ static bool read_layer(struct reader *reader)
     char name[NAME_BYTES] = "";
     size_t above = model->layer_count - 1; /* the layer on the line above, which this layer reads if it has no "from" */
     layer.from[0] = SIZE_MAX;
+    reader->activation = ACTIVATION_COUNT;
     if (!read_name(reader, name))
         return false;
     const char *word = next_word(reader);
@@ -341,7 +442,7 @@ static bool read_layer(struct reader *reader)
         return false;
     if (model->layer_count == 0 && layer.kind != LAYER_INPUT)
         return bad(reader, "the first line must be the input");
-    if (model->layer_count == LAYERS_MAX)
+    if (model->layer_count + 2 > LAYERS_MAX) /* a line makes up to two layers */
         return bad(reader, "too many layers");
     if (!kinds[layer.kind].read(reader, &layer))
         return false;
@@ -359,8 +460,10 @@ static bool read_layer(struct reader *reader)
         return bad(reader, "more than 2^31 numbers per image");
     if (!place_parameters(reader, &layer))
         return false;
-    memcpy(reader->names[model->layer_count], name, sizeof name);
     model->layers[model->layer_count++] = layer;
+    if (reader->activation != ACTIVATION_COUNT)
+        append_activation(reader);
+    memcpy(reader->names[model->layer_count - 1], name, sizeof name);
     return true;
 }
 
@@ -402,6 +505,8 @@ static bool check(const struct reader *reader)
                        reader->path, last->line, last->out.channels, last->out.height, last->out.width);
     if (last->has_relu)
         return because(reader->reason, "%s:%d: the last line must not have a ReLU", reader->path, last->line);
+    if (last->kind == LAYER_ACTIVATION)
+        return because(reader->reason, "%s:%d: the last line must not have an activation", reader->path, last->line);
     return model->parameter_count > 0 || because(reader->reason, "%s: no parameters to train", reader->path);
 }
 
@@ -454,16 +559,26 @@ void model_clear(struct model *model)
     *model = (struct model){0};
 }
 
+size_t model_parameters(const struct model *model)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->layer_count; i++)
+        count += model->layers[i].weight_count + model->layers[i].bias_count;
+    return count;
+}
+
 /* ---- initial values ---- */
 
-/* True if the layer has a ReLU, or if a batch normalisation reads its output. The batch normalisation usually has a
- * ReLU or is followed by one. */
+/* True if the layer has a ReLU, or if a batch normalisation or a similar activation reads its output. The batch
+ * normalisation usually has a ReLU or is followed by one. */
 static bool feeds_relu(const struct model *model, size_t index)
 {
     if (model->layers[index].has_relu)
         return true;
     for (size_t i = index + 1; i < model->layer_count; i++)
-        if (model->layers[i].from[0] == index && model->layers[i].kind == LAYER_BATCHNORM)
+        if (model->layers[i].from[0] == index &&
+            (model->layers[i].kind == LAYER_BATCHNORM ||
+             (model->layers[i].kind == LAYER_ACTIVATION && model->layers[i].activation != ACTIVATION_SIGMOID)))
             return true;
     return false;
 }

@@ -98,7 +98,7 @@ static bool print_plan(const struct train_options *options, const struct model *
                                                              (size_t)fit.workspace_bytes, &schedule, reason))
         return false;
     fprintf(out, "%s: %zu layers, %zu parameters; %s, batch %zu on %d devices, micro-batch %zu\n", model->name,
-            model->layer_count, model->parameter_count, optimizer_text(options->optimizer), options->batch,
+            model->layer_count, model_parameters(model), optimizer_text(options->optimizer), options->batch,
             options->devices, fit.schedule.images);
     print_blocks(&schedule, out);
     print_steps(&schedule, out);

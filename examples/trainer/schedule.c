@@ -185,7 +185,7 @@ static bool forward(struct maker *maker, size_t index, bool is_again)
         step.folding = maker->schedule->folding;
     step.is_raw = is_raw(maker, index);
     step.x = index == 0 ? maker->schedule->lasting[LASTING_INPUT_0] : input_block(maker, layer, 0);
-    if (layer->kind == LAYER_ADD)
+    if (layer_has_two_inputs(layer))
         step.x2 = input_block(maker, layer, 1);
     set_inner(maker, layer, &step);
     if ((!is_norm && !new_result(maker, layer, &step.y)) || !save_block(maker, layer, &step.saved))
@@ -212,7 +212,15 @@ static bool loss(struct maker *maker)
 
 static bool reads_input(const struct layer *layer)
 {
-    return layer->kind == LAYER_CONV || layer->kind == LAYER_BATCHNORM || layer->kind == LAYER_LINEAR;
+    return layer->kind == LAYER_CONV || layer->kind == LAYER_BATCHNORM || layer->kind == LAYER_LINEAR ||
+           layer->kind == LAYER_MULTIPLY ||
+           (layer->kind == LAYER_ACTIVATION && activation_reads_input(layer->activation));
+}
+
+/* True if the backward step, or the step of the ReLU before it, reads the result of the layer. */
+static bool reads_output(const struct layer *layer)
+{
+    return layer->has_relu || (layer->kind == LAYER_ACTIVATION && !activation_reads_input(layer->activation));
 }
 
 /* Mark the layers that need a gradient, the results that the backward pass reads, and the results that are kept. */
@@ -222,13 +230,15 @@ static void mark(struct maker *maker)
     for (size_t i = 1; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
         maker->is_trained[i] = layer->weight_count + layer->bias_count != 0 || maker->is_trained[layer->from[0]] ||
-                               (layer->kind == LAYER_ADD && maker->is_trained[layer->from[1]]);
-        if (layer->has_relu && !has_mask(maker, layer) && !maker->is_inner[i])
+                               (layer_has_two_inputs(layer) && maker->is_trained[layer->from[1]]);
+        if (reads_output(layer) && !has_mask(maker, layer) && !maker->is_inner[i])
             maker->is_needed[i] = true;
         if (layer->kind == LAYER_MAXPOOL && is_raw(maker, layer->from[0]))
             maker->is_needed[i] = true; /* for the ReLU inside it */
         if (reads_input(layer))
             maker->is_needed[layer->from[0]] = true;
+        if (layer->kind == LAYER_MULTIPLY)
+            maker->is_needed[layer->from[1]] = true;
     }
     for (size_t i = 0; i < model->layer_count; i++) {
         maker->is_kept[i] =
@@ -237,13 +247,13 @@ static void mark(struct maker *maker)
         for (size_t j = i + 1; j < model->layer_count && !maker->is_kept[i]; j++)
             maker->is_kept[i] = model->layers[j].segment != model->layers[i].segment &&
                                 (model->layers[j].from[0] == i ||
-                                 (model->layers[j].kind == LAYER_ADD && model->layers[j].from[1] == i));
+                                 (layer_has_two_inputs(&model->layers[j]) && model->layers[j].from[1] == i));
     }
     /* A needed result that is not kept is computed again from the layer's inputs, so mark these inputs as well. */
     for (size_t i = model->layer_count; i-- > 1;)
         if (maker->is_needed[i] && !maker->is_kept[i]) {
             maker->is_needed[model->layers[i].from[0]] = true;
-            if (model->layers[i].kind == LAYER_ADD)
+            if (layer_has_two_inputs(&model->layers[i]))
                 maker->is_needed[model->layers[i].from[1]] = true;
         }
 }
@@ -350,6 +360,22 @@ static bool backward_add(struct maker *maker, size_t index)
     return true;
 }
 
+/* Compute the gradients of both inputs of LAYER_MULTIPLY, with a step for each. */
+static bool backward_multiply(struct maker *maker, size_t index)
+{
+    const struct layer *layer = &maker->model->layers[index];
+    for (int i = 0; i < 2; i++) {
+        struct step step = empty_step(STEP_BACKWARD, layer);
+        step.input = i;
+        step.x = maker->y[layer->from[0]];
+        step.x2 = maker->y[layer->from[1]];
+        step.dy = maker->gradient[index];
+        if (!give_gradient(maker, layer->from[i], &step) || (step.dx != NO_BLOCK && !add_step(maker, step)))
+            return false;
+    }
+    return true;
+}
+
 static bool backward(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
@@ -370,10 +396,13 @@ static bool backward(struct maker *maker, size_t index)
     if (layer->kind == LAYER_ADD) {
         if (!backward_add(maker, index))
             return false;
+    } else if (layer->kind == LAYER_MULTIPLY) {
+        if (!backward_multiply(maker, index))
+            return false;
     } else {
         step.x = reads_input(layer) ? maker->y[layer->from[0]] : NO_BLOCK;
-        step.y =
-            layer->has_relu && layer->kind == LAYER_BATCHNORM && !maker->is_inner[index] ? maker->y[index] : NO_BLOCK;
+        bool needs_result = layer->kind == LAYER_BATCHNORM || layer->kind == LAYER_ACTIVATION;
+        step.y = needs_result && reads_output(layer) && !maker->is_inner[index] ? maker->y[index] : NO_BLOCK;
         step.saved = maker->saved[index];
         if (layer->from[0] == 0)
             step.folding = maker->schedule->folding;

@@ -41,6 +41,7 @@ struct step {
     const struct layer *layer; /* borrowed from the model */
     bool is_again;             /* the result is computed a second time: do not update the running statistics */
     bool adds;                 /* add to dx instead of overwriting it */
+    int input;                 /* STEP_BACKWARD of LAYER_MULTIPLY: dx is the gradient of x (0) or of x2 (1) */
     size_t x, x2, y;           /* numbers of blocks, like dx and dy; NO_BLOCK if the step has no such block */
     size_t dx, dy;
     size_t saved; /* LAYER_BATCHNORM: means, then 1/deviations of this batch, fp32, out.channels of each.

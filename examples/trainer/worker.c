@@ -197,7 +197,10 @@ static bool iterate(struct worker *worker, bool is_first_part, bool is_evaluatio
                                   .loss_scale = is_evaluation ? 1 : worker->scale.now,
                                   .smoothing = is_evaluation ? 0 : (float)options_of(worker)->smoothing,
                                   .images_in_step = images_in_step,
-                                  .images = load.count};
+                                  .images = load.count,
+                                  .seed = options_of(worker)->seed,
+                                  .epoch = load.epoch,
+                                  .first = load.first};
     if (!backend_of(worker)->iterate(worker->state, &iteration, reason))
         return false;
     loader_passed(worker->loader);

@@ -194,6 +194,10 @@ static void write_seeds(const char *folder)
         "\x93NUMPY\1\0\x38\0{'descr': '<i2', 'fortran_order': False, 'shape': (2,)}\n\1\0\x9";
     static const char text[] = "input 3 8 8\na = conv 4 3 stride 2 pad 1 nobias\nbatchnorm relu as n.1\nsegment\n"
                                "b = conv 4 3 pad 1 from a\nadd a relu # sum\nmaxpool 2\naveragepool\nlinear 10\n";
+    static const char mobile[] =
+        "input 3 9 9\na = conv 8 3 pad 1 groups 1 silu\nsegment\nconv 8 3 pad 1 groups 8\ne = batchnorm relu6\n"
+        "averagepool\nconv 2 1 hardswish\nconv 8 1 sigmoid\nmultiply e\ndropout 0.25 images\nadd a\n"
+        "activation silu\naveragepool\ndropout 0.5\nlinear 4\n";
     seed_bytes(folder, 0, KIND_IDX, two_images, sizeof two_images);
     seed_bytes(folder, 1, KIND_CIFAR, record, sizeof record);
     seed_checkpoint(folder, 2);
@@ -203,4 +207,5 @@ static void write_seeds(const char *folder)
     seed_bytes(folder, 5, KIND_RATE, steps, sizeof steps - 1);
     seed_bytes(folder, 6, KIND_NPY, npy_pair, sizeof npy_pair);
     seed_bytes(folder, 7, KIND_CIFAR100, fine_record, sizeof fine_record);
+    seed_bytes(folder, 8, KIND_MODEL, mobile, sizeof mobile - 1);
 }

@@ -172,19 +172,21 @@ class Card:
 # ---- parts: each returns (verdict, rows of a table, remarks); verdict: True, False, or None if it could not run ----
 
 def part_losses(bench, card):
-    """Ten steps in fp32, compared with NumPy in double: small CNN, and a network with residual blocks"""
+    """Ten steps in fp32, compared with NumPy in double: small CNN, residual blocks, and the layers of mobile networks"""
     rows, good = [], True
     steps = os.path.join(bench.build, "tests", "trainer", "trainer_steps")
     trainer = os.path.join(TESTS, "trainer")
     small = os.path.join(bench.build, "examples", "models", "small.net")
-    residual = os.path.join(trainer, "residual.net")
+    residual, mobile = os.path.join(trainer, "residual.net"), os.path.join(trainer, "mobile.net")
     for model, optimizer, images, parts, more, interface in (
             (residual, "sgd", 6, 2, ["checkpointing"], ""), (residual, "adam", 6, 2, [], ""), (small, "sgd", 4, 1, [], ""),
             (small, "adam", 4, 1, [], ""), (residual, "sgd", 6, 2, [], "graph"),
             (residual, "sgd", 6, 2, ["recipe", "cosine", "0.9"], ""),
             (residual, "adam", 6, 2, ["recipe", "step:2", "0.9"], ""),
-            (residual, "adamw", 6, 2, ["recipe", "steps:1,4", "0.9"], "")):
-        answer = bench.run(["sh", os.path.join(trainer, "compare.sh"), steps, "cuda", model, optimizer, str(images),
+            (residual, "adamw", 6, 2, ["recipe", "steps:1,4", "0.9"], ""),
+            (mobile, "sgd", 8, 2, ["checkpointing"], ""), (mobile, "adam", 8, 2, [], ""),
+            (mobile, "sgd", 8, 2, [], "legacy")):
+        answer = bench.run(["sh", os.path.join(trainer, "compare.sh"), "reference.py", steps, "cuda", model, optimizer, str(images),
                             str(parts), "10"] + more, 20, TRAINER_CUDNN=interface)
         lines = (answer["out"] + answer["err"]).strip().splitlines()
         found = re.findall(r"^\s*\d+\s+\S+\s+\S+\s+(\S+e[-+]\d+)", answer["out"], re.M)

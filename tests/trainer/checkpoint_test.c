@@ -297,6 +297,33 @@ static void sums_agree(void **state)
     assert_int_equal(checksum(7, NULL, 0), 7);
 }
 
+/* Models of the same shapes have different sums if one of their layers computes something else. */
+static void models_differ_by_their_sums(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "conv 4 1",      "conv 4 1 groups 2", "conv 4 1 groups 4", "conv 4 1 silu", "conv 4 1 relu6",
+        "conv 4 1 relu", "activation silu",   "dropout 0.1",       "dropout 0.2",   "dropout 0.2 images",
+        "add a",         "multiply a",        "activation relu6"};
+    enum { COUNT = sizeof lines / sizeof *lines };
+    uint32_t sums[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        char name[] = "/tmp/trainer-model-XXXXXX";
+        struct model model;
+        int fd = mkstemp(name);
+        assert_true(fd >= 0 && dprintf(fd, "input 4 1 1\na = conv 4 1\n%s\nlinear 2\n", lines[i]) > 0);
+        close(fd);
+        bool is_read = model_read(name, &model, &reason);
+        unlink(name);
+        if (!is_read)
+            fail_msg("%s", reason.text);
+        sums[i] = checkpoint_model_sum(&model);
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(sums[i], sums[k]);
+        model_clear(&model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +334,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(keeps_the_last_one, make_folder, drop_folder),
         cmocka_unit_test(reads_the_older_format),
         cmocka_unit_test(sums_agree),
+        cmocka_unit_test(models_differ_by_their_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,11 @@
 #!/bin/sh
-# Run some steps on a back end, and compare with NumPy, or with PyTorch if REFERENCE=torch: compare.sh TRAINER_STEPS
-# BACKEND MODEL.net OPTIMIZER IMAGES PARTS STEPS [WORDS of trainer_steps].
+# Run some steps on a back end, and repeat them in Python: compare.sh PROGRAM.py TRAINER_STEPS BACKEND MODEL.net OPTIMIZER
+# IMAGES PARTS STEPS [WORDS of trainer_steps]. PROGRAM.py is reference.py (NumPy), torch_reference.py or pytorch.py.
 set -eu
-steps=$1 backend=$2 model=$3 optimizer=$4 images=$5 parts=$6 count=$7
-shift 7
-case ${REFERENCE:-numpy} in
-torch) script=torch_reference.py modules="numpy, torch" ;;
-*) script=reference.py modules=numpy ;;
-esac
+program=$1 steps=$2 backend=$3 model=$4 optimizer=$5 images=$6 parts=$7 count=$8
+shift 8
+modules=numpy
+[ "$program" = reference.py ] || modules="numpy, torch"
 for python3 in python3 /usr/bin/python3 ""; do # Debian's python3 has Debian's packages
     [ -n "$python3" ] || {
         echo "skipped: no Python with $modules"
@@ -18,4 +16,4 @@ done
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 "$steps" "$backend" "$model" "$optimizer" "$images" "$parts" "$count" "$out" "$@"
-"$python3" -B "$(dirname "$0")/$script" "$model" "$optimizer" "$parts" "$count" "$out" "$@"
+"$python3" -B "$(dirname "$0")/$program" "$model" "$optimizer" "$parts" "$count" "$out" "$@"

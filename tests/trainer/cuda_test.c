@@ -51,6 +51,44 @@ static const struct {
      "input 2 6 6\na = conv 8 3 pad 1\nb = maxpool 2\naveragepool from a\nc = conv 8 1\nmaxpool 3 stride 3 from b\n"
      "add c\nd = conv 3 1\nsegment\nlinear 3 from c\ne = conv 3 1\nadd d\nadd e\n",
      3},
+    {"conv, groups", "input 4 7 6\nconv 8 3 pad 1 groups 2\nsegment\nconv 12 3 stride 2 groups 4 relu\nlinear 4\n", 3},
+    {"depthwise",
+     "input 3 9 8\nconv 5 1\nconv 5 3 pad 1 groups 5\nsegment\nconv 5 5 stride 2 pad 2 groups 5 nobias\nconv 5 2 "
+     "groups 5\n"
+     "linear 4\n",
+     3},
+    {"depthwise, wide",
+     "input 3 9 7\na = conv 16 1\nconv 16 3 stride 2 pad 1 groups 16\nsegment\nconv 16 5 pad 2 groups 16 nobias relu\n"
+     "b = averagepool\nconv 16 3 pad 1 groups 16 from a\nconv 16 7 pad 3 groups 16\naveragepool\nadd b\nlinear 4\n",
+     3},
+    {"relu6", "input 2 6 5\na = conv 5 3 pad 1\nb = add a\nc = add b\nadd c relu6\nsegment\nconv 8 3 relu6\nlinear 3\n",
+     3},
+    {"sigmoid", "input 2 6 5\nconv 5 3 sigmoid\nsegment\nconv 8 3 nobias\nbatchnorm sigmoid\nlinear 3\n", 3},
+    {"silu",
+     "input 2 6 5\na = conv 5 3 pad 1 silu\nb = add a silu\nconv 8 3\nactivation silu\nc = linear 3\nsegment\n"
+     "linear 3 from b\nadd c\n",
+     3},
+    {"hardswish",
+     "input 2 6 5\na = conv 5 3 pad 1\nadd a hardswish\nsegment\nb = conv 8 3 hardswish\np = averagepool\n"
+     "linear 3 from b\nd = linear 3\nc = linear 3 from p\nadd d\n",
+     3},
+    {"multiply",
+     "input 3 6 5\na = conv 8 3 pad 1 silu\nb = averagepool\nconv 4 1 silu\nconv 8 1 sigmoid\nsegment\nmultiply a "
+     "relu\n"
+     "c = averagepool\nmultiply b\nadd c\nd = linear 4\nlinear 4 from a\nadd d\n",
+     3},
+    {"dropout",
+     "input 3 6 6\nconv 8 3 relu\ndropout 0.3\nsegment\na = conv 5 3\ndropout 0.5 images\nb = add a\ndropout 0.1 from "
+     "a\nadd b\n"
+     "linear 9\ndropout 0.25\nlinear 3\n",
+     6},
+    {"inverted residual",
+     "input 3 9 9\na = conv 8 3 stride 2 pad 1 nobias\nsegment\nconv 24 1 nobias\nbatchnorm silu\n"
+     "conv 24 3 pad 1 groups 24 nobias\ne = batchnorm silu\naveragepool\nconv 3 1 silu\nconv 24 1 sigmoid\n"
+     "multiply e\nconv 8 1 nobias\nbatchnorm\ndropout 0.4 images\nb = add a\nsegment\nconv 16 1 nobias from b\n"
+     "batchnorm hardswish\nconv 16 5 stride 2 pad 2 groups 16 nobias\nbatchnorm relu6\naveragepool\ndropout 0.2\n"
+     "linear 5\n",
+     5},
     {"residual",
      "input 3 8 8\na = conv 16 3 pad 1 nobias\nsegment\nconv 16 3 pad 1 nobias\nbatchnorm relu\n"
      "conv 16 3 pad 1 nobias\nbatchnorm\nb = add a relu\nsegment\nconv 24 1 stride 2 nobias from b\n"
@@ -58,7 +96,7 @@ static const struct {
      "add s relu\naveragepool\nlinear 5\n",
      4},
 };
-enum { MODELS = sizeof models / sizeof *models };
+enum { MODELS = sizeof models / sizeof *models, MOBILE = MODELS - 2, DEEP = MODELS - 1 };
 
 /* Allowed differences between the back ends for fp32, bf16 and fp16, relative to the norm of all values. Measured:
  * 4e-7, 1.4e-2 and 1.4e-3. These are rounding errors of several layers (24, 8 and 11 binary digits). In the deepest
@@ -93,7 +131,7 @@ static void compare(const char *name, const char *text, struct rig_options optio
     float *mean = rig_get(&cpu, LASTING_STATISTICS), *own_mean = rig_get(&cuda, LASTING_STATISTICS);
     struct results want = rig_settle(&cpu), have = rig_settle(&cuda);
     double limit = tolerance[options.precision];
-    bool is_deep = text == models[MODELS - 1].text;
+    bool is_deep = text == models[DEEP].text || text == models[MOBILE].text;
     double off = distance(found, expected, cpu.model.parameter_count);
     double off_mean = distance(own_mean, mean, cpu.model.statistics_count);
     double off_loss = fabs((double)have.loss - (double)want.loss) / (double)want.loss;
@@ -126,11 +164,13 @@ static void gradients_are_those_of_the_cpu(void **unused)
         }
 }
 
+/* Depthwise convolutions can use them, too. */
 static void both_interfaces_of_cudnn_do(void **unused)
 {
     (void)unused;
-    const char *text = models[MODELS - 1].text;
-    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+    for (unsigned way = 0; way <= PRECISION_COUNT; way++) {
+        const char *text = models[way == PRECISION_COUNT ? MOBILE : DEEP].text;
+        enum precision precision = way == PRECISION_COUNT ? PRECISION_BF16 : (enum precision)way;
         struct rig_options options = {.images = 2, .precision = precision, .budget_bytes = MIB, .seed = 4};
         fake_legacy_runs = fake_graph_runs = 0;
         use("legacy");
@@ -148,11 +188,12 @@ static void both_interfaces_of_cudnn_do(void **unused)
 static void whatever_is_quickest_does(void **unused)
 {
     (void)unused;
-    for (enum precision precision = 0; precision < PRECISION_COUNT; precision++) {
+    for (unsigned way = 0; way <= PRECISION_COUNT; way++) {
+        enum precision precision = way == PRECISION_COUNT ? PRECISION_BF16 : (enum precision)way;
         struct rig_options options = {
             .images = 2, .precision = precision, .tune = true, .budget_bytes = MIB, .seed = 5};
         fake_gemm_runs = fake_legacy_runs = fake_graph_runs = 0;
-        compare("tuned", models[MODELS - 1].text, options);
+        compare("tuned", models[way == PRECISION_COUNT ? MOBILE : DEEP].text, options);
         assert_true(fake_legacy_runs > 0 && fake_gemm_runs > 0);
         assert_true((fake_graph_runs > 0) == (precision != PRECISION_FP32));
     }
@@ -165,7 +206,7 @@ static void what_a_card_refuses_gives_way(void **unused)
         struct rig_options options = {.images = 2, .precision = precision, .budget_bytes = MIB, .seed = 5};
         fake_legacy_runs = fake_graph_runs = 0;
         fake_refuses_graphs = 1;
-        compare("refused", models[MODELS - 1].text, options);
+        compare("refused", models[DEEP].text, options);
         fake_refuses_graphs = 0;
         assert_true(fake_legacy_runs > 0 && fake_graph_runs == 0);
     }
@@ -182,7 +223,7 @@ static void parts_and_segments_are_one_batch(void **unused)
                                           .precision = precision,
                                           .budget_bytes = MIB,
                                           .seed = 6};
-            compare("parts", models[MODELS - 1].text, options);
+            compare("parts", models[DEEP].text, options);
         }
 }
 
@@ -589,7 +630,7 @@ static void evaluations_are_those_of_the_cpu(void **unused)
     const struct backend *const backends[] = {&backend_cpu, &backend_cuda};
     for (int i = 0; i < 2; i++) {
         struct rig_options options = {.images = 5, .budget_bytes = MIB, .seed = 12};
-        rig_open(&rigs[i], backends[i], models[MODELS - 1].text, &options);
+        rig_open(&rigs[i], backends[i], models[MOBILE].text, &options);
         float *before = rig_gradients(&rigs[i]);
         float *statistics = rig_get(&rigs[i], LASTING_STATISTICS);
         struct iteration iteration = rig_iteration(&rigs[i], 0);

@@ -56,7 +56,7 @@ static void load_one(const struct model *model, const struct schedule_options *o
 static void card_sees_what_was_planned(void **unused)
 {
     (void)unused;
-    static const char *const names[] = {"small", "vgg11", "resnet18", "resnet50"};
+    static const char *const names[] = {"small", "vgg11", "resnet18", "resnet50", "mobilenetv2", "efficientnet-b0"};
     static const size_t batches[] = {1, 7, 32, 256};
     size_t loaded = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -16,7 +16,7 @@ static void convolve(const struct exact *exact, const struct layer *layer, const
                      double *y)
 {
     const struct shape *in = &layer->in, *out = &layer->out;
-    size_t k = layer->kernel;
+    size_t k = layer->kernel, deep = in->channels / layer->groups, group_outputs = out->channels / layer->groups;
     for (size_t i = 0; i < exact->images * shape_count(*out); i++) {
         size_t c = i % out->channels, column = i / out->channels % out->width,
                row = i / out->channels / out->width % out->height, image = i / shape_count(*out);
@@ -26,9 +26,9 @@ static void convolve(const struct exact *exact, const struct layer *layer, const
                 size_t r = row * layer->stride + ky - layer->pad, q = column * layer->stride + kx - layer->pad;
                 if (r >= in->height || q >= in->width) /* a negative index has become a large size_t */
                     continue;
-                for (size_t d = 0; d < in->channels; d++)
-                    sum += parameters[layer->weight_at + ((c * k + ky) * k + kx) * in->channels + d] *
-                           x[at(in, image, r, q, d)];
+                for (size_t d = 0; d < deep; d++)
+                    sum += parameters[layer->weight_at + ((c * k + ky) * k + kx) * deep + d] *
+                           x[at(in, image, r, q, c / group_outputs * deep + d)];
             }
         y[i] = sum;
     }
@@ -104,6 +104,62 @@ static void average(const struct exact *exact, const struct layer *layer, const 
     }
 }
 
+/* Apply the function. Its bends are kinks of the function or of its first derivative. */
+static void activate(struct exact *exact, const struct layer *layer, const double *x, double *y)
+{
+    for (size_t i = 0; i < exact->images * shape_count(layer->out); i++) {
+        double v = x[i], between = fmin(fmax(v + 3, 0), 6);
+        switch (layer->activation) {
+        case ACTIVATION_RELU6:
+            if (v != 0)
+                near(exact, v);
+            near(exact, v - 6);
+            y[i] = fmin(fmax(v, 0), 6);
+            break;
+        case ACTIVATION_SIGMOID:
+            y[i] = 1 / (1 + exp(-v));
+            break;
+        case ACTIVATION_SILU:
+            y[i] = v / (1 + exp(-v));
+            break;
+        case ACTIVATION_HARDSWISH:
+            near(exact, v + 3);
+            near(exact, v - 3);
+            y[i] = v * between / 6;
+            break;
+        default:
+            abort();
+        }
+    }
+}
+
+static void multiply_channels(const struct exact *exact, const struct layer *layer, const double *by, const double *x,
+                              double *y)
+{
+    size_t channels = layer->out.channels, each = shape_count(layer->out);
+    for (size_t i = 0; i < exact->images * each; i++)
+        y[i] = x[i] * by[i / each * channels + i % channels];
+}
+
+/* One step of splitmix64 from the state `z`. */
+static uint64_t scramble(uint64_t z)
+{
+    return random_next(&z);
+}
+
+/* Whether a number is dropped follows from seed, epoch (0), layer, image and place: see dropout.h. */
+static void drop(const struct exact *exact, size_t index, const double *x, double *y)
+{
+    const struct layer *layer = &exact->model->layers[index];
+    size_t each = shape_count(layer->out);
+    uint64_t key = scramble(scramble(scramble(exact->seed)) + index);
+    for (size_t i = 0; i < exact->images * each; i++) {
+        uint64_t bits = scramble(scramble(key + i / each) + (layer->drops_images ? 0 : i % each)) >> 32;
+        bool is_kept = exact->statistics != NULL || (double)bits / 0x1p32 >= (double)layer->rate;
+        y[i] = !is_kept ? 0 : exact->statistics != NULL ? x[i] : x[i] / (1 - (double)layer->rate);
+    }
+}
+
 static void rectify(struct exact *exact, const struct layer *layer, double *y)
 {
     for (size_t i = 0; layer->has_relu && i < exact->images * shape_count(layer->out); i++) {
@@ -142,6 +198,15 @@ static void compute(struct exact *exact, size_t index, const double *parameters,
         break;
     case LAYER_LINEAR:
         multiply(exact, layer, parameters, x, y);
+        break;
+    case LAYER_ACTIVATION:
+        activate(exact, layer, x, y);
+        break;
+    case LAYER_MULTIPLY:
+        multiply_channels(exact, layer, x, results[layer->from[1]], y);
+        break;
+    case LAYER_DROPOUT:
+        drop(exact, index, x, y);
         break;
     default:
         abort();

@@ -10,7 +10,8 @@ struct exact {
     size_t images, counted; /* images in the batch; only the first `counted` of them contribute to the loss */
     const float *input;     /* rows, columns, channels */
     const int32_t *labels;
-    const float *statistics; /* statistics for batch normalisation; NULL: the batch's own */
+    const float *statistics; /* evaluation: statistics for batch normalisation, no dropout; NULL: training */
+    uint64_t seed;           /* for dropout, in epoch 0, from its first image on */
     /* Set by exact_loss(): */
     size_t correct;
     double closest; /* smallest distance of a value to the bend of a ReLU or maximum; must exceed all rounding errors */

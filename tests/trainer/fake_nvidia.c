@@ -103,12 +103,13 @@ static void set(void *to, size_t at, int type, float x)
 
 struct convolution {
     int kind; /* 0 forward, 1 input gradient, 2 weight gradient */
-    int type, images, channels, height, width, out_channels, out_height, out_width, kernel, stride, pad;
+    int type, images, channels, height, width, out_channels, out_height, out_width, kernel, stride, pad, groups;
 };
 
 static bool is_whole(const struct convolution *c)
 {
-    return c->images > 0 && c->channels > 0 && c->stride > 0 && c->kernel > 0 &&
+    return c->images > 0 && c->channels > 0 && c->stride > 0 && c->kernel > 0 && c->groups > 0 &&
+           c->channels % c->groups == 0 && c->out_channels % c->groups == 0 &&
            c->out_height == (c->height + 2 * c->pad - c->kernel) / c->stride + 1 &&
            c->out_width == (c->width + 2 * c->pad - c->kernel) / c->stride + 1;
 }
@@ -119,7 +120,8 @@ static void compute(const struct convolution *c, const void *x, const void *w, c
 {
     size_t counts[] = {(size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels),
                        (size_t)c->images * (size_t)(c->height * c->width * c->channels),
-                       (size_t)(c->out_channels * c->kernel * c->kernel * c->channels)};
+                       (size_t)(c->out_channels * c->kernel * c->kernel * (c->channels / c->groups))};
+    size_t deep = (size_t)(c->channels / c->groups), group_outputs = (size_t)(c->out_channels / c->groups);
     size_t count = counts[c->kind];
     double *sums = calloc(count, sizeof *sums);
     if (sums == NULL)
@@ -133,13 +135,11 @@ static void compute(const struct convolution *c, const void *x, const void *w, c
                 int h = row * c->stride - c->pad + r, v = column * c->stride - c->pad + s;
                 if (h < 0 || h >= c->height || v < 0 || v >= c->width)
                     continue;
-                for (int i = 0; i < c->channels; i++) {
+                for (size_t i = 0; i < deep; i++) {
                     size_t at =
                         ((image * (size_t)c->height + (size_t)h) * (size_t)c->width + (size_t)v) * (size_t)c->channels +
-                        (size_t)i;
-                    size_t weight =
-                        ((k * (size_t)c->kernel + (size_t)r) * (size_t)c->kernel + (size_t)s) * (size_t)c->channels +
-                        (size_t)i;
+                        k / group_outputs * deep + i;
+                    size_t weight = ((k * (size_t)c->kernel + (size_t)r) * (size_t)c->kernel + (size_t)s) * deep + i;
                     if (c->kind == 0)
                         sums[o] += (double)get(x, at, c->type) * (double)get(w, weight, c->type);
                     else if (c->kind == 1)
@@ -192,7 +192,7 @@ enum { TENSOR = 'T', FILTER = 'F', HOW = 'H' };
 struct legacy {
     int kind, is_set;
     int type, n, c, h, w; /* for a filter: outputs, inputs, height, width */
-    int pad, stride, math;
+    int pad, stride, math, groups;
 };
 
 static int make(void **ret, int kind)
@@ -271,7 +271,17 @@ int cudnnSetConvolution2dDescriptor(void *convolution, int pad_h, int pad_w, int
         return BAD_PARAMETER;
     how->pad = pad_h;
     how->stride = stride_h;
+    how->groups = 1;
     how->is_set = 1;
+    return 0;
+}
+int cudnnSetConvolutionGroupCount(void *convolution, int groups)
+{
+    BEGIN()
+    struct legacy *how = convolution;
+    if (how == NULL || how->kind != HOW || !how->is_set || groups < 1)
+        return BAD_PARAMETER;
+    how->groups = groups;
     return 0;
 }
 int cudnnSetConvolutionMathType(void *convolution, int math_type)
@@ -288,7 +298,8 @@ static bool gather(int kind, const struct legacy *x, const struct legacy *w, con
     if (x == NULL || w == NULL || how == NULL || y == NULL || x->kind != TENSOR || w->kind != FILTER ||
         how->kind != HOW || y->kind != TENSOR || !x->is_set || !w->is_set || !how->is_set || !y->is_set)
         return false;
-    if (x->type != w->type || x->type != y->type || x->n != y->n || w->c != x->c || w->n != y->c || w->h != w->w)
+    if (x->type != w->type || x->type != y->type || x->n != y->n || w->c * how->groups != x->c || w->n != y->c ||
+        w->h != w->w)
         return false;
     *ret = (struct convolution){.kind = kind,
                                 .type = x->type,
@@ -301,7 +312,8 @@ static bool gather(int kind, const struct legacy *x, const struct legacy *w, con
                                 .out_width = y->w,
                                 .kernel = w->h,
                                 .stride = how->stride,
-                                .pad = how->pad};
+                                .pad = how->pad,
+                                .groups = how->groups};
     return is_whole(ret);
 }
 
@@ -512,7 +524,7 @@ static bool gather_graph(const struct graph_part *graph, struct convolution *ret
         if (x == NULL || w == NULL || y == NULL || how == NULL)
             return false;
         if (!is_channels_last(x) || !is_channels_last(w) || !is_channels_last(y) || size(x, 0) != size(y, 0) ||
-            size(w, 1) != size(x, 1) || size(w, 0) != size(y, 1) || size(w, 2) != size(w, 3))
+            size(w, 1) <= 0 || size(x, 1) % size(w, 1) != 0 || size(w, 0) != size(y, 1) || size(w, 2) != size(w, 3))
             return false;
         *ret = (struct convolution){.kind = kind,
                                     .type = word(x, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE),
@@ -525,7 +537,8 @@ static bool gather_graph(const struct graph_part *graph, struct convolution *ret
                                     .out_width = size(y, 3),
                                     .kernel = size(w, 2),
                                     .stride = (int)number(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, 0),
-                                    .pad = (int)number(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, 1)};
+                                    .pad = (int)number(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, 1),
+                                    .groups = size(x, 1) / size(w, 1)};
         return is_whole(ret) && number(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2, 0) == ret->pad;
     }
     return false;
@@ -760,11 +773,13 @@ static int parameter(char *out, size_t room, const char *begin, const char *end,
         const char *text, *ptx;
     } kinds[] = {{"*", ".param .u64 p%d"},
                  {"struct pool", ".param .align 4 .b8 p%d[32]"},
-                 {"struct step_size", ".param .align 4 .b8 p%d[36]"},
+                 {"struct step_size", ".param .align 4 .b8 p%d[48]"},
                  {"struct folding", ".param .align 4 .b8 p%d[48]"},
                  {"struct sampling", ".param .align 4 .b8 p%d[24]"},
                  {"struct normalised", ".param .align 8 .b8 p%d[32]"},
                  {"struct branch", ".param .align 8 .b8 p%d[40]"},
+                 {"struct drop", ".param .align 8 .b8 p%d[32]"},
+                 {"struct depth", ".param .align 4 .b8 p%d[32]"},
                  {"size ", ".param .u64 p%d"},
                  {"float ", ".param .f32 p%d"},
                  {"", ".param .u32 p%d"}};

@@ -67,7 +67,7 @@ static void check_chosen(const struct fit_request *request, const struct fit *fi
 static void keeps_the_promise(void **state)
 {
     (void)state;
-    static const char *const names[] = {"small", "resnet18", "resnet50"};
+    static const char *const names[] = {"small", "resnet18", "resnet50", "efficientnet-b0"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct model model = read_model(names[i]);
         bool has_fitted = false;

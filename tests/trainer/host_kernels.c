@@ -59,6 +59,10 @@ static unsigned short narrow(float x)
 
 #include "cuda_kernels.cu"
 
+#include "cuda_elements.cu"
+
+#include "cuda_depth.cu"
+
 /* ---- one thread of a launch: its arguments are pointers to values ---- */
 
 #define A(type, n) (*(type *)arguments[n])
@@ -85,6 +89,11 @@ THUNK(relu_forward, E(0), S(1))
 THUNK(relu_backward, E(0), E(1), S(2))
 THUNK(add, E(0), E(1), E(2), S(3), I(4))
 THUNK(add_gradient, F(0), E(1), S(2))
+THUNK(activate, E(0), E(1), I(2), S(3))
+THUNK(activate_backward, E(0), E(1), E(2), I(3), I(4), S(5))
+THUNK(drop, E(0), E(1), A(struct drop, 2), S(3))
+THUNK(depth_weights, F(0), E(1), U(2), U(3))
+THUNK(depth_filter_end, F(0), F(1), U(2), U(3), U(4))
 THUNK(columns_end, F(0), F(1), U(2), U(3))
 THUNK(norm_statistics, F(0), F(1), F(2), E(3), S(4), U(5), U(6), A(float, 7), A(float, 8))
 THUNK(norm_running, F(0), F(1), U(2), A(float, 3))
@@ -116,6 +125,13 @@ THUNKS(max_backward, E(0), E(1), E(2), A(unsigned char *, 3), A(struct pool, 4),
 THUNKS(max_backward_pairs, E(0), E(1), E(2), A(unsigned char *, 3), A(struct pool, 4), I(5))
 THUNKS(mean_forward, E(0), E(1), U(2), U(3), I(4))
 THUNKS(mean_backward, E(0), E(1), U(2), U(3), I(4))
+THUNKS(image_sums, E(0), E(1), E(2), U(3), U(4), A(float, 5), I(6))
+THUNKS(image_spread, E(0), E(1), E(2), S(3), U(4), U(5), A(float, 6), I(7), I(8))
+THUNKS(depth_forward, E(0), E(1), F(2), A(struct depth, 3))
+THUNKS(depth_backward, E(0), E(1), F(2), A(struct depth, 3), I(4))
+THUNKS(depth_filter1, F(0), E(1), E(2), A(struct depth, 3), S(4))
+THUNKS(depth_filter3, F(0), E(1), E(2), A(struct depth, 3), S(4))
+THUNKS(depth_filter5, F(0), E(1), E(2), A(struct depth, 3), S(4))
 
 #define PASTE(a, b) a##b
 #define TABLE(n)    PASTE(host_kernels_, n)
@@ -131,6 +147,8 @@ const struct host_kernel TABLE(ELEMENT)[] = {
     B(columns_end) B(norm_statistics) B(norm_backward_statistics) B(loss) B(loss_sum) B(check)
     B(squares) B(clip)
     BB(columns) BB(norm_sums) BB(norm_backward_sums) BB(norm_masked_sums) BB(norm_two_sums)
+    X(activate) X(activate_backward) X(drop) X(depth_weights) B(depth_filter_end) XX(image_spread) BB(image_sums)
+    XX(depth_forward) XX(depth_backward) BB(depth_filter1) BB(depth_filter3) BB(depth_filter5)
     {0}
     /* clang-format on */
 };

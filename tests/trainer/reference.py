@@ -4,7 +4,7 @@ WORDS are those of trainer_steps. torch_reference.py compares with PyTorch inste
 
 FILE is written by trainer_steps. This program has its own code to read, run and train models. It only shares the
 format of a model's file and the order of its parameters (model.h) with the trainer. The formulas are those of
-PyTorch's layers, SGD and Adam: the losses of the same trainings in PyTorch 1.13, in double, differ by at most 5e-16.
+PyTorch's layers, SGD and Adam: pytorch.py compares with PyTorch itself.
 """
 
 import sys
@@ -17,8 +17,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 # so is the direction of its first steps. Measured: at most 4e-7, with all instruction sets from SSE4.1 to AVX-512.
 LOSS_TOLERANCE = 1e-5
 # Relative to the total change of the parameters in the Euclidean norm; each parameter is rounded, too. Measured:
-# 1.1e-5.
+# 3e-5.
 MOVE_TOLERANCE = 1e-4
+SEED = 11  # of trainer_steps, for dropout
 
 
 # ---- models ----
@@ -33,12 +34,19 @@ def read_model(path):
         name = None
         if words[1:2] == ["="]:
             name, words = words[0], words[2:]
-        layer = {"kind": words[0], "from": [len(layers) - 1], "stride": None, "pad": 0, "relu": False, "bias": True}
-        numbers, words = [], words[1:]
+        layer = {"kind": words[0], "from": [len(layers) - 1], "stride": None, "pad": 0, "relu": False, "bias": True,
+                 "groups": 1, "images": False, "index": len(layers)}
+        numbers, words, function = [], words[1:], None
+        if layer["kind"] == "dropout":
+            layer["rate"] = float(np.float32(words.pop(0)))
         while words:
             word = words.pop(0)
-            if word in ("stride", "pad"):
+            if word in ("stride", "pad", "groups"):
                 layer[word] = int(words.pop(0))
+            elif word == "images":
+                layer["images"] = True
+            elif word in ACTIVATIONS:
+                function = word
             elif word == "from":
                 layer["from"][0] = names[words.pop(0)]
             elif word == "as": # a name for files with weights
@@ -57,7 +65,7 @@ def read_model(path):
             shape = (numbers[1], numbers[2], numbers[0])
         elif layer["kind"] == "conv":
             layer["kernel"], layer["stride"] = numbers[1], layer["stride"] or 1
-            layer["weights"] = (numbers[0], numbers[1], numbers[1], shape[2])
+            layer["weights"] = (numbers[0], numbers[1], numbers[1], shape[2] // layer["groups"])
             counts = (int(np.prod(layer["weights"])), numbers[0] if layer["bias"] else 0)
             shape = window(shape, layer)[:2] + (numbers[0],)
         elif layer["kind"] == "maxpool":
@@ -74,14 +82,22 @@ def read_model(path):
             layer["weights"] = (numbers[0], int(np.prod(shape)))
             counts = (int(np.prod(layer["weights"])), numbers[0] if layer["bias"] else 0)
             shape = (1, 1, numbers[0])
+        elif layer["kind"] == "multiply":
+            shape = layers[layer["from"][1]]["shape"]
         layer["shape"] = shape
+        if layer["kind"] == "activation":
+            layer["function"], function = function, None
         layer["weight_at"], layer["weight_count"] = places, counts[0]
         places += aligned(counts[0])
         layer["bias_at"], layer["bias_count"] = places, counts[1]
         places += aligned(counts[1])
-        if name:
-            names[name] = len(layers)
         layers.append(layer)
+        if function:  # a layer of its own
+            layers.append({"kind": "activation", "from": [len(layers) - 1], "function": function, "shape": shape,
+                           "relu": False, "weight_at": places, "weight_count": 0, "bias_at": places, "bias_count": 0,
+                           "index": len(layers)})
+        if name:
+            names[name] = len(layers) - 1
     return layers
 
 
@@ -116,16 +132,21 @@ def unwindow(pieces, layer, shape):
 
 
 def conv(layer, weights, bias, x):
-    seen = windows(x, layer, 0)
-    flat = seen.transpose(0, 1, 2, 4, 5, 3).reshape(-1, weights[0].size)
-    y = (flat @ weights.reshape(len(weights), -1).T).reshape(seen.shape[:3] + (len(weights),))
+    """Each group of output channels reads its own group of input channels. `flat` has the groups first."""
+    seen, groups = windows(x, layer, 0), layer["groups"]
+    flat = seen.transpose(0, 1, 2, 4, 5, 3).reshape(-1, weights.shape[1] ** 2, groups, weights.shape[3])
+    flat = flat.transpose(2, 0, 1, 3).reshape(groups, len(flat), weights[0].size)
+    y = flat @ weights.reshape(groups, -1, weights[0].size).transpose(0, 2, 1)
+    y = y.transpose(1, 0, 2).reshape(seen.shape[:3] + (len(weights),))
     return y if bias is None else y + bias, flat
 
 
 def conv_back(layer, weights, x, flat, dy):
-    rows = dy.reshape(-1, len(weights))
-    pieces = (rows @ weights.reshape(len(weights), -1)).reshape(dy.shape[:3] + weights.shape[1:])
-    return unwindow(pieces.transpose(0, 1, 2, 5, 3, 4), layer, x.shape), (rows.T @ flat).reshape(weights.shape), rows.sum(0)
+    groups = layer["groups"]
+    rows = dy.reshape(-1, groups, len(weights) // groups).transpose(1, 0, 2)
+    pieces = (rows @ weights.reshape(groups, -1, weights[0].size)).reshape((groups,) + dy.shape[:3] + weights.shape[1:])
+    pieces = pieces.transpose(1, 2, 3, 0, 6, 4, 5).reshape(dy.shape[:3] + (x.shape[3],) + weights.shape[1:3])
+    return unwindow(pieces, layer, x.shape), (rows.transpose(0, 2, 1) @ flat).reshape(weights.shape), dy.sum((0, 1, 2))
 
 
 def linear(layer, weights, bias, x):
@@ -171,6 +192,41 @@ def maxpool_back(layer, x, winner, dy):
     return unwindow(pieces.reshape(dy.shape + (kernel, kernel)), layer, x.shape)
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def silu_back(x):
+    return sigmoid(x) * (1 + x * (1 - sigmoid(x)))
+
+
+# Each function and its derivative, both from the input.
+ACTIVATIONS = {
+    "relu6": (lambda x: np.clip(x, 0, 6), lambda x: (x > 0) & (x < 6)),
+    "sigmoid": (sigmoid, lambda x: sigmoid(x) * (1 - sigmoid(x))),
+    "silu": (lambda x: x * sigmoid(x), silu_back),
+    "hardswish": (lambda x: x * np.clip(x + 3, 0, 6) / 6,
+                  lambda x: np.where(x < -3, 0, np.where(x <= 3, x / 3 + 0.5, 1)))}
+
+
+def mix(z):
+    """splitmix64, for arrays of uint64; numbers wrap around."""
+    z = np.asarray(z, np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def dropout(layer, x, first):
+    """Return the result, and what each number is multiplied by. `first`: place of the first image in epoch 0."""
+    with np.errstate(over="ignore"):
+        images = mix(mix(mix(mix(SEED)) + np.uint64(layer["index"])) + np.uint64(first) + np.arange(len(x), dtype=np.uint64))
+        places = np.zeros(x[0].size, np.uint64) if layer["images"] else np.arange(x[0].size, dtype=np.uint64)
+        bits = mix(images[:, None] + places) >> np.uint64(32)
+    factors = ((bits >= int(layer["rate"] * 2 ** 32)) / (1 - layer["rate"])).reshape(x.shape)
+    return x * factors, factors
+
+
 WITH_WEIGHTS = {"conv": (conv, conv_back), "linear": (linear, linear_back), "batchnorm": (batchnorm, batchnorm_back)}
 
 
@@ -181,7 +237,7 @@ def part(vector, layer, which):
     return vector[at:at + count]
 
 
-def forward(layers, parameters, statistics, images, is_evaluation=False):
+def forward(layers, parameters, statistics, images, first=0, is_evaluation=False):
     results, kept = [], []
     for layer in layers:
         kind, note = layer["kind"], None
@@ -200,6 +256,12 @@ def forward(layers, parameters, statistics, images, is_evaluation=False):
             y = x.mean((1, 2), keepdims=True)
         elif kind == "add":
             y = x + results[layer["from"][1]]
+        elif kind == "multiply":
+            y = x * results[layer["from"][1]]
+        elif kind == "activation":
+            y = ACTIVATIONS[layer["function"]][0](x)
+        elif kind == "dropout":
+            y, note = (x, None) if is_evaluation else dropout(layer, x, first)
         else:
             y = x
         results.append(np.maximum(y, 0) if layer["relu"] else y)
@@ -225,9 +287,16 @@ def backward(layers, parameters, results, kept, dy, gradients):
             dx = maxpool_back(layer, x, kept[i], dy)
         elif layer["kind"] == "averagepool":
             dx = np.broadcast_to(dy / (x.shape[1] * x.shape[2]), x.shape)
+        elif layer["kind"] == "activation":
+            dx = dy * ACTIVATIONS[layer["function"]][1](x)
+        elif layer["kind"] == "dropout":
+            dx = dy * kept[i]
         else:
             dx = dy
-        for source in layer["from"]:
+        parts = [dx] * len(layer["from"])
+        if layer["kind"] == "multiply":
+            parts = [(dy * results[layer["from"][1]]).sum((1, 2), keepdims=True), dy * x]
+        for source, dx in zip(layer["from"], parts):
             by[source] = dx if by[source] is None else by[source] + dx
 
 
@@ -348,7 +417,8 @@ def train(layers, optimizer, parts, steps, told, schedule):
     for step in range(steps):
         gradients = np.zeros(len(parameters))
         for k in range(parts):
-            results, kept = forward(layers, parameters, statistics, images[step, k])
+            first = (step * parts + k) * labels.shape[2]
+            results, kept = forward(layers, parameters, statistics, images[step, k], first)
             summed, dy, right, near = loss(results[-1], labels[step, k], recipe.smoothing)
             losses[step] += summed / in_step
             correct[step] += right
@@ -360,7 +430,7 @@ def train(layers, optimizer, parts, steps, told, schedule):
             gradients *= min(1, recipe.clip / (norms[step] + 1e-6))
         optimizer.step(parameters, gradients)
         average = parameters.copy() if step == 0 else recipe.average * average + (1 - recipe.average) * parameters
-    results, _ = forward(layers, average if schedule else parameters, statistics, images[0, 0], True)
+    results, _ = forward(layers, average if schedule else parameters, statistics, images[0, 0], is_evaluation=True)
     summed, _, right, _ = loss(results[-1], labels[0, 0])
     return {"losses": losses, "correct": correct, "top": top, "norm": norms, "parameters_after": parameters,
             "statistics_after": statistics, "average_after": average, "evaluation_loss": summed / len(labels[0, 0]),

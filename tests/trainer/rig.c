@@ -130,7 +130,9 @@ struct iteration rig_iteration(const struct rig *rig, size_t part)
                               .loss_scale = rig->options.loss_scale > 0 ? rig->options.loss_scale : 1,
                               .smoothing = rig->options.smoothing,
                               .images_in_step = rig->options.images * rig->options.parts,
-                              .images = rig->options.images};
+                              .images = rig->options.images,
+                              .seed = rig->options.seed,
+                              .first = part * rig->options.images};
 }
 
 void rig_iterate(struct rig *rig, size_t part, const struct iteration *iteration)

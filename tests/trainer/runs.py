@@ -219,7 +219,7 @@ def hundred_runs_cpu(place):
 
 def keeps_the_promise(place):
     """On a GPU that has only as much memory as the limit; without the limit the same training fails there."""
-    rows = (("small", "6400", "2GiB"), ("resnet18", "64", "2GiB"))
+    rows = (("small", "6400", "2GiB"), ("resnet18", "64", "2GiB"), ("efficientnet-b0", "64", "2GiB"))
     for model, batch, size in rows:
         options = ["--backend", "dry", "--model", model, "--batch", batch, "--images", batch, "--steps", "2",
                    "--optimizer", "adam"]
@@ -245,13 +245,13 @@ def libraries_of(path):
 
 
 def prints_plans(place):
-    for model in ("small", "vgg11", "resnet18", "resnet50"):
+    for model in ("small", "vgg11", "vgg16", "resnet18", "resnet34", "resnet50", "mobilenetv2", "efficientnet-b0"):
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--plan"], Card(),
                            new_folder(place.path, model))
         said = run.stdout.decode()
         expect(run.status == 0 and "parameters" in said and re.search(r"^  taken +\d+", said, re.M), said[:2000])
         taken = int(re.search(r"^  taken +(\d+)", said, re.M).group(1))
-        if model not in ("small", "resnet18"):
+        if model not in ("small", "resnet18", "mobilenetv2", "efficientnet-b0"):
             continue # initialising that many parameters takes time
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--images", "32", "--steps",
                             "1", "--quiet"], Card(), new_folder(place.path, model + "-taken"))
@@ -462,6 +462,26 @@ STEADY = ["--backend", "cpu", "--model", "normalised.net", "--images", "400", "-
           "--label-smoothing", "0.1", "--average", "0.9", "--evaluate-every", "4"]
 
 
+def resumes_dropout(place):
+    """A resumed run drops the same numbers as an uninterrupted one, and another micro-batch drops them, too."""
+    need_cpu()
+    (place.path / "drops.net").write_text(
+        "input 1 12 12\nconv 8 3 pad 1 silu\nmaxpool 2\nsegment\na = conv 8 3 pad 1\ndropout 0.3 images\nadd a relu6\n"
+        "dropout 0.4\nsegment\nconv 8 3 pad 1 groups 8\nlinear 10\n")
+    options = ["--backend", "cpu", "--model", "drops.net", "--images", "64", "--batch", "16", "--deterministic", "--quiet",
+               "--checkpointing", "on"]
+    place.run(*options, "--steps", "12", "--log", "whole")
+    place.run(*options, "--steps", "5", "--checkpoint", "c", "--log", "first")
+    place.run(*options, "--steps", "12", "--checkpoint", "c", "--resume", "--log", "second")
+    whole, both = place.losses("whole"), {**place.losses("first"), **place.losses("second")}
+    expect(len(whole) == 12 and whole == both, f"{whole} and {both}")
+    place.run(*options, "--steps", "12", "--micro-batch", "4", "--log", "parts")
+    apart = max(abs(loss / whole[step] - 1) for step, loss in place.losses("parts").items())
+    expect(apart < 1e-4, f"losses with another micro-batch are {apart} apart")
+    place.run(*options, "--steps", "12", "--seed", "2", "--log", "other")
+    expect(place.losses("other")[1] != whole[1], "another seed changes nothing")
+
+
 def ends_well_at_a_signal(place):
     need_cpu()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -529,7 +549,7 @@ def outlives_some_kills(place):
 
 CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, predicts, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
                                  keeps_the_promise,
-                                 prints_plans, refuses_damage, ends_well_at_a_signal, outlives_kills,
+                                 prints_plans, refuses_damage, resumes_dropout, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}
 
 
