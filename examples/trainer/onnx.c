@@ -232,6 +232,74 @@ static void write_linear(struct export *export, const struct layer *layer)
     message_end(export->out, node);
 }
 
+static void write_clip(struct export *export, const struct layer *layer)
+{
+    static const struct {
+        const char *what;
+        float value;
+    } limits[] = {{"least", 0}, {"most", 6}};
+    for (size_t i = 0; i < 2; i++) {
+        size_t constant = begin_node(export, layer, "Constant", limits[i].what);
+        add_float(export, "value_float", limits[i].value);
+        message_end(export->out, constant);
+    }
+    size_t node = begin_node(export, layer, "Clip", "out");
+    add_input(export, layer->from[0]);
+    add_own_input(export, layer, "least");
+    add_own_input(export, layer, "most");
+    message_end(export->out, node);
+}
+
+static void write_unary(struct export *export, const struct layer *layer, const char *type, const char *what)
+{
+    size_t node = begin_node(export, layer, type, what);
+    add_input(export, layer->from[0]);
+    message_end(export->out, node);
+}
+
+static void write_silu(struct export *export, const struct layer *layer)
+{
+    write_unary(export, layer, "Sigmoid", "sigmoid");
+    size_t node = begin_node(export, layer, "Mul", "out");
+    add_input(export, layer->from[0]);
+    add_own_input(export, layer, "sigmoid");
+    message_end(export->out, node);
+}
+
+static void write_function(struct export *export, const struct layer *layer)
+{
+    switch (layer->activation) {
+    case ACTIVATION_RELU6:
+        write_clip(export, layer);
+        break;
+    case ACTIVATION_SIGMOID:
+        write_unary(export, layer, "Sigmoid", "out");
+        break;
+    case ACTIVATION_SILU:
+        write_silu(export, layer);
+        break;
+    case ACTIVATION_HARDSWISH:
+        write_unary(export, layer, "HardSwish", "out");
+        break;
+    case ACTIVATION_COUNT:
+        break;
+    }
+}
+
+static void write_multiply(struct export *export, const struct layer *layer)
+{
+    size_t node = begin_node(export, layer, "Mul", result_of(layer));
+    add_input(export, layer->from[1]);
+    add_input(export, layer->from[0]); /* N x channels x 1 x 1: ONNX repeats it for all places */
+    message_end(export->out, node);
+}
+
+/* An evaluation drops nothing. */
+static void write_dropout(struct export *export, const struct layer *layer)
+{
+    write_unary(export, layer, "Identity", "out");
+}
+
 /* One function for each kind of layer. It writes all nodes of the layer except its activation. NULL: the layer cannot
  * be exported. */
 static void (*const writers[LAYER_KIND_COUNT])(struct export *, const struct layer *) = {
@@ -242,6 +310,9 @@ static void (*const writers[LAYER_KIND_COUNT])(struct export *, const struct lay
     [LAYER_AVERAGEPOOL] = write_averagepool,
     [LAYER_ADD] = write_add,
     [LAYER_LINEAR] = write_linear,
+    [LAYER_ACTIVATION] = write_function,
+    [LAYER_MULTIPLY] = write_multiply,
+    [LAYER_DROPOUT] = write_dropout,
 };
 
 bool onnx_check(const struct model *model, struct reason *reason)
