@@ -32,7 +32,7 @@ def main(model, checkpoint, folder, lines):
     layers, (parameters, statistics) = reference.read_model(model), read_checkpoint(checkpoint)
     train, test = (read_images(f"{folder}/{part}-images-idx3-ubyte") for part in ("train", "t10k"))
     images = ((test - train.mean()) / train.std())[..., None]
-    logits = reference.forward(layers, parameters, statistics, images, True)[0][-1].reshape(len(images), -1)
+    logits = reference.forward(layers, parameters, statistics, images, is_evaluation=True)[0][-1].reshape(len(images), -1)
     chances = np.exp(logits - logits.max(1, keepdims=True))
     chances /= chances.sum(1, keepdims=True)
     told = re.findall(r"^test (\d+): class (\d+), probability ([0-9.]+)", open(lines).read(), re.M)
