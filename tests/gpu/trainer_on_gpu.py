@@ -34,7 +34,7 @@ class Bench:
         self.deadline = time.monotonic() + args.seconds
         self.trainer = os.path.join(self.build, "examples", "trainer")
         self.environment = dict(os.environ, LD_LIBRARY_PATH=library_path(args.python))
-        self.python, self.count, self.modes = args.python, 0, args.modes
+        self.python, self.count, self.modes, self.models = args.python, 0, args.modes, args.models
         os.makedirs(self.out, exist_ok=True)
 
     def left(self, limit):
@@ -377,7 +377,8 @@ def part_compiled(bench, card):
     """Images per second compared with torch.compile, bf16, 256 images: the best of its modes counts"""
     # model, modes, steps and rounds. max-autotune is left out: it needs many minutes to compile.
     cases = (("resnet50", ("reduce-overhead", "default")[:bench.modes], 80, 2), ("vgg11", ("default",), 60, 1),
-             ("resnet18", ("default",), 150, 1))
+             ("resnet18", ("default",), 150, 1), ("mobilenetv2", ("default",), 100, 1))
+    cases = [case for case in cases if not bench.models or case[0] in bench.models.split(",")]
     peers, rows, good = {}, [], True
     try:
         for model, modes, _, _ in cases:  # all compile at the same time; while one is measured, the others wait
@@ -502,6 +503,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
     parser.add_argument("--modes", type=int, default=2, help="how many modes of torch.compile are measured for ResNet-50")
+    parser.add_argument("--models", help="compare only these with torch.compile")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.list:
