@@ -158,11 +158,15 @@ sanitized=$!
 trap 'kill "$sanitized" 2>/dev/null; exit 130' INT TERM
 check_build dev $status -LE soak -j $((jobs + 2)) # two tests compile at a low priority
 # Run the long tests and the repaired twins of the scenarios only in the plain build, and all other tests also with the
-# sanitizers; with the thread sanitizer without those that wait for several readings of NVML.
+# address sanitizer. With the thread sanitizer, run the tests of code that has several threads: the hook, recordings, the
+# supervisor, the virtual card, libgpuscope, the trainer's loader, and the scenarios.
+threaded='^(facade|drain|recording|supervisor|virt|unwind|live|many|observer|scope|watch|hook|conformance|slurm_task|cmd-(keep|progress|message))'
+threaded="$threaded|^torch_course_(threads|shared|unlocked|fork)|^python_.*thread|^trainer_(train|loader|curves|folder)_test|^trainer-runs_of_cuda"
+threaded="$threaded|^e2e-(S01|S05|S10|S12|S16|S2[123]|S32-stream|S36|hangs|memory-threads|keep|waste|device|pool|ranks|walks|scope)"
 wait_for_build asan
 check_build asan $? -LE "long|soak" -E "-twin$"
 wait_for_build tsan
-check_build tsan $? -LE "long|soak" -E "-twin$|-S25-(thermal|brake|cap|link)"
+check_build tsan $? -LE "long|soak" -R "$threaded" -E "-twin$|-S25-"
 
 wait_for_extras
 echo "$names" | sed "/^$/d"
