@@ -215,8 +215,10 @@ static bool open_training(struct training *training, struct reason *reason)
 {
     return is_possible(training->options, reason) &&
            model_read(training->options->model_path, &training->model, reason) &&
-           exchange_check(&training->options->exchange, &training->model, reason) && open_data(training, reason) &&
-           find_start(training, reason);
+           exchange_check(&training->options->exchange, &training->model, reason) &&
+           (training->options->checkpoint_path == NULL ||
+            file_can_replace(training->options->checkpoint_path, reason)) &&
+           open_data(training, reason) && find_start(training, reason);
 }
 
 static void close_training(struct training *training)
