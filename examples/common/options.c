@@ -35,7 +35,7 @@ static int parse_number(const char *text, long long *ret_number)
         if (strcmp(end, "iB") == 0)
             end += 2;
     }
-    if (end == text || *end != '\0' || errno != 0 || number < 0 || number > 9e15)
+    if (end == text || *end != '\0' || errno != 0 || !(number >= 0 && number <= 9e15))
         return 0;
     *ret_number = (long long)number;
     return 1;

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char columns[] = "step,epoch,loss,accuracy,top5,rate,gradient_norm,images_per_s,scale,broken,memory_bytes,"
-                              "temperature,test_loss,test_accuracy,test_top5\n";
+static const char columns[] = "step,epoch,loss,accuracy,top5,rate,gradient_norm,images_per_s,loader_wait,scale,broken,"
+                              "memory_bytes,temperature,test_loss,test_accuracy,test_top5\n";
 
 bool csv_is_path(const char *path)
 {
@@ -33,13 +33,14 @@ static off_t complete_bytes(FILE *file)
 
 static bool begin(FILE *file, const char *path, struct reason *reason)
 {
-    char first[sizeof columns] = "";
+    char first[sizeof columns];
+    rewind(file);
+    size_t count = fread(first, 1, sizeof columns - 1, file);
+    if (memcmp(first, columns, count) != 0) /* before the file is changed; a killed run may have written only a part */
+        return because(reason, "%s: line 1: the columns are not those of this program", path);
     off_t complete = complete_bytes(file);
     if (ferror(file) || ftruncate(fileno(file), complete) != 0)
         return because(reason, "%s: %s", path, strerror(errno));
-    rewind(file);
-    if (complete > 0 && (fgets(first, sizeof first, file) == NULL || strcmp(first, columns) != 0))
-        return because(reason, "%s: line 1: the columns are not those of this program", path);
     fseek(file, 0, SEEK_END);
     if (complete == 0)
         fputs(columns, file);
@@ -69,19 +70,19 @@ static const char *known(double number, char out[32])
 
 void csv_step(FILE *file, const struct step_report *step, const struct backend_watch *watch)
 {
-    char texts[9][32];
-    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%s,%s,%s,%s,%s,%s,%s,%d,%s,%s,,,\n", step->step, step->epoch,
+    char texts[10][32];
+    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%s,%s,%s,%s,%s,%s,%s,%s,%d,%s,%s,,,\n", step->step, step->epoch,
             known(step->loss, texts[0]), known(step->accuracy, texts[1]), known(step->top, texts[2]),
             known(step->rate, texts[3]), known(step->norm, texts[4]), known(step->images_per_s, texts[5]),
-            known(step->scale, texts[6]), step->is_broken, known((double)watch->own_bytes, texts[7]),
-            known(watch->temperature, texts[8]));
+            known(step->loader_wait, texts[9]), known(step->scale, texts[6]), step->is_broken,
+            known((double)watch->own_bytes, texts[7]), known(watch->temperature, texts[8]));
     fflush(file);
 }
 
 void csv_evaluation(FILE *file, const struct evaluation_report *evaluation)
 {
     char texts[3][32];
-    fprintf(file, "%" PRIu64 ",,,,,,,,,,,,%s,%s,%s\n", evaluation->step, known(evaluation->loss, texts[0]),
+    fprintf(file, "%" PRIu64 ",,,,,,,,,,,,,%s,%s,%s\n", evaluation->step, known(evaluation->loss, texts[0]),
             known(evaluation->accuracy, texts[1]), known(evaluation->top, texts[2]));
     fflush(file);
 }

@@ -357,13 +357,23 @@ static bool decode_file(const struct data *data, const char *path, const struct 
            folder_decode(path, bytes, &shape, is_cut ? resize_of(data) : shorter, NULL, NULL, pictures->reals, reason);
 }
 
+/* The set's mean and deviation are those of values from 0 to 255, or of any numbers. So the file must have the same
+ * type. */
+static bool same_type(const struct data *data, const char *path, bool is_fp32, struct reason *reason)
+{
+    bool wants_fp32 = data->pictures[PART_TRAIN].reals != NULL;
+    return is_fp32 == wants_fp32 ||
+           because(reason, "%s: the values are %s, but those of %s are %s", path, is_fp32 ? "fp32" : "bytes",
+                   data->options.source, wants_fp32 ? "fp32" : "bytes");
+}
+
 static bool parse_file(const struct data *data, const char *path, const struct bytes *bytes, struct pictures *pictures,
                        struct reason *reason)
 {
     const uint8_t *begin = bytes->data;
     if (bytes->count >= 3 && (memcmp(begin, "\xff\xd8\xff", 3) == 0 || memcmp(begin, "\x89PN", 3) == 0))
-        return decode_file(data, path, bytes, pictures, reason);
-    return picture_file_parse(path, bytes, pictures, reason);
+        return same_type(data, path, false, reason) && decode_file(data, path, bytes, pictures, reason);
+    return picture_file_parse(path, bytes, pictures, reason) && same_type(data, path, pictures->reals != NULL, reason);
 }
 
 bool data_read_file(const struct data *data, const char *path, struct pictures *ret, struct reason *reason)

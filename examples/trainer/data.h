@@ -49,8 +49,9 @@ size_t data_damaged(const struct data *data);
 const char *data_class_name(const struct data *data, size_t class);
 
 /* Read the images of a file that is not part of the set: JPEG, PNG, or a format of picture_file.h. JPEG and PNG are
- * resized and cut like the set's if those are image files; all others must have the size of the model's input. A
- * synthetic set has no mean and deviation by which to normalise them, so the call fails. */
+ * resized and cut like the set's if those are image files; all others must have the size of the model's input. The
+ * values must be bytes or fp32 numbers, as in the set. A synthetic set has no mean and deviation by which to normalise
+ * them, so the call fails. */
 bool data_read_file(const struct data *data, const char *path, struct pictures *ret, struct reason *reason);
 /* Copy image `index` of such a file, normalised like the set's images, and its label, or 0 if it has none. */
 void data_file_image(const struct data *data, const struct pictures *pictures, size_t index, float *ret_image,

@@ -2,6 +2,8 @@
  * TensorFlow. */
 #include "events.h"
 
+#include "protobuf.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,12 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, TAG_BYTES_MAX = 64, SCALARS_MAX = 16, RECORD_BYTES_MAX = 4096, NAMES_MAX = 1000 };
+enum { PATH_BYTES = 4096, NAMES_MAX = 1000 };
 
 struct events {
     FILE *file;
     char path[PATH_BYTES];
-    int error; /* errno of the first failed write; 0: none */
+    struct message event; /* the current event; its memory is used again */
+    int error;            /* errno of the first failed write; 0: none */
 };
 
 /* ---- checksums ---- */
@@ -39,101 +42,53 @@ static uint32_t masked_crc(const void *data, size_t bytes)
     return (crc >> 15 | crc << 17) + 0xA282EAD8;
 }
 
-/* ---- protocol buffers ---- */
-
-/* A message in the making. All messages here are far smaller than the room. */
-struct message {
-    uint8_t data[RECORD_BYTES_MAX];
-    size_t bytes;
-};
-
-enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
-
-static void put_byte(struct message *message, uint8_t byte)
-{
-    if (message->bytes < sizeof message->data)
-        message->data[message->bytes++] = byte;
-}
-
-static void put_varint(struct message *message, uint64_t number)
-{
-    for (; number >= 128; number >>= 7)
-        put_byte(message, (uint8_t)(number | 128));
-    put_byte(message, (uint8_t)number);
-}
-
-static void put_key(struct message *message, unsigned field, enum wire wire)
-{
-    put_varint(message, field << 3 | (unsigned)wire);
-}
-
-static void put_fixed(struct message *message, uint64_t bits, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        put_byte(message, (uint8_t)(bits >> 8 * i));
-}
-
-static void put_double(struct message *message, unsigned field, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_key(message, field, WIRE_64);
-    put_fixed(message, bits, 8);
-}
-
-static void put_float(struct message *message, unsigned field, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_key(message, field, WIRE_32);
-    put_fixed(message, bits, 4);
-}
-
-static void put_bytes(struct message *message, unsigned field, const void *data, size_t bytes)
-{
-    put_key(message, field, WIRE_BYTES);
-    put_varint(message, bytes);
-    for (size_t i = 0; i < bytes; i++)
-        put_byte(message, ((const uint8_t *)data)[i]);
-}
+/* ---- events ---- */
 
 /* Event: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7 */
-static void begin_event(struct message *event, uint64_t step)
+static struct message *begin_event(struct events *events, uint64_t step)
 {
     struct timespec now;
+    struct message *event = &events->event;
     clock_gettime(CLOCK_REALTIME, &now);
-    event->bytes = 0;
-    put_double(event, 1, (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
-    put_key(event, 2, WIRE_VARINT);
-    put_varint(event, step);
+    event->count = 0;
+    message_double(event, 1, (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
+    message_number(event, 2, step);
+    return event;
 }
 
-/* Summary.Value: tag = 1, simple_value = 2 */
-static void put_scalar(struct message *summary, const struct scalar *scalar)
+/* Summary: value = 1; Summary.Value: tag = 1, simple_value = 2 */
+static void add_scalar(struct message *event, const struct scalar *scalar)
 {
-    struct message value;
-    size_t bytes = strlen(scalar->tag);
-    value.bytes = 0;
-    put_bytes(&value, 1, scalar->tag, bytes < TAG_BYTES_MAX ? bytes : TAG_BYTES_MAX);
-    put_float(&value, 2, (float)scalar->value);
-    put_bytes(summary, 1, value.data, value.bytes);
+    size_t value = message_begin(event, 1);
+    message_text(event, 1, scalar->tag);
+    message_float(event, 2, (float)scalar->value);
+    message_end(event, value);
 }
-_Static_assert(SCALARS_MAX *(TAG_BYTES_MAX + 16) + 64 < RECORD_BYTES_MAX, "an event has room");
 
 /* ---- records ---- */
 
-static void write_record(struct events *events, const struct message *event)
+static void put_number(uint8_t *at, uint64_t number, int bytes)
 {
-    struct message front = {.bytes = 0}, back = {.bytes = 0};
-    put_fixed(&front, event->bytes, 8);
-    put_fixed(&front, masked_crc(front.data, 8), 4);
-    put_fixed(&back, masked_crc(event->data, event->bytes), 4);
+    for (int i = 0; i < bytes; i++)
+        at[i] = (uint8_t)(number >> 8 * i);
+}
+
+/* Write the current event. */
+static void write_record(struct events *events)
+{
+    const struct message *event = &events->event;
+    uint8_t front[12], back[4];
+    if (event->has_failed && events->error == 0)
+        events->error = ENOMEM;
     if (events->error != 0)
         return;
+    put_number(front, event->count, 8);
+    put_number(front + 8, masked_crc(front, 8), 4);
+    put_number(back, masked_crc(event->data, event->count), 4);
     errno = 0;
-    if (fwrite(front.data, 1, front.bytes, events->file) != front.bytes ||
-        fwrite(event->data, 1, event->bytes, events->file) != event->bytes ||
-        fwrite(back.data, 1, back.bytes, events->file) != back.bytes || fflush(events->file) != 0)
+    if (fwrite(front, 1, sizeof front, events->file) != sizeof front ||
+        fwrite(event->data, 1, event->count, events->file) != event->count ||
+        fwrite(back, 1, sizeof back, events->file) != sizeof back || fflush(events->file) != 0)
         events->error = errno != 0 ? errno : EIO;
 }
 
@@ -156,9 +111,7 @@ static FILE *create(const char *folder, char path[PATH_BYTES])
 
 bool events_open(const char *folder, struct events **ret_events, struct reason *reason)
 {
-    static const char version[] = "brain.Event:2";
     struct events *events = calloc(1, sizeof *events);
-    struct message event;
     if (events == NULL)
         return because(reason, "no host memory for event files");
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
@@ -169,9 +122,8 @@ bool events_open(const char *folder, struct events **ret_events, struct reason *
         free(events);
         return false;
     }
-    begin_event(&event, 0);
-    put_bytes(&event, 3, version, sizeof version - 1);
-    write_record(events, &event);
+    message_text(begin_event(events, 0), 3, "brain.Event:2");
+    write_record(events);
     *ret_events = events;
     return true;
 }
@@ -179,22 +131,21 @@ bool events_open(const char *folder, struct events **ret_events, struct reason *
 /* SessionLog: status = 1; START = 1 */
 void events_begin(struct events *events, uint64_t step)
 {
-    struct message event, session = {.bytes = 0};
-    begin_event(&event, step);
-    put_key(&session, 1, WIRE_VARINT);
-    put_varint(&session, 1);
-    put_bytes(&event, 7, session.data, session.bytes);
-    write_record(events, &event);
+    struct message *event = begin_event(events, step);
+    size_t session = message_begin(event, 7);
+    message_number(event, 1, 1);
+    message_end(event, session);
+    write_record(events);
 }
 
 void events_write(struct events *events, uint64_t step, const struct scalar *scalars, size_t count)
 {
-    struct message event, summary = {.bytes = 0};
-    for (size_t i = 0; i < count && i < SCALARS_MAX; i++)
-        put_scalar(&summary, &scalars[i]);
-    begin_event(&event, step);
-    put_bytes(&event, 5, summary.data, summary.bytes);
-    write_record(events, &event);
+    struct message *event = begin_event(events, step);
+    size_t summary = message_begin(event, 5);
+    for (size_t i = 0; i < count; i++)
+        add_scalar(event, &scalars[i]);
+    message_end(event, summary);
+    write_record(events);
 }
 
 bool events_close(struct events *events, struct reason *reason)
@@ -206,6 +157,7 @@ bool events_close(struct events *events, struct reason *reason)
         events->error = errno;
     if (events->error != 0)
         is_well = because(reason, "%s: %s", events->path, strerror(events->error));
+    message_clear(&events->event);
     free(events);
     return is_well;
 }

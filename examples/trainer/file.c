@@ -123,14 +123,22 @@ static bool name_beside(const char *path, char beside[PATH_BYTES], struct reason
            because(reason, "%.100s...: the path is too long", path);
 }
 
+/* Check what has the name now. A rename would replace a device or a pipe, too, for example /dev/null. */
+static bool is_replaceable(const char *path, struct reason *reason)
+{
+    struct stat about;
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
+        return true;
+    if (S_ISDIR(about.st_mode))
+        return because(reason, "%s: %s", path, strerror(EISDIR));
+    return because(reason, "%s: not a regular file", path);
+}
+
 bool file_can_replace(const char *path, struct reason *reason)
 {
     char beside[PATH_BYTES];
-    struct stat about;
-    if (!name_beside(path, beside, reason))
+    if (!name_beside(path, beside, reason) || !is_replaceable(path, reason))
         return false;
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return because(reason, "%s: %s", path, strerror(EISDIR));
     int fd = open(beside, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return because(reason, "%s: %s", beside, strerror(errno));
@@ -142,7 +150,7 @@ bool file_can_replace(const char *path, struct reason *reason)
 bool file_replace(const char *path, bool (*put)(int fd, const void *user), const void *user, struct reason *reason)
 {
     char beside[PATH_BYTES];
-    if (!name_beside(path, beside, reason))
+    if (!name_beside(path, beside, reason) || !is_replaceable(path, reason))
         return false;
     if (!write_beside(beside, put, user))
         return because(reason, "%s: %s", beside, strerror(errno));

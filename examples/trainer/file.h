@@ -14,7 +14,8 @@ void bytes_clear(struct bytes *bytes); /* accepts a zeroed struct */
 
 /* Write a file: `put` writes the content to `fd`, with file_write(), and returns false with errno set if it fails.
  * The content goes to a temporary file, path.new, which is synced and renamed. Then the folder is synced. So even after
- * a crash, the file is complete, old or new. Only one process at a time may write to a name. */
+ * a crash, the file is complete, old or new. Fails if the name is that of something other than a regular file, such as
+ * a device. Only one process at a time may write to a name. */
 bool file_replace(const char *path, bool (*put)(int fd, const void *user), const void *user, struct reason *reason);
 /* Check early, before long work, that file_replace() will probably succeed: the temporary file can be created. It is
  * removed again. */

@@ -337,7 +337,9 @@ static size_t heap_bytes(void)
 static void print_run(long long run, const struct train_result *result)
 {
     char speed[32];
-    printf("run %lld: %" PRIu64 " steps, loss %.9g, accuracy %.4f", run, result->steps, result->loss, result->accuracy);
+    printf("run %lld: %" PRIu64 " steps", run, result->steps);
+    if (result->own_steps > 0) /* otherwise, the checkpoint was that of the last step */
+        printf(", loss %.9g, accuracy %.4f", result->loss, result->accuracy);
     if (result->test_accuracy >= 0)
         printf(", test loss %.9g, test accuracy %.4f", result->test_loss, result->test_accuracy);
     if (result->test_top >= 0)
@@ -415,16 +417,18 @@ static int run_all(struct train_options *options, long long runs)
     return status;
 }
 
-/* Stop the training cleanly on the first signal. A second signal kills the process. */
+/* Stop the training cleanly on the first signal. A second one, of either kind, ends the process. */
 static void on_signal(int number)
 {
     (void)number;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
     train_stop();
 }
 
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -450,9 +454,13 @@ static bool close_logs(const struct settings *s, struct train_options *options)
     FILE *log = options->csv != NULL ? options->csv : options->log;
     struct reason reason;
     bool is_well = true;
-    if (log != NULL && (ferror(log) | fclose(log)) != 0) {
-        fprintf(stderr, "trainer: %s: %s\n", s->log, errno != 0 ? strerror(errno) : "cannot write");
-        is_well = false;
+    if (log != NULL) {
+        bool has_error = ferror(log) != 0;
+        errno = 0; /* that of an earlier write is not known any more */
+        if (fclose(log) != 0 || has_error) {
+            fprintf(stderr, "trainer: %s: %s\n", s->log, errno != 0 ? strerror(errno) : "cannot write");
+            is_well = false;
+        }
     }
     if (!events_close(options->events, &reason)) {
         fprintf(stderr, "trainer: %s\n", reason.text);
@@ -486,6 +494,9 @@ static struct sources take_sources(int *argc, char **argv)
         sources.names[i] = argv[first + (int)i];
     memmove(argv + first + 1, argv + end, (size_t)(*argc - end) * sizeof *argv);
     *argc -= end - first - 1;
+    for (int i = first + 2; i < *argc; i++)
+        if (strcmp(argv[i], "--predict") == 0)
+            refuse("predict", i + 1 < *argc ? argv[i + 1] : "", "given twice; name all files after one --predict");
     return sources;
 }
 

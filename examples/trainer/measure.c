@@ -66,7 +66,9 @@ static double cpu_s(void)
 static bool measure_set(const struct train_options *options, struct measure *measure, FILE *out, struct reason *reason)
 {
     size_t all = data_count(measure->data, PART_TRAIN);
-    size_t wanted = options->steps != 0 ? (size_t)options->steps * options->batch : all;
+    size_t wanted = all;
+    if (options->steps != 0 && __builtin_mul_overflow((size_t)options->steps, options->batch, &wanted))
+        wanted = all;
     uint32_t *order = malloc(all * sizeof *order);
     if (order == NULL)
         return because(reason, "no host memory for the order of %zu images", all);

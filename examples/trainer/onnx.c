@@ -19,7 +19,7 @@ enum { TYPE_IS_FLOAT = 1, TYPE_IS_INT = 2, TYPE_IS_INTS = 7 };
 enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
 enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE_ELEMENT = 1, TENSOR_TYPE_SHAPE = 2 };
 enum { SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
-enum { ELEMENT_FLOAT = 1, IR_VERSION = 8, OPSET = 17 };
+enum { ELEMENT_FLOAT = 1, IR_VERSION = 8, OPSET = 17, FILE_BYTES_MAX = INT32_MAX };
 
 static const float norm_epsilon = 1e-5F; /* as in the back ends */
 
@@ -315,18 +315,45 @@ static void (*const writers[LAYER_KIND_COUNT])(struct export *, const struct lay
     [LAYER_DROPOUT] = write_dropout,
 };
 
-bool onnx_check(const struct model *model, struct reason *reason)
+/* Store the title of each layer. Two layers must not have the same title, because nodes and values are named by it. The
+ * caller frees *ret, also after a failure. */
+static bool make_titles(const struct model *model, char (**ret)[LAYER_TITLE_BYTES], struct reason *reason)
+{
+    char(*titles)[LAYER_TITLE_BYTES] = *ret = calloc(model->layer_count, sizeof *titles);
+    if (titles == NULL)
+        return because(reason, "no host memory for the titles of %zu layers", model->layer_count);
+    for (size_t i = 0; i < model->layer_count; i++) {
+        weights_title(model, i, titles[i]);
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(titles[i], titles[j]) == 0)
+                return because(reason, "model %s: lines %d and %d are both called %s", model->name,
+                               model->layers[j].line, model->layers[i].line, titles[i]);
+    }
+    return true;
+}
+
+static bool check_kinds(const struct model *model, char (*titles)[LAYER_TITLE_BYTES], struct reason *reason)
 {
     for (size_t i = 0; i < model->layer_count; i++) {
-        char title[LAYER_TITLE_BYTES];
         const struct layer *layer = &model->layers[i];
-        weights_title(model, i, title);
         if (writers[layer->kind] == NULL)
             return because(reason,
                            "model %s, line %d: the layer %s cannot be exported: ONNX has no node for the kind %s",
-                           model->name, layer->line, title, layer_kind_text(layer->kind));
+                           model->name, layer->line, titles[i], layer_kind_text(layer->kind));
     }
     return true;
+}
+
+bool onnx_check(const struct model *model, struct reason *reason)
+{
+    char(*titles)[LAYER_TITLE_BYTES];
+    size_t count = model_parameters(model);
+    bool is_well = make_titles(model, &titles, reason) && check_kinds(model, titles, reason);
+    free(titles);
+    if (is_well && count > FILE_BYTES_MAX / sizeof(float))
+        is_well = because(reason, "model %s: %zu parameters are more than the %d bytes that an ONNX file can have",
+                          model->name, count, FILE_BYTES_MAX);
+    return is_well;
 }
 
 /* ---- the rest of the graph ---- */
@@ -402,23 +429,6 @@ static void write_model(struct export *export)
     write_graph(export);
 }
 
-/* Store the title of each layer. Two layers must not have the same title, because nodes and values are named by it. */
-static bool make_titles(struct export *export, struct reason *reason)
-{
-    const struct model *model = export->model;
-    export->titles = calloc(model->layer_count, sizeof *export->titles);
-    if (export->titles == NULL)
-        return because(reason, "no host memory for the titles of %zu layers", model->layer_count);
-    for (size_t i = 0; i < model->layer_count; i++) {
-        weights_title(model, i, export->titles[i]);
-        for (size_t j = 0; j < i; j++)
-            if (strcmp(export->titles[i], export->titles[j]) == 0)
-                return because(reason, "model %s: lines %d and %d are both called %s", model->name,
-                               model->layers[j].line, model->layers[i].line, export->titles[i]);
-    }
-    return true;
-}
-
 static bool put_message(int fd, const void *user)
 {
     const struct message *message = user;
@@ -430,15 +440,15 @@ bool onnx_write(const char *path, const struct model *model, const float *parame
 {
     struct message message = {0};
     struct export export = {.model = model, .out = &message, .parameters = parameters, .statistics = statistics};
-    bool is_written = onnx_check(model, reason) && make_titles(&export, reason) &&
+    bool is_written = onnx_check(model, reason) && make_titles(model, &export.titles, reason) &&
                       weights_list(model, &export.weights, &export.weight_count, reason);
     if (is_written) {
         write_model(&export);
         if (message.has_failed)
             is_written = because(reason, "%s: no host memory for the file", path);
-        else if (message.count > INT32_MAX)
+        else if (message.count > FILE_BYTES_MAX)
             is_written =
-                because(reason, "%s: %zu bytes, but a file can have at most %d", path, message.count, INT32_MAX);
+                because(reason, "%s: %zu bytes, but a file can have at most %d", path, message.count, FILE_BYTES_MAX);
         else
             is_written = file_replace(path, put_message, &message, reason);
     }

@@ -16,7 +16,7 @@
  */
 bool onnx_write(const char *path, const struct model *model, const float *parameters, const float *statistics,
                 struct reason *reason);
-/* True if all layers of the model can be exported. */
+/* True if all layers of the model can be exported, and their titles differ. Otherwise onnx_write() fails. */
 bool onnx_check(const struct model *model, struct reason *reason);
 
 #endif

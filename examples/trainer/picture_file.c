@@ -70,9 +70,11 @@ static bool read_netpbm(const char *name, const struct bytes *bytes, struct pict
 
 /* ---- the data sets' formats ---- */
 
+/* Images of u8 or f32, with 3 or 4 dimensions. The first bytes of a CIFAR-10 file may also be 0. */
 static bool is_idx(const struct bytes *bytes)
 {
-    return bytes->count > 4 && bytes->data[0] == 0 && bytes->data[1] == 0 && bytes->data[2] == 8;
+    return bytes->count > 4 && bytes->data[0] == 0 && bytes->data[1] == 0 &&
+           (bytes->data[2] == 0x08 || bytes->data[2] == 0x0D) && (bytes->data[3] == 3 || bytes->data[3] == 4);
 }
 
 static bool is_npy(const struct bytes *bytes)

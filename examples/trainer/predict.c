@@ -206,7 +206,7 @@ static bool open_source(struct predictor *p, const char *name, struct source *re
     *ret = (struct source){.name = name, .part = is_train ? PART_TRAIN : PART_TEST, .has_labels = true};
     if (is_train || strcmp(name, "test") == 0) {
         ret->count = data_count(p->data, ret->part);
-        return true;
+        return ret->count != 0 || because(reason, "%s: there are no %s images", p->options->data, name);
     }
     ret->is_file = true;
     if (!data_read_file(p->data, name, &ret->pictures, reason))
@@ -262,15 +262,27 @@ static bool classify(struct predictor *p, const struct source *source, struct re
     return fflush(p->out) == 0 || because(reason, "cannot write the predictions");
 }
 
+/* Print what the data set has to report, such as files that were left out. */
+static void print_notes(const struct predictor *p)
+{
+    char line[600];
+    while (data_next_note(p->data, line, sizeof line))
+        if (p->options->progress != NULL)
+            fprintf(p->options->progress, "%s\n", line);
+}
+
 bool predict(const struct train_options *options, const char *const *sources, size_t count, FILE *out,
              struct reason *reason)
 {
     struct predictor p = {.options = options, .out = out};
     struct reason ignored;
     bool is_well = open(&p, reason);
+    if (is_well)
+        print_notes(&p);
     for (size_t i = 0; i < count && is_well; i++) {
         struct source source = {0};
         is_well = open_source(&p, sources[i], &source, reason) && classify(&p, &source, reason);
+        print_notes(&p);
         pictures_clear(&source.pictures);
     }
     return close(&p, is_well ? reason : &ignored) && is_well;

@@ -6,7 +6,7 @@
 #include "train.h"
 
 /* Print a line on `out` for each image of each source: its name and number, the predicted class, its name if the data
- * set has names, its probability, and the label if it is known. A source is a file (see picture_file.h), or "train" or
+ * set has names, its probability, and the label if it is known. A source is a file (data_read_file()), or "train" or
  * "test" for a part of the data set. After a source with labels, a line has the number of right predictions.
  *
  * options->checkpoint_path must be set. The data set is opened, too, because its mean and deviation normalise the

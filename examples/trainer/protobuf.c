@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIRE_VARINT = 0, WIRE_BYTES = 2, WIRE_32_BITS = 5, VARINT_BYTES_MAX = 10, FIRST_ROOM = 4096 };
+enum { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5, VARINT_BYTES_MAX = 10, FIRST_ROOM = 4096 };
 
 void message_clear(struct message *message)
 {
@@ -65,15 +65,29 @@ void message_number(struct message *message, unsigned field, uint64_t number)
     append_number(message, number);
 }
 
+/* Append the lowest bytes of a number, the lowest first. */
+static void append_fixed(struct message *message, uint64_t bits, size_t count)
+{
+    uint8_t bytes[8];
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)(bits >> 8 * i);
+    append(message, bytes, count);
+}
+
 void message_float(struct message *message, unsigned field, float number)
 {
     uint32_t bits;
-    uint8_t bytes[4];
     memcpy(&bits, &number, sizeof bits);
-    for (int i = 0; i < 4; i++)
-        bytes[i] = (uint8_t)(bits >> 8 * i);
     append_tag(message, field, WIRE_32_BITS);
-    append(message, bytes, sizeof bytes);
+    append_fixed(message, bits, sizeof bits);
+}
+
+void message_double(struct message *message, unsigned field, double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    append_tag(message, field, WIRE_64_BITS);
+    append_fixed(message, bits, sizeof bits);
 }
 
 void message_bytes(struct message *message, unsigned field, const void *data, size_t bytes)

@@ -16,6 +16,7 @@ void message_clear(struct message *message); /* accepts a zeroed struct */
 void message_number(struct message *message, unsigned field,
                     uint64_t number); /* int64, uint64, int32 >= 0, enum, bool */
 void message_float(struct message *message, unsigned field, float number);
+void message_double(struct message *message, unsigned field, double number);
 void message_bytes(struct message *message, unsigned field, const void *data, size_t bytes);
 void message_text(struct message *message, unsigned field, const char *text);
 /* Write a field that is a message: all calls between message_begin() and message_end() write its fields. `begin` is the

@@ -198,6 +198,7 @@ static void write_events(struct report *report, const struct step_report *step)
                                  {"train/gradient_norm", step->norm},
                                  {"train/loss_scale", step->scale},
                                  {"train/images_per_s", step->images_per_s},
+                                 {"train/loader_wait", step->loader_wait},
                                  {"card/memory_bytes", (double)report->watch.own_bytes},
                                  {"card/temperature", report->watch.temperature}};
     struct scalar known_ones[sizeof all / sizeof *all];

@@ -81,6 +81,13 @@ bool train_open_data(const struct train_options *options, const struct model *mo
     return data_open(&data_options, ret_data, reason);
 }
 
+/* Return the number of steps in some epochs, at most UINT64_MAX. */
+static uint64_t steps_of(uint64_t epochs, const struct way *way)
+{
+    uint64_t steps;
+    return __builtin_mul_overflow(epochs, way_steps(way), &steps) ? UINT64_MAX : steps;
+}
+
 static bool open_data(struct training *training, struct reason *reason)
 {
     const struct train_options *options = training->options;
@@ -98,9 +105,9 @@ static bool open_data(struct training *training, struct reason *reason)
                                  .devices = (size_t)options->devices,
                                  .evaluates = options->evaluates,
                                  .evaluate_every = options->evaluate_every};
-    training->way.last_step = options->steps != 0 ? options->steps : options->epochs * way_steps(&training->way);
+    training->way.last_step = options->steps != 0 ? options->steps : steps_of(options->epochs, &training->way);
     if (options->evaluate_every == 0)
-        training->way.evaluate_every = options->evaluate_epochs * way_steps(&training->way);
+        training->way.evaluate_every = steps_of(options->evaluate_epochs, &training->way);
     struct rate_options schedule = options->schedule;
     schedule.rate = options->rate;
     training->rate = rate_make(&schedule, way_steps(&training->way), training->way.last_step);
@@ -215,8 +222,10 @@ static bool open_training(struct training *training, struct reason *reason)
 {
     return is_possible(training->options, reason) &&
            model_read(training->options->model_path, &training->model, reason) &&
-           exchange_check(&training->options->exchange, &training->model, reason) && open_data(training, reason) &&
-           find_start(training, reason);
+           exchange_check(&training->options->exchange, &training->model, reason) &&
+           (training->options->checkpoint_path == NULL ||
+            file_can_replace(training->options->checkpoint_path, reason)) &&
+           open_data(training, reason) && find_start(training, reason);
 }
 
 static void close_training(struct training *training)

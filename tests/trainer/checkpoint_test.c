@@ -288,6 +288,21 @@ static void reads_the_older_format(void **state)
     assert_non_null(strstr(reason.text, "c: byte 7: a checkpoint of another version of this trainer"));
 }
 
+/* A rename would replace a pipe or a device, such as /dev/null. */
+static void only_files_are_replaced(void **state)
+{
+    (void)state;
+    struct checkpoint is = sample();
+    struct stat about;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_false(checkpoint_write(path, &is, &reason));
+    assert_non_null(strstr(reason.text, "/c: not a regular file"));
+    assert_false(file_can_replace(path, &reason));
+    assert_int_equal(stat(path, &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+    checkpoint_clear(&is);
+}
+
 static void sums_agree(void **state)
 {
     (void)state;
@@ -332,6 +347,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(refuses_damage, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(refuses_lies, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(keeps_the_last_one, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(only_files_are_replaced, make_folder, drop_folder),
         cmocka_unit_test(reads_the_older_format),
         cmocka_unit_test(sums_agree),
         cmocka_unit_test(models_differ_by_their_sums),

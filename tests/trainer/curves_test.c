@@ -14,8 +14,8 @@
 
 static struct reason reason;
 static char folder[] = "/tmp/trainer-curves-XXXXXX", path[64];
-static const char columns[] = "step,epoch,loss,accuracy,top5,rate,gradient_norm,images_per_s,scale,broken,memory_bytes,"
-                              "temperature,test_loss,test_accuracy,test_top5\n";
+static const char columns[] = "step,epoch,loss,accuracy,top5,rate,gradient_norm,images_per_s,loader_wait,scale,broken,"
+                              "memory_bytes,temperature,test_loss,test_accuracy,test_top5\n";
 
 static int make_folder(void **state)
 {
@@ -61,6 +61,7 @@ static void append_rows(void)
                                      .norm = -1,
                                      .rate = 0.125,
                                      .images_per_s = INFINITY,
+                                     .loader_wait = 0.0625,
                                      .scale = 1,
                                      .is_broken = true};
     const struct backend_watch watch = {.own_bytes = -1, .temperature = 40};
@@ -76,7 +77,7 @@ static void append_rows(void)
 static void rows_are_appended(void **state)
 {
     (void)state;
-    static const char rows[] = "7,1,0.5,0.25,0.75,0.125,,inf,1,1,,40,,,\n7,,,,,,,,,,,,nan,0.5,1\n";
+    static const char rows[] = "7,1,0.5,0.25,0.75,0.125,,inf,0.0625,1,1,,40,,,\n7,,,,,,,,,,,,,nan,0.5,1\n";
     char text[1000], again[2000];
     snprintf(text, sizeof text, "%s%s", columns, rows);
     append_rows();
@@ -95,10 +96,13 @@ static void other_files_are_refused(void **state)
 {
     (void)state;
     FILE *file;
-    write_text("a,b\n1,2\n");
-    assert_false(csv_open(path, &file, &reason));
-    assert_non_null(strstr(reason.text, "/x.csv: line 1: the columns are not those of this program"));
-    has_text("a,b\n1,2\n");
+    static const char *const others[] = {"a,b\n1,2\n", "a,b\n1,2", "not a table", "\n", "step,epoch\n"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) { /* they stay as they are */
+        write_text(others[i]);
+        assert_false(csv_open(path, &file, &reason));
+        assert_non_null(strstr(reason.text, "/x.csv: line 1: the columns are not those of this program"));
+        has_text(others[i]);
+    }
     assert_false(csv_open("/nowhere/x.csv", &file, &reason));
     assert_string_equal(reason.text, "/nowhere/x.csv: No such file or directory");
     assert_true(csv_is_path("a.csv") && !csv_is_path(".csv") && !csv_is_path("a.csv.gz") && !csv_is_path("log"));

@@ -84,10 +84,23 @@ def need_images(place):
 
 def learns_images(place):
     need_images(place)
-    out, _ = place.run(*IMAGES, "--epochs", "6" if SANITIZE else "15", "--evaluate")
+    out, _ = place.run(*IMAGES, "--epochs", "6" if SANITIZE else "15", "--evaluate", "--checkpoint", "c")
     line = 0.7 if SANITIZE else 0.9
     expect(runs.accuracy(out) > line, f"more than {line} was expected: {out}")
     expect(re.search(r"loader wait [0-9.]+ %", out), out)
+    predicts_images(place, runs.accuracy(out))
+
+
+def predicts_images(place, accuracy):
+    """The predictions are as good as the evaluation, and damaged files are reported."""
+    loud = [word for word in IMAGES if word != "--quiet"]
+    out, _ = place.run(*loud, "--checkpoint", "c", "--predict", "test", "set/val/across/3.png")
+    expect(f"of 40 are right: accuracy {accuracy:.4f}" in out, out)
+    expect(re.search(r"^set/val/across/3.png 0: class \d \(\w+\), probability [0-9.]+$", out, re.M), out)
+    damaged = place.path / "set/val/across/0.png"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    out, err = place.run(*loud, "--checkpoint", "c", "--predict", "test", "--damaged", "skip")
+    expect("left out: set/val/across/0.png: truncated" in err and "of 39 are right" in out, out + err)
 
 
 def wait_for_steps(log, process, more):

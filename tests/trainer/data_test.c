@@ -344,6 +344,15 @@ static void reads_pictures(void **unused)
     assert_true(parses(records, 2 * 3073, &is));
     assert_true(is.count == 2 && is.labels[1] == 7);
     pictures_clear(&is);
+    records[3] = 8; /* begins like an IDX file of bytes, but with a wrong number of dimensions */
+    records[2] = 8;
+    assert_true(parses(records, 2 * 3073, &is));
+    assert_int_equal(is.pixels[3], 8); /* the second red value is at the second pixel */
+    pictures_clear(&is);
+    static const char idx[] = "\0\0\x0d\3\0\0\0\1\0\0\0\1\0\0\0\2\x3f\x80\0\0\xc0\x20\0";
+    assert_true(parses(idx, sizeof idx, &is)); /* with the 0 at the end of the string */
+    assert_true(is.reals[0] == 1 && is.reals[1] == -2.5f);
+    pictures_clear(&is);
     records[0] = 10;
     assert_false(parses(records, 2 * 3073, &is));
     free(records);

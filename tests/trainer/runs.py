@@ -111,9 +111,9 @@ def learns_synthetic(place):
     options = ["--images", "1000", "--batch", "50", "--steps", "60", "--rate", "0.02", "--evaluate", "--quiet",
                "--deterministic"]
     out, _ = place.cpu(*options)
-    expect(accuracy(out) > 0.9, f"above 0.9 is what it must tell right: {out}")
+    expect(accuracy(out) > 0.9, f"a test accuracy above 0.9 was expected: {out}")
     out, _ = place.cpu(*options, "--random-labels")
-    expect(accuracy(out) < 0.3, f"nothing could be learned, and it tells {out}")
+    expect(accuracy(out) < 0.3, f"nothing could be learned, but the accuracy is high: {out}")
 
 
 def learns_digits(place):
@@ -129,9 +129,9 @@ def learns_digits(place):
         options = ["--backend", "cpu", "--model", model, "--batch", "50", "--epochs", "6", "--optimizer", "adam", "--rate", "0.01", "--evaluate", "--quiet", "--deterministic"]
         out, _ = place.run(*options, "--data", "mnist:good")
         line = 0.5 if few else 0.9
-        expect(accuracy(out) > line, f"{model}: above {line} is what it must tell right: {out}")
+        expect(accuracy(out) > line, f"{model}: a test accuracy above {line} was expected: {out}")
         out, _ = place.run(*options, "--data", "mnist:shuffled")
-        expect(accuracy(out) < 0.3, f"{model}: nothing could be learned, and it tells {out}")
+        expect(accuracy(out) < 0.3, f"{model}: nothing could be learned, but the accuracy is high: {out}")
 
 
 # ---- run after run -------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def refuses_damage(place):
     _, err = place.run("--backend", "cpu", "--model", "bad.net", status=1)
     expect("bad.net:2: " in err, err)
     for options in (["--backend", "tpu"], ["--precision", "fp8"], ["--rate", "-1"], ["--loss-scale", "0"],
-                    ["--data"], ["--log", "/nowhere/log", "--backend", "cpu"]):
+                    ["--steps", "nan"], ["--predict", "a", "--quiet", "--predict", "b"], ["--data"], ["--log", "/nowhere/log", "--backend", "cpu"]):
         place.run(*options, status=2)
     _, err = place.cpu("--data", "svhn", status=1)
     expect('unknown data "svhn"' in err, err)
@@ -348,6 +348,9 @@ def predicts(place):
     expect("bad.ppm: the file's images have 3 channels of 12x12, but the model takes 1 of 12x12" in err, err)
     _, err = place.run(*common, "--model", "tiny.net", "--predict", "test", status=1)
     expect("c: the checkpoint is for model normalised, whose layers differ from those of tiny" in err, err)
+    idx = ["--data", "idx:digits/train-images-idx3-ubyte,digits/train-labels-idx1-ubyte"]
+    _, err = place.run(*common, *idx, "--predict", "test", status=1)
+    expect("there are no test images" in err, err)
     _, err = place.run(*common, "--backend", "dry", "--predict", "test", status=1)
     expect("the back end dry computes nothing" in err, err)
     python = python_with_numpy()
@@ -433,6 +436,7 @@ def writes_curves(place):
         line = want[int(row["step"])]
         for name in ("epoch", "loss", "accuracy", "top5", "rate", "gradient_norm", "scale"):
             expect(float(row[name]) == line[name], f"step {row['step']}: {name} is {row[name]}, not {line[name]}")
+        expect(0 <= float(row["loader_wait"]) <= 1, f"step {row['step']}: loader_wait is {row['loader_wait']}")
     rates = [float(row["rate"]) for row in steps]
     expect(abs(rates[0] - 0.01) < 1e-12 and abs(rates[-1] - 0.0001) < 1e-12, f"rates {rates}")
     tests = [line for line in place.log("json") if "test_loss" in line]
@@ -473,6 +477,8 @@ def resumes_dropout(place):
     place.run(*options, "--steps", "12", "--log", "whole")
     place.run(*options, "--steps", "5", "--checkpoint", "c", "--log", "first")
     place.run(*options, "--steps", "12", "--checkpoint", "c", "--resume", "--log", "second")
+    out, _ = place.run(*options, "--steps", "12", "--checkpoint", "c", "--resume") # nothing is left to do
+    expect("run 1: 12 steps; plan" in out, f"without a step there is no loss: {out}")
     whole, both = place.losses("whole"), {**place.losses("first"), **place.losses("second")}
     expect(len(whole) == 12 and whole == both, f"{whole} and {both}")
     place.run(*options, "--steps", "12", "--micro-batch", "4", "--log", "parts")

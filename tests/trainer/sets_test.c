@@ -276,6 +276,42 @@ static void refuses_sources(void **state)
     set_refused(source, NULL, "other numbers of channels or other types");
 }
 
+/* Mean and deviation are those of bytes or of fp32 numbers, so values of another type would be normalised wrongly. */
+static void files_have_the_type_of_the_set(void **state)
+{
+    (void)state;
+    static const char types[2][4] = {"|u1", "<f4"};
+    for (int wants_fp32 = 0; wants_fp32 < 2; wants_fp32++) {
+        char source[128], path[128], text[100];
+        struct bytes files[2];
+        struct data *data;
+        struct pictures pictures;
+        write_npy_pair("train", 1, 0);
+        for (int i = 0; i < 2; i++) {
+            snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (4, 2, 3, 3), }", types[i]);
+            files[i] = make_npy(text, zeros, NUMBERS * (i == 0 ? 1 : sizeof(float)));
+        }
+        write_bytes("train-images.npy", files[wants_fp32]);
+        snprintf(source, sizeof source, "npy:%s/train-images.npy,%s/train-labels.npy", folder, folder);
+        struct data_options options = {.source = source, .shape = shape, .class_count = 5};
+        assert_true(data_open(&options, &data, &reason));
+        for (int is_fp32 = 0; is_fp32 < 2; is_fp32++) {
+            write_bytes("i.npy", files[is_fp32]);
+            snprintf(path, sizeof path, "%s/i.npy", folder);
+            bool is_read = data_read_file(data, path, &pictures, &reason);
+            assert_int_equal(is_read, is_fp32 == wants_fp32);
+            if (is_read)
+                pictures_clear(&pictures);
+            else
+                expect_reason(is_fp32 ? "i.npy: the values are fp32, but those of npy:"
+                                      : "i.npy: the values are bytes, but those of npy:");
+        }
+        data_close(data);
+        bytes_clear(&files[0]);
+        bytes_clear(&files[1]);
+    }
+}
+
 static void reads_wide_idx(void **state)
 {
     (void)state;
@@ -319,6 +355,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(checks_pairs, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(opens_npy, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(refuses_sources, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(files_have_the_type_of_the_set, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(reads_wide_idx, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(reads_cifar100, make_folder, drop_folder),
     };

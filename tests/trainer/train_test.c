@@ -549,6 +549,9 @@ static void refuses_what_cannot_be(void **state)
     options = small();
     options.checkpoint_path = "/nowhere/c";
     refused(options, "/nowhere/c.new: No such file or directory");
+    assert_int_equal(fake_watch()->calls[FAKE_iterate], 0); /* before the first step */
+    options.checkpoint_path = "/dev/null";
+    refused(options, "/dev/null: not a regular file");
     options = small();
     options.patience = 3;
     refused(options, "patience needs evaluations");
