@@ -6,7 +6,7 @@
  *     CUdeviceptr weights;
  *     gs_alloc(scope, bytes, &weights);
  *     GS_LAUNCH(kernel, gs_dim(64, 1, 1), gs_dim(256, 1, 1), 0, stream, &weights);
- *     gs_report *report;
+ *     gs_report *report = NULL;
  *     gs_end(scope, &report);                              waits, releases, compares
  *     gs_report_print(report, stderr);
  *     gs_report_free(report);
@@ -289,6 +289,7 @@ typedef struct gs_report {
  * After GS_BUSY, GS_MISUSE and GS_NO_HOST_MEMORY, the scope is unchanged and still open. */
 #define gs_end(scope, ret_report) gs_end_at((scope), (ret_report), GS_HERE)
 GS_API gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, const char *file, int line);
+/* Print a report, or free it. `report` may be NULL: nothing is printed or freed then. */
 GS_API void gs_report_print(const gs_report *report, FILE *out);
 GS_API void gs_report_free(gs_report *report);
 
