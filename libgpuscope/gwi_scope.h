@@ -180,7 +180,8 @@ gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
                           const char *file, int line);
 
 /* runtime.c */
-/* Release a resource that no scope owns with the CUDA runtime, and ignore failures. */
+/* Release a resource that no scope owns with the CUDA runtime, and ignore failures. If `runtime` is NULL, another call
+ * must have found the runtime before. */
 struct gs_cuda_runtime;
 void gwi_runtime_discard(const struct gs_cuda_runtime *runtime, gs_kind kind, uint64_t handle);
 

@@ -312,6 +312,8 @@ void gwi_runtime_discard(const gs_cuda_runtime *runtime, gs_kind kind, uint64_t 
 {
     const creator *recipe = creator_of(kind);
     gs_release *release;
+    if (runtime == NULL)
+        runtime = &found;
     if (recipe != NULL && address(runtime, recipe->release_at, &release, sizeof release))
         release((void *)(uintptr_t)handle);
 }

@@ -238,6 +238,19 @@ static void a_limit_holds_for_adopted_memory(void **state)
     end_with(scope, 0);
 }
 
+/* As <gpuwhy/scope_cuda_wrap.h> does it, here also with a runtime that is found at run time. */
+static void what_exceeds_the_limit_is_released(void **state)
+{
+    (void)state;
+    void *block;
+    gs_scope *scope = open_scope(4 * MIB);
+    assert_int_equal(malloc_(&block, 6 * MIB), 0);
+    assert_int_equal(
+        gs_cuda_created_at(GS_CUDA_RUNTIME, 0, GS_KIND_DEVICE, GS_NUMBER(block), 6 * MIB, "cudaMalloc", GS_HERE), 2);
+    assert_int_not_equal(free_(block), 0); /* it has been freed */
+    end_with(scope, 0);
+}
+
 static int released_count;
 
 static int release_own(void *handle)
@@ -364,6 +377,7 @@ static void without_a_runtime_calls_fail(void **state)
     gs_scope *scope = open_scope(0);
     assert_refused(gs_cuda_malloc(scope, MIB, &block), GS_NO_LIBRARY, "include <cuda_runtime.h> before");
     assert_refused(gs_cuda_adopt(scope, GS_KIND_DEVICE, &block, MIB), GS_NO_LIBRARY, "no CUDA runtime was found");
+    assert_int_equal(gs_cuda_created_at(NULL, 0, GS_KIND_DEVICE, 4096, MIB, "cudaMalloc", GS_HERE), 0); /* not owned */
     end_with(scope, 0);
     assert_int_equal(setenv("GPUSCOPE_CUDART", named, 1), 0);
     free(named);
@@ -383,6 +397,7 @@ int main(void)
         cmocka_unit_test(memory_of_an_arena_is_not_adopted),
         cmocka_unit_test(stream_ordered_memory_alone_is_returned),
         cmocka_unit_test(a_limit_holds_for_adopted_memory),
+        cmocka_unit_test(what_exceeds_the_limit_is_released),
         cmocka_unit_test(any_release_function_works),
         cmocka_unit_test(failures_of_the_runtime_are_recorded),
         cmocka_unit_test(a_failed_release_is_tried_again),
