@@ -378,6 +378,8 @@ static void without_a_runtime_calls_fail(void **state)
     assert_refused(gs_cuda_malloc(scope, MIB, &block), GS_NO_LIBRARY, "include <cuda_runtime.h> before");
     assert_refused(gs_cuda_adopt(scope, GS_KIND_DEVICE, &block, MIB), GS_NO_LIBRARY, "no CUDA runtime was found");
     assert_int_equal(gs_cuda_created_at(NULL, 0, GS_KIND_DEVICE, 4096, MIB, "cudaMalloc", GS_HERE), 0); /* not owned */
+    assert_int_equal(setenv("GPUSCOPE_CUDART", "/none/libcudart.so", 1), 0);
+    assert_refused(gs_cuda_malloc(scope, MIB, &block), GS_NO_LIBRARY, "GPUSCOPE_CUDART=/none/libcudart.so: ");
     end_with(scope, 0);
     assert_int_equal(setenv("GPUSCOPE_CUDART", named, 1), 0);
     free(named);
