@@ -7,6 +7,7 @@ gs_status gwi_adopt(gs_scope *scope, gs_kind kind, uint64_t handle, uint64_t byt
                     gs_release *release, const char *release_call, const char *call, const char *file, int line)
 {
     gwi_thing *thing;
+    gs_kind owned_kind;
     const char *owner_file;
     int owner_line;
     gs_status status = gwi_usable(scope, call, file, line);
@@ -16,9 +17,9 @@ gs_status gwi_adopt(gs_scope *scope, gs_kind kind, uint64_t handle, uint64_t byt
         return gwi_refuse(scope, GS_MISUSE, call, file, line, "%d is not a kind that a scope can adopt", (int)kind);
     if (handle == 0)
         return gwi_refuse(scope, GS_MISUSE, call, file, line, "no %s was given", gs_kind_text(kind));
-    if (gwi_thing_owned(kind, handle, &owner_file, &owner_line))
+    if (gwi_thing_owned(kind, handle, &owned_kind, &owner_file, &owner_line))
         return gwi_refuse(scope, GS_MISUSE, call, file, line, "a scope owns this %s already, since %s:%d",
-                          gs_kind_text(kind), owner_file, owner_line);
+                          gs_kind_text(owned_kind), owner_file, owner_line);
     status = gwi_thing_new(scope, kind, bytes, call, file, line, &thing);
     if (status != GS_OK)
         return status;

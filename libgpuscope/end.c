@@ -270,6 +270,8 @@ static void release_all(ending *end, bool can_release)
         else
             gwi_thing_drop(thing);
     }
+    if (has_ordered) /* of another pool, which also returns free memory to the driver only at a wait */
+        wait_for_work(end);
 }
 
 static uint64_t pages(uint64_t bytes)

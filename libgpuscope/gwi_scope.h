@@ -162,9 +162,9 @@ gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
 bool gwi_is_unknown_to_driver(int code);
 void gwi_thing_take_locked(gwi_thing *thing);
 bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle);
-/* Find the place in the source where a scope, any scope, became the owner of a thing. Returns false if there is none.
- */
-bool gwi_thing_owned(gs_kind kind, uint64_t handle, const char **ret_file, int *ret_line);
+/* Find the kind of a thing that any scope owns, and the place in the source where the scope became its owner. Memory is
+ * also found if the scope owns it as another kind, or as an arena. Returns false if no scope owns it. */
+bool gwi_thing_owned(gs_kind kind, uint64_t handle, gs_kind *ret_kind, const char **ret_file, int *ret_line);
 /* Find a thing of any scope and remove it from its owner. If the calling thread is inside the owner, return the thing:
  * finish with gwi_thing_put() or gwi_thing_drop(). Otherwise the owner could end meanwhile, so the thing is freed.
  * Returns NULL then, and if there is no such thing. */
@@ -180,7 +180,8 @@ gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
                           const char *file, int line);
 
 /* runtime.c */
-/* Release a resource that no scope owns with the CUDA runtime, and ignore failures. */
+/* Release a resource that no scope owns with the CUDA runtime, and ignore failures. If `runtime` is NULL, another call
+ * must have found the runtime before. */
 struct gs_cuda_runtime;
 void gwi_runtime_discard(const struct gs_cuda_runtime *runtime, gs_kind kind, uint64_t handle);
 

@@ -4,8 +4,8 @@
 
 A page describes the declarations that follow one comment without a blank line: functions, macros and types. Each further
 name of the page is a link to it. The function gs_x_at() appears as the macro gs_x() that callers use. The comment at the top
-of a header becomes the page gpuscope(3) for scope.h, and a page named after the file for other headers. Of the header for C++,
-gpuscope_cpp(3), nothing else is a page. A comment that begins with "/* ---- title ----" starts a section; its text is repeated in the pages of the section, under NOTES.
+of a header becomes the page gpuscope(3) for scope.h, and a page named after the file for other headers. The header for C++
+has only this page, gpuscope_cpp(3). A comment that begins with "/* ---- title ----" starts a section; its text is repeated in the pages of the section, under NOTES.
 
 In comments, an indented block is an example, lines that begin with "- " are a list, and `x` is a parameter.
 """

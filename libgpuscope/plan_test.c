@@ -266,6 +266,8 @@ static void texts_are_never_missing(void **state)
         assert_non_null(gs_status_text(i));
     for (int i = -1; i <= GS_KIND_COUNT; i++)
         assert_non_null(gs_kind_text(i));
+    gs_report_print(NULL, NULL);
+    gs_report_free(NULL);
 }
 
 int main(void)

@@ -44,6 +44,8 @@ static void print_memory(const gs_report *report, FILE *out)
 void gs_report_print(const gs_report *report, FILE *out)
 {
     char text[1024], peak[GW_BYTES_TEXT_MAX], pinned[GW_BYTES_TEXT_MAX];
+    if (report == NULL)
+        return;
     fprintf(out, "scope %s ended%s: peak %s on the card, %s pinned\n",
             report->name[0] == '\0' ? "(no name)" : report->name, report->is_dead ? ", dead" : "",
             gw_bytes_text(peak, report->peak_bytes), gw_bytes_text(pinned, report->pinned_peak_bytes));

@@ -5,6 +5,7 @@
 #include <gpuwhy/scope_cuda.h>
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,14 +44,29 @@ static bool find_in(void *handle)
     return true;
 }
 
+/* Load the library that GPUSCOPE_CUDART names. Returns false if there is none; `why` has the reason. */
+static bool find_named(char *why, size_t why_bytes)
+{
+    const char *named = getenv("GPUSCOPE_CUDART");
+    if (named == NULL || named[0] == '\0') {
+        snprintf(why, why_bytes, "if it is linked statically, include <cuda_runtime.h> before <gpuwhy/scope_cuda.h>");
+        return false;
+    }
+    void *handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+    const char *reason = handle == NULL ? dlerror() : "it has no cudaMalloc";
+    if (handle != NULL && find_in(handle))
+        return true;
+    snprintf(why, why_bytes, "GPUSCOPE_CUDART=%.80s: %s", named, reason == NULL ? "no reason given" : reason);
+    return false;
+}
+
 /* The handles are never closed, because `found` points into the library. */
-static bool find_locked(void)
+static bool find_locked(char *why, size_t why_bytes)
 {
     static const char *const files[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
-    const char *named = getenv("GPUSCOPE_CUDART");
-    if (found.bytes != 0 || find_in(RTLD_DEFAULT))
+    void *handle = NULL;
+    if (found.bytes != 0 || find_in(RTLD_DEFAULT) || find_named(why, why_bytes))
         return true;
-    void *handle = named == NULL || named[0] == '\0' ? NULL : dlopen(named, RTLD_NOW | RTLD_LOCAL);
     for (size_t i = 0; handle == NULL && i < sizeof files / sizeof *files; i++)
         handle = dlopen(files[i], RTLD_NOW | RTLD_NOLOAD);
     return handle != NULL && find_in(handle);
@@ -59,17 +75,16 @@ static bool find_locked(void)
 /* Use the program's addresses, or search for the runtime if it passes none. */
 static gs_status find(gs_scope *scope, const gs_cuda_runtime **runtime, const char *call, const char *file, int line)
 {
+    char why[256] = "";
     if (*runtime != NULL)
         return GS_OK;
     pthread_mutex_lock(&find_lock);
-    bool is_found = find_locked();
+    bool is_found = find_locked(why, sizeof why);
     pthread_mutex_unlock(&find_lock);
     *runtime = &found;
     if (is_found)
         return GS_OK;
-    return gwi_refuse(scope, GS_NO_LIBRARY, call, file, line,
-                      "no CUDA runtime was found; if it is linked statically, include <cuda_runtime.h> before "
-                      "<gpuwhy/scope_cuda.h>");
+    return gwi_refuse(scope, GS_NO_LIBRARY, call, file, line, "no CUDA runtime was found; %s", why);
 }
 
 /* Read a function's address from a table. A table of a program that was built with an older header is shorter. */
@@ -312,6 +327,8 @@ void gwi_runtime_discard(const gs_cuda_runtime *runtime, gs_kind kind, uint64_t 
 {
     const creator *recipe = creator_of(kind);
     gs_release *release;
+    if (runtime == NULL)
+        runtime = &found;
     if (recipe != NULL && address(runtime, recipe->release_at, &release, sizeof release))
         release((void *)(uintptr_t)handle);
 }

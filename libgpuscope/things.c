@@ -264,19 +264,32 @@ bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle)
     return has;
 }
 
-static gwi_thing *find_any_locked(gs_kind kind, uint64_t handle)
+static gwi_thing *find_any_locked(gs_kind kind, uint64_t handle, bool inner_too)
 {
     gwi_thing *thing = bucket_count == 0 ? NULL : buckets[bucket_of(kind, handle, bucket_count)];
-    while (thing != NULL && (thing->kind != kind || thing->handle != handle || thing->is_inner))
+    while (thing != NULL && (thing->kind != kind || thing->handle != handle || (thing->is_inner && !inner_too)))
         thing = thing->bucket_next;
     return thing;
 }
 
-bool gwi_thing_owned(gs_kind kind, uint64_t handle, const char **ret_file, int *ret_line)
+/* Memory of one group has one address space. So two things of one group with the same address are the same memory. */
+static gs_kind group_of(gs_kind kind)
 {
+    if (kind == GS_KIND_MAPPED)
+        return GS_KIND_PINNED;
+    return kind == GS_KIND_ORDERED || kind == GS_KIND_MANAGED ? GS_KIND_DEVICE : kind;
+}
+
+bool gwi_thing_owned(gs_kind kind, uint64_t handle, gs_kind *ret_kind, const char **ret_file, int *ret_line)
+{
+    const gwi_thing *thing = NULL;
     pthread_mutex_lock(&gwi_lock);
-    const gwi_thing *thing = find_any_locked(kind, handle);
+    for (int other = 0; thing == NULL && other < GS_KIND_COUNT; other++) {
+        if (group_of((gs_kind)other) == group_of(kind))
+            thing = find_any_locked((gs_kind)other, handle, true);
+    }
     if (thing != NULL) {
+        *ret_kind = thing->kind;
         *ret_file = thing->file;
         *ret_line = thing->line;
     }
@@ -288,7 +301,7 @@ gwi_thing *gwi_thing_take_any(gs_kind kind, uint64_t handle)
 {
     gwi_thing *outside = NULL;
     pthread_mutex_lock(&gwi_lock);
-    gwi_thing *thing = find_any_locked(kind, handle);
+    gwi_thing *thing = find_any_locked(kind, handle, false);
     if (thing != NULL) {
         gwi_thing_take_locked(thing);
         if (!is_around(thing->scope, gwi_current())) {

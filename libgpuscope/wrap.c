@@ -33,9 +33,11 @@ int gs_cuda_created_at(const gs_cuda_runtime *runtime, int code, gs_kind kind, u
     if (handle == 0) /* 0 bytes */
         return 0;
     /* A record with this handle is out of date: the resource was released by calls that are not wrapped. */
-    gwi_thing_drop(take(kind, handle));
-    if (gs_cuda_adopt_at(scope, runtime, kind, handle, bytes, file, line) == GS_OK)
-        return 0;
+    bool may_be_another = kind == GS_KIND_ORDERED || kind == GS_KIND_MANAGED;
+    gwi_thing_drop(take(may_be_another ? GS_KIND_DEVICE : kind, handle));
+    gs_status status = gs_cuda_adopt_at(scope, runtime, kind, handle, bytes, file, line);
+    if (status != GS_NO_MEMORY && status != GS_NO_HOST_MEMORY)
+        return 0; /* also if the scope cannot own it: the failure is recorded, and the program has what it asked for */
     gwi_runtime_discard(runtime, kind, handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }

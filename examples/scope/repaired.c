@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     int runs = argc > 1 ? atoi(argv[1]) : 40;
     for (int run = 1; run <= runs; run++) {
         gs_scope *scope;
-        gs_report *report;
+        gs_report *report = NULL;
         if (gs_open(NULL, &scope, NULL) != GS_OK)
             return 1;
         int steps = train(run);

@@ -22,7 +22,7 @@ int main(void)
 {
     gs_options options = {.name = "training", .memory_bytes = 1 << 30};
     gs_scope *scope;
-    gs_report *report;
+    gs_report *report = NULL;
     gs_failure failure;
     char text[1024];
     if (gs_open(&options, &scope, &failure) != GS_OK) {

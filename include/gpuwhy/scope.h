@@ -6,7 +6,7 @@
  *     CUdeviceptr weights;
  *     gs_alloc(scope, bytes, &weights);
  *     GS_LAUNCH(kernel, gs_dim(64, 1, 1), gs_dim(256, 1, 1), 0, stream, &weights);
- *     gs_report *report;
+ *     gs_report *report = NULL;
  *     gs_end(scope, &report);                              waits, releases, compares
  *     gs_report_print(report, stderr);
  *     gs_report_free(report);
@@ -289,6 +289,7 @@ typedef struct gs_report {
  * After GS_BUSY, GS_MISUSE and GS_NO_HOST_MEMORY, the scope is unchanged and still open. */
 #define gs_end(scope, ret_report) gs_end_at((scope), (ret_report), GS_HERE)
 GS_API gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, const char *file, int line);
+/* Print a report, or free it. `report` may be NULL: nothing is printed or freed then. */
 GS_API void gs_report_print(const gs_report *report, FILE *out);
 GS_API void gs_report_free(gs_report *report);
 
@@ -366,7 +367,9 @@ GS_API gs_status gs_kernel_at(gs_scope *scope, CUmodule module, const char *name
  *
  * `handle` is a pointer or an address on the card; it must not be 0. `bytes` is the size of memory, otherwise 0. On any
  * status but GS_OK, the resource still belongs to the caller. GS_MISUSE: a scope owns it already. GS_NO_MEMORY: its
- * memory does not fit in the scope's limit. GS_NO_LIBRARY: the library's release function was not found. */
+ * memory does not fit in the scope's limit. GS_NO_LIBRARY: the library's release function was not found.
+ *
+ * The report's `missing_bytes` is right only if the memory was allocated after the scope began. */
 typedef int gs_release(void *handle);
 #define gs_adopt(scope, kind, handle, bytes) gs_adopt_at((scope), (kind), GS_NUMBER(handle), (bytes), GS_HERE)
 #define gs_adopt_with(scope, kind, handle, bytes, source, release, call)                                               \
@@ -374,8 +377,8 @@ typedef int gs_release(void *handle);
 GS_API gs_status gs_adopt_at(gs_scope *scope, gs_kind kind, uint64_t handle, size_t bytes, const char *file, int line);
 GS_API gs_status gs_adopt_with_at(gs_scope *scope, gs_kind kind, uint64_t handle, size_t bytes, gs_source source,
                                   gs_release *release, const char *call, const char *file, int line);
-/* Give up the ownership of a resource: the scope forgets it, and the caller must release it. GS_MISUSE: neither the
- * scope nor an enclosing one owns it. */
+/* Give up the ownership of a resource: the scope forgets it, and the caller must release it. Until then, its memory
+ * counts as missing at the end of the scope. GS_MISUSE: neither the scope nor an enclosing one owns it. */
 #define gs_disown(scope, kind, handle) gs_disown_at((scope), (kind), GS_NUMBER(handle), GS_HERE)
 GS_API gs_status gs_disown_at(gs_scope *scope, gs_kind kind, uint64_t handle, const char *file, int line);
 

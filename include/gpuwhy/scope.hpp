@@ -159,8 +159,7 @@ class report
     }
     void print(FILE *out) const
     {
-        if (report_ != nullptr)
-            gs_report_print(report_, out);
+        gs_report_print(report_, out);
     }
 
   private:

@@ -65,7 +65,8 @@ static inline const gs_cuda_runtime *gs_cuda_linked(void)
     };
     return &linked;
 }
-#define GS_CUDA_RUNTIME gs_cuda_linked()
+#define GS_CUDA_RUNTIME   gs_cuda_linked()
+#define GS_CUDA_IS_LINKED 1
 #else
 #define GS_CUDA_RUNTIME NULL
 #endif

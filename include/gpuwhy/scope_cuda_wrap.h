@@ -18,8 +18,8 @@
 
 #include <gpuwhy/scope_cuda.h>
 
-#ifndef CUDART_VERSION
-#error "include <cuda_runtime.h> before <gpuwhy/scope_cuda_wrap.h>"
+#ifndef GS_CUDA_IS_LINKED
+#error "include <cuda_runtime.h> before <gpuwhy/scope_cuda.h> and <gpuwhy/scope_cuda_wrap.h>"
 #endif
 
 /* ---- creating ---- */

@@ -15,7 +15,8 @@ typedef struct gwi_kernelspec {
     const char *gpuwhy;       /* path of the gpuwhy program */
     const char *script;       /* path of gpuwhy_kernel.py */
     const char *display_name; /* NULL: the default name */
-    char *const *run_options; /* options for `gpuwhy run` */
+    const char *folder;       /* of --folder, for `gpuwhy run`; NULL: none */
+    char *const *run_options; /* further options for `gpuwhy run` */
     int run_option_count;
 } gwi_kernelspec;
 

@@ -90,8 +90,8 @@ void gwi_past_take_over(void);
 GW_MUST_CHECK gw_status gwi_past_read(const gwi_past_query *query, gwi_past_list *ret_list, gw_error *err);
 void gwi_past_free(gwi_past_list *list);
 
-/* True if the run failed: a fault was found, it exited with an error, or a signal ended it. False for a
- * run that is not good: whether it failed is unknown. */
+/* True if the run failed: a fault was found, it exited with an error, or a signal ended it. If a run is neither good
+ * nor failed, it is unknown whether it failed. */
 bool gwi_past_failed(const gwi_past *past);
 
 /* Format an age as "3 min", "2 h" or "5 days". Returns `out`. */

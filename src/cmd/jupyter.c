@@ -5,6 +5,7 @@
 #include "gwi_jupyter.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_terminal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -267,7 +268,10 @@ static gw_status install_as(const jupyter_options *options, gwi_kernelspec *spec
 
 static gw_status install(const jupyter_options *options, int argc, char **argv, gw_error *err)
 {
-    gwi_kernelspec spec = {.display_name = options->display_name, .run_options = argv, .run_option_count = argc};
+    gwi_kernelspec spec = {.display_name = options->display_name,
+                           .folder = gwi_common()->folder,
+                           .run_options = argv,
+                           .run_option_count = argc};
     gw_text answer = {0};
     gw_status st = gwi_run_options_check(argc, argv, err);
     if (st == GW_OK)

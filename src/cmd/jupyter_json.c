@@ -72,6 +72,10 @@ static struct json_object *command_of(const char *python, struct json_object *th
     add_string(argv, spec->gpuwhy);
     for (size_t i = 0; i < sizeof run / sizeof run[0]; i++)
         add_string(argv, run[i]);
+    if (spec->folder != NULL) {
+        add_string(argv, "--folder");
+        add_string(argv, spec->folder);
+    }
     for (int i = 0; i < spec->run_option_count; i++)
         add_string(argv, spec->run_options[i]);
     add_string(argv, "--");

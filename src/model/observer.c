@@ -330,6 +330,7 @@ const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays, uint64_t reads)
 static void refusal_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     settle(model, process);
+    process->allocator_now = -1; /* its lists may be those of another report: add nothing more to it */
     int index = report_open(model, process, event, true);
     if (index < 0)
         return;

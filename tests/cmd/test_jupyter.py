@@ -55,6 +55,9 @@ class Jupyter(Case):
         kernel = json.loads(self.kernel("data").read_text())
         self.assertEqual(kernel["display_name"], "Python 3.12 (gpuwhy)")
         self.assertNotIn("--gpu", kernel["argv"])
+        self.install("--folder", "/some/where")
+        self.assertEqual(json.loads(self.kernel("data").read_text())["argv"][1:7],
+                         ["run", "--quiet", "--end-with-parent", "--folder", "/some/where", "--"])
         self.assertEqual([p.name for p in self.kernel("data").parent.iterdir()], ["kernel.json"])
 
     def test_places(self):

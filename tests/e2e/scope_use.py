@@ -199,6 +199,10 @@ def leaking_program_and_its_repair(place):
     for what in ("device memory, 96.00 MiB", "managed memory, 1.00 MiB", "pinned host memory, 1.00 MiB", "event", "stream"):
         expect(len(re.findall(rf"still held: 1 x {what}, \S*repaired\.c:\d+", report)) == 1, f"{what}: {report}")
     expect(report.count(": nothing is missing") == 2, report)
+    document = (SOURCE / "docs" / "scope.md").read_text()
+    shown = re.findall(r"^ +(still held: .*\brepaired\.c:\d+)$", document, re.M)
+    lines = re.sub(r"\S*/repaired\.c", "repaired.c", report)
+    expect(len(shown) == 2 and all(line in lines for line in shown), f"docs/scope.md shows {shown}, the report: {lines}")
 
 
 def document_shows_the_repair(place):

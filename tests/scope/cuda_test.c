@@ -184,6 +184,8 @@ static void a_scope_adopts(void **state)
     assert_int_equal(gs_begin(scope, NULL, &inner), GS_OK);
     assert_int_equal(gs_cuda_adopt(inner, GS_KIND_DEVICE, kept, MIB), GS_MISUSE); /* the outer scope owns it */
     assert_int_equal(gs_end(inner, NULL), GS_OK);
+    assert_refused(gs_cuda_adopt(scope, GS_KIND_MANAGED, kept, MIB), GS_MISUSE,
+                   "owns this device memory already, since"); /* it would be freed twice */
     assert_refused(gs_cuda_adopt(scope, GS_KIND_DEVICE, 0, MIB), GS_MISUSE, "no device memory was given");
     assert_refused(gs_cuda_adopt(scope, GS_KIND_MODULE, kept, 0), GS_MISUSE, "does not create a module");
     assert_refused(gs_adopt(scope, GS_KIND_POOL, kept, 0), GS_MISUSE, "not a kind that a scope can adopt");
@@ -192,6 +194,35 @@ static void a_scope_adopts(void **state)
     assert_int_equal(free_(disowned), 0); /* the scope has not freed it */
     end_with(scope, 2);
     assert_int_not_equal(free_(kept), 0); /* the scope has freed it */
+}
+
+static void memory_of_an_arena_is_not_adopted(void **state)
+{
+    (void)state;
+    gs_plan *plan;
+    gs_arena *arena;
+    size_t block;
+    gs_plan_size size;
+    CUdeviceptr address;
+    gs_scope *scope = open_scope(0);
+    assert_int_equal(gs_plan_new(0, &plan), GS_OK);
+    assert_int_equal(gs_plan_alloc(plan, MIB, &block), GS_OK);
+    assert_int_equal(gs_plan_close(plan, &size), GS_OK);
+    assert_int_equal(gs_arena_open(scope, plan, &arena), GS_OK);
+    assert_int_equal(gs_arena_alloc(arena, MIB, &address), GS_OK);
+    assert_refused(gs_cuda_adopt(scope, GS_KIND_DEVICE, address, MIB), GS_MISUSE, "owns this device memory already");
+    end_with(scope, 1);
+    gs_plan_delete(plan);
+}
+
+/* The runtime's default pool returns memory only at a wait, and nothing else is released after it. */
+static void stream_ordered_memory_alone_is_returned(void **state)
+{
+    (void)state;
+    void *block;
+    gs_scope *scope = open_scope(0);
+    assert_int_equal(gs_cuda_malloc_async(scope, 64 * MIB, NULL, &block), GS_OK);
+    end_with(scope, 1);
 }
 
 static void a_limit_holds_for_adopted_memory(void **state)
@@ -204,6 +235,19 @@ static void a_limit_holds_for_adopted_memory(void **state)
     assert_int_equal(free_(block), 0);
     assert_refused(gs_cuda_malloc(scope, 6 * MIB, &block), GS_NO_MEMORY,
                    "the scope's limit is 4194304 bytes (4.00 MiB), of which 0 bytes are in use");
+    end_with(scope, 0);
+}
+
+/* As <gpuwhy/scope_cuda_wrap.h> does it, here also with a runtime that is found at run time. */
+static void what_exceeds_the_limit_is_released(void **state)
+{
+    (void)state;
+    void *block;
+    gs_scope *scope = open_scope(4 * MIB);
+    assert_int_equal(malloc_(&block, 6 * MIB), 0);
+    assert_int_equal(
+        gs_cuda_created_at(GS_CUDA_RUNTIME, 0, GS_KIND_DEVICE, GS_NUMBER(block), 6 * MIB, "cudaMalloc", GS_HERE), 2);
+    assert_int_not_equal(free_(block), 0); /* it has been freed */
     end_with(scope, 0);
 }
 
@@ -333,6 +377,9 @@ static void without_a_runtime_calls_fail(void **state)
     gs_scope *scope = open_scope(0);
     assert_refused(gs_cuda_malloc(scope, MIB, &block), GS_NO_LIBRARY, "include <cuda_runtime.h> before");
     assert_refused(gs_cuda_adopt(scope, GS_KIND_DEVICE, &block, MIB), GS_NO_LIBRARY, "no CUDA runtime was found");
+    assert_int_equal(gs_cuda_created_at(NULL, 0, GS_KIND_DEVICE, 4096, MIB, "cudaMalloc", GS_HERE), 0); /* not owned */
+    assert_int_equal(setenv("GPUSCOPE_CUDART", "/none/libcudart.so", 1), 0);
+    assert_refused(gs_cuda_malloc(scope, MIB, &block), GS_NO_LIBRARY, "GPUSCOPE_CUDART=/none/libcudart.so: ");
     end_with(scope, 0);
     assert_int_equal(setenv("GPUSCOPE_CUDART", named, 1), 0);
     free(named);
@@ -349,7 +396,10 @@ int main(void)
         cmocka_unit_test(each_call_has_its_release),
         cmocka_unit_test(runs_use_equal_memory),
         cmocka_unit_test(a_scope_adopts),
+        cmocka_unit_test(memory_of_an_arena_is_not_adopted),
+        cmocka_unit_test(stream_ordered_memory_alone_is_returned),
         cmocka_unit_test(a_limit_holds_for_adopted_memory),
+        cmocka_unit_test(what_exceeds_the_limit_is_released),
         cmocka_unit_test(any_release_function_works),
         cmocka_unit_test(failures_of_the_runtime_are_recorded),
         cmocka_unit_test(a_failed_release_is_tried_again),

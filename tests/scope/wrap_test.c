@@ -162,7 +162,10 @@ static void a_record_out_of_date_is_replaced(void **state)
     assert_int_equal(real_free(block), cudaSuccess); /* by other code */
     assert_int_equal(cudaMalloc(&again, 2 * MIB), cudaSuccess);
     assert_ptr_equal(again, block); /* or this test tests nothing */
-    end_with(scope, 1);
+    assert_int_equal(real_free(block), cudaSuccess);
+    assert_int_equal(cudaMallocManaged(&again, 2 * MIB, cudaMemAttachGlobal), cudaSuccess);
+    assert_ptr_equal(again, block);
+    end_with(scope, 1); /* not also the device memory */
 }
 
 static void *free_in_a_thread(void *block)
