@@ -112,9 +112,10 @@ static void say_keeper(const gwi_case *c, gwi_finding *finding)
     bool needs_line = !has_own_line(c, gwi_request_site(c));
     for (size_t i = loop->keeper_count; i-- > 0;) { /* the last call of gwi_where() wins, so end with the largest */
         const gw_keeper *keeper = &loop->keeper[i];
-        if ((keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes) ||
-            (needs_line && has_own_line(c, keeper->site)))
+        if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
             gwi_where(finding, keeper->site, "the memory that is never freed is allocated here");
+        else if (needs_line && has_own_line(c, keeper->site))
+            gwi_where(finding, keeper->site, "a part of the memory that is never freed is allocated here");
     }
 }
 
