@@ -1423,11 +1423,13 @@ KERNEL squares(double *sums, const float *gradients, size count)
         sums[blockIdx.x] = all[0];
 }
 
-/* One block sets results.norm and results.clip. */
+/* One block sets results.norm and results.clip, unless there are gradients that are not finite. */
 KERNEL clip(struct results *results, const double *sums, unsigned parts, float scale, float most)
 {
     SHARED double all[256];
     double own = 0;
+    if (results->broken != 0)
+        return;
     for (unsigned i = threadIdx.x; i < parts; i += blockDim.x)
         own += sums[i];
     all[threadIdx.x] = own;

@@ -93,8 +93,8 @@ struct results {
     uint32_t correct; /* number of images whose class was predicted correctly */
     uint32_t broken;  /* number of gradients that are not finite; if it is not 0, the parameters are not updated */
     uint32_t top;     /* number of images whose class is among the CLASSES_TOP predictions with the largest logits */
-    /* The next two are set by an update that clips. norm: Euclidean norm of all gradients, before they are clipped.
-     * clip: factor by which they were multiplied. */
+    /* The next two are set by an update that clips and takes the step. norm: Euclidean norm of all gradients, before
+     * they are clipped. clip: factor by which they were multiplied. */
     float norm, clip;
     uint32_t reserved[2];
 };
