@@ -507,14 +507,21 @@ static void a_moved_average_is_copied_to_low_precision(void **unused)
 static void top_classes_are_counted(void **unused)
 {
     (void)unused;
-    enum { CLASSES = 8, IMAGES = 6 };
+    enum { CLASSES = 8, IMAGES = 9 };
     static const struct {
         float logits[CLASSES];
         int32_t label;
         bool is_top, is_best;
-    } rows[IMAGES] = {{{8, 7, 6, 5, 4, 3, 2, 1}, 0, true, true},   {{8, 7, 6, 5, 4, 3, 2, 1}, 4, true, false},
-                      {{8, 7, 6, 5, 4, 3, 2, 1}, 5, false, false}, {{1, 1, 1, 1, 1, 1, 1, 1}, 4, true, false},
-                      {{1, 1, 1, 1, 1, 1, 1, 1}, 5, false, false}, {{0, 9, 9, 9, 9, 1, 0, 0}, 5, true, false}};
+    } rows[IMAGES] = {{{8, 7, 6, 5, 4, 3, 2, 1}, 0, true, true},
+                      {{8, 7, 6, 5, 4, 3, 2, 1}, 4, true, false},
+                      {{8, 7, 6, 5, 4, 3, 2, 1}, 5, false, false},
+                      {{1, 1, 1, 1, 1, 1, 1, 1}, 4, true, false},
+                      {{1, 1, 1, 1, 1, 1, 1, 1}, 5, false, false},
+                      {{0, 9, 9, 9, 9, 1, 0, 0}, 5, true, false},
+                      /* the products with the zeros of the weights are not numbers, either */
+                      {{NAN, 1, 1, 1, 1, 1, 1, 1}, 0, false, false},
+                      {{INFINITY, 1, 1, 1, 1, 1, 1, 1}, 0, false, false},
+                      {{0, INFINITY, 1, 1, 1, 1, 1, 1}, 0, false, false}};
     const struct backend *const backends[] = {&backend_cpu, &backend_cuda};
     for (int b = 0; b < 2; b++)
         for (int is_evaluation = 0; is_evaluation < 2; is_evaluation++) {
