@@ -585,8 +585,8 @@ KERNEL columns_end(float *gradient, const float *partial, unsigned channels, uns
 
 /* ---- batch normalisation ---- */
 
-/* Kernels that only read go through the rows backwards, and kernels that write go forwards. So each begins with the
- * rows that the kernel before it left in the L2 cache. AT is the index of a row's first element in this thread's
+/* Kernels that compute sums go through the rows backwards, and the others forwards. So each begins with the rows that
+ * the kernel before it left in the L2 cache. AT is the index of a row's first element in this thread's
  * columns. A thread reads BATCH rows before it uses the first. */
 #ifndef BATCH
 #define BATCH 4
