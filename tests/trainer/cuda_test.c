@@ -43,8 +43,17 @@ static const struct {
      "input 3 6 6\na = conv 8 3 pad 1 nobias\nconv 8 1 nobias from a\ns = batchnorm\nconv 8 1 nobias from a\n"
      "batchnorm\nt = add s\nconv 8 3 pad 1 nobias\nbatchnorm\nadd t\nlinear 4\n",
      3},
+    {"sum with the second",
+     "input 3 6 6\na = conv 4 3 pad 1\nconv 9 1 nobias\ns = batchnorm\nconv 9 1 from a\nadd s relu\nlinear 4\n", 3},
+    {"sum with the second, wide",
+     "input 3 6 6\na = conv 8 3 pad 1\nconv 16 1 nobias\ns = batchnorm\nconv 16 1 from a\nadd s\nlinear 4\n", 3},
+    {"maxpool, no bias", "input 2 8 8\nconv 6 3 pad 1\nconv 12 3 nobias relu\nmaxpool 2\nlinear 4\n", 5},
     {"maxpool, wide", "input 2 9 8\nconv 16 3 pad 1 relu\nmaxpool 3 stride 2 pad 1\nsegment\nlinear 4\n", 3},
     {"averagepool", "input 2 6 7\na = conv 9 3 pad 1 relu\naveragepool\nlinear 4\n", 3},
+    {"averagepool, many pixels",
+     "input 2 12 13\na = conv 9 3 pad 1\naveragepool\nb = linear 4\nconv 16 3 pad 1 from a\naveragepool\nlinear 4\n"
+     "add b\n",
+     3},
     {"linear", "input 5 3 2\nconv 6 1\nlinear 9 relu\nsegment\nlinear 8 nobias relu\nlinear 3\n", 5},
     {"classes", "input 3 4 4\nconv 8 3\nlinear 200\n", 9},
     {"add, pools",
