@@ -221,19 +221,19 @@ void cpu_batchnorm_backward(const struct cpu_state *state, const struct step *st
 
 /* ---- loss ---- */
 
-/* True if fewer than CLASSES_TOP classes have a larger logit, or the same one and a smaller number. */
-static bool is_near_top(const float *x, size_t classes, size_t label)
+/* Return the number of classes with a larger logit than the label, or the same one and a smaller number, or one that is
+ * not a number. If the label's logit is not a number, this is the number of all classes. */
+static size_t rank_of(const float *x, size_t classes, size_t label)
 {
     size_t before = 0;
     for (size_t c = 0; c < classes; c++)
         before += c != label && !(x[c] < x[label] || (x[c] == x[label] && c > label));
-    return before < CLASSES_TOP && !isnan(x[label]);
+    return isnan(x[label]) ? classes : before;
 }
 
 /* Compute the softmax and the cross entropy of one image, with label smoothing. If `dx` is not NULL, it gets the
- * gradient times `factor`. Returns the loss; *ret_best is the predicted class. */
-static double image_loss(const float *x, size_t classes, size_t label, float factor, float smoothing, float *dx,
-                         size_t *ret_best)
+ * gradient times `factor`. Returns the loss. */
+static double image_loss(const float *x, size_t classes, size_t label, float factor, float smoothing, float *dx)
 {
     size_t best = 0;
     double sum = 0, off = 0, share = (double)smoothing / (double)classes;
@@ -246,7 +246,6 @@ static double image_loss(const float *x, size_t classes, size_t label, float fac
         off += (double)x[c] - largest;
     for (size_t c = 0; dx != NULL && c < classes; c++)
         dx[c] = (float)(exp((double)x[c] - largest) / sum - (c == label ? 1 - (double)smoothing : 0) - share) * factor;
-    *ret_best = best;
     return log(sum) - (1 - (double)smoothing) * of_label - share * off;
 }
 
@@ -263,14 +262,14 @@ bool cpu_loss(const struct cpu_state *state, const struct step *step, const stru
     if (dx != NULL)
         memset(dx, 0, images * classes * sizeof *dx); /* the gradient of padding images is 0 */
     for (size_t i = 0; i < iteration->images; i++) {
-        size_t best;
         if (labels[i] < 0 || (size_t)labels[i] >= classes)
             return because(reason, "image %zu of the batch has class %d, but the model has 0 to %zu", i, labels[i],
                            classes - 1);
         loss += image_loss(x + i * classes, classes, (size_t)labels[i], factor, iteration->smoothing,
-                           dx == NULL ? NULL : dx + i * classes, &best);
-        results->correct += best == (size_t)labels[i];
-        results->top += is_near_top(x + i * classes, classes, (size_t)labels[i]);
+                           dx == NULL ? NULL : dx + i * classes);
+        size_t rank = rank_of(x + i * classes, classes, (size_t)labels[i]);
+        results->correct += rank == 0;
+        results->top += rank < CLASSES_TOP;
     }
     results->loss += (float)loss;
     return true;

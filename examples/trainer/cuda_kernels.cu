@@ -585,8 +585,8 @@ KERNEL columns_end(float *gradient, const float *partial, unsigned channels, uns
 
 /* ---- batch normalisation ---- */
 
-/* Kernels that only read go through the rows backwards, and kernels that write go forwards. So each begins with the
- * rows that the kernel before it left in the L2 cache. AT is the index of a row's first element in this thread's
+/* Kernels that compute sums go through the rows backwards, and the others forwards. So each begins with the rows that
+ * the kernel before it left in the L2 cache. AT is the index of a row's first element in this thread's
  * columns. A thread reads BATCH rows before it uses the first. */
 #ifndef BATCH
 #define BATCH 4
@@ -1244,40 +1244,24 @@ PAIR(mean_backward, (element * dx, const element *dy, unsigned pixels, unsigned 
 
 enum { LOSS_THREADS = 128 };
 
-struct best {
-    float value;
-    int index;
-};
-
-DEVICE struct best best_of(const element *x, unsigned classes)
+DEVICE float largest_of(const element *x, unsigned classes)
 {
     SHARED float values[LOSS_THREADS];
-    SHARED int indices[LOSS_THREADS];
-    struct best best = {-FLOAT(0x7f800000u), 0x7fffffff};
+    float largest = -FLOAT(0x7f800000u);
     for (unsigned i = threadIdx.x; i < classes; i += blockDim.x) {
         float v = widen(x[i]);
-        if (v > best.value) {
-            best.value = v;
-            best.index = (int)i;
-        }
+        largest = v > largest ? v : largest;
     }
-    values[threadIdx.x] = best.value;
-    indices[threadIdx.x] = best.index;
+    values[threadIdx.x] = largest;
     for (int half = blockDim.x / 2; half > 0; half /= 2) {
         __syncthreads();
         if ((int)threadIdx.x < half) {
             float other = values[threadIdx.x + half];
-            int index = indices[threadIdx.x + half];
-            if (other > values[threadIdx.x] || (other == values[threadIdx.x] && index < indices[threadIdx.x])) {
-                values[threadIdx.x] = other;
-                indices[threadIdx.x] = index;
-            }
+            values[threadIdx.x] = other > values[threadIdx.x] ? other : values[threadIdx.x];
         }
     }
     __syncthreads();
-    best.value = values[0];
-    best.index = indices[0];
-    return best;
+    return values[0];
 }
 
 DEVICE float sum_of(float part)
@@ -1295,7 +1279,8 @@ DEVICE float sum_of(float part)
 
 enum { CLASSES_TOP = 5 };
 
-/* Return the number of classes with a larger logit than the label, or the same one and a smaller number. */
+/* Return the number of classes with a larger logit than the label, or the same one and a smaller number, or one that is
+ * not a number. */
 DEVICE float rank_of(const element *x, unsigned classes, int label)
 {
     float before = 0.0f, own = widen(x[label]);
@@ -1314,15 +1299,14 @@ KERNEL loss(element *dx, float *each, const element *logits, const int *labels, 
     size image = blockIdx.x;
     const element *x = logits + image * classes;
     int label = labels[image], is_label = label >= 0 && label < (int)classes;
-    struct best best = best_of(x, classes);
-    float part = 0.0f;
+    float largest = largest_of(x, classes), part = 0.0f;
     for (unsigned i = threadIdx.x; i < classes; i += blockDim.x)
-        part += expf(widen(x[i]) - best.value);
+        part += expf(widen(x[i]) - largest);
     float sum = sum_of(part), even = smoothing / classes, off = 0.0f, rank = CLASSES_TOP;
     int counts = image < counted;
     if (smoothing > 0.0f) {
         for (unsigned i = threadIdx.x; i < classes; i += blockDim.x)
-            off += widen(x[i]) - best.value;
+            off += widen(x[i]) - largest;
         __syncthreads(); /* all threads have read the last sum */
         off = sum_of(off);
     }
@@ -1331,19 +1315,16 @@ KERNEL loss(element *dx, float *each, const element *logits, const int *labels, 
         rank = rank_of(x, classes, label);
     }
     if (threadIdx.x == 0) {
-        float own = is_label ? widen(x[label]) : FLOAT(0x7fc00000u), of_label = best.value - own;
+        float own = is_label ? widen(x[label]) : FLOAT(0x7fc00000u), of_label = largest - own;
         if (smoothing > 0.0f)
             of_label = (1.0f - smoothing) * of_label - even * off;
         each[2 * image] = counts ? logf(sum) + of_label : 0.0f;
-        each[2 * image + 1] = !counts || !is_label || own != own ? 0.0f
-                              : best.index == label              ? 2.0f
-                              : rank < CLASSES_TOP               ? 1.0f
-                                                                 : 0.0f;
+        each[2 * image + 1] = !counts || own != own || rank >= CLASSES_TOP ? 0.0f : rank < 1.0f ? 2.0f : 1.0f;
     }
     if (dx == 0)
         return;
     for (unsigned i = threadIdx.x; i < classes; i += blockDim.x) {
-        float share = expf(widen(x[i]) - best.value) / sum - ((int)i == label ? 1.0f - smoothing : 0.0f) - even;
+        float share = expf(widen(x[i]) - largest) / sum - ((int)i == label ? 1.0f - smoothing : 0.0f) - even;
         dx[image * classes + i] = narrow(counts ? share * scale : 0.0f);
     }
 }
@@ -1423,11 +1404,13 @@ KERNEL squares(double *sums, const float *gradients, size count)
         sums[blockIdx.x] = all[0];
 }
 
-/* One block sets results.norm and results.clip. */
+/* One block sets results.norm and results.clip, unless there are gradients that are not finite. */
 KERNEL clip(struct results *results, const double *sums, unsigned parts, float scale, float most)
 {
     SHARED double all[256];
     double own = 0;
+    if (results->broken != 0)
+        return;
     for (unsigned i = threadIdx.x; i < parts; i += blockDim.x)
         own += sums[i];
     all[threadIdx.x] = own;

@@ -112,7 +112,7 @@ bool train_plan(const struct train_options *options, FILE *out, struct reason *r
                               .fuses = options->backend->fuses,
                               .can = options->backend->can,
                               .plan = plan_nothing};
-    struct backend_options backend_options = {.deterministic = options->deterministic};
+    struct backend_options backend_options = {.deterministic = options->deterministic, .tune = options->tunes};
     struct backend_watch before, after;
     struct fit_request request = {.options = options->fit,
                                   .backend = options->backend,

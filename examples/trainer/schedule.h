@@ -26,8 +26,9 @@ enum step_kind {
     /* dx = loss scale * gradient of the mean loss with respect to the logits x; x2 has the labels. The step also
      * updates struct results. */
     STEP_LOSS,
-    /* The backward step of a ReLU: set dy to 0, in place, where y is 0. The layer's own backward steps follow. Batch
-     * normalisation has no STEP_RELU: its STEP_BACKWARD handles the ReLU without writing to dy. */
+    /* The backward step of a ReLU: set dy to 0, in place, where y is 0. The layer's own backward steps follow. Some
+     * layers have no STEP_RELU, because a STEP_BACKWARD handles the ReLU: batch normalisation (without writing to dy),
+     * sums with inner layers, and convolutions that are inner layers. */
     STEP_RELU,
     STEP_BACKWARD, /* set or add to dx, the gradient of x (unless NO_BLOCK); add to the parameter gradients */
     STEP_COPY,     /* dx = dy */
@@ -93,8 +94,8 @@ struct results {
     uint32_t correct; /* number of images whose class was predicted correctly */
     uint32_t broken;  /* number of gradients that are not finite; if it is not 0, the parameters are not updated */
     uint32_t top;     /* number of images whose class is among the CLASSES_TOP predictions with the largest logits */
-    /* The next two are set by an update that clips. norm: Euclidean norm of all gradients, before they are clipped.
-     * clip: factor by which they were multiplied. */
+    /* The next two are set by an update that clips and takes the step. norm: Euclidean norm of all gradients, before
+     * they are clipped. clip: factor by which they were multiplied. */
     float norm, clip;
     uint32_t reserved[2];
 };
