@@ -89,11 +89,23 @@ static void close_all_but(int first, int second)
 }
 
 /* Wait until there are bytes to copy. Returns false if our stderr's reader has closed the pipe. The relay then ends, so
- * that the program's next write fails as it would without gpuwhy. */
+ * that the program's next write fails as it would without gpuwhy. SIGWINCH is blocked except in here. */
 static bool wait_for_more(int source, bool is_pipe)
 {
     struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = is_pipe ? STDERR_FILENO : -1}};
-    return poll(waited, 2, -1) < 0 || (waited[1].revents & POLLERR) == 0;
+    sigset_t none;
+    sigemptyset(&none);
+    return ppoll(waited, 2, NULL, &none) < 0 || (waited[1].revents & POLLERR) == 0;
+}
+
+static void pass_on_window(int source)
+{
+    struct winsize size;
+    if (!window_changed)
+        return;
+    window_changed = 0;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0)
+        ioctl(source, TIOCSWINSZ, &size);
 }
 
 static void copy_until_end(int source, gwi_stderr_tail *tail)
@@ -101,13 +113,13 @@ static void copy_until_end(int source, gwi_stderr_tail *tail)
     static char bytes[COPY_BYTES];
     struct stat stat;
     bool is_pipe = fstat(STDERR_FILENO, &stat) == 0 && S_ISFIFO(stat.st_mode);
-    while (pass_on(STDERR_FILENO, tail) && wait_for_more(source, is_pipe)) {
-        if (window_changed) {
-            struct winsize size;
-            window_changed = 0;
-            if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0)
-                ioctl(source, TIOCSWINSZ, &size);
-        }
+    window_changed = 1; /* perhaps it did so before the handler was installed */
+    while (pass_on(STDERR_FILENO, tail)) {
+        pass_on_window(source);
+        if (!wait_for_more(source, is_pipe))
+            return;
+        if (window_changed)
+            continue;
         ssize_t got = read(source, bytes, sizeof bytes);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
@@ -246,11 +258,12 @@ static _Noreturn void relay(int source, gwi_stderr_tail *tail)
                                   SIGTTOU, SIGTTIN, SIGUSR1, SIGUSR2, SIGALRM};
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         signal(ignored[i], SIG_IGN);
-    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART: the signal must interrupt poll() */
+    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART: the signal must interrupt ppoll() */
     sigaction(SIGWINCH, &action, NULL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGWINCH); /* wait_for_more() lets it in, so that none is missed just before it waits */
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
     prctl(PR_SET_NAME, "gpuwhy-stderr");
     close_all_but(source, STDERR_FILENO);
     wait_for_end_of(atomic_load_explicit(&tail->copier, memory_order_acquire));
