@@ -154,6 +154,9 @@ gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const cha
                         gwi_thing **ret_thing);
 void gwi_thing_own(gwi_thing *thing, uint64_t handle);
 void gwi_thing_drop(gwi_thing *thing); /* frees a thing that is in no list, and stops counting its memory */
+/* Add a new object of a library to the scope. If creating it failed (`code` is not 0), store the failure of the call
+ * `create` instead. */
+gs_status gwi_thing_made(gwi_thing *thing, gs_source source, int code, const char *create, const void *handle);
 /* Find a thing that `scope` or an enclosing scope owns, and remove it from its owner. A thing whose is_inner is set is
  * found only if `inner_too`. Returns NULL if there is none. */
 gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too);

@@ -16,20 +16,6 @@ static gs_status load(gs_scope *scope, gs_source source, const char *call, const
     return status == GS_OK ? status : gwi_refuse(scope, status, call, file, line, "%s", why);
 }
 
-/* Add a new handle to the scope. If creating it failed (`code` is not 0), store the failure instead. */
-static gs_status own(gwi_thing *thing, const gwi_library *lib, int code, void *handle)
-{
-    gs_scope *scope = thing->scope;
-    const char *file = thing->file;
-    int line = thing->line;
-    if (code == 0) {
-        gwi_thing_own(thing, (uint64_t)(uintptr_t)handle);
-        return GS_OK;
-    }
-    gwi_thing_drop(thing);
-    return gwi_failed(scope, lib->source, code, lib->create, NULL, file, line);
-}
-
 static gs_status make(gs_scope *scope, gs_source source, CUstream stream, void **ret, const char *call,
                       const char *file, int line)
 {
@@ -44,7 +30,7 @@ static gs_status make(gs_scope *scope, gs_source source, CUstream stream, void *
     if (status != GS_OK)
         return status;
     int code = lib->do_create(&handle);
-    status = own(thing, lib, code, handle);
+    status = gwi_thing_made(thing, lib->source, code, lib->create, handle);
     if (status != GS_OK)
         return status;
     code = lib->do_set_stream == NULL ? 0 : lib->do_set_stream(handle, stream);
@@ -104,7 +90,7 @@ gs_status gs_nccl_at(gs_scope *scope, int ranks, const gs_nccl_id *id, int rank,
     /* ncclCommInitRank takes other parameters than the other libraries' functions */
     memcpy(&create, &lib->do_create, sizeof create);
     int code = create(&handle, ranks, *id, rank);
-    status = own(thing, lib, code, handle);
+    status = gwi_thing_made(thing, lib->source, code, lib->create, handle);
     if (status == GS_OK)
         *ret = handle;
     return status;

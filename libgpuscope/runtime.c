@@ -151,19 +151,9 @@ static gs_status begin(making *make, gs_scope *scope, uint64_t bytes, void *ret_
     return GS_OK;
 }
 
-/* Add the new object to the scope, or store the failure of the runtime's call. */
 static gs_status finish(const making *make, int code, const void *handle)
 {
-    gwi_thing *thing = make->thing;
-    gs_scope *scope = thing->scope;
-    const char *file = thing->file;
-    int line = thing->line;
-    if (code == 0) {
-        gwi_thing_own(thing, (uint64_t)(uintptr_t)handle);
-        return GS_OK;
-    }
-    gwi_thing_drop(thing);
-    return gwi_failed(scope, GS_FROM_CUDART, code, make->recipe->create, NULL, file, line);
+    return gwi_thing_made(make->thing, GS_FROM_CUDART, code, make->recipe->create, handle);
 }
 
 static gs_status make_memory(const creator *recipe, gs_scope *scope, const gs_cuda_runtime *runtime, size_t bytes,

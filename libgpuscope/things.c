@@ -213,6 +213,19 @@ void gwi_thing_drop(gwi_thing *thing)
     free(thing);
 }
 
+gs_status gwi_thing_made(gwi_thing *thing, gs_source source, int code, const char *create, const void *handle)
+{
+    gs_scope *scope = thing->scope;
+    const char *file = thing->file;
+    int line = thing->line;
+    if (code == 0) {
+        gwi_thing_own(thing, (uint64_t)(uintptr_t)handle);
+        return GS_OK;
+    }
+    gwi_thing_drop(thing);
+    return gwi_failed(scope, source, code, create, NULL, file, line);
+}
+
 void gwi_thing_take_locked(gwi_thing *thing)
 {
     gwi_thing **at = &buckets[bucket_of(thing->kind, thing->handle, bucket_count)];
