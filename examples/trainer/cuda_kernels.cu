@@ -1021,7 +1021,7 @@ DEVICE void copy_bytes(const unsigned char *from, unsigned char *to, const int w
 enum { POOL_BATCH = 3 };
 
 /* A block handles a row of results, and a thread steps along the row. bias: added to each maximum, before the ReLU;
- * NULL: none. norm: the batch normalisation inside the pooling, of which x is the input, with `has_norm`. */
+ * NULL: none. norm: if `has_norm`, the batch normalisation inside the pooling; x is its input. */
 DEVICE void max_any(element *y, unsigned char *which, const element *x, const float *bias, struct normalised norm,
                     struct pool pool, int has_relu, const int has_norm, const int width)
 {

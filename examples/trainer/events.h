@@ -1,4 +1,4 @@
-/* Write TensorBoard's event files: records with a CRC-32C, each of which contains a protocol buffer (tensorflow.Event).
+/* Write TensorBoard's event files. Each record has a CRC-32C and contains a protocol buffer (tensorflow.Event).
  * Only what scalars need is implemented.
  *
  * A record:

@@ -45,7 +45,7 @@ struct loader {
     pthread_cond_t changed; /* anything but new work for helpers */
     pthread_cond_t work;    /* something can be claimed, or the helpers must end */
     /* The lock protects the fields below. Numbers of micro-batches only grow. */
-    uint64_t planned_count, claimed_count; /* claimed_count: micro-batches of which nothing is left to claim */
+    uint64_t planned_count, claimed_count; /* claimed_count: micro-batches whose images are all claimed */
     uint64_t fed_count, taken_count, passed_count;
     struct load loads[TURNS]; /* the newest that were fed */
     bool is_over;             /* nothing more will be fed: the data ended or the loader failed */
