@@ -97,6 +97,13 @@ struct backend {
     /* Wait until the copy that feed() started for `turn` is complete. The host memory may then be written again. */
     bool (*fed)(void *state, unsigned turn, struct reason *reason);
 
+    /* Call expect() before waiting for the next inputs. waited() then returns for how long the device has waited for
+     * inputs so far, in s: it had completed all work that was submitted before expect(), but the copy of the inputs was
+     * not complete. It includes all inputs that were used before the last settle(). Both are NULL if iterate() returns
+     * only when its steps are complete. */
+    bool (*expect)(void *state, struct reason *reason);
+    double (*waited)(void *state);
+
     /* Run all steps of the schedule over one micro-batch. */
     bool (*iterate)(void *state, const struct iteration *iteration, struct reason *reason);
     /* The next three functions are NULL if the back end supports only one device. One device calls invite(). Then every

@@ -71,7 +71,7 @@ static bool swap_average(void *state, struct reason *reason)
 static bool settle(void *state, struct results *ret_results, struct reason *reason)
 {
     struct dry *dry = state;
-    if (!card_well(&dry->card, gs_wait(dry->card.compute), "waiting for the GPU", reason))
+    if (!card_well(&dry->card, card_settle(&dry->card), "waiting for the GPU", reason))
         return false;
     *ret_results = (struct results){0};
     return true;
@@ -91,6 +91,8 @@ const struct backend backend_dry = {
     .host_free = card_host_free,
     .feed = card_feed,
     .fed = card_fed,
+    .expect = card_expect,
+    .waited = card_waited,
     .iterate = iterate,
     .update = update,
     .swap_average = swap_average,

@@ -28,6 +28,11 @@ static gs_status open_things(struct card *card)
         if (status == GS_OK)
             status = gs_event(card->scope, 0, &card->used[i]);
     }
+    for (int i = 0; i < CARD_WAITS && status == GS_OK; i++) {
+        status = gs_event(card->scope, 1, &card->idle[i]);
+        if (status == GS_OK)
+            status = gs_event(card->scope, 1, &card->arrived[i]);
+    }
     return status;
 }
 
@@ -90,6 +95,8 @@ bool card_load(void *state, const struct schedule *schedule, struct reason *reas
     if (!card_well(card, status, "the run's memory", reason))
         return false;
     card->schedule = schedule;
+    card->fed_count = card->expected_count = card->measured_count = 0;
+    card->waited_s = 0;
     return true;
 }
 
@@ -107,12 +114,31 @@ bool card_put(void *state, size_t block, const void *data, size_t bytes, struct 
     return card_well(card, status, "a copy to the GPU", reason);
 }
 
+/* Measure how long the device waited for the first `count` inputs. Both events of each must be complete. */
+static gs_status measure(struct card *card, uint64_t count)
+{
+    gs_status status = GS_OK;
+    for (; card->measured_count < count && status == GS_OK; card->measured_count++) {
+        uint64_t index = card->measured_count % CARD_WAITS;
+        float ms = 0;
+        status = gs_elapsed(card->idle[index], card->arrived[index], &ms);
+        card->waited_s += status == GS_OK && ms > 0 ? (double)ms / 1e3 : 0;
+    }
+    return status;
+}
+
+gs_status card_settle(struct card *card)
+{
+    gs_status status = gs_wait(card->compute);
+    return status == GS_OK ? measure(card, card->expected_count) : status;
+}
+
 bool card_get(void *state, size_t block, void *data, size_t bytes, struct reason *reason)
 {
     struct card *card = state;
     gs_status status = gs_copy_out(data, card_at(card, block), bytes, card->compute);
     if (status == GS_OK)
-        status = gs_wait(card->compute);
+        status = card_settle(card);
     return card_well(card, status, "a copy from the GPU", reason);
 }
 
@@ -129,7 +155,7 @@ void card_host_free(void *state, void *memory)
         gs_free_host(card->scope, memory);
 }
 
-static gs_status copy_inputs(const struct card *card, unsigned turn, const float *images, const int32_t *labels)
+static gs_status copy_inputs(struct card *card, unsigned turn, const float *images, const int32_t *labels)
 {
     const struct schedule *schedule = card->schedule;
     size_t images_block = schedule_input(schedule, turn), labels_block = schedule_labels(schedule, turn);
@@ -138,6 +164,8 @@ static gs_status copy_inputs(const struct card *card, unsigned turn, const float
         status = gs_copy_in(card_at(card, images_block), images, schedule->block_bytes[images_block], card->copy);
     if (status == GS_OK)
         status = gs_copy_in(card_at(card, labels_block), labels, schedule->block_bytes[labels_block], card->copy);
+    if (status == GS_OK)
+        status = gs_record(card->arrived[card->fed_count++ % CARD_WAITS], card->copy);
     return status == GS_OK ? gs_record(card->fed[turn % 2], card->copy) : status;
 }
 
@@ -162,6 +190,24 @@ bool card_fed(void *state, unsigned turn, struct reason *reason)
         gs_leave(card->scope);
     }
     return card_well(card, status, "a copy of inputs", reason);
+}
+
+/* The inputs number - 1 have been fed. So the copy of the inputs number - 3, to the same buffers, is complete, and so
+ * are the steps of the inputs number - 5, which it waited for. */
+bool card_expect(void *state, struct reason *reason)
+{
+    struct card *card = state;
+    uint64_t number = card->expected_count++;
+    gs_status status = gs_record(card->idle[number % CARD_WAITS], card->compute);
+    if (status == GS_OK && number >= 5)
+        status = measure(card, number - 4);
+    return card_well(card, status, "the time of inputs", reason);
+}
+
+double card_waited(void *state)
+{
+    const struct card *card = state;
+    return card->waited_s;
 }
 
 bool card_begin(struct card *card, unsigned turn, struct reason *reason)

@@ -28,7 +28,7 @@ struct step_report {
     double norm;         /* norm of the gradients before they are clipped; -1: unknown, because they are not clipped */
     double rate;         /* learning rate of the step */
     double images_per_s; /* mean since the previous report */
-    double loader_wait;  /* part of the time since the previous report that steps waited for the loader, 0 to 1 */
+    double loader_wait;  /* part of the time since the previous report that the device waited for inputs, 0 to 1 */
     double scale;
     bool is_broken; /* a gradient was not finite, so the parameters were not updated */
 };

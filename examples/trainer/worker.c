@@ -188,8 +188,10 @@ static bool begin(struct worker *worker, struct reason *reason)
 static bool iterate(struct worker *worker, bool is_first_part, bool is_evaluation, size_t images_in_step,
                     struct reason *reason)
 {
+    const struct backend *backend = backend_of(worker);
     struct load load;
-    if (!loader_take(worker->loader, &load, reason))
+    if ((backend->expect != NULL && !backend->expect(worker->state, reason)) ||
+        !loader_take(worker->loader, &load, reason))
         return false;
     struct iteration iteration = {.turn = load.turn,
                                   .is_first = is_first_part,
@@ -201,7 +203,7 @@ static bool iterate(struct worker *worker, bool is_first_part, bool is_evaluatio
                                   .seed = options_of(worker)->seed,
                                   .epoch = load.epoch,
                                   .first = load.first};
-    if (!backend_of(worker)->iterate(worker->state, &iteration, reason))
+    if (!backend->iterate(worker->state, &iteration, reason))
         return false;
     loader_passed(worker->loader);
     return true;
@@ -288,7 +290,14 @@ static bool gather(struct worker *worker, struct results *ret_results, double *r
     return devices == 1 || meet(worker, reason);
 }
 
-/* Return which part of the time steps waited for the loader, 0 to 1. */
+/* Return for how long the device has waited for inputs so far, in s. */
+static double waited(const struct worker *worker)
+{
+    const struct backend *backend = backend_of(worker);
+    return backend->waited != NULL ? backend->waited(worker->state) : loader_waited(worker->loader);
+}
+
+/* Return which part of the time the device waited for inputs, 0 to 1. */
 static double share_waited(double waited_s, double taken_s)
 {
     return taken_s <= 0 || waited_s <= 0 ? 0 : waited_s < taken_s ? waited_s / taken_s : 1;
@@ -298,7 +307,7 @@ static void tell_results(struct worker *worker, const struct results *results, d
 {
     struct training *training = worker->training;
     double now = seconds_now(), batch = (double)training->way.batch, taken_s = now - worker->interval_begin;
-    double waited_s = loader_waited(worker->loader) - worker->waited_begin;
+    double waited_s = waited(worker) - worker->waited_begin;
     struct step_report step = {.step = worker->place.step,
                                .last_step = training->way.last_step,
                                .epoch = (worker->place.step - 1) / way_steps(&training->way),
@@ -442,7 +451,7 @@ static bool evaluate_and_keep(struct worker *worker, struct reason *reason)
 static void begin_interval(struct worker *worker)
 {
     worker->interval_begin = seconds_now();
-    worker->waited_begin = loader_waited(worker->loader);
+    worker->waited_begin = waited(worker);
 }
 
 /* Evaluate the model and write a checkpoint, if due. Only the first device calls this, after a step whose results

@@ -47,10 +47,10 @@ struct worker {
     bool is_warm;             /* the results of at least one step were read */
     double interval_begin;    /* first device: the next report counts images per second from this time */
     uint64_t interval_steps;
-    double waited_begin; /* loader_waited() at interval_begin */
+    double waited_begin; /* time waited for inputs before interval_begin */
     double counted_s;    /* duration of `counted_steps`, the steps that began after is_warm was set */
     uint64_t counted_steps;
-    double counted_waited_s; /* how much of counted_s the device's thread waited for the loader */
+    double counted_waited_s; /* how much of counted_s the device waited for inputs */
 };
 
 bool is_stop_wanted(void);

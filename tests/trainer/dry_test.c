@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -108,11 +109,62 @@ static void card_that_is_too_small_says_so(void **unused)
     model_clear(&model);
 }
 
+/* Only the time in which the device has no work and no inputs counts as waiting. */
+static void card_waits_for_late_inputs(void **unused)
+{
+    (void)unused;
+    enum { LATE_MS = 30, STEPS = 20 };
+    char path[512];
+    struct model model;
+    struct reason reason;
+    struct schedule schedule;
+    struct schedule_options options = {.images = 2};
+    struct backend_options backend_options = {.name = "waits"};
+    const struct backend *dry = &backend_dry;
+    void *state, *images, *labels;
+    snprintf(path, sizeof path, "%s/small.net", TRAINER_MODELS);
+    assert_true(model_read(path, &model, &reason));
+    size_t count = options.images * shape_count(model.layers[0].out);
+    assert_true(dry->open(&backend_options, &state, &reason));
+    assert_true(schedule_make(&model, &options, dry, state, 0, &schedule, &reason));
+    assert_true(dry->load(state, &schedule, &reason));
+    assert_true(dry->host_alloc(state, count * sizeof(float), &images, &reason));
+    assert_true(dry->host_alloc(state, options.images * sizeof(int32_t), &labels, &reason));
+    memset(images, 0, count * sizeof(float));
+    memset(labels, 0, options.images * sizeof(int32_t));
+    for (unsigned i = 0; i < 2 * STEPS; i++) {
+        struct iteration iteration = {.turn = i % 2, .is_first = true, .images_in_step = 2, .images = 2};
+        struct results results;
+        bool is_late = i < STEPS;
+        double before = dry->waited(state);
+        if (is_late) {
+            assert_true(dry->expect(state, &reason));
+            usleep(LATE_MS * 1000);
+        }
+        assert_true(dry->feed(state, i % 2, images, labels, &reason));
+        assert_true(dry->fed(state, i % 2, &reason));
+        if (!is_late)
+            assert_true(dry->expect(state, &reason));
+        assert_true(dry->iterate(state, &iteration, &reason));
+        if (i == STEPS - 1 || !is_late) {
+            assert_true(dry->settle(state, &results, &reason));
+            double sum = dry->waited(state), late = STEPS * LATE_MS / 1e3;
+            assert_true(is_late ? sum >= late : sum <= before);
+        }
+    }
+    dry->host_free(state, images);
+    dry->host_free(state, labels);
+    assert_true(dry->close(state, NULL, &reason));
+    schedule_clear(&schedule);
+    model_clear(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(card_sees_what_was_planned),
         cmocka_unit_test(card_that_is_too_small_says_so),
+        cmocka_unit_test(card_waits_for_late_inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
