@@ -66,7 +66,8 @@ struct backend_watch {
 
 struct backend {
     const char *name;
-    bool fuses; /* the back end can compute inner layers: see inner.h */
+    bool fuses;    /* the back end can compute inner layers: see inner.h */
+    bool overlaps; /* the schedule has steps of the kind STEP_PARAMETERS, which can run beside later steps */
     bool (*can)(enum precision precision);
     /* Open a device. The caller must close *ret_state with close(). */
     bool (*open)(const struct backend_options *options, void **ret_state, struct reason *reason);

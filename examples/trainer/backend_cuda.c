@@ -1,9 +1,10 @@
 /* The back end `cuda` for NVIDIA GPUs: cuDNN for convolutions, cuBLAS for matrix products, its own kernels for all
  * other steps.
  *
- * An iteration runs on one stream, at addresses that never change. Meanwhile, the copy stream transfers the next
- * inputs. No GPU memory is allocated after load(). During training, only settle(), put(), get() and, in the loader's
- * thread, fed() wait for the GPU.
+ * An iteration runs on two streams (lanes), at addresses that never change: the gradients of parameters are computed on
+ * the second one, beside the steps that follow. Meanwhile, the copy stream transfers the next inputs. No GPU memory is
+ * allocated after load(). During training, only settle(), put(), get() and, in the loader's thread, fed() wait for the
+ * GPU.
  *
  * Environment variables for debugging; --verbose prints the log:
  * - TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for all convolutions that it supports.
@@ -25,13 +26,41 @@ static bool can(enum precision precision)
 
 /* ---- opening and closing ---- */
 
+static gs_status open_lane(struct cuda *cuda, struct lane *lane, CUstream stream)
+{
+    lane->stream = stream;
+    gs_status status = gs_cudnn(cuda->card.scope, stream, &lane->cudnn);
+    return status == GS_OK ? gs_cublas(cuda->card.scope, stream, &lane->cublas) : status;
+}
+
+static gs_status open_lanes(struct cuda *cuda)
+{
+    gs_scope *scope = cuda->card.scope;
+    CUstream side = NULL;
+    gs_status status = open_lane(cuda, &cuda->lanes[LANE_MAIN], cuda->card.compute);
+    if (status == GS_OK)
+        status = gs_stream(scope, &side);
+    if (status == GS_OK)
+        status = open_lane(cuda, &cuda->lanes[LANE_SIDE], side);
+    if (status == GS_OK)
+        status = gs_event(scope, 0, &cuda->ready);
+    for (int i = 0; i <= PARAMETERS_AHEAD && status == GS_OK; i++)
+        status = gs_event(scope, 0, &cuda->complete[i]);
+    cuda->lane = &cuda->lanes[LANE_MAIN];
+    return status;
+}
+
+/* Wait for all work of both lanes. */
+static gs_status wait_lanes(struct cuda *cuda)
+{
+    gs_status status = gs_wait(cuda->lanes[LANE_SIDE].stream);
+    return status == GS_OK ? gs_wait(cuda->card.compute) : status;
+}
+
 static bool open_libraries(struct cuda *cuda, struct reason *reason)
 {
     int device = 0, major = 0, minor = 0;
-    gs_scope *scope = cuda->card.scope;
-    gs_status status = gs_cudnn(scope, cuda->card.compute, &cuda->cudnn);
-    if (status == GS_OK)
-        status = gs_cublas(scope, cuda->card.compute, &cuda->cublas);
+    gs_status status = open_lanes(cuda);
     if (!card_well(&cuda->card, status, "cuDNN and cuBLAS", reason) || !cuda_find(cuda, reason))
         return false;
     const struct cuda_calls *api = &cuda->api;
@@ -92,12 +121,50 @@ static bool open(const struct backend_options *options, void **ret_state, struct
 static bool close(void *state, gs_report **ret_report, struct reason *reason)
 {
     struct cuda *cuda = state;
-    gs_wait(cuda->card.compute); /* ignore the result, because card_close() reports the failure, too */
+    wait_lanes(cuda); /* ignore the result, because card_close() reports the failure, too */
     free_packs(cuda);
     conv_free_all(cuda);
     bool is_well = card_close(&cuda->card, ret_report, reason);
     free(cuda);
     return is_well;
+}
+
+/* ---- lanes ---- */
+
+static bool is_conv(const struct step *step)
+{
+    return step->layer->kind == LAYER_CONV &&
+           (step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD || step->kind == STEP_PARAMETERS);
+}
+
+/* Submit the work of a step to its lane. The caller must set cuda->lane to the main lane afterwards. */
+static void use_lane(struct cuda *cuda, const struct step *step)
+{
+    cuda->lane = &cuda->lanes[step->kind == STEP_PARAMETERS ? LANE_SIDE : LANE_MAIN];
+}
+
+/* Before a step, let the main lane wait for `count` steps of the side lane. */
+static gs_status await(struct cuda *cuda, size_t count)
+{
+    if (count <= cuda->awaited)
+        return GS_OK;
+    cuda->awaited = count;
+    return gs_follow(cuda->card.compute, cuda->complete[(count - 1) % (PARAMETERS_AHEAD + 1)]);
+}
+
+/* Before a step of the side lane, let it wait for everything that was submitted to the main lane. */
+static gs_status begin_side(struct cuda *cuda)
+{
+    gs_status status = gs_record(cuda->ready, cuda->card.compute);
+    return status == GS_OK ? gs_follow(cuda->lanes[LANE_SIDE].stream, cuda->ready) : status;
+}
+
+static gs_status end_side(struct cuda *cuda)
+{
+    size_t number = cuda->begun++;
+    gs_status status = gs_record(cuda->complete[number % (PARAMETERS_AHEAD + 1)], cuda->lanes[LANE_SIDE].stream);
+    /* while steps are timed, they run one after another */
+    return status == GS_OK && cuda->times != NULL ? await(cuda, cuda->begun) : status;
 }
 
 /* ---- planning ---- */
@@ -151,28 +218,22 @@ static size_t bias_bytes(struct cuda *cuda, const struct schedule_options *optio
     return layer->has_bias ? cuda_bias_bytes(cuda, rows_of(options, layer), layer->out.channels) : 0;
 }
 
-/* The backward step of a convolution consists of two convolutions. `algorithm` has their indexes in cuda->convs. The
- * low HALF bits are the index for the weight gradient. The high bits are the index for the input gradient. */
-enum { HALF = 32 };
-
+/* step->algorithm is an index of cuda->convs. */
 static bool plan_conv(struct cuda *cuda, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                       struct reason *reason)
 {
-    size_t first = 0, second = 0;
-    bool is_forward = step->kind == STEP_FORWARD;
-    struct conv_problem problem = problem_of(is_forward ? CONV_FORWARD : CONV_FILTER, options, step, budget_bytes);
-    if (!conv_find(cuda, &problem, &first, reason))
+    enum conv_kind kind = step->kind == STEP_FORWARD      ? CONV_FORWARD
+                          : step->kind == STEP_PARAMETERS ? CONV_FILTER
+                                                          : CONV_DATA;
+    struct conv_problem problem = problem_of(kind, options, step, budget_bytes);
+    use_lane(cuda, step);
+    bool is_found = conv_find(cuda, &problem, &step->algorithm, reason);
+    cuda->lane = &cuda->lanes[LANE_MAIN];
+    if (!is_found)
         return false;
-    step->workspace_bytes = cuda->convs[first]->workspace_bytes;
-    if (!is_forward)
+    step->workspace_bytes = cuda->convs[step->algorithm]->workspace_bytes;
+    if (kind == CONV_FILTER)
         step->workspace_bytes = larger(step->workspace_bytes, bias_bytes(cuda, options, step->layer));
-    if (!is_forward && step->dx != NO_BLOCK) {
-        problem = problem_of(CONV_DATA, options, step, budget_bytes);
-        if (!conv_find(cuda, &problem, &second, reason))
-            return false;
-        step->workspace_bytes = larger(step->workspace_bytes, cuda->convs[second]->workspace_bytes);
-    }
-    step->algorithm = first | second << HALF;
     return true;
 }
 
@@ -194,6 +255,8 @@ static size_t plan_own(struct cuda *cuda, const struct schedule_options *options
     if ((is_pass && layer->kind == LAYER_BATCHNORM) || (is_backward && layer->kind == LAYER_ADD))
         return sums + (step->kind == STEP_BACKWARD ? 2 * layer->out.channels * sizeof(float) : 0);
     if (is_pass && layer->kind == LAYER_LINEAR)
+        return gemm_workspace_bytes(budget_bytes);
+    if (step->kind == STEP_PARAMETERS)
         return larger(gemm_workspace_bytes(budget_bytes), bias_bytes(cuda, options, layer));
     return 0;
 }
@@ -202,7 +265,7 @@ static bool plan(void *state, const struct schedule_options *options, struct ste
                  struct reason *reason)
 {
     struct cuda *cuda = state;
-    if ((step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD) && step->layer->kind == LAYER_CONV)
+    if (is_conv(step))
         return plan_conv(cuda, options, step, budget_bytes, reason);
     step->workspace_bytes = plan_own(cuda, options, step, budget_bytes);
     return true;
@@ -227,34 +290,18 @@ static CUdeviceptr fp32_at(const struct cuda *cuda, enum lasting which, size_t a
 static struct conv_data data_of(const struct cuda *cuda, const struct step *step)
 {
     bool is_forward = step->kind == STEP_FORWARD;
-    return (struct conv_data){.x = card_at(&cuda->card, step->x),
+    return (struct conv_data){.x = card_at(&cuda->card, step->kind == STEP_BACKWARD ? step->dx : step->x),
                               .w = weights(cuda, step->layer),
                               .y = card_at(&cuda->card, is_forward ? step->y : step->dy),
                               .gradient = fp32_at(cuda, LASTING_GRADIENTS, step->layer->weight_at),
                               .workspace = card_at(&cuda->card, step->workspace)};
 }
 
-static gs_status forward_conv(struct cuda *cuda, const struct step *step, void **packs)
+static gs_status run_conv(struct cuda *cuda, const struct step *step, void **pack)
 {
     struct conv *conv = cuda->convs[step->algorithm];
     struct conv_data data = data_of(cuda, step);
-    return conv_run(cuda, conv, conv->chosen, &data, &packs[0]);
-}
-
-/* Compute the weight gradient first, because it needs the inputs. The input gradient could overwrite them, though no
- * schedule does that yet. */
-static gs_status backward_conv(struct cuda *cuda, const struct step *step, void **packs)
-{
-    struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
-    struct conv_data data = data_of(cuda, step);
-    gs_status status = conv_run(cuda, filter, filter->chosen, &data, &packs[0]);
-    if (status == GS_OK)
-        status = times_mark_middle(cuda, step);
-    if (status != GS_OK || step->dx == NO_BLOCK)
-        return status;
-    struct conv *inputs = cuda->convs[step->algorithm >> HALF];
-    data.x = card_at(&cuda->card, step->dx);
-    return conv_run(cuda, inputs, inputs->chosen, &data, &packs[1]);
+    return conv_run(cuda, conv, conv->chosen, &data, pack);
 }
 
 static gs_status linear(struct cuda *cuda, const struct step *step, enum conv_kind kind)
@@ -263,8 +310,6 @@ static gs_status linear(struct cuda *cuda, const struct step *step, enum conv_ki
     const struct schedule_options *options = &cuda->card.schedule->options;
     struct conv_data data = data_of(cuda, step);
     size_t bytes = cuda->card.schedule->block_bytes[step->workspace];
-    if (kind == CONV_DATA)
-        data.x = card_at(&cuda->card, step->dx);
     return gemm_run(cuda, kind, options->precision, options->images, shape_count(layer->in), shape_count(layer->out),
                     kind == CONV_DATA && step->adds, &data, data.workspace, bytes);
 }
@@ -283,14 +328,14 @@ static gs_status finish(struct cuda *cuda, const struct step *step)
     return layer->has_relu ? cuda_relu(cuda, y, rows * layer->out.channels) : GS_OK;
 }
 
-static gs_status forward(struct cuda *cuda, const struct step *step, const struct iteration *iteration, void **packs)
+static gs_status forward(struct cuda *cuda, const struct step *step, const struct iteration *iteration, void **pack)
 {
     const struct layer *layer = step->layer;
     size_t count = rows_of(&cuda->card.schedule->options, layer) * layer->out.channels;
     gs_status status;
     switch (layer->kind) {
     case LAYER_CONV:
-        status = forward_conv(cuda, step, packs);
+        status = run_conv(cuda, step, pack);
         return status == GS_OK ? finish(cuda, step) : status;
     case LAYER_LINEAR:
         status = linear(cuda, step, CONV_FORWARD);
@@ -329,18 +374,21 @@ static gs_status bias_gradient(struct cuda *cuda, const struct step *step)
                               layer->out.channels);
 }
 
-static gs_status backward(struct cuda *cuda, const struct step *step, const struct iteration *iteration, void **packs)
+static gs_status parameters(struct cuda *cuda, const struct step *step, void **pack)
 {
-    gs_status status;
+    gs_status status = bias_gradient(cuda, step);
+    if (status != GS_OK)
+        return status;
+    return step->layer->kind == LAYER_CONV ? run_conv(cuda, step, pack) : linear(cuda, step, CONV_FILTER);
+}
+
+static gs_status backward(struct cuda *cuda, const struct step *step, const struct iteration *iteration, void **pack)
+{
     switch (step->layer->kind) {
     case LAYER_CONV:
-        status = bias_gradient(cuda, step);
-        return status == GS_OK ? backward_conv(cuda, step, packs) : status;
+        return run_conv(cuda, step, pack);
     case LAYER_LINEAR:
-        status = bias_gradient(cuda, step);
-        if (status == GS_OK)
-            status = linear(cuda, step, CONV_FILTER);
-        return status == GS_OK && step->dx != NO_BLOCK ? linear(cuda, step, CONV_DATA) : status;
+        return linear(cuda, step, CONV_DATA);
     case LAYER_BATCHNORM:
         return cuda_norm_backward(cuda, step);
     case LAYER_MAXPOOL:
@@ -370,7 +418,7 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
     CUstream stream = cuda->card.compute;
     size_t count = rows_of(&schedule->options, layer) * layer->out.channels;
     CUdeviceptr dx = card_at(&cuda->card, step->dx), dy = card_at(&cuda->card, step->dy);
-    void **packs = &cuda->packs[2 * index];
+    void **pack = &cuda->packs[index];
     switch (step->kind) {
     case STEP_INPUT:
         if (schedule->folding.channels != 0)
@@ -380,7 +428,7 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
         return cuda_input(cuda, card_at(&cuda->card, step->y),
                           card_at(&cuda->card, schedule_input(schedule, iteration->turn)), count);
     case STEP_FORWARD:
-        return forward(cuda, step, iteration, packs);
+        return forward(cuda, step, iteration, pack);
     case STEP_STATISTICS:
         return cuda_norm_statistics(cuda, step, iteration->is_evaluation);
     case STEP_LOSS:
@@ -388,7 +436,9 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
     case STEP_RELU:
         return cuda_relu_backward(cuda, dy, card_at(&cuda->card, step->y), count);
     case STEP_BACKWARD:
-        return backward(cuda, step, iteration, packs);
+        return backward(cuda, step, iteration, pack);
+    case STEP_PARAMETERS:
+        return parameters(cuda, step, pack);
     case STEP_COPY:
         return gs_copy(dx, dy, count * precision_bytes(schedule->options.precision), stream);
     case STEP_SUM:
@@ -397,6 +447,22 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
         break;
     }
     return GS_OK;
+}
+
+/* Run a step in its lane, when the steps that it waits for are complete. */
+static gs_status run_in_lane(struct cuda *cuda, size_t index, const struct iteration *iteration)
+{
+    const struct step *step = &cuda->card.schedule->steps[index];
+    gs_status status = await(cuda, step->awaited);
+    if (step->kind != STEP_PARAMETERS)
+        return status == GS_OK ? run_step(cuda, index, iteration) : status;
+    if (status == GS_OK)
+        status = begin_side(cuda);
+    use_lane(cuda, step);
+    if (status == GS_OK)
+        status = run_step(cuda, index, iteration);
+    cuda->lane = &cuda->lanes[LANE_MAIN];
+    return status == GS_OK ? end_side(cuda) : status;
 }
 
 /* ---- memory ---- */
@@ -410,20 +476,16 @@ static gs_status clear(struct cuda *cuda, enum lasting which)
                : gs_fill(card_at(&cuda->card, block), 0, schedule->block_bytes[block], cuda->card.compute);
 }
 
-static gs_status try_conv(struct cuda *cuda, struct conv *conv, const struct conv_data *data)
-{
-    gs_status status = cuda->options.tune ? conv_time(cuda, conv, data) : GS_OK;
-    return status == GS_OK ? conv_try(cuda, conv, data) : status;
-}
-
 static gs_status try_step(struct cuda *cuda, const struct step *step)
 {
+    struct conv *conv = cuda->convs[step->algorithm];
     struct conv_data data = data_of(cuda, step);
-    gs_status status = try_conv(cuda, cuda->convs[step->algorithm & UINT32_MAX], &data);
-    if (status != GS_OK || step->kind == STEP_FORWARD || step->dx == NO_BLOCK)
-        return status;
-    data.x = card_at(&cuda->card, step->dx);
-    return try_conv(cuda, cuda->convs[step->algorithm >> HALF], &data);
+    use_lane(cuda, step);
+    gs_status status = cuda->options.tune ? conv_time(cuda, conv, &data) : GS_OK;
+    if (status == GS_OK)
+        status = conv_try(cuda, conv, &data);
+    cuda->lane = &cuda->lanes[LANE_MAIN];
+    return status;
 }
 
 /* Run each convolution once, to load the kernels and to replace algorithms that the GPU refuses. The run's own memory
@@ -434,7 +496,7 @@ static gs_status try_all(struct cuda *cuda)
     gs_status status = GS_OK;
     for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
         const struct step *step = &schedule->steps[i];
-        if (step->layer->kind == LAYER_CONV && (step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD))
+        if (is_conv(step))
             status = try_step(cuda, step);
     }
     return status;
@@ -443,17 +505,18 @@ static gs_status try_all(struct cuda *cuda)
 static bool load(void *state, const struct schedule *schedule, struct reason *reason)
 {
     struct cuda *cuda = state;
-    gs_status status = gs_wait(cuda->card.compute);
+    gs_status status = wait_lanes(cuda);
     free_packs(cuda);
     if (!card_well(&cuda->card, status, "waiting for the GPU", reason) ||
         !cuda_kernels_load(cuda, schedule->options.precision, reason) || !card_load(cuda, schedule, reason))
         return false;
-    cuda->blas_workspace = 0;
+    for (int i = 0; i < LANE_COUNT; i++)
+        cuda->lanes[i].blas_workspace = 0;
     cuda->iterations = 0;
-    cuda->packs = calloc(schedule->step_count * 2, sizeof *cuda->packs);
+    cuda->packs = calloc(schedule->step_count, sizeof *cuda->packs);
     if (cuda->packs == NULL)
         return because(reason, "the host has no memory for a schedule");
-    cuda->pack_count = schedule->step_count * 2;
+    cuda->pack_count = schedule->step_count;
     status = try_all(cuda);
     for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
         status = clear(cuda, (enum lasting)i);
@@ -487,13 +550,16 @@ static gs_status run_steps(struct cuda *cuda, const struct iteration *iteration)
         status = clear(cuda, LASTING_GRADIENTS);
     if (status == GS_OK && !iteration->is_evaluation)
         status = times_begin(cuda, &times);
+    cuda->begun = cuda->awaited = 0;
     for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
         status = times_mark(cuda, i);
         if (status == GS_OK)
-            status = run_step(cuda, i, iteration);
+            status = run_in_lane(cuda, i, iteration);
         if (iteration->is_evaluation && schedule->steps[i].kind == STEP_LOSS)
             break;
     }
+    if (status == GS_OK)
+        status = await(cuda, cuda->begun);
     if (times.events != NULL)
         timed = times_end(cuda, &times);
     return status == GS_OK ? timed : status;
@@ -559,6 +625,7 @@ static bool settle(void *state, struct results *ret_results, struct reason *reas
 const struct backend backend_cuda = {
     .name = "cuda",
     .fuses = true,
+    .overlaps = true,
     .can = can,
     .open = open,
     .close = close,

@@ -80,6 +80,7 @@ static bool settle(void *state, struct results *ret_results, struct reason *reas
 const struct backend backend_dry = {
     .name = "dry",
     .fuses = true, /* as `cuda` does */
+    .overlaps = true,
     .can = can,
     .open = open,
     .close = close,

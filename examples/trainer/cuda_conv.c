@@ -88,12 +88,13 @@ size_t gemm_workspace_bytes(size_t budget_bytes)
 static gs_status set_workspace(struct cuda *cuda, CUdeviceptr workspace, size_t bytes)
 {
     const struct cuda_calls *api = &cuda->api;
-    if (workspace == cuda->blas_workspace && bytes == cuda->blas_bytes)
+    struct lane *lane = cuda->lane;
+    if (workspace == lane->blas_workspace && bytes == lane->blas_bytes)
         return GS_OK;
     gs_status status =
-        GS_TRY_OF(GS_FROM_CUBLAS, api->cublasSetWorkspace_v2(cuda->cublas, (void *)(uintptr_t)workspace, bytes));
-    cuda->blas_workspace = status == GS_OK ? workspace : 0;
-    cuda->blas_bytes = bytes;
+        GS_TRY_OF(GS_FROM_CUBLAS, api->cublasSetWorkspace_v2(lane->cublas, (void *)(uintptr_t)workspace, bytes));
+    lane->blas_workspace = status == GS_OK ? workspace : 0;
+    lane->blas_bytes = bytes;
     return status;
 }
 
@@ -105,7 +106,7 @@ gs_status gemm_run(struct cuda *cuda, enum conv_kind kind, enum precision precis
     static const int types[] = {CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F};
     const struct cuda_calls *api = &cuda->api;
     const float one = 1, beta = adds ? 1 : 0;
-    void *handle = cuda->cublas;
+    void *handle = cuda->lane->cublas;
     int type = types[precision], n = (int)rows, i = (int)in, o = (int)out;
     const void *x = (const void *)(uintptr_t)data->x, *w = (const void *)(uintptr_t)data->w;
     const void *y = (const void *)(uintptr_t)data->y;
@@ -187,7 +188,7 @@ static gs_status legacy_describe(struct cuda *cuda, struct conv *conv)
 static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int *ret_count, struct cudnn_algorithm *ret)
 {
     const struct cuda_calls *api = &cuda->api;
-    void *handle = cuda->cudnn, *x = conv->x, *w = conv->w, *y = conv->y, *how = conv->convolution;
+    void *handle = cuda->lane->cudnn, *x = conv->x, *w = conv->w, *y = conv->y, *how = conv->convolution;
     const int room = ALGORITHMS_MAX;
     switch (conv->problem.kind) {
     case CONV_FORWARD:
@@ -208,7 +209,7 @@ static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int 
 static bool legacy_bytes(struct cuda *cuda, const struct conv *conv, int algorithm, size_t *ret_bytes)
 {
     const struct cuda_calls *api = &cuda->api;
-    void *handle = cuda->cudnn, *x = conv->x, *w = conv->w, *y = conv->y, *how = conv->convolution;
+    void *handle = cuda->lane->cudnn, *x = conv->x, *w = conv->w, *y = conv->y, *how = conv->convolution;
     switch (conv->problem.kind) {
     case CONV_FORWARD:
         return api->cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, how, y, algorithm, ret_bytes) == 0;
@@ -253,7 +254,7 @@ static gs_status legacy_run(struct cuda *cuda, struct conv *conv, const struct c
 {
     const struct cuda_calls *api = &cuda->api;
     const float one = 1, zero = 0, *beta = conv->problem.adds ? &one : &zero;
-    void *handle = cuda->cudnn, *how = conv->convolution, *space = (void *)(uintptr_t)data->workspace;
+    void *handle = cuda->lane->cudnn, *how = conv->convolution, *space = (void *)(uintptr_t)data->workspace;
     void *x = (void *)(uintptr_t)data->x, *w = (void *)(uintptr_t)data->w, *y = (void *)(uintptr_t)data->y;
     size_t bytes = way->library_bytes;
     int algorithm = way->algorithm;
@@ -551,7 +552,7 @@ gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const str
 static gs_status time_way(struct cuda *cuda, struct conv *conv, size_t way, const struct conv_data *data, CUevent begin,
                           CUevent end, float *ret_ms)
 {
-    CUstream stream = cuda->card.compute;
+    CUstream stream = cuda->lane->stream;
     void *pack = NULL;
     gs_status status = conv_run(cuda, conv, way, data, &pack);
     if (status == GS_OK)
@@ -584,7 +585,7 @@ gs_status conv_try(struct cuda *cuda, struct conv *conv, const struct conv_data 
         void *pack = NULL;
         status = conv_run(cuda, conv, conv->chosen, data, &pack);
         if (status == GS_OK)
-            status = gs_wait(cuda->card.compute);
+            status = gs_wait(cuda->lane->stream);
         conv_pack_free(cuda, &pack);
         if (status != GS_FAILED || conv->chosen + 1 == conv->way_count)
             break;

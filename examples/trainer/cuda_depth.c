@@ -75,11 +75,11 @@ static gs_status filter_gradient(struct cuda *cuda, const struct conv_problem *p
                         : shape.taps == 5 ? cuda->kernels.depth_filter5[is_wide]
                                           : cuda->kernels.depth_filter1[is_wide];
     gs_status status =
-        GS_LAUNCH(kernel, shape.grid, shape.block, 0, cuda->card.compute, &partial, &x, &dy, &depth, &lines);
+        GS_LAUNCH(kernel, shape.grid, shape.block, 0, cuda->lane->stream, &partial, &x, &dy, &depth, &lines);
     if (status == GS_OK)
         status =
             GS_LAUNCH(cuda->kernels.depth_filter_end, gs_dim((depth.channels + END_SIDE - 1) / END_SIDE, all_taps, 1),
-                      gs_dim(END_SIDE, END_SIDE, 1), 0, cuda->card.compute, &gradient, &partial, &all_taps,
+                      gs_dim(END_SIDE, END_SIDE, 1), 0, cuda->lane->stream, &gradient, &partial, &all_taps,
                       &depth.channels, &shape.parts);
     return status;
 }
@@ -103,14 +103,14 @@ gs_status depth_run(struct cuda *cuda, const struct conv_problem *problem, const
         return filter_gradient(cuda, problem, data);
     gs_status status =
         GS_LAUNCH(cuda->kernels.depth_weights, gs_dim((taps * depth.channels + THREADS - 1) / THREADS, 1, 1),
-                  gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &weights, &w, &taps, &depth.channels);
+                  gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &weights, &w, &taps, &depth.channels);
     if (status != GS_OK)
         return status;
     if (problem->kind == CONV_FORWARD)
         return GS_LAUNCH(cuda->kernels.depth_forward[is_wide], gs_dim(images * depth.out_height, 1, 1),
-                         gs_dim(threads_for(depth.out_width, depth.channels), 1, 1), 0, cuda->card.compute, &y, &x,
+                         gs_dim(threads_for(depth.out_width, depth.channels), 1, 1), 0, cuda->lane->stream, &y, &x,
                          &weights, &depth);
     return GS_LAUNCH(cuda->kernels.depth_backward[is_wide], gs_dim(images * depth.height, 1, 1),
-                     gs_dim(threads_for(depth.width, depth.channels), 1, 1), 0, cuda->card.compute, &x, &y, &weights,
+                     gs_dim(threads_for(depth.width, depth.channels), 1, 1), 0, cuda->lane->stream, &x, &y, &weights,
                      &depth, &adds);
 }

@@ -35,7 +35,7 @@ gs_status cuda_activation(struct cuda *cuda, const struct step *step)
     CUdeviceptr x = card_at(&cuda->card, step->x), y = card_at(&cuda->card, step->y);
     unsigned long long count = count_of(cuda, step);
     int activation = (int)step->layer->activation;
-    return GS_LAUNCH(cuda->kernels.activate, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &y, &x,
+    return GS_LAUNCH(cuda->kernels.activate, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y, &x,
                      &activation, &count);
 }
 
@@ -46,7 +46,7 @@ gs_status cuda_activation_backward(struct cuda *cuda, const struct step *step)
     CUdeviceptr from = card_at(&cuda->card, block);
     unsigned long long count = count_of(cuda, step);
     int activation = (int)step->layer->activation, adds = step->adds;
-    return GS_LAUNCH(cuda->kernels.activate_backward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+    return GS_LAUNCH(cuda->kernels.activate_backward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
                      &dx, &dy, &from, &activation, &adds, &count);
 }
 
@@ -66,7 +66,7 @@ gs_status cuda_dropout(struct cuda *cuda, const struct step *step, const struct 
                         .drops_images = layer->drops_images,
                         .adds = step->adds,
                         .factor = dropout_factor(rate)};
-    return GS_LAUNCH(cuda->kernels.drop, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &to, &from,
+    return GS_LAUNCH(cuda->kernels.drop, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &to, &from,
                      &drop, &count);
 }
 
@@ -96,7 +96,7 @@ gs_status cuda_image_sums(struct cuda *cuda, CUdeviceptr y, CUdeviceptr a, CUdev
     struct launch_shape launch = sums_shape(cuda, shape.channels);
     unsigned pixels = pixels_of(shape), channels = (unsigned)shape.channels;
     int add = adds;
-    return GS_LAUNCH(cuda->kernels.image_sums[launch.is_wide], launch.grid, launch.block, 0, cuda->card.compute, &y, &a,
+    return GS_LAUNCH(cuda->kernels.image_sums[launch.is_wide], launch.grid, launch.block, 0, cuda->lane->stream, &y, &a,
                      &b, &pixels, &channels, &scale, &add);
 }
 
@@ -107,7 +107,7 @@ gs_status cuda_image_spread(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, CUd
     unsigned long long rows = (unsigned long long)cuda->card.schedule->options.images * pixels;
     struct launch_shape launch = cuda_rows_shape(cuda, (size_t)rows, channels);
     int relu = has_relu, add = adds;
-    return GS_LAUNCH(cuda->kernels.image_spread[launch.is_wide], launch.grid, launch.block, 0, cuda->card.compute, &y,
+    return GS_LAUNCH(cuda->kernels.image_spread[launch.is_wide], launch.grid, launch.block, 0, cuda->lane->stream, &y,
                      &x, &by, &rows, &pixels, &channels, &scale, &relu, &add);
 }
 

@@ -127,7 +127,7 @@ static void *operation(struct cuda *cuda, struct conv *conv)
 static void *graph(struct cuda *cuda, struct conv *conv)
 {
     void *only = operation(cuda, conv);
-    const struct attribute attributes[] = {{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &cuda->cudnn},
+    const struct attribute attributes[] = {{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &cuda->lane->cudnn},
                                            {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &only},
                                            {0}};
     if (only == NULL)
@@ -193,7 +193,7 @@ static void *plan(struct cuda *cuda, struct conv *conv, void *config, size_t *re
 {
     int64_t bytes = 0, count = 0;
     const struct attribute attributes[] = {
-        {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &cuda->cudnn},
+        {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &cuda->lane->cudnn},
         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config},
         {0}};
     void *descriptor = new_descriptor(cuda, conv, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -270,6 +270,6 @@ gs_status graph_run(struct cuda *cuda, const struct conv_way *way, const struct 
     const struct cuda_calls *api = &cuda->api;
     gs_status status = *pack != NULL ? GS_OK : make_pack(cuda, way, data, pack);
     if (status == GS_OK)
-        status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnBackendExecute(cuda->cudnn, way->plan, *pack));
+        status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnBackendExecute(cuda->lane->cudnn, way->plan, *pack));
     return status;
 }

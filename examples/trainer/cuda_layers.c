@@ -110,21 +110,21 @@ static unsigned along(size_t count)
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count)
 {
     unsigned long long numbers = count;
-    return GS_LAUNCH(cuda->kernels.to_low, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &y, &x,
+    return GS_LAUNCH(cuda->kernels.to_low, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y, &x,
                      &numbers);
 }
 
 gs_status cuda_relu(struct cuda *cuda, CUdeviceptr y, size_t count)
 {
     unsigned long long numbers = count;
-    return GS_LAUNCH(cuda->kernels.relu_forward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &y,
+    return GS_LAUNCH(cuda->kernels.relu_forward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y,
                      &numbers);
 }
 
 gs_status cuda_relu_backward(struct cuda *cuda, CUdeviceptr dy, CUdeviceptr y, size_t count)
 {
     unsigned long long numbers = count;
-    return GS_LAUNCH(cuda->kernels.relu_backward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &dy,
+    return GS_LAUNCH(cuda->kernels.relu_backward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &dy,
                      &y, &numbers);
 }
 
@@ -132,14 +132,14 @@ gs_status cuda_add(struct cuda *cuda, CUdeviceptr y, CUdeviceptr a, CUdeviceptr 
 {
     unsigned long long numbers = count;
     int relu = has_relu;
-    return GS_LAUNCH(cuda->kernels.add, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &y, &a, &b,
+    return GS_LAUNCH(cuda->kernels.add, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y, &a, &b,
                      &numbers, &relu);
 }
 
 gs_status cuda_add_gradient(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr x, size_t count)
 {
     unsigned long long numbers = count;
-    return GS_LAUNCH(cuda->kernels.add_gradient, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &sum,
+    return GS_LAUNCH(cuda->kernels.add_gradient, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &sum,
                      &x, &numbers);
 }
 
@@ -152,7 +152,7 @@ static gs_status run_folding(struct cuda *cuda, CUfunction kernel, CUdeviceptr t
     unsigned long long threads = count;
     struct folding by = *folding;
     return GS_LAUNCH(kernel, gs_dim((unsigned)((count + THREADS - 1) / THREADS), 1, 1), gs_dim(THREADS, 1, 1), 0,
-                     cuda->card.compute, &to, &from, &threads, &by);
+                     cuda->lane->stream, &to, &from, &threads, &by);
 }
 
 gs_status cuda_input_folded(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, const struct folding *folding)
@@ -191,7 +191,7 @@ gs_status cuda_spread(struct cuda *cuda, CUdeviceptr dx, CUdeviceptr from, const
     size_t rows = problem->images * (adds ? by.out_height : by.height);
     unsigned threads = along((size_t)(adds ? by.out_width : by.width) * by.channels / (is_wide ? 8 : 1));
     return GS_LAUNCH(cuda->kernels.spread[is_wide], gs_dim((unsigned)rows, 1, 1), gs_dim(threads, 1, 1), 0,
-                     cuda->card.compute, &dx, &from, &by, &adds);
+                     cuda->lane->stream, &dx, &from, &by, &adds);
 }
 
 /* ---- bias ---- */
@@ -202,7 +202,7 @@ gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t r
     unsigned long long row_count = rows;
     unsigned channel_count = (unsigned)channels;
     int relu = has_relu;
-    return GS_LAUNCH(cuda->kernels.bias[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute, &y, &bias,
+    return GS_LAUNCH(cuda->kernels.bias[shape.is_wide], shape.grid, shape.block, 0, cuda->lane->stream, &y, &bias,
                      &row_count, &channel_count, &relu);
 }
 
@@ -212,11 +212,11 @@ gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdevicept
     struct launch_shape shape = columns_shape(cuda, rows, channels);
     unsigned long long row_count = rows;
     unsigned channel_count = (unsigned)channels, parts = shape.grid.y;
-    gs_status status = GS_LAUNCH(cuda->kernels.columns[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute,
+    gs_status status = GS_LAUNCH(cuda->kernels.columns[shape.is_wide], shape.grid, shape.block, 0, cuda->lane->stream,
                                  &workspace, &dy, &y, &row_count, &channel_count);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.columns_end, end_grid(channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
-                           cuda->card.compute, &gradient, &workspace, &channel_count, &parts);
+                           cuda->lane->stream, &gradient, &workspace, &channel_count, &parts);
     return status;
 }
 
@@ -265,10 +265,10 @@ static gs_status norm_statistics(struct cuda *cuda, struct norm *norm, bool is_a
     float epsilon = norm_epsilon, momentum = norm_momentum;
     CUdeviceptr running = is_again ? 0 : norm->running;
     gs_status status = GS_LAUNCH(cuda->kernels.norm_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
-                                 cuda->card.compute, &norm->workspace, &norm->x, &norm->rows, &norm->channels);
+                                 cuda->lane->stream, &norm->workspace, &norm->x, &norm->rows, &norm->channels);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.norm_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
-                           cuda->card.compute, &norm->saved, &running, &norm->workspace, &norm->x, &norm->rows,
+                           cuda->lane->stream, &norm->saved, &running, &norm->workspace, &norm->x, &norm->rows,
                            &norm->channels, &norm->parts, &epsilon, &momentum);
     return status;
 }
@@ -277,7 +277,7 @@ static gs_status norm_running(struct cuda *cuda, struct norm *norm)
 {
     float epsilon = norm_epsilon;
     gs_dims grid = gs_dim((norm->channels + THREADS - 1) / THREADS, 1, 1);
-    return GS_LAUNCH(cuda->kernels.norm_running, grid, gs_dim(THREADS, 1, 1), 0, cuda->card.compute, &norm->saved,
+    return GS_LAUNCH(cuda->kernels.norm_running, grid, gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &norm->saved,
                      &norm->running, &norm->channels, &epsilon);
 }
 
@@ -287,7 +287,7 @@ gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluati
     gs_status status = is_evaluation ? norm_running(cuda, &norm) : norm_statistics(cuda, &norm, step->is_again);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.norm_forward[norm.shape.is_wide], norm.shape.grid, norm.shape.block, 0,
-                           cuda->card.compute, &norm.y, &norm.x, &norm.saved, &norm.scale, &norm.shift, &norm.rows,
+                           cuda->lane->stream, &norm.y, &norm.x, &norm.saved, &norm.scale, &norm.shift, &norm.rows,
                            &norm.channels, &norm.has_relu);
     return status;
 }
@@ -301,7 +301,7 @@ gs_status cuda_norm_statistics(struct cuda *cuda, const struct step *step, bool 
 static gs_status backward_sums(struct cuda *cuda, struct norm *norm)
 {
     return GS_LAUNCH(cuda->kernels.norm_backward_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
-                     cuda->card.compute, &norm->workspace, &norm->dy, &norm->x, &norm->saved, &norm->scale,
+                     cuda->lane->stream, &norm->workspace, &norm->dy, &norm->x, &norm->saved, &norm->scale,
                      &norm->shift, &norm->rows, &norm->channels, &norm->has_relu);
 }
 
@@ -309,7 +309,7 @@ static gs_status backward_sums(struct cuda *cuda, struct norm *norm)
 static gs_status backward_statistics(struct cuda *cuda, struct norm *norm, int which, int of)
 {
     return GS_LAUNCH(cuda->kernels.norm_backward_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
-                     cuda->card.compute, &norm->scale_gradient, &norm->shift_gradient, &norm->means, &norm->workspace,
+                     cuda->lane->stream, &norm->scale_gradient, &norm->shift_gradient, &norm->means, &norm->workspace,
                      &norm->saved, &norm->rows, &norm->channels, &norm->parts, &which, &of);
 }
 
@@ -319,7 +319,7 @@ static gs_status backward_end(struct cuda *cuda, struct norm *norm)
     gs_status status = backward_statistics(cuda, norm, 1, 2);
     if (status == GS_OK && norm->dx != 0)
         status = GS_LAUNCH(cuda->kernels.norm_backward[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
-                           cuda->card.compute, &norm->dx, &norm->dy, &norm->x, &norm->saved, &norm->means, &norm->scale,
+                           cuda->lane->stream, &norm->dx, &norm->dy, &norm->x, &norm->saved, &norm->means, &norm->scale,
                            &norm->shift, &norm->rows, &norm->channels, &norm->has_relu, &norm->adds);
     return status;
 }
@@ -364,13 +364,13 @@ gs_status cuda_norm_add(struct cuda *cuda, const struct step *step)
     unsigned channels = (unsigned)layer->out.channels;
     struct launch_shape shape = norm_shape(cuda, rows, channels);
     CUfunction kernel = has_two ? cuda->kernels.norm_add_two[shape.is_wide] : cuda->kernels.norm_add[shape.is_wide];
-    return GS_LAUNCH(kernel, shape.grid, shape.block, 0, cuda->card.compute, &y, &mask, &a, &b, &rows, &channels);
+    return GS_LAUNCH(kernel, shape.grid, shape.block, 0, cuda->lane->stream, &y, &mask, &a, &b, &rows, &channels);
 }
 
 static gs_status masked_sums(struct cuda *cuda, struct norm *norm, CUdeviceptr mask)
 {
     return GS_LAUNCH(cuda->kernels.norm_masked_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
-                     cuda->card.compute, &norm->workspace, &norm->dy, &mask, &norm->x, &norm->saved, &norm->rows,
+                     cuda->lane->stream, &norm->workspace, &norm->dy, &mask, &norm->x, &norm->saved, &norm->rows,
                      &norm->channels);
 }
 
@@ -399,14 +399,14 @@ static gs_status two_backward(struct cuda *cuda, const struct step *step)
     two.means = one.means + 2 * one.channels * sizeof(float);
     struct branch a = branch_of(&one), b = branch_of(&two);
     gs_status status = GS_LAUNCH(cuda->kernels.norm_two_sums[one.shape.is_wide], one.shape.grid, one.shape.block, 0,
-                                 cuda->card.compute, &one.workspace, &dy, &mask, &a, &b, &one.rows, &one.channels);
+                                 cuda->lane->stream, &one.workspace, &dy, &mask, &a, &b, &one.rows, &one.channels);
     if (status == GS_OK)
         status = backward_statistics(cuda, &one, 1, 3);
     if (status == GS_OK)
         status = backward_statistics(cuda, &two, 2, 3);
     if (status == GS_OK)
         status = GS_LAUNCH(cuda->kernels.norm_two_backward[one.shape.is_wide], one.shape.grid, one.shape.block, 0,
-                           cuda->card.compute, &dy, &mask, &a, &b, &one.rows, &one.channels);
+                           cuda->lane->stream, &dy, &mask, &a, &b, &one.rows, &one.channels);
     return status;
 }
 
@@ -447,10 +447,10 @@ gs_status cuda_max(struct cuda *cuda, const struct step *step)
     if (inner != NULL && inner->kind == LAYER_BATCHNORM) {
         struct normalised norm = input_of(cuda, step, 0);
         return GS_LAUNCH(cuda->kernels.norm_max_forward[is_wide], gs_dim((unsigned)(images * pool.out_height), 1, 1),
-                         gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &norm, &pool);
+                         gs_dim(threads, 1, 1), 0, cuda->lane->stream, &y, &which, &x, &norm, &pool);
     }
     return GS_LAUNCH(cuda->kernels.max_forward[is_wide], gs_dim((unsigned)(images * pool.out_height), 1, 1),
-                     gs_dim(threads, 1, 1), 0, cuda->card.compute, &y, &which, &x, &bias, &pool, &relu);
+                     gs_dim(threads, 1, 1), 0, cuda->lane->stream, &y, &which, &x, &bias, &pool, &relu);
 }
 
 gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
@@ -474,7 +474,7 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
                                     pool.channels);
     if (status != GS_OK || dx == 0)
         return status;
-    return GS_LAUNCH(kernel, gs_dim((unsigned)(images * rows), 1, 1), gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx,
+    return GS_LAUNCH(kernel, gs_dim((unsigned)(images * rows), 1, 1), gs_dim(threads, 1, 1), 0, cuda->lane->stream, &dx,
                      &dy, &y, &which, &pool, &adds);
 }
 
@@ -501,7 +501,7 @@ gs_status cuda_mean(struct cuda *cuda, const struct step *step)
     int relu = layer->has_relu;
     if (pixels > MEAN_PIXELS_MAX)
         return cuda_image_sums(cuda, y, x, 0, layer->in, 1 / (float)pixels, false);
-    return GS_LAUNCH(cuda->kernels.mean_forward[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute, &y, &x,
+    return GS_LAUNCH(cuda->kernels.mean_forward[shape.is_wide], shape.grid, shape.block, 0, cuda->lane->stream, &y, &x,
                      &pixels, &channels, &relu);
 }
 
@@ -516,7 +516,7 @@ gs_status cuda_mean_backward(struct cuda *cuda, const struct step *step)
         return GS_OK;
     if (pixels > MEAN_PIXELS_MAX)
         return cuda_image_spread(cuda, dx, 0, dy, layer->in, 1 / (float)pixels, false, step->adds);
-    return GS_LAUNCH(cuda->kernels.mean_backward[shape.is_wide], shape.grid, shape.block, 0, cuda->card.compute, &dx,
+    return GS_LAUNCH(cuda->kernels.mean_backward[shape.is_wide], shape.grid, shape.block, 0, cuda->lane->stream, &dx,
                      &dy, &pixels, &channels, &adds);
 }
 
@@ -534,10 +534,10 @@ gs_status cuda_loss(struct cuda *cuda, const struct step *step, const struct ite
     float scale = (float)((double)iteration->loss_scale / (double)iteration->images_in_step);
     float smoothing = iteration->smoothing;
     gs_status status =
-        GS_LAUNCH(cuda->kernels.loss, gs_dim(images, 1, 1), gs_dim(LOSS_THREADS, 1, 1), 0, cuda->card.compute, &dx,
+        GS_LAUNCH(cuda->kernels.loss, gs_dim(images, 1, 1), gs_dim(LOSS_THREADS, 1, 1), 0, cuda->lane->stream, &dx,
                   &each, &logits, &labels, &classes, &counted, &scale, &smoothing);
     if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.loss_sum, gs_dim(1, 1, 1), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+        status = GS_LAUNCH(cuda->kernels.loss_sum, gs_dim(1, 1, 1), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
                            &results, &each, &images);
     return status;
 }
@@ -587,9 +587,9 @@ static gs_status clip(struct cuda *cuda, const struct update *update, struct ste
     unsigned parts = (unsigned)at_most((of->count + THREADS - 1) / THREADS, NORM_PARTS);
     float scale = update->scale, most = update->clip;
     gs_status status = GS_LAUNCH(cuda->kernels.squares, gs_dim(parts, 1, 1), gs_dim(THREADS, 1, 1), 0,
-                                 cuda->card.compute, &of->squares, &of->gradients, &of->count);
+                                 cuda->lane->stream, &of->squares, &of->gradients, &of->count);
     if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.clip, gs_dim(1, 1, 1), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+        status = GS_LAUNCH(cuda->kernels.clip, gs_dim(1, 1, 1), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
                            &of->results, &of->squares, &parts, &scale, &most);
     return status;
 }
@@ -598,10 +598,10 @@ static gs_status take_step(struct cuda *cuda, const struct update *update, struc
 {
     struct step_size size = size_of(update);
     if (update->optimizer == OPTIMIZER_SGD)
-        return GS_LAUNCH(cuda->kernels.sgd, blocks_for(of->count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+        return GS_LAUNCH(cuda->kernels.sgd, blocks_for(of->count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
                          &of->parameters, &of->first, &of->low, &of->gradients, &of->decayed, &of->results, &size,
                          &of->count);
-    return GS_LAUNCH(cuda->kernels.adam, blocks_for(of->count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+    return GS_LAUNCH(cuda->kernels.adam, blocks_for(of->count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
                      &of->parameters, &of->first, &of->second, &of->low, &of->gradients, &of->decayed, &of->results,
                      &size, &of->count);
 }
@@ -609,7 +609,7 @@ static gs_status take_step(struct cuda *cuda, const struct update *update, struc
 gs_status cuda_check_and_step(struct cuda *cuda, const struct update *update)
 {
     struct step_blocks of = blocks_of(cuda);
-    CUstream stream = cuda->card.compute;
+    CUstream stream = cuda->lane->stream;
     float weight = update->average_weight;
     size_t blocks = at_most((of.count + THREADS - 1) / THREADS, (size_t)cuda->multiprocessors * 8);
     gs_status status = GS_LAUNCH(cuda->kernels.check, gs_dim((unsigned)blocks, 1, 1), gs_dim(THREADS, 1, 1), 0, stream,
@@ -627,6 +627,6 @@ gs_status cuda_check_and_step(struct cuda *cuda, const struct update *update)
 gs_status cuda_swap_average(struct cuda *cuda)
 {
     struct step_blocks of = blocks_of(cuda);
-    return GS_LAUNCH(cuda->kernels.swap_average, blocks_for(of.count), gs_dim(THREADS, 1, 1), 0, cuda->card.compute,
+    return GS_LAUNCH(cuda->kernels.swap_average, blocks_for(of.count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
                      &of.parameters, &of.average, &of.low, &of.count);
 }

@@ -77,26 +77,40 @@ struct cuda_kernels {
 
 struct conv;
 
+/* A stream, and the library handles that submit work to it. */
+struct lane {
+    CUstream stream; /* owned by the scope, like both handles */
+    void *cudnn, *cublas;
+    CUdeviceptr blas_workspace; /* the workspace last set in the cuBLAS handle */
+    size_t blas_bytes;
+};
+enum { LANE_MAIN, LANE_SIDE, LANE_COUNT };
+
 struct cuda {
     struct card card; /* must be the first member: see card.h */
     struct backend_options options;
     struct cuda_calls api;
-    void *cudnn, *cublas, *nccl; /* owned by the scope */
+    void *nccl; /* owned by the scope */
+    /* The steps of the kind STEP_PARAMETERS run on the second lane, and all others on the first, which is
+     * card.compute. */
+    struct lane lanes[LANE_COUNT];
+    struct lane *lane; /* where work is submitted now: one of the above */
+    /* recorded in the side lane after its last few steps; step number k of the kind uses k % COUNT */
+    CUevent complete[PARAMETERS_AHEAD + 1];
+    CUevent ready;         /* recorded in the main lane when the next step of the side lane can begin */
+    size_t begun, awaited; /* steps of the side lane in this iteration: begun, and those that the main lane awaits */
     int multiprocessors, architecture;
     CUmodule module; /* the compiled kernels; NULL: not loaded yet */
     enum precision module_precision;
     struct cuda_kernels kernels;
     struct conv **convs; /* owned, with its elements; not freed before close() */
     size_t conv_count, conv_room;
-    /* for each step, two of cuDNN's variant packs (lists of addresses). The first is for the forward pass or the weight
-     * gradient. The second is for the input gradient. NULL element: not made yet. The array and its elements are
-     * owned */
+    /* for each step, cuDNN's variant pack (list of addresses). NULL element: not made yet. The array and its elements
+     * are owned */
     void **packs;
     size_t pack_count;
-    uint64_t iterations;        /* training iterations since load() */
-    struct cuda_times *times;   /* borrowed from the iteration that is timed; NULL: none is */
-    CUdeviceptr blas_workspace; /* the workspace last set in the cuBLAS handle */
-    size_t blas_bytes;
+    uint64_t iterations;      /* training iterations since load() */
+    struct cuda_times *times; /* borrowed from the iteration that is timed; NULL: none is */
 };
 
 /* ---- cuda_program.c ---- */
@@ -110,22 +124,19 @@ bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reaso
 
 /* cuda_times.c: measure the time of each step in one iteration. */
 struct cuda_times {
-    /* owned array; the scope owns the events: two for each step (at its beginning and in its middle), and one after the
-     * last step */
+    /* owned array; the scope owns the events: one at the beginning of each step, and one after the last step */
     CUevent *events;
     size_t count;
 };
 /* Create the events if TRAINER_TELL_TIMES selects this iteration of the training run to be timed. Otherwise,
  * ret_times->events stays NULL. cuda->times borrows *ret_times until times_end(). */
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times);
-/* Record the beginning of a step, and the middle of a convolution's backward step. If no iteration is timed, these do
- * nothing. */
+/* Record the beginning of a step. If no iteration is timed, this does nothing. */
 gs_status times_mark(struct cuda *cuda, size_t step);
-gs_status times_mark_middle(struct cuda *cuda, const struct step *step);
 /* Wait for the events, and log the time of each kind of step, or of each step if TRAINER_TELL_LAYERS is set. */
 gs_status times_end(struct cuda *cuda, struct cuda_times *times);
 
-/* cuda_layers.c: the steps that use our own kernels. All work is submitted to the compute stream. */
+/* cuda_layers.c: the steps that use our own kernels. All work is submitted to cuda->lane. */
 struct launch_shape {
     gs_dims grid, block;
     int is_wide; /* 1: each thread handles 8 channels; 0: one channel */

@@ -1,5 +1,5 @@
-/* Measure the time of each step of one iteration, with an event before and after each step. The convolutions of a
- * backward step have an event between them. */
+/* Measure the time of each step of one iteration, with an event before and after each step. Meanwhile no step runs
+ * beside another one. */
 #include "cuda_state.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times)
 {
     const char *wanted = getenv("TRAINER_TELL_TIMES");
-    size_t count = 2 * cuda->card.schedule->step_count + 1;
+    size_t count = cuda->card.schedule->step_count + 1;
     gs_status status = GS_OK;
     cuda->iterations++;
     if (wanted == NULL || cuda->options.log == NULL || strtoull(wanted, NULL, 10) != cuda->iterations)
@@ -26,13 +26,7 @@ gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times)
 
 gs_status times_mark(struct cuda *cuda, size_t step)
 {
-    return cuda->times == NULL ? GS_OK : gs_record(cuda->times->events[2 * step], cuda->card.compute);
-}
-
-gs_status times_mark_middle(struct cuda *cuda, const struct step *step)
-{
-    size_t index = (size_t)(step - cuda->card.schedule->steps);
-    return cuda->times == NULL ? GS_OK : gs_record(cuda->times->events[2 * index + 1], cuda->card.compute);
+    return cuda->times == NULL ? GS_OK : gs_record(cuda->times->events[step], cuda->card.compute);
 }
 
 /* ---- the lines ---- */
@@ -94,43 +88,25 @@ static double operations_of(const struct schedule *schedule, const struct layer 
     return 2 * pixels * (double)layer->weight_count;
 }
 
-/* Log a backward step of a convolution as two parts. */
-static gs_status tell_two(const struct cuda *cuda, const struct cuda_times *times, size_t index)
+static const char *part_name(const struct step *step)
 {
-    const struct schedule *schedule = cuda->card.schedule;
-    const struct step *step = &schedule->steps[index];
-    const CUevent *events = &times->events[2 * index];
-    float filter_ms = 0, data_ms = 0;
-    double results = bytes_of(schedule, step->dy), weights = weight_bytes(schedule, step->layer);
-    double operations = operations_of(schedule, step->layer);
-    gs_status status = gs_elapsed(events[0], events[1], &filter_ms);
-    if (status == GS_OK)
-        status = gs_elapsed(events[1], events[2], &data_ms);
-    if (status != GS_OK)
-        return status;
-    const struct part filter = {
-        "weight gradient", (double)filter_ms,
-        bytes_of(schedule, step->x) + results + 2 * sizeof(float) * (double)step->layer->weight_count, operations};
-    const struct part data = {"input gradient", (double)data_ms,
-                              bytes_of(schedule, step->dx) * (step->adds ? 2 : 1) + results + weights, operations};
-    tell_part(cuda, step->layer, &filter);
-    if (step->dx != NO_BLOCK)
-        tell_part(cuda, step->layer, &data);
-    return GS_OK;
+    bool has_two = step->layer->kind == LAYER_CONV || step->layer->kind == LAYER_LINEAR;
+    if (step->kind == STEP_PARAMETERS)
+        return "weight gradient";
+    return step->kind == STEP_BACKWARD && has_two ? "input gradient" : step_kind_text(step->kind);
 }
 
-static gs_status tell_layer(const struct cuda *cuda, const struct cuda_times *times, size_t index, float ms)
+static void tell_layer(const struct cuda *cuda, const struct step *step, float ms)
 {
     const struct schedule *schedule = cuda->card.schedule;
-    const struct step *step = &schedule->steps[index];
-    bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD;
-    if (step->kind == STEP_BACKWARD && step->layer->kind == LAYER_CONV)
-        return tell_two(cuda, times, index);
-    const struct part part = {
-        step_kind_text(step->kind), (double)ms, least_bytes(schedule, step) + weight_bytes(schedule, step->layer),
-        is_pass ? operations_of(schedule, step->layer) * (step->kind == STEP_BACKWARD ? 2 : 1) : 0};
-    tell_part(cuda, step->layer, &part);
-    return GS_OK;
+    const struct layer *layer = step->layer;
+    bool is_product = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD || step->kind == STEP_PARAMETERS;
+    /* the gradients of the weights are fp32, and are read and written */
+    double weights =
+        step->kind == STEP_PARAMETERS ? 2 * sizeof(float) * (double)layer->weight_count : weight_bytes(schedule, layer);
+    const struct part part = {part_name(step), (double)ms, least_bytes(schedule, step) + weights,
+                              is_product ? operations_of(schedule, layer) : 0};
+    tell_part(cuda, layer, &part);
 }
 
 static void tell(const struct cuda *cuda, double sums[STEP_KIND_COUNT][LAYER_KIND_COUNT],
@@ -158,18 +134,18 @@ gs_status times_end(struct cuda *cuda, struct cuda_times *times)
     const struct schedule *schedule = cuda->card.schedule;
     double sums[STEP_KIND_COUNT][LAYER_KIND_COUNT] = {0};
     size_t counts[STEP_KIND_COUNT][LAYER_KIND_COUNT] = {0};
-    bool is_whole = times->count == 2 * schedule->step_count + 1, tells_layers = getenv("TRAINER_TELL_LAYERS") != NULL;
-    gs_status status = is_whole ? gs_record(times->events[2 * schedule->step_count], cuda->card.compute) : GS_FAILED;
+    bool is_whole = times->count == schedule->step_count + 1, tells_layers = getenv("TRAINER_TELL_LAYERS") != NULL;
+    gs_status status = is_whole ? gs_record(times->events[schedule->step_count], cuda->card.compute) : GS_FAILED;
     if (status == GS_OK)
         status = gs_wait(cuda->card.compute);
     for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
         const struct step *step = &schedule->steps[i];
         float ms = 0;
-        status = gs_elapsed(times->events[2 * i], times->events[2 * i + 2], &ms);
+        status = gs_elapsed(times->events[i], times->events[i + 1], &ms);
         sums[step->kind][step->layer->kind] += (double)ms;
         counts[step->kind][step->layer->kind]++;
         if (status == GS_OK && tells_layers)
-            status = tell_layer(cuda, times, i, ms);
+            tell_layer(cuda, step, ms);
     }
     if (status == GS_OK)
         tell(cuda, sums, counts);

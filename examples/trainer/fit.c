@@ -68,10 +68,13 @@ struct attempt {
     struct reason *reason;
 };
 
-/* Divisors of the maximum workspace size (fit_options.workspace_bytes) for the sizes to try; 0: no workspace. The
- * largest is first, because less workspace may be slower. */
-static const unsigned workspace_parts[] = {1, 4, 16, 0};
-enum { WORKSPACES = sizeof workspace_parts / sizeof *workspace_parts };
+/* What to try for each number of images, the fastest first. `workspace_part` is the divisor of the maximum workspace
+ * size (fit_options.workspace_bytes); 0: no workspace. */
+static const struct frugality {
+    bool overlaps;
+    unsigned workspace_part;
+} frugalities[] = {{true, 1}, {false, 1}, {false, 4}, {false, 16}, {false, 0}};
+enum { FRUGALITIES = sizeof frugalities / sizeof *frugalities };
 
 static bool plan(struct attempt *attempt, size_t images, uint64_t workspace_bytes, uint64_t *ret_bytes)
 {
@@ -95,16 +98,20 @@ static void say_refused(const struct attempt *attempt, uint64_t bytes)
         size_text(attempt->budget_bytes, has));
 }
 
-/* Callback of gs_fit_batch(): plan micro-batches of `images` with the largest workspace that fits. Sets *ret_bytes to
- * the size of the plan. */
+/* Callback of gs_fit_batch(): plan micro-batches of `images`, as fast as fits. Sets *ret_bytes to the size of the plan.
+ */
 static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
 {
     struct attempt *attempt = user;
     uint64_t all = attempt->request->options.workspace_bytes, bytes = UINT64_MAX, least = UINT64_MAX;
     if (all == 0)
         all = FIT_WORKSPACE_BYTES;
-    for (int i = 0; i < WORKSPACES; i++) {
-        uint64_t workspace_bytes = workspace_parts[i] == 0 ? 0 : all / workspace_parts[i];
+    for (int i = 0; i < FRUGALITIES; i++) {
+        unsigned part = frugalities[i].workspace_part;
+        uint64_t workspace_bytes = part == 0 ? 0 : all / part;
+        if (frugalities[i].overlaps && !attempt->request->backend->overlaps)
+            continue;
+        attempt->fit.schedule.overlaps = frugalities[i].overlaps;
         attempt->reason->is_memory = false;
         if (!plan(attempt, images, workspace_bytes, &bytes)) {
             if (!attempt->reason->is_memory)
@@ -198,9 +205,10 @@ static void say_chosen(const struct fit_request *request, const struct fit *fit,
 {
     char plan_text[24], taken[24], reserve[24], sum[24], limit[24], workspace[24];
     uint64_t bytes = fit->plan_bytes + fit->taken_bytes + fit->reserve_bytes;
-    say(request, "chosen: micro-batch %zu (%zu in a step), checkpointing %s, %s, workspaces up to %s",
+    say(request, "chosen: micro-batch %zu (%zu in a step), checkpointing %s, %s, workspaces up to %s%s",
         fit->schedule.images, devices_part / fit->schedule.images, fit->schedule.checkpointing ? "on" : "off",
-        precision_text(fit->schedule.precision), size_text(fit->workspace_bytes, workspace));
+        precision_text(fit->schedule.precision), size_text(fit->workspace_bytes, workspace),
+        fit->schedule.overlaps ? ", overlapping steps" : "");
     say(request, "memory: %s for the plan, %s for context and libraries, %s in reserve: %s%s%s",
         size_text(fit->plan_bytes, plan_text), size_text(fit->taken_bytes, taken),
         size_text(fit->reserve_bytes, reserve), size_text(bytes, sum), fit->limit_bytes == 0 ? "" : " of ",

@@ -110,6 +110,7 @@ bool train_plan(const struct train_options *options, FILE *out, struct reason *r
 {
     struct backend without = {.name = options->backend->name,
                               .fuses = options->backend->fuses,
+                              .overlaps = options->backend->overlaps,
                               .can = options->backend->can,
                               .plan = plan_nothing};
     struct backend_options backend_options = {.deterministic = options->deterministic, .tune = options->tunes};

@@ -28,7 +28,8 @@ struct maker {
 
 const char *step_kind_text(enum step_kind kind)
 {
-    static const char *const texts[] = {"input", "forward", "statistics", "loss", "relu", "backward", "copy", "sum"};
+    static const char *const texts[] = {"input",    "forward",    "statistics", "loss", "relu",
+                                        "backward", "parameters", "copy",       "sum"};
     _Static_assert(sizeof texts / sizeof *texts == STEP_KIND_COUNT, "a text for each");
     return texts[kind];
 }
@@ -376,6 +377,25 @@ static bool backward_multiply(struct maker *maker, size_t index)
     return true;
 }
 
+/* Return true if the layer has a step of its own for the gradients of its parameters. */
+static bool overlaps(const struct maker *maker, const struct layer *layer)
+{
+    return maker->backend != NULL && maker->backend->overlaps &&
+           (layer->kind == LAYER_CONV || layer->kind == LAYER_LINEAR);
+}
+
+/* Add the step for the gradients of the layer's parameters, if it has one. `of` is the backward step that follows it
+ * and that then does not need the layer's input. */
+static bool backward_parameters(struct maker *maker, struct step *of)
+{
+    struct step step = *of;
+    if (!overlaps(maker, of->layer))
+        return true;
+    step.kind = STEP_PARAMETERS;
+    of->x = NO_BLOCK;
+    return add_step(maker, step);
+}
+
 static bool backward(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
@@ -413,7 +433,10 @@ static bool backward(struct maker *maker, size_t index)
             step.y = maker->y[index];
         }
         step.dy = maker->gradient[index];
-        if (!give_gradient(maker, layer->from[0], &step) || !add_step(maker, step))
+        if (!backward_parameters(maker, &step) || !give_gradient(maker, layer->from[0], &step))
+            return false;
+        bool is_done = overlaps(maker, layer) && step.dx == NO_BLOCK;
+        if (!is_done && !add_step(maker, step))
             return false;
     }
     maker->owners[maker->gradient[index]]--;
@@ -535,6 +558,27 @@ static gs_status tell_plan(struct schedule *schedule, struct places *places)
     return status == GS_OK ? gs_plan_close(schedule->plan, &schedule->size) : status;
 }
 
+static bool uses(struct step *step, size_t block)
+{
+    size_t *blocks[BLOCKS_OF_STEP];
+    blocks_of(step, blocks);
+    for (int k = 0; k < BLOCKS_OF_STEP; k++)
+        if (*blocks[k] == block)
+            return block != NO_BLOCK;
+    return false;
+}
+
+/* Return true if the second step, which follows, writes to a block that the first one uses. */
+static bool disturbs(struct step *first, const struct step *second)
+{
+    bool is_sum = second->kind == STEP_BACKWARD && second->layer->kind == LAYER_ADD;
+    bool may_change_dy =
+        second->kind == STEP_RELU || (is_sum && (second->inner[0] == NULL || second->inner[1] == NULL));
+    bool writes_y = second->kind == STEP_INPUT || second->kind == STEP_FORWARD;
+    return (writes_y && uses(first, second->y)) || uses(first, second->dx) || uses(first, second->dx2) ||
+           (may_change_dy && uses(first, second->dy));
+}
+
 static void find_last(struct schedule *schedule, size_t *last)
 {
     size_t *blocks[BLOCKS_OF_STEP];
@@ -547,6 +591,41 @@ static void find_last(struct schedule *schedule, size_t *last)
     for (int i = 0; i < LASTING_COUNT; i++)
         if (schedule->lasting[i] != NO_BLOCK)
             last[schedule->lasting[i]] = SIZE_MAX;
+}
+
+/* Keep the blocks of a step in use until another step has ended. */
+static void keep_until(struct step *step, size_t until, size_t *last)
+{
+    size_t *blocks[BLOCKS_OF_STEP];
+    blocks_of(step, blocks);
+    for (int k = 0; k < BLOCKS_OF_STEP; k++)
+        if (*blocks[k] != NO_BLOCK && last[*blocks[k]] < until)
+            last[*blocks[k]] = until;
+}
+
+/* Set `awaited` of every step. A step of the kind STEP_PARAMETERS uses its blocks until the step before the one that
+ * awaits it. */
+static void find_awaited(struct schedule *schedule, size_t *last)
+{
+    enum { ROOM = PARAMETERS_AHEAD + 1 };
+    struct step *running[ROOM];
+    size_t begun = 0, complete = 0;
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        struct step *step = &schedule->steps[i];
+        size_t awaited = schedule->options.overlaps ? complete : begun;
+        if (step->kind == STEP_PARAMETERS && begun - awaited > PARAMETERS_AHEAD)
+            awaited = begun - PARAMETERS_AHEAD;
+        for (size_t k = awaited; k < begun; k++)
+            if (disturbs(running[k % ROOM], step))
+                awaited = k + 1;
+        for (; complete < awaited; complete++)
+            keep_until(running[complete % ROOM], i - 1, last);
+        step->awaited = awaited;
+        if (step->kind == STEP_PARAMETERS)
+            running[begun++ % ROOM] = step;
+    }
+    for (; complete < begun; complete++)
+        keep_until(running[complete % ROOM], schedule->step_count - 1, last);
 }
 
 /* Replace the numbers of all blocks by their numbers in the plan. */
@@ -579,6 +658,7 @@ static bool find_places(struct maker *maker)
     if (places.last != NULL && places.number != NULL && places.bytes != NULL) {
         memset(places.number, 0xff, count * sizeof *places.number);
         find_last(schedule, places.last);
+        find_awaited(schedule, places.last);
         status = gs_plan_new(0, &schedule->plan);
         if (status == GS_OK)
             status = tell_plan(schedule, &places);

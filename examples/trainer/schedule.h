@@ -30,9 +30,14 @@ enum step_kind {
      * layers have no STEP_RELU, because a STEP_BACKWARD handles the ReLU: batch normalisation (without writing to dy),
      * sums with inner layers, and convolutions that are inner layers. */
     STEP_RELU,
-    STEP_BACKWARD, /* set or add to dx, the gradient of x (unless NO_BLOCK); add to the parameter gradients */
-    STEP_COPY,     /* dx = dy */
-    STEP_SUM,      /* dx += dy */
+    /* Set or add to dx, the gradient of x (unless NO_BLOCK), and add to the parameter gradients. */
+    STEP_BACKWARD,
+    /* If backend.overlaps is set, a convolution or matrix product has two steps: this one only adds to the parameter
+     * gradients, and STEP_BACKWARD only sets or adds to dx. Later steps may run before this one is complete: see
+     * step.awaited. */
+    STEP_PARAMETERS,
+    STEP_COPY, /* dx = dy */
+    STEP_SUM,  /* dx += dy */
     STEP_KIND_COUNT
 };
 const char *step_kind_text(enum step_kind kind);
@@ -65,6 +70,9 @@ struct step {
     size_t workspace;       /* block that is used only while the step runs; NO_BLOCK: none */
     size_t workspace_bytes;
     size_t algorithm; /* chosen by the back end's plan(); only the back end knows its meaning */
+    /* Before this step begins, the first `awaited` steps of the kind STEP_PARAMETERS must be complete. They use memory
+     * that this step writes to. The number does not decrease from step to step. */
+    size_t awaited;
 };
 
 /* Blocks that live as long as the run. */
@@ -88,6 +96,10 @@ enum lasting {
 
 enum { NORM_PARTS = 1024, CLASSES_TOP = 5 };
 
+/* With options.overlaps: number of steps of the kind STEP_PARAMETERS that may be incomplete when the next one begins.
+ */
+enum { PARAMETERS_AHEAD = 1 };
+
 /* Results that the device computes. The host reads them at most once per step. */
 struct results {
     float loss;       /* sum over the images of the step */
@@ -105,6 +117,9 @@ struct schedule_options {
     enum precision precision;
     enum optimizer optimizer;
     bool checkpointing;
+    /* Steps of the kind STEP_PARAMETERS may run beside later steps. Until they are complete, the memory that they use
+     * is not free, so the plan is larger. Otherwise each one is complete before the next step begins. */
+    bool overlaps;
     /* What the updates need: memory for a moving average of the parameters, for the choice of parameters that decay,
      * and for the norm of the gradients. */
     bool averages, selects_decay, clips;

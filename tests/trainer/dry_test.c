@@ -71,6 +71,7 @@ static void card_sees_what_was_planned(void **unused)
             for (size_t b = 0; b < sizeof batches / sizeof *batches; b++, loaded++) {
                 struct schedule_options options = {.images = batches[b],
                                                    .checkpointing = way % 2,
+                                                   .overlaps = b % 2,
                                                    .precision = (enum precision)(way / 2 % PRECISION_COUNT),
                                                    .optimizer = (enum optimizer)(way / 2 / PRECISION_COUNT)};
                 options.averages = options.selects_decay = options.clips = options.optimizer == OPTIMIZER_ADAMW;

@@ -122,6 +122,20 @@ static void chooses_in_order(void **state)
     assert_int_equal(fit.workspace_bytes, FIT_WORKSPACE_BYTES);
     assert_null(strstr(said, "refused"));
 
+    struct backend overlapping = backend_fake; /* with overlapping steps, which are given up first */
+    overlapping.overlaps = true;
+    request.backend = &overlapping;
+    request.options.memory_bytes = 0;
+    assert_true(choose(&request, &fit));
+    assert_true(fit.schedule.overlaps);
+    assert_non_null(strstr(said, "overlapping steps"));
+    assert_true(fit.plan_bytes > all);
+    request.options.memory_bytes = beside + fit.plan_bytes - 1;
+    assert_true(choose(&request, &fit));
+    assert_false(fit.schedule.overlaps);
+    assert_int_equal(fit.workspace_bytes, FIT_WORKSPACE_BYTES);
+    request.backend = &backend_fake;
+
     request.options.memory_bytes = beside + without; /* less memory: smaller workspaces */
     assert_true(choose(&request, &fit));
     assert_int_equal(fit.schedule.images, 256);

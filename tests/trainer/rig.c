@@ -90,6 +90,7 @@ void rig_open(struct rig *rig, const struct backend *backend, const char *text, 
                                            .precision = options->precision,
                                            .optimizer = options->optimizer,
                                            .checkpointing = options->checkpointing,
+                                           .overlaps = true,
                                            .averages = options->averages,
                                            .selects_decay = options->selects_decay,
                                            .clips = options->clips};

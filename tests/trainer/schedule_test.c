@@ -162,6 +162,9 @@ struct play {
     uint32_t *memory;  /* owned; for each granule, the number of its last write; 0: none */
     uint32_t *written; /* owned; for each block, the number of its last write */
     uint32_t writes;
+    /* steps of the kind STEP_PARAMETERS that have begun and are not complete; each one reads until it is complete */
+    const struct step *running[PARAMETERS_AHEAD + 1];
+    size_t begun, complete, most;
 };
 
 static void touch(struct play *play, size_t block, bool reads, bool writes)
@@ -183,8 +186,29 @@ static void touch(struct play *play, size_t block, bool reads, bool writes)
     }
 }
 
+/* Complete the first `count` steps of the kind STEP_PARAMETERS. Nothing that they use may have changed meanwhile. */
+static void complete(struct play *play, size_t count)
+{
+    assert_true(count <= play->begun);
+    for (; play->complete < count; play->complete++) {
+        const struct step *step = play->running[play->complete % (PARAMETERS_AHEAD + 1)];
+        touch(play, step->x, true, false);
+        touch(play, step->dy, true, false);
+        touch(play, step->workspace, true, false);
+    }
+}
+
+static void begin(struct play *play, const struct step *step)
+{
+    assert_true(play->begun - play->complete <= PARAMETERS_AHEAD);
+    play->running[play->begun++ % (PARAMETERS_AHEAD + 1)] = step;
+    if (play->begun - play->complete > play->most)
+        play->most = play->begun - play->complete;
+}
+
 static void play_step(struct play *play, const struct step *step)
 {
+    complete(play, step->awaited);
     bool is_backward = step->kind == STEP_BACKWARD;
     touch(play, step->workspace, false, true);
     touch(play, step->x, true, false);
@@ -198,11 +222,14 @@ static void play_step(struct play *play, const struct step *step)
     touch(play, step->inner_saved[1], true, false);
     touch(play, step->dx, step->adds, true);
     touch(play, step->dx2, false, true);
+    if (step->kind == STEP_PARAMETERS)
+        begin(play, step);
     /* Nothing that this step wrote has overwritten its workspace. */
     touch(play, step->workspace, step->workspace != NO_BLOCK, false);
 }
 
-static void play_iterations(const struct schedule *schedule)
+/* Return the largest number of steps of the kind STEP_PARAMETERS that were incomplete at the same time. */
+static size_t play_iterations(const struct schedule *schedule)
 {
     struct play play = {.schedule = schedule,
                         .memory = calloc(schedule->size.arena_bytes / GRANULE + 1, sizeof *play.memory),
@@ -213,11 +240,14 @@ static void play_iterations(const struct schedule *schedule)
     for (int iteration = 0; iteration < 2; iteration++) {
         for (size_t i = 0; i < schedule->step_count; i++)
             play_step(&play, &schedule->steps[i]);
+        complete(&play, play.begun);
+        play.begun = play.complete = 0;
         for (int i = 0; i < LASTING_COUNT; i++) /* no step has overwritten the lasting blocks */
             touch(&play, schedule->lasting[i], true, false);
     }
     free(play.memory);
     free(play.written);
+    return play.most;
 }
 
 /* Check that the backward pass visits each layer with parameters once, last to first. Only checkpointing may
@@ -226,17 +256,20 @@ static void count_steps(const struct schedule *schedule, bool fuses)
 {
     const struct model *model = schedule->model;
     size_t *backward = calloc(model->layer_count, sizeof *backward), again = 0, previous = model->layer_count;
+    size_t steps_of_layer = 0;
     assert_non_null(backward);
     for (size_t i = 0; i < schedule->step_count; i++) {
         const struct step *step = &schedule->steps[i];
         size_t layer = (size_t)(step->layer - model->layers);
         again += step->is_again;
-        if (step->kind != STEP_BACKWARD)
+        if (step->kind != STEP_BACKWARD && step->kind != STEP_PARAMETERS)
             continue;
-        /* a multiplication has a backward step for each input */
-        assert_true(layer < previous || (layer == previous && step->layer->kind == LAYER_MULTIPLY && step->input == 1));
+        /* a multiplication has a backward step for each input, and a convolution may have a step for its parameters */
+        bool is_second = step->kind == STEP_BACKWARD && (step->layer->kind != LAYER_MULTIPLY || step->input == 1);
+        assert_true(layer < previous || (layer == previous && is_second && steps_of_layer == 1));
+        steps_of_layer = layer == previous ? 2 : 1;
+        backward[layer] += layer != previous;
         previous = layer;
-        backward[layer]++;
         for (int k = 0; k < 2; k++) /* the step of a sum is also that of the normalisations inside it */
             if (step->layer->kind == LAYER_ADD && step->inner[k] != NULL)
                 backward[step->inner[k] - model->layers]++;
@@ -265,26 +298,32 @@ static void steps_find_what_was_written(void **unused)
 {
     (void)unused;
     const char *const names[] = {"small", "vgg11", "resnet18", "resnet50", "mobilenetv2", "efficientnet-b0"};
-    const struct backend some = {.plan = plan_some}, fusing = {.plan = plan_some, .fuses = true};
+    const struct backend some = {.plan = plan_some}, overlapping = {.plan = plan_some, .overlaps = true};
+    const struct backend fusing = {.plan = plan_some, .fuses = true, .overlaps = true};
+    const struct backend *const backends[] = {NULL, &some, &overlapping, &fusing};
+    size_t most = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct model model = read_model(names[i]);
         uint64_t sizes[2] = {0};
         for (unsigned way = 0; way < 2 * PRECISION_COUNT * OPTIMIZER_COUNT; way++) {
             struct schedule_options options = {.images = 3,
                                                .checkpointing = way % 2,
+                                               .overlaps = way % 5 != 0,
                                                .precision = (enum precision)(way / 2 % PRECISION_COUNT),
                                                .optimizer = (enum optimizer)(way / 2 / PRECISION_COUNT)};
             struct schedule schedule;
             struct reason reason;
             size_t number = way;
-            if (!schedule_make(&model, &options,
-                               way % 3 == 0   ? NULL
-                               : way % 3 == 1 ? &some
-                                              : &fusing,
-                               &number, 100000, &schedule, &reason))
+            const struct backend *backend = backends[way / 2 % 4];
+            if (!schedule_make(&model, &options, backend, &number, 100000, &schedule, &reason))
                 fail_msg("%s", reason.text);
-            play_iterations(&schedule);
-            count_steps(&schedule, way % 3 == 2);
+            size_t running = play_iterations(&schedule);
+            if (backend == &overlapping || backend == &fusing)
+                assert_true(options.overlaps ? running > 1 : running == 1);
+            else
+                assert_int_equal(running, 0);
+            most = running > most ? running : most;
+            count_steps(&schedule, backend == &fusing);
             assert_int_equal(schedule.lasting[LASTING_MOMENT_2] != NO_BLOCK, options.optimizer != OPTIMIZER_SGD);
             assert_int_equal(schedule.lasting[LASTING_LOW] != NO_BLOCK, options.precision != PRECISION_FP32);
             if (way < 2)
@@ -294,6 +333,7 @@ static void steps_find_what_was_written(void **unused)
         assert_true(sizes[1] <= sizes[0] + 200000); /* with checkpointing, only workspaces may make the plan larger */
         model_clear(&model);
     }
+    assert_int_equal(most, PARAMETERS_AHEAD + 1);
 }
 
 /* With many images, checkpointing saves memory: in a deep network, more than half. */
