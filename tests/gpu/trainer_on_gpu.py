@@ -34,7 +34,7 @@ class Bench:
         self.deadline = time.monotonic() + args.seconds
         self.trainer = os.path.join(self.build, "examples", "trainer")
         self.environment = dict(os.environ, LD_LIBRARY_PATH=library_path(args.python))
-        self.python, self.count, self.modes, self.models = args.python, 0, args.modes, args.models
+        self.python, self.count, self.modes, self.models = args.python, 0, args.modes.split(","), args.models
         os.makedirs(self.out, exist_ok=True)
 
     def left(self, limit):
@@ -95,7 +95,7 @@ def read_log(name):
 
 def numbers(line):
     """Parse the numbers of a run's line."""
-    patterns = {"loss": r" loss (\S+?),", "images_per_s": r", ([\d.e+-]+) images/s", "plan": r"plan (\d+) bytes",
+    patterns = {"loss": r" loss (\S+?),", "images_per_s": r", ([\d.e+-]+) images/s", "wait": r"loader wait ([\d.]+) %", "plan": r"plan (\d+) bytes",
                 "peak": r"peak (\d+) bytes", "free_before": r"card free before (\d+) ",
                 "free_after": r"card free before [^,]*, after (\d+) bytes"}
     found = {}
@@ -364,46 +364,70 @@ def part_speed(bench, card):
 
 
 def speed_of(bench, model, batch, steps):
-    """Images per second of the trainer in bf16."""
+    """The line of a run of the trainer in bf16."""
     answer = bench.train(40, "--model", model, "--batch", batch, "--micro-batch", batch, "--checkpointing", "off",
-                         "--precision", "bf16", "--steps", steps, "--images", 2 * batch, "--results-every", 20, "--tune",
-                         "--quiet", log=False)
+                         "--precision", "bf16", "--rate", "0.001", "--steps", steps, "--images", 2 * batch, "--results-every", 20,
+                         "--tune", "--quiet", log=False)
     if answer["status"] != 0 or not answer["runs"] or "images_per_s" not in answer["runs"][0]:
         raise RuntimeError(trouble(answer))
-    return answer["runs"][0]["images_per_s"]
+    return answer["runs"][0]
+
+
+def compare_compiled(bench, model, steps):
+    """A row of the comparison with torch.compile: the modes and the trainer in turn, three times."""
+    peers, theirs, runs, rounds = {}, {mode: [] for mode in bench.modes}, [], 3
+    row = {"model": model}
+    try:
+        for mode in bench.modes:  # all compile at the same time; while one is measured, the others wait
+            peers[mode] = Peer(bench, model, 256, "bf16", mode)
+        for peer in peers.values():
+            peer.answer(bench.left(600))
+        for _ in range(rounds):
+            for mode, peer in peers.items():
+                theirs[mode].append(peer.measure(1.5))
+            runs.append(speed_of(bench, model, 256, steps))
+    except RuntimeError as error:
+        row["said"] = str(error)
+    finally:
+        for peer in peers.values():
+            peer.end()
+    row["images/s"] = [round(run["images_per_s"]) for run in runs]
+    row.update({mode: [round(x) for x in values] for mode, values in theirs.items()})
+    row["GPU waited, %"] = [run.get("wait") for run in runs]
+    row["losses"] = ["%.3g" % run.get("loss", float("nan")) for run in runs]
+    if len(runs) == rounds:
+        ratios = sorted(run["images_per_s"] / max(values[i] for values in theirs.values()) for i, run in enumerate(runs))
+        row["ratio to the best"] = ["%.3f" % ratio for ratio in ratios]
+    return row
 
 
 def part_compiled(bench, card):
     """Images per second compared with torch.compile, bf16, 256 images: the best of its modes counts"""
-    # model, modes, steps and rounds. max-autotune is left out: it needs many minutes to compile.
-    cases = (("resnet50", ("reduce-overhead", "default")[:bench.modes], 80, 2), ("vgg11", ("default",), 60, 1),
-             ("resnet18", ("default",), 150, 1), ("mobilenetv2", ("default",), 100, 1))
-    cases = [case for case in cases if not bench.models or case[0] in bench.models.split(",")]
-    peers, rows, good = {}, [], True
-    try:
-        for model, modes, _, _ in cases:  # all compile at the same time; while one is measured, the others wait
-            for mode in modes:
-                peers[model, mode] = Peer(bench, model, 256, "bf16", mode)
-        for peer in peers.values():
-            peer.answer(bench.left(200))
-        for model, modes, steps, rounds in cases:
-            theirs, ours = {mode: [] for mode in modes}, []
-            for _ in range(rounds):
-                for mode in modes:
-                    theirs[mode].append(peers[model, mode].measure(1.5))
-                ours.append(speed_of(bench, model, 256, steps))
-            for mode in modes:
-                peers[model, mode].end()
-            best = max(max(values) for values in theirs.values())
-            row = {"model": model, "images/s": [round(x) for x in ours]}
-            row.update({mode: [round(x) for x in values] for mode, values in theirs.items()})
-            row["ratio to the best"] = round(min(ours) / best, 3)
-            rows.append(row)
-    except RuntimeError as error:
-        good, rows = False, rows + [{"said": str(error)}]
-    finally:
-        for peer in peers.values():
-            peer.end()
+    steps = {"resnet50": 80, "vgg11": 60, "resnet18": 150, "mobilenetv2": 100, "efficientnet-b0": 80}
+    models = bench.models.split(",") if bench.models else ["resnet50", "vgg11", "resnet18", "mobilenetv2"]
+    rows = []
+    for model in models:
+        if bench.left(100) > 20:
+            rows.append(compare_compiled(bench, model, steps[model]))
+            print(json.dumps(rows[-1]), flush=True)
+    return len(rows) == len(models) and all("ratio to the best" in row for row in rows), rows, []
+
+
+def part_predict(bench, card):
+    """Predictions of the test images compared with the evaluation after the training"""
+    rows, good = [], True
+    for model, batch, images in (("small", 256, 20480), ("efficientnet-b0", 64, 1280), ("mobilenetv2", 64, 1280)):
+        checkpoint = os.path.join(bench.out, "checkpoint")
+        options = ("--model", model, "--batch", batch, "--images", images, "--precision", "bf16")
+        answer = bench.train(40, *options, "--epochs", 3, "--evaluate", "--checkpoint", checkpoint, "--quiet", log=False)
+        found = re.search(r"test accuracy ([\d.]+)", answer["out"])
+        told = bench.train(40, *options, "--checkpoint", checkpoint, "--predict", "test", log=False)
+        predicted = re.search(r"are right: accuracy ([\d.]+)", told["out"])
+        row = {"model": model, "evaluated": found and found.group(1), "predicted": predicted and predicted.group(1)}
+        if answer["status"] != 0 or told["status"] != 0:
+            row["said"] = trouble(answer) + "; " + trouble(told)
+        good = good and found is not None and predicted is not None and row["evaluated"] == row["predicted"]
+        rows.append(row)
     return good, rows, []
 
 
@@ -446,9 +470,9 @@ def part_gpus(bench, card):
     return off is not None and off < 1e-4 and row["plan of each of two"] == row["plan of one alone"], [row], []
 
 
-PARTS = {"losses": part_losses, "cpu": part_cpu, "speed": part_speed, "batch": part_batch, "memory": part_memory,
+PARTS = {"losses": part_losses, "cpu": part_cpu, "predict": part_predict, "speed": part_speed, "batch": part_batch, "memory": part_memory,
          "fp16": part_fp16, "gpus": part_gpus, "runs": part_runs}
-EXTRA_PARTS = {"compiled": part_compiled}  # only if named with --only: needs about three minutes
+EXTRA_PARTS = {"compiled": part_compiled}  # only if named with --only: needs many minutes, if nothing is compiled yet
 
 
 # ---- the report ----
@@ -502,7 +526,7 @@ def main():
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
-    parser.add_argument("--modes", type=int, default=2, help="how many modes of torch.compile are measured for ResNet-50")
+    parser.add_argument("--modes", default="default,reduce-overhead,max-autotune", help="the modes of torch.compile")
     parser.add_argument("--models", help="compare only these with torch.compile")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
