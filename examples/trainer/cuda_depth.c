@@ -2,7 +2,7 @@
  * that they read, so each thread reads 8 channels at a time and keeps its sums in registers. */
 #include "cuda_conv.h"
 
-enum { THREADS = 256, PIXELS = 4, PARTS_MAX = 512, END_SIDE = 32 };
+enum { PIXELS = 4, PARTS_MAX = 512, END_SIDE = 32 };
 #define PARTIAL_BYTES_MIN ((size_t)256 << 10) /* used even if the budget is smaller */
 
 /* Must match the struct of the same name in cuda_depth.cu. */

@@ -3,8 +3,6 @@
 #include "cuda_state.h"
 #include "dropout.h"
 
-enum { THREADS = 256 };
-
 /* Must match the struct of the same name in cuda_elements.cu. */
 struct drop {
     unsigned long long key, each;
@@ -16,12 +14,6 @@ struct drop {
 _Static_assert(ACTIVATION_RELU6 == 0 && ACTIVATION_SIGMOID == 1 && ACTIVATION_SILU == 2 && ACTIVATION_HARDSWISH == 3 &&
                    ACTIVATION_COUNT == 4,
                "the kernels use these numbers");
-
-static gs_dims blocks_for(size_t count)
-{
-    size_t threads = count / 8 + count % 8;
-    return gs_dim((unsigned)((threads + THREADS - 1) / THREADS), 1, 1);
-}
 
 static size_t count_of(const struct cuda *cuda, const struct step *step)
 {
@@ -35,8 +27,8 @@ gs_status cuda_activation(struct cuda *cuda, const struct step *step)
     CUdeviceptr x = card_at(&cuda->card, step->x), y = card_at(&cuda->card, step->y);
     unsigned long long count = count_of(cuda, step);
     int activation = (int)step->layer->activation;
-    return GS_LAUNCH(cuda->kernels.activate, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y, &x,
-                     &activation, &count);
+    return GS_LAUNCH(cuda->kernels.activate, cuda_blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y,
+                     &x, &activation, &count);
 }
 
 gs_status cuda_activation_backward(struct cuda *cuda, const struct step *step)
@@ -46,8 +38,8 @@ gs_status cuda_activation_backward(struct cuda *cuda, const struct step *step)
     CUdeviceptr from = card_at(&cuda->card, block);
     unsigned long long count = count_of(cuda, step);
     int activation = (int)step->layer->activation, adds = step->adds;
-    return GS_LAUNCH(cuda->kernels.activate_backward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
-                     &dx, &dy, &from, &activation, &adds, &count);
+    return GS_LAUNCH(cuda->kernels.activate_backward, cuda_blocks_for(count), gs_dim(THREADS, 1, 1), 0,
+                     cuda->lane->stream, &dx, &dy, &from, &activation, &adds, &count);
 }
 
 /* ---- dropout ---- */
@@ -66,8 +58,8 @@ gs_status cuda_dropout(struct cuda *cuda, const struct step *step, const struct 
                         .drops_images = layer->drops_images,
                         .adds = step->adds,
                         .factor = dropout_factor(rate)};
-    return GS_LAUNCH(cuda->kernels.drop, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &to, &from,
-                     &drop, &count);
+    return GS_LAUNCH(cuda->kernels.drop, cuda_blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &to,
+                     &from, &drop, &count);
 }
 
 /* ---- one number for each channel of each image ---- */

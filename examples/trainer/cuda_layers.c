@@ -2,10 +2,7 @@
  * sums are always computed in the same order. */
 #include "cuda_conv.h"
 
-#include <math.h>
-
 enum {
-    THREADS = 256,
     LOSS_THREADS = 128,
     PARTS_MAX = 512,
     END_SIDE = 32,
@@ -20,28 +17,12 @@ enum {
 enum { MEAN_PIXELS_MAX = 128 };
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
-/* Both structs must match the structs of the same name in cuda_kernels.cu. */
+/* Must match the struct of the same name in cuda_kernels.cu. */
 struct pool {
     unsigned channels, height, width, out_height, out_width, kernel, stride, pad;
 };
-struct step_size {
-    float rate, momentum, weight_decay, beta_1, beta_2, epsilon, scale, root_correction, correction;
-    int clips, is_nesterov, is_decoupled;
-};
 
 /* ---- shapes of launches ---- */
-
-/* Return the number of blocks that are needed for one thread per 8 elements and one thread per remaining element. */
-static gs_dims blocks_for(size_t count)
-{
-    size_t threads = count / 8 + count % 8;
-    return gs_dim((unsigned)((threads + THREADS - 1) / THREADS), 1, 1);
-}
-
-static size_t at_most(size_t value, size_t limit)
-{
-    return value < limit ? value : limit;
-}
 
 /* Return the grid and the block for a kernel over rows of channels, with `blocks` per multiprocessor. grid.y is the
  * number of parts of the rows, at most `parts_max`. Each thread handles about four rows or more. */
@@ -110,37 +91,37 @@ static unsigned along(size_t count)
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count)
 {
     unsigned long long numbers = count;
-    return GS_LAUNCH(cuda->kernels.to_low, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y, &x,
+    return GS_LAUNCH(cuda->kernels.to_low, cuda_blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y, &x,
                      &numbers);
 }
 
 gs_status cuda_relu(struct cuda *cuda, CUdeviceptr y, size_t count)
 {
     unsigned long long numbers = count;
-    return GS_LAUNCH(cuda->kernels.relu_forward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y,
-                     &numbers);
+    return GS_LAUNCH(cuda->kernels.relu_forward, cuda_blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
+                     &y, &numbers);
 }
 
 gs_status cuda_relu_backward(struct cuda *cuda, CUdeviceptr dy, CUdeviceptr y, size_t count)
 {
     unsigned long long numbers = count;
-    return GS_LAUNCH(cuda->kernels.relu_backward, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &dy,
-                     &y, &numbers);
+    return GS_LAUNCH(cuda->kernels.relu_backward, cuda_blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
+                     &dy, &y, &numbers);
 }
 
 gs_status cuda_add(struct cuda *cuda, CUdeviceptr y, CUdeviceptr a, CUdeviceptr b, size_t count, bool has_relu)
 {
     unsigned long long numbers = count;
     int relu = has_relu;
-    return GS_LAUNCH(cuda->kernels.add, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y, &a, &b,
-                     &numbers, &relu);
+    return GS_LAUNCH(cuda->kernels.add, cuda_blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &y, &a,
+                     &b, &numbers, &relu);
 }
 
 gs_status cuda_add_gradient(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr x, size_t count)
 {
     unsigned long long numbers = count;
-    return GS_LAUNCH(cuda->kernels.add_gradient, blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream, &sum,
-                     &x, &numbers);
+    return GS_LAUNCH(cuda->kernels.add_gradient, cuda_blocks_for(count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
+                     &sum, &x, &numbers);
 }
 
 /* ---- folding and sampling ---- */
@@ -520,7 +501,7 @@ gs_status cuda_mean_backward(struct cuda *cuda, const struct step *step)
                      &dy, &pixels, &channels, &adds);
 }
 
-/* ---- loss and step ---- */
+/* ---- loss ---- */
 
 gs_status cuda_loss(struct cuda *cuda, const struct step *step, const struct iteration *iteration)
 {
@@ -540,93 +521,4 @@ gs_status cuda_loss(struct cuda *cuda, const struct step *step, const struct ite
         status = GS_LAUNCH(cuda->kernels.loss_sum, gs_dim(1, 1, 1), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
                            &results, &each, &images);
     return status;
-}
-
-static struct step_size size_of(const struct update *update)
-{
-    double steps = (double)update->number;
-    return (struct step_size){.rate = update->rate,
-                              .momentum = update->momentum,
-                              .weight_decay = update->weight_decay,
-                              .beta_1 = update->beta_1,
-                              .beta_2 = update->beta_2,
-                              .epsilon = update->epsilon,
-                              .scale = update->scale,
-                              .root_correction = (float)sqrt(1 - pow((double)update->beta_2, steps)),
-                              .correction = (float)(1 - pow((double)update->beta_1, steps)),
-                              .clips = update->clip > 0,
-                              .is_nesterov = update->is_nesterov,
-                              .is_decoupled = update->optimizer == OPTIMIZER_ADAMW};
-}
-
-/* The lasting blocks that a step uses; 0 if the schedule does not have one. */
-struct step_blocks {
-    CUdeviceptr parameters, gradients, first, second, low, results, average, decayed, squares;
-    unsigned long long count;
-};
-
-static struct step_blocks blocks_of(const struct cuda *cuda)
-{
-    const struct schedule *schedule = cuda->card.schedule;
-    const size_t *blocks = schedule->lasting;
-    return (struct step_blocks){.parameters = card_at(&cuda->card, blocks[LASTING_PARAMETERS]),
-                                .gradients = card_at(&cuda->card, blocks[LASTING_GRADIENTS]),
-                                .first = card_at(&cuda->card, blocks[LASTING_MOMENT_1]),
-                                .second = card_at(&cuda->card, blocks[LASTING_MOMENT_2]),
-                                .low = card_at(&cuda->card, blocks[LASTING_LOW]),
-                                .results = card_at(&cuda->card, blocks[LASTING_RESULTS]),
-                                .average = card_at(&cuda->card, blocks[LASTING_AVERAGE]),
-                                .decayed = card_at(&cuda->card, blocks[LASTING_DECAYED]),
-                                .squares = card_at(&cuda->card, blocks[LASTING_SQUARES]),
-                                .count = schedule->model->parameter_count};
-}
-
-static gs_status clip(struct cuda *cuda, const struct update *update, struct step_blocks *of)
-{
-    /* The number of parts does not depend on the GPU. */
-    unsigned parts = (unsigned)at_most((of->count + THREADS - 1) / THREADS, NORM_PARTS);
-    float scale = update->scale, most = update->clip;
-    gs_status status = GS_LAUNCH(cuda->kernels.squares, gs_dim(parts, 1, 1), gs_dim(THREADS, 1, 1), 0,
-                                 cuda->lane->stream, &of->squares, &of->gradients, &of->count);
-    if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.clip, gs_dim(1, 1, 1), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
-                           &of->results, &of->squares, &parts, &scale, &most);
-    return status;
-}
-
-static gs_status take_step(struct cuda *cuda, const struct update *update, struct step_blocks *of)
-{
-    struct step_size size = size_of(update);
-    if (update->optimizer == OPTIMIZER_SGD)
-        return GS_LAUNCH(cuda->kernels.sgd, blocks_for(of->count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
-                         &of->parameters, &of->first, &of->low, &of->gradients, &of->decayed, &of->results, &size,
-                         &of->count);
-    return GS_LAUNCH(cuda->kernels.adam, blocks_for(of->count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
-                     &of->parameters, &of->first, &of->second, &of->low, &of->gradients, &of->decayed, &of->results,
-                     &size, &of->count);
-}
-
-gs_status cuda_check_and_step(struct cuda *cuda, const struct update *update)
-{
-    struct step_blocks of = blocks_of(cuda);
-    CUstream stream = cuda->lane->stream;
-    float weight = update->average_weight;
-    size_t blocks = at_most((of.count + THREADS - 1) / THREADS, (size_t)cuda->multiprocessors * 8);
-    gs_status status = GS_LAUNCH(cuda->kernels.check, gs_dim((unsigned)blocks, 1, 1), gs_dim(THREADS, 1, 1), 0, stream,
-                                 &of.results, &of.gradients, &of.count);
-    if (status == GS_OK && update->clip > 0)
-        status = clip(cuda, update, &of);
-    if (status == GS_OK)
-        status = take_step(cuda, update, &of);
-    if (status == GS_OK && of.average != 0)
-        status = GS_LAUNCH(cuda->kernels.average, blocks_for(of.count), gs_dim(THREADS, 1, 1), 0, stream, &of.average,
-                           &of.parameters, &of.results, &weight, &of.count);
-    return status;
-}
-
-gs_status cuda_swap_average(struct cuda *cuda)
-{
-    struct step_blocks of = blocks_of(cuda);
-    return GS_LAUNCH(cuda->kernels.swap_average, blocks_for(of.count), gs_dim(THREADS, 1, 1), 0, cuda->lane->stream,
-                     &of.parameters, &of.average, &of.low, &of.count);
 }

@@ -141,6 +141,18 @@ struct launch_shape {
     gs_dims grid, block;
     int is_wide; /* 1: each thread handles 8 channels; 0: one channel */
 };
+/* Threads of a block, unless a kernel needs another number. */
+enum { THREADS = 256 };
+/* Return the grid for one thread per 8 elements and one thread per remaining element. */
+static inline gs_dims cuda_blocks_for(size_t count)
+{
+    size_t threads = count / 8 + count % 8;
+    return gs_dim((unsigned)((threads + THREADS - 1) / THREADS), 1, 1);
+}
+static inline size_t at_most(size_t value, size_t limit)
+{
+    return value < limit ? value : limit;
+}
 /* Return the grid and the block for a kernel that handles rows of channels independently. */
 struct launch_shape cuda_rows_shape(const struct cuda *cuda, size_t rows, size_t channels);
 /* Return the size in bytes of the partial sums over rows of channels. `of` is the number of sums computed at the same
@@ -176,6 +188,9 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step);
 gs_status cuda_mean(struct cuda *cuda, const struct step *step);
 gs_status cuda_mean_backward(struct cuda *cuda, const struct step *step);
 gs_status cuda_loss(struct cuda *cuda, const struct step *step, const struct iteration *iteration);
+
+/* ---- cuda_step.c: the optimizer's step ---- */
+
 gs_status cuda_check_and_step(struct cuda *cuda, const struct update *update);
 gs_status cuda_swap_average(struct cuda *cuda);
 
