@@ -26,41 +26,10 @@ static bool can(enum precision precision)
 
 /* ---- opening and closing ---- */
 
-static gs_status open_lane(struct cuda *cuda, struct lane *lane, CUstream stream)
-{
-    lane->stream = stream;
-    gs_status status = gs_cudnn(cuda->card.scope, stream, &lane->cudnn);
-    return status == GS_OK ? gs_cublas(cuda->card.scope, stream, &lane->cublas) : status;
-}
-
-static gs_status open_lanes(struct cuda *cuda)
-{
-    gs_scope *scope = cuda->card.scope;
-    CUstream side = NULL;
-    gs_status status = open_lane(cuda, &cuda->lanes[LANE_MAIN], cuda->card.compute);
-    if (status == GS_OK)
-        status = gs_stream(scope, &side);
-    if (status == GS_OK)
-        status = open_lane(cuda, &cuda->lanes[LANE_SIDE], side);
-    if (status == GS_OK)
-        status = gs_event(scope, 0, &cuda->ready);
-    for (int i = 0; i <= PARAMETERS_AHEAD && status == GS_OK; i++)
-        status = gs_event(scope, 0, &cuda->complete[i]);
-    cuda->lane = &cuda->lanes[LANE_MAIN];
-    return status;
-}
-
-/* Wait for all work of both lanes. */
-static gs_status wait_lanes(struct cuda *cuda)
-{
-    gs_status status = gs_wait(cuda->lanes[LANE_SIDE].stream);
-    return status == GS_OK ? gs_wait(cuda->card.compute) : status;
-}
-
 static bool open_libraries(struct cuda *cuda, struct reason *reason)
 {
     int device = 0, major = 0, minor = 0;
-    gs_status status = open_lanes(cuda);
+    gs_status status = lanes_open(cuda);
     if (!card_well(&cuda->card, status, "cuDNN and cuBLAS", reason) || !cuda_find(cuda, reason))
         return false;
     const struct cuda_calls *api = &cuda->api;
@@ -121,7 +90,7 @@ static bool open(const struct backend_options *options, void **ret_state, struct
 static bool close(void *state, gs_report **ret_report, struct reason *reason)
 {
     struct cuda *cuda = state;
-    wait_lanes(cuda); /* ignore the result, because card_close() reports the failure, too */
+    lanes_wait(cuda); /* ignore the result, because card_close() reports the failure, too */
     free_packs(cuda);
     conv_free_all(cuda);
     bool is_well = card_close(&cuda->card, ret_report, reason);
@@ -129,45 +98,13 @@ static bool close(void *state, gs_report **ret_report, struct reason *reason)
     return is_well;
 }
 
-/* ---- lanes ---- */
+/* ---- planning ---- */
 
 static bool is_conv(const struct step *step)
 {
     return step->layer->kind == LAYER_CONV &&
            (step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD || step->kind == STEP_PARAMETERS);
 }
-
-/* Submit the work of a step to its lane. The caller must set cuda->lane to the main lane afterwards. */
-static void use_lane(struct cuda *cuda, const struct step *step)
-{
-    cuda->lane = &cuda->lanes[step->kind == STEP_PARAMETERS ? LANE_SIDE : LANE_MAIN];
-}
-
-/* Before a step, let the main lane wait for `count` steps of the side lane. */
-static gs_status await(struct cuda *cuda, size_t count)
-{
-    if (count <= cuda->awaited)
-        return GS_OK;
-    cuda->awaited = count;
-    return gs_follow(cuda->card.compute, cuda->complete[(count - 1) % (PARAMETERS_AHEAD + 1)]);
-}
-
-/* Before a step of the side lane, let it wait for everything that was submitted to the main lane. */
-static gs_status begin_side(struct cuda *cuda)
-{
-    gs_status status = gs_record(cuda->ready, cuda->card.compute);
-    return status == GS_OK ? gs_follow(cuda->lanes[LANE_SIDE].stream, cuda->ready) : status;
-}
-
-static gs_status end_side(struct cuda *cuda)
-{
-    size_t number = cuda->begun++;
-    gs_status status = gs_record(cuda->complete[number % (PARAMETERS_AHEAD + 1)], cuda->lanes[LANE_SIDE].stream);
-    /* while steps are timed, they run one after another */
-    return status == GS_OK && cuda->times != NULL ? await(cuda, cuda->begun) : status;
-}
-
-/* ---- planning ---- */
 
 static size_t rows_of(const struct schedule_options *options, const struct layer *layer)
 {
@@ -226,7 +163,7 @@ static bool plan_conv(struct cuda *cuda, const struct schedule_options *options,
                           : step->kind == STEP_PARAMETERS ? CONV_FILTER
                                                           : CONV_DATA;
     struct conv_problem problem = problem_of(kind, options, step, budget_bytes);
-    use_lane(cuda, step);
+    lanes_use(cuda, step);
     bool is_found = conv_find(cuda, &problem, &step->algorithm, reason);
     cuda->lane = &cuda->lanes[LANE_MAIN];
     if (!is_found)
@@ -453,16 +390,16 @@ static gs_status run_step(struct cuda *cuda, size_t index, const struct iteratio
 static gs_status run_in_lane(struct cuda *cuda, size_t index, const struct iteration *iteration)
 {
     const struct step *step = &cuda->card.schedule->steps[index];
-    gs_status status = await(cuda, step->awaited);
+    gs_status status = lanes_await(cuda, step->awaited);
     if (step->kind != STEP_PARAMETERS)
         return status == GS_OK ? run_step(cuda, index, iteration) : status;
     if (status == GS_OK)
-        status = begin_side(cuda);
-    use_lane(cuda, step);
+        status = lanes_begin_side(cuda);
+    lanes_use(cuda, step);
     if (status == GS_OK)
         status = run_step(cuda, index, iteration);
     cuda->lane = &cuda->lanes[LANE_MAIN];
-    return status == GS_OK ? end_side(cuda) : status;
+    return status == GS_OK ? lanes_end_side(cuda) : status;
 }
 
 /* ---- memory ---- */
@@ -480,7 +417,7 @@ static gs_status try_step(struct cuda *cuda, const struct step *step)
 {
     struct conv *conv = cuda->convs[step->algorithm];
     struct conv_data data = data_of(cuda, step);
-    use_lane(cuda, step);
+    lanes_use(cuda, step);
     gs_status status = cuda->options.tune ? conv_time(cuda, conv, &data) : GS_OK;
     if (status == GS_OK)
         status = conv_try(cuda, conv, &data);
@@ -505,7 +442,7 @@ static gs_status try_all(struct cuda *cuda)
 static bool load(void *state, const struct schedule *schedule, struct reason *reason)
 {
     struct cuda *cuda = state;
-    gs_status status = wait_lanes(cuda);
+    gs_status status = lanes_wait(cuda);
     free_packs(cuda);
     if (!card_well(&cuda->card, status, "waiting for the GPU", reason) ||
         !cuda_kernels_load(cuda, schedule->options.precision, reason) || !card_load(cuda, schedule, reason))
@@ -559,7 +496,7 @@ static gs_status run_steps(struct cuda *cuda, const struct iteration *iteration)
             break;
     }
     if (status == GS_OK)
-        status = await(cuda, cuda->begun);
+        status = lanes_await(cuda, cuda->begun);
     if (times.events != NULL)
         timed = times_end(cuda, &times);
     return status == GS_OK ? timed : status;

@@ -122,6 +122,20 @@ bool cuda_find_nccl(struct cuda *cuda, struct reason *reason);
 /* Load the kernels for a precision, unless they are loaded already. They are compiled once per process. */
 bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reason *reason);
 
+/* ---- cuda_lanes.c ---- */
+
+gs_status lanes_open(struct cuda *cuda);
+/* Wait for all work of both lanes. */
+gs_status lanes_wait(struct cuda *cuda);
+/* Submit the work of a step to its lane. The caller must set cuda->lane to the main lane afterwards. */
+void lanes_use(struct cuda *cuda, const struct step *step);
+/* Let the main lane wait for the first `count` steps of the side lane. */
+gs_status lanes_await(struct cuda *cuda, size_t count);
+/* Call these before and after a step of the side lane. It waits for everything that was submitted to the main lane
+ * before. */
+gs_status lanes_begin_side(struct cuda *cuda);
+gs_status lanes_end_side(struct cuda *cuda);
+
 /* cuda_times.c: measure the time of each step in one iteration. */
 struct cuda_times {
     /* owned array; the scope owns the events: one at the beginning of each step, and one after the last step */
