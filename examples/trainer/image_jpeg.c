@@ -41,6 +41,7 @@ __attribute__((noreturn)) static void give_up(j_common_ptr cinfo, const char *wh
     char message[JMSG_LENGTH_MAX];
     errors->base.format_message(cinfo, message);
     because(errors->reason, "%s: %s: %s", errors->name, what, message);
+    errors->reason->is_damage = cinfo->err->msg_code != JERR_OUT_OF_MEMORY;
     longjmp(errors->out, 1);
 }
 
@@ -71,6 +72,7 @@ static void on_progress(j_common_ptr cinfo)
     if (((j_decompress_ptr)cinfo)->input_scan_number <= SCANS_MAX)
         return;
     because(errors->reason, "%s: more than %d scans", errors->name, SCANS_MAX);
+    errors->reason->is_damage = true;
     longjmp(errors->out, 1);
 }
 
@@ -126,8 +128,11 @@ static bool decode(struct decoding *decoding, const struct bytes *bytes, size_t 
     cinfo->scale_denom = shrink;
     jpeg_start_decompress(cinfo);
     *image = (struct image){.width = cinfo->output_width, .height = cinfo->output_height, .channels = channels};
-    if (image->width == 0 || image->height == 0 || image->height > PROBE_PIXELS_MAX / image->width)
-        return because(decoding->errors.reason, "%s: too many pixels", decoding->errors.name);
+    if (image->width == 0 || image->height == 0 || image->height > PROBE_PIXELS_MAX / image->width) {
+        because(decoding->errors.reason, "%s: too many pixels", decoding->errors.name);
+        decoding->errors.reason->is_damage = true;
+        return false;
+    }
     image->pixels = malloc(image->width * image->height * channels);
     if (is_ink(cinfo))
         decoding->inks = malloc(image->width * 4);

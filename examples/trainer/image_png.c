@@ -24,7 +24,10 @@ struct decoding {
 __attribute__((noreturn)) static void on_error(png_structp png, png_const_charp message)
 {
     struct decoding *decoding = png_get_error_ptr(png);
-    because(&decoding->reason, "%s: damaged: %s", decoding->name, message);
+    /* libpng reports a lack of memory only by its text, such as "insufficient memory" */
+    bool is_damage = strstr(message, "emory") == NULL;
+    because(&decoding->reason, is_damage ? "%s: damaged: %s" : "%s: %s", decoding->name, message);
+    decoding->reason.is_damage = is_damage;
     longjmp(decoding->out, 1);
 }
 
@@ -85,8 +88,11 @@ static bool decode(struct decoding *decoding, size_t channels)
                             .channels = png_get_channels(png, decoding->info)};
     size_t row_bytes = png_get_rowbytes(png, decoding->info);
     if (image->height > PROBE_PIXELS_MAX / image->width || (image->channels != 1 && image->channels != 3) ||
-        row_bytes != image->width * image->channels)
-        return because(&decoding->reason, "%s: too many pixels, or %zu channels", decoding->name, image->channels);
+        row_bytes != image->width * image->channels) {
+        because(&decoding->reason, "%s: too many pixels, or %zu channels", decoding->name, image->channels);
+        decoding->reason.is_damage = true;
+        return false;
+    }
     image->pixels = malloc(image->width * image->height * 3);
     decoding->rows = malloc(image->height * sizeof *decoding->rows);
     if (image->pixels == NULL || decoding->rows == NULL)

@@ -12,7 +12,7 @@ bool because(struct reason *reason, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(reason->text, sizeof reason->text, format, arguments);
     va_end(arguments);
-    reason->is_memory = false;
+    reason->is_memory = reason->is_damage = false;
     return false;
 }
 

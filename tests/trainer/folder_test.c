@@ -237,6 +237,37 @@ static void handles_damage(void **state)
     data_close(data);
 }
 
+/* A file that cannot be read is not damaged, also if damaged files are skipped. */
+static void unreadable_is_not_damaged(void **state)
+{
+    (void)state;
+    struct data_options options = options_of(NULL);
+    char path[128];
+    float image[NUMBERS];
+    int32_t label;
+    options.skips_damaged = true;
+    damage("train/dog/a.JPG", true);
+    snprintf(path, sizeof path, "%s/train/dog/c.png", folder);
+    assert_int_equal(symlink("c.png", path), 0); /* nobody can open it, not even root */
+    set_refused(&options, "train/dog/c.png: Too many levels of symbolic links");
+    options.skips_damaged = false;
+    set_refused(&options, "train/dog/c.png: Too many levels of symbolic links");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    options.skips_damaged = true;
+    set_refused(&options, "train/dog/c.png: not a regular file");
+    assert_int_equal(rmdir(path), 0);
+    struct data *data = open_set(&options);
+    assert_int_equal(data_damaged(data), 1);
+    snprintf(path, sizeof path, "%s/train/cat/z.png", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_false(data_image(data, &(struct pick){.part = PART_TRAIN}, image, &label, &reason));
+    expect_text(reason.text, "train/cat/z.png: No such file or directory");
+    assert_null(strstr(reason.text, "--damaged"));
+    assert_int_equal(data_damaged(data), 1);
+    data_close(data);
+}
+
 /* A file outside of the set becomes the same values as inside it. */
 static void reads_other_files(void **state)
 {
@@ -457,6 +488,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(opens_folders, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(refuses_folders, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(handles_damage, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(unreadable_is_not_damaged, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(reads_other_files, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(identity_changes, make_folder, drop_folder),
         cmocka_unit_test(parses_changes),
