@@ -442,8 +442,8 @@ static void open_logs(const struct settings *s, struct train_options *options)
     bool is_csv = s->log != NULL && csv_is_path(s->log);
     if (is_csv && !csv_open(s->log, &options->csv, &reason))
         refuse("log", s->log, reason.text);
-    if (s->log != NULL && !is_csv && (options->log = fopen(s->log, "ae")) == NULL)
-        refuse("log", s->log, strerror(errno));
+    if (s->log != NULL && !is_csv && !report_open_log(s->log, &options->log, &reason))
+        refuse("log", s->log, reason.text);
     if (s->tensorboard != NULL && !events_open(s->tensorboard, &options->events, &reason))
         refuse("tensorboard", s->tensorboard, reason.text);
 }
