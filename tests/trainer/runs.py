@@ -303,6 +303,12 @@ def refuses_damage(place):
     for options in (["--backend", "tpu"], ["--precision", "fp8"], ["--rate", "-1"], ["--loss-scale", "0"],
                     ["--steps", "nan"], ["--predict", "a", "--quiet", "--predict", "b"], ["--data"], ["--log", "/nowhere/log", "--backend", "cpu"]):
         place.run(*options, status=2)
+    for options in ("--log c --checkpoint ./c", "--log c.csv --save-weights c.csv", "--export c --save-weights c",
+                    "--tensorboard c --log c", "--log tiny.net", "--checkpoint d --export d.best --evaluate-every 2",
+                    "--log d.best.new --checkpoint d --patience 1"):
+        before = sorted(os.listdir(place.path))
+        _, err = place.cpu(*options.split(), status=2)
+        expect(": use another name" in err and sorted(os.listdir(place.path)) == before, f"{options}: {err}")
     _, err = place.cpu("--data", "svhn", status=1)
     expect('unknown data "svhn"' in err, err)
 
