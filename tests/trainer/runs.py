@@ -371,6 +371,35 @@ def predicts(place):
     print(done.stdout, end="")
 
 
+def write_npy(path, kind, shape, data):
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\0" + struct.pack("<H", len(head)) + head.encode() + data)
+
+
+def predicts_no_number(place):
+    """An image for which the network overflows has no class."""
+    need_cpu()
+    folder, luck = place.path / "reals", random.Random(5)
+    folder.mkdir()
+    for part, count in (("train", 30), ("test", 3)):
+        images = [[luck.random() for _ in range(144)] for _ in range(count)]
+        if part == "test":
+            images[1] = [3e38] * 144
+        write_npy(folder / f"{part}-images.npy", "<f4", (count, 12, 12), b"".join(struct.pack("<144f", *image) for image in images))
+        write_npy(folder / f"{part}-labels.npy", "<i8", (count,), struct.pack(f"<{count}q", *[0] * count))
+    common = ["--data", "npy:reals", "--batch", "30", "--checkpoint", "c"]
+    place.cpu(*common, "--steps", "2", "--quiet")
+    out, _ = place.cpu(*common, "--predict", "test", "reals/test-images.npy")
+    lines = out.splitlines()
+    expect(len(lines) == 9 and lines[1] == "test 1: no class: the result is not a number, label 0", out)
+    right = sum(line.startswith("test ") and ": class 0," in line for line in lines)
+    expect(f"test: {right} of 3 are right: accuracy {right / 3:.4f}" in lines, out)
+    expect("test: 1 of 3 results are not numbers" in lines, out)
+    expect(lines[6] == "reals/test-images.npy 1: no class: the result is not a number", out)
+    expect(lines[8] == "reals/test-images.npy: 1 of 3 results are not numbers", out)
+
+
 # ---- curves ---------------------------------------------------------------------------------------------------------
 
 def crc32c(data):
@@ -559,7 +588,7 @@ def outlives_some_kills(place):
     outlives_kills(place, 10)
 
 
-CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, predicts, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
+CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, predicts, predicts_no_number, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
                                  keeps_the_promise,
                                  prints_plans, refuses_damage, resumes_dropout, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}
