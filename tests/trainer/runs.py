@@ -309,6 +309,11 @@ def refuses_damage(place):
         before = sorted(os.listdir(place.path))
         _, err = place.cpu(*options.split(), status=2)
         expect(": use another name" in err and sorted(os.listdir(place.path)) == before, f"{options}: {err}")
+    for interface, is_known in (("fast", False), ("Graph", False), ("graph", True), ("legacy", True), ("", True)):
+        place.environment.update(TRAINER_CUDNN=interface, CUDA_VISIBLE_DEVICES="") # the trainer sees no GPU
+        _, err = place.run("--backend", "cuda", "--model", "tiny.net", status=1)
+        expect((f'TRAINER_CUDNN is "{interface}"; use legacy or graph' not in err) == is_known, err)
+        expect(("--backend cpu trains without a GPU" in err) == is_known, err)
     _, err = place.cpu("--data", "svhn", status=1)
     expect('unknown data "svhn"' in err, err)
 
