@@ -22,6 +22,11 @@ __attribute__((format(printf, 2, 3))) bool because(struct reason *reason, const 
 enum { EXACT_TEXT_BYTES = 56 };
 char *exact_text(uint64_t bytes, char out[EXACT_TEXT_BYTES]);
 
+/* Format a number with the fewest digits, at least 6, from which strtod() reads the same number. So different numbers
+ * have different texts. Returns `out`. */
+enum { REAL_TEXT_BYTES = 32 };
+char *real_text(double number, char out[REAL_TEXT_BYTES]);
+
 enum precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_COUNT };
 const char *precision_text(enum precision precision);
 static inline size_t precision_bytes(enum precision precision)

@@ -404,6 +404,25 @@ static void a_changed_recipe_is_noted(void **state)
     fclose(options.progress);
     options.progress = NULL;
     assert_non_null(strstr(said, "cosine to 0.001 at step 60, label smoothing 0.1: the results will differ"));
+    /* also if the difference is at the end of a long text */
+    options.steps = 75;
+    options.schedule = (struct rate_options){.kind = RATE_STEPS, .factor = 0.1, .mark_count = RATE_MARKS_MAX};
+    for (size_t i = 0; i < RATE_MARKS_MAX; i++)
+        options.schedule.marks[i].count = 10000000000000000000u + i;
+    trained(&options);
+    options.steps = 80;
+    options.smoothing = nextafter(0.1, 1);
+    options.progress = fmemopen(said, sizeof said, "w");
+    trained(&options);
+    fclose(options.progress);
+    assert_non_null(strstr(said, "10000000000000000015 by 0.1, label smoothing 0.1: the results will differ"));
+    options.progress = NULL;
+    options.steps = 85;
+    options.log = fopen(log_path, "w");
+    trained(&options);
+    fclose(options.log);
+    options.log = NULL;
+    assert_true(log_has("{\"resumed\":80}"));
     options.average = 0.9;
     assert_false(train(&options, &result, &reason));
     assert_non_null(strstr(reason.text, "the checkpoint is for average count 0, not 1"));
