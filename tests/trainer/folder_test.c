@@ -315,6 +315,16 @@ static void identity_changes(void **state)
     data = open_set(&options);
     assert_string_equal(data_identity(data), before);
     data_close(data);
+    options.resize = 18; /* the default, 8/7 of 16 */
+    data = open_set(&options);
+    assert_string_equal(data_identity(data), before);
+    expect_text(before, ", resize 0, "); /* as in older checkpoints */
+    data_close(data);
+    options.resize = 19;
+    data = open_set(&options);
+    expect_text(data_identity(data), ", resize 19, ");
+    data_close(data);
+    options.resize = 0;
     write_picture("train/cat/y.png", 3);
     data = open_set(&options);
     assert_string_not_equal(data_identity(data), before);
