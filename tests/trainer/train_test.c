@@ -428,6 +428,32 @@ static void a_changed_recipe_is_noted(void **state)
     assert_non_null(strstr(reason.text, "the checkpoint is for average count 0, not 1"));
 }
 
+/* The average begins with the first step that is not broken, also if results are read less often. */
+static void the_average_begins_after_broken_steps(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    struct checkpoint each, some;
+    options.average = 0.9;
+    options.checkpoint_path = checkpoint_path;
+    for (int devices = 1; devices <= 2; devices++) {
+        options.devices = devices;
+        for (uint64_t every = 1; every <= 10; every += 9) {
+            fake_reset();
+            fake_watch()->broken_first = 1;
+            fake_watch()->broken_last = (uint64_t)(3 * devices);
+            options.results_every = every;
+            trained(&options);
+            *(every == 1 ? &each : &some) = read_checkpoint();
+        }
+        assert_int_equal(each.update_number, 57);
+        same_checkpoint(&each, &some);
+        same_average(&each, &some);
+        checkpoint_clear(&each);
+        checkpoint_clear(&some);
+    }
+}
+
 /* ---- the loss scale ---- */
 
 static void scales(void **state)
@@ -613,6 +639,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(recipes_go_on, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(patience_ends_a_training, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(the_average_is_evaluated, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(the_average_begins_after_broken_steps, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_changed_recipe_is_noted, make_folder, drop_folder),
         cmocka_unit_test(scales),
         cmocka_unit_test_setup_teardown(broken_steps_are_not_taken, make_folder, drop_folder),
