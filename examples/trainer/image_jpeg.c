@@ -33,6 +33,7 @@ struct decoding {
     struct progress progress;
     struct image image;
     uint8_t *inks; /* owned; a row of CMYK */
+    bool is_decoded;
 };
 
 __attribute__((noreturn)) static void give_up(j_common_ptr cinfo, const char *what)
@@ -155,7 +156,9 @@ bool image_decode_jpeg(const char *name, const struct bytes *bytes, size_t chann
     decoding->errors.base.emit_message = on_message;
     decoding->errors.base.output_message = on_output;
     /* nothing that changes after setjmp() is in a local variable */
-    bool is_decoded = setjmp(decoding->errors.out) == 0 && decode(decoding, bytes, channels, shrink);
+    if (setjmp(decoding->errors.out) == 0)
+        decoding->is_decoded = decode(decoding, bytes, channels, shrink);
+    bool is_decoded = decoding->is_decoded;
     jpeg_destroy_decompress(&decoding->cinfo);
     free(decoding->inks);
     if (is_decoded)

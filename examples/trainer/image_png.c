@@ -18,6 +18,7 @@ struct decoding {
     size_t at; /* bytes read so far */
     struct image image;
     png_bytep *rows; /* owned; the beginning of each row */
+    bool is_decoded;
     jmp_buf out;
 };
 
@@ -108,6 +109,14 @@ static bool decode(struct decoding *decoding, size_t channels)
     return true;
 }
 
+static bool open_and_decode(struct decoding *decoding, size_t channels)
+{
+    decoding->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, decoding, on_error, on_warning);
+    if (decoding->png != NULL)
+        decoding->info = png_create_info_struct(decoding->png);
+    return decoding->info != NULL && decode(decoding, channels);
+}
+
 bool image_decode_png(const char *name, const struct bytes *bytes, size_t channels, struct image *ret,
                       struct reason *reason)
 {
@@ -118,10 +127,9 @@ bool image_decode_png(const char *name, const struct bytes *bytes, size_t channe
     decoding->bytes = bytes;
     because(&decoding->reason, "%s: no host memory to decode it", name); /* replaced by any other problem */
     /* nothing that changes after setjmp() is in a local variable */
-    bool is_decoded =
-        setjmp(decoding->out) == 0 &&
-        (decoding->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, decoding, on_error, on_warning)) != NULL &&
-        (decoding->info = png_create_info_struct(decoding->png)) != NULL && decode(decoding, channels);
+    if (setjmp(decoding->out) == 0)
+        decoding->is_decoded = open_and_decode(decoding, channels);
+    bool is_decoded = decoding->is_decoded;
     png_destroy_read_struct(&decoding->png, &decoding->info, NULL);
     free(decoding->rows);
     if (is_decoded) {
