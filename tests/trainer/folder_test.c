@@ -430,6 +430,27 @@ static void changes_images(void **state)
     assert_memory_equal(image, ((float[12]){1, 0, 0, 4, 5, 0, 0, 8, 9, 10, 11, 12}), sizeof image);
 }
 
+/* A change of the contrast reaches every channel, however many there are. */
+static void changes_many_channels(void **state)
+{
+    (void)state;
+    enum { CHANNELS = 100, PIXELS = 6 };
+    static const struct shape shape = {CHANNELS, 2, 3};
+    static const float black[CHANNELS] = {0};
+    float image[CHANNELS * PIXELS], start[CHANNELS * PIXELS], spare[CHANNELS * PIXELS];
+    struct chances chances = {0};
+    struct augment augment = {.has[CHANGE_CONTRAST] = true, .amounts[CHANGE_CONTRAST] = 0.5};
+    for (size_t i = 0; i < CHANNELS * PIXELS; i++)
+        start[i] = image[i] = (float)(8 * i);
+    augment_apply(&augment, &chances, &shape, black, false, image, spare); /* half of the distance from the mean */
+    for (size_t channel = 0; channel < CHANNELS; channel++)
+        for (size_t i = 0; i < PIXELS; i++) {
+            float mean = start[channel] + 8 * CHANNELS * (PIXELS - 1) / 2.0F;
+            size_t at = i * CHANNELS + channel;
+            assert_true(image[at] == (start[at] + mean) / 2);
+        }
+}
+
 /* Every box lies inside the image, and has the right ratio. */
 static void cuts_boxes(void **state)
 {
@@ -504,6 +525,7 @@ int main(void)
         cmocka_unit_test(parses_changes),
         cmocka_unit_test(draws_chances),
         cmocka_unit_test(changes_images),
+        cmocka_unit_test(changes_many_channels),
         cmocka_unit_test(cuts_boxes),
         cmocka_unit_test_setup_teardown(changes_sets, make_folder, drop_folder),
     };
