@@ -251,6 +251,10 @@ def prints_plans(place):
         said = run.stdout.decode()
         expect(run.status == 0 and "parameters" in said and re.search(r"^  taken +\d+", said, re.M), said[:2000])
         taken = int(re.search(r"^  taken +(\d+)", said, re.M).group(1))
+        # A sum of two normalised branches has the gradients of both.
+        both = re.findall(r"^ +\d+ backward add +line \d+ +-> (\S+ \S+) at (\d+) and (\S+ \S+) at (\d+)$", said, re.M)
+        branches = {"resnet18": 3, "resnet34": 3, "resnet50": 4}.get(model, 0)
+        expect(len(both) == branches and all(one[0] == one[2] and one[1] != one[3] for one in both), said)
         if model not in ("small", "resnet18", "mobilenetv2", "efficientnet-b0"):
             continue # initialising that many parameters takes time
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--images", "32", "--steps",
