@@ -135,6 +135,10 @@ def manual_pages(place):
         expect(not unknown, f"{page.name} refers to {unknown}")
         expect(re.search(rf"^[\w, \n]*\b{page.stem}\b[\w, \n]*\\- \S", text.split(".SH NAME\n")[1], re.M),
                f"{page.name} does not name itself")
+    for name, callback in (("gs_adopt", "gs_release"), ("gs_fit", "gs_bytes_for")): # the page has the function's name
+        text = (folder / f"{callback}.3").read_text()
+        expect(text.startswith(f".TH {name.upper()} 3 "), text[:200])
+        expect(not (folder / f"{name}.3").is_symlink(), f"{name}.3 is not the page, but a link")
     text = (folder / "gs_open.3").read_text()
     expect("gs_open(const gs_options *options, gs_scope **ret_scope, gs_failure\n" in text or
            "gs_open(const gs_options *options, gs_scope **ret_scope," in text, text)
