@@ -368,14 +368,16 @@ bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants
                        "the checkpoint has an impossible position: image %" PRIu64 " of %" PRIu64 ", update %" PRIu64
                        " of step %" PRIu64,
                        is->position, is->image_count, is->update_number, is->step);
+    char rate[REAL_TEXT_BYTES], momentum[REAL_TEXT_BYTES], decay[REAL_TEXT_BYTES];
     *ret_note = '\0';
     if (strcmp(is->precision, wants->precision) != 0 || is->micro_batch != wants->micro_batch ||
         is->devices != wants->devices || is->rate != wants->rate || is->momentum != wants->momentum ||
         is->weight_decay != wants->weight_decay || strcmp(is->recipe, wants->recipe) != 0)
         snprintf(ret_note, note_bytes,
                  "the checkpoint was made with %s, micro-batch %" PRIu64 ", %" PRIu64
-                 " devices, rate %g, momentum %g, weight decay %g, %s: the results will differ from those of an "
+                 " devices, rate %s, momentum %s, weight decay %s, %s: the results will differ from those of an "
                  "uninterrupted run",
-                 is->precision, is->micro_batch, is->devices, is->rate, is->momentum, is->weight_decay, is->recipe);
+                 is->precision, is->micro_batch, is->devices, real_text(is->rate, rate),
+                 real_text(is->momentum, momentum), real_text(is->weight_decay, decay), is->recipe);
     return true;
 }
