@@ -29,6 +29,7 @@ class Group:
     def __init__(self, text, section, header):
         self.text, self.section, self.header = text, section, header
         self.names, self.synopsis, self.remarks = [], [], []
+        self.callbacks = set() # types of functions that the program writes
         self.has_status = False
 
     def add(self, name, synopsis):
@@ -112,6 +113,7 @@ def add_declaration(group, line):
     match = re.match(r"typedef .*?\b(gs_\w+)\(.*\);$", line, re.S)
     if match:
         group.add(match[1], line)
+        group.callbacks.add(match[1])
     match = re.match(r"enum \{\s*(GS_\w+)", line)
     if match:
         group.add(match[1], line)
@@ -147,7 +149,8 @@ def read(path):
     for group in groups:
         if group.names and not group.text:
             sys.exit(f"{path}: no comment before {group.names[0]}")
-        group.names.sort(key=str.isupper) # the page has the name of a type or function, if there is one
+        # The page has the name of a function or type, if there is one, rather than that of a callback or a constant.
+        group.names.sort(key=lambda name: 2 if name.isupper() else name in group.callbacks)
     return top, [group for group in groups if group.names]
 
 

@@ -215,6 +215,8 @@ gs_status gs_alloc_mapped_at(gs_scope *scope, size_t bytes, void **ret, CUdevice
 
 gs_status gs_free_host_at(gs_scope *scope, void *memory, const char *file, int line)
 {
+    if (memory == NULL)
+        return gwi_usable(scope, "gs_free_host", file, line);
     gs_kind kind = gwi_thing_has(scope, GS_KIND_PINNED, number(memory)) ? GS_KIND_PINNED : GS_KIND_MAPPED;
     return gwi_thing_close(scope, kind, number(memory), false, "gs_free_host", file, line);
 }

@@ -151,8 +151,13 @@ static gs_status begin(making *make, gs_scope *scope, uint64_t bytes, void *ret_
     return GS_OK;
 }
 
+/* For 0 bytes the runtime returns NULL, which is no resource. */
 static gs_status finish(const making *make, int code, const void *handle)
 {
+    if (code == 0 && handle == NULL) {
+        gwi_thing_drop(make->thing);
+        return GS_OK;
+    }
     return gwi_thing_made(make->thing, GS_FROM_CUDART, code, make->recipe->create, handle);
 }
 
@@ -254,6 +259,8 @@ gs_status gs_cuda_free_at(gs_scope *scope, void *memory, const char *file, int l
 {
     uint64_t handle = GS_NUMBER(memory);
     gs_kind kind = GS_KIND_DEVICE;
+    if (memory == NULL)
+        return gwi_usable(scope, "gs_cuda_free", file, line);
     if (scope != NULL && gwi_thing_has(scope, GS_KIND_ORDERED, handle))
         kind = GS_KIND_ORDERED;
     else if (scope != NULL && gwi_thing_has(scope, GS_KIND_MANAGED, handle))
@@ -267,8 +274,9 @@ gs_status gs_cuda_free_async_at(gs_scope *scope, const gs_cuda_runtime *runtime,
     static const char call[] = "gs_cuda_free_async";
     free_async_function *release;
     gs_status status = gwi_usable(scope, call, file, line);
-    if (status == GS_OK)
-        status = find(scope, &runtime, call, file, line);
+    if (status != GS_OK || memory == NULL)
+        return status;
+    status = find(scope, &runtime, call, file, line);
     if (status != GS_OK)
         return status;
     if (!ADDRESS(runtime, cudaFreeAsync, &release))

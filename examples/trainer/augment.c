@@ -183,27 +183,30 @@ static void flip(const struct shape *shape, float *image)
             }
 }
 
-/* Move each value away from or towards a centre per channel. */
-static void stretch(const struct shape *shape, const float *centres, double chance, double most, float *image)
+/* Move each value of a channel away from or towards a centre. */
+static void stretch(const struct shape *shape, size_t channel, float centre, double chance, double most, float *image)
 {
     float factor = (float)(1 + most * (2 * chance - 1));
     size_t count = shape_count(*shape);
-    for (size_t i = 0; i < count; i++)
-        image[i] = centres[i % shape->channels] + factor * (image[i] - centres[i % shape->channels]);
+    for (size_t i = channel; i < count; i += shape->channels)
+        image[i] = centre + factor * (image[i] - centre);
+}
+
+static void change_brightness(const struct shape *shape, const float *black, double chance, double most, float *image)
+{
+    for (size_t channel = 0; channel < shape->channels; channel++)
+        stretch(shape, channel, black[channel], chance, most, image);
 }
 
 static void change_contrast(const struct shape *shape, double chance, double most, float *image)
 {
     size_t pixels = shape->height * shape->width;
-    float means[64];
-    for (size_t channel = 0; channel < shape->channels && channel < 64; channel++) {
+    for (size_t channel = 0; channel < shape->channels; channel++) {
         double sum = 0;
         for (size_t i = 0; i < pixels; i++)
             sum += image[i * shape->channels + channel];
-        means[channel] = (float)(sum / (double)pixels);
+        stretch(shape, channel, (float)(sum / (double)pixels), chance, most, image);
     }
-    if (shape->channels <= 64)
-        stretch(shape, means, chance, most, image);
 }
 
 /* Set a square around a random pixel to the mean of the data set. */
@@ -230,7 +233,7 @@ void augment_apply(const struct augment *augment, const struct chances *chances,
     if (augment->has[CHANGE_FLIP] && values[CHANGE_FLIP][0] < 0.5)
         flip(shape, image);
     if (augment->has[CHANGE_BRIGHTNESS])
-        stretch(shape, black, values[CHANGE_BRIGHTNESS][0], amounts[CHANGE_BRIGHTNESS], image);
+        change_brightness(shape, black, values[CHANGE_BRIGHTNESS][0], amounts[CHANGE_BRIGHTNESS], image);
     if (augment->has[CHANGE_CONTRAST])
         change_contrast(shape, values[CHANGE_CONTRAST][0], amounts[CHANGE_CONTRAST], image);
     if (augment->has[CHANGE_ERASE])

@@ -69,6 +69,8 @@ static bool suggest_cpu(const struct backend_options *options, struct reason *re
 
 static bool open(const struct backend_options *options, void **ret_state, struct reason *reason)
 {
+    if (!conv_knows_interface(reason))
+        return false;
     struct cuda *cuda = calloc(1, sizeof *cuda);
     struct reason ignored;
     if (cuda == NULL)

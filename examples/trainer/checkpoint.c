@@ -21,12 +21,13 @@ enum field_kind { FIELD_TEXT, FIELD_U64, FIELD_U32, FIELD_DOUBLE };
 struct field {
     const char *key;
     enum field_kind kind;
-    size_t at;
+    size_t at, bytes;
     char since; /* the first version that has the field */
 };
 static const struct field fields[] = {
-#define FIELD(name, kind)   {#name, kind, offsetof(struct checkpoint, name), '1'},
-#define FIELD_2(name, kind) {#name, kind, offsetof(struct checkpoint, name), '2'},
+#define PLACE(name)         offsetof(struct checkpoint, name), sizeof((struct checkpoint *)0)->name
+#define FIELD(name, kind)   {#name, kind, PLACE(name), '1'},
+#define FIELD_2(name, kind) {#name, kind, PLACE(name), '2'},
     FIELD(model, FIELD_TEXT) FIELD(model_sum, FIELD_U32) FIELD(parameter_count, FIELD_U64)
         FIELD(statistics_count, FIELD_U64) FIELD(moment_count, FIELD_U64) FIELD(optimizer, FIELD_TEXT)
             FIELD(data, FIELD_TEXT) FIELD(image_count, FIELD_U64) FIELD(batch, FIELD_U64) FIELD(seed, FIELD_U64)
@@ -38,15 +39,16 @@ static const struct field fields[] = {
                                     FIELD_2(average_count, FIELD_U64) FIELD_2(recipe, FIELD_TEXT)
                                         FIELD_2(best_accuracy, FIELD_DOUBLE) FIELD_2(best_step, FIELD_U64)
                                             FIELD_2(worse_evaluations, FIELD_U64)
+#undef PLACE
 #undef FIELD
 #undef FIELD_2
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 
 /* Write a line with a key and a text. Line breaks in the text are replaced by question marks. */
-static int put_text(char *out, size_t bytes, const char *key, const char *text)
+static int put_text(char *out, size_t bytes, const struct field *field, const char *text)
 {
-    int length = snprintf(out, bytes, "%s %.*s\n", key, CHECKPOINT_TEXT_BYTES - 1, text);
+    int length = snprintf(out, bytes, "%s %.*s\n", field->key, (int)field->bytes - 1, text);
     for (char *at = out; length > 0 && (size_t)length < bytes && at < out + length - 1; at++)
         if (*at == '\n')
             *at = '?';
@@ -58,7 +60,7 @@ static int put_field(char *out, size_t bytes, const struct field *field, const s
     const char *at = (const char *)checkpoint + field->at;
     switch (field->kind) {
     case FIELD_TEXT:
-        return put_text(out, bytes, field->key, at);
+        return put_text(out, bytes, field, at);
     case FIELD_U64:
         return snprintf(out, bytes, "%s %" PRIu64 "\n", field->key, *(const uint64_t *)(const void *)at);
     case FIELD_U32:
@@ -89,7 +91,7 @@ static bool get_field(const char *text, const struct field *field, struct checkp
     double real;
     switch (field->kind) {
     case FIELD_TEXT:
-        return snprintf(at, CHECKPOINT_TEXT_BYTES, "%s", text) < CHECKPOINT_TEXT_BYTES;
+        return snprintf(at, field->bytes, "%s", text) < (int)field->bytes;
     case FIELD_U64:
         return get_number(text, UINT64_MAX, (uint64_t *)(void *)at);
     case FIELD_U32:
@@ -191,7 +193,8 @@ static size_t write_head(const struct checkpoint *checkpoint, char head[HEAD_BYT
         at += (size_t)put_field(head + at, HEAD_BYTES_MAX - at, &fields[i], checkpoint);
     return at;
 }
-_Static_assert(FIELD_COUNT *(CHECKPOINT_TEXT_BYTES + 32) < HEAD_BYTES_MAX, "the longest head has room");
+_Static_assert(FIELD_COUNT *(CHECKPOINT_TEXT_BYTES + 32) + CHECKPOINT_RECIPE_BYTES < HEAD_BYTES_MAX,
+               "the longest head has room");
 
 static void put_u32(uint8_t *at, uint32_t number)
 {
@@ -365,14 +368,16 @@ bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants
                        "the checkpoint has an impossible position: image %" PRIu64 " of %" PRIu64 ", update %" PRIu64
                        " of step %" PRIu64,
                        is->position, is->image_count, is->update_number, is->step);
+    char rate[REAL_TEXT_BYTES], momentum[REAL_TEXT_BYTES], decay[REAL_TEXT_BYTES];
     *ret_note = '\0';
     if (strcmp(is->precision, wants->precision) != 0 || is->micro_batch != wants->micro_batch ||
         is->devices != wants->devices || is->rate != wants->rate || is->momentum != wants->momentum ||
         is->weight_decay != wants->weight_decay || strcmp(is->recipe, wants->recipe) != 0)
         snprintf(ret_note, note_bytes,
                  "the checkpoint was made with %s, micro-batch %" PRIu64 ", %" PRIu64
-                 " devices, rate %g, momentum %g, weight decay %g, %s: the results will differ from those of an "
+                 " devices, rate %s, momentum %s, weight decay %s, %s: the results will differ from those of an "
                  "uninterrupted run",
-                 is->precision, is->micro_batch, is->devices, is->rate, is->momentum, is->weight_decay, is->recipe);
+                 is->precision, is->micro_batch, is->devices, real_text(is->rate, rate),
+                 real_text(is->momentum, momentum), real_text(is->weight_decay, decay), is->recipe);
     return true;
 }

@@ -20,7 +20,7 @@
 
 /* The recipe of a training without further settings, and of all checkpoints in the older format. */
 #define CHECKPOINT_PLAIN "constant rate"
-enum { CHECKPOINT_TEXT_BYTES = 256, CHECKPOINT_MOMENTS_MAX = 2 };
+enum { CHECKPOINT_TEXT_BYTES = 256, CHECKPOINT_RECIPE_BYTES = 1024, CHECKPOINT_MOMENTS_MAX = 2 };
 
 /* The content of a checkpoint. In the file, all fields before `parameters` are in the header. */
 struct checkpoint {
@@ -38,7 +38,9 @@ struct checkpoint {
     char precision[CHECKPOINT_TEXT_BYTES];
     uint64_t micro_batch, devices;
     double rate, momentum, weight_decay;
-    char recipe[CHECKPOINT_TEXT_BYTES]; /* the other settings that change the results, as a text for the user */
+    /* The other settings that change the results, as a text for the user. Older trainers reject a longer text than
+     * CHECKPOINT_TEXT_BYTES. */
+    char recipe[CHECKPOINT_RECIPE_BYTES];
     /* The progress of the training. */
     uint64_t step;            /* number of steps so far, including broken ones (a gradient was not finite) */
     uint64_t update_number;   /* number of updates of the parameters so far, for Adam's bias correction */

@@ -284,6 +284,13 @@ static bool wants(const char *interface, bool unless_said)
     return said == NULL || said[0] == '\0' ? unless_said : strcmp(said, interface) == 0;
 }
 
+bool conv_knows_interface(struct reason *reason)
+{
+    return wants("legacy", true) || wants("graph", true) ||
+           because(reason, "TRAINER_CUDNN is \"%.40s\"; use legacy or graph, or leave it empty for both",
+                   getenv("TRAINER_CUDNN"));
+}
+
 /* Forget the failure of an algorithm that will not be used. Otherwise the scope would report it instead of the next
  * real failure. */
 static void forgive(struct cuda *cuda)

@@ -60,6 +60,8 @@ struct conv_data {
  * problem always has the same algorithms. */
 bool conv_find(struct cuda *cuda, const struct conv_problem *problem, size_t *ret_index, struct reason *reason);
 void conv_free_all(struct cuda *cuda);
+/* Check the environment variable TRAINER_CUDNN: empty, or one of cuDNN's interfaces. */
+bool conv_knows_interface(struct reason *reason);
 /* Run the algorithm conv->ways[way]. Set *pack to NULL before the first call, which stores cuDNN's list of addresses
  * there. Later calls must use the same addresses. */
 gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t way, const struct conv_data *data, void **pack);

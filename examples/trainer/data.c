@@ -270,6 +270,16 @@ void data_file_image(const struct data *data, const struct pictures *pictures, s
 
 /* ---- image files ---- */
 
+static size_t default_resize(const struct shape *shape)
+{
+    return (shape->width < shape->height ? shape->width : shape->height) * 8 / 7;
+}
+
+static size_t resize_of(const struct data *data)
+{
+    return data->options.resize != 0 ? data->options.resize : default_resize(&data->options.shape);
+}
+
 /* Find the folder of a part: a sub-folder of `root` with one of the names, or `root` itself (`is_whole`). Returns false
  * if there is none. */
 static bool find_folder(const char *root, enum part part, bool is_whole, char *ret, size_t bytes)
@@ -290,7 +300,7 @@ static bool open_folder(struct data *data, const char *source, enum part part, b
     char path[4096];
     struct folder_options folder_options = {.path = path,
                                             .shape = options->shape,
-                                            .resize = options->resize != 0 ? options->resize : shorter * 8 / 7,
+                                            .resize = resize_of(data),
                                             .class_count = options->class_count,
                                             .others = part == PART_TRAIN ? NULL : data->folders[PART_TRAIN],
                                             .skips_damaged = options->skips_damaged,
@@ -309,13 +319,6 @@ static bool open_folder(struct data *data, const char *source, enum part part, b
         return false;
     data->counts[part] = folder_count(data->folders[part]);
     return true;
-}
-
-static size_t resize_of(const struct data *data)
-{
-    const struct shape *shape = &data->options.shape;
-    size_t shorter = shape->width < shape->height ? shape->width : shape->height;
-    return data->options.resize != 0 ? data->options.resize : shorter * 8 / 7;
 }
 
 static bool open_folders(struct data *data, struct reason *reason)
@@ -437,7 +440,9 @@ static bool set_identity(struct data *data, struct reason *reason)
     if (options->augment != NULL && *options->augment != '\0')
         snprintf(texts[0], sizeof texts[0], ", augment %.200s", options->augment);
     if (data->folders[PART_TRAIN] != NULL)
-        snprintf(texts[1], sizeof texts[1], ", resize %zu, files %08x", options->resize,
+        /* 0 stands for the default, also if it was given */
+        snprintf(texts[1], sizeof texts[1], ", resize %zu, files %08x",
+                 resize_of(data) == default_resize(&options->shape) ? 0 : options->resize,
                  folder_sum(data->folders[PART_TRAIN]));
     if (options->labels_are_lot)
         snprintf(texts[2], sizeof texts[2], " by lot");

@@ -84,7 +84,8 @@ struct look {
     struct folder *folder;
     _Atomic size_t next;
     uint8_t *traits;    /* of each file */
-    char **why_damaged; /* of each file: NULL, or why it is damaged (owned) */
+    char **why_failed;  /* of each file: NULL, or why it cannot be used (owned) */
+    uint8_t *is_damage; /* of each file: its content is the reason; otherwise, it could not be read */
     _Atomic bool lacks_memory;
 };
 enum { TRAITS_BYTES = 1 }; /* a byte has room for all traits */
@@ -100,8 +101,9 @@ static void look_at(struct look *look, size_t index)
         look->traits[index] = (uint8_t)probe.traits;
         return;
     }
-    look->why_damaged[index] = strdup(reason.text);
-    if (look->why_damaged[index] == NULL)
+    look->is_damage[index] = reason.is_damage;
+    look->why_failed[index] = strdup(reason.text);
+    if (look->why_failed[index] == NULL)
         look->lacks_memory = true;
 }
 
@@ -157,11 +159,11 @@ static void leave_out(struct folder *folder, struct look *look)
     size_t kept = 0;
     char line[LINE_BYTES];
     for (size_t i = 0; i < list->count; i++) {
-        if (look->why_damaged[i] == NULL) {
+        if (look->why_failed[i] == NULL) {
             look->traits[kept] = look->traits[i];
             list->files[kept++] = list->files[i];
         } else if (++folder->damaged_count <= DAMAGED_SHOWN) {
-            snprintf(line, sizeof line, "left out: %s", look->why_damaged[i]);
+            snprintf(line, sizeof line, "left out: %s", look->why_failed[i]);
             add_note(folder, line);
         }
     }
@@ -175,17 +177,24 @@ static void leave_out(struct folder *folder, struct look *look)
 
 static bool judge(struct folder *folder, struct look *look, struct reason *reason)
 {
-    size_t damaged = 0, first = 0;
-    for (size_t i = folder->list.count; i-- > 0;)
-        if (look->why_damaged[i] != NULL) {
+    size_t damaged = 0, first = 0, unread = folder->list.count;
+    for (size_t i = folder->list.count; i-- > 0;) {
+        if (look->why_failed[i] == NULL)
+            continue;
+        if (look->is_damage[i]) {
             damaged++;
             first = i;
+        } else {
+            unread = i;
         }
+    }
     if (look->lacks_memory)
         return because(reason, "%s: no host memory to look at its files", folder->path);
+    if (unread < folder->list.count)
+        return because(reason, "%s", look->why_failed[unread]);
     if (damaged > 0 && !folder->options.skips_damaged)
         return because(reason, "%.400s (%zu of %zu files are damaged; --damaged skip leaves them out)",
-                       look->why_damaged[first], damaged, folder->list.count);
+                       look->why_failed[first], damaged, folder->list.count);
     leave_out(folder, look);
     note_traits(folder, look->traits);
     return folder->list.count > 0 || because(reason, "%s: all files are damaged", folder->path);
@@ -196,17 +205,19 @@ static bool look_through(struct folder *folder, struct reason *reason)
     size_t count = folder->list.count;
     struct look look = {.folder = folder,
                         .traits = calloc(count, sizeof *look.traits),
-                        .why_damaged = calloc(count, sizeof *look.why_damaged)};
-    bool is_well = look.traits != NULL && look.why_damaged != NULL;
+                        .why_failed = calloc(count, sizeof *look.why_failed),
+                        .is_damage = calloc(count, sizeof *look.is_damage)};
+    bool is_well = look.traits != NULL && look.why_failed != NULL && look.is_damage != NULL;
     if (is_well) {
         look_at_all(&look);
         is_well = judge(folder, &look, reason);
     } else {
         because(reason, "%s: no host memory to look at its files", folder->path);
     }
-    for (size_t i = 0; look.why_damaged != NULL && i < count; i++)
-        free(look.why_damaged[i]);
-    free(look.why_damaged);
+    for (size_t i = 0; look.why_failed != NULL && i < count; i++)
+        free(look.why_failed[i]);
+    free(look.why_failed);
+    free(look.is_damage);
     free(look.traits);
     return is_well;
 }
@@ -419,6 +430,10 @@ bool folder_image(struct folder *folder, size_t index, const struct augment *aug
             int32_t label = folder->list.files[at].label;
             *ret_label = folder->labels != NULL ? folder->labels[label] : label;
             return true;
+        }
+        if (!why.is_damage) {
+            *reason = why;
+            return false;
         }
         if (!folder->options.skips_damaged)
             return because(reason, "%.500s (--damaged skip uses other images)", why.text);

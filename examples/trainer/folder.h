@@ -19,7 +19,8 @@ struct folder_options {
     bool skips_damaged;          /* leave out damaged files instead of failing */
     int threads;                 /* threads that look at the files; 0: one */
 };
-/* Open a folder. If files are damaged, `reason` names one, and their number. */
+/* Open a folder. If files are damaged, `reason` names one, and their number. A file that cannot be read is an error in
+ * any case. */
 bool folder_open(const struct folder_options *options, struct folder **ret_folder, struct reason *reason);
 void folder_close(struct folder *folder); /* accepts NULL */
 size_t folder_count(const struct folder *folder);
@@ -27,8 +28,8 @@ uint32_t folder_sum(const struct folder *folder); /* checksum of the names and c
 const char *folder_class(const struct folder *folder, size_t index); /* name of a class; NULL: there is none */
 
 /* Decode an image, use the part that `augment` and `chances` choose (NULL: the centre), and normalise it. If the file
- * is damaged, the next one that is not takes its place with skips_damaged; otherwise, the call fails. `ret_image` has
- * room for an image. */
+ * is damaged, the next one that is not takes its place with skips_damaged; otherwise, the call fails. It also fails if
+ * a file cannot be read. `ret_image` has room for an image. */
 bool folder_image(struct folder *folder, size_t index, const struct augment *augment, const struct chances *chances,
                   float *ret_image, int32_t *ret_label, struct reason *reason);
 /* Return the mean and the deviation (of values 0 to 255) by which a channel is normalised. */

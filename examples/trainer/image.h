@@ -18,7 +18,7 @@ const char *image_missing(void);
 
 /* Decode a file in memory, which probe_image() has accepted. `channels` is 1 or 3. JPEG files are decoded at 1 / shrink
  * of their size (1, 2, 4 or 8), which saves time; PNG files ignore it. On failure, `reason` names the file and the
- * problem, which is often damaged data. */
+ * problem; is_damage is set unless memory or a decoder is missing. */
 bool image_decode(const char *name, const struct bytes *bytes, const struct probe *probe, size_t channels,
                   unsigned shrink, struct image *ret, struct reason *reason);
 /* The two decoders, for image_decode(). */

@@ -33,6 +33,7 @@ struct decoding {
     struct progress progress;
     struct image image;
     uint8_t *inks; /* owned; a row of CMYK */
+    bool is_decoded;
 };
 
 __attribute__((noreturn)) static void give_up(j_common_ptr cinfo, const char *what)
@@ -41,6 +42,7 @@ __attribute__((noreturn)) static void give_up(j_common_ptr cinfo, const char *wh
     char message[JMSG_LENGTH_MAX];
     errors->base.format_message(cinfo, message);
     because(errors->reason, "%s: %s: %s", errors->name, what, message);
+    errors->reason->is_damage = cinfo->err->msg_code != JERR_OUT_OF_MEMORY;
     longjmp(errors->out, 1);
 }
 
@@ -71,6 +73,7 @@ static void on_progress(j_common_ptr cinfo)
     if (((j_decompress_ptr)cinfo)->input_scan_number <= SCANS_MAX)
         return;
     because(errors->reason, "%s: more than %d scans", errors->name, SCANS_MAX);
+    errors->reason->is_damage = true;
     longjmp(errors->out, 1);
 }
 
@@ -126,8 +129,11 @@ static bool decode(struct decoding *decoding, const struct bytes *bytes, size_t 
     cinfo->scale_denom = shrink;
     jpeg_start_decompress(cinfo);
     *image = (struct image){.width = cinfo->output_width, .height = cinfo->output_height, .channels = channels};
-    if (image->width == 0 || image->height == 0 || image->height > PROBE_PIXELS_MAX / image->width)
-        return because(decoding->errors.reason, "%s: too many pixels", decoding->errors.name);
+    if (image->width == 0 || image->height == 0 || image->height > PROBE_PIXELS_MAX / image->width) {
+        because(decoding->errors.reason, "%s: too many pixels", decoding->errors.name);
+        decoding->errors.reason->is_damage = true;
+        return false;
+    }
     image->pixels = malloc(image->width * image->height * channels);
     if (is_ink(cinfo))
         decoding->inks = malloc(image->width * 4);
@@ -150,7 +156,9 @@ bool image_decode_jpeg(const char *name, const struct bytes *bytes, size_t chann
     decoding->errors.base.emit_message = on_message;
     decoding->errors.base.output_message = on_output;
     /* nothing that changes after setjmp() is in a local variable */
-    bool is_decoded = setjmp(decoding->errors.out) == 0 && decode(decoding, bytes, channels, shrink);
+    if (setjmp(decoding->errors.out) == 0)
+        decoding->is_decoded = decode(decoding, bytes, channels, shrink);
+    bool is_decoded = decoding->is_decoded;
     jpeg_destroy_decompress(&decoding->cinfo);
     free(decoding->inks);
     if (is_decoded)

@@ -18,13 +18,17 @@ struct decoding {
     size_t at; /* bytes read so far */
     struct image image;
     png_bytep *rows; /* owned; the beginning of each row */
+    bool is_decoded;
     jmp_buf out;
 };
 
 __attribute__((noreturn)) static void on_error(png_structp png, png_const_charp message)
 {
     struct decoding *decoding = png_get_error_ptr(png);
-    because(&decoding->reason, "%s: damaged: %s", decoding->name, message);
+    /* libpng reports a lack of memory only by its text, such as "insufficient memory" */
+    bool is_damage = strstr(message, "emory") == NULL;
+    because(&decoding->reason, is_damage ? "%s: damaged: %s" : "%s: %s", decoding->name, message);
+    decoding->reason.is_damage = is_damage;
     longjmp(decoding->out, 1);
 }
 
@@ -85,8 +89,11 @@ static bool decode(struct decoding *decoding, size_t channels)
                             .channels = png_get_channels(png, decoding->info)};
     size_t row_bytes = png_get_rowbytes(png, decoding->info);
     if (image->height > PROBE_PIXELS_MAX / image->width || (image->channels != 1 && image->channels != 3) ||
-        row_bytes != image->width * image->channels)
-        return because(&decoding->reason, "%s: too many pixels, or %zu channels", decoding->name, image->channels);
+        row_bytes != image->width * image->channels) {
+        because(&decoding->reason, "%s: too many pixels, or %zu channels", decoding->name, image->channels);
+        decoding->reason.is_damage = true;
+        return false;
+    }
     image->pixels = malloc(image->width * image->height * 3);
     decoding->rows = malloc(image->height * sizeof *decoding->rows);
     if (image->pixels == NULL || decoding->rows == NULL)
@@ -102,6 +109,14 @@ static bool decode(struct decoding *decoding, size_t channels)
     return true;
 }
 
+static bool open_and_decode(struct decoding *decoding, size_t channels)
+{
+    decoding->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, decoding, on_error, on_warning);
+    if (decoding->png != NULL)
+        decoding->info = png_create_info_struct(decoding->png);
+    return decoding->info != NULL && decode(decoding, channels);
+}
+
 bool image_decode_png(const char *name, const struct bytes *bytes, size_t channels, struct image *ret,
                       struct reason *reason)
 {
@@ -112,10 +127,9 @@ bool image_decode_png(const char *name, const struct bytes *bytes, size_t channe
     decoding->bytes = bytes;
     because(&decoding->reason, "%s: no host memory to decode it", name); /* replaced by any other problem */
     /* nothing that changes after setjmp() is in a local variable */
-    bool is_decoded =
-        setjmp(decoding->out) == 0 &&
-        (decoding->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, decoding, on_error, on_warning)) != NULL &&
-        (decoding->info = png_create_info_struct(decoding->png)) != NULL && decode(decoding, channels);
+    if (setjmp(decoding->out) == 0)
+        decoding->is_decoded = open_and_decode(decoding, channels);
+    bool is_decoded = decoding->is_decoded;
     png_destroy_read_struct(&decoding->png, &decoding->info, NULL);
     free(decoding->rows);
     if (is_decoded) {

@@ -7,6 +7,7 @@
 #include "csv.h"
 #include "data.h"
 #include "options.h"
+#include "outputs.h"
 #include "predict.h"
 #include "report.h"
 #include "train.h"
@@ -314,6 +315,28 @@ static struct train_options make_options(const struct settings *s, char path[PAT
     return options;
 }
 
+static void refuse_equal_outputs(const struct settings *s, const struct train_options *options)
+{
+    char best[PATH_BYTES];
+    bool keeps_best = s->checkpoint != NULL && (options->evaluate_every != 0 || options->evaluate_epochs != 0) &&
+                      snprintf(best, sizeof best, "%s.best", s->checkpoint) < PATH_BYTES;
+    const struct exchange *exchange = &s->exchange;
+    const struct output outputs[] = {
+        {.what = "--model", .path = options->model_path, .is_input = true},
+        {.what = "--weights", .path = exchange->weights, .is_input = true, .instead = "--save-weights"},
+        {.what = "--log", .path = s->log},
+        {.what = "--tensorboard", .path = s->tensorboard},
+        {.what = "--checkpoint", .path = s->checkpoint, .is_replaced = true},
+        {.what = "the best state of --checkpoint", .path = keeps_best ? best : NULL, .is_replaced = true},
+        {.what = "--save-weights", .path = exchange->save_weights, .is_replaced = true},
+        {.what = "--export", .path = exchange->onnx, .is_replaced = true}};
+    struct reason reason;
+    if (outputs_differ(outputs, sizeof outputs / sizeof *outputs, &reason))
+        return;
+    fprintf(stderr, "trainer: %s\n", reason.text);
+    exit(EXIT_OPTIONS);
+}
+
 /* ---- without a training ---- */
 
 static int convert(const struct train_options *options)
@@ -442,8 +465,8 @@ static void open_logs(const struct settings *s, struct train_options *options)
     bool is_csv = s->log != NULL && csv_is_path(s->log);
     if (is_csv && !csv_open(s->log, &options->csv, &reason))
         refuse("log", s->log, reason.text);
-    if (s->log != NULL && !is_csv && (options->log = fopen(s->log, "ae")) == NULL)
-        refuse("log", s->log, strerror(errno));
+    if (s->log != NULL && !is_csv && !report_open_log(s->log, &options->log, &reason))
+        refuse("log", s->log, reason.text);
     if (s->tensorboard != NULL && !events_open(s->tensorboard, &options->events, &reason))
         refuse("tensorboard", s->tensorboard, reason.text);
 }
@@ -509,6 +532,7 @@ int main(int argc, char **argv)
     struct sources sources = take_sources(&argc, argv);
     parse(argc, argv, &settings);
     struct train_options options = make_options(&settings, path);
+    refuse_equal_outputs(&settings, &options);
     if (settings.convert)
         return convert(&options);
     struct reason reason = {0};

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 bool because(struct reason *reason, const char *format, ...)
 {
@@ -12,7 +13,7 @@ bool because(struct reason *reason, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(reason->text, sizeof reason->text, format, arguments);
     va_end(arguments);
-    reason->is_memory = false;
+    reason->is_memory = reason->is_damage = false;
     return false;
 }
 
@@ -27,6 +28,16 @@ char *exact_text(uint64_t bytes, char out[EXACT_TEXT_BYTES])
         snprintf(out, EXACT_TEXT_BYTES, "%" PRIu64 " bytes", bytes);
     else
         snprintf(out, EXACT_TEXT_BYTES, "%" PRIu64 " bytes (%.2f %s)", bytes, size, units[unit]);
+    return out;
+}
+
+char *real_text(double number, char out[REAL_TEXT_BYTES])
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, REAL_TEXT_BYTES, "%.*g", digits, number);
+        if (strtod(out, NULL) == number)
+            break;
+    }
     return out;
 }
 

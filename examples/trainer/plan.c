@@ -53,18 +53,30 @@ static void print_blocks(const struct schedule *schedule, FILE *out)
     print_line(out, "taken", schedule->size.arena_bytes);
 }
 
+/* Print the blocks that a step writes: the result, or one or two gradients. */
+static void print_written(const struct schedule *schedule, const struct step *step, FILE *out)
+{
+    bool has_result = step->y != NO_BLOCK && step->kind <= STEP_FORWARD;
+    const size_t blocks[] = {has_result ? step->y : step->dx, has_result ? NO_BLOCK : step->dx2};
+    const char *before = " -> ";
+    char text[24];
+    for (int i = 0; i < 2; i++)
+        if (blocks[i] != NO_BLOCK) {
+            fprintf(out, "%s%s at %" PRIu64, before, size_text(block_bytes(schedule, blocks[i]), text),
+                    schedule_offset(schedule, blocks[i]));
+            before = " and ";
+        }
+}
+
 static void print_steps(const struct schedule *schedule, FILE *out)
 {
-    char result[24], workspace[24];
+    char workspace[24];
     fprintf(out, "steps\n");
     for (size_t i = 0; i < schedule->step_count; i++) {
         const struct step *step = &schedule->steps[i];
-        size_t block = step->y != NO_BLOCK && step->kind <= STEP_FORWARD ? step->y : step->dx;
         fprintf(out, "  %4zu %-8s %-11s line %-4d", i, step_kind_text(step->kind), layer_kind_text(step->layer->kind),
                 step->layer->line);
-        if (block != NO_BLOCK)
-            fprintf(out, " -> %s at %" PRIu64, size_text(block_bytes(schedule, block), result),
-                    schedule_offset(schedule, block));
+        print_written(schedule, step, out);
         if (step->workspace != NO_BLOCK)
             fprintf(out, ", workspace %s", size_text(block_bytes(schedule, step->workspace), workspace));
         fprintf(out, "%s%s\n", step->adds ? ", added" : "", step->is_again ? ", again" : "");

@@ -162,13 +162,15 @@ static float logit_at(const struct predictor *p, size_t index)
     return value;
 }
 
-/* Compute the probabilities of one image. Returns the class with the largest one. */
-static size_t softmax(const struct predictor *p, size_t image)
+/* Compute the probabilities of one image. Returns false if a logit is infinite or NaN: there is no class then. */
+static bool softmax(const struct predictor *p, size_t image, size_t *ret_class)
 {
     size_t best = 0, classes = p->model.class_count;
     double sum = 0;
     for (size_t c = 0; c < classes; c++) {
         p->of_image[c] = logit_at(p, image * classes + c);
+        if (!isfinite(p->of_image[c]))
+            return false;
         best = p->of_image[c] > p->of_image[best] ? c : best;
     }
     float largest = p->of_image[best];
@@ -176,7 +178,8 @@ static size_t softmax(const struct predictor *p, size_t image)
         sum += exp((double)(p->of_image[c] - largest));
     for (size_t c = 0; c < classes; c++)
         p->of_image[c] = (float)(exp((double)(p->of_image[c] - largest)) / sum);
-    return best;
+    *ret_class = best;
+    return true;
 }
 
 /* Run the first `count` images of the buffers, and read their logits. */
@@ -227,14 +230,20 @@ static bool get_image(struct predictor *p, const struct source *source, size_t i
     return true;
 }
 
-static void print_image(const struct predictor *p, const struct source *source, size_t index, size_t class,
+/* Print what was predicted for an image; `class` is NULL if the result is not a number. */
+static void print_image(const struct predictor *p, const struct source *source, size_t index, const size_t *class,
                         int32_t label)
 {
-    const char *name = data_class_name(p->data, class);
-    fprintf(p->out, "%s %zu: class %zu", source->name, index, class);
-    if (name != NULL)
-        fprintf(p->out, " (%s)", name);
-    fprintf(p->out, ", probability %.6f", (double)p->of_image[class]);
+    fprintf(p->out, "%s %zu: ", source->name, index);
+    if (class == NULL) {
+        fprintf(p->out, "no class: the result is not a number");
+    } else {
+        const char *name = data_class_name(p->data, *class);
+        fprintf(p->out, "class %zu", *class);
+        if (name != NULL)
+            fprintf(p->out, " (%s)", name);
+        fprintf(p->out, ", probability %.6f", (double)p->of_image[*class]);
+    }
     if (source->has_labels)
         fprintf(p->out, ", label %" PRId32, label);
     fputc('\n', p->out);
@@ -242,7 +251,7 @@ static void print_image(const struct predictor *p, const struct source *source, 
 
 static bool classify(struct predictor *p, const struct source *source, struct reason *reason)
 {
-    size_t batch = p->schedule.options.images, inputs = shape_count(p->model.layers[0].out), correct = 0;
+    size_t batch = p->schedule.options.images, inputs = shape_count(p->model.layers[0].out), correct = 0, failed = 0;
     for (size_t first = 0; first < source->count; first += batch) {
         size_t count = source->count - first < batch ? source->count - first : batch;
         for (size_t i = 0; i < count; i++)
@@ -251,14 +260,18 @@ static bool classify(struct predictor *p, const struct source *source, struct re
         if (!run(p, count, reason))
             return false;
         for (size_t i = 0; i < count; i++) {
-            size_t class = softmax(p, i);
-            correct += (int32_t) class == p->labels[i];
-            print_image(p, source, first + i, class, p->labels[i]);
+            size_t class;
+            bool has_class = softmax(p, i, &class);
+            failed += !has_class;
+            correct += has_class && (int32_t) class == p->labels[i];
+            print_image(p, source, first + i, has_class ? &class : NULL, p->labels[i]);
         }
     }
     if (source->has_labels)
         fprintf(p->out, "%s: %zu of %zu are right: accuracy %.4f\n", source->name, correct, source->count,
                 (double)correct / (double)source->count);
+    if (failed > 0)
+        fprintf(p->out, "%s: %zu of %zu results are not numbers\n", source->name, failed, source->count);
     return fflush(p->out) == 0 || because(reason, "cannot write the predictions");
 }
 

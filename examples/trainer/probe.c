@@ -28,6 +28,8 @@ static bool peek(const struct probe_file *file, uint64_t at, void *out, size_t c
         ssize_t got = pread(file->fd, (uint8_t *)out + done, count - done, (off_t)(at + done));
         if (got < 0 && errno == EINTR)
             continue;
+        if (got < 0 && file->ret_error != NULL)
+            *file->ret_error = errno;
         if (got <= 0)
             return false;
         done += (size_t)got;
@@ -220,7 +222,7 @@ static bool probe_png(const struct probe_file *file, struct probe *probe, struct
 
 /* ---- any ---- */
 
-bool probe_image(const struct probe_file *file, struct probe *ret, struct reason *reason)
+static bool probe_any(const struct probe_file *file, struct probe *ret, struct reason *reason)
 {
     static const uint8_t png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
     uint8_t head[8];
@@ -235,6 +237,19 @@ bool probe_image(const struct probe_file *file, struct probe *ret, struct reason
         return false;
     *ret = probe;
     return true;
+}
+
+bool probe_image(const struct probe_file *file, struct probe *ret, struct reason *reason)
+{
+    int error = 0;
+    struct probe_file watched = *file;
+    watched.ret_error = &error;
+    if (probe_any(&watched, ret, reason))
+        return true;
+    if (error != 0)
+        return because(reason, "%s: %s", file->name, strerror(error));
+    reason->is_damage = true;
+    return false;
 }
 
 bool probe_path(const char *path, struct probe *ret, struct reason *reason)

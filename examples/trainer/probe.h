@@ -33,13 +33,14 @@ struct probe_file {
     const char *name;    /* borrowed; for messages */
     uint64_t bytes;      /* size of the file */
     int fd;              /* used if `data` is NULL */
+    int *ret_error;      /* set by probe_image() itself: where errno of a failed read goes */
     const uint8_t *data; /* borrowed; the bytes, or NULL */
     /* borrowed; with `fd`: the first bytes of the file, which are then not read again; NULL: none */
     const uint8_t *head;
     size_t head_bytes;
 };
 
-/* On failure, `reason` names the file, the byte and the problem. */
+/* On failure, `reason` names the file, the byte and the problem. is_damage is set unless the file could not be read. */
 bool probe_image(const struct probe_file *file, struct probe *ret, struct reason *reason);
 bool probe_path(const char *path, struct probe *ret, struct reason *reason);
 

@@ -153,15 +153,17 @@ char *rate_text(const struct rate_plan *plan, char *out, size_t out_bytes)
     static const char *const texts[] = {"constant rate", "cosine", "step", "steps"};
     _Static_assert(sizeof texts / sizeof *texts == RATE_KIND_COUNT, "a text for each");
     const struct rate_options *options = &plan->options;
+    char number[REAL_TEXT_BYTES];
     size_t at = 0;
     put(out, out_bytes, &at, "%s", texts[options->kind]);
     if (options->kind == RATE_COSINE)
-        put(out, out_bytes, &at, " to %g at step %" PRIu64, options->end, plan->last_step);
+        put(out, out_bytes, &at, " to %s at step %" PRIu64, real_text(options->end, number), plan->last_step);
     for (size_t i = 0; i < options->mark_count; i++)
         put(out, out_bytes, &at, "%s%" PRIu64, i == 0 ? " " : ",", plan->marks[i]);
     if (options->mark_count != 0)
-        put(out, out_bytes, &at, " by %g", options->factor);
+        put(out, out_bytes, &at, " by %s", real_text(options->factor, number));
     if (plan->warmup_steps != 0)
-        put(out, out_bytes, &at, ", warm-up of %" PRIu64 " steps from %g", plan->warmup_steps, options->warmup_from);
+        put(out, out_bytes, &at, ", warm-up of %" PRIu64 " steps from %s", plan->warmup_steps,
+            real_text(options->warmup_from, number));
     return out;
 }

@@ -48,7 +48,9 @@ bool rate_parse_span(const char *text, struct rate_span *ret_span, struct reason
 struct rate_plan rate_make(const struct rate_options *options, uint64_t epoch_steps, uint64_t last_step);
 double rate_at(const struct rate_plan *plan, uint64_t step);
 /* Describe a plan, without its rate, in one line: "cosine to 0 at step 1000, warm-up of 100 steps from 0.01". Two plans
- * with the same text and the same rate have the same rates. Returns `out`. */
+ * with the same text and the same rate have the same rates, unless the text was cut. RATE_TEXT_BYTES are enough for any
+ * plan. Returns `out`. */
+enum { RATE_TEXT_BYTES = 512 };
 char *rate_text(const struct rate_plan *plan, char *out, size_t out_bytes);
 
 #endif

@@ -4,11 +4,14 @@
 #include "csv.h"
 #include "fit.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +35,35 @@ struct report report_begin(const struct report_options *options)
 }
 
 /* ---- lines ---- */
+
+/* True if the file has something after its last line end. True, too, if it cannot be read: an empty line is harmless.
+ */
+static bool ends_within_line(const char *path)
+{
+    struct stat about;
+    char last = '\0';
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
+        return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (pread(fd, &last, 1, about.st_size - 1) != 1)
+            last = '\0';
+        close(fd);
+    }
+    return last != '\n';
+}
+
+bool report_open_log(const char *path, FILE **ret_log, struct reason *reason)
+{
+    bool is_cut = ends_within_line(path);
+    FILE *log = fopen(path, "ae");
+    if (log == NULL)
+        return because(reason, "%s", strerror(errno));
+    if (is_cut)
+        fputc('\n', log);
+    *ret_log = log;
+    return true;
+}
 
 char *json_text(const char *text, char *out, size_t out_bytes)
 {

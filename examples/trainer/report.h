@@ -50,6 +50,10 @@ struct report {
 
 double seconds_now(void); /* monotonic clock, in s */
 
+/* Open a log to which lines are added, for report_options.log. A killed run may have left an incomplete last line; the
+ * log then goes on in a new line. The caller closes it. On failure, `reason` names the problem. */
+bool report_open_log(const char *path, FILE **ret_log, struct reason *reason);
+
 struct report report_begin(const struct report_options *options);
 /* Write one line to the log. The format must produce a JSON object; the line end is added. */
 __attribute__((format(printf, 2, 3))) void report_log(struct report *report, const char *format, ...);

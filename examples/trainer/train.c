@@ -123,17 +123,19 @@ static void put_end(char out[CHECKPOINT_TEXT_BYTES], const char *text)
 }
 
 /* Describe the settings that change the results and have no field of their own in a checkpoint. */
-static void put_recipe(char out[CHECKPOINT_TEXT_BYTES], const struct training *training)
+static void put_recipe(char out[CHECKPOINT_RECIPE_BYTES], const struct training *training)
 {
     const struct train_options *options = training->options;
-    char rate[CHECKPOINT_TEXT_BYTES], clip[40] = "", smoothing[40] = "", average[40] = "";
+    char rate[RATE_TEXT_BYTES], number[REAL_TEXT_BYTES], clip[64] = "", smoothing[64] = "", average[64] = "";
     if (options->clip > 0)
-        snprintf(clip, sizeof clip, ", clipped at %.9g", options->clip);
+        snprintf(clip, sizeof clip, ", clipped at %s", real_text(options->clip, number));
     if (options->smoothing > 0)
-        snprintf(smoothing, sizeof smoothing, ", label smoothing %.9g", options->smoothing);
+        snprintf(smoothing, sizeof smoothing, ", label smoothing %s", real_text(options->smoothing, number));
     if (options->average > 0)
-        snprintf(average, sizeof average, ", average %.9g", options->average);
-    snprintf(out, CHECKPOINT_TEXT_BYTES, "%.120s%s%s%s%s%s", rate_text(&training->rate, rate, sizeof rate),
+        snprintf(average, sizeof average, ", average %s", real_text(options->average, number));
+    _Static_assert(sizeof rate + sizeof clip + sizeof smoothing + sizeof average + 64 < CHECKPOINT_RECIPE_BYTES,
+                   "no text is cut, because two different recipes could then be equal");
+    snprintf(out, CHECKPOINT_RECIPE_BYTES, "%s%s%s%s%s%s", rate_text(&training->rate, rate, sizeof rate),
              options->is_nesterov ? ", Nesterov" : "", train_selects_decay(options) ? ", decay of weights only" : "",
              clip, smoothing, average);
 }
@@ -181,7 +183,7 @@ static bool go_on(struct training *training, struct reason *reason)
 {
     struct checkpoint wants = describe(training);
     const char *path = training->options->checkpoint_path;
-    char note[400];
+    char note[CHECKPOINT_RECIPE_BYTES + 400];
     uint64_t most = checkpoint_bytes_max(wants.parameter_count, wants.statistics_count);
     if (!checkpoint_read(path, most, &training->start, reason))
         return false;

@@ -11,15 +11,21 @@
 struct reason {
     char text[600];
     bool is_memory; /* true: out of memory, so a smaller request may succeed */
+    bool is_damage; /* true: an image file was read, but its content is damaged or not supported */
 };
-/* Set the text of the reason and clear is_memory. Always returns false, so that a function can end with: return
- * because(reason, ...). */
+/* Set the text of the reason and clear is_memory and is_damage. Always returns false, so that a function can end with:
+ * return because(reason, ...). */
 __attribute__((format(printf, 2, 3))) bool because(struct reason *reason, const char *format, ...);
 
 /* Format a number of bytes exactly, and also in its unit from 1 KiB: "512 bytes" or "2097152 bytes (2.00 MiB)". Returns
  * `out`. */
 enum { EXACT_TEXT_BYTES = 56 };
 char *exact_text(uint64_t bytes, char out[EXACT_TEXT_BYTES]);
+
+/* Format a number with the fewest digits, at least 6, from which strtod() reads the same number. So different numbers
+ * have different texts. Returns `out`. */
+enum { REAL_TEXT_BYTES = 32 };
+char *real_text(double number, char out[REAL_TEXT_BYTES]);
 
 enum precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_COUNT };
 const char *precision_text(enum precision precision);

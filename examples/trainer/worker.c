@@ -252,14 +252,16 @@ static bool is_checkpoint_due(const struct worker *worker)
             (options->checkpoint_every != 0 && step % options->checkpoint_every == 0));
 }
 
+/* The average and Adam's step number begin with the first step that is not broken, so the results of all steps are read
+ * up to it. */
 static bool reads_results(const struct worker *worker)
 {
     const struct train_options *options = options_of(worker);
     const struct way *way = &worker->training->way;
     uint64_t step = worker->place.step;
     return options->results_every <= 1 || step % options->results_every == 0 || step == way->last_step ||
-           options->scaling == SCALING_DYNAMIC || !worker->is_warm || place_evaluates(way, &worker->place) ||
-           is_checkpoint_due(worker) ||
+           options->scaling == SCALING_DYNAMIC || !worker->is_warm || worker->update_number == 0 ||
+           place_evaluates(way, &worker->place) || is_checkpoint_due(worker) ||
            (way->devices == 1 && is_stop_wanted()); /* several devices must stop at the same step: see gather() */
 }
 

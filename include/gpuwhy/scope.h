@@ -344,6 +344,7 @@ GS_API gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstre
 GS_API gs_status gs_alloc_pinned_at(gs_scope *scope, size_t bytes, void **ret, const char *file, int line);
 GS_API gs_status gs_alloc_mapped_at(gs_scope *scope, size_t bytes, void **ret, CUdeviceptr *ret_address,
                                     const char *file, int line);
+/* Free host memory. NULL is accepted. */
 GS_API gs_status gs_free_host_at(gs_scope *scope, void *memory, const char *file, int line);
 /* Create a stream that does not wait for the default stream. */
 GS_API gs_status gs_stream_at(gs_scope *scope, CUstream *ret, const char *file, int line);

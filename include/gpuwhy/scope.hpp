@@ -17,7 +17,8 @@
  *   full card is an ordinary result in this library, and a destructor must not throw. gpuscope::require() turns a
  *   status into an exception for programs that prefer them.
  * - Any order of destruction is right. An object whose scope has ended, also by the end of an outer scope, only forgets
- *   its handle, because the scope has released it.
+ *   its handle, because the scope has released it. Stream-ordered memory that outlives its stream waits for the device
+ *   before it is freed.
  * - A destructor cannot return the status of a release. The failure is recorded in the scope; close() and end() return
  *   it. Release objects in a thread that has entered a scope: elsewhere the resource stays in its scope until the end.
  * - A scope that other threads are still inside (GS_BUSY) cannot end: the destructor leaves it open.
@@ -29,6 +30,7 @@
 #include <gpuwhy/scope.h>
 
 #include <atomic>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -117,6 +119,73 @@ class state
 
   private:
     explicit state(shared *made) noexcept : shared_(made)
+    {
+    }
+    shared *shared_;
+};
+
+/* Whether a stream is still open. The stream and the memory that is freed in its order share one. */
+class order
+{
+  public:
+    order() noexcept : shared_(nullptr)
+    {
+    }
+    order(const order &other) noexcept : shared_(other.shared_)
+    {
+        if (shared_ != nullptr)
+            shared_->count++;
+    }
+    order &operator=(order other) noexcept
+    {
+        std::swap(shared_, other.shared_);
+        return *this;
+    }
+    ~order()
+    {
+        if (shared_ != nullptr && --shared_->count == 0)
+            delete shared_;
+    }
+
+    /* Become the order of a new stream, which set() names. Returns false if there is no memory. */
+    bool make(const state &owner) noexcept
+    {
+        shared *made = new (std::nothrow) shared;
+        if (made == nullptr)
+            return false;
+        made->owner = owner;
+        made->stream = nullptr;
+        made->count = 1;
+        *this = order(made);
+        return true;
+    }
+    void set(CUstream stream) noexcept
+    {
+        shared_->stream = stream;
+    }
+    gs_status close(gs_scope *scope, CUstream stream, const char *file, int line) noexcept
+    {
+        std::lock_guard<std::mutex> guard(shared_->lock);
+        shared_->stream = nullptr;
+        return gs_stream_close_at(scope, stream, file, line);
+    }
+    /* Free memory in the order of the stream. If the stream is closed, wait for all work instead. */
+    gs_status free(gs_scope *scope, CUdeviceptr address, const char *file, int line) const noexcept
+    {
+        std::lock_guard<std::mutex> guard(shared_->lock);
+        CUstream stream = shared_->owner.get() == nullptr ? nullptr : shared_->stream;
+        gs_status status = stream == nullptr ? gs_wait_all_at(file, line) : GS_OK;
+        return status == GS_OK ? gs_free_ordered_at(scope, address, stream, file, line) : status;
+    }
+
+  private:
+    struct shared {
+        std::mutex lock;
+        state owner;     /* of the stream */
+        CUstream stream; /* nullptr: closed */
+        std::atomic<long> count;
+    };
+    explicit order(shared *made) noexcept : shared_(made)
     {
     }
     shared *shared_;
@@ -331,10 +400,22 @@ template <typename kind> class resource
     }
     explicit operator bool() const noexcept
     {
-        return get() != handle_type();
+        return state_.get() != nullptr && handle_ != handle_type();
     }
 
   protected:
+    const handle_type &held() const noexcept
+    {
+        return handle_;
+    }
+    handle_type &held() noexcept
+    {
+        return handle_;
+    }
+    static const detail::state &state_of(const scope &owner) noexcept
+    {
+        return owner.state_;
+    }
     /* Store a new handle, if `status` is GS_OK. */
     gs_status hold(gs_status status, const scope &owner, handle_type handle) noexcept
     {
@@ -367,11 +448,48 @@ struct pinned_kind {
         return gs_free_host_at(scope, handle, file, line);
     }
 };
-struct stream_kind {
-    using handle_type = CUstream;
-    static gs_status close(gs_scope *scope, handle_type handle, const char *file, int line) noexcept
+struct stream_handle {
+    CUstream stream;
+    order in;
+    stream_handle() noexcept : stream(nullptr)
     {
-        return gs_stream_close_at(scope, handle, file, line);
+    }
+    bool operator==(const stream_handle &other) const noexcept
+    {
+        return stream == other.stream;
+    }
+    bool operator!=(const stream_handle &other) const noexcept
+    {
+        return stream != other.stream;
+    }
+};
+struct stream_kind {
+    using handle_type = stream_handle;
+    static gs_status close(gs_scope *scope, handle_type &handle, const char *file, int line) noexcept
+    {
+        return handle.in.close(scope, handle.stream, file, line);
+    }
+};
+struct ordered_handle {
+    CUdeviceptr address;
+    order in;
+    ordered_handle() noexcept : address(0)
+    {
+    }
+    bool operator==(const ordered_handle &other) const noexcept
+    {
+        return address == other.address;
+    }
+    bool operator!=(const ordered_handle &other) const noexcept
+    {
+        return address != other.address;
+    }
+};
+struct ordered_kind {
+    using handle_type = ordered_handle;
+    static gs_status close(gs_scope *scope, const handle_type &handle, const char *file, int line) noexcept
+    {
+        return handle.in.free(scope, handle.address, file, line);
     }
 };
 struct event_kind {
@@ -456,15 +574,72 @@ class stream : public resource<detail::stream_kind>
   public:
     gs_status create(const scope &owner, GPUSCOPE_PLACE) noexcept GPUSCOPE_CHECK
     {
-        CUstream handle = nullptr;
+        handle_type handle;
         close(file, line);
-        gs_status status = gs_stream_at(owner.get(), &handle, file, line);
+        if (!handle.in.make(state_of(owner)))
+            return GS_NO_HOST_MEMORY;
+        gs_status status = gs_stream_at(owner.get(), &handle.stream, file, line);
+        handle.in.set(handle.stream);
         return hold(status, owner, handle);
+    }
+    CUstream get() const noexcept
+    {
+        return *this ? held().stream : nullptr;
     }
     gs_status wait(GPUSCOPE_PLACE) const noexcept GPUSCOPE_CHECK
     {
         return gs_wait_at(get(), file, line);
     }
+
+  private:
+    friend class ordered_memory;
+};
+
+/* Stream-ordered memory: gs_alloc_ordered(). It is freed in the order of the stream on which it was allocated. If that
+ * stream is closed by then, the object waits for the device first. */
+class ordered_memory : public resource<detail::ordered_kind>
+{
+  public:
+    ordered_memory() noexcept : bytes_(0)
+    {
+    }
+    /* GS_MISUSE: `on` is empty. */
+    gs_status alloc(const scope &owner, size_t bytes, const stream &on, GPUSCOPE_PLACE) noexcept GPUSCOPE_CHECK
+    {
+        handle_type handle;
+        close(file, line);
+        if (!on)
+            return GS_MISUSE;
+        bytes_ = bytes;
+        handle.in = on.held().in;
+        gs_status status = gs_alloc_ordered_at(owner.get(), bytes, on.get(), &handle.address, file, line);
+        return hold(status, owner, handle);
+    }
+    /* Free the memory now, in the order of another stream: gs_free_ordered(). GS_MISUSE: `on` is empty; the object then
+     * keeps the memory. */
+    gs_status free(const stream &on, GPUSCOPE_PLACE) noexcept
+    {
+        if (!on)
+            return GS_MISUSE;
+        held().in = on.held().in;
+        return close(file, line);
+    }
+    CUdeviceptr get() const noexcept
+    {
+        return *this ? held().address : 0;
+    }
+    size_t bytes() const noexcept
+    {
+        return *this ? bytes_ : 0;
+    }
+    /* The address as a pointer for kernels and for the CUDA runtime. The host cannot dereference it. */
+    template <typename type> type *as() const noexcept
+    {
+        return reinterpret_cast<type *>(static_cast<uintptr_t>(get()));
+    }
+
+  private:
+    size_t bytes_;
 };
 
 /* An event: gs_event(). */

@@ -93,8 +93,9 @@ GS_API gs_status gs_cuda_launched_at(const gs_cuda_runtime *runtime, const char 
 
 /* Allocate memory with the runtime: device memory by cudaMalloc(), stream-ordered memory of the device's default pool
  * by cudaMallocAsync(), page-locked host memory by cudaMallocHost(), managed memory by cudaMallocManaged(). A scope's
- * limit and peak count device and stream-ordered memory, but not managed memory, which moves between host and card. In
- * C++, `ret` may point to a pointer of any type; C needs (void **)&pointer, as the runtime does. */
+ * limit and peak count device and stream-ordered memory, but not managed memory, which moves between host and card. For
+ * 0 bytes the runtime returns NULL where it allows this, and the scope then owns nothing. In C++, `ret` may point to a
+ * pointer of any type; C needs (void **)&pointer, as the runtime does. */
 #define gs_cuda_malloc(scope, bytes, ret)                                                                              \
     gs_cuda_malloc_at((scope), GS_CUDA_RUNTIME, (bytes), GS_CUDA_PLACE(ret), GS_HERE)
 #define gs_cuda_malloc_async(scope, bytes, stream, ret)                                                                \
@@ -113,8 +114,8 @@ GS_API gs_status gs_cuda_malloc_managed_at(gs_scope *scope, const gs_cuda_runtim
                                            const char *file, int line);
 
 /* Free memory of the calls above, or memory that the scope has adopted, before the scope ends. gs_cuda_free() takes any
- * memory except host memory; gs_cuda_free_async() takes stream-ordered memory. GS_MISUSE: neither the scope nor an
- * enclosing one owns it. */
+ * memory except host memory; gs_cuda_free_async() takes stream-ordered memory. NULL is accepted, as by the runtime.
+ * GS_MISUSE: neither the scope nor an enclosing one owns it. */
 #define gs_cuda_free(scope, memory) gs_cuda_free_at((scope), (memory), GS_HERE)
 #define gs_cuda_free_async(scope, memory, stream)                                                                      \
     gs_cuda_free_async_at((scope), GS_CUDA_RUNTIME, (memory), (stream), GS_HERE)

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 
-from harness import (BUILD, Card, Failure, Workplace, base_environment, expect, main, must, new_folder, run_observed)
+from harness import (BUILD, REAL, Card, Failure, Workplace, base_environment, expect, main, must, new_folder, run_observed)
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 CARD = Card("2GiB")
@@ -135,6 +135,10 @@ def manual_pages(place):
         expect(not unknown, f"{page.name} refers to {unknown}")
         expect(re.search(rf"^[\w, \n]*\b{page.stem}\b[\w, \n]*\\- \S", text.split(".SH NAME\n")[1], re.M),
                f"{page.name} does not name itself")
+    for name, callback in (("gs_adopt", "gs_release"), ("gs_fit", "gs_bytes_for")): # the page has the function's name
+        text = (folder / f"{callback}.3").read_text()
+        expect(text.startswith(f".TH {name.upper()} 3 "), text[:200])
+        expect(not (folder / f"{name}.3").is_symlink(), f"{name}.3 is not the page, but a link")
     text = (folder / "gs_open.3").read_text()
     expect("gs_open(const gs_options *options, gs_scope **ret_scope, gs_failure\n" in text or
            "gs_open(const gs_options *options, gs_scope **ret_scope," in text, text)
@@ -192,6 +196,13 @@ def leaking_program_and_its_repair(place):
     leaky = run_observed([EXAMPLES / "leaky"], CARD, new_folder(place, "leaky"))
     verdict = leaky.verdict()
     expect(leaky.status == 1 and verdict["cause"] == "gpu-oom-leak", f"exit {leaky.status}: {verdict['headline']}")
+    document = (SOURCE / "docs" / "scope.md").read_text()
+    made = leaky.stdout.decode().count(" steps\n")
+    if not REAL:
+        expect(f"`leaky` makes {made} of its 40 runs" in document, f"docs/scope.md does not have {made} runs of leaky")
+        commands = re.findall(r"^    build/gpuwhy run --gpu virtual:(\S+) -- build/(tests/scope/examples/\w+)$", document, re.M)
+        expect(commands == [(CARD.specification(), str((EXAMPLES / name).relative_to(BUILD))) for name in ("leaky", "repaired")],
+               f"docs/scope.md has {commands}")
     folder = new_folder(place, "repaired")
     run_well(EXAMPLES / "repaired", folder, "run 40: 3 steps\n")
     run = run_observed([EXAMPLES / "repaired", "2"], CARD, new_folder(place, "two"))
@@ -199,7 +210,6 @@ def leaking_program_and_its_repair(place):
     for what in ("device memory, 96.00 MiB", "managed memory, 1.00 MiB", "pinned host memory, 1.00 MiB", "event", "stream"):
         expect(len(re.findall(rf"still held: 1 x {what}, \S*repaired\.c:\d+", report)) == 1, f"{what}: {report}")
     expect(report.count(": nothing is missing") == 2, report)
-    document = (SOURCE / "docs" / "scope.md").read_text()
     shown = re.findall(r"^ +(still held: .*\brepaired\.c:\d+)$", document, re.M)
     lines = re.sub(r"\S*/repaired\.c", "repaired.c", report)
     expect(len(shown) == 2 and all(line in lines for line in shown), f"docs/scope.md shows {shown}, the report: {lines}")

@@ -125,6 +125,27 @@ static void each_call_has_its_release(void **state)
     end_with(scope, 0);
 }
 
+/* The runtime returns NULL for 0 bytes: a scope does not own that, and accepts it again. */
+static void nothing_is_not_owned(void **state)
+{
+    (void)state;
+    gs_scope *scope = open_scope(64 * MIB);
+    for (int i = 0; i < 2; i++) {
+        void *device = &device, *pinned = &pinned;
+        assert_int_equal(gs_cuda_malloc(scope, 0, &device), GS_OK);
+        assert_int_equal(gs_cuda_malloc_host(scope, 0, &pinned), GS_OK);
+        assert_null(device);
+        assert_null(pinned);
+        assert_int_equal(gs_cuda_free(scope, device), GS_OK);
+        assert_int_equal(gs_cuda_free_async(scope, device, NULL), GS_OK);
+        assert_int_equal(gs_cuda_free_host(scope, pinned), GS_OK);
+    }
+    gs_memory now;
+    assert_int_equal(gs_memory_of(scope, &now), GS_OK);
+    assert_int_equal(now.live_bytes + now.taken_bytes + now.pinned_live_bytes, 0);
+    end_with(scope, 0);
+}
+
 static void runs_use_equal_memory(void **state)
 {
     (void)state;
@@ -394,6 +415,7 @@ int main(void)
 #endif
         cmocka_unit_test(the_end_releases_what_the_runtime_created),
         cmocka_unit_test(each_call_has_its_release),
+        cmocka_unit_test(nothing_is_not_owned),
         cmocka_unit_test(runs_use_equal_memory),
         cmocka_unit_test(a_scope_adopts),
         cmocka_unit_test(memory_of_an_arena_is_not_adopted),

@@ -1,6 +1,6 @@
 /* A small runtime on the driver API, in the place of the CUDA runtime, so that programs which use it run on the virtual
  * GPU. Like the CUDA runtime, it retains the device's primary context at its first call and makes it current in a
- * thread that has none. */
+ * thread that has none, and returns NULL for 0 bytes of device or page-locked memory. */
 #include <cuda_runtime.h>
 
 #include <gpuwhy/scope.h>
@@ -89,7 +89,7 @@ cudaError_t cudaMalloc(void **ret, size_t bytes)
 {
     CUdeviceptr address = 0;
     int code = enter();
-    if (code == 0)
+    if (code == 0 && bytes != 0)
         code = cuMemAlloc_v2(&address, bytes);
     if (code == 0)
         *ret = (void *)(uintptr_t)address;
@@ -120,7 +120,9 @@ cudaError_t cudaMallocManaged(void **ret, size_t bytes, unsigned flags)
 
 cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
-    CALL(cuMemHostAlloc(ret, bytes, flags));
+    if (bytes == 0)
+        *ret = NULL;
+    CALL(bytes == 0 ? 0 : cuMemHostAlloc(ret, bytes, flags));
 }
 
 cudaError_t cudaMallocHost(void **ret, size_t bytes)

@@ -150,6 +150,10 @@ static void refuses_what_does_not_fit(void **state)
     strcpy(is.recipe, "cosine to 0 at step 100");
     assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
     assert_non_null(strstr(note, ", cosine to 0 at step 100: the results will differ"));
+    is.rate = 0.10000000000000002; /* all digits, or it would look like the wanted rate */
+    assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
+    assert_non_null(strstr(note, ", rate 0.10000000000000002, momentum "));
+    is.rate = wants.rate;
     wants = is;
     wants.average_count = 1;
     misfit(&is, &wants, "average count 0, not 1");

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run some steps on a back end, and repeat them in Python: compare.sh PROGRAM.py TRAINER_STEPS BACKEND MODEL.net OPTIMIZER
-# IMAGES PARTS STEPS [WORDS of trainer_steps]. PROGRAM.py is reference.py (NumPy), torch_reference.py or pytorch.py.
+# IMAGES PARTS STEPS [WORDS of trainer_steps]. PROGRAM.py is reference.py (NumPy) or torch_reference.py.
 set -eu
 program=$1 steps=$2 backend=$3 model=$4 optimizer=$5 images=$6 parts=$7 count=$8
 shift 8

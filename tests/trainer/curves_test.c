@@ -108,6 +108,30 @@ static void other_files_are_refused(void **state)
     assert_true(csv_is_path("a.csv") && !csv_is_path(".csv") && !csv_is_path("a.csv.gz") && !csv_is_path("log"));
 }
 
+/* The beginning of a line that a killed process left stays a line of its own. */
+static void logs_begin_a_line(void **state)
+{
+    (void)state;
+    static const char *const befores[] = {"", "{\"step\":1}\n", "{\"step\":1}\n{\"ste", "{"};
+    for (size_t i = 0; i < sizeof befores / sizeof *befores; i++) {
+        const char *before = befores[i];
+        bool is_cut = *before != '\0' && before[strlen(before) - 1] != '\n';
+        char text[100];
+        struct report_options options = {0};
+        write_text(before);
+        if (!report_open_log(path, &options.log, &reason))
+            fail_msg("%s", reason.text);
+        struct report report = report_begin(&options);
+        report_log(&report, "{\"a\":%d}", 2);
+        assert_int_equal(fclose(options.log), 0);
+        snprintf(text, sizeof text, "%s%s{\"a\":2}\n", before, is_cut ? "\n" : "");
+        has_text(text);
+    }
+    struct report_options options = {0};
+    assert_false(report_open_log("/nowhere/x", &options.log, &reason));
+    assert_string_equal(reason.text, "No such file or directory");
+}
+
 static void checksum_is_the_standard_one(void **state)
 {
     (void)state;
@@ -143,6 +167,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(rows_are_appended, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(other_files_are_refused, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(logs_begin_a_line, make_folder, drop_folder),
         cmocka_unit_test(checksum_is_the_standard_one),
         cmocka_unit_test(slow_speeds_are_not_0),
         cmocka_unit_test_setup_teardown(events_say_what_failed, make_folder, drop_folder),

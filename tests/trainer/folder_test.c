@@ -237,6 +237,37 @@ static void handles_damage(void **state)
     data_close(data);
 }
 
+/* A file that cannot be read is not damaged, also if damaged files are skipped. */
+static void unreadable_is_not_damaged(void **state)
+{
+    (void)state;
+    struct data_options options = options_of(NULL);
+    char path[128];
+    float image[NUMBERS];
+    int32_t label;
+    options.skips_damaged = true;
+    damage("train/dog/a.JPG", true);
+    snprintf(path, sizeof path, "%s/train/dog/c.png", folder);
+    assert_int_equal(symlink("c.png", path), 0); /* nobody can open it, not even root */
+    set_refused(&options, "train/dog/c.png: Too many levels of symbolic links");
+    options.skips_damaged = false;
+    set_refused(&options, "train/dog/c.png: Too many levels of symbolic links");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    options.skips_damaged = true;
+    set_refused(&options, "train/dog/c.png: not a regular file");
+    assert_int_equal(rmdir(path), 0);
+    struct data *data = open_set(&options);
+    assert_int_equal(data_damaged(data), 1);
+    snprintf(path, sizeof path, "%s/train/cat/z.png", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_false(data_image(data, &(struct pick){.part = PART_TRAIN}, image, &label, &reason));
+    expect_text(reason.text, "train/cat/z.png: No such file or directory");
+    assert_null(strstr(reason.text, "--damaged"));
+    assert_int_equal(data_damaged(data), 1);
+    data_close(data);
+}
+
 /* A file outside of the set becomes the same values as inside it. */
 static void reads_other_files(void **state)
 {
@@ -284,6 +315,16 @@ static void identity_changes(void **state)
     data = open_set(&options);
     assert_string_equal(data_identity(data), before);
     data_close(data);
+    options.resize = 18; /* the default, 8/7 of 16 */
+    data = open_set(&options);
+    assert_string_equal(data_identity(data), before);
+    expect_text(before, ", resize 0, "); /* as in older checkpoints */
+    data_close(data);
+    options.resize = 19;
+    data = open_set(&options);
+    expect_text(data_identity(data), ", resize 19, ");
+    data_close(data);
+    options.resize = 0;
     write_picture("train/cat/y.png", 3);
     data = open_set(&options);
     assert_string_not_equal(data_identity(data), before);
@@ -389,6 +430,27 @@ static void changes_images(void **state)
     assert_memory_equal(image, ((float[12]){1, 0, 0, 4, 5, 0, 0, 8, 9, 10, 11, 12}), sizeof image);
 }
 
+/* A change of the contrast reaches every channel, however many there are. */
+static void changes_many_channels(void **state)
+{
+    (void)state;
+    enum { CHANNELS = 100, PIXELS = 6 };
+    static const struct shape shape = {CHANNELS, 2, 3};
+    static const float black[CHANNELS] = {0};
+    float image[CHANNELS * PIXELS], start[CHANNELS * PIXELS], spare[CHANNELS * PIXELS];
+    struct chances chances = {0};
+    struct augment augment = {.has[CHANGE_CONTRAST] = true, .amounts[CHANGE_CONTRAST] = 0.5};
+    for (size_t i = 0; i < CHANNELS * PIXELS; i++)
+        start[i] = image[i] = (float)(8 * i);
+    augment_apply(&augment, &chances, &shape, black, false, image, spare); /* half of the distance from the mean */
+    for (size_t channel = 0; channel < CHANNELS; channel++)
+        for (size_t i = 0; i < PIXELS; i++) {
+            float mean = start[channel] + 8 * CHANNELS * (PIXELS - 1) / 2.0F;
+            size_t at = i * CHANNELS + channel;
+            assert_true(image[at] == (start[at] + mean) / 2);
+        }
+}
+
 /* Every box lies inside the image, and has the right ratio. */
 static void cuts_boxes(void **state)
 {
@@ -457,11 +519,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(opens_folders, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(refuses_folders, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(handles_damage, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(unreadable_is_not_damaged, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(reads_other_files, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(identity_changes, make_folder, drop_folder),
         cmocka_unit_test(parses_changes),
         cmocka_unit_test(draws_chances),
         cmocka_unit_test(changes_images),
+        cmocka_unit_test(changes_many_channels),
         cmocka_unit_test(cuts_boxes),
         cmocka_unit_test_setup_teardown(changes_sets, make_folder, drop_folder),
     };

@@ -64,6 +64,7 @@ static void refused(const struct bytes *file, const char *why)
         fail_msg("a damaged file was read");
     if (strstr(reason.text, why) == NULL)
         fail_msg("the reason is not '%s', but '%s'", why, reason.text);
+    assert_true(reason.is_damage);
 }
 
 static void decodes_jpeg(void **state)
@@ -242,6 +243,18 @@ static void refuses_damaged(void **state)
     refused(&text, "f: byte 0: neither JPEG nor PNG");
 }
 
+/* A failed read is not damage. */
+static void notes_failed_reads(void **state)
+{
+    (void)state;
+    struct probe_file file = {.name = "f", .bytes = 100, .fd = -1};
+    struct probe is;
+    reason = (struct reason){0};
+    assert_false(probe_image(&file, &is, &reason));
+    assert_string_equal(reason.text, "f: Bad file descriptor");
+    assert_false(reason.is_damage);
+}
+
 static void sees_orientation(void **state)
 {
     (void)state;
@@ -307,9 +320,10 @@ static void resizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decodes_jpeg),     cmocka_unit_test(decodes_cmyk),      cmocka_unit_test(decodes_png),
-        cmocka_unit_test(decodes_few_bits), cmocka_unit_test(refuses_truncated), cmocka_unit_test(refuses_damaged),
-        cmocka_unit_test(sees_orientation), cmocka_unit_test(shrinks_jpeg),      cmocka_unit_test(resizes),
+        cmocka_unit_test(decodes_jpeg),       cmocka_unit_test(decodes_cmyk),      cmocka_unit_test(decodes_png),
+        cmocka_unit_test(decodes_few_bits),   cmocka_unit_test(refuses_truncated), cmocka_unit_test(refuses_damaged),
+        cmocka_unit_test(sees_orientation),   cmocka_unit_test(shrinks_jpeg),      cmocka_unit_test(resizes),
+        cmocka_unit_test(notes_failed_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,6 +127,41 @@ static void describes_itself(void **state)
     assert_string_equal(rate_text(&plan, text, sizeof text), "cosine to 0 at step 500");
 }
 
+/* Different plans have different texts. */
+static void texts_differ(void **state)
+{
+    (void)state;
+    char texts[2][RATE_TEXT_BYTES], number[REAL_TEXT_BYTES];
+    struct rate_options options = parsed("cosine");
+    options.warmup.count = 7;
+    double *const reals[] = {&options.end, &options.warmup_from, &options.factor};
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        options.kind = reals[i] == &options.factor ? RATE_STEP : RATE_COSINE;
+        options.mark_count = options.marks[0].count = 1;
+        *reals[i] = 0.1;
+        struct rate_plan plan = rate_make(&options, 50, 500);
+        rate_text(&plan, texts[0], sizeof texts[0]);
+        *reals[i] = nextafter(0.1, 1);
+        plan = rate_make(&options, 50, 500);
+        assert_string_not_equal(rate_text(&plan, texts[1], sizeof texts[1]), texts[0]);
+    }
+    assert_string_equal(real_text(0.1, number), "0.1");
+    assert_string_equal(real_text(1.0 / 3, number), "0.3333333333333333");
+    assert_string_equal(real_text(1e-30, number), "1e-30");
+    /* the longest text */
+    options = (struct rate_options){.kind = RATE_STEPS,
+                                    .factor = -4.9406564584124654e-324,
+                                    .warmup = {.count = UINT64_MAX},
+                                    .warmup_from = -1.7976931348623157e308,
+                                    .mark_count = RATE_MARKS_MAX};
+    for (size_t i = 0; i < RATE_MARKS_MAX; i++)
+        options.marks[i].count = UINT64_MAX;
+    struct rate_plan plan = rate_make(&options, 1, UINT64_MAX);
+    rate_text(&plan, texts[0], sizeof texts[0]);
+    assert_non_null(strstr(texts[0], " steps from -1.7976931348623157e+308"));
+    assert_true(strlen(texts[0]) + 1 < sizeof texts[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +171,7 @@ int main(void)
         cmocka_unit_test(extremes_are_possible),
         cmocka_unit_test(refuses_bad_text),
         cmocka_unit_test(describes_itself),
+        cmocka_unit_test(texts_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@ WORDS are those of trainer_steps. torch_reference.py compares with PyTorch inste
 
 FILE is written by trainer_steps. This program has its own code to read, run and train models. It only shares the
 format of a model's file and the order of its parameters (model.h) with the trainer. The formulas are those of
-PyTorch's layers, SGD and Adam: pytorch.py compares with PyTorch itself.
+PyTorch's layers, SGD and Adam.
 """
 
 import sys

@@ -251,6 +251,10 @@ def prints_plans(place):
         said = run.stdout.decode()
         expect(run.status == 0 and "parameters" in said and re.search(r"^  taken +\d+", said, re.M), said[:2000])
         taken = int(re.search(r"^  taken +(\d+)", said, re.M).group(1))
+        # A sum of two normalised branches has the gradients of both.
+        both = re.findall(r"^ +\d+ backward add +line \d+ +-> (\S+ \S+) at (\d+) and (\S+ \S+) at (\d+)$", said, re.M)
+        branches = {"resnet18": 3, "resnet34": 3, "resnet50": 4}.get(model, 0)
+        expect(len(both) == branches and all(one[0] == one[2] and one[1] != one[3] for one in both), said)
         if model not in ("small", "resnet18", "mobilenetv2", "efficientnet-b0"):
             continue # initialising that many parameters takes time
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--images", "32", "--steps",
@@ -303,6 +307,17 @@ def refuses_damage(place):
     for options in (["--backend", "tpu"], ["--precision", "fp8"], ["--rate", "-1"], ["--loss-scale", "0"],
                     ["--steps", "nan"], ["--predict", "a", "--quiet", "--predict", "b"], ["--data"], ["--log", "/nowhere/log", "--backend", "cpu"]):
         place.run(*options, status=2)
+    for options in ("--log c --checkpoint ./c", "--log c.csv --save-weights c.csv", "--export c --save-weights c",
+                    "--tensorboard c --log c", "--log tiny.net", "--checkpoint d --export d.best --evaluate-every 2",
+                    "--log d.best.new --checkpoint d --patience 1"):
+        before = sorted(os.listdir(place.path))
+        _, err = place.cpu(*options.split(), status=2)
+        expect(": use another name" in err and sorted(os.listdir(place.path)) == before, f"{options}: {err}")
+    for interface, is_known in (("fast", False), ("Graph", False), ("graph", True), ("legacy", True), ("", True)):
+        place.environment.update(TRAINER_CUDNN=interface, CUDA_VISIBLE_DEVICES="") # the trainer sees no GPU
+        _, err = place.run("--backend", "cuda", "--model", "tiny.net", status=1)
+        expect((f'TRAINER_CUDNN is "{interface}"; use legacy or graph' not in err) == is_known, err)
+        expect(("--backend cpu trains without a GPU" in err) == is_known, err)
     _, err = place.cpu("--data", "svhn", status=1)
     expect('unknown data "svhn"' in err, err)
 
@@ -363,6 +378,35 @@ def predicts(place):
                           capture_output=True)
     expect(done.returncode == 0, done.stdout + done.stderr)
     print(done.stdout, end="")
+
+
+def write_npy(path, kind, shape, data):
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\0" + struct.pack("<H", len(head)) + head.encode() + data)
+
+
+def predicts_no_number(place):
+    """An image for which the network overflows has no class."""
+    need_cpu()
+    folder, luck = place.path / "reals", random.Random(5)
+    folder.mkdir()
+    for part, count in (("train", 30), ("test", 3)):
+        images = [[luck.random() for _ in range(144)] for _ in range(count)]
+        if part == "test":
+            images[1] = [3e38] * 144
+        write_npy(folder / f"{part}-images.npy", "<f4", (count, 12, 12), b"".join(struct.pack("<144f", *image) for image in images))
+        write_npy(folder / f"{part}-labels.npy", "<i8", (count,), struct.pack(f"<{count}q", *[0] * count))
+    common = ["--data", "npy:reals", "--batch", "30", "--checkpoint", "c"]
+    place.cpu(*common, "--steps", "2", "--quiet")
+    out, _ = place.cpu(*common, "--predict", "test", "reals/test-images.npy")
+    lines = out.splitlines()
+    expect(len(lines) == 9 and lines[1] == "test 1: no class: the result is not a number, label 0", out)
+    right = sum(line.startswith("test ") and ": class 0," in line for line in lines)
+    expect(f"test: {right} of 3 are right: accuracy {right / 3:.4f}" in lines, out)
+    expect("test: 1 of 3 results are not numbers" in lines, out)
+    expect(lines[6] == "reals/test-images.npy 1: no class: the result is not a number", out)
+    expect(lines[8] == "reals/test-images.npy: 1 of 3 results are not numbers", out)
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------------
@@ -553,7 +597,7 @@ def outlives_some_kills(place):
     outlives_kills(place, 10)
 
 
-CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, predicts, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
+CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, predicts, predicts_no_number, writes_curves, hundred_runs_dry, neighbours_do_not_count, runs_of_cuda, hundred_runs_cpu,
                                  keeps_the_promise,
                                  prints_plans, refuses_damage, resumes_dropout, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}

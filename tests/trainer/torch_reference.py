@@ -1,6 +1,7 @@
 """A training in PyTorch, in double on the CPU, compared with a back end: arguments as for reference.py.
 
-The layers, the optimizers, the schedules of the rate, the loss, the clipping and the average are PyTorch's own.
+The layers, the optimizers, the schedules of the rate, the loss, the clipping and the average are PyTorch's own. From
+reference.py come the reader of models, the tolerances, and what dropout multiplies each number by.
 """
 import sys
 import warnings
@@ -14,6 +15,8 @@ from torch.optim import lr_scheduler, swa_utils
 import reference
 
 LAYERS = {"conv", "linear", "batchnorm"}
+ACTIVATIONS = {"relu6": functional.relu6, "sigmoid": torch.sigmoid, "silu": functional.silu,
+               "hardswish": functional.hardswish}
 
 
 class Net(nn.Module):
@@ -34,29 +37,42 @@ class Net(nn.Module):
                 self.register_buffer(f"mean{i}", torch.tensor(statistics[at:at + channels]))
                 self.register_buffer(f"variance{i}", torch.tensor(statistics[at + channels:at + 2 * channels]))
 
-    def layer(self, i, x):
-        layer, kind = self.layers[i], self.layers[i]["kind"]
+    def layer(self, i, inputs, first):
+        layer, kind, x = self.layers[i], self.layers[i]["kind"], inputs[0]
         weight = self.weights[str(i)] if str(i) in self.weights else None
         bias = self.biases[str(i)] if str(i) in self.biases else None
         if kind == "conv":
-            return functional.conv2d(x, weight.permute(0, 3, 1, 2), bias, layer["stride"], layer["pad"])
-        if kind == "linear":
+            return functional.conv2d(x, weight.permute(0, 3, 1, 2), bias, layer["stride"], layer["pad"], 1,
+                                     layer["groups"])
+        if kind == "linear": # the numbers of an image are in the order row, column, channel
             return functional.linear(x.permute(0, 2, 3, 1).flatten(1), weight, bias)[:, :, None, None]
         if kind == "batchnorm":
             return functional.batch_norm(x, getattr(self, f"mean{i}"), getattr(self, f"variance{i}"), weight, bias,
                                          self.training)
         if kind == "maxpool":
             return functional.max_pool2d(x, layer["kernel"], layer["stride"], layer["pad"])
-        return functional.adaptive_avg_pool2d(x, 1)
+        if kind == "averagepool":
+            return functional.adaptive_avg_pool2d(x, 1)
+        if kind == "activation":
+            return ACTIVATIONS[layer["function"]](x)
+        if kind == "dropout":
+            return x * self.dropped(layer, len(x), first) if self.training else x
+        return x + inputs[1] if kind == "add" else x * inputs[1]
 
-    def forward(self, images):
+    @staticmethod
+    def dropped(layer, count, first):
+        """Return what each number of a layer's input is multiplied by."""
+        factors = reference.dropout(layer, np.ones((count,) + layer["shape"]), first)[1]
+        return torch.tensor(factors).permute(0, 3, 1, 2)
+
+    def forward(self, images, first=0):
+        """`first`: place of the first image in epoch 0, for dropout."""
         results = []
         for i, layer in enumerate(self.layers):
-            y = images.permute(0, 3, 1, 2) if layer["kind"] == "input" else results[layer["from"][0]]
-            if layer["kind"] == "add":
-                y = y + results[layer["from"][1]]
-            elif layer["kind"] != "input":
-                y = self.layer(i, y)
+            if layer["kind"] == "input":
+                y = images.permute(0, 3, 1, 2)
+            else:
+                y = self.layer(i, [results[source] for source in layer["from"]], first)
             results.append(torch.relu(y) if layer["relu"] else y)
         return results[-1].flatten(1)
 
@@ -119,7 +135,7 @@ def train(layers, optimizer, parts, steps, told, schedule):
     for step in range(steps):
         optimizer.zero_grad()
         for k in range(parts):
-            logits = net(images[step, k])
+            logits = net(images[step, k], (step * parts + k) * labels.shape[2])
             loss = criterion(logits, labels[step, k]) / in_step
             (loss * scale).backward()
             losses[step] += loss.item()

@@ -404,9 +404,54 @@ static void a_changed_recipe_is_noted(void **state)
     fclose(options.progress);
     options.progress = NULL;
     assert_non_null(strstr(said, "cosine to 0.001 at step 60, label smoothing 0.1: the results will differ"));
+    /* also if the difference is at the end of a long text */
+    options.steps = 75;
+    options.schedule = (struct rate_options){.kind = RATE_STEPS, .factor = 0.1, .mark_count = RATE_MARKS_MAX};
+    for (size_t i = 0; i < RATE_MARKS_MAX; i++)
+        options.schedule.marks[i].count = 10000000000000000000u + i;
+    trained(&options);
+    options.steps = 80;
+    options.smoothing = nextafter(0.1, 1);
+    options.progress = fmemopen(said, sizeof said, "w");
+    trained(&options);
+    fclose(options.progress);
+    assert_non_null(strstr(said, "10000000000000000015 by 0.1, label smoothing 0.1: the results will differ"));
+    options.progress = NULL;
+    options.steps = 85;
+    options.log = fopen(log_path, "w");
+    trained(&options);
+    fclose(options.log);
+    options.log = NULL;
+    assert_true(log_has("{\"resumed\":80}"));
     options.average = 0.9;
     assert_false(train(&options, &result, &reason));
     assert_non_null(strstr(reason.text, "the checkpoint is for average count 0, not 1"));
+}
+
+/* The average begins with the first step that is not broken, also if results are read less often. */
+static void the_average_begins_after_broken_steps(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    struct checkpoint each, some;
+    options.average = 0.9;
+    options.checkpoint_path = checkpoint_path;
+    for (int devices = 1; devices <= 2; devices++) {
+        options.devices = devices;
+        for (uint64_t every = 1; every <= 10; every += 9) {
+            fake_reset();
+            fake_watch()->broken_first = 1;
+            fake_watch()->broken_last = (uint64_t)(3 * devices);
+            options.results_every = every;
+            trained(&options);
+            *(every == 1 ? &each : &some) = read_checkpoint();
+        }
+        assert_int_equal(each.update_number, 57);
+        same_checkpoint(&each, &some);
+        same_average(&each, &some);
+        checkpoint_clear(&each);
+        checkpoint_clear(&some);
+    }
 }
 
 /* ---- the loss scale ---- */
@@ -594,6 +639,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(recipes_go_on, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(patience_ends_a_training, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(the_average_is_evaluated, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(the_average_begins_after_broken_steps, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_changed_recipe_is_noted, make_folder, drop_folder),
         cmocka_unit_test(scales),
         cmocka_unit_test_setup_teardown(broken_steps_are_not_taken, make_folder, drop_folder),

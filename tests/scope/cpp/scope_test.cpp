@@ -24,6 +24,11 @@ static const char ptx[] =
 
 static_assert(!std::is_copy_constructible<scope>::value && !std::is_copy_assignable<scope>::value, "move-only");
 static_assert(!std::is_copy_constructible<memory>::value && !std::is_copy_assignable<memory>::value, "move-only");
+static_assert(!std::is_copy_constructible<ordered_memory>::value &&
+                  std::is_nothrow_move_constructible<ordered_memory>::value &&
+                  std::is_nothrow_move_assignable<ordered_memory>::value &&
+                  std::is_nothrow_move_assignable<stream>::value,
+              "move-only");
 static_assert(!std::is_copy_constructible<stream>::value && !std::is_copy_constructible<event>::value, "move-only");
 static_assert(std::is_nothrow_move_constructible<scope>::value && std::is_nothrow_move_assignable<scope>::value, "");
 static_assert(std::is_nothrow_move_constructible<memory>::value && std::is_nothrow_move_assignable<memory>::value, "");
@@ -112,6 +117,59 @@ static void any_order_of_destruction(void)
     EXPECT(late.alloc(kept, MiB) == GS_MISUSE && !late); /* not open */
 }
 
+static void ordered_memory_is_freed_in_order(void)
+{
+    scope outer;
+    report end;
+    EXPECT(outer.open() == GS_OK);
+    {
+        stream work, other, none;
+        ordered_memory block, second;
+        EXPECT(block.alloc(outer, MiB, none) == GS_MISUSE && !block);
+        EXPECT(work.create(outer) == GS_OK && other.create(outer) == GS_OK);
+        EXPECT(block.alloc(outer, 3 * MiB, work) == GS_OK && block.bytes() == 3 * MiB && block.as<char>() != nullptr);
+        EXPECT(gs_fill(block.get(), 1, block.bytes(), work.get()) == GS_OK);
+        EXPECT(live(outer) == 3 * MiB);
+        EXPECT(block.alloc(outer, 5 * MiB, work) == GS_OK && live(outer) == 5 * MiB); /* frees the old block */
+        CUdeviceptr address = block.get();
+        second = std::move(block);
+        EXPECT(!block && block.get() == 0 && block.bytes() == 0 && second.get() == address);
+        EXPECT(second.free(none) == GS_MISUSE && second.get() == address);
+        EXPECT(second.free(other) == GS_OK && !second && second.close() == GS_OK && live(outer) == 0);
+        EXPECT(second.free(other) == GS_OK); /* nothing to free */
+        EXPECT(block.alloc(outer, (size_t)1 << 50, work) == GS_NO_MEMORY && !block && block.get() == 0);
+        gs_forgive(outer.get());
+        stream moved(std::move(work));
+        EXPECT(block.alloc(outer, MiB, moved) == GS_OK && second.alloc(outer, MiB, moved) == GS_OK && !work);
+        work = std::move(moved); /* still the stream of both */
+        EXPECT(block.close() == GS_OK && live(outer) == MiB);
+    }
+    EXPECT(live(outer) == 0);
+    EXPECT(outer.end(&end) == GS_OK && end->held_count == 0 && end->has_failure == 0);
+}
+
+/* The memory outlives its stream, the stream's scope, or its own scope. */
+static void ordered_memory_outlives_its_stream(void)
+{
+    ordered_memory late, block;
+    report end;
+    {
+        scope outer, inner;
+        stream work;
+        EXPECT(outer.open() == GS_OK && inner.begin(outer) == GS_OK);
+        EXPECT(work.create(outer) == GS_OK && block.alloc(outer, MiB, work) == GS_OK);
+        EXPECT(gs_fill(block.get(), 1, MiB, work.get()) == GS_OK);
+        EXPECT(work.close() == GS_OK && block && live(outer) == MiB);
+        EXPECT(block.close() == GS_OK && live(outer) == 0);
+        EXPECT(work.create(inner) == GS_OK && block.alloc(outer, MiB, work) == GS_OK);
+        EXPECT(inner.end(&end) == GS_OK && end->held_count == 1 && !work && block); /* the stream was held */
+        EXPECT(block.close() == GS_OK && live(outer) == 0);
+        EXPECT(work.create(outer) == GS_OK && late.alloc(outer, MiB, work) == GS_OK);
+        EXPECT(outer.end(&end) == GS_OK && end->has_failure == 0 && end->held_count == 2);
+    }
+    EXPECT(!late && late.get() == 0 && late.close() == GS_OK);
+}
+
 static void threads_enter(void)
 {
     scope outer;
@@ -164,6 +222,8 @@ int main()
     objects_release();
     moves_pass_the_resource_on();
     any_order_of_destruction();
+    ordered_memory_is_freed_in_order();
+    ordered_memory_outlives_its_stream();
     threads_enter();
     reports_name_the_place();
 #ifdef GPUSCOPE_HAS_EXCEPTIONS
