@@ -2,7 +2,7 @@
 with momentum (fused), a batch that stays on the GPU.
 
     trainer_peer.py MODEL BATCH PRECISION [MODE]
-        MODEL: small, vgg11, resnet18, resnet50, mobilenetv2; PRECISION: fp32 (without TF32), bf16
+        MODEL: small, vgg11, resnet18, resnet50, mobilenetv2, efficientnet-b0; PRECISION: fp32 (without TF32), bf16
         MODE: eager (the default), or a mode of torch.compile: default, reduce-overhead, max-autotune
 
 Prints "ready" after ten steps. Then each line on stdin is a number of seconds to train; the answer is a line with
@@ -41,10 +41,11 @@ def main(model, batch, precision, mode="eager"):
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     make = {"small": small, "vgg11": vgg11, "resnet18": of_torchvision("resnet18"),
-            "resnet50": of_torchvision("resnet50"), "mobilenetv2": of_torchvision("mobilenet_v2")}[model]
+            "resnet50": of_torchvision("resnet50"), "mobilenetv2": of_torchvision("mobilenet_v2"),
+            "efficientnet-b0": of_torchvision("efficientnet_b0")}[model]
     side, classes = (28, 10) if model == "small" else (224, 1000)
     net = make().cuda().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9, fused=True)
     loss_of = torch.nn.CrossEntropyLoss()
     images = torch.randn(batch, 3, side, side, device="cuda").to(memory_format=torch.channels_last)
     labels = torch.randint(0, classes, (batch,), device="cuda")
