@@ -163,7 +163,10 @@ struct play {
     uint32_t *written; /* owned; for each block, the number of its last write */
     uint32_t writes;
     /* steps of the kind STEP_PARAMETERS that have begun and are not complete; each one reads until it is complete */
-    const struct step *running[PARAMETERS_AHEAD + 1];
+    struct running {
+        const struct step *step;
+        uint32_t x, dy; /* the numbers of the writes that it must read */
+    } running[PARAMETERS_AHEAD + 1];
     size_t begun, complete, most;
 };
 
@@ -191,17 +194,21 @@ static void complete(struct play *play, size_t count)
 {
     assert_true(count <= play->begun);
     for (; play->complete < count; play->complete++) {
-        const struct step *step = play->running[play->complete % (PARAMETERS_AHEAD + 1)];
+        const struct running *running = &play->running[play->complete % (PARAMETERS_AHEAD + 1)];
+        const struct step *step = running->step;
         touch(play, step->x, true, false);
         touch(play, step->dy, true, false);
         touch(play, step->workspace, true, false);
+        assert_int_equal(play->written[step->x], running->x); /* no step has changed them in place */
+        assert_int_equal(play->written[step->dy], running->dy);
     }
 }
 
 static void begin(struct play *play, const struct step *step)
 {
     assert_true(play->begun - play->complete <= PARAMETERS_AHEAD);
-    play->running[play->begun++ % (PARAMETERS_AHEAD + 1)] = step;
+    play->running[play->begun++ % (PARAMETERS_AHEAD + 1)] =
+        (struct running){.step = step, .x = play->written[step->x], .dy = play->written[step->dy]};
     if (play->begun - play->complete > play->most)
         play->most = play->begun - play->complete;
 }
@@ -378,6 +385,45 @@ static void shared_gradients_are_copied(void **unused)
     model_clear(&model);
 }
 
+/* A step that changes a gradient in place waits for the step of the kind STEP_PARAMETERS that still reads it. */
+static void changed_gradients_are_awaited(void **unused)
+{
+    (void)unused;
+    const struct backend overlapping = {.plan = plan_some, .overlaps = true};
+    const struct {
+        enum step_kind kind; /* of the step that changes the gradient */
+        const char *text;
+    } rows[] = {{STEP_RELU, "input 2 4 4\na = conv 2 3 pad 1\nb = conv 2 3 pad 1 relu\nconv 2 3 pad 1 from a\nadd b\n"
+                            "linear 2\n"},
+                {STEP_BACKWARD, "input 2 4 4\na = conv 2 3 pad 1\nconv 2 3 pad 1\nconv 2 3 pad 1\nadd a\nlinear 2\n"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model model;
+        struct reason reason;
+        struct schedule schedule;
+        struct schedule_options options = {.images = 2, .overlaps = true};
+        size_t number = 0, begun = 0, found = 0;
+        if (!read_text(rows[i].text, &model, &reason))
+            fail_msg("%s", reason.text);
+        assert_true(schedule_make(&model, &options, &overlapping, &number, 100000, &schedule, &reason));
+        assert_int_equal(play_iterations(&schedule), PARAMETERS_AHEAD + 1);
+        size_t dy =
+            NO_BLOCK; /* of the last convolution, whose step for parameters is number 1, after that of `linear` */
+        for (size_t k = 0; k < schedule.step_count; k++) {
+            const struct step *step = &schedule.steps[k];
+            size_t changed = step->kind == STEP_RELU ? step->dy : step->dx;
+            begun += step->kind == STEP_PARAMETERS;
+            dy = step->kind == STEP_PARAMETERS && begun == 2 ? step->dy : dy;
+            if (begun < 2 || step->kind != rows[i].kind || changed != dy)
+                continue;
+            assert_int_equal(step->awaited, 2);
+            found++;
+        }
+        assert_int_equal(found, 1);
+        schedule_clear(&schedule);
+        model_clear(&model);
+    }
+}
+
 static struct folding folding_of(const char *text)
 {
     struct model model;
@@ -465,6 +511,7 @@ int main(void)
         cmocka_unit_test(steps_find_what_was_written),
         cmocka_unit_test(checkpointing_needs_less),
         cmocka_unit_test(shared_gradients_are_copied),
+        cmocka_unit_test(changed_gradients_are_awaited),
         cmocka_unit_test(images_are_folded_for_one_convolution),
         cmocka_unit_test(inner_layers_have_one_reader),
         cmocka_unit_test(impossible_sizes_are_refused),
