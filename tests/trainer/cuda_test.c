@@ -60,6 +60,10 @@ static const struct {
      "input 2 6 6\na = conv 8 3 pad 1\nb = maxpool 2\naveragepool from a\nc = conv 8 1\nmaxpool 3 stride 3 from b\n"
      "add c\nd = conv 3 1\nsegment\nlinear 3 from c\ne = conv 3 1\nadd d\nadd e\n",
      3},
+    {"add, gradients change in place",
+     "input 2 5 4\na = conv 3 3 pad 1\nconv 3 3 pad 1\nconv 3 3 pad 1\nd = add a\ne = conv 3 3 pad 1 relu\n"
+     "conv 3 3 pad 1 from d\nadd e\nlinear 4\n",
+     3},
     {"conv, groups", "input 4 7 6\nconv 8 3 pad 1 groups 2\nsegment\nconv 12 3 stride 2 groups 4 relu\nlinear 4\n", 3},
     {"depthwise",
      "input 3 9 8\nconv 5 1\nconv 5 3 pad 1 groups 5\nsegment\nconv 5 5 stride 2 pad 2 groups 5 nobias\nconv 5 2 "

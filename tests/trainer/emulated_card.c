@@ -1,7 +1,8 @@
 /* A GPU emulated in host memory, which replaces libgpuscope's scopes. Everything is executed at once, and the kernels
- * really compute (host_launch.c). So a test without a GPU checks the arithmetic of the cuda back end. Only the
- * functions for plans are from libgpuscope. */
+ * really compute (host_launch.c). So a test without a GPU checks the arithmetic of the cuda back end, and that its
+ * streams wait for each other (emulated_order.c). Only the functions for plans are from libgpuscope. */
 #include "cuda_state.h"
+#include "emulated_order.h"
 #include "fake_nvidia.h"
 #include "host_kernels.h"
 
@@ -82,9 +83,11 @@ gs_status gs_begin_at(gs_scope *parent, const gs_options *options, gs_scope **re
 }
 gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, PLACE)
 {
-    (void)scope, UNUSED;
+    UNUSED;
     free(arena.memory);
     arena.memory = NULL;
+    if (scope == &outer)
+        order_reset();
     if (ret_report != NULL)
         *ret_report = NULL;
     return GS_OK;
@@ -107,18 +110,23 @@ static void *some(void)
     static char thing;
     return &thing;
 }
+static struct order_stream *stream_of(void *handle)
+{
+    return handle;
+}
 gs_status gs_stream_at(gs_scope *scope, CUstream *ret, PLACE)
 {
     (void)scope, UNUSED;
-    *ret = some();
+    *ret = (CUstream)(void *)order_stream_new();
     return GS_OK;
 }
 gs_status gs_event_at(gs_scope *scope, int timing, CUevent *ret, PLACE)
 {
     (void)scope, (void)timing, UNUSED;
-    *ret = some();
+    *ret = (CUevent)(void *)order_event_new();
     return GS_OK;
 }
+/* The event is kept until the outer scope ends. */
 gs_status gs_event_close_at(gs_scope *scope, CUevent event, PLACE)
 {
     (void)scope, (void)event, UNUSED;
@@ -159,16 +167,22 @@ CUdeviceptr gs_arena_at(const gs_arena *of, size_t block)
 
 /* ---- libraries ---- */
 
+/* The handles of cuDNN and cuBLAS are the streams. */
+static void touch_of_library(void *handle, const void *at, size_t bytes, int writes, const char *call)
+{
+    order_touch(stream_of(handle), at, bytes, writes, call);
+}
+
 gs_status gs_cudnn_at(gs_scope *scope, CUstream stream, void **ret, PLACE)
 {
-    (void)scope, (void)stream, UNUSED;
-    *ret = some();
+    (void)scope, UNUSED;
+    *ret = stream;
     return GS_OK;
 }
 gs_status gs_cublas_at(gs_scope *scope, CUstream stream, void **ret, PLACE)
 {
-    (void)scope, (void)stream, UNUSED;
-    *ret = some();
+    (void)scope, UNUSED;
+    *ret = stream;
     return GS_OK;
 }
 gs_status gs_nccl_at(gs_scope *scope, int ranks, const gs_nccl_id *id, int rank, void **ret, PLACE)
@@ -205,6 +219,7 @@ bool cuda_find(struct cuda *cuda, struct reason *reason)
 {
     (void)reason;
     fake_computes = 1;
+    fake_touch = touch_of_library;
 #define X(name, parameters) cuda->api.name = name;
     CUDNN_CALLS(X)
     CUBLAS_CALLS(X)
@@ -253,46 +268,55 @@ static void *host(CUdeviceptr at)
 }
 gs_status gs_copy_in_at(CUdeviceptr to, const void *from, size_t bytes, CUstream stream, PLACE)
 {
-    (void)stream, UNUSED;
+    UNUSED;
+    order_touch(stream_of(stream), host(to), bytes, 1, "gs_copy_in");
     memcpy(host(to), from, bytes);
     return GS_OK;
 }
 gs_status gs_copy_out_at(void *to, CUdeviceptr from, size_t bytes, CUstream stream, PLACE)
 {
-    (void)stream, UNUSED;
+    UNUSED;
+    order_touch(stream_of(stream), host(from), bytes, 0, "gs_copy_out");
     memcpy(to, host(from), bytes);
     return GS_OK;
 }
 gs_status gs_copy_at(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, PLACE)
 {
-    (void)stream, UNUSED;
+    UNUSED;
+    order_touch(stream_of(stream), host(from), bytes, 0, "gs_copy");
+    order_touch(stream_of(stream), host(to), bytes, 1, "gs_copy");
     memcpy(host(to), host(from), bytes);
     return GS_OK;
 }
 gs_status gs_fill_at(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream, PLACE)
 {
-    (void)stream, UNUSED;
+    UNUSED;
+    order_touch(stream_of(stream), host(to), bytes, 1, "gs_fill");
     memset(host(to), byte, bytes);
     return GS_OK;
 }
 gs_status gs_record_at(CUevent event, CUstream stream, PLACE)
 {
-    (void)event, (void)stream, UNUSED;
+    UNUSED;
+    order_record((void *)event, stream_of(stream));
     return GS_OK;
 }
 gs_status gs_follow_at(CUstream stream, CUevent event, PLACE)
 {
-    (void)event, (void)stream, UNUSED;
+    UNUSED;
+    order_follow(stream_of(stream), (void *)event);
     return GS_OK;
 }
 gs_status gs_wait_at(CUstream stream, PLACE)
 {
-    (void)stream, UNUSED;
+    UNUSED;
+    order_wait(stream_of(stream));
     return GS_OK;
 }
 gs_status gs_wait_event_at(CUevent event, PLACE)
 {
-    (void)event, UNUSED;
+    UNUSED;
+    order_wait_event((void *)event);
     return GS_OK;
 }
 /* Each measured time is shorter than the one before, so the last algorithm is chosen. */
@@ -303,10 +327,33 @@ gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, PLACE)
     *ret_ms = 1 / ms_now;
     return GS_OK;
 }
+/* Check the first byte of the blocks that a kernel accesses: it writes to its first argument. Of the others, only those
+ * are checked that steps on different streams use. */
+static void touch_of_kernel(struct order_stream *stream, const char *name, void **arguments)
+{
+    static const struct {
+        const char *name;     /* or its beginning */
+        int reads[2], writes; /* the numbers of arguments; 0: none */
+    } rows[] = {{"columns_end", {1, 0}, 0},  {"columns", {1, 0}, 0}, {"depth_filter_end", {1, 0}, 0},
+                {"depth_filter", {1, 2}, 0}, {"check", {1, 0}, 0},   {"norm_masked_sums", {0, 0}, 1}};
+    void *const *const *blocks = (void *const *const *)arguments;
+    order_touch(stream, *blocks[0], 1, 1, name);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strncmp(name, rows[i].name, strlen(rows[i].name)) != 0)
+            continue;
+        for (int k = 0; k < 2; k++)
+            if (rows[i].reads[k] != 0)
+                order_touch(stream, *blocks[rows[i].reads[k]], 1, 0, name);
+        if (rows[i].writes != 0)
+            order_touch(stream, *blocks[rows[i].writes], 1, 1, name);
+        return;
+    }
+}
 gs_status gs_launch(CUfunction kernel, gs_dims grid, gs_dims block, unsigned shared_bytes, CUstream stream,
                     void **arguments, const char *call, PLACE)
 {
-    (void)shared_bytes, (void)stream, (void)call, UNUSED;
+    (void)shared_bytes, (void)call, UNUSED;
+    touch_of_kernel(stream_of(stream), ((const struct host_kernel *)(uintptr_t)kernel)->name, arguments);
     host_launch((const struct host_kernel *)(uintptr_t)kernel, (struct dims){grid.x, grid.y, grid.z},
                 (struct dims){block.x, block.y, block.z}, arguments);
     return GS_OK;

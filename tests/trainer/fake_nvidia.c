@@ -13,6 +13,7 @@
 enum { BAD_PARAMETER = 2000, NOT_SUPPORTED = 3000, BLAS_INVALID = 7 };
 
 int fake_computes, fake_refuses_graphs;
+void (*fake_touch)(void *handle, const void *at, size_t bytes, int writes, const char *call);
 long fake_calls, fake_fail_at;
 int fake_fail_code;
 const char *fake_failed;
@@ -99,6 +100,17 @@ static void set(void *to, size_t at, int type, float x)
         ((uint16_t *)to)[at] = type == CUDNN_DATA_HALF ? float_half(x) : float_bf16(x);
 }
 
+static void touch(void *handle, const void *at, size_t bytes, bool writes, const char *call)
+{
+    if (fake_touch != NULL && bytes != 0)
+        fake_touch(handle, at, bytes, writes, call);
+}
+
+static size_t number_bytes(int type)
+{
+    return type == CUDNN_DATA_FLOAT ? sizeof(float) : sizeof(uint16_t);
+}
+
 /* ---- convolutions, channels last ---- */
 
 struct convolution {
@@ -114,13 +126,30 @@ static bool is_whole(const struct convolution *c)
            c->out_width == (c->width + 2 * c->pad - c->kernel) / c->stride + 1;
 }
 
+/* The numbers of elements of y, x and w, of which `kind` is the result. */
+static void sizes_of(const struct convolution *c, size_t counts[3])
+{
+    counts[0] = (size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels);
+    counts[1] = (size_t)c->images * (size_t)(c->height * c->width * c->channels);
+    counts[2] = (size_t)(c->out_channels * c->kernel * c->kernel * (c->channels / c->groups));
+}
+
+static void touch_tensors(void *handle, const struct convolution *c, const void *x, const void *w, const void *y,
+                          const char *call)
+{
+    const void *const blocks[] = {y, x, w};
+    size_t counts[3];
+    sizes_of(c, counts);
+    for (int i = 0; i < 3; i++)
+        touch(handle, blocks[i], counts[i] * number_bytes(c->type), i == c->kind, call);
+}
+
 /* Compute the convolution, or one of its two gradients, depending on `kind`. Visit every pair of an input and an output
  * that a weight connects. */
 static void compute(const struct convolution *c, const void *x, const void *w, const void *y, void *to, float beta)
 {
-    size_t counts[] = {(size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels),
-                       (size_t)c->images * (size_t)(c->height * c->width * c->channels),
-                       (size_t)(c->out_channels * c->kernel * c->kernel * (c->channels / c->groups))};
+    size_t counts[3];
+    sizes_of(c, counts);
     size_t deep = (size_t)(c->channels / c->groups), group_outputs = (size_t)(c->out_channels / c->groups);
     size_t count = counts[c->kind];
     double *sums = calloc(count, sizeof *sums);
@@ -347,7 +376,7 @@ static int workspace(int kind, void *x, void *w, void *how, void *y, int algorit
     return algorithm == 1 ? NOT_SUPPORTED : 0;
 }
 
-static int run_legacy(int kind, const void *alpha, const struct legacy *x_tensor, const void *x,
+static int run_legacy(void *handle, int kind, const void *alpha, const struct legacy *x_tensor, const void *x,
                       const struct legacy *w_filter, const void *w, const struct legacy *how,
                       const struct legacy *y_tensor, const void *y, int algorithm, const void *space, size_t bytes,
                       const void *beta, void *to)
@@ -364,6 +393,8 @@ static int run_legacy(int kind, const void *alpha, const struct legacy *x_tensor
     if (convolution.type == CUDNN_DATA_FLOAT ? how->math != CUDNN_FMA_MATH : how->math != CUDNN_TENSOR_OP_MATH)
         return BAD_PARAMETER;
     add(&fake_legacy_runs, 1);
+    touch_tensors(handle, &convolution, x, w, y, "a convolution");
+    touch(handle, space, bytes, true, "the workspace of a convolution");
     if (fake_computes && bytes != 0)
         memset((void *)(uintptr_t)space, 0xAA, algorithm_bytes[algorithm]);
     if (fake_computes)
@@ -413,8 +444,8 @@ int cudnnConvolutionForward(void *handle, const void *alpha, void *x_tensor, con
 {
     BEGIN()
     return handle == NULL ? BAD_PARAMETER
-                          : run_legacy(0, alpha, x_tensor, x, w_filter, w, convolution, y_tensor, y, algorithm, space,
-                                       workspace_bytes, beta, y);
+                          : run_legacy(handle, 0, alpha, x_tensor, x, w_filter, w, convolution, y_tensor, y, algorithm,
+                                       space, workspace_bytes, beta, y);
 }
 int cudnnConvolutionBackwardData(void *handle, const void *alpha, void *w_filter, const void *w, void *dy_tensor,
                                  const void *dy, void *convolution, int algorithm, void *space, size_t workspace_bytes,
@@ -422,8 +453,8 @@ int cudnnConvolutionBackwardData(void *handle, const void *alpha, void *w_filter
 {
     BEGIN()
     return handle == NULL ? BAD_PARAMETER
-                          : run_legacy(1, alpha, dx_tensor, dx, w_filter, w, convolution, dy_tensor, dy, algorithm,
-                                       space, workspace_bytes, beta, dx);
+                          : run_legacy(handle, 1, alpha, dx_tensor, dx, w_filter, w, convolution, dy_tensor, dy,
+                                       algorithm, space, workspace_bytes, beta, dx);
 }
 int cudnnConvolutionBackwardFilter(void *handle, const void *alpha, void *x_tensor, const void *x, void *dy_tensor,
                                    const void *dy, void *convolution, int algorithm, void *space,
@@ -431,8 +462,8 @@ int cudnnConvolutionBackwardFilter(void *handle, const void *alpha, void *x_tens
 {
     BEGIN()
     return handle == NULL ? BAD_PARAMETER
-                          : run_legacy(2, alpha, x_tensor, x, dw_filter, dw, convolution, dy_tensor, dy, algorithm,
-                                       space, workspace_bytes, beta, dw);
+                          : run_legacy(handle, 2, alpha, x_tensor, x, dw_filter, dw, convolution, dy_tensor, dy,
+                                       algorithm, space, workspace_bytes, beta, dw);
 }
 
 /* ---- cuDNN's graph interface: descriptors store the attributes that were set ---- */
@@ -668,6 +699,8 @@ int cudnnBackendExecute(void *handle, void *plan, void *variant_pack)
     if (fake_refuses_graphs)
         return NOT_SUPPORTED;
     add(&fake_graph_runs, 1);
+    touch_tensors(handle, &convolution, x, w, y, "cudnnBackendExecute");
+    touch(handle, space, (size_t)engine_bytes[part->engine], true, "the workspace of cudnnBackendExecute");
     if (fake_computes && engine_bytes[part->engine] != 0)
         memset(space, 0xAA, (size_t)engine_bytes[part->engine]);
     if (fake_computes)
@@ -702,6 +735,11 @@ int cublasGemmEx(void *handle, int transpose_a, int transpose_b, int m, int n, i
         (c_type != a_type && c_type != CUDA_R_32F))
         return BLAS_INVALID;
     add(&fake_gemm_runs, 1);
+    touch(handle, a, (size_t)a_leading * (size_t)(transpose_a ? m : k) * number_bytes(blas_type(a_type)), false,
+          __func__);
+    touch(handle, b, (size_t)b_leading * (size_t)(transpose_b ? k : n) * number_bytes(blas_type(b_type)), false,
+          __func__);
+    touch(handle, c, (size_t)c_leading * (size_t)n * number_bytes(blas_type(c_type)), true, __func__);
     for (int j = 0; fake_computes && j < n; j++)
         for (int i = 0; i < m; i++) {
             double sum = 0;
