@@ -460,8 +460,9 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
     for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
         status = clear(cuda, (enum lasting)i);
     if (status == GS_OK)
-        /* the blocks must be cleared before another stream copies inputs to them */
-        status = gs_wait(cuda->card.compute);
+        /* Nothing may still write to the blocks when training begins, and the blocks must be cleared before another
+         * stream copies inputs to them. */
+        status = lanes_wait(cuda);
     return card_well(&cuda->card, status, "the run's memory", reason);
 }
 
