@@ -98,10 +98,10 @@ struct backend {
     /* Wait until the copy that feed() started for `turn` is complete. The host memory may then be written again. */
     bool (*fed)(void *state, unsigned turn, struct reason *reason);
 
-    /* Call expect() before waiting for the next inputs. waited() then returns for how long the device has waited for
-     * inputs so far, in s: it had completed all work that was submitted before expect(), but the copy of the inputs was
-     * not complete. It includes all inputs that were used before the last settle(). Both are NULL if iterate() returns
-     * only when its steps are complete. */
+    /* Call expect() once for each feed(), in the thread that calls iterate(), before that thread waits for these
+     * inputs. waited() returns for how long the device has waited for inputs so far, in s: it had completed all work
+     * that was submitted before expect(), but the copy of the inputs was not complete. The time includes all inputs
+     * that were used before the last settle(). Both are NULL if iterate() returns only when its steps are complete. */
     bool (*expect)(void *state, struct reason *reason);
     double (*waited)(void *state);
 

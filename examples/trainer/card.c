@@ -192,8 +192,9 @@ bool card_fed(void *state, unsigned turn, struct reason *reason)
     return card_well(card, status, "a copy of inputs", reason);
 }
 
-/* The inputs number - 1 have been fed. So the copy of the inputs number - 3, to the same buffers, is complete, and so
- * are the steps of the inputs number - 5, which it waited for. */
+/* All inputs before those numbered `number` were fed. Before the last of these (number - 1) were fed, the loader waited
+ * for the copy of inputs number - 3, which used the same buffers. That copy waited for the steps of inputs number - 5.
+ * So both events of inputs number - 5, and of all before them, are complete. */
 bool card_expect(void *state, struct reason *reason)
 {
     struct card *card = state;

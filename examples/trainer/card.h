@@ -5,7 +5,7 @@
 
 #include "backend.h"
 
-/* More than the number of inputs whose waiting time may not be known yet. */
+/* More than the number of inputs that were expected or fed, and whose waiting time was not measured yet. */
 enum { CARD_WAITS = 8 };
 
 struct card {
@@ -17,8 +17,8 @@ struct card {
     gs_arena *arena;                 /* memory of the schedule, in the scope `memory` */
     /* scope of the arena, which card_load() creates and a later card_load() replaces; NULL: none */
     gs_scope *memory;
-    /* Inputs number n use idle[n % CARD_WAITS], which is recorded when the device has completed all work that was
-     * submitted before they were expected, and arrived[n % CARD_WAITS], recorded when they are copied. */
+    /* Inputs number n use two events: idle[n % CARD_WAITS] completes after all work that was submitted before they were
+     * expected, and arrived[n % CARD_WAITS] when they are copied. */
     CUevent idle[CARD_WAITS], arrived[CARD_WAITS];
     uint64_t fed_count; /* used only by the thread that calls card_feed() */
     uint64_t expected_count, measured_count;

@@ -131,8 +131,8 @@ gs_status lanes_wait(struct cuda *cuda);
 void lanes_use(struct cuda *cuda, const struct step *step);
 /* Let the main lane wait for the first `count` steps of the side lane. */
 gs_status lanes_await(struct cuda *cuda, size_t count);
-/* Call these before and after a step of the side lane. It waits for everything that was submitted to the main lane
- * before. */
+/* Call these before and after submitting a step to the side lane. The step waits for everything that was submitted to
+ * the main lane before lanes_begin_side(). */
 gs_status lanes_begin_side(struct cuda *cuda);
 gs_status lanes_end_side(struct cuda *cuda);
 

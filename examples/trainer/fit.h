@@ -16,9 +16,8 @@
  * Even without a limit, the plan and the reserve must fit into the GPU's free memory.
  *
  * The cheapest way to save memory is tried first: no overlapping steps, then smaller workspaces, then a smaller
- * micro-batch. Below
- * FIT_USEFUL_IMAGES images, checkpointing is tried, then the next allowed precision. If no choice reaches
- * FIT_USEFUL_IMAGES, the one with the largest micro-batch is used. */
+ * micro-batch. Below FIT_USEFUL_IMAGES images, checkpointing is tried, then the next allowed precision. If no choice
+ * reaches FIT_USEFUL_IMAGES, the one with the largest micro-batch is used. */
 #ifndef TRAINER_FIT_H
 #define TRAINER_FIT_H
 
