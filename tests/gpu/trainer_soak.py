@@ -6,10 +6,11 @@
 ResNet-50 in bf16 with all that a training uses: JPEG files (made first, N of them; 0: synthetic images), augmentation, a
 moving average, clipping, evaluations, checkpoints, a log and TensorBoard. With --under, the trainer runs under `gpuwhy run`.
 After --seconds, or on SIGTERM, the trainer gets SIGTERM and must end with status 4. FOLDER/soak.md is written every 30 s, so
-that an unfinished run can be seen.
+that an unfinished run can be seen. LD_LIBRARY_PATH must name the folders of cuDNN, cuBLAS and NVRTC.
 
-Checked: the process's memory on the GPU (from the log) and its threads are the same from the first quarter on; the median
-resident memory of the last quarter is at most 1 % and 8 MiB above that of the second quarter.
+Checked: the process's memory on the GPU (from the log) does not change after the first quarter. Of the second and of the
+last quarter, medians are compared: threads and open files must be the same; resident memory (of gpuwhy, too) may grow by at
+most 1 % and 8 MiB.
 
 Exit status: 0: nothing grew, 1: something grew or the training failed."""
 import argparse
@@ -58,6 +59,7 @@ def trainer_of(process, under):
                     if name.read().strip() == "trainer":
                         return child
         time.sleep(0.05)
+    process.kill()
     raise RuntimeError("the trainer did not start")
 
 
@@ -75,10 +77,11 @@ def look(pid):
 
 
 class Log:
-    """The newest step of the trainer's log."""
+    """The newest step of the trainer's log. Lines of earlier runs do not count."""
 
     def __init__(self, path):
-        self.path, self.at, self.last = path, 0, {}
+        self.path, self.last = path, {}
+        self.at = os.path.getsize(path) if os.path.exists(path) else 0
 
     def read(self):
         if os.path.exists(self.path):
@@ -88,6 +91,8 @@ class Log:
                     if not line.endswith("\n"):
                         break
                     self.at = file.tell()
+                    if line == "\n":  # ends the cut line of an earlier run
+                        continue
                     record = json.loads(line)
                     if "step" in record:
                         self.last = record
@@ -172,15 +177,18 @@ def main():
         if time.monotonic() - told > 30 and samples:
             told = time.monotonic()
             write(path, " ".join(command), samples, "still running")
-    early = process.poll()
-    if early is None:
-        os.kill(pid, signal.SIGTERM)
+    is_early = process.poll() is not None
+    if not is_early:
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError:  # gpuwhy outlives the trainer
+            is_early = True
     status = process.wait()
     with open(os.path.join(args.out, "samples.json"), "w") as file:
         json.dump(samples, file)
-    good = write(path, " ".join(command), samples, "ended with status %d%s" % (status, "" if early is None else ", too early"))
+    good = write(path, " ".join(command), samples, "ended with status %d%s" % (status, ", too early" if is_early else ""))
     sys.stdout.write(open(path).read() + open(os.path.join(args.out, "said.txt")).read()[-2000:])
-    return 0 if good and early is None and status == 4 else 1
+    return 0 if good and not is_early and status == 4 else 1
 
 
 if __name__ == "__main__":
