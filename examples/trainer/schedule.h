@@ -70,8 +70,8 @@ struct step {
     size_t workspace;       /* block that is used only while the step runs; NO_BLOCK: none */
     size_t workspace_bytes;
     size_t algorithm; /* chosen by the back end's plan(); only the back end knows its meaning */
-    /* Before this step begins, the first `awaited` steps of the kind STEP_PARAMETERS must be complete. They use memory
-     * that this step writes to. The number does not decrease from step to step. */
+    /* Before this step begins, the first `awaited` steps of the kind STEP_PARAMETERS must be complete, because this
+     * step or a later one may write to the memory that they use. The number does not decrease from step to step. */
     size_t awaited;
 };
 
