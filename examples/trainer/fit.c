@@ -70,11 +70,11 @@ struct attempt {
 
 /* What to try for each number of images, the fastest first. `workspace_part` is the divisor of the maximum workspace
  * size (fit_options.workspace_bytes); 0: no workspace. */
-static const struct frugality {
+static const struct variant {
     bool overlaps;
     unsigned workspace_part;
-} frugalities[] = {{true, 1}, {false, 1}, {false, 4}, {false, 16}, {false, 0}};
-enum { FRUGALITIES = sizeof frugalities / sizeof *frugalities };
+} variants[] = {{true, 1}, {false, 1}, {false, 4}, {false, 16}, {false, 0}};
+enum { VARIANTS = sizeof variants / sizeof *variants };
 
 static bool plan(struct attempt *attempt, size_t images, uint64_t workspace_bytes, uint64_t *ret_bytes)
 {
@@ -98,20 +98,20 @@ static void say_refused(const struct attempt *attempt, uint64_t bytes)
         size_text(attempt->budget_bytes, has));
 }
 
-/* Callback of gs_fit_batch(): plan micro-batches of `images`, as fast as fits. Sets *ret_bytes to the size of the plan.
- */
+/* Callback of gs_fit_batch(): plan micro-batches of `images` with the first variant that fits. Sets *ret_bytes to the
+ * size of the plan. */
 static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
 {
     struct attempt *attempt = user;
     uint64_t all = attempt->request->options.workspace_bytes, bytes = UINT64_MAX, least = UINT64_MAX;
     if (all == 0)
         all = FIT_WORKSPACE_BYTES;
-    for (int i = 0; i < FRUGALITIES; i++) {
-        unsigned part = frugalities[i].workspace_part;
+    for (int i = 0; i < VARIANTS; i++) {
+        unsigned part = variants[i].workspace_part;
         uint64_t workspace_bytes = part == 0 ? 0 : all / part;
-        if (frugalities[i].overlaps && !attempt->request->backend->overlaps)
+        if (variants[i].overlaps && !attempt->request->backend->overlaps)
             continue;
-        attempt->fit.schedule.overlaps = frugalities[i].overlaps;
+        attempt->fit.schedule.overlaps = variants[i].overlaps;
         attempt->reason->is_memory = false;
         if (!plan(attempt, images, workspace_bytes, &bytes)) {
             if (!attempt->reason->is_memory)
