@@ -347,13 +347,19 @@ static void refusal_add(gw_model *model, gwi_process *process, const gw_event *e
 static void state_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint64_t field = event->arg[0], value = event->arg[1];
-    if (field == GW_ALLOCATOR_WHEN && value != 0) { /* a new report begins, one without a failure */
+    bool begins = field == GW_ALLOCATOR_WHEN && value != GW_WHEN_OOM;
+    if (begins) { /* the allocator itself refused nothing */
         settle(model, process);
         process->allocator_now = -1;
     }
     gw_allocator_report *report = report_now(model, process, event);
     if (report == NULL || field >= GW_ALLOCATOR_FIELD_COUNT)
         return;
+    if (begins && value == GW_WHEN_OTHER_REFUSED) {
+        report->is_other_refused = true;
+        report->device = gwi_device_place(event->arg[2]);
+        tie_failure(model, process, process->allocator_now);
+    }
     report->has_field[field] = true;
     report->field[field] = value;
     if (field == GW_ALLOCATOR_HISTORY_TOTAL || field == GW_ALLOCATOR_COURSE_REQUESTS)
