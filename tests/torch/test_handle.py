@@ -41,6 +41,12 @@ class Run:
             read = subprocess.run([TESTS / "course_read", recording], capture_output=True, text=True)
             lines = [line.split() for line in read.stdout.splitlines()]
             self.reports = [[int(word) for word in line[1:]] for line in lines if line[0] == "report"]
+            self.listed = [0] * len(self.reports)  # live blocks in each report
+            report = -1
+            for word, *_ in lines:
+                report += word == "report"
+                if word == "live":
+                    self.listed[report] += 1
             check(["lost", "0"] in lines, f"{words}: events were lost")
 
     def text(self, part):
@@ -129,6 +135,16 @@ def caught():
     run.expect("gpu-oom-leak")
     run.expect_text("headline", "the first run failed for lack of memory, and 6.9", "is still referenced")
     run.expect_text("evidence", "cuMemAlloc of 64.00 MiB failed")
+
+
+def both():
+    """Two threads are refused at once. The parts of their reports are not mixed: each lists all live blocks or none, and
+    every refusal by PyTorch has its report."""
+    run = Run("both")
+    live = {report[7] for report in run.reports}
+    check(len(live) == 1, f"numbers of live blocks: {live}")
+    check(set(run.listed) <= live | {0}, f"listed {sorted(set(run.listed))} instead of {live}")
+    check(sum(report[1] for report in run.reports) == 100, f"{sum(r[1] for r in run.reports)} reports about PyTorch")
 
 
 def quiet():

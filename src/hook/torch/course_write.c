@@ -35,7 +35,9 @@ static struct {
 
 void gwi_course_report_begin(void)
 {
-    enum { WAIT_NS = 1000000, WAITS_MAX = 300 }; /* the other report waits for room at most 0.2 s */
+    /* The other report takes some milliseconds, and at most 0.2 s if the buffer is full. The limit is only for a thread
+     * that was killed meanwhile. */
+    enum { WAIT_NS = 1000000, WAITS_MAX = 2000 };
     atomic_fetch_add(&writing.own, 1);
     for (int i = 0; i < WAITS_MAX && atomic_load(&writing.other) != 0; i++)
         nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);

@@ -13,11 +13,13 @@
  *   caught    PyTorch refuses a request of the first run, the program keeps the run's blocks, and a second run uses the
  *             library; repaired: the blocks are freed, and the cache is emptied
  *   own       PyTorch's own request is refused; the program frees memory and goes on
+ *   both      two threads at once: PyTorch refuses 100 requests, and the library is refused 100 times
  *   probe     the library is refused 200 times, then content with less
  *   holder    the other process: allocates 6 GiB, then waits for the end of its standard input
  *
  * If the library gets no memory, the program prints the exception that PyTorch raises, and exits with 1. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -266,6 +268,30 @@ static void survive(bool is_own)
     work();
 }
 
+static void *refuse_own(void *user)
+{
+    pthread_barrier_wait(user);
+    for (int i = 0; i < 100; i++)
+        fake_refuse((int64_t)1 << 30, 0);
+    return NULL;
+}
+
+static void both(void)
+{
+    pthread_t thread;
+    pthread_barrier_t begin;
+    uint64_t address = 0;
+    (void)begin_scratch();
+    keep_until_full();
+    if (pthread_barrier_init(&begin, NULL, 2) != 0 || pthread_create(&thread, NULL, refuse_own, &begin) != 0)
+        fail("no thread");
+    pthread_barrier_wait(&begin);
+    for (int i = 0; i < 100; i++)
+        if (driver_allocate(&address, (size_t)1 << 30) == 0)
+            fail("too much memory");
+    pthread_join(thread, NULL);
+}
+
 /* ---- another process ---- */
 
 static void hold(void)
@@ -341,6 +367,8 @@ int main(int argc, char **argv)
         full(repaired, scenario[0] == 's');
     else if (strcmp(scenario, "other") == 0)
         other();
+    else if (strcmp(scenario, "both") == 0)
+        both();
     else if (strcmp(scenario, "caught") == 0)
         caught(repaired);
     else if (strcmp(scenario, "own") == 0 || strcmp(scenario, "probe") == 0)
