@@ -96,6 +96,13 @@ def cache():
     run.expect_text("headline", "PyTorch's cache kept 6.")
     run.expect_text("evidence", "of the cache was in segments without a live tensor")
     run.expect_text("next", "Call torch.cuda.empty_cache() before the first operation that uses the library")
+    # A leak beside a larger cache: each of the two explains the refusal, so the leak alone is not the verdict.
+    mixed = Run("mixed")
+    mixed.expect_one_report()
+    mixed.expect("gpu-oom-library-handle")
+    mixed.expect_text("headline", "PyTorch's cache kept 4.")
+    check({"cause": "gpu-oom-leak", "certainty": "hypothesis"}.items() <= mixed.verdict["alternatives"][0].items(),
+          mixed.verdict["alternatives"])
 
 
 def pieces():

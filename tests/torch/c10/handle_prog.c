@@ -7,8 +7,9 @@
  *   cache     large blocks are freed, and their segments stay cached; repaired: the cache is emptied
  *   pieces    as cache, but a small live block is in each segment; repaired: the small blocks share a segment, and the
  *             cache is emptied
+ *   mixed     as cache, but a third of the card is left, which a leak then fills
  *   full      the blocks are kept before iterations that keep nothing; repaired: the library is used first
- *   small     as full, but the iterations keep a little memory
+ *   small     as full, but the iterations keep 1 MiB each: enough for the library, but little of the memory
  *   other     another process holds most of the card; repaired: it holds nothing
  *   caught    PyTorch refuses a request of the first run, the program keeps the run's blocks, and a second run uses the
  *             library; repaired: the blocks are freed, and the cache is emptied
@@ -172,9 +173,10 @@ static uint64_t begin_scratch(void)
     return next;
 }
 
-static void keep_until_full(void)
+/* Keep blocks until less than the library needs is free, in addition to `spare_bytes`. */
+static void keep_until_full(uint64_t spare_bytes)
 {
-    while (free_bytes() >= (HANDLE_MIB / 2 + SEGMENT_MIB) * MIB)
+    while (free_bytes() >= (HANDLE_MIB / 2 + SEGMENT_MIB) * MIB + spare_bytes)
         take(15 * MIB);
 }
 
@@ -189,17 +191,32 @@ static void leak(bool repaired)
     use_library();
 }
 
+static void leak_beside_cache(void)
+{
+    enum { BLOCKS = 280 };
+    uint64_t block[BLOCKS], scratch = begin_scratch();
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = take(15 * MIB);
+    work();
+    for (int i = BLOCKS; i-- > 0;)
+        release(block[i], 15 * MIB);
+    while (free_bytes() >= (HANDLE_MIB / 2 + SEGMENT_MIB) * MIB) {
+        iterate(scratch);
+        take(15 * MIB);
+    }
+    use_library();
+}
+
 static void full(bool repaired, bool keeps_little)
 {
     uint64_t scratch = begin_scratch();
     if (repaired)
         use_library();
-    keep_until_full();
-    add_segment();
-    for (int i = 0; i < 100; i++) {
+    keep_until_full(keeps_little ? 112 * MIB : 0);
+    for (int i = 0; i < 112; i++) {
         iterate(scratch);
         if (keeps_little)
-            take(MIB / 8);
+            take(MIB);
     }
     if (!repaired)
         use_library();
@@ -256,7 +273,7 @@ static void caught(bool repaired)
 static void survive(bool is_own)
 {
     uint64_t scratch = begin_scratch(), address = 0;
-    keep_until_full();
+    keep_until_full(0);
     for (int i = 0; i < (is_own ? 1 : 200); i++)
         if ((is_own ? fake_segment(&address, (uint64_t)1 << 30) : driver_allocate(&address, (size_t)1 << 30)) == 0)
             fail("too much memory");
@@ -282,7 +299,7 @@ static void both(void)
     pthread_barrier_t begin;
     uint64_t address = 0;
     (void)begin_scratch();
-    keep_until_full();
+    keep_until_full(0);
     if (pthread_barrier_init(&begin, NULL, 2) != 0 || pthread_create(&thread, NULL, refuse_own, &begin) != 0)
         fail("no thread");
     pthread_barrier_wait(&begin);
@@ -367,6 +384,8 @@ int main(int argc, char **argv)
         full(repaired, scenario[0] == 's');
     else if (strcmp(scenario, "other") == 0)
         other();
+    else if (strcmp(scenario, "mixed") == 0)
+        leak_beside_cache();
     else if (strcmp(scenario, "both") == 0)
         both();
     else if (strcmp(scenario, "caught") == 0)
