@@ -283,6 +283,28 @@ static void feed_a_cache_that_another_library_cannot_use(void)
     no_room_beside(500 * mib, 3500 * mib, false);
 }
 
+static void fill_beside_other_process(uint64_t allocated)
+{
+    open_torch(16 * gib);
+    gw_feed_alloc(&feed, 6 * gib);
+    gw_feed_no_room(&feed, 32 * mib, 3 * mib, 16 * gib);
+    report_beside(allocated, 6 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=9663676416 cmd=python notebook.py");
+    close_program(1);
+}
+
+/* Without the other process, the request would have fitted. Nothing else explains the refusal. */
+static void feed_other_process_beside_live_tensors(void)
+{
+    fill_beside_other_process(6 * gib - mib);
+}
+
+/* The same, but without PyTorch's cache, the request would have fitted, too. */
+static void feed_other_process_beside_a_cache(void)
+{
+    fill_beside_other_process(gib);
+}
+
 static void feed_library_handle_near_a_device_assert(void)
 {
     open_torch(4 * gib);
@@ -395,6 +417,9 @@ static const row rows[] = {
           .says = {"PyTorch's live tensors held 3.41 GiB of 4.00 GiB"}, .silent = {"torch.cuda.empty_cache()"}),
     FAULT(library_handle_beside_a_small_pytorch, "gpu-oom-library-handle", GW_SUPPORTED,
           .says = {"its message names another problem"}, .silent = {"PyTorch had", "PyTorch's cache"}),
+    FAULT(other_process_beside_live_tensors, "gpu-oom-other-process", GW_ESTABLISHED,
+          .says = {"4711", "held 6.00 GiB"}),
+    FAULT(other_process_beside_a_cache, "gpu-oom-other-process", GW_SUPPORTED, .says = {"4711", "held 6.00 GiB"}),
     NOT_NAMED(a_cache_that_another_library_cannot_use, "gpu-oom-capacity", .alternative = {"gpu-oom-capacity"},
               .no_alternative = {"gpu-oom-fragmentation"}),
     FAULT(library_handle_near_a_device_assert, "device-assert-index", GW_ESTABLISHED, .says = {"n_classes"},

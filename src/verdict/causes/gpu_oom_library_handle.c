@@ -68,8 +68,8 @@ static void say_others(const gwi_memory *memory, gwi_finding *finding)
     if (!memory->is_other_request || !memory->foreign_known || memory->foreign_pid == 0 || memory->limit_is_guard ||
         !gwi_would_fit(memory, memory->foreign_bytes))
         return;
-    gwi_measure(finding, memory->t_ns, "card", (double)memory->foreign_bytes, "bytes",
-                "other processes held %s; pid %" PRIu32 " held most of it%s%s",
+    gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)memory->foreign_bytes,
+                "bytes", "other processes held %s; pid %" PRIu32 " held most of it%s%s",
                 gw_bytes_text(bytes, memory->foreign_bytes), memory->foreign_pid,
                 memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
 }
