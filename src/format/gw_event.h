@@ -336,7 +336,7 @@ typedef enum gw_rehearsal_fact {
     X(EXPANDABLE, "expandable_segments")                                                                               \
     X(LIMIT, "limit_bytes")                                                                                            \
     X(HISTORY_TOTAL, "history_entry_count")                                                                            \
-    X(WHEN, "when")                  /* reason for the report: 0 out-of-memory error, 1 program's end, 2 request */    \
+    X(WHEN, "when")                  /* reason for the report: a gw_report_when */                                     \
     X(HISTORY_AGE, "history_age_ns") /* age of the start of the recorded history, counted back from the event */       \
     /* Values about all allocations and frees from the first one on ("course" in docs/GLOSSARY.md) */                  \
     X(COURSE_REQUESTS, "course_request_count") /* from here on, ages in the report count back from the time of         \
@@ -353,6 +353,15 @@ typedef enum gw_allocator_field {
 #undef GW_X
         GW_ALLOCATOR_FIELD_COUNT
 } gw_allocator_field;
+
+typedef enum gw_report_when {
+    GW_WHEN_OOM = 0,       /* the allocator refused a request */
+    GW_WHEN_END = 1,       /* the end of the program */
+    GW_WHEN_REQUESTED = 2, /* the program saved its memory snapshot */
+    /* The driver refused a request that did not come from this allocator, such as one of cuBLAS. The report belongs to
+     * the failed call just before it. */
+    GW_WHEN_OTHER_REFUSED = 3
+} gw_report_when;
 
 /* arg3 of ALLOCATOR_BLOCK, a block held by a framework's allocator. The low bits are the block's state. The bits from
  * GW_BLOCK_ORDER_SHIFT up are the 1-based number of its request on the device, or 0 if unknown.

@@ -1,11 +1,12 @@
 /* Record a finished call as an event or a failure, or only count it. */
 #include "gw_cuda_results.h"
+#include "gwi_course.h"
 #include "gwi_hook.h"
 #include "gwi_site.h"
 
 #include <errno.h>
 
-enum { RESULT_NOT_FOUND = 500 };
+enum { RESULT_NO_MEMORY = 2, RESULT_NOT_FOUND = 500 };
 
 /* Calls that destroy or free an object. Their event gets the time at which the call began. Another thread may get the
  * address or handle before the event is recorded. The object must not seem to end after the next one begins. */
@@ -41,6 +42,29 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
 #define ENDS_KERNELS(name, price, effect, thing, ...)                                                                  \
     GW_KIND_BIT(name, HOLDS_KERNELS(thing) && GW_EFFECT_##effect != GW_EFFECT_MAKES)
 
+/* True if a report about PyTorch's memory may be written now: the first REPORTS_MAX of the process, then at most ten a
+ * second. */
+static bool may_report_torch(void)
+{
+    enum { REPORTS_MAX = 64 };
+    static _Atomic uint32_t reports;
+    static _Atomic uint64_t last_ns;
+    bool is_early = atomic_load_explicit(&reports, memory_order_relaxed) < REPORTS_MAX &&
+                    atomic_fetch_add(&reports, 1) < REPORTS_MAX;
+    return gwi_turn(&last_ns) || is_early;
+}
+
+/* If the driver has refused memory to another library than PyTorch, record how PyTorch uses its memory, which may fill
+ * the device. PyTorch's own requests are left out: PyTorch frees its cache and tries again, and reports it itself if
+ * that does not help. */
+static GWI_COLD void report_torch(gw_slot *slot)
+{
+    int device;
+    if (gwi_course_is_any() && gwi_current_device(&device) && device >= 0 &&
+        gwi_site_is_not_of(slot, "libc10_cuda.so") && may_report_torch())
+        gwi_course_other_refused((uint64_t)device);
+}
+
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
@@ -69,6 +93,8 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
         gwi_order_event(th, &event);
     write_call(th, &event, text);
     gwi_facts_after(kind, result, event.arg);
+    if (gwi_unlikely(result == RESULT_NO_MEMORY) && kind != GW_EV_INIT && !gw_is_pinning(kind))
+        report_torch(th->slot);
     if (gwi_unlikely(gwi_observer_poke != NULL && gwi.attach_observer))
         gwi_observer_poke(th, kind, result, event.arg);
     errno = saved_errno;

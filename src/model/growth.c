@@ -877,8 +877,10 @@ static void find_iterations(const gw_model *model, const gw_growth_question *que
     }
     growth->requests_whole = list[0].order == 1;
     uint64_t first_order = list[0].order;
-    add_refused(question, by_driver ? refused_by_driver(question) : refused_by_allocator(question, &list[count - 1]),
-                list, &count);
+    if (by_driver)
+        add_refused(question, refused_by_driver(question), list, &count);
+    else if (!question->report->is_other_refused)
+        add_refused(question, refused_by_allocator(question, &list[count - 1]), list, &count);
     if (by_driver)
         gwi_requests_work(model, question->pid, list, count);
     gwi_requests_calls(model, list, count);

@@ -62,7 +62,10 @@ typedef struct gw_allocator_report {
     uint64_t t_ns;
     uint32_t pid;
     int device;
-    bool is_oom;
+    bool is_oom; /* the allocator refused a request */
+    /* The driver refused a request that did not come from this allocator, such as one of cuBLAS. The report shows what
+     * the allocator held meanwhile. */
+    bool is_other_refused;
     uint64_t bytes_wanted, bytes_total, bytes_free; /* bytes_total 0: not known */
     bool has_free;                                  /* false: bytes_free is not known */
     uint32_t wanted_site;                           /* call site of the refused request; 0: not known */

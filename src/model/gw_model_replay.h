@@ -18,6 +18,12 @@ const gw_allocator_report *gw_model_replay_report(const gw_model *model);
 GW_MUST_CHECK gw_status gw_model_replay_input(const gw_model *model, const gw_allocator_report *report,
                                               gw_replay_input *ret_input, gw_error *err);
 
+/* Find the bytes of PyTorch's segments in which nothing is live: torch.cuda.empty_cache() returns these to the driver.
+ * `snapshot` is the ledger at the time of the report. Returns false if they are not known: some blocks or segments were
+ * not recorded, or PyTorch uses expandable segments. Unless true, *ret_bytes is not changed. */
+bool gw_model_empty_segments(const gw_model *model, const gw_allocator_report *report, const gw_snapshot *snapshot,
+                             uint64_t *ret_bytes);
+
 /* Find the events of the input at which the process's phases begin: before each of them a program could release the
  * cache. The first phase is left out, because nothing is cached yet. The caller frees the array. Returns NULL, with
  * *ret_count 0, if there are none. */

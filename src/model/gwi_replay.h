@@ -22,6 +22,9 @@ static inline bool gwi_replay_step_add(gw_replay_input *input, const gw_replay_s
     return true;
 }
 
+/* replay_input.c. True if the call site is in PyTorch's allocator. */
+bool gwi_replay_is_torchs(const gw_model *model, uint32_t site);
+
 /* replay_history.c. Fill the events and steps from PyTorch's memory history. A snapshot may have more entries than the
  * report, which ends with a refused request. */
 GW_MUST_CHECK gw_status gwi_replay_from_history(const gw_allocator_report *report, bool is_snapshot,

@@ -993,6 +993,26 @@ static void test_a_report_shares_lists(void **state)
     gw_model_free(model);
 }
 
+/* A report about PyTorch's memory belongs to the refused request just before it, although PyTorch did not make it. */
+static void test_a_report_beside_a_refusal(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_no_room(&feed, 64 * mib, mib, gib);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_WHEN, GW_WHEN_OTHER_REFUSED, 3, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_ALLOCATED, mib, 3, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_WHEN, GW_WHEN_END, 3, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->allocator_count, 2);
+    assert_int_equal(model->failure[0].allocator, 0);
+    const gw_allocator_report *beside = &model->allocator[0];
+    assert_true(beside->is_other_refused && !beside->is_oom);
+    assert_int_equal(beside->device, 3);
+    assert_int_equal(beside->field[GW_ALLOCATOR_ALLOCATED], mib);
+    assert_false(model->allocator[1].is_other_refused);
+    gw_model_free(model);
+}
+
 /* A pile is many equal arrays that a loop probably keeps. 1,100 arrays are a pile if they hold most of the memory. 99
  * are one only if the program also read results often enough. 15 are never one. */
 static void test_a_pile_of_arrays(void **state)
@@ -1242,6 +1262,7 @@ int main(void)
         cmocka_unit_test(test_an_empty_line_is_no_exception),
         cmocka_unit_test(test_a_course_of_requests),
         cmocka_unit_test(test_a_report_shares_lists),
+        cmocka_unit_test(test_a_report_beside_a_refusal),
         cmocka_unit_test(test_a_pile_of_arrays),
         cmocka_unit_test(test_ages_of_a_report_are_of_one_moment),
         cmocka_unit_test(test_hostile_events),

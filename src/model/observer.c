@@ -44,6 +44,32 @@ static void tie_failure(gw_model *model, const gwi_process *process, int index)
         failure->allocator = index;
 }
 
+/* Return the thread's last failure, or NULL. Equal failures are one entry, which may be older than others. So if
+ * another thread has failed meanwhile, only the newest entries are searched. */
+static gw_failure *last_failure_of(gw_model *model, const gwi_process *process, const gw_event *event)
+{
+    enum { LOOK_BACK = 64 };
+    gw_failure *found = process->last_failure < 0 ? NULL : &model->failure[process->last_failure];
+    if (found != NULL && found->tid == event->tid)
+        return found;
+    found = NULL;
+    for (size_t i = model->failure_count; i-- > 0 && model->failure_count - i <= LOOK_BACK;) {
+        gw_failure *failure = &model->failure[i];
+        if (failure->pid == event->pid && failure->tid == event->tid &&
+            (found == NULL || failure->t_last_ns > found->t_last_ns))
+            found = failure;
+    }
+    return found;
+}
+
+/* Link a report about another library's refused request to this request, which the same thread made just before. */
+static void tie_other(gw_model *model, const gwi_process *process, const gw_event *event)
+{
+    gw_failure *failure = last_failure_of(model, process, event);
+    if (failure != NULL && failure->is_allocation && event->t_ns - failure->t_last_ns < 2000000000u)
+        failure->allocator = process->allocator_now;
+}
+
 static gw_allocator_report *report_now(gw_model *model, gwi_process *process, const gw_event *event)
 {
     int index = process->allocator_now;
@@ -347,13 +373,19 @@ static void refusal_add(gw_model *model, gwi_process *process, const gw_event *e
 static void state_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint64_t field = event->arg[0], value = event->arg[1];
-    if (field == GW_ALLOCATOR_WHEN && value != 0) { /* a new report begins, one without a failure */
+    bool begins = field == GW_ALLOCATOR_WHEN && value != GW_WHEN_OOM;
+    if (begins) { /* the allocator itself refused nothing */
         settle(model, process);
         process->allocator_now = -1;
     }
     gw_allocator_report *report = report_now(model, process, event);
     if (report == NULL || field >= GW_ALLOCATOR_FIELD_COUNT)
         return;
+    if (begins && value == GW_WHEN_OTHER_REFUSED) {
+        report->is_other_refused = true;
+        report->device = gwi_device_place(event->arg[2]);
+        tie_other(model, process, event);
+    }
     report->has_field[field] = true;
     report->field[field] = value;
     if (field == GW_ALLOCATOR_HISTORY_TOTAL || field == GW_ALLOCATOR_COURSE_REQUESTS)

@@ -46,6 +46,11 @@ static owner owner_of_site(const gw_model *model, uint32_t site)
     return OWNER_UNKNOWN;
 }
 
+bool gwi_replay_is_torchs(const gw_model *model, uint32_t site)
+{
+    return site != 0 && owner_of_site(model, site) == OWNER_TORCH;
+}
+
 static gw_replay_step step_of(const gwi_memory_call_made *call)
 {
     gw_replay_step step = {.address = call->address, .bytes = call->bytes, .t_ns = call->t_ns};

@@ -480,11 +480,11 @@ static void tell_device(feeder *f, const trace *t)
              t->device);
         if (own_limit)
             state(f, t->device, GW_ALLOCATOR_LIMIT, at.reserved_bytes);
-        state(f, t->device, GW_ALLOCATOR_WHEN, 0);
+        state(f, t->device, GW_ALLOCATOR_WHEN, GW_WHEN_OOM);
         if (at.oom->stack != 0)
             fact(f, GW_EV_ALLOCATOR_HELD, site_of(f, at.oom->stack), GW_MOMENT_REQUEST, at.oom->bytes, 1, 0);
     } else {
-        state(f, t->device, GW_ALLOCATOR_WHEN, 2);
+        state(f, t->device, GW_ALLOCATOR_WHEN, GW_WHEN_REQUESTED);
         if (handled != NULL)
             tell_handled(f, t->device, handled);
     }

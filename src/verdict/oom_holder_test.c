@@ -237,6 +237,74 @@ static void feed_library_handle(void)
     close_program(1);
 }
 
+/* Report PyTorch's memory at the refusal of another library's request, which must come just before. */
+static void report_beside(uint64_t allocated, uint64_t reserved)
+{
+    const uint64_t fields[][2] = {{GW_ALLOCATOR_WHEN, GW_WHEN_OTHER_REFUSED},
+                                  {GW_ALLOCATOR_ALLOCATED, allocated},
+                                  {GW_ALLOCATOR_RESERVED, reserved}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, fields[i][0], fields[i][1], 0, 0);
+}
+
+static void no_room_beside(uint64_t allocated, uint64_t reserved, bool is_told)
+{
+    open_torch(4 * gib);
+    gw_feed_alloc(&feed, 3500 * mib);
+    gw_feed_no_room(&feed, 32 * mib, 3 * mib, 4 * gib);
+    report_beside(allocated, reserved);
+    if (is_told)
+        gw_feed_stderr(
+            &feed, "Traceback (most recent call last):\n  File \"t.py\", line 9, in step\nRuntimeError: CUDA error: "
+                   "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n");
+    close_program(1);
+}
+
+static void feed_library_handle_beside_a_cache(void)
+{
+    no_room_beside(500 * mib, 3500 * mib, true);
+}
+
+static void feed_library_handle_beside_live_tensors(void)
+{
+    no_room_beside(3490 * mib, 3500 * mib, true);
+}
+
+/* PyTorch holds little of the process's memory, so its report does not show what filled the card. */
+static void feed_library_handle_beside_a_small_pytorch(void)
+{
+    no_room_beside(20 * mib, 1000 * mib, true);
+}
+
+/* Without the library's message, the refusal is not known to be about a handle. The cache would have been enough, so
+ * the live memory is not the cause. */
+static void feed_a_cache_that_another_library_cannot_use(void)
+{
+    no_room_beside(500 * mib, 3500 * mib, false);
+}
+
+static void fill_beside_other_process(uint64_t allocated)
+{
+    open_torch(16 * gib);
+    gw_feed_alloc(&feed, 6 * gib);
+    gw_feed_no_room(&feed, 32 * mib, 3 * mib, 16 * gib);
+    report_beside(allocated, 6 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=9663676416 cmd=python notebook.py");
+    close_program(1);
+}
+
+/* Without the other process, the request would have fitted. Nothing else explains the refusal. */
+static void feed_other_process_beside_live_tensors(void)
+{
+    fill_beside_other_process(6 * gib - mib);
+}
+
+/* The same, but without PyTorch's cache, the request would have fitted, too. */
+static void feed_other_process_beside_a_cache(void)
+{
+    fill_beside_other_process(gib);
+}
+
 static void feed_library_handle_near_a_device_assert(void)
 {
     open_torch(4 * gib);
@@ -341,6 +409,19 @@ static const row rows[] = {
     FAULT(preallocation, "gpu-oom-preallocation", GW_SUPPORTED, .says = {"XLA_PYTHON_CLIENT_PREALLOCATE"}),
     NAMED(preallocation_near_jax_alone, "gpu-oom-capacity"),
     FAULT(library_handle, "gpu-oom-library-handle", GW_SUPPORTED),
+    FAULT(library_handle_beside_a_cache, "gpu-oom-library-handle", GW_SUPPORTED,
+          .value = {{(double)(3000 * mib), "bytes"}},
+          .says = {"PyTorch's cache kept 2.93 GiB", "torch.cuda.empty_cache()", "not made by PyTorch's allocator"},
+          .no_alternative = {"gpu-oom-fragmentation"}),
+    FAULT(library_handle_beside_live_tensors, "gpu-oom-library-handle", GW_SUPPORTED,
+          .says = {"PyTorch's live tensors held 3.41 GiB of 4.00 GiB"}, .silent = {"torch.cuda.empty_cache()"}),
+    FAULT(library_handle_beside_a_small_pytorch, "gpu-oom-library-handle", GW_SUPPORTED,
+          .says = {"its message names another problem"}, .silent = {"PyTorch had", "PyTorch's cache"}),
+    FAULT(other_process_beside_live_tensors, "gpu-oom-other-process", GW_ESTABLISHED,
+          .says = {"4711", "held 6.00 GiB"}),
+    FAULT(other_process_beside_a_cache, "gpu-oom-other-process", GW_SUPPORTED, .says = {"4711", "held 6.00 GiB"}),
+    NOT_NAMED(a_cache_that_another_library_cannot_use, "gpu-oom-capacity", .alternative = {"gpu-oom-capacity"},
+              .no_alternative = {"gpu-oom-fragmentation"}),
     FAULT(library_handle_near_a_device_assert, "device-assert-index", GW_ESTABLISHED, .says = {"n_classes"},
           .no_alternative = {"gpu-oom-library-handle"}),
     FAULT(context_pileup, "gpu-context-pileup", GW_ESTABLISHED, .value = {{4, "count"}}, .says = {"GPU 1"}),

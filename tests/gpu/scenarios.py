@@ -177,7 +177,7 @@ TORCH = [
         facts=[Says(r"allocated at cnn\.py:25 in (Trainer\.)?loss"), Says(r"s19_validation\.py:19")]),
     Row("S31", "torch", "s31_kept_exception", (), "gpu-oom-leak", memory="8GiB", options=["--deep"],
         facts=[Bytes(4.0 * GIB, 6.5 * GIB), Says(r"allocated at cnn\.py:(25|30)")]),
-    Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", options=["--deep"],
+    Row("S18", "torch", "s18_batch", (), ("gpu-oom-capacity", "gpu-oom-library-handle"), memory="8GiB", options=["--deep"],
         facts=[Bytes(6.5 * GIB, 10.0 * GIB), Says(r"allocated at cnn\.py:(15|25|30)")]),
     clean("S01", "torch", "s01_run_twice", ("repaired",), memory="8GiB", options=["--deep"]),
     # Many processes in one recording with one verdict.

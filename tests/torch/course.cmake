@@ -9,12 +9,17 @@ foreach(library c10 c10_cuda)
   set_target_properties(fake_${library} PROPERTIES OUTPUT_NAME ${library} LIBRARY_OUTPUT_DIRECTORY ${c10_dir}
                                                    BUILD_RPATH "$ORIGIN")
 endforeach()
-target_link_libraries(fake_c10_cuda PRIVATE fake_c10)
+target_link_libraries(fake_c10_cuda PRIVATE fake_c10 ${CMAKE_DL_LIBS})
 add_executable(course_prog c10/course_prog.c)
 target_compile_definitions(course_prog PRIVATE _GNU_SOURCE)
 target_compile_options(course_prog PRIVATE -O2 -g) # sanitized if the hook is: the runtime must be in the program
 target_link_libraries(course_prog PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
 add_dependencies(course_prog fake_c10_cuda gpuwhy-c10 gpuwhy-hook)
+add_executable(handle_prog c10/handle_prog.c)
+target_compile_definitions(handle_prog PRIVATE _GNU_SOURCE)
+target_compile_options(handle_prog PRIVATE -O2 -g)
+target_link_libraries(handle_prog PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+add_dependencies(handle_prog fake_c10_cuda gpuwhy-c10 gpuwhy-hook)
 add_executable(course_read c10/course_read.c)
 target_link_libraries(course_read PRIVATE gw_model)
 foreach(part random global alone training threads shared unlocked fork rests calm many long switched_off sites verdicts idle)
@@ -25,4 +30,13 @@ foreach(part random global alone training threads shared unlocked fork rests cal
   add_test(NAME torch_course_${part} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/test_course.py ${part})
   set_tests_properties(torch_course_${part} PROPERTIES TIMEOUT 300 ENVIRONMENT
                        "GPUWHY_BUILD=${CMAKE_BINARY_DIR};GPUWHY_SANITIZE=${GW_SANITIZE};PYTHONDONTWRITEBYTECODE=1")
+endforeach()
+foreach(part leak cache pieces full other caught both quiet)
+  # Call sites cost too much time with a sanitizer.
+  if(GW_SANITIZE AND NOT part MATCHES "^(both|quiet)$")
+    continue()
+  endif()
+  add_test(NAME torch_handle_${part} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/test_handle.py ${part})
+  set_tests_properties(torch_handle_${part} PROPERTIES TIMEOUT 300 ENVIRONMENT
+                       "GPUWHY_BUILD=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
 endforeach()

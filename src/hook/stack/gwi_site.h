@@ -30,4 +30,9 @@ void gwi_site_begin(void);
  * If `is_precious`, it may use the room reserved for failures. */
 uint32_t gwi_site(gw_slot *slot, unsigned fn, uint64_t ticks, bool is_precious);
 
+/* True if the calling thread's driver call was certainly not made by a file whose name begins with `name`. The caller
+ * is the innermost file on the stack that is neither the driver nor CUDA's runtime. False also if the stack cannot be
+ * read. Call this inside a wrapper. Records nothing, and always walks the whole stack: only for rare calls. */
+bool gwi_site_is_not_of(gw_slot *slot, const char *name);
+
 #endif

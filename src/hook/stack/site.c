@@ -327,12 +327,64 @@ static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, un
     return (uint32_t)site;
 }
 
-uint32_t gwi_site(gw_slot *slot, unsigned fn, uint64_t ticks, bool is_precious)
+/* ---- the calling file ---- */
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Return the name of the innermost file that is neither the driver nor CUDA's runtime; "": not known. Code that is in
+ * no file, such as generated code, may have any caller. */
+static const char *caller_of(const gwi_walk *walk)
+{
+    for (uint32_t i = 0; i < walk->count && walk->module[i] != 0; i++) {
+        const char *name = file_name(gwi_module_at(walk->module[i])->path);
+        if (!begins(name, "libcuda.so") && !begins(name, "libcudart"))
+            return name;
+    }
+    return "";
+}
+
+/* The registers are read here, so this function must not return before the walk has ended. */
+static __attribute__((noinline)) bool is_not_of(memory *m, gw_slot *slot, const char *name)
+{
+    gwi_walk *walk = &m->scratch[gwi_slot_index(slot)].native;
+    uint64_t reg[GWI_REGISTER_COUNT];
+    uint32_t known = gwi_registers_here(reg);
+    walk->known = gwi_slot_stack(slot);
+    walk->skip_module = atomic_load_explicit(&sites.own_module, memory_order_relaxed);
+    walk->salt = GW_FN_COUNT;
+    walk->only_key = false;
+    gwi_unwind(walk, reg, known);
+    const char *caller = caller_of(walk);
+    return caller[0] != '\0' && !begins(caller, name);
+}
+
+static memory *memory_of(gw_slot *slot)
 {
     memory *m = atomic_load_explicit(&sites.memory, memory_order_relaxed);
     if (m == NULL || !gwi_slot_is_shared(slot) || atomic_load_explicit(&gwi.head->sites_off, memory_order_relaxed) != 0)
-        return 0;
+        return NULL;
     if (gwi_unlikely(atomic_load_explicit(&sites.own_module, memory_order_relaxed) == 0))
         atomic_store(&sites.own_module, gwi_module_find((uintptr_t)gwi_site));
-    return site_here(m, slot, fn, ticks, is_precious);
+    return m;
+}
+
+bool gwi_site_is_not_of(gw_slot *slot, const char *name)
+{
+    memory *m = memory_of(slot);
+    return m != NULL && is_not_of(m, slot, name);
+}
+
+uint32_t gwi_site(gw_slot *slot, unsigned fn, uint64_t ticks, bool is_precious)
+{
+    memory *m = memory_of(slot);
+    return m == NULL ? 0 : site_here(m, slot, fn, ticks, is_precious);
 }

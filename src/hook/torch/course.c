@@ -963,6 +963,14 @@ bool gwi_course_is_whole(void)
     return any;
 }
 
+bool gwi_course_is_any(void)
+{
+    bool any = false;
+    for (uint64_t device = 0; device < GWI_COURSE_DEVICES && !any; device++)
+        any = atomic_load_explicit(&gwi_wipe.course[device], memory_order_relaxed) != NULL;
+    return any;
+}
+
 bool gwi_course_find(uint64_t device, uint64_t address, gwi_course_block *ret_block)
 {
     course *c = known(device);

@@ -1,5 +1,6 @@
-/* When PyTorch runs out of memory on a device, write the device's allocations and frees so far into the buffer. This
- * runs in the thread whose allocation failed. */
+/* When PyTorch runs out of memory on a device, write the device's allocations and frees so far into the buffer. Do the
+ * same if the driver refuses a request of another library, because PyTorch may hold the memory. This runs in the thread
+ * whose request failed. */
 #include "gwi_course.h"
 
 #include "gw_requests.h"
@@ -22,6 +23,46 @@ static struct {
     _Atomic double ns_per_tick;
 } written[GWI_COURSE_DEVICES];
 static _Atomic uint32_t refused_site[GWI_COURSE_DEVICES];
+
+/* ---- one report at a time ---- */
+
+/* The parts of a report have no number, so two reports of one process must not be mixed. A report about PyTorch's own
+ * refusal is always written, after a pause if necessary. One about another library's request is left out meanwhile. */
+static struct {
+    _Atomic uint32_t own;   /* number of threads that write a report about PyTorch's own refusal, or are about to */
+    _Atomic uint32_t other; /* 1: a thread writes a report about another library's request */
+} writing;
+
+void gwi_course_report_begin(void)
+{
+    /* The other report takes some milliseconds, and at most 0.2 s if the buffer is full. The limit is only for a thread
+     * that was killed meanwhile. */
+    enum { WAIT_NS = 1000000, WAITS_MAX = 2000 };
+    atomic_fetch_add(&writing.own, 1);
+    for (int i = 0; i < WAITS_MAX && atomic_load(&writing.other) != 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+}
+
+void gwi_course_report_end(void)
+{
+    atomic_fetch_sub(&writing.own, 1);
+}
+
+static bool other_begins(void)
+{
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(&writing.other, &none, 1))
+        return false;
+    if (atomic_load(&writing.own) == 0)
+        return true;
+    atomic_store(&writing.other, 0);
+    return false;
+}
+
+static void other_ends(void)
+{
+    atomic_store(&writing.other, 0);
+}
 
 /* ---- room ---- */
 
@@ -210,46 +251,107 @@ static void write_blocks(out *to, gwi_course_copy *copy)
                        NULL);
 }
 
-static void write_report(uint64_t device, uint64_t bytes, uint32_t site, bool whole)
+/* Limits full reports, because a program may probe for memory: the first FULL_REPORTS of a process, then by
+ * REST_FACTOR. */
+typedef struct turns {
+    _Atomic uint32_t reports;
+    _Atomic uint64_t last_ns, took_ns;
+} turns;
+
+static bool is_turn(const turns *of, uint64_t now_ns)
+{
+    return atomic_load(&of->reports) < FULL_REPORTS ||
+           now_ns - atomic_load(&of->last_ns) >= REST_FACTOR * atomic_load(&of->took_ns);
+}
+
+static void turn_ends(turns *of, uint64_t begin_ns)
+{
+    uint64_t end_ns = gw_monotonic_ns();
+    atomic_fetch_add(&of->reports, 1);
+    atomic_store(&of->took_ns, end_ns - begin_ns);
+    atomic_store(&of->last_ns, end_ns);
+}
+
+/* Write the part that follows the beginning of a report. If not `full`, write only the totals. */
+static void write_rest(out *to, gwi_course_copy *copy, bool full)
+{
+    state(to, GW_ALLOCATOR_ALLOCATED, copy->totals.allocated_bytes);
+    state(to, GW_ALLOCATOR_RESERVED, copy->totals.reserved_bytes);
+    if (full && copy->totals.requests != 0) {
+        write_course(to, copy);
+        write_blocks(to, copy);
+    } else if (copy->totals.requests != 0) {
+        write_totals(to, &copy->totals, copy->now_ticks, copy->ns_per_tick);
+    }
+}
+
+static void write_report(uint64_t device, uint64_t bytes, uint32_t site, bool full)
 {
     gwi_course_copy copy;
     out to = {.device = device};
     if (!gwi_fact_at(GW_EV_ALLOCATOR_OOM, site, bytes, 0, 0, device))
         return;
-    state(&to, GW_ALLOCATOR_WHEN, 0);
+    state(&to, GW_ALLOCATOR_WHEN, GW_WHEN_OOM);
     if (!gwi_course_copy_make(device, &copy))
         return;
-    state(&to, GW_ALLOCATOR_ALLOCATED, copy.totals.allocated_bytes);
-    state(&to, GW_ALLOCATOR_RESERVED, copy.totals.reserved_bytes);
-    if (whole && copy.totals.requests != 0) {
-        write_course(&to, &copy);
-        write_blocks(&to, &copy);
-    } else if (copy.totals.requests != 0) {
-        write_totals(&to, &copy.totals, copy.now_ticks, copy.ns_per_tick);
-    }
+    write_rest(&to, &copy, full);
     gwi_course_copy_free(&copy);
 }
 
-/* Report a refused request. If the observer is attached, it writes the report, so store only the call site. A program
- * may probe for memory, so full reports are limited by FULL_REPORTS and REST_FACTOR. */
+/* Report a request that PyTorch refused. If the observer is attached, it writes the report, so store only the call
+ * site. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site)
 {
-    static _Atomic uint32_t reports;
-    static _Atomic uint64_t last_ns, took_ns;
+    static turns refusals;
     if (gwi_observer_is_attached()) {
         atomic_store(&refused_site[device], site);
         return;
     }
     uint64_t begin_ns = gw_monotonic_ns();
-    bool whole =
-        atomic_load(&reports) < FULL_REPORTS || begin_ns - atomic_load(&last_ns) >= REST_FACTOR * atomic_load(&took_ns);
-    write_report(device, bytes, site, whole);
-    if (whole) {
-        uint64_t end_ns = gw_monotonic_ns();
-        atomic_fetch_add(&reports, 1);
-        atomic_store(&took_ns, end_ns - begin_ns);
-        atomic_store(&last_ns, end_ns);
+    bool full = is_turn(&refusals, begin_ns);
+    gwi_course_report_begin();
+    write_report(device, bytes, site, full);
+    gwi_course_report_end();
+    if (full)
+        turn_ends(&refusals, begin_ns);
+}
+
+/* ---- reports about a request that did not come from PyTorch ---- */
+
+/* Make a copy without lists if only the totals are wanted, because copying the lists takes longer. */
+static bool copy_of(uint64_t device, bool full, gwi_course_copy *copy)
+{
+    if (full)
+        return gwi_course_copy_make(device, copy);
+    *copy = (gwi_course_copy){.now_ticks = gwi_ticks(), .ns_per_tick = gwi_course_ns_per_tick()};
+    return gwi_course_totals_read(device, &copy->totals);
+}
+
+static bool write_other_report(uint64_t device, bool full)
+{
+    gwi_course_copy copy;
+    out to = {.device = device};
+    if (!copy_of(device, full, &copy))
+        return false;
+    bool known = copy.totals.requests != 0;
+    if (known) {
+        state(&to, GW_ALLOCATOR_WHEN, GW_WHEN_OTHER_REFUSED);
+        write_rest(&to, &copy, full);
     }
+    gwi_course_copy_free(&copy);
+    return known;
+}
+
+void gwi_course_other_refused(uint64_t device)
+{
+    static turns refusals;
+    uint64_t begin_ns = gw_monotonic_ns();
+    bool full = is_turn(&refusals, begin_ns);
+    if (!other_begins())
+        return;
+    if (write_other_report(device, full) && full)
+        turn_ends(&refusals, begin_ns);
+    other_ends();
 }
 
 uint32_t gwi_course_refused_site(uint64_t device)

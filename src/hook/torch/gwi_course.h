@@ -85,6 +85,9 @@ void gwi_course_attach(gwi_course_refusal *refusal);
  * rest of the course do not matter. */
 bool gwi_course_is_whole(void);
 
+/* True if PyTorch's allocations are followed on at least one device. Costs a few loads. */
+bool gwi_course_is_any(void);
+
 /* Find the live block that starts at `address`. Returns false if no live block is known to start there. */
 bool gwi_course_find(uint64_t device, uint64_t address, gwi_course_block *ret_block);
 
@@ -126,8 +129,19 @@ bool gwi_course_write(uint64_t device, bool full);
  * was written for the device. */
 bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns);
 
+/* Call these before and after writing a report about a request that PyTorch refused. In between, no thread begins a
+ * report about another library's request. Waits for the end of one, at most two
+ * seconds. May change errno. */
+void gwi_course_report_begin(void);
+void gwi_course_report_end(void);
+
 /* A gwi_course_refusal that writes a report, unless the observer is attached and will write it. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site);
+
+/* Write a report about PyTorch's memory on the device, because the driver has refused a request that did not come from
+ * PyTorch. Call this in the wrapper of that call, after the failure was recorded. Writes nothing if there is no course.
+ * Takes no lock of PyTorch's or of the interpreter. May change errno. */
+void gwi_course_other_refused(uint64_t device);
 
 /* Return the call site of the request that PyTorch last refused on that device. 0 if it is unknown, or was already
  * returned once. */

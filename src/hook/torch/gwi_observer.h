@@ -52,7 +52,7 @@ typedef struct gwi_observer_block {
     uint32_t site;   /* call site of the request; 0: not known */
 } gwi_observer_block;
 
-/* The hook functions that the observer calls. They stay valid for the life of the process. Only the four course_
+/* The hook functions that the observer calls. They stay valid for the life of the process. Only the course_
  * functions may be NULL. They are called on any thread, with the interpreter's lock held, and never inside a driver
  * call. */
 typedef struct gwi_observer_port {
@@ -76,6 +76,10 @@ typedef struct gwi_observer_port {
     bool (*course_write)(uint64_t device, bool full);
     bool (*course_find)(uint64_t device, uint64_t address, gwi_observer_block *ret_block);
     uint32_t (*course_request)(uint64_t device);
+    /* Called before and after the observer writes a report, so that the hook's own reports are not mixed with it. May
+     * be NULL, too. */
+    void (*course_report_begin)(void);
+    void (*course_report_end)(void);
 } gwi_observer_port;
 
 /* True if PyTorch will call us at its next out-of-memory. Any thread. */

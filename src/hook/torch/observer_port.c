@@ -62,7 +62,9 @@ void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64
                                            .course_is_whole = gwi_course_is_whole,
                                            .course_write = gwi_course_write,
                                            .course_find = find_block,
-                                           .course_request = gwi_course_refused_site};
+                                           .course_request = gwi_course_refused_site,
+                                           .course_report_begin = gwi_course_report_begin,
+                                           .course_report_end = gwi_course_report_end};
     static _Atomic uint32_t begun_pid; /* process that last started the observer, or reset it after a fork; 0: none */
     if (gwi_unlikely(gwi.head == NULL))
         return;

@@ -53,6 +53,18 @@ static bool may_read_history(void)
     return !atomic_exchange_explicit(&gwi_obs.reading, true, memory_order_acquire);
 }
 
+static void report_begins(void)
+{
+    if (gwi_obs.port->course_report_begin != NULL)
+        gwi_obs.port->course_report_begin();
+}
+
+static void report_ends(void)
+{
+    if (gwi_obs.port->course_report_end != NULL)
+        gwi_obs.port->course_report_end();
+}
+
 /* PyTorch calls this when it is out of memory, with (device, bytes wanted, total or limit, bytes free). Never
  * raises an exception, because PyTorch would then fail with it. */
 static py_object *on_oom(py_object *self, py_object *arguments)
@@ -66,11 +78,13 @@ static py_object *on_oom(py_object *self, py_object *arguments)
     for (ptrdiff_t i = 0; i < 4 && i < gwi_obs.py.PyTuple_Size(arguments); i++)
         value[i] = gwi_py_number(gwi_obs.py.PyTuple_GetItem(arguments, i), &known);
     uint32_t site = gwi_obs.port->course_request == NULL ? 0 : gwi_obs.port->course_request(value[0]);
+    report_begins();
     gwi_obs.port->fact_at(GW_EV_ALLOCATOR_OOM, site, value[1], value[2], value[3], value[0]);
     bool with_history = may_read_history();
     uint64_t begin_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC);
     gwi_obs_write_limit(value[0], value[2]);
     gwi_obs_read_at_oom(value[0], with_history);
+    report_ends();
     if (with_history) {
         gwi_obs.full_reads++;
         gwi_obs.last_read_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC);
@@ -91,7 +105,9 @@ static py_object *on_exit_of_interpreter(py_object *self, py_object *arguments)
     if (getpid() != gwi_obs.attached_by)
         return gwi_py_none();
     gwi_obs_saved before = gwi_obs_enter();
+    report_begins();
     gwi_obs_read_at_end();
+    report_ends();
     gwi_obs_leave(&before);
     return gwi_py_none();
 }

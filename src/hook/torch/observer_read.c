@@ -521,8 +521,6 @@ static py_object *take_snapshot(bool history, char *reason)
     return snapshot;
 }
 
-enum { WHEN_OOM = 0, WHEN_END = 1 };
-
 static bool course_is_whole(void)
 {
     return gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
@@ -559,7 +557,7 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
                            NULL);
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_SEGMENTS, map.segment_count, device, 0, NULL);
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_EXPANDABLE, map.expandable, device, 0, NULL);
-        bool with_course = (full || when == WHEN_OOM) && course_is_whole();
+        bool with_course = (full || when == GW_WHEN_OOM) && course_is_whole();
         if (with_history)
             read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, with_course,
                          &map.live);
@@ -580,7 +578,7 @@ void gwi_obs_read_at_oom(uint64_t device, bool with_history)
     py_object *stats = take_stats(device, reason);
     if (stats == NULL)
         gwi_obs_note(GW_NOTE_TEXT_ONLY, reason);
-    write_allocator(stats, device, WHEN_OOM, with_history);
+    write_allocator(stats, device, GW_WHEN_OOM, with_history);
     gwi_py_give_back(stats);
 }
 
@@ -597,7 +595,7 @@ void gwi_obs_read_at_end(void)
             break;
         bool full = (gwi_obs.deep && gwi_obs.history_since_ns != 0) || (gwi_obs.allocations && course_is_whole());
         if (stat_of(stats, "reserved_bytes", gwi_obs.key.current, &reserved_bytes) && reserved_bytes > 0)
-            write_allocator(stats, device, WHEN_END, full);
+            write_allocator(stats, device, GW_WHEN_END, full);
         gwi_py_give_back(stats);
     }
 }

@@ -126,8 +126,14 @@ void test_course(uint64_t address, uint64_t order, uint64_t age_ns, uint32_t sit
     course_site = wanted_site;
 }
 
-static const gwi_observer_port port = {put_fact, put_fact_at,  enter,      leave,
-                                       whole,    write_course, find_block, request_site};
+static const gwi_observer_port port = {.fact = put_fact,
+                                       .fact_at = put_fact_at,
+                                       .guard_enter = enter,
+                                       .guard_leave = leave,
+                                       .course_is_whole = whole,
+                                       .course_write = write_course,
+                                       .course_find = find_block,
+                                       .course_request = request_site};
 
 uint32_t test_fact_count(void)
 {

@@ -9,6 +9,8 @@
  * Only a hypothesis in case (2), if one of these may hold enough memory: other processes, idle pages, a caught failure,
  * an earlier run, further contexts.
  * Dropped if another cause is established.
+ * If the refused request was not one of PyTorch's, only (1) is established, and the cause is a hypothesis if PyTorch's
+ * unused cache would have been enough.
  * Supported by:
  * - a request that did not fit, without (1) or (2)
  * - a request that would have fitted without idle memory or other processes */
@@ -165,8 +167,10 @@ static gw_certainty certainty_of(const gwi_case *c)
         c->oom_last != NULL && has_gone_on(c->oom_last) && c->sticky == NULL && c->exception != GW_EXCEPTION_OOM;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
-    if (explained_otherwise(memory) || memory->has_gaps)
+    if (explained_otherwise(memory) || memory->has_gaps || gwi_cache_may_explain(memory) || gwi_cache_is_much(memory))
         return GW_HYPOTHESIS;
+    if (memory->is_other_request)
+        return GW_SUPPORTED;
     /* Only PyTorch's observer shows what is live in its allocator. Other frameworks print the amount of live memory in
      * their message. */
     if (c->framework == GW_FRAMEWORK_TORCH && memory->report == NULL)

@@ -93,8 +93,8 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     char wanted[GW_BYTES_TEXT_MAX], cached[GW_BYTES_TEXT_MAX], allocated[GW_BYTES_TEXT_MAX],
         reserved[GW_BYTES_TEXT_MAX];
     char largest[GW_BYTES_TEXT_MAX];
-    if (report == NULL || memory->wanted_bytes == 0)
-        return GW_CERTAINTY_NONE;
+    if (report == NULL || memory->wanted_bytes == 0 || memory->is_other_request)
+        return GW_CERTAINTY_NONE; /* another library cannot use the cache, whatever the size of its pieces */
     /* Before the refusal, the framework returned its wholly unused segments to the driver, so what is still cached is
      * in pieces. */
     bool inside = memory->cached_bytes >= memory->wanted_bytes;

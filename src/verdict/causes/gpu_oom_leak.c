@@ -9,6 +9,10 @@
  * - (3) Streams or contexts (judge_handles()) hold at least half of the limit, and no less than the program's own
  *   allocations. Both their number and the driver's memory beyond all allocations must show this.
  *
+ * If the refused request was not one of PyTorch's, (1) and (2) are supported at most: nothing links such a request to
+ * the error that ended the program. They are a hypothesis if PyTorch's unused cache is large and would have been
+ * enough, or if the iterations left less than a quarter of the live memory behind.
+ *
  * Supported by:
  * - a second run while the first one's memory is still live (an ensemble that needs all its models makes the same
  *   calls)
@@ -47,7 +51,8 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
     char kept[GW_BYTES_TEXT_MAX];
-    bool matters = gwi_would_fit(memory, growth->first_bytes) || growth->first_bytes * 4 >= memory->own_bytes;
+    bool is_much = growth->first_bytes * 4 >= memory->own_bytes;
+    bool matters = is_much || (!memory->is_other_request && gwi_would_fit(memory, growth->first_bytes));
     if (!growth->repeats || !matters)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(kept, growth->first_bytes);
@@ -218,7 +223,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
     char bytes[GW_BYTES_TEXT_MAX], each[GW_BYTES_TEXT_MAX], rest[GW_BYTES_TEXT_MAX];
     uint64_t taken = leak->count * leak->each_bytes; /* estimate, by the size measured on a real card */
     uint64_t held = memory->rest_known && memory->rest_bytes < taken ? memory->rest_bytes : taken;
-    bool is_most = held * 4 >= memory->limit_bytes && memory->own_bytes <= held;
+    bool is_most = held * 4 >= memory->limit_bytes && gwi_kept_from_others(memory) <= held;
     bool matters = held * 16 >= memory->limit_bytes && memory->has_free && gwi_would_fit(memory, held);
     if (leak->count < leak->count_few || held < taken / 2 || !(is_most || matters))
         return GW_CERTAINTY_NONE;
@@ -382,6 +387,12 @@ static bool is_asked_one_by_one(const gwi_memory *memory)
     return ordered * 2 > memory->own_bytes;
 }
 
+/* Return the highest certainty of a leak in PyTorch's memory, if another library's request was refused. */
+static gw_certainty most_of_other(const gwi_case *c)
+{
+    return gwi_cache_is_much(&c->memory) ? GW_HYPOTHESIS : GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
@@ -404,6 +415,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
             !is_asked_one_by_one(&c->memory) && kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
             certainty = GW_HYPOTHESIS;
+        if (c->memory.is_other_request && kinds[i] != judge_streams_and_contexts && certainty > most_of_other(c))
+            certainty = most_of_other(c);
         if (certainty <= most) {
             gwi_finding_free(&one);
             continue;

@@ -1,9 +1,86 @@
 /* cuDNN, cuBLAS or another library found no memory for its handle or workspace, but its error names another problem.
  *
- * Never established: no record links the refused request to the library's status. */
+ * Never established: no record links the refused request to the library's status.
+ *
+ * What filled the card is another question. If PyTorch's memory was recorded at the refusal (gw_model.allocator), the
+ * causes before this one in causes.def answer it first: a leak, a later phase, another process. If none of them is
+ * supported, this cause names the unused cache, or the places of the live tensors. */
 #include "gwi_cudnn_log.h"
 
+#include <inttypes.h>
 #include <string.h>
+
+/* Name what filled the card, as far as PyTorch's memory was recorded. */
+static void say_headline(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char held[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
+    gw_bytes_text(limit, memory->limit_bytes);
+    if (gwi_cache_is_much(memory))
+        gwi_headline(
+            finding,
+            "a GPU library could not allocate memory for its handle or workspace, while PyTorch's cache kept %s "
+            "that was not in use",
+            gw_bytes_text(held, memory->cached_bytes));
+    else if (memory->is_other_request && memory->own_bytes * 2 >= memory->limit_bytes && memory->limit_bytes != 0)
+        gwi_headline(
+            finding,
+            "a GPU library could not allocate memory for its handle or workspace: PyTorch's live tensors held %s "
+            "of %s",
+            gw_bytes_text(held, memory->own_bytes), limit);
+    else
+        gwi_headline(
+            finding,
+            "a GPU library could not allocate memory for its handle or workspace; its message names another problem");
+}
+
+static void say_cache(const gwi_memory *memory, gwi_finding *finding)
+{
+    char cached[GW_BYTES_TEXT_MAX], empty[GW_BYTES_TEXT_MAX];
+    gw_bytes_text(cached, memory->cached_bytes);
+    gw_bytes_text(empty, memory->empty_bytes);
+    if (memory->cached_bytes == 0)
+        return;
+    gwi_measure(finding, memory->t_ns, "observer", (double)memory->cached_bytes, "bytes",
+                "the framework had %s cached and not in use: the library cannot use that memory", cached);
+    gwi_weigh(finding, gwi_cache_is_much(memory) ? GW_WEIGHT_DECIDES : GW_WEIGHT_ASIDE);
+    if (memory->empty_known)
+        gwi_measure(finding, memory->t_ns, "ledger", (double)memory->empty_bytes, "bytes",
+                    "%s of the cache was in segments without a live tensor, which torch.cuda.empty_cache() returns",
+                    empty);
+    if (gwi_cache_may_explain(memory) && memory->empty_known)
+        gwi_next(finding,
+                 "Call torch.cuda.empty_cache() before the first operation that uses the library: it would have "
+                 "returned %s",
+                 empty);
+    else if (gwi_cache_may_explain(memory))
+        gwi_next(finding, "Call torch.cuda.empty_cache() before the first operation that uses the library");
+    else if (gwi_cache_is_much(memory))
+        gwi_next(
+            finding,
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, so that torch.cuda.empty_cache() can return the "
+            "unused pieces between live tensors, too");
+}
+
+static void say_others(const gwi_memory *memory, gwi_finding *finding)
+{
+    char bytes[GW_BYTES_TEXT_MAX];
+    if (!memory->is_other_request || !memory->foreign_known || memory->foreign_pid == 0 || memory->limit_is_guard ||
+        !gwi_would_fit(memory, memory->foreign_bytes))
+        return;
+    gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)memory->foreign_bytes,
+                "bytes", "other processes held %s; pid %" PRIu32 " held most of it%s%s",
+                gw_bytes_text(bytes, memory->foreign_bytes), memory->foreign_pid,
+                memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
+}
+
+static void say_live(const gwi_case *c, gwi_finding *finding)
+{
+    size_t before = finding->evidence_count;
+    gwi_say_live_holder(c, finding, "PyTorch's live memory");
+    if (c->memory.is_other_request && finding->evidence_count > before)
+        gwi_weigh(finding, gwi_cache_is_much(&c->memory) ? GW_WEIGHT_ASIDE : GW_WEIGHT_DECIDES);
+}
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
@@ -21,22 +98,21 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if ((!fits && logged == NULL) || c->sticky != NULL || !memory->known)
         return GW_CERTAINTY_NONE;
     bool told_by_framework = c->exception == GW_EXCEPTION_OOM;
-    gwi_headline(
-        finding,
-        "a GPU library could not allocate memory for its handle or workspace; its message names another problem");
+    say_headline(c, finding);
     if (fits)
         gwi_evidence(finding, facts->library_status.t_ns, "stderr", "%s", facts->library_status.text);
     if (logged != NULL)
         gwi_cudnn_say(finding, logged);
     gwi_say_request(c, finding);
-    if (memory->cached_bytes > 0) {
-        char cached[GW_BYTES_TEXT_MAX];
-        gwi_measure(finding, memory->t_ns, "observer", (double)memory->cached_bytes, "bytes",
-                    "the framework had %s cached and not in use: the library cannot use that memory",
-                    gw_bytes_text(cached, memory->cached_bytes));
-    }
+    say_cache(memory, finding);
+    say_others(memory, finding);
+    say_live(c, finding);
+    if (memory->is_other_request)
+        gwi_say_loop(c, finding);
     gwi_rule_out(finding, "a broken installation of the library (the driver refused memory just before)");
     gwi_rule_out(finding, "an earlier fault on the device (no earlier call reported one)");
+    if (memory->is_other_request)
+        gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_GROWTH);
     return told_by_framework ? GW_HYPOTHESIS : GW_SUPPORTED;
 }
 

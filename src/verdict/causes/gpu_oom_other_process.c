@@ -5,13 +5,14 @@
  * - this process's memory plus the request is within the limit
  * - the other processes held at least half as much as this process
  * - no other memory in use, of unknown owner, is larger than both theirs and 4 GiB
+ * - no unused cache of PyTorch's was large enough for the request, if another library made it
  * - there is no sign of a leak that would have filled the card a little later anyway (iterations left behind at least
  *   1/16 of this process's memory, or live memory grew by that much between two requests from the same call site)
  *
  * If no context exists yet, one condition is enough: the other processes leave less memory than a context needs.
  *
  * Only supported if:
- * - one of the last four conditions is not met (a hypothesis if the leak exceeds the others' memory)
+ * - one of the last five conditions is not met (a hypothesis if the leak exceeds the others' memory)
  * - or the others' memory is known only as a difference: total minus free minus the known holders */
 #include "gwi_cause.h"
 
@@ -186,9 +187,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                     bytes);
     if (memory->foreign_pid == 0)
         say_candidates(c, finding);
-    gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
-                "without this, the request would have fitted: this process itself held %s",
-                gw_bytes_text(own, memory->own_bytes));
+    uint64_t held = gwi_kept_from_others(memory);
+    gwi_measure(finding, memory->t_ns, "ledger", (double)held, "bytes",
+                "without this, the request would have fitted: this process itself held %s", gw_bytes_text(own, held));
     bool more_unseen = !by_difference && is_more_unseen(memory);
     if (more_unseen)
         gwi_measure(
@@ -200,14 +201,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
     if (by_difference)
-        return memory->own_bytes * 2 < memory->limit_bytes && !memory->has_gaps ? GW_SUPPORTED : GW_HYPOTHESIS;
-    bool would_fit_alone = memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
+        return held * 2 < memory->limit_bytes && !memory->has_gaps ? GW_SUPPORTED : GW_HYPOTHESIS;
+    bool would_fit_alone = held + memory->wanted_bytes <= memory->limit_bytes;
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
         return GW_HYPOTHESIS; /* the leak would have filled the card a little later anyway */
     /* If this process holds more than twice as much as the others, it may simply need too much. */
-    bool is_less = memory->foreign_bytes * 2 < memory->own_bytes;
+    bool is_less = memory->foreign_bytes * 2 < held;
     bool may_leak = may_have_kept(&memory->growth, memory->own_bytes);
-    return would_fit_alone && !is_less && !may_leak && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
+    bool is_clear = !is_less && !may_leak && !more_unseen && !gwi_cache_may_explain(memory);
+    return would_fit_alone && is_clear ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_gpu_oom_other_process = {

@@ -15,6 +15,8 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     char text[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     if (!gwi_find_plateau(memory->report, &plateau) || memory->own_bytes < plateau.bytes + plateau.bytes / 4)
         return GW_CERTAINTY_NONE;
+    if (gwi_cache_is_much(memory))
+        return GW_CERTAINTY_NONE;
     /* If the request was first refused while the peak was still level, a later phase is not the reason. */
     if (c->oom != NULL && c->oom->repeat_count > 1 && c->oom->t_ns < plateau.end_ns)
         return GW_CERTAINTY_NONE;

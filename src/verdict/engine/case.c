@@ -1,5 +1,6 @@
 /* Builds the case: chooses the process to judge, and determines how it ended and the state of memory at the time of its
  * root failure (root.c). */
+#include "gw_model_replay.h"
 #include "gw_text.h"
 #include "gwi_cause.h"
 #include "gwi_family.h"
@@ -358,6 +359,22 @@ static void find_caught(const gw_model *model, gwi_memory *memory)
     }
 }
 
+/* True if the report about another library's refused request shows what most of the process's memory is used for.
+ * Otherwise the driver's ledger shows more. */
+static bool shows_most(const gw_allocator_report *report, const gwi_memory *memory)
+{
+    return report->field[GW_ALLOCATOR_RESERVED] * 2 >= memory->own_bytes;
+}
+
+/* Use the report about PyTorch's memory at the refusal of another library's request. */
+static void take_other_refused(const gwi_case *c, gwi_memory *memory)
+{
+    const gw_allocator_report *report = memory->report;
+    memory->is_other_request = report->is_other_refused;
+    if (memory->is_other_request && memory->snapshot != NULL)
+        memory->empty_known = gw_model_empty_segments(c->model, report, memory->snapshot, &memory->empty_bytes);
+}
+
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
@@ -365,8 +382,12 @@ static void find_memory(gwi_case *c)
     if (c->oom_last != NULL && c->oom_last->device != GW_MODEL_DEVICE_BEYOND)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
-    if (report != NULL)
+    if (report != NULL && report->is_other_refused && !shows_most(report, memory))
+        report = NULL;
+    if (report != NULL) {
         from_report(c, report, memory);
+        take_other_refused(c, memory);
+    }
     if (!memory->known && c->bad_end && c->sticky == NULL && (c->exception == GW_EXCEPTION_OOM || c->told != NULL))
         from_stderr(c, memory);
     if (!memory->known)
@@ -384,7 +405,7 @@ static void find_memory(gwi_case *c)
     gw_growth_question question = {.pid = memory->pid,
                                    .live = memory->live,
                                    .live_count = memory->live_count,
-                                   .wanted_bytes = memory->wanted_bytes,
+                                   .wanted_bytes = memory->is_other_request ? 0 : memory->wanted_bytes,
                                    .wanted_site = c->oom_last == NULL ? 0 : c->oom_last->site,
                                    .wanted_t_ns = memory->t_ns,
                                    .snapshot = by_report ? NULL : memory->snapshot,

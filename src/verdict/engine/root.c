@@ -8,7 +8,8 @@
  *
  * The refusals are checked from the newest to the oldest. For each, the evidence is the work until the next refusal
  * that meets the rule, or until the end. What proves that the program went on depends on what ended this work:
- * - Another refusal: a few granted requests in between, or a separate exception of the framework for each.
+ * - Another refusal: a few granted requests in between, a separate exception of the framework for each, or a later
+ *   request of the same thread in another library.
  * - An exception about the GPU's memory: a recovery that failures.c accepts. For the last refusal, other work is not
  *   enough.
  * - An exception about something else: a recovery, new work that was waited for, a little work of the refused thread,
@@ -57,11 +58,17 @@ static bool granted_before(const gw_model *model, const gw_failure *failure, uin
     return true;
 }
 
+/* True if the framework's own allocator reported this refusal, so that it may have gone on without a driver call. */
+static bool is_of_framework(const gw_model *model, const gw_failure *failure)
+{
+    return failure->allocator >= 0 && !model->allocator[failure->allocator].is_other_refused;
+}
+
 static bool was_granted_between(const gw_model *model, const gw_failure *failure, const gw_failure *next)
 {
     enum { GRANTED_MIN = 4 };
     uint64_t then, now;
-    return failure->allocator < 0 && next->allocator < 0 && granted_before(model, failure, &then) &&
+    return !is_of_framework(model, failure) && !is_of_framework(model, next) && granted_before(model, failure, &then) &&
            granted_before(model, next, &now) && now >= then + GRANTED_MIN;
 }
 
@@ -75,6 +82,17 @@ static bool was_raised_apart(const gwi_case *c, const gw_failure *failure, const
         last--;
     return end_of(c) == ENDED_BY_MEMORY && !model->stderr_facts.exception_chain_oom && last > 0 &&
            next->allocator == (int)(last - 1) && failure->allocator != next->allocator;
+}
+
+/* True if the framework raised an exception about `failure`, and the same thread later made the request `next` in
+ * another library. So the program, or the framework itself, has caught that exception. */
+static bool was_caught(const gwi_case *c, const gw_failure *failure, const gw_failure *next)
+{
+    const gw_model *model = c->model;
+    if (failure->allocator < 0 || next->allocator < 0 || failure->tid != next->tid)
+        return false;
+    return model->allocator[failure->allocator].is_oom && model->allocator[next->allocator].is_other_refused &&
+           c->exception != GW_EXCEPTION_OOM && !model->stderr_facts.exception_chain_oom;
 }
 
 /* ---- until the end ---- */
@@ -158,7 +176,8 @@ static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const gw_failure *next, bool is_last)
 {
     if (next != NULL && failure->after.null_used_at == 0 &&
-        (was_granted_between(c->model, failure, next) || was_raised_apart(c, failure, next)))
+        (was_granted_between(c->model, failure, next) || was_raised_apart(c, failure, next) ||
+         was_caught(c, failure, next)))
         return WENT_ON;
     return went_on_to_end(c, failure, is_last);
 }

@@ -49,8 +49,13 @@ typedef struct gwi_memory {
     uint64_t stream_count, context_count; /* number of live objects in the process */
     uint64_t made_context_count;          /* part of context_count: contexts other than the primary one */
     /* Other memory that may explain the refusal. The request might have fitted without this memory. */
-    uint64_t idle_page_bytes;          /* in half-used pages of small blocks */
-    uint64_t cached_bytes;             /* reserved by a framework's allocator but not in use */
+    uint64_t idle_page_bytes; /* in half-used pages of small blocks */
+    uint64_t cached_bytes;    /* reserved by a framework's allocator but not in use */
+    /* The refused request did not come from the framework's allocator that `report` describes, such as one of cuBLAS.
+     * It cannot use cached_bytes. */
+    bool is_other_request;
+    bool empty_known;                  /* empty_bytes is known */
+    uint64_t empty_bytes;              /* part of cached_bytes that the framework can return to the driver */
     const gw_allocator_report *caught; /* an earlier out-of-memory error that the program survived; NULL: none */
     uint64_t caught_bytes;             /* bytes that were live at that error and are still live at the refusal */
 } gwi_memory;
@@ -251,6 +256,16 @@ bool gwi_where_at(const gwi_case *c, uint32_t site, const char *what, gw_where *
 uint64_t gwi_pool_idle_bytes(const gwi_memory *memory);
 /* True if the request would have fitted with `freed_bytes` more free memory. */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
+/* True if another library's request was refused that would have fitted if the framework had returned its cache. The
+ * whole cache counts if it is not known which part could have been returned. */
+bool gwi_cache_may_explain(const gwi_memory *memory);
+/* True if another library's request was refused that would have fitted without the framework's unused cache, and this
+ * cache is at least half as large as the live memory. It may be in pieces that cannot be returned. Then a fault of the
+ * live memory, such as a leak, does not explain the refusal by itself. */
+bool gwi_cache_is_much(const gwi_memory *memory);
+/* Return the bytes that the process kept from others. Unlike own_bytes, this includes the framework's unused cache if
+ * the refused request could not use it. */
+uint64_t gwi_kept_from_others(const gwi_memory *memory);
 
 void gwi_verdict_job_free(gw_verdict_job *job); /* takes NULL */
 

@@ -11,6 +11,33 @@ bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)
     return memory->has_free && memory->free_bytes + freed_bytes >= memory->wanted_bytes;
 }
 
+/* True if another library's request would have fitted with `bytes` of the framework's cache. */
+static bool would_do(const gwi_memory *memory, uint64_t bytes)
+{
+    enum { LARGE_PART = 16 };
+    if (!memory->is_other_request || bytes == 0)
+        return false;
+    if (memory->wanted_bytes == 0 || !memory->has_free) /* it is not known how much was missing */
+        return bytes * LARGE_PART >= memory->limit_bytes;
+    return !gwi_would_fit(memory, 0) && gwi_would_fit(memory, bytes);
+}
+
+bool gwi_cache_may_explain(const gwi_memory *memory)
+{
+    return would_do(memory, memory->empty_known ? memory->empty_bytes : memory->cached_bytes);
+}
+
+bool gwi_cache_is_much(const gwi_memory *memory)
+{
+    return would_do(memory, memory->cached_bytes) && memory->cached_bytes * 2 >= memory->own_bytes;
+}
+
+uint64_t gwi_kept_from_others(const gwi_memory *memory)
+{
+    bool has_cache = memory->is_other_request && memory->reserved_bytes > memory->own_bytes;
+    return has_cache ? memory->reserved_bytes : memory->own_bytes;
+}
+
 const char *gwi_memory_source(const gwi_memory *memory)
 {
     return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";

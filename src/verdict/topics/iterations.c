@@ -13,12 +13,22 @@ static bool would_help(const gwi_memory *memory)
     return memory->has_free ? gwi_would_fit(memory, all) : growth->loop_bytes * 2 >= memory->own_bytes;
 }
 
+/* True if the iterations left much of the live memory behind. A library's request for its handle is made only once, so
+ * a small leak does not explain why there was no room for it. */
+static bool is_much(const gwi_memory *memory)
+{
+    enum { PART = 4 };
+    return memory->growth.loop_bytes * PART >= memory->own_bytes;
+}
+
 gw_certainty gwi_loop_certainty(const gwi_memory *memory)
 {
     enum { COUNT_MANY = 8 };
     const gw_iterations *loop = &memory->growth.loop;
     if (loop->leak_count == 0 || !would_help(memory))
         return GW_CERTAINTY_NONE;
+    if (memory->is_other_request && !is_much(memory))
+        return GW_HYPOTHESIS;
     bool works = loop->launches > 0 && (loop->waits > 0 || loop->reads > 0 || loop->launches > 2 * loop->requests);
     switch (loop->doubt) {
     case GW_LOOP_FEW: /* two iterations may be enough evidence if both used the GPU */

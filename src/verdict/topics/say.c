@@ -111,8 +111,9 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     if (memory->report != NULL && memory->reserved_bytes != 0) {
         char reserved[GW_BYTES_TEXT_MAX];
         gwi_measure(finding, memory->t_ns, "observer", (double)memory->own_bytes, "bytes",
-                    "PyTorch had %s in live blocks and %s reserved from the driver",
-                    gw_bytes_text(own, memory->own_bytes), gw_bytes_text(reserved, memory->reserved_bytes));
+                    "PyTorch had %s in live blocks and %s reserved from the driver%s",
+                    gw_bytes_text(own, memory->own_bytes), gw_bytes_text(reserved, memory->reserved_bytes),
+                    memory->is_other_request ? "; the refused request was not made by PyTorch's allocator" : "");
     } else if (memory->snapshot != NULL && memory->own_bytes > 0) {
         gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
                     "this process held %s in %" PRIu64 " block%s", gw_bytes_text(own, memory->own_bytes),
@@ -172,6 +173,9 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
 {
     enum { SHOWN_MAX = 6 };
     size_t shown = 0, more = 0;
+    const gw_stderr_line *status = &c->model->stderr_facts.library_status;
+    if (after == c->oom_last && c->memory.is_other_request && status->seen)
+        gwi_consequence(finding, "%.3f s: %s", (double)status->t_ns / 1e9, status->text);
     for (const gw_failure *next = gwi_failure_next(c, after); next != NULL; next = gwi_failure_next(c, next)) {
         if (next->is_probe)
             continue;
