@@ -30,3 +30,9 @@ class Trainer:
         loss.backward()
         self.optimizer.step()
         return loss.detach()
+
+
+def make_handles():
+    """Create the handles of cuBLAS and cuDNN, also those of the backward pass's thread, while there is memory."""
+    Trainer().step(*batch(8))
+    torch.cuda.synchronize()

@@ -22,6 +22,7 @@ def run(count, steps):
     torch.cuda.synchronize()
 
 
+cnn.make_handles()
 try:
     run(12_800, 10)
 except torch.cuda.OutOfMemoryError as error:
