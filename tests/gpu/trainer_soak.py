@@ -94,7 +94,7 @@ class Log:
                     if line == "\n":  # ends the cut line of an earlier run
                         continue
                     record = json.loads(line)
-                    if "memory_bytes" in record:
+                    if "step" in record and "memory_bytes" in record:
                         self.last = record
         return self.last
 
