@@ -1,46 +1,5 @@
 
-/* ---- activations; the numbers are those of enum activation ---- */
-
-DEVICE float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
-DEVICE float clamped(float x, float most)
-{
-    return x < 0.0f ? 0.0f : x > most ? most : x;
-}
-
-DEVICE float activated(int activation, float x)
-{
-    switch (activation) {
-    case 0:
-        return clamped(x, 6.0f);
-    case 1:
-        return sigmoid(x);
-    case 2:
-        return x * sigmoid(x);
-    default:
-        return x * clamped(x + 3.0f, 6.0f) / 6.0f;
-    }
-}
-
-/* The derivative, from the output (ReLU6, sigmoid) or the input of the layer. */
-DEVICE float slope(int activation, float v)
-{
-    switch (activation) {
-    case 0:
-        return v > 0.0f && v < 6.0f ? 1.0f : 0.0f;
-    case 1:
-        return v * (1.0f - v);
-    case 2: {
-        float s = sigmoid(v);
-        return s * (1.0f + v * (1.0f - s));
-    }
-    default:
-        return v < -3.0f ? 0.0f : v <= 3.0f ? v / 3.0f + 0.5f : 1.0f;
-    }
-}
+/* ---- activations ---- */
 
 DEVICE void activate_at(element *y, const element *x, int activation, size at, const int width)
 {

@@ -675,8 +675,78 @@ DEVICE void read_columns(struct columns *to, const float *saved, const float *sc
     WITH(to->factor[k] *= gamma[k])
 }
 
-DEVICE void norm_forward_any(element *y, const element *x, const float *saved, const float *scale, const float *shift,
-                             size rows, unsigned channels, int has_relu, const int width)
+/* ---- activations; the numbers are those of enum activation ---- */
+
+DEVICE float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+DEVICE float clamped(float x, float most)
+{
+    return x < 0.0f ? 0.0f : x > most ? most : x;
+}
+
+DEVICE float activated(int activation, float x)
+{
+    switch (activation) {
+    case 0:
+        return clamped(x, 6.0f);
+    case 1:
+        return sigmoid(x);
+    case 2:
+        return x * sigmoid(x);
+    default:
+        return x * clamped(x + 3.0f, 6.0f) / 6.0f;
+    }
+}
+
+/* The derivative, from the output (ReLU6, sigmoid) or the input of the layer. */
+DEVICE float slope(int activation, float v)
+{
+    switch (activation) {
+    case 0:
+        return v > 0.0f && v < 6.0f ? 1.0f : 0.0f;
+    case 1:
+        return v * (1.0f - v);
+    case 2: {
+        float s = sigmoid(v);
+        return s * (1.0f + v * (1.0f - s));
+    }
+    default:
+        return v < -3.0f ? 0.0f : v <= 3.0f ? v / 3.0f + 0.5f : 1.0f;
+    }
+}
+
+/* The derivative from the input. */
+DEVICE float slope_at(int activation, float x)
+{
+    return slope(activation, activation == 1 ? sigmoid(x) : x);
+}
+
+/* What follows a batch normalisation: values are limited to `low` to `high` (ReLU: 0 to infinity; ReLU6: 0 to 6;
+ * nothing: both infinite), or it is a smooth activation. The gradient passes between the limits. */
+struct after {
+    float low, high;
+    int activation; /* used by the kernels for smooth activations */
+};
+
+DEVICE float after_norm(struct after after, float z, const int is_smooth)
+{
+    if (is_smooth)
+        return activated(after.activation, z);
+    return z < after.low ? after.low : z > after.high ? after.high : z;
+}
+
+DEVICE float before_after(struct after after, float z, float gradient, const int is_smooth)
+{
+    if (is_smooth)
+        return gradient * slope_at(after.activation, z);
+    return z <= after.low || z >= after.high ? 0.0f : gradient;
+}
+
+DEVICE void norm_forward_all(element *y, const element *x, const float *saved, const float *scale, const float *shift,
+                             size rows, unsigned channels, struct after after, const int is_smooth, const int width)
 {
     size column = COLUMN(width);
     struct columns by;
@@ -691,16 +761,21 @@ DEVICE void norm_forward_any(element *y, const element *x, const float *saved, c
         EACH_ROW if (THIS_ROW < rows)
         {
             raw_floats(&values[i], v, width);
-            WITH(v[k] = normal(v[k] - by.mean[k], by.factor[k], by.shift[k]);
-                 v[k] = has_relu && v[k] < 0.0f ? 0.0f : v[k])
+            WITH(v[k] = after_norm(after, normal(v[k] - by.mean[k], by.factor[k], by.shift[k]), is_smooth))
             write_elements(y + AT(THIS_ROW), v, width);
         }
     }
 }
-PAIR(norm_forward,
-     (element * y, const element *x, const float *saved, const float *scale, const float *shift, size rows,
-      unsigned channels, int has_relu),
-     y, x, saved, scale, shift, rows, channels, has_relu)
+DEVICE void norm_forward_any(element *y, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after, const int width)
+{
+    norm_forward_all(y, x, saved, scale, shift, rows, channels, after, 0, width);
+}
+PAIR(norm_forward, (element *y, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after), y, x, saved, scale, shift, rows, channels, after)
+DEVICE void norm_forward_smooth_any(element *y, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after, const int width)
+{
+    norm_forward_all(y, x, saved, scale, shift, rows, channels, after, 1, width);
+}
+PAIR(norm_forward_smooth, (element *y, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after), y, x, saved, scale, shift, rows, channels, after)
 
 /* A sum with batch normalisations inside it. */
 struct normalised {
@@ -762,10 +837,10 @@ PAIR(norm_add_two,
      (element * y, unsigned char *mask, struct normalised a, struct normalised b, size rows, unsigned channels),
      y, mask, a, b, rows, channels)
 
-/* Sum dy and dy (x - mean), with dy = 0 where the ReLU did not pass the value. */
-DEVICE void norm_backward_sums_any(float *partial, const element *dy, const element *x, const float *saved,
-                                   const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
-                                   const int width)
+/* Sum g and g (x - mean). g: the gradient of the normalised value, from dy. */
+DEVICE void norm_backward_sums_all(float *partial, const element *dy, const element *x, const float *saved,
+                                   const float *scale, const float *shift, size rows, unsigned channels, struct after after,
+                                   const int is_smooth, const int width)
 {
     size column = COLUMN(width);
     struct columns by;
@@ -785,18 +860,23 @@ DEVICE void norm_backward_sums_any(float *partial, const element *dy, const elem
                 raw_floats(&values[i], v, width);
                 raw_floats(&gradients[i], gradient, width);
                 WITH(v[k] -= by.mean[k];
-                     gradient[k] =
-                         has_relu && !(normal(v[k], by.factor[k], by.shift[k]) > 0.0f) ? 0.0f : gradient[k];
+                     gradient[k] = before_after(after, normal(v[k], by.factor[k], by.shift[k]), gradient[k], is_smooth);
                      sums[0][k] += gradient[k]; sums[1][k] += gradient[k] * v[k])
             }
         }
     }
     give_sums(partial, sums, channels, 2, width);
 }
-PAIR(norm_backward_sums,
-     (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift,
-      size rows, unsigned channels, int has_relu),
-     partial, dy, x, saved, scale, shift, rows, channels, has_relu)
+DEVICE void norm_backward_sums_any(float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after, const int width)
+{
+    norm_backward_sums_all(partial, dy, x, saved, scale, shift, rows, channels, after, 0, width);
+}
+PAIR(norm_backward_sums, (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after), partial, dy, x, saved, scale, shift, rows, channels, after)
+DEVICE void norm_backward_sums_smooth_any(float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after, const int width)
+{
+    norm_backward_sums_all(partial, dy, x, saved, scale, shift, rows, channels, after, 1, width);
+}
+PAIR(norm_backward_sums_smooth, (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after), partial, dy, x, saved, scale, shift, rows, channels, after)
 
 /* The same for a normalisation inside a sum, with the sum's mask. The masked gradient replaces dy. */
 DEVICE void norm_masked_sums_any(float *partial, element *dy, const unsigned char *mask, const element *x,
@@ -850,19 +930,19 @@ KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, fl
     means[channels + channel] = (float)(product * inverse * inverse / rows);
 }
 
-DEVICE void norm_backward_any(element *dx, const element *dy, const element *x, const float *saved, const float *means,
-                              const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
-                              int adds, const int width)
+DEVICE void norm_backward_all(element *dx, const element *dy, const element *x, const float *saved, const float *means,
+                              const float *scale, const float *shift, size rows, unsigned channels, struct after after,
+                              int adds, const int is_smooth, const int width)
 {
     size column = COLUMN(width);
     struct columns by;
     struct raw values[BATCH], gradients[BATCH];
-    float off[8], slope[8], v[8], gradient[8], before[8];
+    float off[8], steep[8], v[8], gradient[8], before[8];
     if (column >= channels)
         return;
     read_columns(&by, saved, scale, shift, column, channels, width);
     read_floats(means + column, off, width);
-    read_floats(means + channels + column, slope, width);
+    read_floats(means + channels + column, steep, width);
     BATCHES
     {
         EACH_ROW if (THIS_ROW < rows)
@@ -875,8 +955,8 @@ DEVICE void norm_backward_any(element *dx, const element *dy, const element *x, 
             raw_floats(&values[i], v, width);
             raw_floats(&gradients[i], gradient, width);
             WITH(v[k] -= by.mean[k];
-                 gradient[k] = has_relu && !(normal(v[k], by.factor[k], by.shift[k]) > 0.0f) ? 0.0f : gradient[k];
-                 v[k] = by.factor[k] * (gradient[k] - off[k] - v[k] * slope[k]))
+                 gradient[k] = before_after(after, normal(v[k], by.factor[k], by.shift[k]), gradient[k], is_smooth);
+                 v[k] = by.factor[k] * (gradient[k] - off[k] - v[k] * steep[k]))
             if (adds) {
                 read_elements(dx + AT(THIS_ROW), before, width);
                 WITH(v[k] += before[k])
@@ -885,10 +965,16 @@ DEVICE void norm_backward_any(element *dx, const element *dy, const element *x, 
         }
     }
 }
-PAIR(norm_backward,
-     (element * dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale,
-      const float *shift, size rows, unsigned channels, int has_relu, int adds),
-     dx, dy, x, saved, means, scale, shift, rows, channels, has_relu, adds)
+DEVICE void norm_backward_any(element *dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale, const float *shift, size rows, unsigned channels, struct after after, int adds, const int width)
+{
+    norm_backward_all(dx, dy, x, saved, means, scale, shift, rows, channels, after, adds, 0, width);
+}
+PAIR(norm_backward, (element *dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale, const float *shift, size rows, unsigned channels, struct after after, int adds), dx, dy, x, saved, means, scale, shift, rows, channels, after, adds)
+DEVICE void norm_backward_smooth_any(element *dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale, const float *shift, size rows, unsigned channels, struct after after, int adds, const int width)
+{
+    norm_backward_all(dx, dy, x, saved, means, scale, shift, rows, channels, after, adds, 1, width);
+}
+PAIR(norm_backward_smooth, (element *dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale, const float *shift, size rows, unsigned channels, struct after after, int adds), dx, dy, x, saved, means, scale, shift, rows, channels, after, adds)
 
 /* ---- the backward pass of a sum of two batch normalisations ---- */
 

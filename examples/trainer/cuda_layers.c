@@ -2,6 +2,8 @@
  * sums are always computed in the same order. */
 #include "cuda_conv.h"
 
+#include <math.h>
+
 enum {
     LOSS_THREADS = 128,
     PARTS_MAX = 512,
@@ -17,7 +19,11 @@ enum {
 enum { MEAN_PIXELS_MAX = 128 };
 static const float norm_epsilon = 1e-5f, norm_momentum = 0.1f;
 
-/* Must match the struct of the same name in cuda_kernels.cu. */
+/* Both structs must match the structs of the same name in cuda_kernels.cu. */
+struct after {
+    float low, high;
+    int activation;
+};
 struct pool {
     unsigned channels, height, width, out_height, out_width, kernel, stride, pad;
 };
@@ -208,13 +214,26 @@ struct norm {
     CUdeviceptr x, y, dx, dy, saved, workspace, means, scale, shift, scale_gradient, shift_gradient, running;
     unsigned long long rows;
     unsigned channels, parts;
-    int has_relu, adds;
+    struct after after;
+    bool is_smooth; /* what follows is a smooth activation */
+    int adds;
     struct launch_shape shape; /* for all kernels over rows */
 };
 
 static CUdeviceptr lasting(const struct cuda *cuda, enum lasting which, size_t at)
 {
     return card_at(&cuda->card, cuda->card.schedule->lasting[which]) + at * sizeof(float);
+}
+
+/* What follows the batch normalisation `layer` in a step: its ReLU, or the activation that the step also computes. */
+static struct after after_of(const struct step *step, const struct layer *layer)
+{
+    struct after after = {.low = -INFINITY, .high = INFINITY};
+    if (layer->has_relu)
+        after.low = 0;
+    if (step->activation != NULL)
+        after = (struct after){.low = 0, .high = 6, .activation = (int)step->activation->activation};
+    return after;
 }
 
 static struct norm norm_of(const struct cuda *cuda, const struct step *step, const struct layer *layer)
@@ -233,7 +252,8 @@ static struct norm norm_of(const struct cuda *cuda, const struct step *step, con
                         .running = lasting(cuda, LASTING_STATISTICS, layer->statistics_at),
                         .rows = rows,
                         .channels = (unsigned)layer->out.channels,
-                        .has_relu = layer->has_relu,
+                        .after = after_of(step, layer),
+                        .is_smooth = step->activation != NULL && step->activation->activation != ACTIVATION_RELU6,
                         .adds = step->adds,
                         .shape = norm_shape(cuda, rows, layer->out.channels)};
     norm.parts = norm.shape.grid.y;
@@ -266,10 +286,11 @@ gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluati
 {
     struct norm norm = norm_of(cuda, step, step->layer);
     gs_status status = is_evaluation ? norm_running(cuda, &norm) : norm_statistics(cuda, &norm, step->is_again);
+    const CUfunction *kernels = norm.is_smooth ? cuda->kernels.norm_forward_smooth : cuda->kernels.norm_forward;
     if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.norm_forward[norm.shape.is_wide], norm.shape.grid, norm.shape.block, 0,
-                           cuda->lane->stream, &norm.y, &norm.x, &norm.saved, &norm.scale, &norm.shift, &norm.rows,
-                           &norm.channels, &norm.has_relu);
+        status =
+            GS_LAUNCH(kernels[norm.shape.is_wide], norm.shape.grid, norm.shape.block, 0, cuda->lane->stream, &norm.y,
+                      &norm.x, &norm.saved, &norm.scale, &norm.shift, &norm.rows, &norm.channels, &norm.after);
     return status;
 }
 
@@ -281,9 +302,11 @@ gs_status cuda_norm_statistics(struct cuda *cuda, const struct step *step, bool 
 
 static gs_status backward_sums(struct cuda *cuda, struct norm *norm)
 {
-    return GS_LAUNCH(cuda->kernels.norm_backward_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
-                     cuda->lane->stream, &norm->workspace, &norm->dy, &norm->x, &norm->saved, &norm->scale,
-                     &norm->shift, &norm->rows, &norm->channels, &norm->has_relu);
+    const CUfunction *kernels =
+        norm->is_smooth ? cuda->kernels.norm_backward_sums_smooth : cuda->kernels.norm_backward_sums;
+    return GS_LAUNCH(kernels[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0, cuda->lane->stream,
+                     &norm->workspace, &norm->dy, &norm->x, &norm->saved, &norm->scale, &norm->shift, &norm->rows,
+                     &norm->channels, &norm->after);
 }
 
 /* Compute the gradients of the parameters from `of` sums. */
@@ -298,10 +321,11 @@ static gs_status backward_statistics(struct cuda *cuda, struct norm *norm, int w
 static gs_status backward_end(struct cuda *cuda, struct norm *norm)
 {
     gs_status status = backward_statistics(cuda, norm, 1, 2);
+    const CUfunction *kernels = norm->is_smooth ? cuda->kernels.norm_backward_smooth : cuda->kernels.norm_backward;
     if (status == GS_OK && norm->dx != 0)
-        status = GS_LAUNCH(cuda->kernels.norm_backward[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
-                           cuda->lane->stream, &norm->dx, &norm->dy, &norm->x, &norm->saved, &norm->means, &norm->scale,
-                           &norm->shift, &norm->rows, &norm->channels, &norm->has_relu, &norm->adds);
+        status = GS_LAUNCH(kernels[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0, cuda->lane->stream,
+                           &norm->dx, &norm->dy, &norm->x, &norm->saved, &norm->means, &norm->scale, &norm->shift,
+                           &norm->rows, &norm->channels, &norm->after, &norm->adds);
     return status;
 }
 

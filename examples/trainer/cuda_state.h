@@ -46,6 +46,7 @@ struct cuda_calls {
     X(columns)                                                                                                         \
     X(norm_sums)                                                                                                       \
     X(norm_forward)                                                                                                    \
+    X(norm_forward_smooth)                                                                                             \
     X(norm_add)                                                                                                        \
     X(norm_add_two)                                                                                                    \
     X(norm_masked_sums)                                                                                                \
@@ -53,7 +54,9 @@ struct cuda_calls {
     X(norm_two_backward)                                                                                               \
     X(norm_max_forward)                                                                                                \
     X(norm_backward_sums)                                                                                              \
+    X(norm_backward_sums_smooth)                                                                                       \
     X(norm_backward)                                                                                                   \
+    X(norm_backward_smooth)                                                                                            \
     X(max_forward)                                                                                                     \
     X(max_backward)                                                                                                    \
     X(max_backward_pairs)                                                                                              \

@@ -21,7 +21,14 @@ static bool suits_pool(const struct model *model, const size_t *readers, const s
     return is_kind && layer->has_relu && readers[from] == 1 && layer->segment == pool->segment && !pool->has_relu;
 }
 
-bool inner_find(const struct model *model, bool *ret_is_inner)
+static bool suits_activation(const struct model *model, const size_t *readers, const struct layer *activation)
+{
+    const struct layer *norm = &model->layers[activation->from[0]];
+    return norm->kind == LAYER_BATCHNORM && !norm->has_relu && readers[activation->from[0]] == 1 &&
+           norm->segment == activation->segment;
+}
+
+bool inner_find(const struct model *model, bool *ret_is_inner, const struct layer **ret_activations)
 {
     size_t *readers = calloc(model->layer_count, sizeof *readers);
     if (readers == NULL)
@@ -38,6 +45,8 @@ bool inner_find(const struct model *model, bool *ret_is_inner)
                 ret_is_inner[layer->from[k]] |= suits_add(model, readers, layer, layer->from[k]);
         if (layer->kind == LAYER_MAXPOOL)
             ret_is_inner[layer->from[0]] |= suits_pool(model, readers, layer, layer->from[0]);
+        if (layer->kind == LAYER_ACTIVATION && suits_activation(model, readers, layer))
+            ret_activations[layer->from[0]] = layer;
     }
     free(readers);
     return true;

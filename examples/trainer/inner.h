@@ -4,15 +4,18 @@
  * - The bias and the ReLU of a convolution inside a max pooling. The convolution's result stays without them.
  * - A batch normalisation with ReLU inside a max pooling. It has STEP_STATISTICS, and its own backward step.
  *
+ * The other way round, a batch normalisation computes an activation (ReLU6, SiLU and others) that is its only reader.
+ * The activation then has no steps: its result is that of the normalisation.
+ *
  * Only back ends that set `fuses` get such schedules. */
 #ifndef TRAINER_INNER_H
 #define TRAINER_INNER_H
 
 #include "model.h"
 
-/* Set ret_is_inner[i] to true for each inner layer i; the others stay as they are. Returns false if the host has no
- * memory. */
-bool inner_find(const struct model *model, bool *ret_is_inner);
+/* Set ret_is_inner[i] to true for each inner layer i, and ret_activations[i] to the activation that a batch
+ * normalisation i also computes. The others stay as they are. Returns false if the host has no memory. */
+bool inner_find(const struct model *model, bool *ret_is_inner, const struct layer **ret_activations);
 
 /* How images are stored in bf16 and fp16 if only one convolution reads them. Convolutions of few channels are slow on
  * tensor cores, so the channels are padded to a multiple of 8. If the convolution has a stride, each square of

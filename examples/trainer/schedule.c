@@ -17,14 +17,15 @@ struct maker {
     struct reason *reason;
     size_t step_room, block_room;
     /* Arrays with one entry per layer: */
-    size_t *y;        /* block of the layer's result; with checkpointing, of the recomputed result */
-    size_t *saved;    /* block that the forward step saves for the backward step */
-    size_t *gradient; /* block with the gradient of the layer's result; NO_BLOCK: none yet */
-    bool *is_trained; /* the layer or a layer that it depends on has parameters */
-    bool *is_kept;    /* the layer's result is kept until the backward pass */
-    bool *is_needed;  /* the backward pass needs the layer's result */
-    bool *is_inner;   /* the layer is computed inside its reader */
-    size_t *owners;   /* number of layers that share the block as their gradient; one entry per block */
+    size_t *y;                        /* block of the layer's result; with checkpointing, of the recomputed result */
+    size_t *saved;                    /* block that the forward step saves for the backward step */
+    size_t *gradient;                 /* block with the gradient of the layer's result; NO_BLOCK: none yet */
+    bool *is_trained;                 /* the layer or a layer that it depends on has parameters */
+    bool *is_kept;                    /* the layer's result is kept until the backward pass */
+    bool *is_needed;                  /* the backward pass needs the layer's result */
+    bool *is_inner;                   /* the layer is computed inside its reader */
+    const struct layer **activations; /* the activation that the layer also computes; NULL: none */
+    size_t *owners;                   /* number of layers that share the block as their gradient; one entry per block */
 };
 
 const char *step_kind_text(enum step_kind kind)
@@ -177,15 +178,27 @@ static void set_inner(const struct maker *maker, const struct layer *layer, stru
     }
 }
 
+/* Return true if the batch normalisation before it computes this layer. */
+static bool is_absorbed(const struct maker *maker, const struct layer *layer)
+{
+    return layer->kind == LAYER_ACTIVATION && maker->activations[layer->from[0]] == layer;
+}
+
 static bool forward(struct maker *maker, size_t index, bool is_again)
 {
     const struct layer *layer = &maker->model->layers[index];
+    if (is_absorbed(maker, layer)) {
+        maker->y[index] = maker->y[layer->from[0]];
+        maker->saved[index] = NO_BLOCK;
+        return true;
+    }
     bool is_inner = maker->is_inner[index], is_norm = is_inner && layer->kind == LAYER_BATCHNORM;
     struct step step = empty_step(index == 0 ? STEP_INPUT : is_norm ? STEP_STATISTICS : STEP_FORWARD, layer);
     step.is_again = is_again;
     if (layer->kind == LAYER_CONV && layer->from[0] == 0)
         step.folding = maker->schedule->folding;
     step.is_raw = is_raw(maker, index);
+    step.activation = maker->activations[index];
     step.x = index == 0 ? maker->schedule->lasting[LASTING_INPUT_0] : input_block(maker, layer, 0);
     if (layer_has_two_inputs(layer))
         step.x2 = input_block(maker, layer, 1);
@@ -233,6 +246,8 @@ static void mark(struct maker *maker)
         const struct layer *layer = &model->layers[i];
         maker->is_trained[i] = layer->weight_count + layer->bias_count != 0 || maker->is_trained[layer->from[0]] ||
                                (layer_has_two_inputs(layer) && maker->is_trained[layer->from[1]]);
+        if (is_absorbed(maker, layer))
+            continue; /* the normalisation's backward step does not read its result */
         if (reads_output(layer) && !has_mask(maker, layer) && !maker->is_inner[i])
             maker->is_needed[i] = true;
         if (layer->kind == LAYER_MAXPOOL && is_raw(maker, layer->from[0]))
@@ -404,7 +419,12 @@ static bool backward(struct maker *maker, size_t index)
     bool is_norm = maker->is_inner[index] && layer->kind == LAYER_BATCHNORM && !layer->has_relu;
     if (!maker->is_trained[index] || is_norm) /* the sum's step computes the gradients of a normalisation inside it */
         return true;
+    if (is_absorbed(maker, layer)) { /* the normalisation's step reads the gradient of the activation */
+        maker->gradient[layer->from[0]] = maker->gradient[index];
+        return true;
+    }
     struct step step = empty_step(STEP_BACKWARD, layer);
+    step.activation = maker->activations[index];
     if (layer->has_relu && layer->kind != LAYER_BATCHNORM && !has_mask(maker, layer) && !maker->is_inner[index]) {
         struct step relu = empty_step(STEP_RELU, layer);
         if (!own_gradient(maker, index))
@@ -448,7 +468,7 @@ static bool tell_steps(struct maker *maker)
 {
     const struct model *model = maker->model;
     if (maker->backend != NULL && maker->backend->fuses) {
-        if (!inner_find(model, maker->is_inner))
+        if (!inner_find(model, maker->is_inner, maker->activations))
             return no_memory(maker->reason);
         if (maker->schedule->options.precision != PRECISION_FP32)
             maker->schedule->folding = inner_folding(model);
@@ -515,8 +535,9 @@ static bool open_maker(struct maker *maker)
     maker->is_kept = calloc(count, sizeof *maker->is_kept);
     maker->is_needed = calloc(count, sizeof *maker->is_needed);
     maker->is_inner = calloc(count, sizeof *maker->is_inner);
+    maker->activations = calloc(count, sizeof *maker->activations);
     if (maker->y == NULL || maker->saved == NULL || maker->gradient == NULL || maker->is_trained == NULL ||
-        maker->is_kept == NULL || maker->is_needed == NULL || maker->is_inner == NULL)
+        maker->is_kept == NULL || maker->is_needed == NULL || maker->is_inner == NULL || maker->activations == NULL)
         return no_memory(maker->reason);
     memset(maker->gradient, 0xff, count * sizeof *maker->gradient);
     return true;
@@ -531,6 +552,7 @@ static void close_maker(struct maker *maker)
     free(maker->is_kept);
     free(maker->is_needed);
     free(maker->is_inner);
+    free(maker->activations);
     free(maker->owners);
 }
 

@@ -63,6 +63,7 @@ struct step {
      * - LAYER_MAXPOOL: inner[0] is a batch normalisation. x is its input, and inner_saved[0] are its statistics. The
      *   backward step sets the gradient of its result and does not know it. */
     const struct layer *inner[2];
+    const struct layer *activation; /* LAYER_BATCHNORM: the activation that the step also computes; NULL: none */
     size_t inner_saved[2];
     size_t dx2;
     struct folding folding; /* LAYER_CONV that reads the images: how they are stored */

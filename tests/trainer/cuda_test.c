@@ -76,6 +76,14 @@ static const struct {
      3},
     {"relu6", "input 2 6 5\na = conv 5 3 pad 1\nb = add a\nc = add b\nadd c relu6\nsegment\nconv 8 3 relu6\nlinear 3\n",
      3},
+    {"batchnorm, activations",
+     "input 2 7 6\nconv 5 3 pad 1 nobias\nbatchnorm relu6\nconv 7 1 nobias\nbatchnorm silu\nsegment\n"
+     "conv 5 3 nobias\nbatchnorm hardswish\nconv 3 1\nbatchnorm sigmoid\nlinear 4\n",
+     3},
+    {"batchnorm, activations, shared",
+     "input 2 7 6\nconv 8 3 pad 1 nobias\na = batchnorm relu6\nconv 8 1 nobias\nbatchnorm silu\ns = add a\nsegment\n"
+     "conv 8 3 pad 1 from a\nbatchnorm hardswish\nt = add s relu\nconv 8 1 from a\nadd t\nlinear 4\n",
+     3},
     {"sigmoid", "input 2 6 5\nconv 5 3 sigmoid\nsegment\nconv 8 3 nobias\nbatchnorm sigmoid\nlinear 3\n", 3},
     {"silu",
      "input 2 6 5\na = conv 5 3 pad 1 silu\nb = add a silu\nconv 8 3\nactivation silu\nc = linear 3\nsegment\n"

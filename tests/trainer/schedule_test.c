@@ -464,10 +464,12 @@ static size_t inner_count(const char *text)
     if (!read_text(text, &model, &reason))
         fail_msg("%s", reason.text);
     bool *is_inner = calloc(model.layer_count, sizeof *is_inner);
-    assert_true(is_inner != NULL && inner_find(&model, is_inner));
+    const struct layer **activations = calloc(model.layer_count, sizeof *activations);
+    assert_true(is_inner != NULL && activations != NULL && inner_find(&model, is_inner, activations));
     for (size_t i = 0; i < model.layer_count; i++)
         count += is_inner[i];
     free(is_inner);
+    free(activations);
     model_clear(&model);
     return count;
 }
@@ -484,6 +486,36 @@ static void inner_layers_have_one_reader(void **unused)
     assert_int_equal(inner_count("input 3 8 8\nconv 4 1\nmaxpool 2\nlinear 2\n"), 0);
     assert_int_equal(inner_count("input 3 8 8\nconv 4 1 relu\nsegment\nmaxpool 2\nlinear 2\n"), 0);
     assert_int_equal(inner_count("input 3 8 8\nconv 4 1\nbatchnorm relu\nmaxpool 2\nlinear 2\n"), 1);
+}
+
+/* Return the number of activations that batch normalisations compute. */
+static size_t activation_count(const char *text)
+{
+    struct model model;
+    struct reason reason;
+    size_t count = 0;
+    if (!read_text(text, &model, &reason))
+        fail_msg("%s", reason.text);
+    bool *is_inner = calloc(model.layer_count, sizeof *is_inner);
+    const struct layer **activations = calloc(model.layer_count, sizeof *activations);
+    assert_true(is_inner != NULL && activations != NULL && inner_find(&model, is_inner, activations));
+    for (size_t i = 0; i < model.layer_count; i++) {
+        assert_true(activations[i] == NULL || activations[i]->from[0] == i);
+        count += activations[i] != NULL;
+    }
+    free(is_inner);
+    free(activations);
+    model_clear(&model);
+    return count;
+}
+
+static void activations_belong_to_their_normalisation(void **unused)
+{
+    (void)unused;
+    assert_int_equal(activation_count("input 3 8 8\nconv 4 1\nbatchnorm relu6\nconv 4 1 silu\nlinear 2\n"), 1);
+    assert_int_equal(activation_count("input 3 8 8\nconv 4 1\na = batchnorm\nactivation silu\nadd a\nlinear 2\n"), 0);
+    assert_int_equal(activation_count("input 3 8 8\nconv 4 1\nbatchnorm\nsegment\nactivation silu\nlinear 2\n"), 0);
+    assert_int_equal(activation_count("input 3 8 8\nconv 4 1\nbatchnorm relu\nactivation silu\nlinear 2\n"), 0);
 }
 
 static void impossible_sizes_are_refused(void **unused)
@@ -514,6 +546,7 @@ int main(void)
         cmocka_unit_test(changed_gradients_are_awaited),
         cmocka_unit_test(images_are_folded_for_one_convolution),
         cmocka_unit_test(inner_layers_have_one_reader),
+        cmocka_unit_test(activations_belong_to_their_normalisation),
         cmocka_unit_test(impossible_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
