@@ -109,7 +109,7 @@ static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
     for (int i = 0; i < VARIANTS; i++) {
         unsigned part = variants[i].workspace_part;
         uint64_t workspace_bytes = part == 0 ? 0 : all / part;
-        if (variants[i].overlaps && !attempt->request->backend->overlaps)
+        if (variants[i].overlaps && (!attempt->request->backend->overlaps || attempt->request->options.in_order))
             continue;
         attempt->fit.schedule.overlaps = variants[i].overlaps;
         attempt->reason->is_memory = false;

@@ -35,6 +35,7 @@ struct fit_options {
     uint64_t workspace_bytes; /* maximum for each step; 0: FIT_WORKSPACE_BYTES */
     size_t micro_batch;       /* per device; 0: the largest that fits and divides the device's part of the batch */
     enum choice checkpointing;
+    bool in_order;            /* no overlapping steps, even if there is memory for them */
     enum precision precision; /* the only precision to try, unless chooses_precision is set */
     bool chooses_precision;   /* try fp32 first, then bf16 if the back end supports it */
 };

@@ -31,7 +31,7 @@ struct settings {
         *weight_decay, *loss_scale, *checkpointing, *checkpoint, *log;
     long long batch, resize, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images,
         evaluate_every, results_every, loaders, queue, scale_after, progress_every, warn_memory, warn_temperature;
-    int resume, plan, measure_data, deterministic, tune, evaluate, random_labels, verbose, quiet;
+    int resume, plan, measure_data, deterministic, in_order, tune, evaluate, random_labels, verbose, quiet;
     /* how it is trained */
     const char *schedule, *warmup, *warmup_from, *rate_end, *rate_factor, *decay, *clip, *label_smoothing, *average,
         *tensorboard, *predict;
@@ -111,6 +111,7 @@ static void parse(int argc, char **argv, struct settings *s)
         {"loss-scale", OPTION_TEXT, &s->loss_scale, "none, dynamic, or a number"},
         {"scale-after", OPTION_NUMBER, &s->scale_after,
          "number of good steps after which a dynamic loss scale doubles (2000)"},
+        {"in-order", OPTION_FLAG, &s->in_order, "compute one step after the other, which needs less memory"},
         {"checkpointing", OPTION_TEXT, &s->checkpointing, "on, off or auto: recompute activations to save memory"},
         {"memory", OPTION_NUMBER, &s->memory, "limit on each GPU, including the context"},
         {"workspace", OPTION_NUMBER, &s->workspace, "maximum workspace of one step (1 GiB)"},
@@ -235,6 +236,7 @@ static void set_fit(const struct settings *s, struct fit_options *fit)
     int precision = word("precision", s->precision, precisions, "fp32, bf16, fp16 or auto");
     *fit = (struct fit_options){.memory_bytes = (uint64_t)s->memory,
                                 .workspace_bytes = (uint64_t)s->workspace,
+                                .in_order = s->in_order != 0,
                                 .micro_batch = (size_t)s->micro_batch,
                                 .checkpointing =
                                     (enum choice)word("checkpointing", s->checkpointing, choices, "on, off or auto"),

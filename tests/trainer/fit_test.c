@@ -130,6 +130,12 @@ static void chooses_in_order(void **state)
     assert_true(fit.schedule.overlaps);
     assert_non_null(strstr(said, "overlapping steps"));
     assert_true(fit.plan_bytes > all);
+    request.options.in_order = true;
+    assert_true(choose(&request, &fit));
+    assert_false(fit.schedule.overlaps);
+    assert_int_equal(fit.plan_bytes, all);
+    request.options.in_order = false;
+    assert_true(choose(&request, &fit));
     request.options.memory_bytes = beside + fit.plan_bytes - 1;
     assert_true(choose(&request, &fit));
     assert_false(fit.schedule.overlaps);
