@@ -79,10 +79,11 @@ else()
 endif()
 
 # gw_add_unit_test(name [ONE_THREAD] sources...): one cmocka program, run by ctest under its name. ONE_THREAD: the tested
-# code starts no threads.
+# code starts no threads. A build that will run only some tests compiles no other ones (GW_TESTS).
+set(GW_TESTS "" CACHE STRING "Build only the unit tests whose names match this regular expression; empty: all")
 function(gw_add_unit_test name)
   cmake_parse_arguments(test "ONE_THREAD" "" "" ${ARGN})
-  if(NOT GW_HAVE_CMOCKA OR (test_ONE_THREAD AND NOT GW_ONE_THREAD_TESTS))
+  if(NOT GW_HAVE_CMOCKA OR (test_ONE_THREAD AND NOT GW_ONE_THREAD_TESTS) OR (GW_TESTS AND NOT name MATCHES "${GW_TESTS}"))
     return()
   endif()
   add_executable(${name} ${test_UNPARSED_ARGUMENTS})

@@ -5,13 +5,27 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(($(nproc) * 3)) # most tests wait for something most of the time
-passed=0 failed=0 skipped=0 flaky=0 names= extras= sanitized=
+passed=0 failed=0 skipped=0 flaky=0 names= extras= sanitized= group=
 began=$(date +%s)
 
 # Print a line with the time since the start, in minutes and seconds.
 progress() { # text
     since=$(($(date +%s) - began))
     printf '%3d:%02d  %s\n' $((since / 60)) $((since % 60)) "$1"
+}
+
+# Run a command in its own process group and wait for it, so that end_group can end it with all that it started.
+grouped() { # command...
+    setsid "$@" &
+    group=$!
+    wait "$group"
+    ended=$?
+    group=
+    return "$ended"
+}
+
+end_group() {
+    [ -z "$group" ] || kill -TERM "-$group" 2>/dev/null
 }
 
 # Report one result that does not come from ctest.
@@ -34,10 +48,11 @@ formatted() {
 # Install what only a few tests need: more versions of Python, Slurm, and the tools that make and try a Debian package. Where
 # this is not possible, these tests are skipped.
 install_extras() {
+    trap 'end_group; exit 143' TERM
     if [ "$(id -u)" -eq 0 ]; then
-        sh tools/need.sh slurm debian lintian pythons || echo "Slurm or the Debian package is not tested"
+        grouped sh tools/need.sh slurm debian lintian pythons || echo "Slurm or the Debian package is not tested"
     fi
-    sh tools/pythons.sh lacking
+    grouped sh tools/pythons.sh lacking
 }
 
 # install_extras runs in the background during the first build. Wait for it.
@@ -58,8 +73,8 @@ show_failed() { # log
 run_failed_alone() { # folder
     show_failed "$1/check.log"
     ! grep -qE '(Address|Thread|Leak)Sanitizer:|runtime error:' "$1/check.log" || return 0
-    (cd "$1" && ctest --rerun-failed -FA '.*' --timeout 300 --output-on-failure --no-tests=error) >"$1/check.alone.log" 2>&1
-    ended=$?
+    grouped sh -c 'cd "$1" && exec ctest --rerun-failed -FA ".*" --timeout 300 --output-on-failure --no-tests=error' sh "$1" \
+        >"$1/check.alone.log" 2>&1
     show_failed "$1/check.alone.log"
     sed -E -f tools/results.sed "$1/check.alone.log" >"$1/check.alone"
     grep -E ' (Passed|Skipped)$' "$1/check.results" >"$1/check.first"
@@ -72,17 +87,18 @@ run_failed_alone() { # folder
 run_ctest() { # name folder ctest options
     label=$1 at=$2
     shift 2
-    (cd "$at" && exec ctest -j"$jobs" --timeout 300 --output-on-failure --no-tests=error "$@") >"$at/check.log" 2>&1 &
-    tests=$!
+    (cd "$at" && exec setsid ctest -j"$jobs" --timeout 300 --output-on-failure --no-tests=error "$@") >"$at/check.log" 2>&1 &
+    group=$!
     seconds=0
-    while kill -0 "$tests" 2>/dev/null; do
+    while kill -0 "$group" 2>/dev/null; do
         sleep 1
         seconds=$((seconds + 1))
         [ $((seconds % 60)) -ne 0 ] ||
             progress "$label: $(sed -nE 's/^ *([0-9]+)\/([0-9]+) Test .*/\1 of \2 tests/p' "$at/check.log" | tail -1)"
     done
-    wait "$tests"
+    wait "$group"
     ended=$?
+    group=
 }
 
 run_tests() { # name folder ctest options
@@ -109,20 +125,28 @@ run_tests() { # name folder ctest options
     names="$names$(grep -vE ' (Passed|Skipped)$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  FAILED   $name: \1/")"
 }
 
-build() { # name sanitizers command-before...
-    name=$1 sanitizers=$2
-    shift 2
-    "$@" sh tools/build.sh "build-$name" -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE="$sanitizers"
+build() { # name sanitizers tests command-before...
+    name=$1 sanitizers=$2 tests=$3
+    shift 3
+    grouped "$@" sh tools/build.sh "build-$name" -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE="$sanitizers" -DGW_TESTS="$tests"
 }
 
 # The tests leave much of the processors' time unused. The builds with sanitizers use it, at the lowest priority, so that
 # compilers hardly delay the tests. In the folder of a build, check.built has its output, and check.status its exit status.
 build_sanitized() {
-    for pair in asan:address,undefined tsan:thread; do
-        at=build-${pair%%:*}
-        build "${pair%%:*}" "${pair#*:}" nice -n 19 >"$at/check.built" 2>&1
-        echo $? >"$at/check.status"
-    done
+    trap 'end_group; exit 143' TERM
+    build asan address,undefined "" nice -n 19 >build-asan/check.built 2>&1
+    echo $? >build-asan/check.status
+    build tsan thread "$threaded" nice -n 19 >build-tsan/check.built 2>&1
+    echo $? >build-tsan/check.status
+}
+
+# End all that runs in the background, and what it started.
+stop() {
+    trap "" HUP INT TERM
+    end_group
+    [ -z "$extras$sanitized" ] || kill $extras $sanitized 2>/dev/null # one or two numbers
+    exit 130
 }
 
 wait_for_build() { # name
@@ -142,7 +166,15 @@ check_build() { # name exit-status-of-the-build ctest options
     fi
 }
 
+# Run the long tests and the repaired twins of the scenarios only in the plain build, and all other tests also with the
+# address sanitizer. With the thread sanitizer, run the tests of code that has several threads: the hook, recordings, the
+# supervisor, the virtual card, libgpuscope, the trainer's loader, and the scenarios.
+threaded='^(facade|drain|recording|supervisor|virt|unwind|live|many|observer|scope|watch|hook|conformance|slurm_task|cmd-(keep|progress|message))'
+threaded="$threaded|^torch_course_(threads|shared|unlocked|fork)|^python_.*thread|^trainer_(train|loader|curves|folder)_test|^trainer-runs_of_cuda"
+threaded="$threaded|^e2e-(S01|S05|S10|S12|S16|S2[123]|S32-stream|S36|hangs|memory-threads|keep|waste|device|pool|ranks|walks|scope)"
+
 echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 14 to 18 minutes on two idle cores; first, missing packages are installed"
+trap stop HUP INT TERM
 sh tools/need.sh build logs history report dnnl images watch packages check || exit 1
 mkdir -p build-pythons build-asan build-tsan
 install_extras >build-pythons/extras.log 2>&1 &
@@ -150,19 +182,12 @@ extras=$!
 formatted
 count "clang-format" $?
 progress "dev: building"
-build dev ""
+build dev "" ""
 status=$?
 rm -f build-asan/check.status build-tsan/check.status
 build_sanitized &
 sanitized=$!
-trap 'kill "$sanitized" 2>/dev/null; exit 130' INT TERM
 check_build dev $status -LE soak -j $((jobs + 2)) # two tests compile at a low priority
-# Run the long tests and the repaired twins of the scenarios only in the plain build, and all other tests also with the
-# address sanitizer. With the thread sanitizer, run the tests of code that has several threads: the hook, recordings, the
-# supervisor, the virtual card, libgpuscope, the trainer's loader, and the scenarios.
-threaded='^(facade|drain|recording|supervisor|virt|unwind|live|many|observer|scope|watch|hook|conformance|slurm_task|cmd-(keep|progress|message))'
-threaded="$threaded|^torch_course_(threads|shared|unlocked|fork)|^python_.*thread|^trainer_(train|loader|curves|folder)_test|^trainer-runs_of_cuda"
-threaded="$threaded|^e2e-(S01|S05|S10|S12|S16|S2[123]|S32-stream|S36|hangs|memory-threads|keep|waste|device|pool|ranks|walks|scope)"
 wait_for_build asan
 check_build asan $? -LE "long|soak" -E "-twin$"
 wait_for_build tsan

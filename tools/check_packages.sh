@@ -140,20 +140,21 @@ demo_inside() { # name root
 bring_debian() {
     [ ! -e "$out/debian" ] || return 0
     mirror=${GPUWHY_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -1)}
-    rm -rf "$out/debian.new"
+    rm -rf "$out/debian.new" || fail "cannot remove $out/debian.new"
     if ! debootstrap --variant=minbase bookworm "$out/debian.new" "$mirror" >"$work/debootstrap" 2>&1; then
         [ "${MAY_SKIP:-}" = yes ] || fail "debootstrap: $(tail -20 "$work/debootstrap")"
         return 1
     fi
-    mv "$out/debian.new" "$out/debian"
+    mv "$out/debian.new" "$out/debian" || fail "cannot rename $out/debian.new"
 }
 
+# Copy that Debian. In a function that is called as a condition, a failed command does not end the script (set -e).
 new_root() { # root
     [ "$(id -u)" -eq 0 ] || fail "only root can install a Debian to try packages in"
-    [ "${MAY_SKIP:-}" = yes ] || sh tools/need.sh pythons
+    [ "${MAY_SKIP:-}" = yes ] || sh tools/need.sh pythons || fail "debootstrap cannot be installed"
     bring_debian || return 1
-    cp -a "$out/debian" "$1"
-    mkdir -p "$1/packages" "$1/dev/shm"
+    cp -a "$out/debian" "$1" || fail "cannot copy $out/debian to $1"
+    mkdir -p "$1/packages" "$1/dev/shm" || fail "cannot make folders in $1"
 }
 
 check_deb() {

@@ -824,6 +824,42 @@ static void a_folder_without_its_recording_still_speaks(void **state)
     read_folder_items(GW_IO);
 }
 
+/* Read all pairs of a file, each as "key=value ". Return the status of the end. */
+static gw_status pairs_of(gw_status (*open)(const char *, gw_reader **, gw_error *), const char *path, char *out,
+                          size_t out_bytes)
+{
+    gw_error err = {""};
+    gw_reader *reader = NULL;
+    const gw_item *item;
+    out[0] = '\0';
+    gw_status st = open(path, &reader, &err);
+    if (st != GW_OK)
+        return st;
+    while ((st = gw_reader_next(reader, &item, &err)) == GW_OK)
+        if (item->kind == GW_ITEM_META)
+            snprintf(out + strlen(out), out_bytes - strlen(out), "%s=%s ", item->pair.key, item->pair.value);
+    gw_reader_close(reader);
+    return st;
+}
+
+static void pairs_are_the_same_without_the_dictionary(void **state)
+{
+    (void)state;
+    char path[96], with[500], without[500], wanted[200];
+    write_meta(4711);
+    snprintf(path, sizeof path, "%s/run.meta", folder);
+    assert_int_equal(pairs_of(gw_reader_open, path, with, sizeof with), GW_END);
+    assert_int_equal(pairs_of(gw_reader_open_pairs, path, without, sizeof without), GW_END);
+    assert_string_equal(with, without);
+    snprintf(wanted, sizeof wanted, "run.recording=%s ", record_path);
+    assert_non_null(strstr(without, wanted));
+    assert_non_null(strstr(without, "run.supervisor_pid=4711 "));
+    assert_int_equal(truncate(path, 10), 0);
+    assert_int_equal(pairs_of(gw_reader_open_pairs, path, without, sizeof without), GW_CORRUPT);
+    unlink(path);
+    assert_int_equal(pairs_of(gw_reader_open_pairs, path, without, sizeof without), GW_IO);
+}
+
 /* A reader reads the run folder while the program runs and the supervisor drains. It must find each event exactly
  * once. */
 static void a_reader_disturbs_nobody(void **state)
@@ -954,6 +990,7 @@ int main(void)
         TEST(damaged_buffers_do_no_harm),
         TEST(a_dead_supervisor_loses_nothing),
         TEST(a_folder_without_its_recording_still_speaks),
+        TEST(pairs_are_the_same_without_the_dictionary),
         TEST(a_reader_disturbs_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

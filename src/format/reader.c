@@ -103,6 +103,26 @@ out:
     return st;
 }
 
+gw_status gw_reader_open_pairs(const char *path, gw_reader **ret_reader, gw_error *err)
+{
+    int fd;
+    gw_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL || (reader->path = strdup(path)) == NULL) {
+        gw_reader_close(reader);
+        return gw_fail(err, GW_NOMEM, "%s: no memory for the reader", path);
+    }
+    gw_status st = gw_plain_open(path, true, &fd, err);
+    if (st != GW_OK)
+        gw_wrap(err, "%s", path);
+    else
+        st = gwi_source_start_pairs(&reader->source[reader->count++], fd, reader->path, err);
+    if (st == GW_OK)
+        *ret_reader = reader;
+    else
+        gw_reader_close(reader);
+    return st;
+}
+
 void gw_reader_set_report(gw_reader *reader, gw_reader_report *report, void *user)
 {
     if (reader->count > 0) { /* the first source is the recording; the other one is in memory */

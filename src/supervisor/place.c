@@ -279,9 +279,10 @@ bool gw_run_meta_read(const char *folder, gw_path ret_recording, pid_t *ret_supe
     const gw_item *item;
     ret_recording[0] = '\0';
     *ret_supervisor = 0;
-    if (gw_path_format(path, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(path, &reader, NULL) != GW_OK)
+    if (gw_path_format(path, NULL, "%s/run.meta", folder) != GW_OK ||
+        gw_reader_open_pairs(path, &reader, NULL) != GW_OK)
         return false;
-    while (gw_reader_next(reader, &item, NULL) == GW_OK) {
+    while ((ret_recording[0] == '\0' || *ret_supervisor == 0) && gw_reader_next(reader, &item, NULL) == GW_OK) {
         if (item->kind != GW_ITEM_META)
             continue;
         if (strcmp(item->pair.key, "run.recording") == 0)

@@ -8,6 +8,7 @@ Standard library only. Environment variables:
     GPUWHY_E2E_GPU    "virtual" (default) or "real"
 """
 import filecmp
+import functools
 import json
 import os
 import pathlib
@@ -84,6 +85,7 @@ class Card:
 
 # ---- environments --------------------------------------------------------------------------------------------------
 
+@functools.cache
 def sanitizer_runtime():
     """Return the library that must be loaded first in a sanitized process."""
     name = {"address": "libasan.so", "thread": "libtsan.so"}.get(SANITIZE.split(",")[0])

@@ -11,13 +11,31 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
 def has(python, modules):
-    return subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True).returncode == 0
+    """True if the modules can be imported. Python then keeps their bytecode."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True, env=environment).returncode == 0
 
 
 def install(python, folder, packages):
-    """Return None, or the reason why it failed."""
-    for command in ([sys.executable, "-m", "venv", "--clear", str(folder / "venv")],
-                    [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]):
+    """Return None, or the reason why it failed. To save time, pip is installed once for all folders, and compiles nothing:
+    most modules of a package are never imported."""
+    pip = SOURCE / "build-pip" / "venv"
+    pip.parent.mkdir(exist_ok=True)
+    with open(pip.parent / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (pip / "done").exists():
+            reason = run([sys.executable, "-m", "venv", "--clear", str(pip)])
+            if reason is not None:
+                return reason
+            (pip / "done").touch()
+    return run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder / "venv")],
+               [str(pip / "bin" / "python"), "-m", "pip", "--python", str(python), "install", "-q", "--no-compile",
+                "--disable-pip-version-check", *packages])
+
+
+def run(*commands):
+    """Run commands. Return None, or the reason why one failed."""
+    for command in commands:
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
         except subprocess.TimeoutExpired:

@@ -497,8 +497,9 @@ def crumbs(run, verdict):
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 
-# These runs take a second or more, so that the GPU can be read from outside. The same work takes longer under a
-# sanitizer.
+SLOW = program("slow_kernels")  # takes more than a second, so that the GPU can be read from outside
+
+# These runs take about a second, too. The same work takes longer under a sanitizer.
 PACE = 2 if SANITIZE else 1
 
 
@@ -652,16 +653,15 @@ TABLE = {
     "S25-ecc": Scenario(long_cnn(8000), Card(more=f"fault=ecc@launch:{LAUNCHES_LATE}"), "ecc-uncorrectable",
                         s25(r"Xid 48", r"uncorrectable memory errors of GPU 0 during the run: 1", r"214"),
                         twin=cnn("--iterations", "1000"), twin_card=Card(), on="virtual"),
-    "S25-thermal": Scenario(long_cnn(20000), Card(more="fault=thermal"), None, s25_advice(r"because of heat"),
-                            status="clean", exit=0, twin=long_cnn(20000), twin_card=Card(),
-                            twin_check=s25_no_advice, on="virtual"),
-    "S25-brake": Scenario(long_cnn(20000), Card(more="fault=power-brake"), None, s25_advice(r"slowed by the power supply"),
+    "S25-thermal": Scenario(SLOW, Card(more="fault=thermal"), None, s25_advice(r"because of heat"), status="clean", exit=0,
+                            twin=SLOW, twin_card=Card(), twin_check=s25_no_advice, on="virtual"),
+    "S25-brake": Scenario(SLOW, Card(more="fault=power-brake"), None, s25_advice(r"slowed by the power supply"),
                           status="clean", exit=0, on="virtual"),
-    "S25-cap": Scenario(long_cnn(20000), Card(more="fault=power-cap"), None, s25_advice(r"power limit of"),
-                        status="clean", exit=0, on="virtual"),
+    "S25-cap": Scenario(SLOW, Card(more="fault=power-cap"), None, s25_advice(r"power limit of"), status="clean", exit=0,
+                        on="virtual"),
     # Only for a GPU that was seen busy by more than the first reading.
-    "S25-link": Scenario(cnn("--iterations", "20000"), Card(more="fault=link:3x4"), None, s25_advice(r"4 of 16 lanes"),
-                         status="clean", exit=0, on="virtual"),
+    "S25-link": Scenario(SLOW, Card(more="fault=link:3x4"), None, s25_advice(r"4 of 16 lanes"), status="clean", exit=0,
+                         on="virtual"),
     "waste-waits": Scenario(program("waste"), Card(), None, storm, status="clean", exit=0,
                             twin=program("waste", "--repaired"), twin_check=no_waste),
     "files": Scenario(files(200, True), Card(), "fd-or-process-limit", host_refused(r"Too many open files"),
