@@ -180,7 +180,7 @@ static size_t plan_own(struct cuda *cuda, const struct schedule_options *options
                        size_t budget_bytes)
 {
     const struct layer *layer = step->layer;
-    size_t sums = cuda_norm_bytes(cuda, rows_of(options, layer), layer->out.channels, 2);
+    size_t sums = cuda_norm_bytes(cuda, cuda_norm_rows(step, layer, options->images), layer->out.channels, 2);
     bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD, is_backward = step->kind == STEP_BACKWARD;
     if (step->kind == STEP_LOSS)
         return options->images * 2 * sizeof(float);
@@ -329,7 +329,7 @@ static gs_status backward(struct cuda *cuda, const struct step *step, const stru
     case LAYER_LINEAR:
         return linear(cuda, step, CONV_DATA);
     case LAYER_BATCHNORM:
-        return cuda_norm_backward(cuda, step);
+        return step->pool != NULL ? cuda_norm_max_backward(cuda, step) : cuda_norm_backward(cuda, step);
     case LAYER_MAXPOOL:
         return cuda_max_backward(cuda, step);
     case LAYER_AVERAGEPOOL:

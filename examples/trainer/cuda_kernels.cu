@@ -1285,6 +1285,136 @@ PAIR(max_backward_pairs,
      (element * dx, const element *dy, const element *y_of, const unsigned char *which, struct pool pool, int adds),
      dx, dy, y_of, which, pool, adds)
 
+/* ---- the backward pass of a batch normalisation inside a max pooling ---- */
+
+/* For windows of 2 or 3 with stride 2. A thread handles 2 x 2 inputs as in max_backward_pairs, and these are a "row" of
+ * the kernels below. They compute the gradients of the normalised values when they need them. */
+struct square {
+    size at;       /* index of the first input */
+    int top, left; /* place of the first input; -1: in the border */
+    /* What is stored for the windows g - 1 (0 and 1) and g (2 and 3), each at h - 1 and h. */
+    struct raw gradients[4];
+    union {
+        size word;
+        unsigned char byte[8];
+    } which[4];
+};
+
+DEVICE void read_square(struct square *to, const element *dy, const unsigned char *which, struct pool pool, size row,
+                        size column, const int width)
+{
+    unsigned across = (pool.width + pool.pad + 1) / 2, down = (pool.height + pool.pad + 1) / 2;
+    size line = row / across, image = line / down;
+    int g = (int)(line - image * down), h = (int)(row - line * across);
+    to->top = 2 * g - (int)pool.pad;
+    to->left = 2 * h - (int)pool.pad;
+    to->at = ((image * pool.height + to->top) * pool.width + to->left) * pool.channels + column;
+#pragma unroll
+    for (int window = 0; window < 4; window++) {
+        const int before = 1 - window / 2, aside = 1 - window % 2;
+        int y = g - before, x = h - aside;
+        struct raw none = {{0}};
+        to->gradients[window] = none;
+        to->which[window].word = ~(size)0; /* no position */
+        if (y < 0 || y >= (int)pool.out_height || x < 0 || x >= (int)pool.out_width ||
+            (pool.kernel == 2 && before + aside != 0))
+            continue;
+        size from = ((image * pool.out_height + y) * pool.out_width + x) * pool.channels + column;
+        copy_bytes(which + from, to->which[window].byte, width);
+        read_raw(dy + from, &to->gradients[window], 0, width);
+    }
+}
+
+/* Set the gradient of one of the four inputs, without the ReLU. */
+DEVICE void square_gradient(float *gradient, const struct square *from, int kernel, const int input, const int width)
+{
+    float v[8];
+    WITH(gradient[k] = 0.0f)
+#pragma unroll
+    for (int window = 0; window < 4; window++) {
+        const int r = input / 2 + 2 * (1 - window / 2), s = input % 2 + 2 * (1 - window % 2);
+        if (r < 3 && s < 3) {
+            raw_floats(&from->gradients[window], v, width);
+            WITH(gradient[k] += from->which[window].byte[k] == r * kernel + s ? v[k] : 0.0f)
+        }
+    }
+}
+
+#define EACH_INPUT      _Pragma("unroll") for (int i = 0; i < 4; i++)
+#define IN_IMAGE(of)                                                                                                   \
+    ((of).top + i / 2 >= 0 && (of).top + i / 2 < (int)pool.height && (of).left + i % 2 >= 0 &&                         \
+     (of).left + i % 2 < (int)pool.width)
+#define AT_INPUT(of)    ((of).at + ((size)(i / 2) * pool.width + i % 2) * pool.channels)
+
+/* As norm_backward_sums. rows: number of squares. */
+DEVICE void norm_max_sums_any(float *partial, const element *dy, const unsigned char *which, struct normalised norm,
+                              struct pool pool, size rows, struct after after, const int width)
+{
+    size column = COLUMN(width);
+    struct columns by;
+    struct square square;
+    struct raw values[4];
+    float v[8], gradient[8], sums[2][8] = {{0}};
+    if (column < pool.channels) {
+        read_columns(&by, norm.saved, norm.scale, norm.shift, column, pool.channels, width);
+        for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
+            read_square(&square, dy, which, pool, rows - 1 - row, column, width);
+            EACH_INPUT if (IN_IMAGE(square)) READ(norm.x + AT_INPUT(square), values);
+            EACH_INPUT if (IN_IMAGE(square))
+            {
+                raw_floats(&values[i], v, width);
+                square_gradient(gradient, &square, (int)pool.kernel, i, width);
+                WITH(v[k] -= by.mean[k];
+                     gradient[k] = before_after(after, normal(v[k], by.factor[k], by.shift[k]), gradient[k], 0);
+                     sums[0][k] += gradient[k]; sums[1][k] += gradient[k] * v[k])
+            }
+        }
+    }
+    give_sums(partial, sums, pool.channels, 2, width);
+}
+PAIR(norm_max_sums,
+     (float *partial, const element *dy, const unsigned char *which, struct normalised norm, struct pool pool,
+      size rows, struct after after),
+     partial, dy, which, norm, pool, rows, after)
+
+/* As norm_backward. */
+DEVICE void norm_max_backward_any(element *dx, const element *dy, const unsigned char *which, struct normalised norm,
+                                  const float *means, struct pool pool, size rows, struct after after, int adds,
+                                  const int width)
+{
+    size column = COLUMN(width);
+    struct columns by;
+    struct square square;
+    struct raw values[4];
+    float off[8], steep[8], v[8], gradient[8], before[8];
+    if (column >= pool.channels)
+        return;
+    read_columns(&by, norm.saved, norm.scale, norm.shift, column, pool.channels, width);
+    read_floats(means + column, off, width);
+    read_floats(means + pool.channels + column, steep, width);
+    for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
+        read_square(&square, dy, which, pool, row, column, width);
+        EACH_INPUT if (IN_IMAGE(square)) READ_LAST(norm.x + AT_INPUT(square), values);
+        EACH_INPUT if (IN_IMAGE(square))
+        {
+            raw_floats(&values[i], v, width);
+            square_gradient(gradient, &square, (int)pool.kernel, i, width);
+            WITH(v[k] -= by.mean[k];
+                 gradient[k] = before_after(after, normal(v[k], by.factor[k], by.shift[k]), gradient[k], 0);
+                 v[k] = by.factor[k] * (gradient[k] - off[k] - v[k] * steep[k]))
+            if (adds) {
+                read_elements(dx + AT_INPUT(square), before, width);
+                WITH(v[k] += before[k])
+            }
+            write_elements(dx + AT_INPUT(square), v, width);
+        }
+    }
+}
+PAIR(norm_max_backward,
+     (element * dx, const element *dy, const unsigned char *which, struct normalised norm, const float *means,
+      struct pool pool, size rows, struct after after, int adds),
+     dx, dy, which, norm, means, pool, rows, after, adds)
+
 /* The mean over an image; a block handles some channels of one image. */
 DEVICE void mean_forward_any(element *y, const element *x, unsigned pixels, unsigned channels, int has_relu,
                              const int width)

@@ -47,6 +47,12 @@ static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size
                                  .is_wide = is_wide};
 }
 
+/* Return the number of pairs of rows or columns of a max pooling: see inner_is_pairs(). */
+static size_t pairs(const struct layer *pool, size_t side)
+{
+    return (side + pool->pad + 1) / 2;
+}
+
 static size_t partial_bytes(struct launch_shape shape, size_t channels, size_t of)
 {
     return shape.grid.y * channels * of * sizeof(float);
@@ -60,6 +66,14 @@ static struct launch_shape norm_shape(const struct cuda *cuda, size_t rows, size
 struct launch_shape cuda_rows_shape(const struct cuda *cuda, size_t rows, size_t channels)
 {
     return rows_shape(cuda, rows, channels, BLOCKS_OF_BIAS, 65535);
+}
+
+size_t cuda_norm_rows(const struct step *step, const struct layer *layer, size_t images)
+{
+    const struct layer *pool = step->pool;
+    if (pool != NULL)
+        return images * pairs(pool, pool->in.height) * pairs(pool, pool->in.width);
+    return images * layer->out.height * layer->out.width;
 }
 
 size_t cuda_norm_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of)
@@ -238,7 +252,7 @@ static struct after after_of(const struct step *step, const struct layer *layer)
 
 static struct norm norm_of(const struct cuda *cuda, const struct step *step, const struct layer *layer)
 {
-    size_t rows = cuda->card.schedule->options.images * layer->out.height * layer->out.width;
+    size_t images = cuda->card.schedule->options.images, rows = cuda_norm_rows(step, layer, images);
     struct norm norm = {.x = card_at(&cuda->card, step->x),
                         .y = card_at(&cuda->card, step->y),
                         .dx = card_at(&cuda->card, step->dx),
@@ -250,7 +264,7 @@ static struct norm norm_of(const struct cuda *cuda, const struct step *step, con
                         .scale_gradient = lasting(cuda, LASTING_GRADIENTS, layer->weight_at),
                         .shift_gradient = lasting(cuda, LASTING_GRADIENTS, layer->bias_at),
                         .running = lasting(cuda, LASTING_STATISTICS, layer->statistics_at),
-                        .rows = rows,
+                        .rows = images * layer->out.height * layer->out.width,
                         .channels = (unsigned)layer->out.channels,
                         .after = after_of(step, layer),
                         .is_smooth = step->activation != NULL && step->activation->activation != ACTIVATION_RELU6,
@@ -458,6 +472,26 @@ gs_status cuda_max(struct cuda *cuda, const struct step *step)
                      gs_dim(threads, 1, 1), 0, cuda->lane->stream, &y, &which, &x, &bias, &pool, &relu);
 }
 
+gs_status cuda_norm_max_backward(struct cuda *cuda, const struct step *step)
+{
+    struct norm norm = norm_of(cuda, step, step->layer);
+    struct normalised input = {.x = norm.x, .saved = norm.saved, .scale = norm.scale, .shift = norm.shift};
+    struct pool pool = pool_of(step->pool);
+    CUdeviceptr which = card_at(&cuda->card, step->inner_saved[0]);
+    unsigned long long squares = cuda_norm_rows(step, step->layer, cuda->card.schedule->options.images);
+    int is_wide = norm.shape.is_wide;
+    gs_status status =
+        GS_LAUNCH(cuda->kernels.norm_max_sums[is_wide], norm.shape.grid, norm.shape.block, 0, cuda->lane->stream,
+                  &norm.workspace, &norm.dy, &which, &input, &pool, &squares, &norm.after);
+    if (status == GS_OK)
+        status = backward_statistics(cuda, &norm, 1, 2);
+    if (status == GS_OK && norm.dx != 0)
+        status = GS_LAUNCH(cuda->kernels.norm_max_backward[is_wide], norm.shape.grid, norm.shape.block, 0,
+                           cuda->lane->stream, &norm.dx, &norm.dy, &which, &input, &norm.means, &pool, &squares,
+                           &norm.after, &norm.adds);
+    return status;
+}
+
 gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
 {
     CUdeviceptr dx = card_at(&cuda->card, step->dx), dy = card_at(&cuda->card, step->dy);
@@ -465,9 +499,9 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
     struct pool pool = pool_of(step->layer);
     int adds = step->adds, is_wide = pool.channels % 8 == 0;
     size_t images = cuda->card.schedule->options.images;
-    bool has_pairs = pool.stride == 2 && (pool.kernel == 2 || pool.kernel == 3);
-    size_t rows = has_pairs ? (pool.height + pool.pad + 1) / 2 : pool.height;
-    size_t across = has_pairs ? (pool.width + pool.pad + 1) / 2 : pool.width;
+    bool has_pairs = inner_is_pairs(step->layer);
+    size_t rows = has_pairs ? pairs(step->layer, pool.height) : pool.height;
+    size_t across = has_pairs ? pairs(step->layer, pool.width) : pool.width;
     unsigned threads = along(across * pool.channels / (is_wide ? 8 : 1));
     CUfunction kernel = has_pairs ? cuda->kernels.max_backward_pairs[is_wide] : cuda->kernels.max_backward[is_wide];
     const struct layer *inner = step->inner[0]; /* a convolution with ReLU, or NULL */

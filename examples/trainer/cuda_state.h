@@ -53,6 +53,8 @@ struct cuda_calls {
     X(norm_two_sums)                                                                                                   \
     X(norm_two_backward)                                                                                               \
     X(norm_max_forward)                                                                                                \
+    X(norm_max_sums)                                                                                                   \
+    X(norm_max_backward)                                                                                               \
     X(norm_backward_sums)                                                                                              \
     X(norm_backward_sums_smooth)                                                                                       \
     X(norm_backward)                                                                                                   \
@@ -175,6 +177,9 @@ struct launch_shape cuda_rows_shape(const struct cuda *cuda, size_t rows, size_t
 /* Return the size in bytes of the partial sums over rows of channels. `of` is the number of sums computed at the same
  * time. */
 size_t cuda_norm_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
+/* Return the number of rows over which the backward step of a batch normalisation computes its sums: pixels, or 2 x 2
+ * pixels if the step has a pooling. */
+size_t cuda_norm_rows(const struct step *step, const struct layer *layer, size_t images);
 size_t cuda_bias_bytes(const struct cuda *cuda, size_t rows, size_t channels); /* for a bias gradient */
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
 /* Convert images to folded ones, weights to folded ones, and add folded gradients of weights to fp32 ones. */
@@ -195,6 +200,8 @@ gs_status cuda_add(struct cuda *cuda, CUdeviceptr y, CUdeviceptr a, CUdeviceptr 
 gs_status cuda_add_gradient(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr x, size_t count);
 gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluation);
 gs_status cuda_norm_backward(struct cuda *cuda, const struct step *step);
+/* The backward step of a batch normalisation and of the max pooling around it. */
+gs_status cuda_norm_max_backward(struct cuda *cuda, const struct step *step);
 /* The statistics of a batch normalisation that is an inner layer. */
 gs_status cuda_norm_statistics(struct cuda *cuda, const struct step *step, bool is_evaluation);
 /* A sum with batch normalisations inside it. */

@@ -2,7 +2,8 @@
  * - A batch normalisation without ReLU inside a sum. It only computes its statistics (STEP_STATISTICS); the sum
  *   normalises its input while adding.
  * - The bias and the ReLU of a convolution inside a max pooling. The convolution's result stays without them.
- * - A batch normalisation with ReLU inside a max pooling. It has STEP_STATISTICS, and its own backward step.
+ * - A batch normalisation with ReLU inside a max pooling. It has STEP_STATISTICS, and its own backward step. If the
+ *   pooling is one of pairs, that step also does the backward work of the pooling, which then has no backward step.
  *
  * The other way round, a batch normalisation computes an activation (ReLU6, SiLU and others) that is its only reader.
  * The activation then has no steps: its result is that of the normalisation.
@@ -16,6 +17,13 @@
 /* Set ret_is_inner[i] to true for each inner layer i, and ret_activations[i] to the activation that a batch
  * normalisation i also computes. The others stay as they are. Returns false if the host has no memory. */
 bool inner_find(const struct model *model, bool *ret_is_inner, const struct layer **ret_activations);
+
+/* Return true for a max pooling of pairs: windows of 2 or 3 with stride 2. Counted from the border on, rows (or
+ * columns) 2g and 2g + 1 are only in the windows g and, for a width of 3, g - 1. */
+static inline bool inner_is_pairs(const struct layer *pool)
+{
+    return pool->kind == LAYER_MAXPOOL && pool->stride == 2 && (pool->kernel == 2 || pool->kernel == 3);
+}
 
 /* How images are stored in bf16 and fp16 if only one convolution reads them. Convolutions of few channels are slow on
  * tensor cores, so the channels are padded to a multiple of 8. If the convolution has a stride, each square of

@@ -25,6 +25,7 @@ struct maker {
     bool *is_needed;                  /* the backward pass needs the layer's result */
     bool *is_inner;                   /* the layer is computed inside its reader */
     const struct layer **activations; /* the activation that the layer also computes; NULL: none */
+    const struct layer **pools;       /* the max pooling that the layer's backward step also computes; NULL: none */
     size_t *owners;                   /* number of layers that share the block as their gradient; one entry per block */
 };
 
@@ -159,6 +160,13 @@ static bool save_block(struct maker *maker, const struct layer *layer, size_t *r
         return new_block(maker, shape_count(layer->out) * maker->schedule->options.images, 1, ret);
     *ret = NO_BLOCK;
     return true;
+}
+
+/* Return true if the backward step of the batch normalisation inside this max pooling also does the pooling's work. */
+static bool is_pool_of_norm(const struct maker *maker, const struct layer *layer)
+{
+    const struct layer *inner = inner_of(maker, layer, 0);
+    return inner_is_pairs(layer) && inner != NULL && inner->kind == LAYER_BATCHNORM;
 }
 
 /* Return the block that a layer reads as its input number k. If a batch normalisation is inside the layer, this is the
@@ -412,6 +420,19 @@ static bool backward_parameters(struct maker *maker, struct step *of)
     return add_step(maker, step);
 }
 
+/* Return true if the backward step of the batch normalisation before this layer, an activation or max pooling, does the
+ * layer's work. That step then reads the gradient of the layer's result. */
+static bool leaves_to_norm(struct maker *maker, size_t index)
+{
+    const struct layer *layer = &maker->model->layers[index];
+    if (is_pool_of_norm(maker, layer))
+        maker->pools[layer->from[0]] = layer;
+    else if (!is_absorbed(maker, layer))
+        return false;
+    maker->gradient[layer->from[0]] = maker->gradient[index];
+    return true;
+}
+
 static bool backward(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
@@ -419,12 +440,13 @@ static bool backward(struct maker *maker, size_t index)
     bool is_norm = maker->is_inner[index] && layer->kind == LAYER_BATCHNORM && !layer->has_relu;
     if (!maker->is_trained[index] || is_norm) /* the sum's step computes the gradients of a normalisation inside it */
         return true;
-    if (is_absorbed(maker, layer)) { /* the normalisation's step reads the gradient of the activation */
-        maker->gradient[layer->from[0]] = maker->gradient[index];
+    if (leaves_to_norm(maker, index))
         return true;
-    }
     struct step step = empty_step(STEP_BACKWARD, layer);
     step.activation = maker->activations[index];
+    step.pool = maker->pools[index];
+    if (step.pool != NULL)
+        step.inner_saved[0] = maker->saved[step.pool - maker->model->layers];
     if (layer->has_relu && layer->kind != LAYER_BATCHNORM && !has_mask(maker, layer) && !maker->is_inner[index]) {
         struct step relu = empty_step(STEP_RELU, layer);
         if (!own_gradient(maker, index))
@@ -536,8 +558,10 @@ static bool open_maker(struct maker *maker)
     maker->is_needed = calloc(count, sizeof *maker->is_needed);
     maker->is_inner = calloc(count, sizeof *maker->is_inner);
     maker->activations = calloc(count, sizeof *maker->activations);
+    maker->pools = calloc(count, sizeof *maker->pools);
     if (maker->y == NULL || maker->saved == NULL || maker->gradient == NULL || maker->is_trained == NULL ||
-        maker->is_kept == NULL || maker->is_needed == NULL || maker->is_inner == NULL || maker->activations == NULL)
+        maker->is_kept == NULL || maker->is_needed == NULL || maker->is_inner == NULL || maker->activations == NULL ||
+        maker->pools == NULL)
         return no_memory(maker->reason);
     memset(maker->gradient, 0xff, count * sizeof *maker->gradient);
     return true;
@@ -553,6 +577,7 @@ static void close_maker(struct maker *maker)
     free(maker->is_needed);
     free(maker->is_inner);
     free(maker->activations);
+    free(maker->pools);
     free(maker->owners);
 }
 

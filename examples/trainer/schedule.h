@@ -60,11 +60,14 @@ struct step {
      *   which becomes the gradient of the value before the ReLU.
      * - LAYER_MAXPOOL: inner[0] is a convolution. The step adds its bias and applies its ReLU. The backward step reads
      *   y and adds to the gradient of the bias.
-     * - LAYER_MAXPOOL: inner[0] is a batch normalisation. x is its input, and inner_saved[0] are its statistics. The
-     *   backward step sets the gradient of its result and does not know it. */
+     * - LAYER_MAXPOOL: inner[0] is a batch normalisation. x is its input, and inner_saved[0] are its statistics. There
+     *   is no backward step, or it sets the gradient of the normalisation's result and does not know it: see `pool`. */
     const struct layer *inner[2];
     const struct layer *activation; /* LAYER_BATCHNORM: the activation that the step also computes; NULL: none */
     size_t inner_saved[2];
+    /* STEP_BACKWARD of a LAYER_BATCHNORM that is inside a max pooling of pairs (inner.h): the pooling. dy is the
+     * gradient of its result, and inner_saved[0] is its `saved`. The pooling has no backward step. NULL: none. */
+    const struct layer *pool;
     size_t dx2;
     struct folding folding; /* LAYER_CONV that reads the images: how they are stored */
     bool is_raw;            /* LAYER_CONV that is an inner layer: no bias and no ReLU */

@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 static const char network[] =
-    "input 3 6 6\nconv 8 3 pad 1 relu\nmaxpool 2\nsegment\nconv 8 1 nobias\nb = batchnorm relu\n"
+    "input 3 6 6\nconv 8 3 pad 1 relu\nmaxpool 2\nsegment\nbatchnorm relu\nmaxpool 2 pad 1\nconv 8 1 nobias\n"
+    "b = batchnorm relu\n"
     "conv 8 3 pad 1\nbatchnorm\nadd b relu\naveragepool\nlinear 4\n";
 enum { IMAGES = 2, MIB = 1 << 20 };
 

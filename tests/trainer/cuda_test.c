@@ -35,6 +35,28 @@ static const struct {
      3},
     {"batchnorm, maxpool, wide",
      "input 3 8 8\nconv 16 3 nobias\nbatchnorm relu\nmaxpool 3 stride 2 pad 1\nsegment\nconv 8 1\nlinear 4\n", 3},
+    {"batchnorm, maxpool of pairs",
+     "input 2 9 7\nconv 9 3 pad 1 nobias\nbatchnorm relu\nmaxpool 2\nconv 9 1 nobias\nbatchnorm relu\n"
+     "maxpool 3 stride 2 pad 2\nlinear 4\n",
+     5},
+    {"batchnorm, maxpool of pairs, wide",
+     "input 3 7 8\nconv 16 3 pad 1 nobias\nbatchnorm relu\nmaxpool 2 pad 1\nsegment\nconv 40 1 nobias\n"
+     "batchnorm relu\nmaxpool 2\nlinear 4\n",
+     5},
+    {"batchnorm, maxpool, shared",
+     "input 2 11 9\na = conv 8 3 pad 1 nobias\nbatchnorm relu\nb = maxpool 3 stride 2\nconv 8 1 relu\n"
+     "d = add b relu\nsegment\nconv 8 1 from d\nadd b\naveragepool\ne = linear 4\nconv 8 3 from a\nlinear 4\n"
+     "add e\n",
+     6},
+    {"batchnorm, maxpool, shared, not wide",
+     "input 2 8 7\na = conv 5 3 pad 1 nobias\nbatchnorm relu\nb = maxpool 3 stride 2 pad 1\nsegment\nconv 5 1\n"
+     "add b relu\ne = linear 4\nlinear 4 from a\nadd e\n",
+     6},
+    {"batchnorm, maxpool, images", "input 9 7 6\nbatchnorm relu\nmaxpool 3 stride 2\nlinear 4\n", 5},
+    {"batchnorm, maxpool, other windows",
+     "input 2 12 11\nconv 6 3 nobias\nbatchnorm relu\nmaxpool 4 stride 2 pad 1\nconv 8 3 pad 1 nobias\n"
+     "batchnorm relu\nmaxpool 3\nlinear 4\n",
+     3},
     {"sum of two",
      "input 3 6 6\nconv 12 3 pad 1 nobias\na = maxpool 2\nconv 9 1 nobias from a\ns = batchnorm\n"
      "conv 9 1 nobias from a\nbatchnorm\nadd s relu\nlinear 4\n",

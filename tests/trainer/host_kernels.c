@@ -119,6 +119,10 @@ THUNKS(norm_masked_sums, F(0), E(1), A(unsigned char *, 2), E(3), F(4), S(5), U(
 THUNKS(norm_two_sums, F(0), E(1), A(unsigned char *, 2), A(struct branch, 3), A(struct branch, 4), S(5), U(6))
 THUNKS(norm_two_backward, E(0), A(unsigned char *, 1), A(struct branch, 2), A(struct branch, 3), S(4), U(5))
 THUNKS(norm_max_forward, E(0), A(unsigned char *, 1), E(2), A(struct normalised, 3), A(struct pool, 4))
+THUNKS(norm_max_sums, F(0), E(1), A(unsigned char *, 2), A(struct normalised, 3), A(struct pool, 4), S(5),
+       A(struct after, 6))
+THUNKS(norm_max_backward, E(0), E(1), A(unsigned char *, 2), A(struct normalised, 3), F(4), A(struct pool, 5), S(6),
+       A(struct after, 7), I(8))
 THUNKS(norm_backward_sums, F(0), E(1), E(2), F(3), F(4), F(5), S(6), U(7), A(struct after, 8))
 THUNKS(norm_backward_sums_smooth, F(0), E(1), E(2), F(3), F(4), F(5), S(6), U(7), A(struct after, 8))
 THUNKS(norm_backward, E(0), E(1), E(2), F(3), F(4), F(5), F(6), S(7), U(8), A(struct after, 9), I(10))
@@ -146,10 +150,10 @@ const struct host_kernel TABLE(ELEMENT)[] = {
     /* clang-format off */
     X(to_low) X(to_low_folded) X(fold) X(add_folded) X(relu_forward) X(relu_backward) X(add) X(add_gradient) X(norm_running) X(sgd) X(adam)
     X(average) X(swap_average)
-    XX(spread) XX(bias) XX(norm_forward) XX(norm_forward_smooth) XX(norm_add) XX(norm_add_two) XX(norm_two_backward) XX(norm_max_forward) XX(norm_backward) XX(norm_backward_smooth) XX(max_forward) XX(max_backward) XX(max_backward_pairs) XX(mean_forward) XX(mean_backward)
+    XX(spread) XX(bias) XX(norm_forward) XX(norm_forward_smooth) XX(norm_add) XX(norm_add_two) XX(norm_two_backward) XX(norm_max_forward) XX(norm_max_backward) XX(norm_backward) XX(norm_backward_smooth) XX(max_forward) XX(max_backward) XX(max_backward_pairs) XX(mean_forward) XX(mean_backward)
     B(columns_end) B(norm_statistics) B(norm_backward_statistics) B(loss) B(loss_sum) B(check)
     B(squares) B(clip)
-    BB(columns) BB(norm_sums) BB(norm_backward_sums) BB(norm_backward_sums_smooth) BB(norm_masked_sums) BB(norm_two_sums)
+    BB(columns) BB(norm_sums) BB(norm_backward_sums) BB(norm_backward_sums_smooth) BB(norm_masked_sums) BB(norm_two_sums) BB(norm_max_sums)
     X(activate) X(activate_backward) X(drop) X(depth_weights) B(depth_filter_end) XX(image_spread) BB(image_sums)
     XX(depth_forward) XX(depth_backward) BB(depth_filter1) BB(depth_filter3) BB(depth_filter5)
     {0}

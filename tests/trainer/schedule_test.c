@@ -518,6 +518,62 @@ static void activations_belong_to_their_normalisation(void **unused)
     assert_int_equal(activation_count("input 3 8 8\nconv 4 1\nbatchnorm relu\nactivation silu\nlinear 2\n"), 0);
 }
 
+/* Check the backward steps of the only max pooling of a model: whether the batch normalisation before it does its work,
+ * and that it then reads what the pooling saved. */
+static void check_pool(const char *text, bool fuses, bool is_of_norm)
+{
+    const struct backend backend = {.plan = plan_some, .fuses = fuses};
+    for (unsigned checkpointing = 0; checkpointing < 2; checkpointing++) {
+        struct schedule_options options = {.images = 2, .checkpointing = checkpointing};
+        struct model model;
+        struct reason reason;
+        struct schedule schedule;
+        size_t number = 0, own = 0, of_norm = 0, saved = NO_BLOCK;
+        if (!read_text(text, &model, &reason))
+            fail_msg("%s", reason.text);
+        assert_true(schedule_make(&model, &options, &backend, &number, 100000, &schedule, &reason));
+        play_iterations(&schedule);
+        for (size_t i = 0; i < schedule.step_count; i++) {
+            const struct step *step = &schedule.steps[i];
+            bool is_backward = step->kind == STEP_BACKWARD;
+            if (step->layer->kind == LAYER_MAXPOOL && step->kind == STEP_FORWARD)
+                saved = step->saved; /* the last one, if the step is repeated */
+            own += is_backward && step->layer->kind == LAYER_MAXPOOL;
+            if (step->pool == NULL)
+                continue;
+            of_norm++;
+            assert_true(is_backward && step->layer == &model.layers[step->pool->from[0]]);
+            assert_true(step->inner_saved[0] == saved && saved != NO_BLOCK && step->y == NO_BLOCK);
+            assert_int_equal(schedule.block_bytes[step->dy],
+                             options.images * shape_count(step->pool->out) * sizeof(float));
+        }
+        assert_int_equal(own, !is_of_norm);
+        assert_int_equal(of_norm, is_of_norm);
+        schedule_clear(&schedule);
+        model_clear(&model);
+    }
+}
+
+static void poolings_belong_to_their_normalisation(void **unused)
+{
+    (void)unused;
+    check_pool("input 3 9 8\nconv 4 1\nbatchnorm relu\nmaxpool 3 stride 2 pad 1\nlinear 2\n", true, true);
+    check_pool("input 3 9 8\nbatchnorm relu\nmaxpool 2\nlinear 2\n", true, true);
+    check_pool("input 3 9 8\nconv 4 1\nbatchnorm relu\na = maxpool 2\nconv 4 1\nadd a relu\nsegment\nconv 4 1\nadd "
+               "a\nlinear 2\n",
+               true, true);
+    check_pool("input 3 9 8\nconv 4 1\nbatchnorm relu\nmaxpool 2\nlinear 2\n", false, false);
+    /* another window, no ReLU, another segment, a second reader, another kind of layer */
+    check_pool("input 3 9 8\nconv 4 1\nbatchnorm relu\nmaxpool 3\nlinear 2\n", true, false);
+    check_pool("input 3 9 8\nconv 4 1\nbatchnorm relu\nmaxpool 4 stride 2\nlinear 2\n", true, false);
+    check_pool("input 3 9 8\nconv 4 1\nbatchnorm\nmaxpool 2\nlinear 2\n", true, false);
+    check_pool("input 3 9 8\nconv 4 1\nbatchnorm relu\nsegment\nmaxpool 2\nlinear 2\n", true, false);
+    check_pool("input 3 9 8\nconv 4 1\na = batchnorm relu\nmaxpool 2\naveragepool\nb = linear 2\nlinear 2 from a\n"
+               "add b\n",
+               true, false);
+    check_pool("input 3 9 8\nconv 4 1 relu\nmaxpool 2\nlinear 2\n", true, false);
+}
+
 static void impossible_sizes_are_refused(void **unused)
 {
     (void)unused;
@@ -547,6 +603,7 @@ int main(void)
         cmocka_unit_test(images_are_folded_for_one_convolution),
         cmocka_unit_test(inner_layers_have_one_reader),
         cmocka_unit_test(activations_belong_to_their_normalisation),
+        cmocka_unit_test(poolings_belong_to_their_normalisation),
         cmocka_unit_test(impossible_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
