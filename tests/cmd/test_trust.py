@@ -38,7 +38,7 @@ class Planted(Case):
         self.addCleanup(end, self.process)
         folder = self.own_folder(self.process.pid)
         wait_until(recording.exists, "the recording")
-        planted = pathlib.Path(f"/dev/shm/gpuwhy-{os.getuid()}-1-planted")
+        planted = pathlib.Path(f"/dev/shm/gpuwhy-{os.getuid()}-1-planted{os.getpid()}")
         shutil.rmtree(planted, ignore_errors=True)
         shutil.copytree(folder, planted)
         self.addCleanup(shutil.rmtree, planted, True)
