@@ -1010,6 +1010,7 @@ static void test_a_report_beside_a_refusal(void **state)
     assert_int_equal(beside->device, 3);
     assert_int_equal(beside->field[GW_ALLOCATOR_ALLOCATED], mib);
     assert_false(model->allocator[1].is_other_refused);
+    assert_int_equal(model->allocator[1].device, 3);
     gw_model_free(model);
 }
 

@@ -381,9 +381,10 @@ static void state_add(gw_model *model, gwi_process *process, const gw_event *eve
     gw_allocator_report *report = report_now(model, process, event);
     if (report == NULL || field >= GW_ALLOCATOR_FIELD_COUNT)
         return;
+    if (begins)
+        report->device = gwi_device_place(event->arg[2]);
     if (begins && value == GW_WHEN_OTHER_REFUSED) {
         report->is_other_refused = true;
-        report->device = gwi_device_place(event->arg[2]);
         tie_other(model, process, event);
     }
     report->has_field[field] = true;
