@@ -104,26 +104,33 @@ static void look_at_events(gw_reader *reader, size_t room)
     }
 }
 
+static void read_all(gw_reader *reader, size_t room)
+{
+    gw_error err;
+    const gw_item *item;
+    gw_status st;
+    while ((st = gw_reader_next(reader, &item, &err)) == GW_OK || st == GW_CORRUPT || st == GW_UNSUPPORTED)
+        if (st == GW_OK) {
+            look(reader, item);
+            look_at_events(reader, room);
+        }
+    gw_reader_close(reader);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static int fd = -1;
     char path[64];
     gw_error err;
     gw_reader *reader;
-    const gw_item *item;
     if (fd < 0)
         fd = memfd_create("fuzz", 0);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, data, bytes, 0) != (ssize_t)bytes)
         abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (gw_reader_open(path, &reader, &err) != GW_OK)
-        return 0;
-    gw_status st;
-    while ((st = gw_reader_next(reader, &item, &err)) == GW_OK || st == GW_CORRUPT || st == GW_UNSUPPORTED)
-        if (st == GW_OK) {
-            look(reader, item);
-            look_at_events(reader, bytes % 5);
-        }
-    gw_reader_close(reader);
+    if (gw_reader_open(path, &reader, &err) == GW_OK)
+        read_all(reader, bytes % 5);
+    if (gw_reader_open_pairs(path, &reader, &err) == GW_OK)
+        read_all(reader, bytes % 5);
     return 0;
 }
