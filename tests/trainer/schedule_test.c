@@ -455,45 +455,16 @@ static void images_are_folded_for_one_convolution(void **unused)
     assert_int_equal(folding_of("input 1 8 8\nconv 4 3 stride 65536\nlinear 2\n").channels, 0);
 }
 
-/* Count the inner layers of a model. */
-static size_t inner_count(const char *text)
+/* What inner_find() finds in a model. */
+struct found {
+    size_t inner, activations; /* numbers of layers */
+};
+
+static struct found find(const char *text)
 {
     struct model model;
     struct reason reason;
-    size_t count = 0;
-    if (!read_text(text, &model, &reason))
-        fail_msg("%s", reason.text);
-    bool *is_inner = calloc(model.layer_count, sizeof *is_inner);
-    const struct layer **activations = calloc(model.layer_count, sizeof *activations);
-    assert_true(is_inner != NULL && activations != NULL && inner_find(&model, is_inner, activations));
-    for (size_t i = 0; i < model.layer_count; i++)
-        count += is_inner[i];
-    free(is_inner);
-    free(activations);
-    model_clear(&model);
-    return count;
-}
-
-static void inner_layers_have_one_reader(void **unused)
-{
-    (void)unused;
-    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nbatchnorm\nadd a relu\nlinear 2\n"), 1);
-    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\na = batchnorm\nconv 4 1\nbatchnorm\nadd a\nlinear 2\n"), 1);
-    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nbatchnorm relu\nadd a\nlinear 2\n"), 0);
-    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nconv 4 1\nb = batchnorm\nadd a\nadd b\nlinear 2\n"), 0);
-    assert_int_equal(inner_count("input 3 8 8\na = conv 4 1\nb = batchnorm\nadd a\nlinear 2\n"), 0);
-    assert_int_equal(inner_count("input 3 8 8\nconv 4 1 relu\nmaxpool 2\nlinear 2\n"), 1);
-    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\nmaxpool 2\nlinear 2\n"), 0);
-    assert_int_equal(inner_count("input 3 8 8\nconv 4 1 relu\nsegment\nmaxpool 2\nlinear 2\n"), 0);
-    assert_int_equal(inner_count("input 3 8 8\nconv 4 1\nbatchnorm relu\nmaxpool 2\nlinear 2\n"), 1);
-}
-
-/* Return the number of activations that batch normalisations compute. */
-static size_t activation_count(const char *text)
-{
-    struct model model;
-    struct reason reason;
-    size_t count = 0;
+    struct found found = {0};
     if (!read_text(text, &model, &reason))
         fail_msg("%s", reason.text);
     bool *is_inner = calloc(model.layer_count, sizeof *is_inner);
@@ -501,21 +472,36 @@ static size_t activation_count(const char *text)
     assert_true(is_inner != NULL && activations != NULL && inner_find(&model, is_inner, activations));
     for (size_t i = 0; i < model.layer_count; i++) {
         assert_true(activations[i] == NULL || activations[i]->from[0] == i);
-        count += activations[i] != NULL;
+        found.inner += is_inner[i];
+        found.activations += activations[i] != NULL;
     }
     free(is_inner);
     free(activations);
     model_clear(&model);
-    return count;
+    return found;
+}
+
+static void inner_layers_have_one_reader(void **unused)
+{
+    (void)unused;
+    assert_int_equal(find("input 3 8 8\na = conv 4 1\nconv 4 1\nbatchnorm\nadd a relu\nlinear 2\n").inner, 1);
+    assert_int_equal(find("input 3 8 8\nconv 4 1\na = batchnorm\nconv 4 1\nbatchnorm\nadd a\nlinear 2\n").inner, 1);
+    assert_int_equal(find("input 3 8 8\na = conv 4 1\nconv 4 1\nbatchnorm relu\nadd a\nlinear 2\n").inner, 0);
+    assert_int_equal(find("input 3 8 8\na = conv 4 1\nconv 4 1\nb = batchnorm\nadd a\nadd b\nlinear 2\n").inner, 0);
+    assert_int_equal(find("input 3 8 8\na = conv 4 1\nb = batchnorm\nadd a\nlinear 2\n").inner, 0);
+    assert_int_equal(find("input 3 8 8\nconv 4 1 relu\nmaxpool 2\nlinear 2\n").inner, 1);
+    assert_int_equal(find("input 3 8 8\nconv 4 1\nmaxpool 2\nlinear 2\n").inner, 0);
+    assert_int_equal(find("input 3 8 8\nconv 4 1 relu\nsegment\nmaxpool 2\nlinear 2\n").inner, 0);
+    assert_int_equal(find("input 3 8 8\nconv 4 1\nbatchnorm relu\nmaxpool 2\nlinear 2\n").inner, 1);
 }
 
 static void activations_belong_to_their_normalisation(void **unused)
 {
     (void)unused;
-    assert_int_equal(activation_count("input 3 8 8\nconv 4 1\nbatchnorm relu6\nconv 4 1 silu\nlinear 2\n"), 1);
-    assert_int_equal(activation_count("input 3 8 8\nconv 4 1\na = batchnorm\nactivation silu\nadd a\nlinear 2\n"), 0);
-    assert_int_equal(activation_count("input 3 8 8\nconv 4 1\nbatchnorm\nsegment\nactivation silu\nlinear 2\n"), 0);
-    assert_int_equal(activation_count("input 3 8 8\nconv 4 1\nbatchnorm relu\nactivation silu\nlinear 2\n"), 0);
+    assert_int_equal(find("input 3 8 8\nconv 4 1\nbatchnorm relu6\nconv 4 1 silu\nlinear 2\n").activations, 1);
+    assert_int_equal(find("input 3 8 8\nconv 4 1\na = batchnorm\nactivation silu\nadd a\nlinear 2\n").activations, 0);
+    assert_int_equal(find("input 3 8 8\nconv 4 1\nbatchnorm\nsegment\nactivation silu\nlinear 2\n").activations, 0);
+    assert_int_equal(find("input 3 8 8\nconv 4 1\nbatchnorm relu\nactivation silu\nlinear 2\n").activations, 0);
 }
 
 /* Check the backward steps of the only max pooling of a model: whether the batch normalisation before it does its work,
