@@ -156,9 +156,8 @@ typedef struct gw_reader gw_reader;
  * GW_OK: close *ret_reader with gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED (this build
  * cannot decompress the recording): `err` has file, offset and reason. */
 GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err);
-/* The same for a file of which only the pairs (META, SUPERVISOR) are needed, such as run.meta. The dictionary of events
- * and functions is not read, which takes most of the time in a small file. So other items may be wrong or GW_CORRUPT.
- */
+/* The same, but only for the pairs (META, SUPERVISOR) of a file such as run.meta. It skips the dictionary of events and
+ * functions, which takes most of the time in a small file. So other items may be wrong or GW_CORRUPT. */
 GW_MUST_CHECK gw_status gw_reader_open_pairs(const char *path, gw_reader **ret_reader, gw_error *err);
 void gw_reader_close(gw_reader *reader); /* takes NULL */
 

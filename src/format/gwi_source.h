@@ -22,9 +22,8 @@ typedef struct gwi_source {
     gwi_in in;
     gwi_dict dict;
     bool dict_known;
-    bool pairs_only; /* the dictionary is not read */
     gwi_source_mode mode;
-    gwi_decoder *decoder; /* owned; NULL: pairs_only */
+    gwi_decoder *decoder; /* owned; NULL: only pairs are read, without the dictionary */
     gwi_item_reader items;
     uint64_t t_ns;                                                       /* time of the last item */
     void (*report)(void *user, uint64_t done_bytes, uint64_t all_bytes); /* called at each block; NULL: no one asked */
@@ -35,8 +34,8 @@ typedef struct gwi_source {
 /* Take ownership of `fd`, borrow `path`, and read the dictionary. Even after a failure, the caller must call
  * gwi_source_close(). */
 gw_status gwi_source_start(gwi_source *source, int fd, const char *path, gw_error *err);
-/* The same for a file of which only the pairs (META, SUPERVISOR) are needed: the dictionary is not read, so events are
- * GW_CORRUPT, and the numbers of COUNTERS items are missing. */
+/* The same, but only for the pairs (META, SUPERVISOR). It does not read the dictionary, so events are GW_CORRUPT, and
+ * the numbers of COUNTERS items are missing. */
 gw_status gwi_source_start_pairs(gwi_source *source, int fd, const char *path, gw_error *err);
 void gwi_source_close(gwi_source *source);
 

@@ -80,47 +80,49 @@ static gw_status open_folder(gw_reader *reader, uid_t owner, gw_error *err)
     return st;
 }
 
-gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err)
+static gw_status open_any(gw_reader *reader, gw_error *err)
 {
-    gw_status st;
     struct stat info;
-    gw_reader *reader = calloc(1, sizeof *reader);
-    if (reader == NULL || (reader->path = strdup(path)) == NULL) {
-        st = gw_fail(err, GW_NOMEM, "%s: no memory for the reader", path);
-        goto out;
-    }
-    if (stat(path, &info) != 0) {
-        st = gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
-        goto out;
-    }
-    st = S_ISDIR(info.st_mode) ? open_folder(reader, info.st_uid, err) : add_file(reader, reader->path, NULL, err);
-    if (st != GW_OK)
-        goto out;
-    *ret_reader = reader;
-    reader = NULL;
-out:
-    gw_reader_close(reader);
-    return st;
+    if (stat(reader->path, &info) != 0)
+        return gw_fail(err, GW_IO, "%s: %s", reader->path, strerror(errno));
+    return S_ISDIR(info.st_mode) ? open_folder(reader, info.st_uid, err) : add_file(reader, reader->path, NULL, err);
 }
 
-gw_status gw_reader_open_pairs(const char *path, gw_reader **ret_reader, gw_error *err)
+static gw_status open_pairs(gw_reader *reader, gw_error *err)
 {
     int fd;
-    gw_reader *reader = calloc(1, sizeof *reader);
-    if (reader == NULL || (reader->path = strdup(path)) == NULL) {
-        gw_reader_close(reader);
-        return gw_fail(err, GW_NOMEM, "%s: no memory for the reader", path);
+    gw_status st = gw_plain_open(reader->path, true, &fd, err);
+    if (st != GW_OK) {
+        gw_wrap(err, "%s", reader->path);
+        return st;
     }
-    gw_status st = gw_plain_open(path, true, &fd, err);
-    if (st != GW_OK)
-        gw_wrap(err, "%s", path);
+    return gwi_source_start_pairs(&reader->source[reader->count++], fd, reader->path, err);
+}
+
+static gw_status open_with(gw_status (*open)(gw_reader *, gw_error *), const char *path, gw_reader **ret_reader,
+                           gw_error *err)
+{
+    gw_reader *reader = calloc(1, sizeof *reader);
+    gw_status st;
+    if (reader == NULL || (reader->path = strdup(path)) == NULL)
+        st = gw_fail(err, GW_NOMEM, "%s: no memory for the reader", path);
     else
-        st = gwi_source_start_pairs(&reader->source[reader->count++], fd, reader->path, err);
+        st = open(reader, err);
     if (st == GW_OK)
         *ret_reader = reader;
     else
         gw_reader_close(reader);
     return st;
+}
+
+gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err)
+{
+    return open_with(open_any, path, ret_reader, err);
+}
+
+gw_status gw_reader_open_pairs(const char *path, gw_reader **ret_reader, gw_error *err)
+{
+    return open_with(open_pairs, path, ret_reader, err);
 }
 
 void gw_reader_set_report(gw_reader *reader, gw_reader_report *report, void *user)

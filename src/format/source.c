@@ -47,7 +47,7 @@ static gw_status find_dict(gwi_source *source, gw_error *err)
 
 gw_status gwi_source_start_pairs(gwi_source *source, int fd, const char *path, gw_error *err)
 {
-    *source = (gwi_source){.uncommitted_at = UINT64_MAX, .pairs_only = true};
+    *source = (gwi_source){.uncommitted_at = UINT64_MAX};
     return gwi_in_start(&source->in, fd, path, err);
 }
 
@@ -56,7 +56,6 @@ gw_status gwi_source_start(gwi_source *source, int fd, const char *path, gw_erro
     gw_status st = gwi_source_start_pairs(source, fd, path, err);
     if (st != GW_OK)
         return st;
-    source->pairs_only = false;
     source->decoder = malloc(sizeof *source->decoder);
     if (source->decoder == NULL)
         return gw_fail(err, GW_NOMEM, "%s: no memory for the reader", path);
@@ -80,8 +79,8 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     bool from_buffers = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_STATE;
     if (from_buffers && source->in.block_offset >= source->uncommitted_at)
         return GW_OK;
-    if (type == GWI_BLOCK_DICT) /* find_dict() has already decoded it; only check that this block is valid */
-        return source->pairs_only ? GW_OK : gwi_in_unpack(&source->in, err);
+    if (type == GWI_BLOCK_DICT) /* find_dict() has already decoded it, if it is needed; only check that it is valid */
+        return source->decoder == NULL ? GW_OK : gwi_in_unpack(&source->in, err);
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
     if (!events && type != GWI_BLOCK_FACTS && type != GWI_BLOCK_STATE && type != GWI_BLOCK_STDERR &&
         type != GWI_BLOCK_SAMPLES)
