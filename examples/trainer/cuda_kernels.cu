@@ -424,14 +424,16 @@ KERNEL add_gradient(float *sum, const element *x, size count)
 #define ROW_STRIDE    ((size)gridDim.y * blockDim.y)
 
 /* Define both widths of a kernel: its name, its parameters, and their names. */
-#define PAIR(name, parameters, ...)                                                                                    \
+#define PAIR(name, parameters, ...) PAIR_OF(name, name##_any, parameters, __VA_ARGS__)
+/* The same for a function with another name, of which several kernels are variants. */
+#define PAIR_OF(name, function, parameters, ...)                                                                       \
     KERNEL name##_8 parameters                                                                                         \
     {                                                                                                                  \
-        name##_any(__VA_ARGS__, 8);                                                                                    \
+        function(__VA_ARGS__, 8);                                                                                      \
     }                                                                                                                  \
     KERNEL name##_1 parameters                                                                                         \
     {                                                                                                                  \
-        name##_any(__VA_ARGS__, 1);                                                                                    \
+        function(__VA_ARGS__, 1);                                                                                      \
     }
 
 PAIR(spread, (element * dx, const element *from, struct sampling by, int adds), dx, from, by, adds)
@@ -766,16 +768,14 @@ DEVICE void norm_forward_all(element *y, const element *x, const float *saved, c
         }
     }
 }
-DEVICE void norm_forward_any(element *y, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after, const int width)
-{
-    norm_forward_all(y, x, saved, scale, shift, rows, channels, after, 0, width);
-}
-PAIR(norm_forward, (element *y, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after), y, x, saved, scale, shift, rows, channels, after)
-DEVICE void norm_forward_smooth_any(element *y, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after, const int width)
-{
-    norm_forward_all(y, x, saved, scale, shift, rows, channels, after, 1, width);
-}
-PAIR(norm_forward_smooth, (element *y, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after), y, x, saved, scale, shift, rows, channels, after)
+PAIR_OF(norm_forward, norm_forward_all,
+     (element * y, const element *x, const float *saved, const float *scale, const float *shift, size rows,
+      unsigned channels, struct after after),
+     y, x, saved, scale, shift, rows, channels, after, 0)
+PAIR_OF(norm_forward_smooth, norm_forward_all,
+     (element * y, const element *x, const float *saved, const float *scale, const float *shift, size rows,
+      unsigned channels, struct after after),
+     y, x, saved, scale, shift, rows, channels, after, 1)
 
 /* A sum with batch normalisations inside it. */
 struct normalised {
@@ -839,8 +839,8 @@ PAIR(norm_add_two,
 
 /* Sum g and g (x - mean). g: the gradient of the normalised value, from dy. */
 DEVICE void norm_backward_sums_all(float *partial, const element *dy, const element *x, const float *saved,
-                                   const float *scale, const float *shift, size rows, unsigned channels, struct after after,
-                                   const int is_smooth, const int width)
+                                   const float *scale, const float *shift, size rows, unsigned channels,
+                                   struct after after, const int is_smooth, const int width)
 {
     size column = COLUMN(width);
     struct columns by;
@@ -867,16 +867,14 @@ DEVICE void norm_backward_sums_all(float *partial, const element *dy, const elem
     }
     give_sums(partial, sums, channels, 2, width);
 }
-DEVICE void norm_backward_sums_any(float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after, const int width)
-{
-    norm_backward_sums_all(partial, dy, x, saved, scale, shift, rows, channels, after, 0, width);
-}
-PAIR(norm_backward_sums, (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after), partial, dy, x, saved, scale, shift, rows, channels, after)
-DEVICE void norm_backward_sums_smooth_any(float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after, const int width)
-{
-    norm_backward_sums_all(partial, dy, x, saved, scale, shift, rows, channels, after, 1, width);
-}
-PAIR(norm_backward_sums_smooth, (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift, size rows, unsigned channels, struct after after), partial, dy, x, saved, scale, shift, rows, channels, after)
+PAIR_OF(norm_backward_sums, norm_backward_sums_all,
+     (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift,
+      size rows, unsigned channels, struct after after),
+     partial, dy, x, saved, scale, shift, rows, channels, after, 0)
+PAIR_OF(norm_backward_sums_smooth, norm_backward_sums_all,
+     (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift,
+      size rows, unsigned channels, struct after after),
+     partial, dy, x, saved, scale, shift, rows, channels, after, 1)
 
 /* The same for a normalisation inside a sum, with the sum's mask. The masked gradient replaces dy. */
 DEVICE void norm_masked_sums_any(float *partial, element *dy, const unsigned char *mask, const element *x,
@@ -965,16 +963,14 @@ DEVICE void norm_backward_all(element *dx, const element *dy, const element *x, 
         }
     }
 }
-DEVICE void norm_backward_any(element *dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale, const float *shift, size rows, unsigned channels, struct after after, int adds, const int width)
-{
-    norm_backward_all(dx, dy, x, saved, means, scale, shift, rows, channels, after, adds, 0, width);
-}
-PAIR(norm_backward, (element *dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale, const float *shift, size rows, unsigned channels, struct after after, int adds), dx, dy, x, saved, means, scale, shift, rows, channels, after, adds)
-DEVICE void norm_backward_smooth_any(element *dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale, const float *shift, size rows, unsigned channels, struct after after, int adds, const int width)
-{
-    norm_backward_all(dx, dy, x, saved, means, scale, shift, rows, channels, after, adds, 1, width);
-}
-PAIR(norm_backward_smooth, (element *dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale, const float *shift, size rows, unsigned channels, struct after after, int adds), dx, dy, x, saved, means, scale, shift, rows, channels, after, adds)
+PAIR_OF(norm_backward, norm_backward_all,
+     (element * dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale,
+      const float *shift, size rows, unsigned channels, struct after after, int adds),
+     dx, dy, x, saved, means, scale, shift, rows, channels, after, adds, 0)
+PAIR_OF(norm_backward_smooth, norm_backward_all,
+     (element * dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale,
+      const float *shift, size rows, unsigned channels, struct after after, int adds),
+     dx, dy, x, saved, means, scale, shift, rows, channels, after, adds, 1)
 
 /* ---- the backward pass of a sum of two batch normalisations ---- */
 

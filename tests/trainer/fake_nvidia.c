@@ -126,7 +126,7 @@ static bool is_whole(const struct convolution *c)
            c->out_width == (c->width + 2 * c->pad - c->kernel) / c->stride + 1;
 }
 
-/* The numbers of elements of y, x and w, of which `kind` is the result. */
+/* Count the elements of y, x and w. The convolution writes to number `kind` of these, and reads the others. */
 static void sizes_of(const struct convolution *c, size_t counts[3])
 {
     counts[0] = (size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels);
@@ -851,14 +851,14 @@ static void entry(struct program *program, const char *name, int name_length, co
 }
 
 /* Write PTX entries for the kernels in the source: one for a line KERNEL name(parameters), two for a line
- * PAIR(name, (parameters), ...). */
+ * PAIR(name, (parameters), ...) or PAIR_OF(name, function, (parameters), ...). */
 static void entries(struct program *program, const char *source)
 {
     for (const char *line = source; line != NULL && *line != '\0'; line = strchr(line, '\n'), line += line != NULL) {
-        bool is_pair = strncmp(line, "PAIR(", 5) == 0;
+        bool is_pair = strncmp(line, "PAIR(", 5) == 0 || strncmp(line, "PAIR_OF(", 8) == 0;
         if (!is_pair && strncmp(line, "KERNEL ", 7) != 0)
             continue;
-        const char *name = line + (is_pair ? 5 : 7);
+        const char *name = line + strcspn(line, "( ") + 1;
         int length = (int)strcspn(name, "(,");
         const char *begin = strchr(name, '(') + 1, *end = strchr(begin, ')');
         entry(program, name, length, is_pair ? "_8" : "", begin, end);
