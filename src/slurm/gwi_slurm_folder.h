@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* True if `path` is a folder (not a link) that belongs to this user, and nobody else can write to it. */
+/* True if `path` is a folder (not a link) that belongs to this user, and no other user can write to it. */
 static inline bool gwi_slurm_folder_is_ours(const char *path)
 {
     struct stat info;

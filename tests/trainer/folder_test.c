@@ -248,7 +248,7 @@ static void unreadable_is_not_damaged(void **state)
     options.skips_damaged = true;
     damage("train/dog/a.JPG", true);
     snprintf(path, sizeof path, "%s/train/dog/c.png", folder);
-    assert_int_equal(symlink("c.png", path), 0); /* nobody can open it, not even root */
+    assert_int_equal(symlink("c.png", path), 0); /* a link to itself: even root cannot open it */
     set_refused(&options, "train/dog/c.png: Too many levels of symbolic links");
     options.skips_damaged = false;
     set_refused(&options, "train/dog/c.png: Too many levels of symbolic links");
