@@ -130,8 +130,7 @@ bool gwi_course_write(uint64_t device, bool full);
 bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns);
 
 /* Call these before and after writing a report about a request that PyTorch refused. In between, no thread begins a
- * report about another library's request. Waits for the end of one, at most two
- * seconds. May change errno. */
+ * report about another library's request. Waits for the end of one, at most two seconds. May change errno. */
 void gwi_course_report_begin(void);
 void gwi_course_report_end(void);
 
