@@ -2,7 +2,7 @@
  * that they read, so each thread reads 8 channels at a time and keeps its sums in registers. */
 #include "cuda_conv.h"
 
-enum { PIXELS = 4, PARTS_MAX = 512, END_SIDE = 32 };
+enum { PIXELS = 4, PARTS_MAX = 512 };
 #define PARTIAL_BYTES_MIN ((size_t)256 << 10) /* used even if the budget is smaller */
 
 /* Must match the struct of the same name in cuda_depth.cu. */
@@ -77,10 +77,8 @@ static gs_status filter_gradient(struct cuda *cuda, const struct conv_problem *p
     gs_status status =
         GS_LAUNCH(kernel, shape.grid, shape.block, 0, cuda->lane->stream, &partial, &x, &dy, &depth, &lines);
     if (status == GS_OK)
-        status =
-            GS_LAUNCH(cuda->kernels.depth_filter_end, gs_dim((depth.channels + END_SIDE - 1) / END_SIDE, all_taps, 1),
-                      gs_dim(END_SIDE, END_SIDE, 1), 0, cuda->lane->stream, &gradient, &partial, &all_taps,
-                      &depth.channels, &shape.parts);
+        status = GS_LAUNCH(cuda->kernels.depth_filter_end, cuda_end_grid(depth.channels, all_taps), cuda_end_block(), 0,
+                           cuda->lane->stream, &gradient, &partial, &all_taps, &depth.channels, &shape.parts);
     return status;
 }
 

@@ -167,7 +167,7 @@ PAIR(depth_filter5, (float *partial, const element *x, const element *dy, struct
 KERNEL depth_filter_end(float *gradient, const float *partial, unsigned taps, unsigned channels, unsigned parts)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x, tap = blockIdx.y;
-    double sum = whole_of(partial, channel, channels, (int)tap, (int)taps, parts);
+    double sum = two_of(partial, channel, channels, (int)tap, (int)tap, (int)taps, parts).one;
     if (threadIdx.y == 0 && channel < channels)
         gradient[(size)channel * taps + tap] += (float)sum;
 }

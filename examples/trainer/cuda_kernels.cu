@@ -504,54 +504,54 @@ DEVICE void give_sums(float *partial, float sums[][8], unsigned channels, const 
     }
 }
 
-/* Return the sum of column `channel` of partial[parts][of][channels]. A block has 32 columns and 32 threads for
- * each. Only threads with threadIdx.y 0 get the result. */
-DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels, int which, int of, unsigned parts)
-{
-    SHARED double all[32][33];
-    double sum = 0;
-    if (channel < channels) {
-#pragma unroll 4
-        for (unsigned part = threadIdx.y; part < parts; part += blockDim.y)
-            sum += partial[((size)part * of + which) * channels + channel];
-    }
-    __syncthreads();
-    all[threadIdx.y][threadIdx.x] = sum;
-    for (int half = blockDim.y / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if ((int)threadIdx.y < half)
-            all[threadIdx.y][threadIdx.x] += all[threadIdx.y + half][threadIdx.x];
-    }
-    return threadIdx.y == 0 ? all[0][threadIdx.x] : 0;
-}
-
-/* Return the sums of two numbers of column `channel`, as whole_of() does, but read and add both at the same time. */
+/* Return the sums number `one` and `other` of column `channel` of partial[parts][of][channels]. A block has END_COLUMNS
+ * columns and END_THREADS threads for each. Only threads with threadIdx.y 0 get the result. Such a kernel lasts as long
+ * as the reads that wait for each other, so each thread reads END_PARTS parts before it adds them. */
+enum { END_COLUMNS = 8, END_THREADS = 128, END_PARTS = 4, END_GROUP = 8, END_GROUPS = END_THREADS / END_GROUP };
 struct two {
     double one, other;
 };
 DEVICE struct two two_of(const float *partial, unsigned channel, unsigned channels, int one, int other, int of,
                          unsigned parts)
 {
-    SHARED double all[2][32][33];
+    SHARED double all[2][END_THREADS + END_GROUPS][END_COLUMNS + 1];
+    unsigned column = threadIdx.x, thread = threadIdx.y;
     struct two sum = {0, 0};
-    if (channel < channels) {
-#pragma unroll 4
-        for (unsigned part = threadIdx.y; part < parts; part += blockDim.y) {
-            sum.one += partial[((size)part * of + one) * channels + channel];
-            sum.other += partial[((size)part * of + other) * channels + channel];
+    for (unsigned first = thread; first < parts; first += END_PARTS * END_THREADS) {
+        float v[END_PARTS] = {0}, w[END_PARTS] = {0};
+#pragma unroll
+        for (int i = 0; i < END_PARTS; i++) {
+            unsigned part = first + i * END_THREADS;
+            if (part < parts && channel < channels) {
+                v[i] = partial[((size)part * of + one) * channels + channel];
+                w[i] = partial[((size)part * of + other) * channels + channel];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < END_PARTS; i++) {
+            sum.one += v[i];
+            sum.other += w[i];
         }
     }
-    all[0][threadIdx.y][threadIdx.x] = sum.one;
-    all[1][threadIdx.y][threadIdx.x] = sum.other;
-    for (int half = blockDim.y / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if ((int)threadIdx.y < half) {
-            all[0][threadIdx.y][threadIdx.x] += all[0][threadIdx.y + half][threadIdx.x];
-            all[1][threadIdx.y][threadIdx.x] += all[1][threadIdx.y + half][threadIdx.x];
+    all[0][thread][column] = sum.one;
+    all[1][thread][column] = sum.other;
+    __syncthreads();
+    if (thread < END_GROUPS) {
+        sum.one = sum.other = 0;
+        for (unsigned i = thread * END_GROUP; i < (thread + 1) * END_GROUP; i++) {
+            sum.one += all[0][i][column];
+            sum.other += all[1][i][column];
         }
+        all[0][END_THREADS + thread][column] = sum.one;
+        all[1][END_THREADS + thread][column] = sum.other;
     }
-    sum.one = all[0][0][threadIdx.x];
-    sum.other = all[1][0][threadIdx.x];
+    __syncthreads();
+    sum.one = sum.other = 0;
+    if (thread == 0)
+        for (unsigned i = END_THREADS; i < END_THREADS + END_GROUPS; i++) {
+            sum.one += all[0][i][column];
+            sum.other += all[1][i][column];
+        }
     return sum;
 }
 
@@ -580,7 +580,7 @@ PAIR(columns, (float *partial, const element *dy, const element *y, size rows, u
 KERNEL columns_end(float *gradient, const float *partial, unsigned channels, unsigned parts)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
-    double sum = whole_of(partial, channel, channels, 0, 1, parts);
+    double sum = two_of(partial, channel, channels, 0, 0, 1, parts).one;
     if (threadIdx.y == 0 && channel < channels)
         gradient[channel] += (float)sum;
 }
@@ -629,19 +629,23 @@ KERNEL norm_statistics(float *saved, float *running, const float *partial, const
                        unsigned channels, unsigned parts, float epsilon, float momentum)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
+    int has_result = threadIdx.y == 0 && channel < channels, runs = has_result && running != 0;
+    /* what the result also needs is read or computed before the sums are there */
+    float start = has_result ? widen(x[channel]) : 0.0f;
+    float before = runs ? running[channel] : 0.0f, variance_before = runs ? running[channels + channel] : 0.0f;
+    double share = 1.0 / rows, unbiased = rows > 1 ? (double)rows / (rows - 1) : 1.0;
     struct two sums = two_of(partial, channel, channels, 0, 1, 2, parts);
-    double sum = sums.one / rows, variance = sums.other / rows - sum * sum;
-    if (threadIdx.y != 0 || channel >= channels)
+    double sum = sums.one * share, variance = sums.other * share - sum * sum;
+    if (!has_result)
         return;
     if (variance < 0)
         variance = 0;
-    float mean = (float)(widen(x[channel]) + sum);
+    float mean = (float)(start + sum);
     saved[channel] = mean;
     saved[channels + channel] = ROOT((float)variance + epsilon);
-    if (running != 0) {
-        float unbiased = (float)(variance * rows / (rows > 1 ? rows - 1 : 1));
-        running[channel] += momentum * (mean - running[channel]);
-        running[channels + channel] += momentum * (unbiased - running[channels + channel]);
+    if (runs) {
+        running[channel] = before + momentum * (mean - before);
+        running[channels + channel] = variance_before + momentum * ((float)(variance * unbiased) - variance_before);
     }
 }
 
@@ -917,15 +921,18 @@ KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, fl
                                 const float *saved, size rows, unsigned channels, unsigned parts, int which, int of)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
+    int has_result = threadIdx.y == 0 && channel < channels;
+    double inverse = has_result ? saved[channels + channel] : 0.0, share = 1.0 / rows;
+    float shift_before = has_result ? shift_gradient[channel] : 0.0f;
+    float scale_before = has_result ? scale_gradient[channel] : 0.0f;
     struct two sums = two_of(partial, channel, channels, 0, which, of, parts);
-    double sum = sums.one, product = sums.other;
-    if (threadIdx.y != 0 || channel >= channels)
+    double sum = sums.one, product = sums.other * inverse;
+    if (!has_result)
         return;
-    double inverse = saved[channels + channel];
-    shift_gradient[channel] += (float)sum;
-    scale_gradient[channel] += (float)(product * inverse);
-    means[channel] = (float)(sum / rows);
-    means[channels + channel] = (float)(product * inverse * inverse / rows);
+    shift_gradient[channel] = shift_before + (float)sum;
+    scale_gradient[channel] = scale_before + (float)product;
+    means[channel] = (float)(sum * share);
+    means[channels + channel] = (float)(product * inverse * share);
 }
 
 DEVICE void norm_backward_all(element *dx, const element *dy, const element *x, const float *saved, const float *means,

@@ -7,7 +7,6 @@
 enum {
     LOSS_THREADS = 128,
     PARTS_MAX = 512,
-    END_SIDE = 32,
     /* Blocks per multiprocessor for the kernels of batch normalisation, which need many registers. So many are resident
      * at once, so all blocks together go through the rows in order, and a kernel finds in the L2 cache what the one
      * before it left there. */
@@ -89,12 +88,6 @@ static struct launch_shape columns_shape(const struct cuda *cuda, size_t rows, s
 size_t cuda_bias_bytes(const struct cuda *cuda, size_t rows, size_t channels)
 {
     return partial_bytes(columns_shape(cuda, rows, channels), channels, 1);
-}
-
-/* Return the grid for 32 channels per block and 32 threads per channel. */
-static gs_dims end_grid(size_t channels)
-{
-    return gs_dim((unsigned)((channels + END_SIDE - 1) / END_SIDE), 1, 1);
 }
 
 /* Return the number of threads for a row of `count` elements: a power of two from 32 to THREADS. */
@@ -216,7 +209,7 @@ gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdevicept
     gs_status status = GS_LAUNCH(cuda->kernels.columns[shape.is_wide], shape.grid, shape.block, 0, cuda->lane->stream,
                                  &workspace, &dy, &y, &row_count, &channel_count);
     if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.columns_end, end_grid(channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
+        status = GS_LAUNCH(cuda->kernels.columns_end, cuda_end_grid(channels, 1), cuda_end_block(), 0,
                            cuda->lane->stream, &gradient, &workspace, &channel_count, &parts);
     return status;
 }
@@ -282,7 +275,7 @@ static gs_status norm_statistics(struct cuda *cuda, struct norm *norm, bool is_a
     gs_status status = GS_LAUNCH(cuda->kernels.norm_sums[norm->shape.is_wide], norm->shape.grid, norm->shape.block, 0,
                                  cuda->lane->stream, &norm->workspace, &norm->x, &norm->rows, &norm->channels);
     if (status == GS_OK)
-        status = GS_LAUNCH(cuda->kernels.norm_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
+        status = GS_LAUNCH(cuda->kernels.norm_statistics, cuda_end_grid(norm->channels, 1), cuda_end_block(), 0,
                            cuda->lane->stream, &norm->saved, &running, &norm->workspace, &norm->x, &norm->rows,
                            &norm->channels, &norm->parts, &epsilon, &momentum);
     return status;
@@ -326,7 +319,7 @@ static gs_status backward_sums(struct cuda *cuda, struct norm *norm)
 /* Compute the gradients of the parameters from `of` sums. */
 static gs_status backward_statistics(struct cuda *cuda, struct norm *norm, int which, int of)
 {
-    return GS_LAUNCH(cuda->kernels.norm_backward_statistics, end_grid(norm->channels), gs_dim(END_SIDE, END_SIDE, 1), 0,
+    return GS_LAUNCH(cuda->kernels.norm_backward_statistics, cuda_end_grid(norm->channels, 1), cuda_end_block(), 0,
                      cuda->lane->stream, &norm->scale_gradient, &norm->shift_gradient, &norm->means, &norm->workspace,
                      &norm->saved, &norm->rows, &norm->channels, &norm->parts, &which, &of);
 }

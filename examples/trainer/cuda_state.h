@@ -168,6 +168,17 @@ static inline gs_dims cuda_blocks_for(size_t count)
     size_t threads = count / 8 + count % 8;
     return gs_dim((unsigned)((threads + THREADS - 1) / THREADS), 1, 1);
 }
+/* Return the grid and the block for the kernels that add the partial sums of `across` numbers per channel. The numbers
+ * must match END_COLUMNS and END_THREADS in cuda_kernels.cu. */
+enum { END_COLUMNS = 8, END_THREADS = 128 };
+static inline gs_dims cuda_end_grid(size_t channels, size_t across)
+{
+    return gs_dim((unsigned)((channels + END_COLUMNS - 1) / END_COLUMNS), (unsigned)across, 1);
+}
+static inline gs_dims cuda_end_block(void)
+{
+    return gs_dim(END_COLUMNS, END_THREADS, 1);
+}
 static inline size_t at_most(size_t value, size_t limit)
 {
     return value < limit ? value : limit;
