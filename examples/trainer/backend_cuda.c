@@ -122,8 +122,13 @@ static size_t larger(size_t a, size_t b)
 static void fold(struct conv_problem *problem, const struct folding *folding)
 {
     problem->folding = *folding;
-    problem->in = (struct shape){folding->folded_channels, folding->folded_height, folding->folded_width};
+    size_t across = folding->across;
+    problem->in =
+        (struct shape){folding->folded_channels * across, folding->folded_height, folding->folded_width / across};
+    problem->out.channels *= across;
+    problem->out.width /= across;
     problem->kernel = folding->folded_kernel;
+    problem->kernel_width = folding->filter_width;
     if (folding->stride > 1) {
         problem->stride = 1;
         problem->pad = 0;
@@ -141,7 +146,7 @@ static struct conv_problem problem_of(enum conv_kind kind, const struct schedule
     problem.images = options->images;
     problem.in = layer->in;
     problem.out = layer->out;
-    problem.kernel = layer->kernel;
+    problem.kernel = problem.kernel_width = layer->kernel;
     problem.stride = layer->stride;
     problem.pad = layer->pad;
     problem.groups = layer->groups;

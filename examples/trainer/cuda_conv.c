@@ -29,7 +29,7 @@ int conv_type(enum precision precision)
 
 static size_t weight_count(const struct conv_problem *problem)
 {
-    return problem->out.channels * problem->kernel * problem->kernel * (problem->in.channels / problem->groups);
+    return problem->out.channels * problem->kernel * problem->kernel_width * (problem->in.channels / problem->groups);
 }
 
 size_t conv_result_count(const struct conv_problem *problem)
@@ -53,6 +53,12 @@ static bool is_int(size_t count)
 static bool is_folded(const struct conv_problem *problem)
 {
     return problem->folding.channels != 0;
+}
+
+/* Return the number of the layer's output channels. */
+static size_t outputs(const struct conv_problem *problem)
+{
+    return is_folded(problem) ? problem->out.channels / problem->folding.across : problem->out.channels;
 }
 
 static bool is_gemm(const struct conv_problem *problem)
@@ -149,10 +155,10 @@ static gs_status legacy_filter(struct cuda *cuda, const struct conv_problem *pro
     const struct cuda_calls *api = &cuda->api;
     gs_status status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnCreateFilterDescriptor(ret));
     if (status == GS_OK)
-        status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnSetFilter4dDescriptor(*ret, conv_type(problem->precision),
-                                                                          CUDNN_TENSOR_NHWC, (int)problem->out.channels,
-                                                                          (int)(problem->in.channels / problem->groups),
-                                                                          (int)problem->kernel, (int)problem->kernel));
+        status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnSetFilter4dDescriptor(
+                                              *ret, conv_type(problem->precision), CUDNN_TENSOR_NHWC,
+                                              (int)problem->out.channels, (int)(problem->in.channels / problem->groups),
+                                              (int)problem->kernel, (int)problem->kernel_width));
     return status;
 }
 
@@ -391,7 +397,7 @@ static void describe(const struct conv_problem *problem, char *out, size_t out_b
     int length =
         snprintf(out, out_bytes, "%s of %zu x %zux%zux%zu to %zu channels by %zux%zu, %s", kinds[problem->kind],
                  problem->images, problem->in.channels, problem->in.height, problem->in.width, problem->out.channels,
-                 problem->kernel, problem->kernel, precision_text(problem->precision));
+                 problem->kernel, problem->kernel_width, precision_text(problem->precision));
     if (problem->groups != 1 && (size_t)length < out_bytes)
         snprintf(out + length, out_bytes - (size_t)length, ", %zu groups", problem->groups);
 }
@@ -512,7 +518,7 @@ static gs_status add_result(struct cuda *cuda, const struct conv *conv, const st
     if (problem->kind != CONV_FILTER)
         return cuda_add(cuda, data->x, data->x, data->workspace, count, false);
     if (is_folded(problem))
-        return cuda_add_folded(cuda, data->gradient, data->workspace, problem->out.channels, &problem->folding);
+        return cuda_add_folded(cuda, data->gradient, data->workspace, outputs(problem), &problem->folding);
     return cuda_add_gradient(cuda, data->gradient, data->workspace, count);
 }
 
@@ -529,7 +535,7 @@ gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const str
         inner.x = data->workspace;
     if (way->scratch_bytes != 0 && problem->kind == CONV_FORWARD) {
         inner.w = data->workspace;
-        status = cuda_fold(cuda, inner.w, data->w, problem->out.channels, &problem->folding);
+        status = cuda_fold(cuda, inner.w, data->w, outputs(problem), &problem->folding);
     }
     if (status != GS_OK)
         return status;

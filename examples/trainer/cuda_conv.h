@@ -14,11 +14,11 @@ struct conv_problem {
     enum precision precision;
     size_t images;
     struct shape in, out;
-    size_t kernel, stride, pad, groups;
+    size_t kernel, kernel_width, stride, pad, groups; /* kernel: the filter's height */
     size_t budget_bytes;
     size_t adds; /* CONV_DATA: true to add to the result instead of overwriting it */
-    /* If the images are folded: `in`, kernel, stride and pad describe the convolution of the folded images. The
-     * weights and their gradient are not folded. */
+    /* If the images are folded: all the above describe the convolution of the folded images. The weights and their
+     * gradient are not folded. */
     struct folding folding;
 };
 

@@ -108,7 +108,7 @@ static void *operation(struct cuda *cuda, struct conv *conv)
     void *x = tensor(cuda, conv, ID_X, problem->images, problem->in.channels, problem->in.height, problem->in.width);
     /* cuDNN computes the number of groups from the channels of x and w. */
     void *w = tensor(cuda, conv, ID_W, problem->out.channels, problem->in.channels / problem->groups, problem->kernel,
-                     problem->kernel);
+                     problem->kernel_width);
     void *y = tensor(cuda, conv, ID_Y, problem->images, problem->out.channels, problem->out.height, problem->out.width);
     void *how = convolution(cuda, conv);
     const struct attribute attributes[] = {{names->convolution, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how},

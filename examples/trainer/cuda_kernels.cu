@@ -243,7 +243,7 @@ KERNEL to_low(element *y, const float *x, size count)
 
 struct folding {
     unsigned channels, height, width, kernel, pad, stride, front, border;
-    unsigned folded_channels, folded_height, folded_width, folded_kernel;
+    unsigned folded_channels, folded_height, folded_width, folded_kernel, across, filter_width;
 };
 
 /* Number `channel` of a folded pixel is channel `of` of the pixel in row dy and column dx of its square. */
@@ -287,25 +287,33 @@ KERNEL to_low_folded(element *y, const float *x, size count, struct folding by)
     }
 }
 
-/* A thread handles a position of the folded filter for one output channel. */
-KERNEL fold(element *to, const element *from, size count, struct folding by)
+/* Copy the weights that one output reads from a folded pixel: from the one in row y and column x of its filter. */
+DEVICE void fold_pixel(element *to, const element *from, int y, int x, struct folding by)
 {
-    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x;
-    if (thread >= count)
-        return;
-    unsigned position = thread % (by.folded_kernel * by.folded_kernel);
-    size output = thread / (by.folded_kernel * by.folded_kernel);
-    int top = ((int)(position / by.folded_kernel) - (int)by.front) * (int)by.stride + (int)by.pad;
-    int left = ((int)(position % by.folded_kernel) - (int)by.front) * (int)by.stride + (int)by.pad;
+    int top = (y - (int)by.front) * (int)by.stride + (int)by.pad;
+    int left = (x - (int)by.front) * (int)by.stride + (int)by.pad;
     for (unsigned k = 0; k < by.folded_channels; k++) {
         struct place place = place_of(k, by);
         int row = top + place.dy, column = left + place.dx;
-        int is_inside = place.dy < (int)by.stride && row >= 0 && row < (int)by.kernel && column >= 0 &&
-                        column < (int)by.kernel;
-        to[thread * by.folded_channels + k] =
-            is_inside ? from[((output * by.kernel + row) * by.kernel + column) * by.channels + place.of]
-                      : narrow(0.0f);
+        int is_inside = x >= 0 && x < (int)by.folded_kernel && place.dy < (int)by.stride && row >= 0 &&
+                        row < (int)by.kernel && column >= 0 && column < (int)by.kernel;
+        to[k] = is_inside ? from[(row * by.kernel + column) * by.channels + place.of] : narrow(0.0f);
     }
+}
+
+/* A thread handles a position of the folded filter for one output channel of one of the `across` results. */
+KERNEL fold(element *to, const element *from, size count, struct folding by)
+{
+    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned positions = by.folded_kernel * by.filter_width;
+    if (thread >= count)
+        return;
+    size outputs = count / positions / by.across, output = thread / positions;
+    int y = (int)(thread % positions / by.filter_width), x = (int)(thread % by.filter_width * by.across);
+    int result = (int)(output / outputs);
+    for (unsigned i = 0; i < by.across; i++)
+        fold_pixel(to + (thread * by.across + i) * by.folded_channels,
+                   from + output % outputs * by.kernel * by.kernel * by.channels, y, x + (int)i - result, by);
 }
 
 /* Add folded gradients. A thread handles a position of the filter for one output channel. */
@@ -316,12 +324,17 @@ KERNEL add_folded(float *sum, const element *from, size count, struct folding by
         return;
     unsigned position = thread % (by.kernel * by.kernel), shift = by.front * by.stride - by.pad;
     unsigned row = position / by.kernel + shift, column = position % by.kernel + shift;
-    size output = thread / (by.kernel * by.kernel);
-    const element *at = from + ((output * by.folded_kernel + row / by.stride) * by.folded_kernel + column / by.stride) *
-                                   by.folded_channels +
-                        (row % by.stride * by.stride + column % by.stride) * by.channels;
-    for (unsigned k = 0; k < by.channels; k++)
-        sum[thread * by.channels + k] += widen(at[k]);
+    unsigned y = row / by.stride, x = column / by.stride;
+    unsigned first = (row % by.stride * by.stride + column % by.stride) * by.channels;
+    size output = thread / (by.kernel * by.kernel), outputs = count / (by.kernel * by.kernel);
+    for (unsigned result = 0; result < by.across; result++) {
+        /* result number r of a group reads this pixel at a place r farther right */
+        unsigned at = x + result;
+        size line = ((result * outputs + output) * by.folded_kernel + y) * by.filter_width + at / by.across;
+        const element *pixel = from + (line * by.across + at % by.across) * by.folded_channels + first;
+        for (unsigned k = 0; k < by.channels; k++)
+            sum[thread * by.channels + k] += widen(pixel[k]);
+    }
 }
 
 /* ---- the pixels that a 1x1 filter with a stride reads ---- */

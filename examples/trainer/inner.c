@@ -69,7 +69,7 @@ static const struct layer *only_reader(const struct model *model)
 
 struct folding inner_folding(const struct model *model)
 {
-    enum { MULTIPLE = 8, CHANNELS_MAX = 32 };
+    enum { MULTIPLE = 8, CHANNELS_MAX = 32, ACROSS = 4, ACROSS_CHANNELS_MAX = 16 };
     const struct layer *conv = only_reader(model);
     if (conv == NULL || conv->groups != 1 || conv->stride > CHANNELS_MAX || conv->in.channels > CHANNELS_MAX ||
         conv->in.channels * conv->stride * conv->stride > CHANNELS_MAX || conv->pad >= conv->kernel)
@@ -89,7 +89,11 @@ struct folding inner_folding(const struct model *model)
     folding.border = is_strided ? folding.front : 0;
     folding.folded_height =
         is_strided ? (unsigned)conv->out.height + folding.folded_kernel - 1 : (unsigned)conv->in.height;
+    bool is_across = is_strided && folding.folded_channels <= ACROSS_CHANNELS_MAX && conv->out.width % ACROSS == 0;
+    folding.across = is_across ? ACROSS : 1;
+    /* the last of `across` results reads the pixels up to across - 1 + folded_kernel - 1 */
+    folding.filter_width = (folding.folded_kernel + 2 * (folding.across - 1)) / folding.across;
     folding.folded_width =
-        is_strided ? (unsigned)conv->out.width + folding.folded_kernel - 1 : (unsigned)conv->in.width;
+        is_strided ? (unsigned)conv->out.width + (folding.filter_width - 1) * folding.across : (unsigned)conv->in.width;
     return folding;
 }

@@ -30,12 +30,19 @@ static inline bool inner_is_pairs(const struct layer *pool)
  * stride x stride pixels is also folded into one pixel, with a border of zeros around the image. The convolution then
  * has a smaller filter, stride 1 and no padding, and the same results.
  *
- * Example: 3 channels of 224x224, filter 7x7, stride 2, padding 3 become 16 channels of 115x115, filter 4x4. */
+ * Example: 3 channels of 224x224, filter 7x7, stride 2, padding 3 become 16 channels of 115x115, filter 4x4.
+ *
+ * If these are still few channels, the convolution also reads `across` neighbouring pixels of a row as one pixel, and
+ * computes as many neighbouring results as one: in memory, both are the same. The filter then has a set of outputs for
+ * each of these results, with zeros where the result does not read a pixel. In the example, 64 channels of 115x29
+ * become 256 channels (4 results of 64) of 112x28 by a filter of 4x2. */
 struct folding {
     unsigned channels, height, width, kernel, pad, stride; /* as in the model; channels of 0: nothing is folded */
     unsigned front;  /* folded pixels of the filter before the one at an output's own position */
     unsigned border; /* folded pixels before the image's first one */
     unsigned folded_channels, folded_height, folded_width, folded_kernel;
+    unsigned across;       /* 1: each pixel is read alone */
+    unsigned filter_width; /* in units of `across` folded pixels */
 };
 struct folding inner_folding(const struct model *model);
 

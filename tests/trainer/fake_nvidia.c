@@ -115,15 +115,16 @@ static size_t number_bytes(int type)
 
 struct convolution {
     int kind; /* 0 forward, 1 input gradient, 2 weight gradient */
-    int type, images, channels, height, width, out_channels, out_height, out_width, kernel, stride, pad, groups;
+    int type, images, channels, height, width, out_channels, out_height, out_width, kernel, kernel_width, stride, pad,
+        groups;
 };
 
 static bool is_whole(const struct convolution *c)
 {
-    return c->images > 0 && c->channels > 0 && c->stride > 0 && c->kernel > 0 && c->groups > 0 &&
+    return c->images > 0 && c->channels > 0 && c->stride > 0 && c->kernel > 0 && c->kernel_width > 0 && c->groups > 0 &&
            c->channels % c->groups == 0 && c->out_channels % c->groups == 0 &&
            c->out_height == (c->height + 2 * c->pad - c->kernel) / c->stride + 1 &&
-           c->out_width == (c->width + 2 * c->pad - c->kernel) / c->stride + 1;
+           c->out_width == (c->width + 2 * c->pad - c->kernel_width) / c->stride + 1;
 }
 
 /* Count the elements of y, x and w. The convolution writes to number `kind` of these, and reads the others. */
@@ -131,7 +132,7 @@ static void sizes_of(const struct convolution *c, size_t counts[3])
 {
     counts[0] = (size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels);
     counts[1] = (size_t)c->images * (size_t)(c->height * c->width * c->channels);
-    counts[2] = (size_t)(c->out_channels * c->kernel * c->kernel * (c->channels / c->groups));
+    counts[2] = (size_t)(c->out_channels * c->kernel * c->kernel_width * (c->channels / c->groups));
 }
 
 static void touch_tensors(void *handle, const struct convolution *c, const void *x, const void *w, const void *y,
@@ -160,7 +161,7 @@ static void compute(const struct convolution *c, const void *x, const void *w, c
         int column = (int)(pixel % (size_t)c->out_width), row = (int)(pixel / (size_t)c->out_width) % c->out_height;
         size_t image = pixel / (size_t)(c->out_width * c->out_height);
         for (int r = 0; r < c->kernel; r++)
-            for (int s = 0; s < c->kernel; s++) {
+            for (int s = 0; s < c->kernel_width; s++) {
                 int h = row * c->stride - c->pad + r, v = column * c->stride - c->pad + s;
                 if (h < 0 || h >= c->height || v < 0 || v >= c->width)
                     continue;
@@ -168,7 +169,8 @@ static void compute(const struct convolution *c, const void *x, const void *w, c
                     size_t at =
                         ((image * (size_t)c->height + (size_t)h) * (size_t)c->width + (size_t)v) * (size_t)c->channels +
                         k / group_outputs * deep + i;
-                    size_t weight = ((k * (size_t)c->kernel + (size_t)r) * (size_t)c->kernel + (size_t)s) * deep + i;
+                    size_t weight =
+                        ((k * (size_t)c->kernel + (size_t)r) * (size_t)c->kernel_width + (size_t)s) * deep + i;
                     if (c->kind == 0)
                         sums[o] += (double)get(x, at, c->type) * (double)get(w, weight, c->type);
                     else if (c->kind == 1)
@@ -327,8 +329,7 @@ static bool gather(int kind, const struct legacy *x, const struct legacy *w, con
     if (x == NULL || w == NULL || how == NULL || y == NULL || x->kind != TENSOR || w->kind != FILTER ||
         how->kind != HOW || y->kind != TENSOR || !x->is_set || !w->is_set || !how->is_set || !y->is_set)
         return false;
-    if (x->type != w->type || x->type != y->type || x->n != y->n || w->c * how->groups != x->c || w->n != y->c ||
-        w->h != w->w)
+    if (x->type != w->type || x->type != y->type || x->n != y->n || w->c * how->groups != x->c || w->n != y->c)
         return false;
     *ret = (struct convolution){.kind = kind,
                                 .type = x->type,
@@ -340,6 +341,7 @@ static bool gather(int kind, const struct legacy *x, const struct legacy *w, con
                                 .out_height = y->h,
                                 .out_width = y->w,
                                 .kernel = w->h,
+                                .kernel_width = w->w,
                                 .stride = how->stride,
                                 .pad = how->pad,
                                 .groups = how->groups};
@@ -555,7 +557,7 @@ static bool gather_graph(const struct graph_part *graph, struct convolution *ret
         if (x == NULL || w == NULL || y == NULL || how == NULL)
             return false;
         if (!is_channels_last(x) || !is_channels_last(w) || !is_channels_last(y) || size(x, 0) != size(y, 0) ||
-            size(w, 1) <= 0 || size(x, 1) % size(w, 1) != 0 || size(w, 0) != size(y, 1) || size(w, 2) != size(w, 3))
+            size(w, 1) <= 0 || size(x, 1) % size(w, 1) != 0 || size(w, 0) != size(y, 1))
             return false;
         *ret = (struct convolution){.kind = kind,
                                     .type = word(x, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE),
@@ -567,6 +569,7 @@ static bool gather_graph(const struct graph_part *graph, struct convolution *ret
                                     .out_height = size(y, 2),
                                     .out_width = size(y, 3),
                                     .kernel = size(w, 2),
+                                    .kernel_width = size(w, 3),
                                     .stride = (int)number(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, 0),
                                     .pad = (int)number(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, 1),
                                     .groups = size(x, 1) / size(w, 1)};
@@ -812,7 +815,7 @@ static int parameter(char *out, size_t room, const char *begin, const char *end,
     } kinds[] = {{"*", ".param .u64 p%d"},
                  {"struct pool", ".param .align 4 .b8 p%d[32]"},
                  {"struct step_size", ".param .align 4 .b8 p%d[48]"},
-                 {"struct folding", ".param .align 4 .b8 p%d[48]"},
+                 {"struct folding", ".param .align 4 .b8 p%d[56]"},
                  {"struct sampling", ".param .align 4 .b8 p%d[24]"},
                  {"struct normalised", ".param .align 8 .b8 p%d[32]"},
                  {"struct branch", ".param .align 8 .b8 p%d[40]"},

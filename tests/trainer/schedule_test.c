@@ -441,13 +441,21 @@ static void images_are_folded_for_one_convolution(void **unused)
     struct folding folding = folding_of("input 3 224 224\nconv 64 7 stride 2 pad 3\nlinear 2\n");
     assert_int_equal(folding.folded_channels, 16);
     assert_int_equal(folding.folded_height, 115);
-    assert_int_equal(folding.folded_width, 115);
+    assert_int_equal(folding.folded_width, 116);
     assert_int_equal(folding.folded_kernel, 4);
+    assert_int_equal(folding.across, 4);
+    assert_int_equal(folding.filter_width, 2);
+    folding = folding_of("input 3 224 222\nconv 64 7 stride 2 pad 3\nlinear 2\n"); /* 111 results are not 4 n */
+    assert_int_equal(folding.folded_width, 114);
+    assert_int_equal(folding.across, 1);
+    assert_int_equal(folding.filter_width, 4);
     folding = folding_of("input 3 28 20\nconv 64 3 pad 1\nlinear 2\n");
     assert_int_equal(folding.folded_channels, 8);
     assert_int_equal(folding.folded_height, 28);
     assert_int_equal(folding.folded_width, 20);
     assert_int_equal(folding.folded_kernel, 3);
+    assert_int_equal(folding.across, 1);
+    assert_int_equal(folding.filter_width, 3);
     /* another reader; another kind of layer; too many channels; a large stride */
     assert_int_equal(folding_of("i = input 3 8 8\na = conv 4 1\nconv 4 1 from i\nadd a\nlinear 2\n").channels, 0);
     assert_int_equal(folding_of("input 3 8 8\nmaxpool 2\nlinear 2\n").channels, 0);
