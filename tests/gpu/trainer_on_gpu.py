@@ -436,7 +436,7 @@ def part_fp16(bench, card):
     rows, good = [], True
     ends = {}
     for precision, scale in (("fp32", "none"), ("fp16", "128"), ("fp16", "dynamic")):
-        answer = bench.train(12, "--model", "small", "--batch", 256, "--steps", 60, "--images", 15360, "--precision",
+        answer = bench.train(60, "--model", "small", "--batch", 256, "--steps", 60, "--images", 15360, "--precision",
                              precision, "--loss-scale", scale, "--scale-after", 20, "--quiet")
         steps = answer["steps"]
         if answer["status"] != 0 or not steps:
