@@ -287,33 +287,25 @@ KERNEL to_low_folded(element *y, const float *x, size count, struct folding by)
     }
 }
 
-/* Copy the weights that one output reads from a folded pixel: from the one in row y and column x of its filter. */
-DEVICE void fold_pixel(element *to, const element *from, int y, int x, struct folding by)
-{
-    int top = (y - (int)by.front) * (int)by.stride + (int)by.pad;
-    int left = (x - (int)by.front) * (int)by.stride + (int)by.pad;
-    for (unsigned k = 0; k < by.folded_channels; k++) {
-        struct place place = place_of(k, by);
-        int row = top + place.dy, column = left + place.dx;
-        int is_inside = x >= 0 && x < (int)by.folded_kernel && place.dy < (int)by.stride && row >= 0 &&
-                        row < (int)by.kernel && column >= 0 && column < (int)by.kernel;
-        to[k] = is_inside ? from[(row * by.kernel + column) * by.channels + place.of] : narrow(0.0f);
-    }
-}
-
-/* A thread handles a position of the folded filter for one output channel of one of the `across` results. */
+/* A thread handles a folded weight: one of the pixels that are read as one, for an output channel of one of the results
+ * that are computed as one. */
 KERNEL fold(element *to, const element *from, size count, struct folding by)
 {
     size thread = (size)blockIdx.x * blockDim.x + threadIdx.x;
-    unsigned positions = by.folded_kernel * by.filter_width;
     if (thread >= count)
         return;
-    size outputs = count / positions / by.across, output = thread / positions;
-    int y = (int)(thread % positions / by.filter_width), x = (int)(thread % by.filter_width * by.across);
-    int result = (int)(output / outputs);
-    for (unsigned i = 0; i < by.across; i++)
-        fold_pixel(to + (thread * by.across + i) * by.folded_channels,
-                   from + output % outputs * by.kernel * by.kernel * by.channels, y, x + (int)i - result, by);
+    unsigned across = by.filter_width * by.across, positions = by.folded_kernel * across;
+    size outputs = count / positions / by.across / by.folded_channels;
+    size pixel = thread / by.folded_channels, output = pixel / positions;
+    struct place place = place_of((unsigned)(thread % by.folded_channels), by);
+    /* the place of the pixel in the filter of this result */
+    int y = (int)(pixel % positions / across), x = (int)(pixel % across) - (int)(output / outputs);
+    int row = (y - (int)by.front) * (int)by.stride + (int)by.pad + place.dy;
+    int column = (x - (int)by.front) * (int)by.stride + (int)by.pad + place.dx;
+    int is_inside = x >= 0 && x < (int)by.folded_kernel && place.dy < (int)by.stride && row >= 0 &&
+                    row < (int)by.kernel && column >= 0 && column < (int)by.kernel;
+    size weight = (output % outputs * by.kernel + row) * by.kernel + column;
+    to[thread] = is_inside ? from[weight * by.channels + place.of] : narrow(0.0f);
 }
 
 /* Add folded gradients. A thread handles a position of the filter for one output channel. */

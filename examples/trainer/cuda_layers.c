@@ -157,7 +157,8 @@ gs_status cuda_input_folded(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, con
 
 gs_status cuda_fold(struct cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t outputs, const struct folding *folding)
 {
-    size_t count = outputs * folding->across * folding->folded_kernel * folding->filter_width;
+    size_t positions = (size_t)folding->folded_kernel * folding->filter_width;
+    size_t count = outputs * folding->across * positions * folding->across * folding->folded_channels;
     return run_folding(cuda, cuda->kernels.fold, to, from, count, folding);
 }
 
