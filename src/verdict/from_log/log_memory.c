@@ -114,6 +114,10 @@ static sums sums_of_line(const gw_log *log, const gw_log_find *line)
         s.has_reserved = true;
         s.reserved = s.allocated + idle;
     }
+    if (strstr(line->text, "Tried to allocate more than 1EB") != NULL) { /* PyTorch's text for 2^60 bytes and more */
+        s.has_wanted = true;
+        s.wanted = (uint64_t)1 << 60;
+    }
     take_listed(&s, line->text);
     return s;
 }
@@ -135,6 +139,7 @@ static bool is_memory(const gwi_statement *statement)
     case GW_SAYS_SUMMARY_OOMS:
     case GW_SAYS_OOM_WORDS:
     case GW_SAYS_XLA_OOM:
+    case GW_SAYS_ORT_OOM:
     case GW_SAYS_TF_OOM_TENSOR:
     case GW_SAYS_TF_DEVICE_REFUSED:
     case GW_SAYS_BFC_OOM:
@@ -210,7 +215,7 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
 {
     char wanted[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], held[GW_BYTES_TEXT_MAX];
     uint64_t limit = s->has_limit ? s->limit : s->total;
-    if (!s->has_wanted || limit == 0)
+    if (!s->has_wanted)
         return false;
     if (gwi_is_impossible_size(s->wanted, s->total)) {
         it->is_impossible = true;
@@ -219,6 +224,8 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
                        gw_bytes_text(wanted, s->wanted));
         return true;
     }
+    if (limit == 0)
+        return false;
     if (s->wanted > limit) {
         gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is larger than the available %s",
                        gw_bytes_text(wanted, s->wanted), gw_bytes_text(total, limit));
@@ -335,6 +342,24 @@ static bool weigh_pool(const gwi_log_case *c, gwi_statement *it, const sums *s)
     return true;
 }
 
+/* If TensorFlow was refused memory for its pool, it asks for less. If a library then cannot create its handle, that is
+ * the failure: the pool took the memory. */
+static bool weigh_pool_and_handle(const gwi_log_case *c, gwi_statement *it)
+{
+    if (strstr(it->find->text, "bytes) from device") == NULL)
+        return false;
+    for (const gwi_statement *later = it + 1; later < c->statement + c->count; later++) {
+        if (later->find->sign != GW_SAYS_CUDNN_HANDLE || later->survived)
+            continue;
+        gwi_log_decide(it, "gpu-oom-library-handle", GW_HYPOTHESIS,
+                       "TensorFlow asks for less after such a refusal; then a library could not create its handle "
+                       "(line %llu), because the pool had taken the memory",
+                       (unsigned long long)later->find->line);
+        return true;
+    }
+    return false;
+}
+
 /* If the driver had no memory for the program's context, other processes hold it: a process creates its context
  * before it allocates anything. */
 static bool weigh_context(gwi_statement *it)
@@ -346,14 +371,48 @@ static bool weigh_context(gwi_statement *it)
     return true;
 }
 
+/* ---- handles of libraries ---- */
+
+static void drop_cause(gwi_statement *it, const char *cause)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < it->cause_count; i++) {
+        if (strcmp(it->cause[i], cause) != 0)
+            it->cause[kept++] = it->cause[i];
+    }
+    it->cause_count = kept;
+}
+
+/* If a library could not create its handle or be initialised, and the framework then printed that enough memory was
+ * free, memory is not the reason. */
+static void weigh_handle(const gwi_log_case *c, gwi_statement *it)
+{
+    uint64_t free_bytes, total_bytes;
+    char free_text[GW_BYTES_TEXT_MAX], total_text[GW_BYTES_TEXT_MAX];
+    const gw_log_find *memory = find_before(c->log, GW_SAYS_HANDLE_MEMORY, NULL);
+    if (strcmp(it->cause[0], "gpu-oom-library-handle") != 0 || memory == NULL ||
+        !gw_log_bytes(memory, "free", &free_bytes) || !gw_log_bytes(memory, "total", &total_bytes) || free_bytes < GIB)
+        return;
+    gwi_log_decide(it, "library-version-mismatch", GW_HYPOTHESIS,
+                   "%s of the card's %s was free when the handle could not be created (line %llu): memory was not the "
+                   "reason",
+                   gw_bytes_text(free_text, free_bytes), gw_bytes_text(total_text, total_bytes),
+                   (unsigned long long)memory->line);
+    drop_cause(it, "gpu-oom-library-handle");
+    drop_cause(it, "gpu-oom-other-process");
+    drop_cause(it, "gpu-oom-preallocation");
+}
+
 void gwi_log_weigh_memory(gwi_log_case *c)
 {
     for (gwi_statement *it = c->statement; it < c->statement + c->count; it++) {
+        weigh_handle(c, it);
         if (!is_memory(it))
             continue;
         sums s = sums_of_line(c->log, it->find);
         if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) ||
-            weigh_context(it) || weigh_fragments(it, &s) || weigh_pool(c, it, &s) || weigh_summary(c, it))
+            weigh_pool_and_handle(c, it) || weigh_context(it) || weigh_fragments(it, &s) || weigh_pool(c, it, &s) ||
+            weigh_summary(c, it))
             continue;
         weigh_capacity(it, &s);
     }

@@ -168,6 +168,40 @@ static const log_row rows[] = {
      "[rank1]:[E1] Timeout at NCCL work: 7, last enqueued NCCL work: 9, last completed NCCL work: 6.\n",
      "peer-died", "", "last completed NCCL work: 6", "", GW_SUPPORTED},
 
+    {"a handle fails although memory is free",
+     "E0514 15:42:22 cuda_dnn.cc:532] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR\n"
+     "E0514 15:42:22 cuda_dnn.cc:536] Memory usage: 16601251840 bytes free, 16928342016 bytes total.\n" TRACE IN(
+         "train.py", 41, "step") "jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library "
+                                 "initialization failed. Look at the errors above for more details.\n",
+     "library-version-mismatch", "train.py:41 in step", "15.46 GiB of the card's 15.77 GiB was free", "gpu-oom",
+     GW_HYPOTHESIS},
+    {"a handle fails, and no memory is free",
+     "E0514 15:42:22 cuda_dnn.cc:532] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR\n"
+     "E0514 15:42:22 cuda_dnn.cc:536] Memory usage: 60125184 bytes free, 16928342016 bytes total.\n" TRACE IN(
+         "train.py", 41, "step") "jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library "
+                                 "initialization failed. Look at the errors above for more details.\n",
+     "gpu-oom-library-handle", "train.py:41 in step", "", "memory was not the reason", GW_HYPOTHESIS},
+    {"TensorFlow's pool leaves nothing for a handle",
+     "E cuda_driver.cc:806] failed to allocate 11.40G (12238104064 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out "
+     "of memory\nE cuda_dnn.cc:353] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR\n",
+     "gpu-oom-library-handle", "", "the pool had taken the memory", "", GW_HYPOTHESIS},
+    {"TensorFlow's pool, and no handle",
+     "E cuda_driver.cc:806] failed to allocate 11.40G (12238104064 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out "
+     "of memory\n",
+     "gpu-oom-capacity", "", "", "the pool had taken the memory", GW_HYPOTHESIS},
+    {"ONNX Runtime's arena",
+     "[E:onnxruntime:, sequential_executor.cc:494 ExecuteKernel] Non-zero status code returned while running Conv "
+     "node. Status Message: /core/framework/bfc_arena.cc:368 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, "
+     "bool, onnxruntime::Stream*, bool, onnxruntime::WaitNotificationFn) Failed to allocate memory for requested "
+     "buffer of size 15728896\n",
+     "gpu-oom-capacity", "", "gpu_mem_limit", "larger than any card", GW_HYPOTHESIS},
+    {"ONNX Runtime, an impossible size",
+     "BFCArena::AllocateRawInternal(size_t, bool) Failed to allocate memory for requested buffer of size "
+     "4585490524328388608\n",
+     "gpu-oom-capacity", "", "larger than any card|Check how this size is computed", "smaller batch", GW_SUPPORTED},
+    {"PyTorch, an impossible size without a number", OOM "Tried to allocate more than 1EB memory.\n",
+     "gpu-oom-capacity", "", "larger than any card|Check how this size is computed", "smaller batch", GW_SUPPORTED},
+
     /* versions */
     {"before 2.1, told",
      "PyTorch version: 1.13.1\n" TRACE IN("train.py", 41, "step") "RuntimeError: CUDA out of memory. " OLD_SUMS,
