@@ -1,11 +1,11 @@
-/* The loader did not find a CUDA library. No driver call shows this.
+/* The loader or the linker did not find a CUDA library. No driver call shows this.
  *
  * Never established: printed messages make the cause supported at most. */
 #include "gwi_cause.h"
 
 const gw_cause gwi_cause_library_not_found = {
     .id = "library-not-found",
-    .summary = "The loader did not find a CUDA library.",
+    .summary = "The loader or the linker did not find a CUDA library.",
     .proof = "a message of the loader that names the missing file",
     .fixes = {[GW_FRAMEWORK_RAW] = "Install the package that contains this library into this environment\n"
                                    "Add its folder to the loader's path, but no folder with another version\n"
