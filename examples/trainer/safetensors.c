@@ -124,7 +124,7 @@ static void put_utf8(char **out, uint32_t point)
 /* Read what follows "\u": one code unit, or two that form a surrogate pair. */
 static bool read_unicode(struct head *head, char **out)
 {
-    uint32_t point, low;
+    uint32_t point = 0, low = 0;
     if (!read_hex(head, &point))
         return false;
     if (point == 0)

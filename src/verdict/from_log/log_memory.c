@@ -306,6 +306,22 @@ static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
     return false;
 }
 
+/* Report a leak as the first hypothesis if trials of a search ended before in the same process. A request that is
+ * larger than the card needs no leak. */
+static bool weigh_trials(const gwi_log_case *c, gwi_statement *it, const sums *s)
+{
+    const gw_log_find *ended = find_before(c->log, GW_SAYS_TRIAL_ENDED, it->find);
+    uint64_t limit = s->has_limit ? s->limit : s->total;
+    bool is_too_large =
+        s->has_wanted && ((limit != 0 && s->wanted > limit) || gwi_is_impossible_size(s->wanted, limit));
+    if (ended == NULL || ended->rank != it->find->rank || is_too_large)
+        return false;
+    gwi_log_decide(it, "gpu-oom-leak", GW_HYPOTHESIS,
+                   "trial %s ended before in the same process (line %llu): what it kept may still fill the card",
+                   gw_log_text(ended, "number"), (unsigned long long)ended->line);
+    return true;
+}
+
 /* ---- TensorFlow and XLA ---- */
 
 static bool weigh_start(const gwi_log_case *c, gwi_statement *it)
@@ -412,7 +428,7 @@ void gwi_log_weigh_memory(gwi_log_case *c)
         sums s = sums_of_line(c->log, it->find);
         if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) ||
             weigh_pool_and_handle(c, it) || weigh_context(it) || weigh_fragments(it, &s) || weigh_pool(c, it, &s) ||
-            weigh_summary(c, it))
+            weigh_summary(c, it) || weigh_trials(c, it, &s))
             continue;
         weigh_capacity(it, &s);
     }

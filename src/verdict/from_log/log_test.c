@@ -189,6 +189,22 @@ static const log_row rows[] = {
      "E cuda_driver.cc:806] failed to allocate 11.40G (12238104064 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out "
      "of memory\n",
      "gpu-oom-capacity", "", "", "the pool had taken the memory", GW_HYPOTHESIS},
+    {"a trial after others",
+     "[I 2021-02-01 15:24:40,640] Trial 7 finished with value: 0.81 and parameters: {'lr': 1e-05}.\n" TRACE IN(
+         "search.py", 41, "objective") "RuntimeError: CUDA out of memory. Tried to allocate 16.00 MiB (GPU 0; 14.76 "
+                                       "GiB total capacity; 13.66 GiB already allocated; 13.75 MiB free; 13.83 GiB "
+                                       "reserved in total by PyTorch)\n",
+     "gpu-oom-leak", "search.py:41 in objective", "trial 7 ended before in the same process", "", GW_HYPOTHESIS},
+    {"the first trial",
+     TRACE IN("search.py", 41, "objective") "RuntimeError: CUDA out of memory. Tried to allocate 16.00 MiB (GPU 0; "
+                                            "14.76 GiB total capacity; 13.66 GiB already allocated; 13.75 MiB free; "
+                                            "13.83 GiB reserved in total by PyTorch)\n",
+     "gpu-oom-capacity", "search.py:41 in objective", "", "ended before in the same process", GW_SUPPORTED},
+    {"a trial after others, larger than the card",
+     "Trial 7 Complete [00h 01m 05s]\n" TRACE IN("search.py", 41, "objective") OOM
+     "Tried to allocate 600.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 10.00 GiB is free. Of the "
+     "allocated memory 1.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n",
+     "gpu-oom-capacity", "search.py:41 in objective", "", "ended before in the same process", GW_ESTABLISHED},
     {"ONNX Runtime's arena",
      "[E:onnxruntime:, sequential_executor.cc:494 ExecuteKernel] Non-zero status code returned while running Conv "
      "node. Status Message: /core/framework/bfc_arena.cc:368 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, "
