@@ -43,7 +43,8 @@ def illegal_address(place):
     expect(verdict["headline"].startswith("kernel class_report "), f"the kernel is not named first: {verdict['headline']}")
     expect_text(verdict, r"WARP_ILLEGAL_ADDRESS in kernel class_report, 0x90 bytes", "the exception")
     expect_text(verdict, r"block unknown", "that the block is not known")
-    expect_text(verdict, r"this launch is at fault", "the launch")
+    # a launch is recorded when its call returns; the driver may end the process before that
+    expect_text(verdict, r"this launch is at fault|at that time, thread \d+ was inside cuLaunchKernel", "the launch")
     found = dumps_in(run.folder)
     expect(len(found) == 1 and found[0].name.startswith("run.") and found[0].parent == run.recording.parent,
            f"the dump does not lie beside the recording: {found}")
