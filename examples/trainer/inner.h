@@ -34,8 +34,8 @@ static inline bool inner_is_pairs(const struct layer *pool)
  *
  * If these are still few channels, the convolution also reads `across` neighbouring pixels of a row as one pixel, and
  * computes as many neighbouring results as one: in memory, both are the same. The filter then has a set of outputs for
- * each of these results, with zeros where the result does not read a pixel. In the example, 64 channels of 115x29
- * become 256 channels (4 results of 64) of 112x28 by a filter of 4x2. */
+ * each of these results, with zeros where the result does not read a pixel. In the example, the rows get a 116th pixel,
+ * and 64 channels of 115x29 become 256 channels (4 results of 64) of 112x28 by a filter of 4x2. */
 struct folding {
     unsigned channels, height, width, kernel, pad, stride; /* as in the model; channels of 0: nothing is folded */
     unsigned front;  /* folded pixels of the filter before the one at an output's own position */
