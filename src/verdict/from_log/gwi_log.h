@@ -94,7 +94,7 @@ bool gwi_log_has_traceback(const gw_log *log, const gw_log_find *exception);
 const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find);
 
 /* log_work.c: return true if the program continued its work after the line `after`. The file must later report progress
- * of the same rank, or a server that is ready or answers. */
+ * or another ended trial of the same rank, or a server that is ready or answers. */
 bool gwi_log_went_on(const gw_log *log, const gw_log_find *after);
 /* True if at least 10 lines follow the file's last problem, which is the line `after` or a later one. False if an
  * exception or a bad end is there, or anywhere in another file. */

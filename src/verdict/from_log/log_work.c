@@ -193,11 +193,23 @@ static bool served_on(const gw_log *log, const gw_log_find *after)
     return answers >= ANSWERS_MIN;
 }
 
+/* True if a search of parameters ended another trial after this line. */
+static bool searched_on(const gw_log *log, const gw_log_find *after)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (find->sign == GW_SAYS_TRIAL_ENDED && find->file == after->file && find->rank == after->rank &&
+            find->order > after->order)
+            return true;
+    }
+    return false;
+}
+
 /* Lines in other files do not count. If the output and the errors are in separate files, it is unknown which line was
  * printed first. */
 bool gwi_log_went_on(const gw_log *log, const gw_log_find *after)
 {
-    return last_progress(log, after->file, after) != NULL || served_on(log, after);
+    return last_progress(log, after->file, after) != NULL || served_on(log, after) || searched_on(log, after);
 }
 
 /* ---- the end ---- */
