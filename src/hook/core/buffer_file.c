@@ -96,11 +96,11 @@ static void *map_new_file(bool is_filtered)
 /* ---- from the supervisor ---- */
 
 /* Connect to the supervisor. The socket has its own address, so that the supervisor can answer. The supervisor may be
- * stopped, so send and receive time out after 0.3 s. */
+ * stopped, so send and receive time out after 1 s. */
 static int connect_to_supervisor(const char *name)
 {
     struct sockaddr_un own = {.sun_family = AF_UNIX}, to = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_usec = 300000};
+    struct timeval patience = {.tv_sec = 1};
     int length =
         snprintf(to.sun_path + 1, sizeof to.sun_path - 1, GW_HANDOUT_NAME "%.*s", (int)GW_HANDOUT_DIGITS, name);
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
