@@ -430,7 +430,7 @@ KERNEL add_gradient(float *sum, const element *x, size count)
 
 /* Define both widths of a kernel: its name, its parameters, and their names. */
 #define PAIR(name, parameters, ...) PAIR_OF(name, name##_any, parameters, __VA_ARGS__)
-/* The same for a function with another name, of which several kernels are variants. */
+/* The same, if several kernels share the function, so that it has another name. */
 #define PAIR_OF(name, function, parameters, ...)                                                                       \
     KERNEL name##_8 parameters                                                                                         \
     {                                                                                                                  \

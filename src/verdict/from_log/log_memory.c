@@ -2,7 +2,10 @@
  * show the real cause:
  *
  *   PyTorch  total = free + reserved by this process + other use; reserved = allocated + idle
- *   TF, XLA  limit of the pool, bytes in use in the pool, request; free and total memory of the card at the start */
+ *   TF, XLA  limit of the pool, bytes in use in the pool, request; free and total memory of the card at the start
+ *
+ * Established only by the size of one request: it is larger than all memory that the program could get, or than any
+ * card. No other state of the memory would have let it succeed. */
 #include "gwi_log.h"
 #include "gwi_request.h"
 
@@ -154,6 +157,12 @@ static bool is_memory(const gwi_statement *statement)
 
 /* ---- PyTorch ---- */
 
+/* Return the memory that the program could get at most. 0: unknown. */
+static uint64_t limit_of(const sums *s)
+{
+    return s->has_limit ? s->limit : s->total;
+}
+
 /* True if PyTorch refused the request because of its own limit, although the card had enough free memory. */
 static bool is_at_own_limit(const sums *s)
 {
@@ -211,26 +220,31 @@ static bool weigh_contradiction(gwi_statement *it, const sums *s)
     return true;
 }
 
-static bool weigh_capacity(gwi_statement *it, const sums *s)
+/* Decide by the size of the request alone. ONNX Runtime's message does not name the memory, which may be the host's. */
+static bool weigh_size(gwi_statement *it, const sums *s)
 {
-    char wanted[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], held[GW_BYTES_TEXT_MAX];
-    uint64_t limit = s->has_limit ? s->limit : s->total;
-    if (!s->has_wanted)
-        return false;
-    if (gwi_is_impossible_size(s->wanted, s->total)) {
+    char wanted[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX];
+    uint64_t limit = limit_of(s);
+    if (s->has_wanted && gwi_is_impossible_size(s->wanted, s->total)) {
         it->is_impossible = true;
-        gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED,
+        gwi_log_decide(it, "gpu-oom-capacity", it->find->sign == GW_SAYS_ORT_OOM ? GW_SUPPORTED : GW_ESTABLISHED,
                        "one request of %s is larger than any card: the size was negative or overflowed",
                        gw_bytes_text(wanted, s->wanted));
         return true;
     }
-    if (limit == 0)
+    if (!s->has_wanted || limit == 0 || s->wanted <= limit)
         return false;
-    if (s->wanted > limit) {
-        gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is larger than the available %s",
-                       gw_bytes_text(wanted, s->wanted), gw_bytes_text(total, limit));
-        return true;
-    }
+    gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is larger than the available %s",
+                   gw_bytes_text(wanted, s->wanted), gw_bytes_text(total, limit));
+    return true;
+}
+
+static bool weigh_capacity(gwi_statement *it, const sums *s)
+{
+    char wanted[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], held[GW_BYTES_TEXT_MAX];
+    uint64_t limit = limit_of(s);
+    if (!s->has_wanted || limit == 0)
+        return false;
     char free_text[GW_BYTES_TEXT_MAX], card[GW_BYTES_TEXT_MAX];
     if (is_at_own_limit(s)) {
         gwi_log_decide(it, "gpu-oom-capacity", GW_SUPPORTED,
@@ -306,15 +320,11 @@ static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
     return false;
 }
 
-/* Report a leak as the first hypothesis if trials of a search ended before in the same process. A request that is
- * larger than the card needs no leak. */
-static bool weigh_trials(const gwi_log_case *c, gwi_statement *it, const sums *s)
+/* Report a leak as the first hypothesis if trials of a search ended before in the same process. */
+static bool weigh_trials(const gwi_log_case *c, gwi_statement *it)
 {
     const gw_log_find *ended = find_before(c->log, GW_SAYS_TRIAL_ENDED, it->find);
-    uint64_t limit = s->has_limit ? s->limit : s->total;
-    bool is_too_large =
-        s->has_wanted && ((limit != 0 && s->wanted > limit) || gwi_is_impossible_size(s->wanted, limit));
-    if (ended == NULL || ended->rank != it->find->rank || is_too_large)
+    if (ended == NULL || ended->rank != it->find->rank)
         return false;
     gwi_log_decide(it, "gpu-oom-leak", GW_HYPOTHESIS,
                    "trial %s ended before in the same process (line %llu): what it kept may still fill the card",
@@ -428,7 +438,7 @@ void gwi_log_weigh_memory(gwi_log_case *c)
         sums s = sums_of_line(c->log, it->find);
         if (weigh_contradiction(it, &s) || weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) ||
             weigh_pool_and_handle(c, it) || weigh_context(it) || weigh_fragments(it, &s) || weigh_pool(c, it, &s) ||
-            weigh_summary(c, it) || weigh_trials(c, it, &s))
+            weigh_summary(c, it) || weigh_size(it, &s) || weigh_trials(c, it))
             continue;
         weigh_capacity(it, &s);
     }
