@@ -71,6 +71,9 @@ for part in "$@"; do
         need_command gdb gdb
         need_command ninja ninja-build
         need_command tmux tmux
+        need_command vim.tiny vim-tiny
+        need_command htop htop
+        need_command less less
         need_command promtool prometheus
         need_command man man-db
         need_command mandoc mandoc

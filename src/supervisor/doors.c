@@ -8,6 +8,7 @@
 #include "gw_filter.h"
 #include "gw_hash.h"
 #include "gw_own.h"
+#include "gw_stderr_door.h"
 #include "gw_text.h"
 
 #include <errno.h>
@@ -134,6 +135,31 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, con
     return st;
 }
 
+/* Copy the library that copies stderr into the facade's folder, or into a folder of its own if there is no facade. Its
+ * path then has no space or colon. */
+static bool copy_stderr_library(gwi_doors *doors, const char *run_folder)
+{
+    gw_path library, base, folder;
+    bool found = gw_library_find(GW_STDERR_DOOR_FILE, library, NULL) == GW_OK;
+    memcpy(folder, doors->folder, sizeof folder);
+    for (size_t i = 0; found && folder[0] == '\0' && i < GWI_CODE_FOLDERS; i++)
+        if (!gwi_code_folder(i, run_folder, base) || gw_path_format(folder, NULL, "%s/stderr", base) != GW_OK ||
+            gwi_folder_make(folder, 0755, NULL) != GW_OK)
+            folder[0] = '\0';
+    return found && folder[0] != '\0' && gw_own_file_copy(folder, GW_STDERR_DOOR_FILE, library, NULL) == GW_OK &&
+           gw_path_format(doors->stderr_library, NULL, "%s/" GW_STDERR_DOOR_FILE, folder) == GW_OK;
+}
+
+void gwi_doors_stderr(gwi_doors *doors, const gwi_program *program, const char *run_folder, gwi_stderr *capture)
+{
+    if (capture->ring_path[0] == '\0')
+        return;
+    if (program->is_32_bit)
+        capture->not_recorded = "stderr is a terminal, and the program is a 32-bit program";
+    else if (!copy_stderr_library(doors, run_folder))
+        capture->not_recorded = "stderr is a terminal, and the library that copies the text cannot be loaded";
+}
+
 /* Put `first` in front of the variable's old value. If the old value is empty, add no colon: an empty element would
  * mean the current folder. */
 static void put_first(const char *variable, const char *first, const char *old)
@@ -196,9 +222,22 @@ static void set_filters(void)
     set_or_unset(GW_FILTER_VARIABLE, filters == 0 ? NULL : count);
 }
 
-void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
-                     const char *run_folder, const char *handout)
+/* The library is last, so that other preloaded libraries stay in front of the C library's functions that it defines. */
+static void add_stderr_library(const char *library, const char *ring_path)
 {
+    const char *old = getenv("LD_PRELOAD");
+    gw_text value = {0};
+    set_or_unset(GW_STDERR_VARIABLE, library[0] == '\0' ? NULL : ring_path);
+    gw_text_addf(&value, "%s%s%s", old == NULL ? "" : old, old == NULL || old[0] == '\0' ? "" : ":", library);
+    if (library[0] != '\0' && !value.failed)
+        setenv("LD_PRELOAD", gw_text_str(&value), 1);
+    gw_text_free(&value);
+}
+
+void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
+                     const char *run_folder, const char *handout, const char *ring_path)
+{
+    add_stderr_library(doors->stderr_library, ring_path);
     if (!doors->open)
         return;
     char bytes[32] = "", rehearse[64] = "";

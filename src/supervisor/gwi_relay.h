@@ -3,23 +3,19 @@
 #ifndef GWI_RELAY_H
 #define GWI_RELAY_H
 
+#include "gw_stderr_door.h"
 #include "gwi_stderr.h"
 
-#include <stdatomic.h>
-
 struct gwi_stderr_tail {
-    /* number of bytes read so far; the next byte is stored in bytes[total % sizeof bytes] */
-    _Atomic uint64_t total;
+    gw_stderr_ring ring;      /* what was read so far */
     _Atomic uint64_t written; /* number of these bytes that were written to our stderr */
     _Atomic bool ended;
     _Atomic pid_t copier;     /* pid of the process that copies; 0: not started */
     _Atomic pid_t supervisor; /* pid of the supervisor while it also holds a read end of the pipe, else 0 */
     _Atomic bool reader_gone; /* our stderr has no reader any more: the supervisor must close its read end too */
-    char bytes[GWI_STDERR_BYTES_MAX];
 };
 
-/* Start copying from `source` (the read end of a pipe or the master side of a terminal) to our stderr. Returns false on
- * failure. */
+/* Start copying from `source`, the read end of a pipe, to our stderr. Returns false on failure. */
 bool gwi_relay_start(gwi_stderr *capture, int source);
 
 #endif

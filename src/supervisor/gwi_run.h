@@ -28,6 +28,7 @@ typedef struct gwi_doors {
     gw_path driver;         /* the driver that the facade loads; "" if none */
     gw_path folder;         /* the facade's folder */
     bool has_c10;           /* `folder` contains libgpuwhy-c10.so */
+    gw_path stderr_library; /* path of libgpuwhy-stderr.so; "" if it is not needed */
     gw_path virtual_folder; /* folder of the virtual cards' shared state; "" for real cards */
     gw_path nvml_folder;    /* folder of the virtual cards' libnvidia-ml.so.1; "" for real cards */
     const char *virtual_specification;
@@ -50,10 +51,13 @@ void gwi_doors_path(const gw_run_options *options);
  * be loaded: closed_why is set. `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                                           const char *run_folder, gw_error *err);
+/* If stderr is a terminal whose text is copied, find the library that does so, and record why not all of it will be.
+ * Call this after gwi_doors_prepare(). */
+void gwi_doors_stderr(gwi_doors *doors, const gwi_program *program, const char *run_folder, gwi_stderr *capture);
 /* In the child, before exec: set the variables that load and configure the hook. `run_folder` "": the hook records
- * nothing. `handout`: value of GW_HANDOUT_VARIABLE, or "". */
+ * nothing. `handout`: value of GW_HANDOUT_VARIABLE, or "". `ring_path`: the file of the ring for stderr. */
 void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
-                     const char *run_folder, const char *handout);
+                     const char *run_folder, const char *handout, const char *ring_path);
 
 /* Write the value of GPUWHY_REHEARSE for the options (rehearsal.c). */
 void gwi_rehearsal_setting(const gw_run_options *options, char *out, size_t out_bytes);

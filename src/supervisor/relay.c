@@ -11,30 +11,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
-enum { COPY_BYTES = 64 << 10, COPIERS_MAX = 1000 };
-_Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
-               "what was read and not yet passed on is still there");
+enum {
+    COPY_BYTES = GW_STDERR_BYTES_MAX / 4,
+    COPIERS_MAX = 1000
+}; /* what was read is in the ring until it is written */
 
 /* Write to `fd` the bytes that were read from the program and not yet written. They are in shared memory, so that the
  * next copier continues if one is killed. Returns false if writing fails. */
 static bool pass_on(int fd, gwi_stderr_tail *tail)
 {
-    uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
+    uint64_t total = atomic_load_explicit(&tail->ring.total, memory_order_relaxed);
     uint64_t done = atomic_load_explicit(&tail->written, memory_order_relaxed);
     while (done < total) {
-        size_t at = (size_t)(done % sizeof tail->bytes), count = (size_t)(total - done);
-        if (count > sizeof tail->bytes - at)
-            count = sizeof tail->bytes - at;
-        ssize_t written = write(fd, tail->bytes + at, count);
+        size_t at = (size_t)(done % sizeof tail->ring.bytes), count = (size_t)(total - done);
+        if (count > sizeof tail->ring.bytes - at)
+            count = sizeof tail->ring.bytes - at;
+        ssize_t written = write(fd, tail->ring.bytes + at, count);
         if (written < 0 && errno == EAGAIN) {
             struct pollfd ready = {.fd = fd, .events = POLLOUT};
             poll(&ready, 1, -1);
@@ -46,26 +44,6 @@ static bool pass_on(int fd, gwi_stderr_tail *tail)
         }
     }
     return true;
-}
-
-static void keep(gwi_stderr_tail *tail, const char *bytes, size_t count)
-{
-    uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
-    for (size_t i = 0; i < count;) {
-        size_t at = (size_t)((total + i) % sizeof tail->bytes);
-        size_t part = sizeof tail->bytes - at < count - i ? sizeof tail->bytes - at : count - i;
-        memcpy(tail->bytes + at, bytes + i, part);
-        i += part;
-    }
-    atomic_store_explicit(&tail->total, total + count, memory_order_release);
-}
-
-static volatile sig_atomic_t window_changed;
-
-static void note_window_change(int signal)
-{
-    (void)signal;
-    window_changed = 1;
 }
 
 /* Close all descriptors except `first` and `second`. The relay may outlive the program, and a pipe that it kept open
@@ -89,43 +67,23 @@ static void close_all_but(int first, int second)
 }
 
 /* Wait until there are bytes to copy. Returns false if our stderr's reader has closed the pipe. The relay then ends, so
- * that the program's next write fails as it would without gpuwhy. SIGWINCH is blocked except in here. */
-static bool wait_for_more(int source, bool is_pipe)
+ * that the program's next write fails as it would without gpuwhy. */
+static bool wait_for_more(int source)
 {
-    struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = is_pipe ? STDERR_FILENO : -1}};
-    sigset_t none;
-    sigemptyset(&none);
-    return ppoll(waited, 2, NULL, &none) < 0 || (waited[1].revents & POLLERR) == 0;
-}
-
-static void pass_on_window(int source)
-{
-    struct winsize size;
-    if (!window_changed)
-        return;
-    window_changed = 0;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0)
-        ioctl(source, TIOCSWINSZ, &size);
+    struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = STDERR_FILENO}};
+    return poll(waited, 2, -1) < 0 || (waited[1].revents & POLLERR) == 0;
 }
 
 static void copy_until_end(int source, gwi_stderr_tail *tail)
 {
     static char bytes[COPY_BYTES];
-    struct stat stat;
-    bool is_pipe = fstat(STDERR_FILENO, &stat) == 0 && S_ISFIFO(stat.st_mode);
-    window_changed = 1; /* perhaps it did so before the handler was installed */
-    while (pass_on(STDERR_FILENO, tail)) {
-        pass_on_window(source);
-        if (!wait_for_more(source, is_pipe))
-            return;
-        if (window_changed)
-            continue;
+    while (pass_on(STDERR_FILENO, tail) && wait_for_more(source)) {
         ssize_t got = read(source, bytes, sizeof bytes);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
-        if (got <= 0) /* a pty returns EIO when its last writer has gone */
+        if (got <= 0)
             return;
-        keep(tail, bytes, (size_t)got);
+        gw_stderr_ring_add(&tail->ring, bytes, (size_t)got);
     }
 }
 
@@ -157,17 +115,17 @@ static bool move_until_end(int source, gwi_stderr_tail *tail)
     bool works = false;
     /* An earlier copier may have been killed. The bytes that it read were moved to our stderr, or will be read again
      * from the pipe. So no byte remains to be written. */
-    atomic_store_explicit(&tail->written, atomic_load(&tail->total), memory_order_release);
+    atomic_store_explicit(&tail->written, atomic_load(&tail->ring.total), memory_order_release);
     if (pipe2(look, O_CLOEXEC) < 0)
         return false;
-    while (wait_for_more(source, true)) {
+    while (wait_for_more(source)) {
         ssize_t seen = tee(source, look[1], sizeof bytes, SPLICE_F_NONBLOCK);
         if (seen < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         works = works || seen >= 0;
         if (seen <= 0 || read(look[0], bytes, (size_t)seen) != seen)
             break;
-        keep(tail, bytes, (size_t)seen);
+        gw_stderr_ring_add(&tail->ring, bytes, (size_t)seen);
         if (!move(source, (size_t)seen))
             break;
         atomic_fetch_add_explicit(&tail->written, (uint64_t)seen, memory_order_release);
@@ -175,12 +133,6 @@ static bool move_until_end(int source, gwi_stderr_tail *tail)
     close(look[0]);
     close(look[1]);
     return works;
-}
-
-static bool is_pipe(int fd)
-{
-    struct stat stat;
-    return fstat(fd, &stat) == 0 && S_ISFIFO(stat.st_mode);
 }
 
 /* Make the program's next write fail after our stderr's reader has gone: wake the supervisor with SIGCHLD, and wait
@@ -199,7 +151,9 @@ static void let_supervisor_close(gwi_stderr_tail *tail)
 
 static _Noreturn void be_copier(int source, gwi_stderr_tail *tail)
 {
-    if (!is_pipe(source) || !is_pipe(STDERR_FILENO) || !move_until_end(source, tail))
+    /* an earlier copier may have been killed while it stored bytes */
+    atomic_store(&tail->ring.total, atomic_load(&tail->ring.stored));
+    if (!move_until_end(source, tail))
         copy_until_end(source, tail);
     struct pollfd reader = {.fd = STDERR_FILENO};
     if (poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0)
@@ -258,12 +212,9 @@ static _Noreturn void relay(int source, gwi_stderr_tail *tail)
                                   SIGTTOU, SIGTTIN, SIGUSR1, SIGUSR2, SIGALRM};
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         signal(ignored[i], SIG_IGN);
-    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART: the signal must interrupt ppoll() */
-    sigaction(SIGWINCH, &action, NULL);
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGWINCH); /* wait_for_more() lets it in, so that none is missed just before it waits */
-    sigprocmask(SIG_SETMASK, &blocked, NULL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_NAME, "gpuwhy-stderr");
     close_all_but(source, STDERR_FILENO);
     wait_for_end_of(atomic_load_explicit(&tail->copier, memory_order_acquire));
@@ -286,15 +237,16 @@ bool gwi_relay_start(gwi_stderr *capture, int source)
     if (memory == MAP_FAILED)
         return false;
     capture->tail = memory;
+    capture->ring = &capture->tail->ring;
     capture->relay_pid = start(source, capture->tail);
     if (capture->relay_pid < 0) {
         capture->relay_pid = 0;
         munmap(memory, sizeof *capture->tail);
         capture->tail = NULL;
+        capture->ring = NULL;
         return false;
     }
-    if (is_pipe(source))
-        capture->source_fd = fcntl(source, F_DUPFD_CLOEXEC, 0);
+    capture->source_fd = fcntl(source, F_DUPFD_CLOEXEC, 0);
     if (capture->source_fd >= 0)
         atomic_store_explicit(&capture->tail->supervisor, getpid(), memory_order_release);
     return true;

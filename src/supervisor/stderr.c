@@ -1,5 +1,4 @@
-/* Replaces the program's stderr with a pipe or a terminal if a relay must copy it (relay.c), and reads what was
- * written. */
+/* Replaces the program's stderr with a pipe if a relay must copy it (relay.c), and reads what was written. */
 #include "gwi_relay.h"
 
 #include "gw_text.h"
@@ -9,11 +8,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 enum {
@@ -68,41 +65,29 @@ static void begin_pipe(gwi_stderr *capture)
     }
 }
 
-/* Copy the real terminal's size and modes to `slave`, without the translation of newlines: the real terminal does
- * that. */
-static void dress_terminal(int slave)
+/* Make the ring that the processes of the program write to. All of its memory is reserved, so that writing to it cannot
+ * kill them. */
+static void begin_terminal(gwi_stderr *capture, const struct stat *terminal, const char *run_folder)
 {
-    struct termios modes;
-    struct winsize size;
-    if (tcgetattr(STDERR_FILENO, &modes) == 0) {
-        modes.c_oflag &= (tcflag_t)~OPOST;
-        tcsetattr(slave, TCSANOW, &modes);
+    void *memory = MAP_FAILED;
+    capture->not_recorded = "stderr is a terminal, and there is no memory to copy the text to";
+    if (run_folder[0] == '\0' || gw_path_format(capture->ring_path, NULL, "%s/stderr", run_folder) != GW_OK)
+        return;
+    int fd = open(capture->ring_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0 && posix_fallocate(fd, 0, sizeof *capture->ring) == 0)
+        memory = mmap(NULL, sizeof *capture->ring, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (memory == MAP_FAILED) {
+        capture->ring_path[0] = '\0';
+        return;
     }
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0)
-        ioctl(slave, TIOCSWINSZ, &size);
+    capture->not_recorded = "stderr is a terminal, so only text from the C library's functions was recorded";
+    capture->ring = memory;
+    capture->ring->terminal = terminal->st_rdev;
 }
 
-static void begin_terminal(gwi_stderr *capture)
-{
-    char name[64];
-    int slave = -1;
-    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0 && ptsname_r(master, name, sizeof name) == 0)
-        slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (slave < 0) {
-        capture->not_recorded = "cannot create a terminal for stderr";
-    } else {
-        dress_terminal(slave);
-        if (gwi_relay_start(capture, master))
-            capture->child_fd = slave;
-        else
-            close(slave);
-    }
-    if (master >= 0)
-        close(master);
-}
-
-void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
+void gwi_stderr_begin(gwi_stderr *capture, bool wanted, const char *run_folder)
 {
     *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1};
     struct stat ours;
@@ -115,13 +100,12 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
     else if (S_ISFIFO(ours.st_mode))
         begin_pipe(capture);
     else if (isatty(STDERR_FILENO))
-        begin_terminal(capture);
+        begin_terminal(capture, &ours, run_folder);
     else
         capture->not_recorded = "stderr is neither a file, a pipe nor a terminal";
     if (capture->not_recorded == NULL && capture->file_fd < 0 && capture->child_fd < 0)
         capture->not_recorded = "cannot start a process that copies stderr";
-    /* If stderr is a terminal, the program's standard output stays on the real terminal. */
-    capture->with_stdout = capture->not_recorded == NULL && !isatty(STDERR_FILENO) && is_also_stdout(&ours);
+    capture->with_stdout = capture->not_recorded == NULL && is_also_stdout(&ours);
 }
 
 void gwi_stderr_enter(const gwi_stderr *capture)
@@ -160,18 +144,29 @@ static bool relay_sleeps(const gwi_stderr *capture)
     return name_end == NULL || gw_begins(name_end, ") S");
 }
 
+/* Wait until the processes have stored all text that they announced. */
+static void settle_ring(gwi_stderr *capture)
+{
+    const gw_stderr_ring *ring = capture->ring;
+    for (int ms = 0; ms < SETTLE_QUIET_MS && atomic_load(&ring->stored) != atomic_load(&ring->total); ms++)
+        poll(NULL, 0, 1);
+    capture->missing_at = atomic_load(&ring->total);
+}
+
 void gwi_stderr_settle(gwi_stderr *capture)
 {
+    if (capture->tail == NULL && capture->ring != NULL)
+        settle_ring(capture);
     if (capture->tail == NULL)
         return;
-    uint64_t before = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
+    uint64_t before = atomic_load_explicit(&capture->tail->ring.total, memory_order_acquire);
     int quiet_ms = 0, blocked_ms = 0;
     for (int ms = 0; ms < SETTLE_MS_MAX && blocked_ms < SETTLE_BLOCKED_MS_MAX && quiet_ms < SETTLE_QUIET_MS;) {
         if (atomic_load_explicit(&capture->tail->ended, memory_order_acquire))
             return;
         gwi_relay_look(capture);
         poll(NULL, 0, 1);
-        uint64_t now = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
+        uint64_t now = atomic_load_explicit(&capture->tail->ring.total, memory_order_acquire);
         /* If a slow reader of our stderr blocks the relay, wait, as the program would have done without gpuwhy.
          * Otherwise our messages would overtake its output. */
         bool blocked = atomic_load_explicit(&capture->tail->written, memory_order_acquire) != now;
@@ -190,8 +185,8 @@ static size_t take_from_file(gwi_stderr *capture, char **ret_bytes)
     off_t from = capture->file_start + (off_t)capture->bytes_taken;
     if (stat.st_size < from) /* the file was truncated, so its contents are new */
         from = 0;
-    if (stat.st_size - from > GWI_STDERR_BYTES_MAX)
-        from = stat.st_size - GWI_STDERR_BYTES_MAX;
+    if (stat.st_size - from > GW_STDERR_BYTES_MAX)
+        from = stat.st_size - GW_STDERR_BYTES_MAX;
     size_t count = (size_t)(stat.st_size - from);
     char *bytes = count == 0 ? NULL : malloc(count);
     ssize_t got = bytes == NULL ? 0 : pread(capture->file_fd, bytes, count, from);
@@ -205,19 +200,26 @@ static size_t take_from_file(gwi_stderr *capture, char **ret_bytes)
     return (size_t)got;
 }
 
-static size_t take_from_tail(gwi_stderr *capture, char **ret_bytes)
+/* Bytes that a process is still storing are left for the next call, unless no more have come since this one: the
+ * process was then killed. */
+static size_t take_from_ring(gwi_stderr *capture, char **ret_bytes)
 {
-    const gwi_stderr_tail *tail = capture->tail;
-    uint64_t total = atomic_load_explicit(&tail->total, memory_order_acquire);
+    const gw_stderr_ring *ring = capture->ring;
+    uint64_t stored = atomic_load_explicit(&ring->stored, memory_order_acquire);
+    uint64_t total = atomic_load_explicit(&ring->total, memory_order_acquire);
     uint64_t from = capture->bytes_taken;
-    if (total - from > sizeof tail->bytes)
-        from = total - sizeof tail->bytes;
+    if (stored != total && capture->missing_at != total) {
+        capture->missing_at = total;
+        return 0;
+    }
+    if (total - from > sizeof ring->bytes)
+        from = total - sizeof ring->bytes;
     size_t count = (size_t)(total - from);
     char *bytes = count == 0 ? NULL : malloc(count);
     if (bytes == NULL)
         return 0;
     for (size_t i = 0; i < count; i++)
-        bytes[i] = tail->bytes[(from + i) % sizeof tail->bytes];
+        bytes[i] = ring->bytes[(from + i) % sizeof ring->bytes];
     capture->bytes_taken = total;
     *ret_bytes = bytes;
     return count;
@@ -227,8 +229,8 @@ size_t gwi_stderr_take(gwi_stderr *capture, char **ret_bytes)
 {
     if (capture->file_fd >= 0)
         return take_from_file(capture, ret_bytes);
-    if (capture->tail != NULL)
-        return take_from_tail(capture, ret_bytes);
+    if (capture->ring != NULL)
+        return take_from_ring(capture, ret_bytes);
     return 0;
 }
 
@@ -244,5 +246,7 @@ void gwi_stderr_end(gwi_stderr *capture)
         waitpid(capture->relay_pid, NULL, WNOHANG);
     if (capture->tail != NULL)
         munmap(capture->tail, sizeof *capture->tail);
+    else if (capture->ring != NULL)
+        munmap(capture->ring, sizeof *capture->ring);
     *capture = (gwi_stderr){.child_fd = -1, .file_fd = -1, .source_fd = -1};
 }

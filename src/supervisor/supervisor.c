@@ -103,7 +103,8 @@ static void say_nested(const gw_supervisor *run)
 
 static int start(gw_supervisor *run)
 {
-    gwi_stderr_begin(&run->capture, !run->options.no_stderr);
+    gwi_stderr_begin(&run->capture, !run->options.no_stderr, run->run_folder);
+    gwi_doors_stderr(&run->doors, &run->program, run->run_folder, &run->capture);
     if (run->capture.not_recorded != NULL)
         gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_NOT_RECORDED), "%s", run->capture.not_recorded);
     if (run->capture.with_stdout)
