@@ -116,6 +116,15 @@ static void ask_python(gw_facts *facts, const char *root, char *const *words)
         gw_doctor_ask_python(facts, root, words, script);
 }
 
+static gw_status save(const gw_facts *facts, const gwi_output *output, gw_error *err)
+{
+    gw_text text = {0};
+    gw_facts_add_text(facts, &text);
+    gw_status st = gwi_output_write(output, &text, 0, err);
+    gw_text_free(&text);
+    return st;
+}
+
 static gw_status examine(const doctor_options *options, char *const *words, gw_facts *facts, gw_checkup *checkup,
                          gw_error *err)
 {
@@ -133,9 +142,7 @@ static gw_status examine(const doctor_options *options, char *const *words, gw_f
     gw_doctor_check(facts, checkup);
     if (options->against != NULL)
         gw_doctor_compare(facts, &before, checkup);
-    if (options->save != NULL)
-        st = gw_facts_save(facts, options->save, err);
-    if (st == GW_OK && (facts->failed || checkup->failed))
+    if (facts->failed || checkup->failed)
         st = gw_fail(err, GW_NOMEM, "out of memory");
 out:
     gw_facts_free(&before);
@@ -162,9 +169,17 @@ int gwi_cmd_doctor(int argc, char **argv)
     }
     gw_facts facts = {0};
     gw_checkup checkup = {0};
-    gw_status st = examine(&options, argv + index, &facts, &checkup, &err);
+    enum { SAVE, JUNIT, OUTPUT_COUNT, MODE = 0666 };
+    gwi_output output[] = {[SAVE] = {.option = "--save", .path = options.save, .mode = MODE},
+                           [JUNIT] = {.option = "--junit", .path = options.junit, .mode = MODE}};
+    char *input = (char *)(uintptr_t)options.against; /* gwi_outputs_open() only reads it */
+    gw_status st = gwi_outputs_open(output, OUTPUT_COUNT, &input, input != NULL, &err);
+    if (st == GW_OK)
+        st = examine(&options, argv + index, &facts, &checkup, &err);
+    if (st == GW_OK && options.save != NULL)
+        st = save(&facts, &output[SAVE], &err);
     if (st == GW_OK && options.junit != NULL)
-        st = gwi_doctor_write_junit(&checkup, options.junit, &err);
+        st = gwi_doctor_write_junit(&checkup, &output[JUNIT], &err);
     if (st == GW_OK && options.json)
         st = gwi_doctor_write_json(&checkup, &facts, &err);
     else if (st == GW_OK)

@@ -6,8 +6,6 @@
 #include "gw_render.h"
 #include "gw_text.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Append one character of valid UTF-8, of `bytes` bytes. XML 1.0 has no control characters except the tab and line
@@ -115,7 +113,7 @@ static void add_case(gw_text *text, const gw_checkup *checkup, size_t index)
     gw_text_add_str(text, "    </testcase>\n");
 }
 
-gw_status gwi_doctor_write_junit(const gw_checkup *checkup, const char *path, gw_error *err)
+gw_status gwi_doctor_write_junit(const gw_checkup *checkup, const gwi_output *output, gw_error *err)
 {
     gw_text text = {0};
     gw_text_addf(&text,
@@ -125,17 +123,7 @@ gw_status gwi_doctor_write_junit(const gw_checkup *checkup, const char *path, gw
     for (size_t i = 0; i < checkup->count; i++)
         add_case(&text, checkup, i);
     gw_text_add_str(&text, "  </testsuite>\n</testsuites>\n");
-    if (text.failed) {
-        gw_text_free(&text);
-        return gw_fail(err, GW_NOMEM, "write %s", path);
-    }
-    FILE *file = fopen(path, "we");
-    bool written = file != NULL && fwrite(gw_text_str(&text), 1, text.bytes, file) == text.bytes;
-    int error = errno;
+    gw_status st = gwi_output_write(output, &text, 0, err);
     gw_text_free(&text);
-    if (file != NULL && fclose(file) != 0 && written) {
-        written = false;
-        error = errno;
-    }
-    return written ? GW_OK : gw_fail(err, GW_IO, "--junit %s: %s", path, strerror(error));
+    return st;
 }

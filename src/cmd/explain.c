@@ -62,7 +62,7 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
     if (!options->json)
         gwi_verdict_print(verdict, &(gwi_print){.running = running, .all = options->all, .again = options->again},
                           STDOUT_FILENO);
-    else if (gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
+    else if (gwi_verdict_write_json(verdict, NULL, &err) != GW_OK)
         status = fail(&err);
     return status;
 }

@@ -3,13 +3,12 @@
 #include "gwi_cmd.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_output.h"
 #include "gwi_progress.h"
 
 #include "gw_export.h"
 #include "gw_wrap.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,37 +55,27 @@ const gwi_manual gwi_manual_export = {
                  {"gpuwhy export run.gpuwhy --to memory-csv", "device memory over time, as a table"}},
     .see_also = "report explain"};
 
-static gw_status open_output(const char *path, FILE **ret_file, gw_error *err)
-{
-    int fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    *ret_file = fd < 0 ? NULL : fdopen(fd, "w");
-    if (*ret_file != NULL)
-        return GW_OK;
-    gw_status st = gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return st;
-}
-
-static gw_status export_file(const gw_export_format *format, const char *path, const char *output, gw_error *err)
+static gw_status export_file(const gw_export_format *format, char *path, const char *to, gw_error *err)
 {
     gw_reader *reader = NULL;
-    FILE *file = NULL;
+    gwi_output output = {.option = "-o", .path = to, .may_be_stdout = true};
     uint64_t faults = 0;
-    gw_status st = gw_reader_open(path, &reader, err);
+    gw_status st = gwi_outputs_open(&output, 1, &path, 1, err);
     if (st == GW_OK)
-        st = open_output(output, &file, err);
-    /* no progress bar between the lines of the export */
-    bool is_shown = st == GW_OK && isatty(fileno(file)) == 0;
-    gwi_progress *progress = is_shown ? gwi_progress_begin("exporting the recording") : NULL;
-    if (st == GW_OK) {
+        st = gw_reader_open(path, &reader, err);
+    FILE *file = st == GW_OK ? gwi_output_stream(&output, err) : NULL;
+    if (file != NULL) {
+        /* no progress bar between the lines of the export */
+        gwi_progress *progress = isatty(fileno(file)) == 0 ? gwi_progress_begin("exporting the recording") : NULL;
         gwi_progress_watch(progress, reader);
         st = gw_export_run(format, reader, file, &faults, err);
+        gwi_progress_end(progress);
+        st = gwi_output_finish(&output, file, st, err);
+    } else if (st == GW_OK) {
+        st = GW_IO;
     }
-    gwi_progress_end(progress);
-    if (file != NULL && fclose(file) != 0 && st == GW_OK)
-        st = gw_fail(err, GW_IO, "write %s: %s", output, strerror(errno));
     gw_reader_close(reader);
+    gwi_outputs_close(&output, 1);
     if (st == GW_OK && faults > 0)
         gw_say("export: %s is damaged: %llu blocks were skipped", path, (unsigned long long)faults);
     return st;

@@ -5,6 +5,7 @@
 #include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_output.h"
 #include "gwi_past.h"
 #include "gwi_terminal.h"
 
@@ -202,20 +203,20 @@ static void list_answer(const gwi_fit *fit)
     gw_text_free(&line);
 }
 
-static void tell(gwi_fit *fit, const fit_options *options)
+static void tell(gwi_fit *fit, const gwi_output *output)
 {
     gw_text text = {0}, json = {0};
     gw_error err;
-    bool is_out = options->json != NULL && strcmp(options->json, "-") == 0;
+    bool is_out = output->path != NULL && strcmp(output->path, "-") == 0;
     fit->colour = gwi_has_colour(is_out ? STDERR_FILENO : STDOUT_FILENO);
     gwi_fit_text(fit, &text);
     if (fit->shows_progress)
         fputs("\r\033[K", stderr);
     fputs(gw_text_str(&text), is_out ? stderr : stdout);
     fflush(stdout);
-    if (options->json != NULL &&
-        (gwi_fit_json(fit, &json, &err) != GW_OK || gwi_text_write(&json, options->json, &err) != GW_OK))
-        gw_say("fit: --json: %s", err.text);
+    if (output->path != NULL &&
+        (gwi_fit_json(fit, &json, &err) != GW_OK || gwi_output_write(output, &json, 0, &err) != GW_OK))
+        gw_say("fit: %s", err.text);
     gw_text_free(&text);
     gw_text_free(&json);
 }
@@ -228,7 +229,7 @@ static int status_of(const gwi_fit *fit)
     return GW_EXIT_UNDETERMINED;
 }
 
-static int search(gwi_fit *fit, const fit_options *options)
+static int search(gwi_fit *fit, const fit_options *options, const gwi_output *output)
 {
     gw_error err = {0};
     gw_status st = gwi_fit_begin(fit, &err);
@@ -243,7 +244,7 @@ static int search(gwi_fit *fit, const fit_options *options)
     if (st != GW_OK)
         gw_say("fit: %s", err.text);
     else if (fit->stop_signal == 0)
-        tell(fit, options);
+        tell(fit, output);
     if (st == GW_OK && fit->stop_signal == 0 && !options->no_history)
         list_answer(fit);
     gwi_fit_end(fit);
@@ -262,8 +263,11 @@ int gwi_cmd_fit(int argc, char **argv)
         return status;
     if (options.help)
         return gwi_manual_print(&gwi_manual_fit);
-    if (take_options(&fit, &options, program, &spec, &err) == GW_OK) {
-        status = search(&fit, &options);
+    gwi_output output = {
+        .option = "--json", .path = options.json, .may_be_stdout = true, .wait_s_max = GWI_OUTPUT_WAIT_S};
+    if (take_options(&fit, &options, program, &spec, &err) == GW_OK &&
+        gwi_outputs_open(&output, 1, program, 1, &err) == GW_OK) {
+        status = search(&fit, &options, &output);
     } else {
         gw_say("fit: %s", err.text);
         status = GW_EXIT_USAGE;

@@ -2,6 +2,8 @@
 #ifndef GWI_JUDGE_H
 #define GWI_JUDGE_H
 
+#include "gwi_output.h"
+
 #include "gw_text.h"
 #include "gw_verdict.h"
 
@@ -31,9 +33,7 @@ void gwi_rehearsal_print(const gw_verdict *verdict, int fd);
 /* Print the verdict to stderr while the program runs, with `recording` as the recording's path. NULL: the recording
  * will not be kept, so the verdict is printed in full. */
 void gwi_verdict_print_now(gw_verdict *verdict, const char *recording);
-/* Write a text to the file `path`; "-" is standard output. */
-GW_MUST_CHECK gw_status gwi_text_write(const gw_text *text, const char *path, gw_error *err);
-/* Write JSON to `path`; "-" is standard output. */
-GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err);
+/* Write JSON to the output. NULL: print it. */
+GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const gwi_output *output, gw_error *err);
 
 #endif

@@ -32,10 +32,4 @@ typedef struct gwi_listen_options {
  * not free. GW_UNSUPPORTED: this build has no libmicrohttpd. `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_watch_listen(gw_watch *watch, const gwi_listen_options *options, gw_error *err);
 
-/* Write metrics to a file at each interval until a signal arrives, then remove it (watch_file.c); or write them `once`
- * and keep the file. GW_USAGE, GW_IO, GW_NOMEM: the first attempt failed; `err` has the reason. Later ones are reported
- * and repeated. */
-GW_MUST_CHECK gw_status gwi_watch_write(gw_watch *watch, const char *path, unsigned interval_s, bool once,
-                                        gw_error *err);
-
 #endif

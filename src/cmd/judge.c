@@ -10,7 +10,6 @@
 #include "gw_torch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,17 +93,15 @@ gw_status gwi_judge_shown(const char *path, gw_verdict **ret_verdict, gw_error *
     return st;
 }
 
-static gw_status write_whole(int fd, const gw_text *text, const char *name, gw_error *err)
+/* Write to stderr. A closed output is no reason to fail. */
+static void write_whole(int fd, const gw_text *text)
 {
-    if (text->failed)
-        return gw_fail(err, GW_NOMEM, "write %s", name);
     for (size_t at = 0; at < text->bytes;) {
         ssize_t written = write(fd, text->data + at, text->bytes - at);
         if (written < 0 && errno != EINTR)
-            return gw_fail(err, GW_IO, "write %s: %s", name, strerror(errno));
+            return;
         at += written > 0 ? (size_t)written : 0;
     }
-    return GW_OK;
 }
 
 static gw_render_style style_of(int fd)
@@ -124,8 +121,8 @@ void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
     gw_render_text(verdict, &style, &text);
     if (fd == STDOUT_FILENO) /* main() reports it if this cannot be written */
         gw_put(gw_text_str(&text));
-    else /* a closed output is no reason to fail */
-        (void)!write_whole(fd, &text, "the verdict", NULL);
+    else
+        write_whole(fd, &text);
     gw_text_free(&text);
 }
 
@@ -134,8 +131,7 @@ void gwi_rehearsal_print(const gw_verdict *verdict, int fd)
     gw_text text = {0};
     gw_render_style style = style_of(fd);
     gw_render_rehearsal(verdict, &style, &text);
-    gw_status ignored = write_whole(fd, &text, "the answer", NULL); /* a closed output is no reason to fail */
-    (void)ignored;
+    write_whole(fd, &text);
     gw_text_free(&text);
 }
 
@@ -146,25 +142,14 @@ void gwi_verdict_print_now(gw_verdict *verdict, const char *recording)
     gwi_verdict_print(verdict, &(gwi_print){.running = true, .all = verdict->recording == NULL}, STDERR_FILENO);
 }
 
-gw_status gwi_text_write(const gw_text *text, const char *path, gw_error *err)
-{
-    if (strcmp(path, "-") == 0)
-        return write_whole(STDOUT_FILENO, text, "standard output", err);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
-    gw_status st = write_whole(fd, text, path, err);
-    if (close(fd) < 0 && st == GW_OK)
-        st = gw_fail(err, GW_IO, "close %s: %s", path, strerror(errno));
-    return st;
-}
-
-gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err)
+gw_status gwi_verdict_write_json(const gw_verdict *verdict, const gwi_output *output, gw_error *err)
 {
     gw_text text = {0};
     gw_status st = gw_render_json(verdict, &text, err);
-    if (st == GW_OK)
-        st = gwi_text_write(&text, path, err);
+    if (st == GW_OK && output != NULL)
+        st = gwi_output_write(output, &text, 0, err);
+    else if (st == GW_OK)
+        gw_put(gw_text_str(&text));
     gw_text_free(&text);
     return st;
 }

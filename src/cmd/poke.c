@@ -211,7 +211,7 @@ static int fail(const char *text)
 static int show_verdict(const gw_verdict *verdict, const poke_options *options)
 {
     gw_error err;
-    if (options->json && gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
+    if (options->json && gwi_verdict_write_json(verdict, NULL, &err) != GW_OK)
         return fail(err.text);
     if (!options->json) {
         gw_print("\n");

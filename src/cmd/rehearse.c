@@ -142,7 +142,7 @@ static void say_need(const rehearse_options *options, const gw_verdict *first, c
     rmdir(folder);
 }
 
-static int tell(const rehearse_options *options, gw_verdict *verdict, char **program)
+static int tell(const rehearse_options *options, gw_verdict *verdict, char **program, const gwi_output *json)
 {
     gw_error err;
     if (verdict->rehearsal == NULL) {
@@ -154,8 +154,8 @@ static int tell(const rehearse_options *options, gw_verdict *verdict, char **pro
         say_need(options, verdict, program);
     if (verdict->recording != NULL)
         fprintf(stderr, "Details  gpuwhy explain %s\n", verdict->recording);
-    if (options->json != NULL && gwi_verdict_write_json(verdict, options->json, &err) != GW_OK)
-        gw_say("rehearse: --json: %s", err.text);
+    if (json->path != NULL && gwi_verdict_write_json(verdict, json, &err) != GW_OK)
+        gw_say("rehearse: %s", err.text);
     return verdict->rehearsal->fits == GW_FITS ? GW_EXIT_OK : GW_EXIT_UNDETERMINED;
 }
 
@@ -169,10 +169,18 @@ int gwi_cmd_rehearse(int argc, char **argv)
         return status;
     if (options.help)
         return gwi_manual_print(&gwi_manual_rehearse);
+    gwi_output output[] = {
+        {.option = "-o", .path = options.output, .kind = GWI_OUTPUT_RECORDING},
+        {.option = "--json", .path = options.json, .may_be_stdout = true, .wait_s_max = GWI_OUTPUT_WAIT_S}};
+    gw_error err;
+    if (gwi_outputs_open(output, 2, program, 1, &err) != GW_OK) {
+        gw_say("rehearse: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
     status = rehearse(&options, options.memory_bytes, options.output, program, &verdict);
     if (status != GW_EXIT_OK)
         return status;
-    status = tell(&options, verdict, program);
+    status = tell(&options, verdict, program, &output[1]);
     if (!options.no_history && verdict->rehearsal != NULL)
         gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "", NULL);
     gw_verdict_free(verdict);

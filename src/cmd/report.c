@@ -6,8 +6,8 @@
 #include "gwi_judged.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_output.h"
 
-#include "gw_magic.h"
 #include "gw_report.h"
 #include "gw_together.h"
 
@@ -65,55 +65,6 @@ static gw_status read_assets(gw_report_assets *ret_assets, gw_error *err)
     return gw_report_assets_read(folder, ret_assets, err);
 }
 
-static bool is_same(const char *path, const struct stat *other)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && info.st_dev == other->st_dev && info.st_ino == other->st_ino;
-}
-
-/* True if the file is a recording. Anything else that exists is overwritten, as the manual says. */
-static bool is_recording(const char *path, const struct stat *info)
-{
-    char start[sizeof GW_RECORDING_MAGIC - 1];
-    FILE *file = S_ISREG(info->st_mode) ? fopen(path, "rbe") : NULL; /* reading a FIFO would wait for a writer */
-    if (file == NULL)
-        return false;
-    bool found =
-        fread(start, 1, sizeof start, file) == sizeof start && memcmp(start, GW_RECORDING_MAGIC, sizeof start) == 0;
-    fclose(file);
-    return found;
-}
-
-/* Store the folder that contains `path`. Returns false if its name is too long. */
-static bool parent_of(const char *path, gw_path ret_folder)
-{
-    size_t bytes = (size_t)(gw_path_last(path) - path);
-    if (bytes >= sizeof(gw_path))
-        return false;
-    snprintf(ret_folder, sizeof(gw_path), "%.*s", bytes == 0 ? 1 : (int)bytes, bytes == 0 ? "." : path);
-    return true;
-}
-
-/* Refuse to overwrite a recording, or a file of a run folder, and to write to a folder. */
-static gw_status check_output(const char *output, char *const *files, int count, gw_error *err)
-{
-    static gw_path folder, recording;
-    struct stat info;
-    pid_t supervisor;
-    if (strcmp(output, "-") == 0 || stat(output, &info) != 0)
-        return GW_OK;
-    if (S_ISDIR(info.st_mode))
-        return gw_fail(err, GW_USAGE, "-o %s is a folder: name a file, such as %s/report.html", output, output);
-    for (int i = 0; i < count; i++)
-        if (is_same(files[i], &info))
-            return gw_fail(err, GW_USAGE, "-o %s would overwrite the recording", output);
-    if (is_recording(output, &info))
-        return gw_fail(err, GW_USAGE, "-o %s would overwrite a recording", output);
-    if (parent_of(output, folder) && gw_run_meta_read(folder, recording, &supervisor))
-        return gw_fail(err, GW_USAGE, "-o %s would overwrite a file of the run folder %s", output, folder);
-    return GW_OK;
-}
-
 /* Add the judged recording to the page. Its model is not needed after that, and many models would need much memory. */
 static gw_status add_judged(gw_report *page, const char *file, gwi_judged *judged, gw_error *err)
 {
@@ -166,15 +117,15 @@ static gw_status judge_whole(const gwi_judged *judged, int count, gw_verdict **r
 
 /* Finish the page and write it to the file. */
 static gw_status write_page(const gw_report *report, const gw_verdict *whole, const char *apart_reason,
-                            const gw_report_assets *assets, const char *output, gw_error *err)
+                            const gw_report_assets *assets, const gwi_output *output, gw_error *err)
 {
     char bytes[GW_BYTES_TEXT_MAX];
     gw_text page = {0};
     gw_status st = gw_report_finish(report, whole, apart_reason, assets, &page, err);
     if (st == GW_OK)
-        st = gwi_text_write(&page, output, err);
-    if (st == GW_OK && strcmp(output, "-") != 0)
-        printf("%s: %s\n", output, gw_bytes_text(bytes, page.bytes));
+        st = gwi_output_write(output, &page, 0, err);
+    if (st == GW_OK && output->fd < 0)
+        printf("%s: %s\n", output->path, gw_bytes_text(bytes, page.bytes));
     gw_text_free(&page);
     return st;
 }
@@ -188,8 +139,8 @@ static int status_of(const gw_verdict *whole, const gwi_judged *judged, int coun
     return undetermined ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
 }
 
-static gw_status report_all(char *const *files, int count, const report_options *options, gwi_judged *judged,
-                            int *ret_status, gw_error *err)
+static gw_status report_all(char *const *files, int count, const report_options *options, const gwi_output *output,
+                            gwi_judged *judged, int *ret_status, gw_error *err)
 {
     gw_error apart = {""};
     gw_verdict *whole = NULL;
@@ -206,7 +157,7 @@ static gw_status report_all(char *const *files, int count, const report_options 
     if (st == GW_OK && count > 1)
         st = judge_whole(judged, count, &whole, &apart, err);
     if (st == GW_OK)
-        st = write_page(page, whole, count > 1 && whole == NULL ? apart.text : NULL, &assets, options->output, err);
+        st = write_page(page, whole, count > 1 && whole == NULL ? apart.text : NULL, &assets, output, err);
     if (st == GW_OK)
         *ret_status = status_of(whole, judged, count);
     gw_verdict_free(whole);
@@ -220,11 +171,13 @@ static int report(char *const *files, int count, const report_options *options)
     gw_error err = {""};
     int status = GW_EXIT_USAGE;
     gwi_judged *judged = calloc((size_t)count, sizeof *judged);
-    gw_status st = judged == NULL ? gw_fail(&err, GW_NOMEM, "judge %d recordings", count) : GW_OK;
-    if (st == GW_OK)
-        st = check_output(options->output, files, count, &err);
-    if (st == GW_OK)
-        st = report_all(files, count, options, judged, &status, &err);
+    gwi_output output = {.option = "-o", .path = options->output, .may_be_stdout = true};
+    gw_status st = judged == NULL ? gw_fail(&err, GW_NOMEM, "judge %d recordings", count)
+                                  : gwi_outputs_open(&output, 1, files, count, &err);
+    if (st == GW_OK) {
+        st = report_all(files, count, options, &output, judged, &status, &err);
+        gwi_outputs_close(&output, 1);
+    }
     for (int i = 0; judged != NULL && i < count; i++)
         gwi_judged_free(&judged[i]);
     free(judged);

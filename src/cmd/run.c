@@ -7,6 +7,7 @@
 #include "gwi_manual.h"
 #include "gwi_message.h"
 #include "gwi_options.h"
+#include "gwi_output.h"
 #include "gwi_past.h"
 
 #include "gw_config.h"
@@ -261,8 +262,9 @@ static void run_command(gw_supervisor *run, const char *folder, const gw_verdict
     gw_error err;
     if (gw_path_format(json, &err, "%s/verdict.json", folder) != GW_OK)
         return;
-    if (gwi_verdict_write_json(verdict, json, &err) != GW_OK)
-        gw_say("--on-failure: %s", err.text);
+    const gwi_output output = {.option = "--on-failure", .path = json, .fd = -1};
+    if (gwi_verdict_write_json(verdict, &output, &err) != GW_OK)
+        gw_say("%s", err.text);
     gw_supervisor_command(run, command, json);
 }
 
@@ -345,8 +347,11 @@ typedef struct closed_recording {
     int status; /* how the program ended, as from waitpid() */
 } closed_recording;
 
+/* The files that the options name. */
+enum { RECORDING, MESSAGE, JSON, OUTPUT_COUNT };
+
 static void tell(const closed_recording *closed, const gw_run_options *options, char *const *program,
-                 const gwi_message *message)
+                 const gwi_output output[OUTPUT_COUNT])
 {
     gw_verdict *verdict = NULL;
     gw_error err;
@@ -370,11 +375,12 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
         free(verdict->recording);
         verdict->recording = strdup(recording);
     }
-    gwi_message_end(message, verdict, closed->status); /* first, because a container is killed if it ends slowly */
+    /* first, because a container is killed if it ends slowly */
+    gwi_message_write(&output[MESSAGE], verdict, closed->status);
     if (!options->no_verdict && (!options->quiet || verdict->status == GW_VERDICT_FAULT))
         gwi_verdict_print(verdict, &(gwi_print){.all = verdict->recording == NULL}, STDERR_FILENO);
-    if (options->json != NULL && gwi_verdict_write_json(verdict, options->json, &err) != GW_OK)
-        gw_say("--json: %s", err.text);
+    if (options->json != NULL && gwi_verdict_write_json(verdict, &output[JSON], &err) != GW_OK)
+        gw_say("%s", err.text);
     /* Only now, because it may wait for other programs. A run is listed with the command that the user gave, even if
      * --on changed it for a later attempt. */
     if (!options->no_history)
@@ -405,7 +411,6 @@ int gwi_cmd_run(int argc, char **argv)
 {
     gw_run_options options = {0};
     gwi_attempts attempts;
-    gwi_message message;
     char **program = NULL;
     gw_supervisor *run = NULL;
     gw_error err = {0};
@@ -418,18 +423,22 @@ int gwi_cmd_run(int argc, char **argv)
     if (gw_config_process()->value[GW_CONFIG_OFF].number != 0)
         return run_off(&options, program);
     say_limit(&options);
-    if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK) {
+    gwi_output output[] = {
+        [RECORDING] = {.option = "-o", .path = options.output, .kind = GWI_OUTPUT_RECORDING},
+        [MESSAGE] = {.option = "--message", .path = options.message, .wait_s_max = GWI_OUTPUT_WAIT_S},
+        [JSON] = {.option = "--json", .path = options.json, .may_be_stdout = true, .wait_s_max = GWI_OUTPUT_WAIT_S}};
+    if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK ||
+        gwi_outputs_open(output, OUTPUT_COUNT, program, 1, &err) != GW_OK) {
         gw_say("run: %s", err.text);
         gwi_attempts_free(&attempts);
         return GW_EXIT_USAGE;
     }
-    gwi_message_begin(&message, options.message);
     gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .lines = gwi_growing_lines, .user = &options};
     status = gw_supervisor_start(&options, program, &judges, &run);
     if (status == GW_EXIT_OK) {
         closed_recording closed = {.is_kept = false};
         watch_attempts(&attempts, &run, &closed);
-        tell(&closed, &options, program, &message);
+        tell(&closed, &options, program, output);
         gwi_attempts_free(&attempts);
         if (run == NULL)
             gw_supervisor_end_like(closed.status);

@@ -2,6 +2,7 @@
 #include "gwi_cmd.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_output.h"
 #include "gwi_watch_cmd.h"
 
 #include "gw_config.h"
@@ -101,6 +102,37 @@ static gw_status print(gw_watch *watch, const watch_options *options, bool once,
     return GW_OK;
 }
 
+static gw_status write_once(gw_watch *watch, const gwi_output *output, gw_error *err)
+{
+    const gw_watch_snapshot *snapshot;
+    gw_text text = {0};
+    gw_status st = gw_watch_look(watch, &snapshot, err);
+    if (st == GW_OK) {
+        gw_watch_metrics(snapshot, GW_METRICS_PROMETHEUS, &text);
+        st = gwi_output_write(output, &text, 0, err);
+    }
+    gw_text_free(&text);
+    return st;
+}
+
+/* Write metrics at each interval until a signal arrives, then remove the file; or write them `once` and keep it. */
+static gw_status write_metrics(gw_watch *watch, const gwi_output *output, unsigned interval_s, bool once, gw_error *err)
+{
+    bool is_failing = false;
+    gw_status st = write_once(watch, output, err);
+    if (st != GW_OK || once)
+        return st;
+    while (!gwi_watch_wait(interval_s)) {
+        gw_error why;
+        st = write_once(watch, output, &why);
+        if (st != GW_OK && !is_failing) /* such as a full disk: it may pass */
+            gw_say("watch: %s; trying again", why.text);
+        is_failing = st != GW_OK;
+    }
+    (void)unlink(output->path); /* old values must not look like new ones */
+    return GW_OK;
+}
+
 static gw_status check(const watch_options *options, int first, int argc, char **argv, gw_watch_options *ret,
                        gw_error *err)
 {
@@ -133,6 +165,10 @@ int gwi_cmd_watch(int argc, char **argv)
         return gwi_manual_print(&gwi_manual_watch);
     if (st == GW_OK)
         st = check(&options, first, argc, argv, &how, &err);
+    gwi_output output = {
+        .option = "--metrics-file", .path = options.metrics_file, .kind = GWI_OUTPUT_REPLACED, .mode = 0644};
+    if (st == GW_OK)
+        st = gwi_outputs_open(&output, 1, NULL, 0, &err);
     if (st == GW_OK)
         st = gw_watch_open(&how, &watch, &err);
     const gwi_listen_options listening = {options.listen, options.allow_remote, options.interval};
@@ -142,7 +178,7 @@ int gwi_cmd_watch(int argc, char **argv)
     if (st == GW_OK && options.listen != NULL)
         st = gwi_watch_listen(watch, &listening, &err);
     else if (st == GW_OK && options.metrics_file != NULL)
-        st = gwi_watch_write(watch, options.metrics_file, options.interval, options.once, &err);
+        st = write_metrics(watch, &output, options.interval, options.once, &err);
     else if (st == GW_OK && is_screen)
         st = gwi_watch_screen(watch, options.interval, &err);
     else if (st == GW_OK)

@@ -155,18 +155,11 @@ void gw_facts_parse(gw_facts *facts, const char *text, const char *beginnings)
     }
 }
 
-gw_status gw_facts_save(const gw_facts *facts, const char *path, gw_error *err)
+void gw_facts_add_text(const gw_facts *facts, gw_text *text)
 {
-    FILE *file = fopen(path, "we");
-    if (file == NULL)
-        return gw_fail(err, GW_IO, "write %s: %s", path, strerror(errno));
-    fputs(first_line, file);
+    gw_text_add_str(text, first_line);
     for (size_t i = 0; i < facts->count; i++)
-        fprintf(file, "%s=%s\n", facts->item[i].key, facts->item[i].value);
-    bool broken = ferror(file) != 0;
-    if (fclose(file) != 0 || broken)
-        return gw_fail(err, GW_IO, "write %s: %s", path, strerror(errno));
-    return GW_OK;
+        gw_text_addf(text, "%s=%s\n", facts->item[i].key, facts->item[i].value);
 }
 
 gw_status gw_facts_load(gw_facts *facts, const char *path, gw_error *err)

@@ -38,9 +38,9 @@ void gw_facts_free(gw_facts *facts);
 /* Store each line of the form "key=value" as a fact. `beginnings` lists the allowed beginnings of keys, separated
  * by spaces; NULL allows any key. Other lines and invalid keys are skipped. */
 void gw_facts_parse(gw_facts *facts, const char *text, const char *beginnings);
-/* Write the facts to a file: a first line that names the format, then one fact per line. Returns GW_IO on failure. */
-GW_MUST_CHECK gw_status gw_facts_save(const gw_facts *facts, const char *path, gw_error *err);
-/* Read a file that gw_facts_save() wrote. Returns GW_IO if it cannot be read, GW_CORRUPT if it has another format,
+/* Append the facts as a file has them: a first line that names the format, then one fact per line. */
+void gw_facts_add_text(const gw_facts *facts, gw_text *text);
+/* Read a file with such a text. Returns GW_IO if it cannot be read, GW_CORRUPT if it has another format,
  * or GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_facts_load(gw_facts *facts, const char *path, gw_error *err);
 
