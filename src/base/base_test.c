@@ -1,15 +1,20 @@
 /* Test status texts, quantities and the growing string, with invalid input first. */
 #include "gw_hash.h"
 #include "gw_nearest.h"
+#include "gw_own.h"
 #include "gw_status.h"
 #include "gw_text.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -181,6 +186,79 @@ static void the_nearest_word_is_found(void **state)
     nearest_word("--memory-shard", "--memory-shared");
 }
 
+/* Examples of the standard, and data that end on each side of the padding of the last block. */
+static void hashes_are_those_of_sha256(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t bytes; /* number of letters a */
+        const char *sha256;
+    } good[] = {{0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+                {55, "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318"},
+                {56, "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a"},
+                {64, "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb"},
+                {1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"}};
+    char *data = malloc(1000000), out[GW_SHA256_TEXT_MAX];
+    assert_non_null(data);
+    memset(data, 'a', 1000000);
+    assert_string_equal(gw_sha256("abc", 3, out), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        assert_string_equal(gw_sha256(data, good[i].bytes, out), good[i].sha256);
+    free(data);
+}
+
+static bool opens_for(const char *path, uid_t user)
+{
+    int fd = gw_foreign_open(path, user);
+    return fd >= 0 && close(fd) == 0;
+}
+
+/* A user without an account has the rights that both the group of a file and all others have. */
+static void only_what_another_user_can_read_is_opened(void **state)
+{
+    (void)state;
+    const uid_t other = geteuid() + 12345;
+    char root[] = "/tmp/gpuwhy-own-XXXXXX", folder[64], file[80], link[64], through[80];
+    assert_non_null(mkdtemp(root));
+    snprintf(folder, sizeof folder, "%s/folder", root);
+    snprintf(link, sizeof link, "%s/link", root);
+    snprintf(file, sizeof file, "%s/file", folder);
+    snprintf(through, sizeof through, "%s/file", link);
+    assert_int_equal(mkdir(folder, 0700) | chmod(root, 0755) | chmod(folder, 0711), 0);
+    int fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && close(fd) == 0);
+    static const struct {
+        mode_t mode;
+        bool opens;
+    } modes[] = {{0644, true}, {0044, true}, {0640, false}, {0604, false}, {0600, false}, {0733, false}};
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        assert_int_equal(chmod(file, modes[i].mode), 0);
+        bool can_be_read = access(file, R_OK) == 0; /* root can read it, whatever its mode is */
+        assert_int_equal(opens_for(file, other), modes[i].opens && can_be_read);
+        assert_int_equal(opens_for(file, 0), can_be_read);
+        assert_int_equal(opens_for(file, geteuid()), can_be_read && (geteuid() == 0 || (modes[i].mode & 0400) != 0));
+    }
+    assert_int_equal(chmod(file, 0644), 0);
+    assert_true(opens_for(file, other));
+    assert_int_equal(symlink(folder, link), 0);
+    assert_int_equal(access(through, R_OK), 0);
+    assert_false(opens_for(through, other));
+    assert_int_equal(unlink(link) | symlink(file, link), 0);
+    assert_false(opens_for(link, other));
+    assert_false(opens_for(folder, other));
+    assert_false(opens_for(file + 1, other)); /* not absolute */
+    assert_false(opens_for("/", other));
+    assert_false(opens_for("", other));
+    assert_int_equal(chmod(folder, 0700), 0);
+    assert_false(opens_for(file, other));
+    assert_int_equal(chmod(folder, 0755) | unlink(file) | mkfifo(file, 0644), 0);
+    assert_false(opens_for(file, other)); /* it does not wait for a writer */
+    unlink(file);
+    unlink(link);
+    rmdir(folder);
+    rmdir(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +273,8 @@ int main(void)
         cmocka_unit_test(paths_have_last_parts),
         cmocka_unit_test(edits_are_counted),
         cmocka_unit_test(the_nearest_word_is_found),
+        cmocka_unit_test(hashes_are_those_of_sha256),
+        cmocka_unit_test(only_what_another_user_can_read_is_opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

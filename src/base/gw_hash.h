@@ -1,5 +1,5 @@
-/* Two 64-bit hashes. gw_hash_mix() may change: use it only for tables in memory. gw_hash_bytes() is FNV-1a; its results
- * may be stored. */
+/* Two 64-bit hashes, and SHA-256. gw_hash_mix() may change: use it only for tables in memory. gw_hash_bytes() is
+ * FNV-1a; its results may be stored. */
 #ifndef GW_HASH_H
 #define GW_HASH_H
 
@@ -30,5 +30,10 @@ static inline uint64_t gw_hash_bytes(uint64_t hash, const void *bytes, size_t co
         hash = gw_hash_step(hash, byte[i]);
     return hash;
 }
+
+/* Compute the SHA-256 of the data, as 64 lower-case hexadecimal digits. Only who knows the data has this hash, and
+ * other data with it cannot be found. Returns `out`. */
+enum { GW_SHA256_TEXT_MAX = 65 };
+char *gw_sha256(const void *data, size_t bytes, char out[GW_SHA256_TEXT_MAX]);
 
 #endif

@@ -52,4 +52,13 @@ GW_MUST_CHECK gw_status gw_own_file_copy(const char *folder, const char *name, c
  * name from the user, false for one read from a file. `err` receives the reason, without the path. */
 GW_MUST_CHECK gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err);
 
+/* Open for reading a regular file that another user named, for example in a recording. That user must not learn from us
+ * what is in a file, so the file is opened only if
+ * - the path is absolute, and no part of it is a link
+ * - the modes of the file and its folders let `user` read it. Access lists (ACLs) are ignored.
+ *
+ * Returns the descriptor, or -1. Never waits, like gw_plain_open(), except for the service that knows the groups of
+ * users. */
+int gw_foreign_open(const char *path, uid_t user);
+
 #endif

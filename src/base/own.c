@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,16 +201,16 @@ gw_status gw_own_file_copy(const char *folder, const char *name, const char *pat
     return st;
 }
 
-gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err)
+static gw_status plain_open_at(int folder, const char *name, bool may_be_link, int *ret_fd, gw_error *err)
 {
     struct stat file;
     /* Check the type first, because merely opening a device can have an effect. A FIFO may still replace the file
      * before open(). With O_NONBLOCK, open() does not wait for the FIFO's writer. */
-    if ((may_be_link ? stat(path, &file) : lstat(path, &file)) != 0)
+    if (fstatat(folder, name, &file, may_be_link ? 0 : AT_SYMLINK_NOFOLLOW) != 0)
         return gw_fail(err, GW_IO, "%s", strerror(errno));
     if (!S_ISREG(file.st_mode))
         return gw_fail(err, GW_IO, "not a regular file");
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (may_be_link ? 0 : O_NOFOLLOW));
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (may_be_link ? 0 : O_NOFOLLOW));
     if (fd < 0)
         return gw_fail(err, GW_IO, "%s", strerror(errno));
     if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
@@ -217,4 +219,73 @@ gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_erro
     }
     *ret_fd = fd;
     return GW_OK;
+}
+
+gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err)
+{
+    return plain_open_at(AT_FDCWD, path, may_be_link, ret_fd, err);
+}
+
+/* ---- files that another user names ---- */
+
+typedef struct account {
+    uid_t user;
+    gid_t group[256];
+    int group_count; /* -1: the groups are not known */
+} account;
+
+static void find_account(uid_t user, account *ret_account)
+{
+    struct passwd place, *entry = NULL;
+    char text[4096];
+    ret_account->user = user;
+    ret_account->group_count = sizeof ret_account->group / sizeof ret_account->group[0];
+    if (getpwuid_r(user, &place, text, sizeof text, &entry) != 0 || entry == NULL ||
+        getgrouplist(entry->pw_name, entry->pw_gid, ret_account->group, &ret_account->group_count) < 0)
+        ret_account->group_count = -1;
+}
+
+/* True if the mode of the open file or folder grants this right, R_OK or X_OK, to the user. If the groups of the user
+ * are not known, both the group of the file and all others must have the right. */
+static bool has_right(const account *who, int fd, mode_t right)
+{
+    struct stat entry;
+    if (fstat(fd, &entry) != 0)
+        return false;
+    mode_t mode = entry.st_mode;
+    if (who->user == 0)
+        return true;
+    if (entry.st_uid == who->user)
+        return (mode >> 6 & right) != 0;
+    for (int i = 0; i < who->group_count; i++)
+        if (who->group[i] == entry.st_gid)
+            return (mode >> 3 & right) != 0;
+    return (mode & (who->group_count < 0 ? mode >> 3 : mode) & right) != 0;
+}
+
+int gw_foreign_open(const char *path, uid_t user)
+{
+    char names[PATH_MAX], *rest = NULL;
+    account who;
+    int fd = -1;
+    /* In a user namespace, all users outside it have the same number, so the rights of this user are not known. */
+    if (path[0] != '/' || strlen(path) >= sizeof names || (user != 0 && gw_own_is_root(user)))
+        return -1;
+    find_account(user, &who);
+    strcpy(names, path);
+    char *name = strtok_r(names, "/", &rest);
+    for (int folder = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), inner; folder >= 0; folder = inner) {
+        char *next = name == NULL ? NULL : strtok_r(NULL, "/", &rest);
+        bool may_enter = name != NULL && has_right(&who, folder, X_OK);
+        inner = -1;
+        if (may_enter && next != NULL)
+            inner = openat(folder, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        else if (may_enter && plain_open_at(folder, name, false, &fd, NULL) == GW_OK && !has_right(&who, fd, R_OK)) {
+            close(fd);
+            fd = -1;
+        }
+        close(folder);
+        name = next;
+    }
+    return fd;
 }
