@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct folder_search {
     gw_path recording; /* absolute path */
@@ -137,8 +138,9 @@ gw_status gwi_judge_file(const char *file, const gwi_judge_how *how, gwi_judged 
     verdict->run.is_cut = verdict->run.is_cut && !search.running;
     verdict->recording =
         verdict->snapshot != NULL ? NULL : strdup(search.recording[0] == '\0' ? file : search.recording);
+    /* The recording of another user is not compared with our own runs: it could name one of them. */
     if (!how->no_history && how->cell == NULL && !search.running && verdict->snapshot == NULL &&
-        verdict->status != GW_VERDICT_CLEAN)
+        verdict->status != GW_VERDICT_CLEAN && verdict->run.owner == geteuid())
         gwi_last_good_say(verdict, file, NULL);
     ret_judged->running = search.running;
     return GW_OK;

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* ---- the items of a recording ---- */
 
@@ -160,6 +161,11 @@ GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader,
  * functions, which takes most of the time in a small file. So other items may be wrong or GW_CORRUPT. */
 GW_MUST_CHECK gw_status gw_reader_open_pairs(const char *path, gw_reader **ret_reader, gw_error *err);
 void gw_reader_close(gw_reader *reader); /* takes NULL */
+
+/* Return the owner of the recording or the run folder, who can have written anything into it. GW_NO_OWNER: other users
+ * can have changed it, too. Not for gw_reader_open_pairs(). */
+uid_t gw_reader_owner(const gw_reader *reader);
+#define GW_NO_OWNER ((uid_t)-1)
 
 /* Call `report` at each block from now on, with the bytes of the file that were read and those that it has; for a run
  * folder, those of its recording. It is called by the thread that reads. */

@@ -31,23 +31,38 @@ struct gw_reader {
     unsigned said;       /* how many of the two final items were returned or skipped; see say_last() */
     seen_processes seen; /* processes seen in source 0 */
     gw_item last;
+    uid_t owner;       /* see gw_reader_owner() */
     char *path;        /* owned */
     char *record_path; /* owned: path of the recording in a run folder */
 };
+
+/* Return the user who alone can have written this file or folder. Members of our own group are trusted. */
+static uid_t owner_of(const struct stat *info)
+{
+    mode_t others = info->st_gid == getegid() ? S_IWOTH : S_IWOTH | S_IWGRP;
+    return (info->st_mode & others) == 0 ? info->st_uid : GW_NO_OWNER;
+}
 
 /* Open a file as the next source. If another file named `path`, `owner` is the user who must own it, and links are
  * refused. So a file cannot make us read another user's file. Otherwise, pass NULL. */
 static gw_status add_file(gw_reader *reader, const char *path, const uid_t *owner, gw_error *err)
 {
+    struct stat info;
     int fd;
     gw_status st = gw_plain_open(path, owner == NULL, &fd, err);
     if (st != GW_OK) {
         gw_wrap(err, "%s", path);
         return st;
     }
-    if (owner != NULL && gw_own_file_check(fd, *owner, path, err) != GW_OK) {
+    if (owner != NULL)
+        st = gw_own_file_check(fd, *owner, path, err);
+    else if (fstat(fd, &info) == 0)
+        reader->owner = owner_of(&info);
+    else
+        st = gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+    if (st != GW_OK) {
         close(fd);
-        return GW_UNSUPPORTED;
+        return st;
     }
     return gwi_source_start(&reader->source[reader->count++], fd, path, err);
 }
@@ -85,6 +100,7 @@ static gw_status open_any(gw_reader *reader, gw_error *err)
     struct stat info;
     if (stat(reader->path, &info) != 0)
         return gw_fail(err, GW_IO, "%s: %s", reader->path, strerror(errno));
+    reader->owner = owner_of(&info);
     return S_ISDIR(info.st_mode) ? open_folder(reader, info.st_uid, err) : add_file(reader, reader->path, NULL, err);
 }
 
@@ -131,6 +147,11 @@ void gw_reader_set_report(gw_reader *reader, gw_reader_report *report, void *use
         reader->source[0].report = report;
         reader->source[0].report_user = user;
     }
+}
+
+uid_t gw_reader_owner(const gw_reader *reader)
+{
+    return reader->owner;
 }
 
 void gw_reader_close(gw_reader *reader)

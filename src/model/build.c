@@ -81,10 +81,11 @@ static gw_status build(gw_reader *reader, const phase_wanted *phase, const watch
 {
     gw_model *model = NULL;
     gw_status st = gw_model_new(&model, err);
-    if (st == GW_OK)
+    if (st == GW_OK) {
+        model->owner = gw_reader_owner(reader);
         model->inner->follower = who->follower;
-    if (st == GW_OK)
         st = feed_all(reader, model, who, err);
+    }
     if (st == GW_OK)
         st = name_fns(reader, model, err);
     if (st == GW_OK)

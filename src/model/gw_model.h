@@ -77,9 +77,10 @@ GW_MUST_CHECK gw_status gw_model_end_phase(gw_model *model, const char *name, co
                                            gw_error *err);
 GW_MUST_CHECK gw_status gw_model_finish(gw_model *model, gw_error *err);
 
-/* Name the call sites that have no name in the recording. Then merge sites with the same lines, unless there are more
- * than 16,384 sites. A child process reads the names from files on this machine, for at most `hard_ms`. Call this on a
- * finished model, before a verdict is computed. After GW_NOMEM or GW_IO, only some names are missing. */
+/* Name the call sites that have no name in the recording, unless another user owns it. Then merge sites with the same
+ * lines, unless there are more than 16,384 sites. A child process reads the names from files on this machine, for at
+ * most `hard_ms`. Call this on a finished model, before a verdict is computed. After GW_NOMEM or GW_IO, only some names
+ * are missing. */
 GW_MUST_CHECK gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_ms, gw_error *err);
 
 #endif

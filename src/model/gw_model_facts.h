@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 typedef enum gw_framework {
     GW_FRAMEWORK_RAW,
@@ -116,6 +117,7 @@ struct gw_model {
     uint64_t t_end_ns; /* time at which the command ended; if unknown, the time of the last item */
     uint64_t event_count;
     gw_sites *sites;           /* call sites with their stacks, resolved on request; owned */
+    uid_t owner;               /* of the recording, as gw_reader_owner(); without a recording: our user */
     const gw_process *command; /* the user's program; NULL: the recording does not contain its end */
     bool is_virtual;           /* the run used gpuwhy's virtual GPU */
     struct gwi_model *inner;   /* state that is used while the model is fed; owned */

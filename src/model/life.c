@@ -2,6 +2,7 @@
 #include "gwi_inner.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 gw_status gw_model_new(gw_model **ret_model, gw_error *err)
 {
@@ -14,6 +15,7 @@ gw_status gw_model_new(gw_model **ret_model, gw_error *err)
         gw_model_free(model);
         return gw_fail(err, GW_NOMEM, "make a model");
     }
+    model->owner = geteuid();
     *ret_model = model;
     return GW_OK;
 }

@@ -6,6 +6,7 @@
 #include "gw_text.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
@@ -131,9 +132,11 @@ gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_m
 {
     /* with more sites, lines are not merged: the stacks of all sites would need over 80 MB */
     enum { SITES_MAX = 1 << 14 };
+    gw_status st = GW_OK;
     if (gw_sites_count(model->sites) == 0)
         return GW_OK;
-    gw_status st = gw_sites_resolve(model->sites, soft_ms, hard_ms, err);
+    if (model->owner == geteuid()) /* another user must not make us open the files of an address */
+        st = gw_sites_resolve(model->sites, soft_ms, hard_ms, err);
     if (gw_sites_count(model->sites) > SITES_MAX)
         return st;
     return put_together(model) || st != GW_OK ? st : gw_fail(err, GW_NOMEM, "the lines of the call sites");

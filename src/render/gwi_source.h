@@ -1,21 +1,24 @@
-/* Reads the line of source code at the user's frame, and the lines around it, at most GWI_SOURCE_BYTES_MAX bytes into
- * the file.
+/* Reads the line of source code at the user's frame, and the lines around it. Files of more than GW_SOURCE_BYTES_MAX
+ * bytes are not read.
  *
- * A line is printed only if it is certainly the line that ran:
- * - The run was on this machine.
- * - The file is regular and has not changed since the run began.
- * - For native code, the file is older than the module that was built from it. */
+ * A line is printed only if it is certainly the line that ran. The run was on this machine, the file is regular, and
+ * its hash is the recorded one. So a recording that names a private file shows nothing of it, unless its author knew
+ * the whole file. If no hash was recorded:
+ * - The recording and the file belong to us.
+ * - The file has not changed since the run began or, for native code, since the module was built from it.
+ *
+ * If another user owns the recording, it must have a hash, and gw_foreign_open() must open the file. */
 #ifndef GWI_SOURCE_H
 #define GWI_SOURCE_H
 
 #include "gw_verdict.h"
 #include "gwi_page.h"
 
-enum { GWI_SOURCE_LINES = 3, GWI_SOURCE_LINE_MAX = 512, GWI_SOURCE_BYTES_MAX = 8 << 20 };
+enum { GWI_SOURCE_LINES = 3, GWI_SOURCE_LINE_MAX = 512 };
 
 typedef enum gwi_source_state {
-    GWI_SOURCE_NONE,    /* print nothing: no such line, not readable, too large, or a run on another machine */
-    GWI_SOURCE_CHANGED, /* the file may be newer than the start of the run, or than the built module */
+    GWI_SOURCE_NONE,    /* print nothing: no such line, not readable, not to be shown, or a run on another machine */
+    GWI_SOURCE_CHANGED, /* the contents differ, or may differ, from those during the run */
     GWI_SOURCE_READ
 } gwi_source_state;
 

@@ -1,26 +1,12 @@
 /* Reads the line of the user's frame and the lines around it from the source file, if the file is unchanged since the
  * run. */
 #include "gw_own.h"
+#include "gw_sites.h"
 #include "gwi_source.h"
 
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static uint64_t ns_of(struct timespec time)
-{
-    return time.tv_sec < 0 ? 0 : (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-/* Return the time at which the file's contents, name or attributes last changed. */
-static uint64_t changed_ns(const struct stat *info)
-{
-    uint64_t content = ns_of(info->st_mtim), inode = ns_of(info->st_ctim);
-    return content > inode ? content : inode;
-}
 
 /* True if the run was on this machine. A file of the same name on another machine may be different. */
 static bool is_this_machine(const gw_verdict_run *run)
@@ -29,86 +15,57 @@ static bool is_this_machine(const gw_verdict_run *run)
     return run->host != NULL && gethostname(host, sizeof host - 1) == 0 && strcmp(host, run->host) == 0;
 }
 
-static bool path_of(const gw_verdict *verdict, const gw_where_frame *frame, char path[PATH_MAX])
+static bool take_lines(const char *data, size_t bytes, uint32_t wanted, gwi_source *source)
 {
-    int bytes;
-    if (frame->file[0] == '/')
-        bytes = snprintf(path, PATH_MAX, "%s", frame->file);
-    else if (verdict->run.cwd == NULL)
-        bytes = -1;
-    else
-        bytes = snprintf(path, PATH_MAX, "%s/%s", verdict->run.cwd, frame->file);
-    return bytes > 0 && bytes < PATH_MAX;
-}
-
-static bool may_have_changed(const gw_verdict *verdict, const gw_where_frame *frame, const struct stat *info)
-{
-    struct stat built;
-    if (changed_ns(info) > verdict->run.start_realtime_ns)
-        return true;
-    return !frame->python &&
-           (frame->module == NULL || stat(frame->module, &built) != 0 || ns_of(info->st_mtim) > ns_of(built.st_mtim));
-}
-
-typedef struct scan {
-    gwi_source *source;
-    uint32_t wanted, at; /* line numbers, from 1 */
-    size_t bytes;        /* number of bytes of line `at` that were stored so far */
-} scan;
-
-static void end_line(scan *it)
-{
-    if (it->at + 1 >= it->wanted && it->at <= it->wanted + 1)
-        it->source->count = it->at - it->source->first + 1;
-    it->at++;
-    it->bytes = 0;
-}
-
-static void take(scan *it, const char *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes && it->at <= it->wanted + 1; i++) {
-        if (data[i] == '\n')
-            end_line(it);
-        else if (it->at >= it->source->first && it->bytes < GWI_SOURCE_LINE_MAX - 1)
-            it->source->line[it->at - it->source->first][it->bytes++] = data[i];
-    }
-}
-
-static bool read_lines(int fd, uint32_t wanted, gwi_source *source)
-{
-    char data[16384];
-    size_t total = 0;
-    ssize_t bytes = 0;
+    const char *at = data, *end = data + bytes;
     *source = (gwi_source){.first = wanted > 1 ? wanted - 1 : 1};
-    scan it = {.source = source, .wanted = wanted, .at = 1};
-    while (it.at <= wanted + 1 && total < GWI_SOURCE_BYTES_MAX && (bytes = read(fd, data, sizeof data)) > 0) {
-        take(&it, data, (size_t)bytes);
-        total += (size_t)bytes;
+    for (uint32_t line = 1; at < end && line <= wanted + 1; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((stop == NULL ? end : stop) - at);
+        if (line >= source->first)
+            memcpy(source->line[source->count++], at, length < GWI_SOURCE_LINE_MAX ? length : GWI_SOURCE_LINE_MAX - 1);
+        at = stop == NULL ? end : stop + 1;
     }
-    if (bytes == 0 && it.bytes > 0)
-        end_line(&it); /* the last line may have no newline */
     return source->first + source->count > wanted;
+}
+
+/* Open the file if its lines may be shown. Returns -1 if not. */
+static int open_source(const gw_verdict *verdict, const char *path, struct stat *ret_info)
+{
+    bool has_hash = verdict->where->sha256[0] != '\0';
+    int fd = -1;
+    if (verdict->run.owner == geteuid())
+        (void)!gw_plain_open(path, true, &fd, NULL);
+    else if (has_hash)
+        fd = gw_foreign_open(path, verdict->run.owner);
+    if (fd < 0 || (fstat(fd, ret_info) == 0 && (has_hash || ret_info->st_uid == geteuid())))
+        return fd;
+    close(fd);
+    return -1;
 }
 
 gwi_source_state gwi_source_read(const gw_verdict *verdict, gwi_source *ret_source)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], sha256[GW_SHA256_TEXT_MAX];
     struct stat info;
+    size_t bytes;
     const gw_where *where = verdict->where;
+    const gw_verdict_run *run = &verdict->run;
     const gw_where_frame *frame = where == NULL ? NULL : &where->frame[where->user];
-    if (frame == NULL || frame->file == NULL || frame->line == 0 || frame->line == UINT32_MAX ||
-        !verdict->run.has_start || !is_this_machine(&verdict->run) || !path_of(verdict, frame, path))
+    if (frame == NULL || frame->file == NULL || frame->line == 0 || frame->line == UINT32_MAX || !run->has_start ||
+        !is_this_machine(run) || !gw_source_path(run->cwd, frame->file, path))
         return GWI_SOURCE_NONE;
-    int fd;
-    if (gw_plain_open(path, true, &fd, NULL) != GW_OK)
+    int fd = open_source(verdict, path, &info);
+    if (fd < 0)
         return GWI_SOURCE_NONE;
-    gwi_source_state state = GWI_SOURCE_NONE;
-    if (fstat(fd, &info) == 0) {
-        if (may_have_changed(verdict, frame, &info))
-            state = GWI_SOURCE_CHANGED;
-        else if (read_lines(fd, frame->line, ret_source))
-            state = GWI_SOURCE_READ;
-    }
+    char *data = gw_source_read(fd, GW_SOURCE_BYTES_MAX, &bytes, sha256);
+    bool changed = where->sha256[0] != '\0'
+                       ? data != NULL && strcmp(sha256, where->sha256) != 0
+                       : gw_source_may_have_changed(&info, run->start_realtime_ns, frame->python, frame->module);
+    gwi_source_state state = changed ? GWI_SOURCE_CHANGED : GWI_SOURCE_NONE;
+    if (!changed && data != NULL && take_lines(data, bytes, frame->line, ret_source))
+        state = GWI_SOURCE_READ;
+    free(data);
     close(fd);
     return state;
 }

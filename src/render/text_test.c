@@ -407,7 +407,9 @@ static gw_verdict placed(const char *source, uint32_t line)
     frame = (gw_where_frame){
         .file = source_path, .text = (char *)"train.py:2 in step", .line = line, .whose = "own", .python = true};
     verdict.where = &where;
-    verdict.run = (gw_verdict_run){.host = host, .has_start = true, .start_realtime_ns = now_ns() + 1000000000u};
+    where.sha256[0] = '\0';
+    verdict.run = (gw_verdict_run){
+        .host = host, .owner = geteuid(), .has_start = true, .start_realtime_ns = now_ns() + 1000000000u};
     verdict.recording = NULL;
     return verdict;
 }
@@ -507,6 +509,37 @@ static void a_file_that_changed_is_not_shown(void **state)
     verdict.run.host = (char *)"another.machine.invalid";
     shows(&verdict, 80, NULL, "b()");
     verdict.run.host = host;
+    unlink(source_path);
+}
+
+/* With a recorded hash, the contents count and not the times. */
+static void a_file_is_known_by_its_hash(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("a()\nb()\n", 2);
+    verdict.run.start_realtime_ns = 1;
+    gw_sha256("a()\nb()\n", 8, where.sha256);
+    shows(&verdict, 80, "> 2 | b()", "has changed");
+    verdict.run.start_realtime_ns = now_ns() + 1000000000u;
+    where.sha256[0] ^= 1;
+    shows(&verdict, 80, "the file has changed since", "b()");
+    unlink(source_path);
+}
+
+/* Whoever names a file in a recording must have known its contents, and must be able to read it. */
+static void a_foreign_recording_shows_what_its_owner_can_read(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("a()\nb()\n", 2);
+    verdict.run.owner = geteuid() + 12345;
+    assert_int_equal(chmod(source_path, 0644), 0);
+    shows(&verdict, 80, "train.py:2", "b()"); /* no hash */
+    gw_sha256("a()\nb()\n", 8, where.sha256);
+    shows(&verdict, 80, "> 2 | b()", NULL);
+    assert_int_equal(chmod(source_path, 0600), 0);
+    shows(&verdict, 80, "train.py:2", "b()");
+    verdict.run.owner = geteuid();
+    shows(&verdict, 80, "> 2 | b()", NULL);
     unlink(source_path);
 }
 
@@ -669,6 +702,8 @@ int main(void)
         cmocka_unit_test(a_source_line_cannot_steer_a_terminal),
         cmocka_unit_test(a_long_source_line_is_cut),
         cmocka_unit_test(a_file_that_changed_is_not_shown),
+        cmocka_unit_test(a_file_is_known_by_its_hash),
+        cmocka_unit_test(a_foreign_recording_shows_what_its_owner_can_read),
         cmocka_unit_test(a_source_newer_than_the_program_is_not_shown),
         cmocka_unit_test(the_part_that_was_running_is_marked),
         cmocka_unit_test(the_call_of_a_native_line_is_marked),

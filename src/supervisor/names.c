@@ -1,9 +1,15 @@
-/* Resolves the addresses of call sites to names while the mapped files still exist. */
+/* Resolves the addresses of call sites to names, and identifies the source files, while these files still exist. */
 #include "gwi_run.h"
 
+#include "gw_fact.h"
 #include "gw_sites.h"
 
 #include <inttypes.h>
+
+static void record_source(void *user, const char *file, const char *sha256)
+{
+    gwi_record_fact(user, gw_fact_key_text(GW_FACT_SOURCE), "sha256=%s path=%s", sha256, file);
+}
 
 void gwi_record_names(gwi_record *record)
 {
@@ -29,4 +35,5 @@ void gwi_record_names(gwi_record *record)
     }
     gwi_record_fact(record, "names", "%" PRIu32 " call sites, %zu addresses, %zu of them named, in %.1f ms",
                     gw_sites_count(record->sites), count, named, (double)took_ns / 1e6);
+    gw_sites_sources(record->sites, record_source, record);
 }

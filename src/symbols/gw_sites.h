@@ -25,8 +25,12 @@
 #ifndef GW_SITES_H
 #define GW_SITES_H
 
+#include "gw_hash.h"
 #include "gw_recording.h"
 #include "gw_symbols.h"
+
+#include <limits.h>
+#include <sys/stat.h>
 
 typedef struct gw_sites gw_sites;
 
@@ -99,5 +103,24 @@ const gw_frame *gw_stack_caller(const gw_stack *stack);
  * folder are shown without their folder. Returns `out`. */
 enum { GW_PLACE_TEXT_MAX = 256 };
 char *gw_frame_text(const gw_sites *sites, const gw_frame *frame, char out[GW_PLACE_TEXT_MAX]);
+
+/* ---- source files (source.c) ---- */
+
+enum { GW_SOURCE_BYTES_MAX = 8 << 20 }; /* larger source files are not read */
+
+/* Return the path of a source file. A relative name is one of the folder `cwd`; NULL: unknown. False: there is none. */
+bool gw_source_path(const char *cwd, const char *file, char out[PATH_MAX]);
+/* True if the file may have changed since the run began or, for a native frame, since its module was built. `module`
+ * NULL: unknown. */
+bool gw_source_may_have_changed(const struct stat *info, uint64_t begun_realtime_ns, bool python, const char *module);
+/* Read a whole open file and compute its hash. The caller frees the result. Returns NULL if the file cannot be read,
+ * has more than `bytes_max` bytes, or grows or shrinks meanwhile, or if there is no memory. */
+char *gw_source_read(int fd, size_t bytes_max, size_t *ret_bytes, char sha256[GW_SHA256_TEXT_MAX]);
+
+/* Pass the hashes of the source files of all sites to `sink`; `file` is as in gw_frame. Files of the user come first,
+ * those of frameworks last. Files that may have changed are left out, as are those that exceed a limit: 1,024 files,
+ * GW_SOURCE_BYTES_MAX in all, and 20 ms of CPU time. */
+typedef void gw_source_sink(void *user, const char *file, const char *sha256);
+void gw_sites_sources(const gw_sites *sites, gw_source_sink *sink, void *user);
 
 #endif

@@ -98,6 +98,9 @@ const gw_symbol *gwi_symbol_find(const gw_sites *sites, const char *path, uint64
 
 /* stack.c: build the stack of a site, but do not look for the user's frame. Returns NULL as gw_sites_stack() does. */
 gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number);
+/* True if the code is Python code. A framework's own stack may also contain native frames, and their files are not
+ * Python files. */
+bool gwi_is_python(const gwi_code *code);
 /* sites.c: return a copy of the text that lives as long as `sites`. Equal texts share one copy. Returns NULL if there
  * is no memory or too many texts. */
 const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes);

@@ -50,9 +50,7 @@ static int32_t line_of(const gwi_code *code, int32_t instruction)
     return gw_python_line(code->version, code->table, code->table_bytes, code->first_line, instruction);
 }
 
-/* True if the code is Python code. A framework's own stack may also contain native frames, and their files are not
- * Python files. */
-static bool is_python(const gwi_code *code)
+bool gwi_is_python(const gwi_code *code)
 {
     size_t bytes = code->file == NULL ? 0 : strlen(code->file);
     return code->version != 0 || (bytes > 0 && code->file[0] == '<') ||
@@ -65,7 +63,7 @@ static void add_python_frame(building *it, uint64_t value)
     gw_frame frame = {.python = true};
     if (code != NULL) {
         int32_t line = line_of(code, GW_FRAME_INSTRUCTION(value));
-        frame.python = is_python(code);
+        frame.python = gwi_is_python(code);
         frame.function = code->function;
         frame.file = code->file;
         frame.line = line > 0 ? (uint32_t)line : 0;

@@ -5,11 +5,13 @@
 #ifndef GW_VERDICT_H
 #define GW_VERDICT_H
 
+#include "gw_hash.h"
 #include "gw_status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 typedef struct gw_model gw_model;
 typedef struct gw_log gw_log;
@@ -57,6 +59,7 @@ typedef struct gw_string_list {
 typedef struct gw_verdict_run {
     char *host, *boot_id; /* owned; NULL: not recorded */
     char *cwd;            /* owned; working directory of the command; NULL: not recorded */
+    uid_t owner;          /* of the recording, as gw_reader_owner() */
     bool has_start;
     uint64_t start_realtime_ns, start_monotonic_ns; /* monotonic times can be compared only within one boot */
     bool clock_known;                               /* clock_error_ns was read from the kernel; false: it is 0 */
@@ -135,8 +138,9 @@ typedef struct gw_where {
     const char *what;      /* static: what happened at this place */
     gw_where_frame *frame; /* owned; innermost first */
     size_t frame_count;
-    size_t user;          /* index of the user's frame */
-    gw_string_list notes; /* about missing parts of the stack */
+    size_t user;                     /* index of the user's frame */
+    char sha256[GW_SHA256_TEXT_MAX]; /* of the file of the user's frame, during the run; "": not recorded */
+    gw_string_list notes;            /* about missing parts of the stack */
 } gw_where;
 
 /* Objects of one kind that were created at one place and never freed. */

@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, children_of, lines_of, run_command, wait_until
+from support import BEGIN, Case, GPU, GPUWHY, PythonCase, WAIT_S, children_of, lines_of, run_command, wait_until
 
 OTHER = 65534  # another user: nobody
 
@@ -179,6 +179,168 @@ class Files(Case):
         os.mkfifo(self.folder / "run.gpuwhy")
         done = self.run_gpuwhy("explain", folder)
         self.assertIn(done.returncode, (0, 1, 2))
+
+
+class Sources(PythonCase):
+    """Lines of the source files that a recording names."""
+    LINE = "cu.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(1 << 62)) and sys.exit(1)"
+    SECRET = "password of the reader"
+
+    def setUp(self):
+        super().setUp()
+        for folder in (self.folder, self.folder / "home"):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755)
+        self.program, self.recording = self.folder / "home" / "train.py", self.folder / "run.gpuwhy"
+        self.private = self.folder / "private"
+        self.private.mkdir(0o711)
+
+    def hashes(self):
+        return b"".join(line for line in self.run_gpuwhy("export", "--to", "json", self.recording).stdout.splitlines()
+                        if b'"key":"source"' in line)
+
+    def record(self, program=None, text=None):
+        self.program.write_text(text or BEGIN + self.LINE + "\n")
+        self.program.chmod(0o644)
+        subprocess.run(run_command(sys.executable, program or self.program, options=["-o", self.recording]),
+                       env=self.environment, cwd=self.folder, capture_output=True, timeout=WAIT_S)
+
+    def give_away(self, *paths):
+        for path in paths:
+            os.chown(path, OTHER, OTHER, follow_symlinks=False)
+
+    def hide(self):
+        """Make a private file that cannot be told from the program by its size and time."""
+        size, text = self.program.stat().st_size, f"{self.SECRET}\n" * 40
+        hidden = self.private / self.program.name
+        hidden.write_text(text[:size] + "x" * (size - len(text)))
+        shutil.copystat(self.program, hidden)
+        hidden.chmod(0o600)
+        return hidden
+
+    def explained(self):
+        """The verdict for people; nothing private is in it, nor in any other output."""
+        text = self.run_gpuwhy("explain", "--all", "--no-history", self.recording).stdout.decode()
+        page = self.folder / "page.html"
+        self.run_gpuwhy("report", "--no-history", "-o", page, self.recording)
+        outputs = [text, page.read_text(), self.run_gpuwhy("export", "--to", "json", self.recording).stdout.decode(),
+                   self.run_gpuwhy("explain", "--no-history", "--json", self.recording).stdout.decode()]
+        for output in outputs:
+            self.assertNotIn(self.SECRET, output)
+        self.assertIn("train.py:", text)
+        return text
+
+    def assert_shown(self, shown=True):
+        text = self.explained()
+        (self.assertRegex if shown else self.assertNotRegex)(text, r"> \d+ \| ")
+        return text
+
+    def test_our_own_lines_are_shown(self):
+        link = self.folder / "link"
+        link.symlink_to(self.folder / "home")
+        for program in (self.program, link / "train.py"):
+            self.recording.unlink(missing_ok=True)
+            self.record(program)
+            self.assert_shown()
+            os.utime(self.program)  # the contents count, not the times
+            self.assert_shown()
+
+    def test_a_changed_file_is_found_by_its_contents(self):
+        self.record()
+        before = self.program.stat()
+        self.program.write_text(self.program.read_text().replace("62", "63"))
+        os.utime(self.program, ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.assertEqual(before.st_size, self.program.stat().st_size)
+        self.assertIn("the file has changed since", self.assert_shown(False))
+
+    @needs_root
+    def test_a_foreign_recording_shows_what_its_owner_can_read(self):
+        self.record()
+        self.give_away(self.recording, self.program, self.folder / "home")
+        self.assert_shown()
+        self.program.chmod(0o600)
+        self.assert_shown()
+        os.chown(self.program, 0, 0)
+        self.assert_shown(False)
+        self.program.chmod(0o644)
+        self.assert_shown()
+        (self.folder / "home").chmod(0o700)
+        self.assert_shown()
+        os.chown(self.folder / "home", 0, 0)
+        self.assert_shown(False)
+
+    @needs_root
+    def test_a_foreign_recording_shows_no_private_file(self):
+        self.record()
+        self.give_away(self.recording, self.program)
+        hidden = self.hide()
+        kept = self.program.rename(self.folder / "home" / "kept.py")
+        self.program.symlink_to(hidden)
+        self.assert_shown(False)
+        self.program.unlink()
+        os.mkfifo(self.program)
+        self.assert_shown(False)
+        self.program.unlink()
+        kept.rename(self.program)
+        self.assert_shown()  # its twin
+        moved = (self.folder / "home").rename(self.folder / "moved")
+        (self.folder / "home").symlink_to(self.private)
+        self.assert_shown(False)
+        (self.folder / "home").unlink()
+        (self.folder / "home").symlink_to(moved)  # a link on the way, even to the same file
+        self.assert_shown(False)
+
+    @needs_root
+    def test_without_a_hash_all_must_be_ours(self):
+        """Of a file that only a traceback names, no hash is recorded."""
+        caller = self.folder / "home" / "caller.py"
+        caller.write_text(BEGIN + "import train\n")
+        self.record(caller, "raise ValueError('no such model')\n")
+        self.assertIn(b'caller.py"', self.hashes())
+        self.assertNotIn(b'train.py"', self.hashes())
+        self.assert_shown()
+        for path in (self.recording, self.program):
+            self.give_away(path)
+            self.assert_shown(False)
+            os.chown(path, 0, 0)
+        self.recording.chmod(0o606)
+        self.assert_shown(False)
+
+
+    def place(self, recording):
+        return json.loads(self.run_gpuwhy("explain", "--json", recording).stdout)["where"]
+
+    @needs_root
+    def test_a_foreign_recording_makes_us_open_no_program(self):
+        """The names of functions are looked up if the supervisor was killed, but only for our own recording."""
+        wait = "open('ready', 'w') and __import__('time').sleep(60)"
+        self.program.write_text(BEGIN + self.LINE.replace("sys.exit(1)", wait))
+        process = self.start(sys.executable, str(self.program), options=["-o", str(self.recording)])
+        self.addCleanup(end, process)
+        wait_until((self.folder / "ready").exists, "the refused request")
+        wait_until(lambda: self.place(self.recording) is not None, "its place")
+        run_folder = Planted.own_folder(self, process.pid)
+        shutil.copytree(run_folder, kept := self.folder / "run folder")
+        end(process)
+        shutil.rmtree(run_folder)
+        native = lambda: [f["function"] for f in self.place(kept)["frames"] if f["kind"] != "python" and f["function"]]
+        self.assertTrue(native())
+        self.give_away(self.recording, kept, *kept.iterdir())
+        self.assertEqual(native(), [])
+
+    @needs_root
+    def test_a_foreign_recording_is_not_compared_with_our_runs(self):
+        for bytes_ in ("1 << 20", "1 << 62"):
+            self.program.write_text(BEGIN + self.LINE.replace("1 << 62", bytes_))
+            self.recording.unlink(missing_ok=True)
+            subprocess.run(run_command(sys.executable, self.program, options=["-o", self.recording]),
+                           env=self.environment, cwd=self.folder, capture_output=True, timeout=WAIT_S)
+            if bytes_ == "1 << 20":
+                self.recording.rename(self.folder / "good.gpuwhy")
+        told = lambda: b"earlier runs" in self.run_gpuwhy("explain", "--json", self.recording).stdout
+        self.assertTrue(told())
+        self.give_away(self.recording)
+        self.assertFalse(told())
 
 
 class Terminal(Case):

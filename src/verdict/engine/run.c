@@ -126,11 +126,28 @@ static bool blames_peer(const gwi_case *c, const gw_verdict *verdict)
     return c->root == NULL && (c->hang.kind == GWI_HANG_PEER || is_named);
 }
 
+/* Look up the recorded hash of the file of the user's frame. */
+static void find_sha256(const gw_model *model, gw_where *where)
+{
+    gw_fact_source source;
+    const char *file = where->user < where->frame_count ? where->frame[where->user].file : NULL;
+    for (size_t i = 0; file != NULL && i < model->fact_count; i++) {
+        if (model->fact[i].what != GW_FACT_SOURCE)
+            continue;
+        gw_fact_source_read(gw_fact_text_of(model->fact[i].value), &source);
+        if (gw_fact_text_is(source.path, file))
+            gw_fact_text_copy(where->sha256, sizeof where->sha256, source.sha256);
+    }
+}
+
 bool gwi_fill_run(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_model *model = c->model;
     gw_verdict_run *run = &verdict->run;
     uint64_t error_us, synchronised = 0;
+    run->owner = model->owner;
+    if (verdict->where != NULL)
+        find_sha256(model, verdict->where);
     run->has_start = meta_number(model, "start_realtime_ns", &run->start_realtime_ns);
     run->clock_known = meta_number(model, "clock.error_max_us", &error_us);
     if (run->clock_known)

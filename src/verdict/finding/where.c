@@ -266,6 +266,7 @@ gw_where *gwi_where_copy(const gw_where *from)
     if (!good)
         return NULL;
     *where = (gw_where){.what = from->what, .user = from->user};
+    memcpy(where->sha256, from->sha256, sizeof where->sha256);
     where->frame = calloc(from->frame_count + 1, sizeof *where->frame);
     good = where->frame != NULL;
     for (size_t i = 0; i < from->frame_count && good; i++) {
