@@ -19,21 +19,25 @@
  * they count as root. */
 bool gw_own_is_root(uid_t user);
 
+/* True if the group is that of our user alone: it has the user's name, and no other member. Without accounts, as in a
+ * container, the numbers must be equal. Looks the names up, which may take time on a network. */
+bool gw_own_is_private_group(gid_t group);
+
 /* True if other users cannot rename, replace or add entries in any folder of this absolute, existing path. Links are
  * resolved first; `out` (may be NULL) receives the result.
  * - Root is trusted.
  * - Sticky folders such as /tmp are accepted: only the owner of an entry can rename it there.
- * - Our own folders may be writable for our own group. */
+ * - Our own folders may be writable for our private group. */
 bool gw_own_path(const char *path, char out[PATH_MAX]);
 
 /* Open a folder that we own. The caller closes *ret_fd. Errors:
  * - GW_IO: cannot be opened, or is a link
- * - GW_UNSUPPORTED: not ours, or writable for its group or others */
+ * - GW_UNSUPPORTED: not ours, or others may write to it; our private group may */
 GW_MUST_CHECK gw_status gw_own_folder_open(const char *path, int *ret_fd, gw_error *err);
 
-/* Check that an open file is a regular file of `owner`, and that only `owner` may write to it. A file with a second
- * name is refused, because another user may have made that name as a hard link. Returns GW_UNSUPPORTED then. `name` is
- * for the message. */
+/* Check that an open file is a regular file of `owner`, and that only `owner` may write to it, or our private group. A
+ * file with a second name is refused, because another user may have made that name as a hard link. Returns
+ * GW_UNSUPPORTED then. `name` is for the message. */
 GW_MUST_CHECK gw_status gw_own_file_check(int fd, uid_t owner, const char *name, gw_error *err);
 
 /* True if every user can read the file at this path: the file is readable and all its folders can be entered. */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 /* True in a user namespace, such as a container without root. Outside users, even root, have no user id in it. Their
@@ -33,14 +34,38 @@ bool gw_own_is_root(uid_t user)
     return user == 0 || (user == NO_NUMBER && lacks_users());
 }
 
-/* True if only we, our own group and root can rename or remove our files in this folder. */
-static bool is_safe(const struct stat *folder)
+bool gw_own_is_private_group(gid_t group)
 {
-    if (!S_ISDIR(folder->st_mode) || (folder->st_uid != geteuid() && !gw_own_is_root(folder->st_uid)))
+    char text[2][4096];
+    struct passwd user, *is_user = NULL;
+    struct group entry, *is_entry = NULL;
+    if (getpwuid_r(geteuid(), &user, text[0], sizeof text[0], &is_user) != 0 ||
+        getgrgid_r(group, &entry, text[1], sizeof text[1], &is_entry) != 0)
         return false;
-    bool own_group = folder->st_uid == geteuid() && folder->st_gid == getegid();
-    mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;
-    return (folder->st_mode & others) == 0 || (folder->st_mode & S_ISVTX) != 0;
+    if (is_user == NULL || is_entry == NULL) /* a container without accounts */
+        return group == geteuid();
+    bool is_private = group == user.pw_gid && strcmp(entry.gr_name, user.pw_name) == 0;
+    for (char **member = entry.gr_mem; is_private && *member != NULL; member++)
+        is_private = strcmp(*member, user.pw_name) == 0;
+    return is_private;
+}
+
+/* True if the mode lets users other than the owner write. `acl_bytes`: what getxattr() returned for the access control
+ * list. The group's permissions are the list's mask, so they may be those of a user whom the list names. */
+static bool may_others_write(const struct stat *it, ssize_t acl_bytes)
+{
+    bool is_private = (it->st_mode & S_IWGRP) == 0 ||
+                      (it->st_uid == geteuid() && acl_bytes <= 0 && gw_own_is_private_group(it->st_gid));
+    return (it->st_mode & S_IWOTH) != 0 || !is_private;
+}
+
+#define ACL_NAME "system.posix_acl_access"
+
+/* True if only we, our private group and root can rename or remove our files in this folder. */
+static bool is_safe(const char *path, const struct stat *folder)
+{
+    return S_ISDIR(folder->st_mode) && (folder->st_uid == geteuid() || gw_own_is_root(folder->st_uid)) &&
+           ((folder->st_mode & S_ISVTX) != 0 || !may_others_write(folder, getxattr(path, ACL_NAME, NULL, 0)));
 }
 
 bool gw_own_path(const char *path, char out[PATH_MAX])
@@ -51,7 +76,7 @@ bool gw_own_path(const char *path, char out[PATH_MAX])
         return false;
     strcpy(part, whole);
     for (;;) {
-        if (stat(part, &folder) != 0 || !is_safe(&folder))
+        if (stat(part, &folder) != 0 || !is_safe(part, &folder))
             return false;
         char *slash = strrchr(part, '/');
         if (slash == part && part[1] == '\0')
@@ -74,7 +99,7 @@ gw_status gw_own_folder_open(const char *path, int *ret_fd, gw_error *err)
         st = gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
     else if (folder.st_uid != geteuid())
         st = gw_fail(err, GW_UNSUPPORTED, "%s: belongs to user %u, not to you", path, (unsigned)folder.st_uid);
-    else if ((folder.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    else if (may_others_write(&folder, fgetxattr(fd, ACL_NAME, NULL, 0)))
         st = gw_fail(err, GW_UNSUPPORTED, "%s: other users may write to it (mode %03o)", path,
                      (unsigned)folder.st_mode & 0777);
     if (st == GW_OK)
@@ -94,7 +119,7 @@ gw_status gw_own_file_check(int fd, uid_t owner, const char *name, gw_error *err
     if (file.st_uid != owner)
         return gw_fail(err, GW_UNSUPPORTED, "%s: belongs to user %u, not to user %u", name, (unsigned)file.st_uid,
                        (unsigned)owner);
-    if ((file.st_mode & (S_IWGRP | S_IWOTH)) != 0 || file.st_nlink > 1)
+    if (may_others_write(&file, fgetxattr(fd, ACL_NAME, NULL, 0)) || file.st_nlink > 1)
         return gw_fail(err, GW_UNSUPPORTED, "%s: other users may have written to it (mode %03o, %lu links)", name,
                        (unsigned)file.st_mode & 0777, (unsigned long)file.st_nlink);
     return GW_OK;

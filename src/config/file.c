@@ -233,8 +233,9 @@ static gw_status check_owner(int fd, const char *path, gw_config_source source, 
     if (!is_ours && !gw_own_is_root(file.st_uid))
         return gw_fail(err, GW_UNSUPPORTED, "ignored, because it belongs to user %u, not to %s", (unsigned)file.st_uid,
                        source == GW_CONFIG_USER ? "you" : "root");
-    bool is_own_group = is_ours ? file.st_gid == getegid() : file.st_gid == 0;
-    if ((file.st_mode & (is_own_group ? S_IWOTH : S_IWOTH | S_IWGRP)) != 0)
+    bool may_group =
+        (file.st_mode & S_IWGRP) != 0 && !(is_ours ? gw_own_is_private_group(file.st_gid) : file.st_gid == 0);
+    if (may_group || (file.st_mode & S_IWOTH) != 0)
         return gw_fail(err, GW_UNSUPPORTED, "ignored, because other users may write to it (mode %03o)",
                        (unsigned)file.st_mode & 0777);
     *strrchr(whole, '/') = '\0';
