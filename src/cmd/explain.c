@@ -19,6 +19,7 @@
 #include "gw_torch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
       "explain only this phase, as if the program had ended with it; its traceback is read from standard input")       \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
+    X(FLAG, bool, store, "--store", NULL, NULL,                                                                        \
+      "with slurm:JOBID: write the verdict into the file gpuwhy.txt beside the recordings, not to standard output")    \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")             \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
@@ -47,10 +50,15 @@ typedef struct explain_options {
 static const gwi_option options_table[] = {GWI_EXPLAIN_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
+static int refuse(const char *reason)
+{
+    gw_say("explain: %s", reason);
+    return GW_EXIT_USAGE;
+}
+
 static int fail(const gw_error *err)
 {
-    gw_say("explain: %s", err->text);
-    return GW_EXIT_USAGE;
+    return refuse(err->text);
 }
 
 static int show(const gw_verdict *verdict, bool running, const explain_options *options)
@@ -256,13 +264,16 @@ static bool explain_words(char **words, int count, const explain_options *option
     return known;
 }
 
-/* Explain the recordings in a folder. If it has no recordings, explain its text logs as the logs of one run. */
-static int explain_folder(const char *folder, const explain_options *options)
+/* Explain the recordings in a folder. If it has no recordings, explain its text logs as the logs of one run.
+ * `is_entered`: it is the working folder, and all files in it must be ours. */
+static int explain_folder(const char *folder, bool is_entered, const explain_options *options)
 {
     gw_error err;
     gwi_folder_files files;
-    gw_status st = gwi_folder_list(folder, &files, &err);
+    gw_status st = gwi_folder_list(is_entered ? "." : folder, is_entered, &files, &err);
     int status;
+    if (st != GW_OK && is_entered)
+        gw_wrap(&err, "%s", folder);
     if (st != GW_OK)
         status = fail(&err);
     else if (!files.are_recordings)
@@ -288,14 +299,37 @@ static int explain_unknown(const char *word)
     return GW_EXIT_USAGE;
 }
 
+/* Store what explain_folder() prints for the working folder, which is our own, in a file there. If it prints nothing,
+ * remove the file of an earlier run. */
+static int store_verdict(const char *folder, const explain_options *options)
+{
+    static const char name[] = GWI_FOLDER_VERDICT;
+    char fresh[sizeof name + 32];
+    struct stat info;
+    gw_error err;
+    snprintf(fresh, sizeof fresh, ".%s.%ld", name, (long)getpid());
+    unlink(fresh); /* remove the file if a killed process with the same pid left it behind */
+    int status = GW_EXIT_USAGE, fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool good = fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0;
+    if (good)
+        status = explain_folder(folder, true, options);
+    good = good && fflush(stdout) == 0 && !ferror(stdout) && fstat(fd, &info) == 0 &&
+           (info.st_size > 0 ? rename(fresh, name) == 0 : unlink(name) == 0 || errno == ENOENT);
+    gw_status st = good ? GW_OK : gw_fail(&err, GW_IO, "write %s/%s: %s", folder, name, strerror(errno));
+    unlink(fresh);
+    if (fd >= 0)
+        close(fd);
+    return st == GW_OK ? status : fail(&err);
+}
+
 /* Explain the recordings of a job of Slurm: "slurm:123" or "slurm:123.0". */
 static int explain_slurm(const char *word, const explain_options *options)
 {
     gw_path folder;
     gw_error err;
-    if (gwi_slurm_folder(word, folder, &err) != GW_OK)
+    if (gwi_slurm_enter(word, folder, &err) != GW_OK)
         return fail(&err);
-    return explain_folder(folder, options);
+    return options->store ? store_verdict(folder, options) : explain_folder(folder, true, options);
 }
 
 static bool is_missing(const char *word)
@@ -377,19 +411,16 @@ static int explain_what(int words, char **argv, const explain_options *options)
 {
     gw_error err = {0};
     int status;
-    if (options->message != NULL && (words > 0 || options->cell != NULL)) {
-        gw_status st = gw_fail(&err, GW_USAGE, "-m takes one message and cannot be combined with files or --cell");
-        (void)st;
-        return fail(&err);
-    }
-    if (options->cell != NULL && words > 1) {
-        gw_status st = gw_fail(&err, GW_USAGE, "--cell takes one recording");
-        (void)st;
-        return fail(&err);
-    }
+    bool is_slurm = words == 1 && gw_begins(argv[1], GWI_SLURM_PREFIX) && options->cell == NULL;
+    if (options->message != NULL && (words > 0 || options->cell != NULL))
+        return refuse("-m takes one message and cannot be combined with files or --cell");
+    if (options->cell != NULL && words > 1)
+        return refuse("--cell takes one recording");
+    if (options->store && !is_slurm)
+        return refuse("--store takes one job of Slurm, such as slurm:123");
     if (options->message != NULL)
         return explain_message(options->message, options);
-    if (words == 1 && gw_begins(argv[1], GWI_SLURM_PREFIX) && options->cell == NULL)
+    if (is_slurm)
         return explain_slurm(argv[1], options);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
@@ -404,7 +435,7 @@ static int explain_what(int words, char **argv, const explain_options *options)
     if (words == 1 && is_missing(argv[1]))
         return explain_unknown(argv[1]);
     if (words == 1 && options->cell == NULL && gwi_folder_is_one(argv[1]))
-        return explain_folder(argv[1], options);
+        return explain_folder(argv[1], false, options);
     if (words == 1)
         return explain(argv[1], options);
     if (options->cell == NULL && explain_input(options, &status))
@@ -427,7 +458,7 @@ int gwi_cmd_explain(int argc, char **argv)
         return fail(&err);
     }
     options.again = gw_text_str(&again);
-    if (options.all || options.json || options.help) /* otherwise, the text fits on the screen */
+    if ((options.all || options.json || options.help) && !options.store) /* otherwise, the text fits on the screen */
         gwi_pager_begin();
     int status = options.help ? gwi_manual_print(&gwi_manual_explain) : explain_what(words, argv, &options);
     gw_text_free(&again);

@@ -3,7 +3,9 @@
 
 #include "gw_array.h"
 #include "gw_logs.h"
+#include "gw_own.h"
 #include "gw_place.h"
+#include "gw_say.h"
 #include "gw_text.h"
 #include "gw_verdict.h"
 
@@ -13,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int by_name(const void *a, const void *b)
 {
@@ -45,10 +48,11 @@ bool gwi_folder_has_name_of_log(const char *name)
 
 /* True for a regular file. A FIFO must be skipped, because reading it would wait for a writer. Empty logs are skipped;
  * an empty recording is one that could not be written. */
-static bool is_plain_file(const char *path, bool may_be_empty)
+static bool is_plain_file(const char *path, bool may_be_link, bool may_be_empty)
 {
     struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && (may_be_empty || info.st_size > 0);
+    return (may_be_link ? stat(path, &info) : lstat(path, &info)) == 0 && S_ISREG(info.st_mode) &&
+           (may_be_empty || info.st_size > 0);
 }
 
 static gw_status add_path(gwi_folder_files *files, size_t *room, const char *path)
@@ -62,23 +66,20 @@ static gw_status add_path(gwi_folder_files *files, size_t *room, const char *pat
     return GW_OK;
 }
 
-static gw_status list(const char *folder, bool recordings, gwi_folder_files *ret, gw_error *err)
+static gw_status list(DIR *dir, const char *folder, bool recordings, bool links, gwi_folder_files *ret, gw_error *err)
 {
-    DIR *dir = opendir(folder);
-    if (dir == NULL)
-        return gw_fail(err, GW_IO, "%s: %s", folder, strerror(errno));
     gw_status st = GW_OK;
     size_t room = 0;
+    rewinddir(dir);
     for (struct dirent *entry; st == GW_OK && (entry = readdir(dir)) != NULL;) {
         char path[4096];
-        if (entry->d_name[0] == '.' ||
+        if (entry->d_name[0] == '.' || strcmp(entry->d_name, GWI_FOLDER_VERDICT) == 0 ||
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path ||
-            is_listed_recording(entry->d_name) != recordings || !is_plain_file(path, recordings) ||
+            is_listed_recording(entry->d_name) != recordings || !is_plain_file(path, links, recordings) ||
             (!recordings && (!gwi_folder_has_name_of_log(entry->d_name) || !gw_log_is_text(path))))
             continue;
         st = add_path(ret, &room, path);
     }
-    closedir(dir);
     if (ret->count > 0)
         qsort(ret->path, (size_t)ret->count, sizeof *ret->path, by_name);
     ret->are_recordings = recordings;
@@ -88,27 +89,58 @@ static gw_status list(const char *folder, bool recordings, gwi_folder_files *ret
 static bool is_any_filled(const gwi_folder_files *files)
 {
     for (int i = 0; i < files->count; i++) {
-        if (is_plain_file(files->path[i], false))
+        if (is_plain_file(files->path[i], true, false))
             return true;
     }
     return false;
 }
 
-gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err)
+/* Check that only we can have written each file. */
+static gw_status check_files(const gwi_folder_files *files, gw_error *err)
+{
+    gw_status st = GW_OK;
+    for (int i = 0, fd; i < files->count && st == GW_OK; i++) {
+        st = gw_plain_open(files->path[i], false, &fd, err);
+        if (st != GW_OK) {
+            gw_wrap(err, "%s", files->path[i]);
+            break;
+        }
+        st = gw_own_file_check(fd, geteuid(), files->path[i], err);
+        close(fd);
+    }
+    return st;
+}
+
+/* If another user than root owns the folder, say so, and return true. */
+static bool is_foreign(DIR *dir, const char *folder)
+{
+    struct stat info;
+    if (fstat(dirfd(dir), &info) != 0 || info.st_uid == geteuid() || gw_own_is_root(info.st_uid))
+        return false;
+    gw_say("%s belongs to user %u, who chose what is in it", folder, (unsigned)info.st_uid);
+    return true;
+}
+
+gw_status gwi_folder_list(const char *folder, bool only_ours, gwi_folder_files *ret, gw_error *err)
 {
     *ret = (gwi_folder_files){0};
-    gw_status st = list(folder, true, ret, err);
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        return gw_fail(err, GW_IO, "%s: %s", folder, strerror(errno));
+    bool links = !only_ours && !is_foreign(dir, folder); /* another user's link would choose a file of ours */
+    gw_status st = list(dir, folder, true, links, ret, err);
     if (st == GW_OK && !is_any_filled(ret)) {
         gwi_folder_files logs = {0};
-        st = list(folder, false, &logs, err);
+        st = list(dir, folder, false, links, &logs, err);
         if (st != GW_OK || logs.count > 0 || ret->count == 0) { /* otherwise, say that the recordings are empty */
             gwi_folder_free(ret);
             *ret = logs;
         }
     }
+    closedir(dir);
     if (st == GW_OK && ret->count == 0)
         st = gw_fail(err, GW_MISSING, "%s: the folder has no recordings and no text logs", folder);
-    return st;
+    return st == GW_OK && only_ours ? check_files(ret, err) : st;
 }
 
 void gwi_folder_free(gwi_folder_files *files)

@@ -7,18 +7,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The file for a verdict in a folder of recordings. It is not listed as a log. */
+#define GWI_FOLDER_VERDICT "gpuwhy.txt"
+
 typedef struct gwi_folder_files {
     char **path; /* owned; sorted by name */
     int count;
     bool are_recordings; /* false: text logs */
 } gwi_folder_files;
 
-/* List the recordings in a folder, without subfolders; if there are none, its text logs. Call gwi_folder_free() after
- * any result:
+/* List the recordings in a folder, without subfolders; if there are none, its text logs. If the folder belongs to
+ * another user than root, a line on stderr says so, and links in it are skipped. `only_ours`: skip links, and fail if
+ * another user may have written one of the files. Call gwi_folder_free() after any result:
  * - GW_IO: the folder cannot be read
+ * - GW_UNSUPPORTED: another user may have written a file, and `only_ours`
  * - GW_MISSING: neither recordings nor logs
  * - GW_NOMEM: out of memory */
-GW_MUST_CHECK gw_status gwi_folder_list(const char *folder, gwi_folder_files *ret, gw_error *err);
+GW_MUST_CHECK gw_status gwi_folder_list(const char *folder, bool only_ours, gwi_folder_files *ret, gw_error *err);
 void gwi_folder_free(gwi_folder_files *files);
 
 /* True if the name ends like that of a recording. */

@@ -188,7 +188,7 @@ static int report_folder(const char *folder, const report_options *options)
 {
     gw_error err;
     gwi_folder_files files;
-    gw_status st = gwi_folder_list(folder, &files, &err);
+    gw_status st = gwi_folder_list(folder, false, &files, &err);
     if (st == GW_OK && !files.are_recordings)
         st = gw_fail(&err, GW_USAGE, "%s: no recordings in this folder", folder);
     int status = st == GW_OK ? report(files.path, files.count, options) : fail(&err);

@@ -1,15 +1,17 @@
 /* Finds the recordings of a job of Slurm by the links in the state folder. */
 #include "gwi_slurm.h"
 
+#include "gw_own.h"
 #include "gw_say.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 /* Read digits, which end at `end`. Returns NULL if they are wrong. */
 static const char *read_number(const char *text, const char *end, uint32_t *ret_number)
@@ -21,10 +23,10 @@ static const char *read_number(const char *text, const char *end, uint32_t *ret_
     return text + digits;
 }
 
-/* Find the last step of the job that has a link. */
-static size_t find_steps(const char *links, uint32_t job, uint32_t *ret_step)
+/* Find the last step of the job that has a link in the working folder. */
+static size_t find_steps(uint32_t job, uint32_t *ret_step)
 {
-    DIR *folder = opendir(links);
+    DIR *folder = opendir(".");
     size_t count = 0;
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         uint32_t number, step;
@@ -39,26 +41,44 @@ static size_t find_steps(const char *links, uint32_t job, uint32_t *ret_step)
     return count;
 }
 
-gw_status gwi_slurm_folder(const char *word, gw_path out, gw_error *err)
+/* Make one of our own folders the working folder. Whatever its path leads to later, names are then looked up in the
+ * folder that was checked. */
+static gw_status enter(const char *path, gw_error *err)
 {
-    gw_path state, links;
+    int fd;
+    gw_status st = gw_own_folder_open(path, &fd, err);
+    if (st != GW_OK)
+        return st;
+    st = fchdir(fd) == 0 ? GW_OK : gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+    close(fd);
+    return st;
+}
+
+gw_status gwi_slurm_enter(const char *word, gw_path out, gw_error *err)
+{
+    gw_path links;
+    char name[32];
     uint32_t job = 0, step = 0;
-    struct stat info;
     const char *at = read_number(word + strlen(GWI_SLURM_PREFIX), ".", &job);
     bool has_step = at != NULL && *at == '.';
     if (at == NULL || (has_step && read_number(at + 1, "", &step) == NULL))
         return gw_fail(err, GW_USAGE, "%s: expected slurm:JOBID or slurm:JOBID.STEP", word);
-    gw_status st = gw_state_folder(state, err);
+    gw_status st = gw_state_folder(out, err);
     if (st == GW_OK)
-        st = gw_path_format(links, err, "%s/slurm", state);
-    if (st != GW_OK)
+        st = gw_path_format(links, err, "%s/slurm", out);
+    if (st != GW_OK || (st = enter(links, err)) == GW_UNSUPPORTED)
         return st;
-    size_t count = has_step ? 1 : find_steps(links, job, &step);
+    size_t count = st != GW_OK || has_step ? 1 : find_steps(job, &step);
     if (count > 1)
         gw_say("explain: %zu steps of job %" PRIu32 " have recordings; this is slurm:%" PRIu32 ".%" PRIu32, count, job,
                job, step);
-    st = gw_path_format(out, err, "%s/%" PRIu32 ".%" PRIu32, links, job, step);
-    if (st == GW_OK && (count == 0 || stat(out, &info) != 0 || !S_ISDIR(info.st_mode)))
-        st = gw_fail(err, GW_MISSING, "%s: no recordings are known; if the job's folder is elsewhere, name it", word);
+    snprintf(name, sizeof name, "%" PRIu32 ".%" PRIu32, job, step);
+    ssize_t bytes = st == GW_OK ? readlink(name, out, PATH_MAX - 1) : -1;
+    if (bytes <= 0)
+        return gw_fail(err, GW_MISSING, "%s: no recordings are known; if the job's folder is elsewhere, name it", word);
+    out[bytes] = '\0';
+    st = enter(out, err);
+    if (st != GW_OK)
+        gw_wrap(err, "%s", word);
     return st;
 }

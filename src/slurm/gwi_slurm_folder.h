@@ -3,16 +3,19 @@
 #ifndef GWI_SLURM_FOLDER_H
 #define GWI_SLURM_FOLDER_H
 
-#include <stdbool.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* True if `path` is a folder (not a link) that belongs to this user, and no other user can write to it. */
-static inline bool gwi_slurm_folder_is_ours(const char *path)
+/* Open a folder (not a link) that belongs to this user, and to which no other user can write. -1: it is not. */
+static inline int gwi_slurm_folder_open(const char *path)
 {
     struct stat info;
-    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
-           (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || (fstat(fd, &info) == 0 && info.st_uid == geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0))
+        return fd;
+    close(fd);
+    return -1;
 }
 
 #endif

@@ -201,14 +201,16 @@ static void explain(void)
     char gpuwhy[PATH_MAX + 64] = "";
     for (size_t i = 0; i < sizeof places / sizeof places[0] && !is_program(gpuwhy); i++)
         snprintf(gpuwhy, sizeof gpuwhy, "%s/%s", settings.prefix, places[i]);
-    pid_t pid = gwi_slurm_folder_is_ours(settings.folder) && is_program(gpuwhy) ? fork() : -1;
+    int folder = gwi_slurm_folder_open(settings.folder); /* srun ends soon: it is not closed */
+    pid_t pid = folder >= 0 && is_program(gpuwhy) ? fork() : -1;
     if (pid == 0) {
         sigset_t none; /* srun blocks signals, SIGALRM too */
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
         alarm(600); /* a file system that hangs must not keep srun */
         dup2(STDERR_FILENO, STDOUT_FILENO);
-        execl(gpuwhy, gpuwhy, "explain", "--quiet", "--no-history", settings.folder, (char *)NULL);
+        if (fchdir(folder) == 0) /* the path may lead elsewhere by now */
+            execl(gpuwhy, gpuwhy, "explain", "--quiet", "--no-history", ".", (char *)NULL);
         _exit(1);
     }
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)

@@ -52,7 +52,7 @@ static void make_folders(char *path)
 /* Link the folder as STATE/gpuwhy/slurm/JOBID.STEP. */
 static void link_folder(const char *folder)
 {
-    char links[PATH_MAX], name[PATH_MAX + 64];
+    char links[PATH_MAX], name[64];
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID"), *rank = getenv("SLURM_PROCID");
     if (job == NULL || step == NULL || rank == NULL || strcmp(rank, "0") != 0)
@@ -65,10 +65,13 @@ static void link_folder(const char *folder)
     if (bytes <= 0 || bytes >= (int)sizeof links)
         return;
     make_folders(links);
-    snprintf(name, sizeof name, "%s/%.20s.%.20s", links, job, step);
-    (void)unlink(name); /* numbers of jobs repeat after years */
-    if (symlink(folder, name) != 0)
-        return; /* the user can still name the folder */
+    int in = gwi_slurm_folder_open(links);
+    if (in < 0)
+        return;
+    snprintf(name, sizeof name, "%.20s.%.20s", job, step);
+    (void)unlinkat(in, name, 0);        /* numbers of jobs repeat after years */
+    (void)!symlinkat(folder, in, name); /* if this fails, the user can still name the folder */
+    close(in);
 }
 
 /* Split the options at spaces. Returns their number. */
@@ -104,7 +107,7 @@ static void run_recorded(const char *command, int argc, char **argv)
         snprintf(folder, sizeof folder, "%s", wanted) >= PATH_MAX - 1)
         return;
     make_folders(folder);
-    if (!gwi_slurm_folder_is_ours(folder)) {
+    if (gwi_slurm_folder_open(folder) < 0) { /* execve() closes it */
         refuse(folder);
         return;
     }
