@@ -5,6 +5,7 @@
 
 #include "gw_exit.h"
 #include "gw_fact.h"
+#include "gw_own.h"
 #include "gw_say.h"
 #include "gw_supervisor.h"
 
@@ -89,10 +90,11 @@ static void say_what_is_not_seen(gw_supervisor *run)
 static void say_nested(const gw_supervisor *run)
 {
     const char *outer = getenv("GPUWHY_RUN_DIR");
-    gw_path path;
-    if (outer == NULL || outer[0] != '/' || run->is_second || gw_path_format(path, NULL, "%s/nested", outer) != GW_OK)
+    int folder;
+    if (outer == NULL || outer[0] != '/' || run->is_second || gw_own_folder_open(outer, &folder, NULL) != GW_OK)
         return;
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = openat(folder, "nested", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    close(folder);
     if (fd < 0)
         return;
     bool kept = run->record.path[0] != '\0' && !run->record.is_temporary;

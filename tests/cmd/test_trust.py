@@ -86,6 +86,39 @@ class Planted(Case):
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
 
 
+    @needs_root
+    def test_a_program_that_outlives_its_run_uses_no_folder_of_another_user(self):
+        """The name of the run folder is free when the folder has been removed."""
+        program = self.folder / "program.py"
+        program.write_text("import os, time\nopen('ready', 'w')\nwhile not os.path.exists('go'):\n    time.sleep(0.01)\n" + BEGIN +
+                           "open('done', 'w')\n")
+        process = self.start(sys.executable, str(program), stderr=subprocess.DEVNULL)
+        self.addCleanup(end, process)
+        wait_until((self.folder / "ready").exists, "the program")
+        folder = self.own_folder(process.pid)
+        process.send_signal(signal.SIGKILL)
+        process.wait(WAIT_S)
+        shutil.move(folder, self.folder / "removed")
+        folder.mkdir()
+        self.addCleanup(shutil.rmtree, folder, True)
+        shutil.copy(self.folder / "removed" / "run.meta", folder)
+        shutil.copytree(self.folder / "removed" / "virtual", folder / "virtual")
+        os.chown(folder, OTHER, OTHER)
+        (self.folder / "go").touch()
+        wait_until((self.folder / "done").exists, "the end of the program")
+        self.assertEqual(list(folder.glob("*.buf")), [])
+
+    @needs_root
+    def test_a_run_inside_a_run_writes_to_no_folder_of_another_user(self):
+        outer = self.folder / "outer"
+        outer.mkdir(mode=0o755)
+        for owner, names in ((OTHER, []), (0, ["nested"])):
+            os.chown(outer, owner, owner)
+            self.run_gpuwhy("run", "--gpu", GPU, "--quiet", "--", "true",
+                            env=dict(self.environment, GPUWHY_RUN_DIR=str(outer)))
+            self.assertEqual([path.name for path in outer.iterdir()], names)
+
+
 class Code(Case):
     """What a program loads comes from us or from root."""
 

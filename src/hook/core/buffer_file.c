@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -79,11 +81,24 @@ static void *map(int fd)
     return map == MAP_FAILED ? NULL : map;
 }
 
+int gwi_run_file_open(const char *name, int flags)
+{
+    struct stat info;
+    int folder = open(gwi.run_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return -1;
+    bool is_ours = gwi_calls_are_filtered() || (syscall(SYS_newfstatat, folder, "", &info, AT_EMPTY_PATH) == 0 &&
+                                                info.st_uid == geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0);
+    int fd = is_ours ? openat(folder, name, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    close(folder);
+    return fd;
+}
+
 static void *map_new_file(bool is_filtered)
 {
     char path[sizeof gwi.run_dir + 64];
     snprintf(path, sizeof path, "%s/%ld-%llx.buf", gwi.run_dir, (long)getpid(), (unsigned long long)gwi_ticks());
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = gwi_run_file_open(strrchr(path, '/') + 1, O_CREAT | O_EXCL);
     if (fd < 0)
         return NULL;
     void *memory = reserve(fd, is_filtered) ? map(fd) : NULL;

@@ -292,6 +292,10 @@ bool gwi_buffer_create(uint32_t mark);
 void gwi_launcher_note(char out[GW_LAUNCHER_BYTES]);
 /* Map the file of a new buffer and return its memory, all zero (buffer_file.c). Returns NULL on failure. */
 void *gwi_buffer_memory(void);
+/* Open a file of the run folder for reading and writing (buffer_file.c). Returns -1 on failure, and if the folder is
+ * not ours: a program may outlive its run, and another user may then create a folder or a link of this name. While a
+ * seccomp filter is active, the owner is not checked. */
+int gwi_run_file_open(const char *name, int flags);
 /* Read up to out_bytes - 1 bytes of a file and add a terminating zero. Returns false if the file is empty or cannot be
  * read. */
 bool gwi_read_small_file(const char *path, char *out, size_t out_bytes);
