@@ -52,7 +52,7 @@ GW_MUST_CHECK gw_status gw_state_folder(gw_path out, gw_error *err);
 GW_MUST_CHECK gw_status gw_config_path(gw_path out, gw_error *err);
 
 /* Store the path of the last recording in `out`, from the link `last` in the state folder. GW_MISSING: there is
- * none, or it was removed. */
+ * none, or it was removed. GW_UNSUPPORTED: another user owns the file by now. */
 GW_MUST_CHECK gw_status gw_last_recording(gw_path out, gw_error *err);
 
 #endif

@@ -473,8 +473,13 @@ gw_status gw_last_recording(gw_path out, gw_error *err)
         st = gw_path_format(link, err, "%s/last", folder);
     if (st != GW_OK)
         return st;
-    if (realpath(link, out) != NULL)
-        return GW_OK;
+    if (realpath(link, out) != NULL) { /* another user may have replaced the file since the run */
+        struct stat file;
+        if (stat(out, &file) == 0 && (file.st_uid == geteuid() || gw_own_is_root(file.st_uid)))
+            return GW_OK;
+        return gw_fail(err, GW_UNSUPPORTED, "the last recording, %s, belongs to another user; to read it, name it",
+                       out);
+    }
     if (readlink(link, out, PATH_MAX) < 0)
         return gw_fail(err, GW_MISSING, "nothing has been recorded yet; to record: gpuwhy run -- program");
     return gw_fail(err, GW_MISSING, "the last recording was removed; name a recording");

@@ -118,6 +118,17 @@ class Planted(Case):
                             env=dict(self.environment, GPUWHY_RUN_DIR=str(outer)))
             self.assertEqual([path.name for path in outer.iterdir()], names)
 
+    @needs_root
+    def test_the_last_recording_is_our_own(self):
+        recording = self.folder / "run.gpuwhy"
+        self.run_gpuwhy("run", "--gpu", GPU, "--quiet", "-o", recording, "--", "false")
+        self.assertEqual(self.run_gpuwhy("explain").stderr, b"")
+        os.chown(recording, OTHER, OTHER)
+        done = self.run_gpuwhy("explain")
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+        self.assertIn(b"run.gpuwhy, belongs to another user", done.stderr)
+        self.assertNotEqual(self.run_gpuwhy("explain", recording).stdout, b"")  # its twin: the user names it
+
 
 class Code(Case):
     """What a program loads comes from us or from root."""
