@@ -8,7 +8,7 @@ of two files or more. Two graphs are examined. In the first, a file uses another
 a function or a variable of the other's object, in whatever way: by a call, an inline function or a table. So the tree
 must have been built; --build names the build folder (build-dev). In the second graph, a file also uses another one if
 it includes its header. Tests do not count. Without arguments, every folder with sources below src, virtual-gpu and
-libgpuscope is examined, then src/hook and src/verdict with their subfolders, as "FOLDER/...". A folder given as an
+libgpuscope is examined, then those of SUBFOLDERS with their subfolders, as "FOLDER/...". A folder given as an
 argument is examined with its subfolders. With --check, print only the circles of the first graph and the uses that go
 against SUBFOLDERS of folders.py, and fail if there is one (the test folders_circles).
 """
@@ -176,8 +176,8 @@ def folders():
         for folder in [base, *subfolders(base)] if base.is_dir() else []:
             if has_sources(folder):
                 yield folder, False
-    for folder in (ROOT / "src" / "hook", ROOT / "src" / "verdict"):
-        yield folder, True
+    for folder in SUBFOLDERS:
+        yield ROOT / folder, True
 
 
 def name_of(folder, with_subfolders):
@@ -201,7 +201,7 @@ def upward_uses(folder, objects):
     order = SUBFOLDERS[str(folder.relative_to(ROOT))]
     home = {}
     for path in folder.rglob("*.c"):
-        home[unit(path.name)] = "." if path.parent == folder else path.parent.name
+        home[unit(path.name)] = "." if path.parent == folder else path.relative_to(folder).parts[0]
     for name, used_ones in sorted(uses(files_of(folder, objects, True), False).items()):
         for used in sorted(used_ones):
             if order.index(home[used]) > order.index(home[name]):

@@ -19,8 +19,9 @@ SUFFIXES = (".c", ".h", ".cpp", ".cu", ".def")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 # The order inside a folder; "." has the files of the folder itself. Tests may include headers of any subfolder.
 SUBFOLDERS = {
-    "src/hook": ("core", "python", "stack", "torch", "rehearse", "."),
-    "src/verdict": ("finding", "topics", "from_log", "engine", "causes", "lookup"),
+    "src/inside/hook": ("core", "python", "stack", "torch", "rehearse", "."),
+    "src/judge": ("finding", "topics", "from_log", "engine", "causes", "lookup"),
+    "src/apps": ("past", "shell", "run", "config", "doctor", "explain", "fit", "history", "jupyter", "lab", "report", "watch", "."),
 }
 TEST = re.compile(r"_(test|testlib|testplugin|bench)\.[ch]$")
 # apigen writes these into the build folder.
@@ -55,10 +56,11 @@ def order():
 
 
 def sources(folders):
-    """Each source with its folder."""
+    """Each source with its folder: a folder of the list inside another one is a folder of its own."""
     for folder in folders:
+        inner = [ROOT / other for other in folders if other.startswith(folder + "/")]
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in SUFFIXES and path.is_file():
+            if path.suffix in SUFFIXES and path.is_file() and not any(other in path.parents for other in inner):
                 yield path.relative_to(ROOT), folder
 
 
@@ -110,13 +112,13 @@ def unlisted_inside():
         f"tools/folders.py: {path.relative_to(ROOT)} is not in SUBFOLDERS"
         for folder, known in SUBFOLDERS.items()
         for path in sorted((ROOT / folder).iterdir())
-        if path.is_dir() and path.name not in known
+        if path.is_dir() and path.name not in known and str(path.relative_to(ROOT)) not in order()
     ]
 
 
 def unlisted(folders):
     """Folders with sources that the order does not know."""
-    found = {path.parent for path in (ROOT / "src").glob("*/CMakeLists.txt")}
+    found = {path.parent for path in (ROOT / "src").rglob("CMakeLists.txt")}
     return sorted(str(path.relative_to(ROOT)) for path in found if str(path.relative_to(ROOT)) not in folders)
 
 

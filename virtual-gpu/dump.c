@@ -1,4 +1,4 @@
-/* Write the tables of a GPU core dump and the ELF file around them. src/gpucore/ reads both these dumps and real
+/* Write the tables of a GPU core dump and the ELF file around them. src/image/gpucore/ reads both these dumps and real
  * ones. */
 #define _GNU_SOURCE
 #include "gw_array.h"

@@ -16,7 +16,7 @@
  *   gw_virt_exports.c      the exported symbols of the virtual card                    (virtual card)
  *   gw_cuda_calls.h        prototypes for programs that use the driver API
  *
- * Wrappers use these functions and variables of src/hook/core/gwi_hook.h:
+ * Wrappers use these functions and variables of src/inside/hook/core/gwi_hook.h:
  *
  *   extern void *gwi_real[GW_FN_COUNT];              the functions of the real driver
  *   bool gwi_enter(&th, fn)                          false: call the driver without recording
@@ -824,7 +824,7 @@ static void write_hook_wrappers(void)
 }
 
 /* Write the gate of a function. A gate stands between the wrapper and the driver while --inject or --fence needs it;
- * see src/hook/gwi_gate.h, which declares gwi_gate_before, gwi_gate_failed and gwi_gate_next. */
+ * see src/inside/hook/gwi_gate.h, which declares gwi_gate_before, gwi_gate_failed and gwi_gate_next. */
 static void put_gate(FILE *out, const row *r)
 {
     fprintf(out, "static int gwi_gate_%s(%s)\n{\n", r->symbol, r->signature);

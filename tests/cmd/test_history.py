@@ -212,7 +212,7 @@ class History(PythonCase):
 
     @unittest.skipUnless(HAS_SQLITE, "this build has no SQLite")
     def test_many_programs_that_end_at_once(self):
-        """Ten whole runs; src/cmd/past_db_test.c adds 100 runs at once."""
+        """Ten whole runs; src/apps/past/past_db_test.c adds 100 runs at once."""
         (self.folder / "gib").write_text("1")
         (self.folder / "code").write_text("0")
         programs = [subprocess.Popen([GPUWHY, "run", "--gpu", GPU, "--quiet", "--", sys.executable, self.program],

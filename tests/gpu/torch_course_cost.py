@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Door(ctypes.Structure):
-    """struct gw_c10_door of src/facade/gw_c10_door.h, version 1."""
+    """struct gw_c10_door of src/inside/facade/gw_c10_door.h, version 1."""
     _fields_ = [("version", ctypes.c_uint32), ("reserved", ctypes.c_uint32)] + [
         (name, ctypes.c_void_p) for name in ("usage", "oom", "next_usage", "next_oom", "resolve", "usage_alone", "oom_alone")]
 

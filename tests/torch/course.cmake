@@ -3,7 +3,7 @@ find_package(Threads REQUIRED)
 set(c10_dir ${CMAKE_CURRENT_BINARY_DIR}/c10)
 foreach(library c10 c10_cuda)
   add_library(fake_${library} SHARED c10/fake_${library}.c)
-  target_include_directories(fake_${library} PRIVATE ${CMAKE_SOURCE_DIR}/src/facade)
+  target_include_directories(fake_${library} PRIVATE ${CMAKE_SOURCE_DIR}/src/inside/facade)
   target_compile_options(fake_${library} PRIVATE -O2 -fno-sanitize=all)
   target_link_options(fake_${library} PRIVATE -fno-sanitize=all -Wl,-z,lazy)
   set_target_properties(fake_${library} PROPERTIES OUTPUT_NAME ${library} LIBRARY_OUTPUT_DIRECTORY ${c10_dir}

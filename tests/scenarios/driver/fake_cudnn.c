@@ -1,5 +1,5 @@
 /* Imitate the part of cuDNN that writes a log, as version 9 or 8. The versions differ in the variables that enable the
- * log, in the status codes, and slightly in the text (src/sense/gw_cudnn_log.h). */
+ * log, in the status codes, and slightly in the text (src/record/sense/gw_cudnn_log.h). */
 #include "gw_cuda_calls.h"
 
 #include <stdio.h>

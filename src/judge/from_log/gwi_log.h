@@ -1,0 +1,168 @@
+/* Judges text logs. Only for use inside src/judge. A gw_log_find is a line that matched a sign (a pattern).
+ * - log_case.c: statements about causes
+ * - log_memory.c: the numbers in out-of-memory messages
+ * - judge_log.c: the verdict */
+#ifndef GWI_LOG_H
+#define GWI_LOG_H
+
+#include "gw_logs.h"
+#include "gw_version.h"
+#include "gwi_cause.h"
+
+/* For log_rules.def. GW_SAYS_CUDA: all signs of a CUDA error (number, name or text). GW_SAYS_NOTHING: a code without a
+ * rule, such as success. */
+enum { GW_SAYS_CUDA = GW_SIGN_COUNT, GW_SAYS_NOTHING };
+
+/* How much of the failure a statement (a log line that reports a problem) explains, least first. A statement explains
+ * those of smaller depth, too. GWI_NOTICE: logged as a warning or as information. log_rules.def describes the rest. */
+typedef enum gwi_depth { GWI_NOTICE, GWI_LAST, GWI_ECHO, GWI_DIRECT, GWI_ROOT } gwi_depth;
+
+enum { GWI_LOG_CAUSES_MAX = 9 };
+
+/* A line of the log that reports a problem, and the possible causes of the problem. */
+typedef struct gwi_statement {
+    const gw_log_find *find;
+    unsigned code; /* the CUDA error that the line reports; 0: none */
+    gwi_depth depth;
+    gw_certainty certainty;                /* certainty of cause[0] */
+    const char *cause[GWI_LOG_CAUSES_MAX]; /* most likely first; static ids of the catalogue */
+    size_t cause_count;
+    char why[256];      /* what in the log decided the first cause; "": nothing */
+    bool is_impossible; /* the requested size is larger than the memory of any card */
+    bool survived;      /* the problem did not end the program */
+    bool is_open;       /* unknown whether the program survived: lines of unknown meaning follow */
+} gwi_statement;
+
+/* A frame of the user's code in a traceback or in a native stack. */
+enum { GWI_LOG_FRAMES_MAX = 8 };
+typedef struct gwi_log_frame {
+    const gw_log_find *find;
+    const char *function; /* NULL: not known; borrowed from the log */
+    char file[256];       /* "train.py", "In [3]"; the module of a native frame */
+    uint32_t line;        /* 0: not known */
+    bool python;
+} gwi_log_frame;
+
+/* The framework, card and driver named in the log. Texts are borrowed from the log. */
+typedef struct gwi_log_context {
+    const char *framework;    /* static: "PyTorch"; NULL: not known */
+    const char *version_text; /* "2.0.1+cu118"; NULL: not known */
+    gw_version version;       /* 0: not known */
+    bool version_by_message;  /* guessed from a message's form: the real version may be older */
+    const char *card;         /* "Tesla T4"; NULL: not known */
+    uint64_t card_bytes;      /* 0: not known */
+    bool card_lacks_bfloat16; /* false: the card has bfloat16, or this is not known */
+    const char *driver;       /* NULL: not known */
+} gwi_log_context;
+
+typedef struct gwi_log_case {
+    const gw_log *log;
+    gwi_statement *statement; /* owned; in the order of the log; has room for find_count + 1 statements */
+    size_t count;
+    gw_framework framework;
+    gwi_log_context context;
+    const gw_log_find *exception; /* the last Python exception that the program did not survive; NULL: none */
+    bool exception_about_child;   /* `exception` only reports that another process failed */
+} gwi_log_case;
+
+/* Return the first line of the log that matched this sign. Returns NULL if there is none. */
+static inline const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == sign)
+            return &log->find[i];
+    }
+    return NULL;
+}
+/* log_context.c: fill in c->context: the framework, its version, the card and the driver. */
+void gwi_log_look_around(gwi_log_case *c);
+/* log_advice.c: add to `next` the advice for the programs and platforms in the log. For a cause about the driver's
+ * version, include the CUDA version that this driver supports.
+ * *ret_replaces: the advice replaces the catalogue's fixes, which are for training programs. Returns false if there is
+ * no memory. */
+bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_replaces, gw_string_list *next);
+/* Add to `next` the cause's fixes that suit the framework, its version and the card. `place` is the user's frame as
+ * text, "" if unknown. Returns false if there is no memory. */
+bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char *place, gw_string_list *next);
+
+/* log_frames.c: read the user's frames from this exception's traceback, innermost first. Without a traceback, use a
+ * native stack. Returns the number of frames. */
+size_t gwi_log_frames(const gw_log *log, const gw_log_find *exception, gwi_log_frame *ret_frames);
+bool gwi_log_has_traceback(const gw_log *log, const gw_log_find *exception);
+/* Return the exception that belongs to the line `find`. This is the same rank's next exception with a traceback, at
+ * most 300 lines later. Otherwise it is the one that ended the run (NULL: none). */
+const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find);
+
+/* log_work.c: return true if the program continued its work after the line `after`. The file must later report progress
+ * or another ended trial of the same rank, or a server that is ready or answers. */
+bool gwi_log_went_on(const gw_log *log, const gw_log_find *after);
+/* True if at least 10 lines follow the file's last problem, which is the line `after` or a later one. False if an
+ * exception or a bad end is there, or anywhere in another file. */
+bool gwi_log_output_goes_on(const gw_log *log, const gw_log_find *after);
+/* True if a line within 10 lines of `find` announces another attempt, and the log has a good end after `find`. */
+bool gwi_log_was_retried(const gw_log *log, const gw_log_find *find);
+/* True if Python ignored this exception, or if a server raised it during a normal shutdown. */
+bool gwi_log_was_ignored(const gw_log *log, const gw_log_find *find);
+/* Return a line that shows a file's good end, NULL if there is none:
+ * - a message of success, exit status 0, or the last line of progress
+ * - near the end of the file, with no problem reported after it
+ * - later than `after`, if in the same file */
+const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after);
+/* Return the first line that looks like a failure, recognised or not, unless the program then continued or ended well.
+ * NULL: none. */
+const gw_log_find *gwi_log_unanswered(const gw_log *log);
+
+/* Turn the log's matching lines into statements (gwi_statement). Fails only with GW_NOMEM. The caller closes *ret_case
+ * with gwi_log_close(). */
+GW_MUST_CHECK gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err);
+void gwi_log_close(gwi_log_case *c);
+
+/* Look up the code of the CUDA error that a log line contains as a name, a text or a number. Returns false if the line
+ * contains none. */
+bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code);
+
+/* log_memory.c: set the first cause of each out-of-memory statement, if the numbers in its line or in nearby lines show
+ * it. */
+void gwi_log_weigh_memory(gwi_log_case *c);
+
+/* log_guess.c: guess causes from the words of an unknown message. Returns them separated by spaces, most likely first,
+ * or NULL. The text is static. */
+const char *gwi_log_guess(const char *text);
+/* log_loss.c: add a statement if the last loss in the log is not a finite number and no other line explains how the run
+ * ended. */
+void gwi_log_weigh_loss(gwi_log_case *c);
+
+/* log_decide.c: make `cause` the statement's first cause, with this certainty. `why` (a printf() format) describes the
+ * observation that decided this. */
+__attribute__((format(printf, 4, 5))) void gwi_log_decide(gwi_statement *statement, const char *cause,
+                                                          gw_certainty certainty, const char *why, ...);
+
+/* Convert an error number of a runtime before CUDA 10.1 into today's number. Returns false if the number has not
+ * changed or was unused. */
+bool gwi_log_old_cuda_code(unsigned number, unsigned *ret_code);
+/* Return the value in a log line (a name, a code, a text, ...) that selects its row in log_rules.def. */
+const char *gwi_log_value(const gw_log_find *find);
+/* Return the rule for a sign and a value in log_rules.def, as a statement without `find`. *ret_is_exact is false if no
+ * row lists the value and the sign's general row is used. Returns false if there is no rule. */
+bool gwi_log_rule(int sign, const char *value, gwi_statement *ret_statement, bool *ret_is_exact);
+/* True if the list contains `value`. Items are separated by spaces, and only whole items match. `value` may be several
+ * successive items. */
+bool gwi_log_is_listed(const char *list, const char *value);
+/* Return the command that would confirm or exclude this cause: "gpuwhy run ...". Returns NULL if none is known. */
+const char *gwi_log_decider(const char *cause);
+/* Return the statement that explains the failure. Returns NULL if there is none. */
+const gwi_statement *gwi_log_root(const gwi_log_case *c);
+/* Report a log line as evidence, with its position and text. */
+void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, uint64_t t_ns, const char *source,
+                      const gw_log_find *find);
+
+/* Read a recording's stderr as a log, if no driver call shows why the run ended badly. If a message does, `c->said`
+ * points into *ret_told until gwi_told_close(). Returns false if there is no memory. */
+typedef struct gwi_told {
+    gw_log *log;
+    gwi_log_case c;
+} gwi_told;
+GW_MUST_CHECK bool gwi_told_open(gwi_case *c, gwi_told *ret_told);
+void gwi_told_close(gwi_told *told);
+
+#endif
