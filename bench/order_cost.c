@@ -1,5 +1,5 @@
-/* Measures two costs of the hook's order tracking (src/inside/hook/order.c). The hook stores calls that order GPU work in a
- * ring, and writes them to the recording before a free.
+/* Measures two costs of the hook's order tracking (src/inside/hook/order.c). The hook stores calls that order GPU work
+ * in a ring, and writes them to the recording before a free.
  * - Storing: bursts of such calls, before and after the hook starts to store them.
  * - Writing: bursts of frees, without and with a copy on another stream before them.
  *

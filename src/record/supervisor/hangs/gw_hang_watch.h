@@ -58,8 +58,9 @@ void gw_hang_watch_end(gw_hang_watch *watch);
 
 typedef void (*gw_hang_sink)(void *user, const gw_item *item);
 
-/* Pass the facts about a hang of `process` to `put`, for src/read/model/faults/hang.c. Returns false and passes nothing if the
- * process cannot be read, or if it does not look like a hang. If `whatever`, the second condition is not checked.
+/* Pass the facts about a hang of `process` to `put`, for src/read/model/faults/hang.c. Returns false and passes nothing
+ * if the process cannot be read, or if it does not look like a hang. If `whatever`, the second condition is not
+ * checked.
  *
  * A process looks like a hang if one of these is true:
  * - A thread is in a driver call or polls the GPU.
