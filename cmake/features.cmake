@@ -10,6 +10,7 @@ endfunction()
 gw_require(JSONC json-c/json.h json-c "json-c" libjson-c-dev)
 gw_require(ZSTD zstd.h zstd "zstd" libzstd-dev)
 gw_require(ELF gelf.h elf "libelf of elfutils" libelf-dev)
+gw_require(SQLITE sqlite3.h sqlite3 "SQLite" libsqlite3-dev)
 gw_require(DW elfutils/libdwfl.h dw "libdw of elfutils" libdw-dev)
 
 # gw_find(NAME header library): look for an optional library, and set GW_<NAME>_INCLUDE, GW_<NAME>_LIBRARY and
@@ -53,7 +54,6 @@ else()
   message(STATUS "slurm/spank.h not found: the plugin for Slurm is not built")
 endif()
 gw_find(MICROHTTPD microhttpd.h microhttpd "libmicrohttpd not found: gpuwhy watch cannot serve metrics")
-gw_find(SQLITE sqlite3.h sqlite3 "SQLite not found: past runs are kept in a text list, and gpuwhy history has no --where")
 # The chart library of `gpuwhy report`. The page was written for this version, so another one is not used.
 set(GW_DYGRAPHS_VERSION 2.2.1)
 set(GW_HAVE_DYGRAPHS OFF)

@@ -175,7 +175,7 @@ threaded="$threaded|^e2e-(S01|S05|S10|S12|S16|S2[123]|S32-stream|S36|hangs|memor
 
 echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 14 to 18 minutes on two idle cores; first, missing packages are installed"
 trap stop HUP INT TERM
-sh tools/need.sh build logs history report dnnl images watch packages check || exit 1
+sh tools/need.sh build logs report dnnl images watch packages check || exit 1
 mkdir -p build-pythons build-asan build-tsan
 install_extras >build-pythons/extras.log 2>&1 &
 extras=$!

@@ -35,7 +35,7 @@ done
 # ---- the build: OFF is a value that find_library() does not replace. Without optimisation, it takes a third of the time. The
 # test `packages` compiles the same code with it ----
 hidden=
-for library in HS PCRE2 ZLIB LZMA SQLITE CMOCKA DNNL JPEG PNG CURSES MICROHTTPD; do
+for library in HS PCRE2 ZLIB LZMA CMOCKA DNNL JPEG PNG CURSES MICROHTTPD; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
 hidden="$hidden -DGW_SLURM_INCLUDE:STRING=OFF"
@@ -43,14 +43,14 @@ hidden="$hidden -DGW_DYGRAPHS_SCRIPT:STRING=OFF -DGW_DYGRAPHS_STYLE:STRING=OFF"
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words
 sh tools/build.sh "$folder" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE="-O0 -DNDEBUG" -DGW_STRICT=ON $hidden >"$work/build" || fail "$(cat "$work/build")"
-for library in "Hyperscan or PCRE2" zlib liblzma SQLite cmocka oneDNN libjpeg libpng "ncurses (wide)" libmicrohttpd; do
+for library in "Hyperscan or PCRE2" zlib liblzma cmocka oneDNN libjpeg libpng "ncurses (wide)" libmicrohttpd; do
     expect "$work/build" "$library not found: "
 done
 expect "$work/build" "(libjs-dygraphs): no HTML reports"
 gpuwhy=$folder/gpuwhy
 for file in "$gpuwhy" "$folder/lib/gpuwhy/libgpuwhy-hook.so" "$folder/lib/gpuwhy/virtual/libcuda.so.1"; do
     objdump -p "$file" | grep NEEDED >"$work/needed"
-    ! grep -E 'libhs|pcre2|libz\.|lzma|sqlite|cmocka|ncurses|microhttpd' "$work/needed" || fail "$file is linked to what was hidden"
+    ! grep -E 'libhs|pcre2|libz\.|lzma|cmocka|ncurses|microhttpd' "$work/needed" || fail "$file is linked to what was hidden"
 done
 
 # ---- features that must work ----
@@ -73,6 +73,8 @@ run explain 0 "$gpuwhy" explain "$work/leak.gpuwhy"
 expect "$work/explain.out" "Verdict  gpu-oom-leak (supported)"
 run csv 0 "$gpuwhy" export "$work/leak.gpuwhy" --to csv
 expect "$work/csv.out" "cuMemAlloc_v2"
+run history 0 "$gpuwhy" history --where "cause = 'gpu-oom-leak'"
+expect "$work/history.out" "examples/cnn --runs 2"
 run watch 0 "$gpuwhy" watch --once
 expect "$work/watch.out" "RECORDED RUN"
 run watch-json 0 "$gpuwhy" watch --once --json
@@ -81,7 +83,6 @@ expect "$work/watch-json.out" '"kind":"watch"'
 # ---- features that are missing and must report it ----
 run version 0 "$gpuwhy" version
 expect "$work/version.out" "no (built without Hyperscan and PCRE2)"
-expect "$work/version.out" "no (built without SQLite)"
 expect "$work/version.out" "no (built without zlib)"
 expect "$work/version.out" "no (built without liblzma)"
 expect "$work/version.out" "no (built without oneDNN)"
@@ -98,7 +99,7 @@ run log 2 "$gpuwhy" explain "$work/train.log"
 expect "$work/log.err" "this build cannot read text logs"
 
 # ---- required libraries ----
-for library in JSONC ZSTD ELF DW; do
+for library in JSONC ZSTD SQLITE ELF DW; do
     cmake -S . -B "$work/without-$library" -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF \
         2>&1 >"$work/without.out" | tr -s ' \n' ' ' >"$work/without.err"
     expect "$work/without.err" "apt-get install lib"

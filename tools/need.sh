@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [history] [report] [dnnl] [images] [watch] [check] [packages] [debian] [rpm]
+# Check the packages that a target needs: `tools/need.sh build [logs] [report] [dnnl] [images] [watch] [check] [packages] [debian] [rpm]
 # [lintian] [pythons] [slurm] [fuzz]`.
 # Missing packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is
 # printed.
@@ -23,6 +23,7 @@ for part in "$@"; do
         need_header stdio.h libc6-dev
         need_header json-c/json.h libjson-c-dev
         need_header zstd.h libzstd-dev
+        need_header sqlite3.h libsqlite3-dev
         need_header gelf.h libelf-dev
         need_header elfutils/libdw.h libdw-dev
         ;;
@@ -33,7 +34,6 @@ for part in "$@"; do
         need_header zlib.h zlib1g-dev
         need_header lzma.h liblzma-dev
         ;;
-    history) need_header sqlite3.h libsqlite3-dev ;;
     report) [ -e /usr/share/javascript/dygraphs/dygraph.min.js ] || missing="$missing libjs-dygraphs" ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
     images)

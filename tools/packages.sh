@@ -35,7 +35,7 @@ quietly() { # name command...
 
 build() {
     [ "$(uname -m)" = x86_64 ] || { echo "tools/packages.sh: packages are built on x86-64 only" >&2; exit 1; }
-    sh tools/need.sh build logs history report watch packages
+    sh tools/need.sh build logs report watch packages
     quietly glibc python3 -B packaging/glibc/stubs.py $glibc "$out/glibc"
     command -v ninja >/dev/null 2>&1 && export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"
     rm -rf "$out/build" # no file of an earlier build gets into a package

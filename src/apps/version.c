@@ -10,15 +10,9 @@
 
 #include <elfutils/libdwfl.h>
 #include <json-c/json.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <zstd.h>
-
-#if GW_HAVE_SQLITE
-#include <sqlite3.h>
-#define GW_SQLITE_VERSION sqlite3_libversion()
-#else
-#define GW_SQLITE_VERSION NULL
-#endif
 
 /* Only the example trainer uses oneDNN. The trainer is a separate program, but it is built with the same oneDNN headers
  * as this file. */
@@ -91,7 +85,7 @@ static void print_version(void)
     print_part("JSON:", "json-c", json_c_version());
     print_part("compression:", "zstd", ZSTD_versionString());
     print_part("symbols, core dumps:", "elfutils", dwfl_version(NULL));
-    print_part("past runs:", "SQLite", GW_SQLITE_VERSION);
+    print_part("past runs:", "SQLite", sqlite3_libversion());
     bool has_matcher = gw_logs_matcher_version(matcher);
     printf("%-21s%s\n", "text logs:", has_matcher ? matcher : "no (built without Hyperscan and PCRE2)");
     print_part("text logs in gzip:", "zlib", gw_logs_gzip_version());

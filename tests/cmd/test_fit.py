@@ -180,8 +180,7 @@ class Fit(Case):
         runs = json.loads(self.run_gpuwhy("history", "--json").stdout)["runs"]
         self.assertEqual([run["fit"] for run in runs], [f"batch {one['largest']}"])
         self.assertRegex(self.run_gpuwhy("history").stdout.decode(), rf"fit +batch {one['largest']} after")
-        self.assertEqual([path.name for path in (self.folder / "state" / "gpuwhy").iterdir()],
-                         ["runs.db" if os.environ.get("HAVE_SQLITE") == "1" else "runs"])
+        self.assertEqual([path.name for path in (self.folder / "state" / "gpuwhy").iterdir()], ["runs.db"])
 
     def check_stop(self, number):
         mark = f"FIT_MARK={self.folder.name}-{number}"

@@ -336,7 +336,6 @@ static gw_status list_runs(const history_options *options, const char *words, gw
                             .words = words[0] == '\0' ? NULL : words,
                             .newest_max = options->all ? 0 : SHOWN,
                             .wait_ms = WAIT_MS};
-    gwi_past_take_over();
     gw_status st = gwi_past_read(&query, &list, err);
     if (st == GW_OK)
         st = look(&list, query.words != NULL || query.where != NULL, &view, err);

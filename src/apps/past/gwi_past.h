@@ -1,9 +1,5 @@
-/* The past runs, in the state folder. They are in the SQLite database `runs.db`; docs/commands/history.md describes its
- * columns. With them, gpuwhy finds a run without reading recordings.
- *
- * Where the database cannot be used (a file system without locks, a build without SQLite), the runs are in the text
- * list `runs`, one line per run. The database takes this list over as soon as it can be used. A run that cannot be
- * added to either is only missing there. One thread. */
+/* The past runs, in the SQLite database `runs.db` of the state folder; docs/commands/history.md describes its columns.
+ * With them, gpuwhy finds a run without reading recordings. One thread. */
 #ifndef GWI_PAST_H
 #define GWI_PAST_H
 
@@ -56,7 +52,7 @@ typedef struct gwi_past_query {
     bool has_key, has_start;
     uint64_t key, start_realtime_ns;
     size_t newest_max; /* only the newest runs; 0: no limit */
-    int wait_ms;       /* how long to wait for a program that writes to the database */
+    int wait_ms;       /* how long to wait for a program that holds the database and makes no progress */
     uint64_t time_ms;  /* processor time that `where` may take; 0: 5 s */
 } gwi_past_query;
 
@@ -69,23 +65,19 @@ uint64_t gwi_past_key(const gw_string_list *argv, const char *folder);
 bool gwi_past_batch(const gw_string_list *argv, uint64_t *ret_batch);
 
 /* Add a judged run. `recording` is "" if the recording was not kept. `program` is the command line to list, in which
- * secrets are masked here; NULL: that of the verdict. May wait some seconds for other programs, so print the verdict
- * first. Prints an error only if the database is damaged, or was written by a newer gpuwhy. */
+ * secrets are masked here; NULL: that of the verdict. May wait for other programs, for one second if they make no
+ * progress, so print the verdict first. Prints a line if the run could not be added. */
 void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program);
 
 /* Add an answer of `gpuwhy fit`. The secrets in `argv` must be masked. `batch` is 0 if it is unknown. */
 void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, uint64_t batch,
                          const char *answer);
 
-/* Let the database take over the text list, if there is one. Does nothing if the database cannot be used. Prints a line
- * if lines of the list could not be read. */
-void gwi_past_take_over(void);
-
-/* Read the runs that match `query`. The list may be empty. If the database cannot be opened, cannot be locked on this
- * file system, or does not exist, reads the text list. Writes no file, but undoes an unfinished write.
+/* Read the runs that match `query`. The list may be empty; it is if there is no database. Writes nothing, but undoes an
+ * unfinished write.
  * - GW_MISSING: there is no state folder.
  * - GW_IO: cannot be read. GW_CORRUPT: the database is damaged. GW_VERSION: a newer gpuwhy wrote it.
- * - GW_USAGE: `where` is not valid SQL, or not allowed. GW_UNSUPPORTED: `where` needs a database.
+ * - GW_USAGE: `where` is not valid SQL, or not allowed.
  * - GW_NOMEM: out of memory. */
 GW_MUST_CHECK gw_status gwi_past_read(const gwi_past_query *query, gwi_past_list *ret_list, gw_error *err);
 void gwi_past_free(gwi_past_list *list);

@@ -1,6 +1,6 @@
 /* The past runs: what is stored of a run, and where. */
 #include "gw_say.h"
-#include "gwi_past_store.h"
+#include "gwi_past_db.h"
 
 #include "gw_hash.h"
 #include "gw_mask.h"
@@ -13,21 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COMMAND_BYTES_MAX = 2 << 10 };
+enum { COMMAND_BYTES_MAX = 2 << 10, WRITE_WAIT_MS = 1000 };
 
-typedef struct places {
-    gw_path list, database;
-} places;
-
-static gw_status find_places(places *ret_places, gw_error *err)
+static gw_status find_database(gw_path ret_path, gw_error *err)
 {
     gw_path folder;
     gw_status st = gw_state_folder(folder, err);
-    if (st == GW_OK)
-        st = gw_path_format(ret_places->list, err, "%s/runs", folder);
-    if (st == GW_OK)
-        st = gw_path_format(ret_places->database, err, "%s/runs.db", folder);
-    return st;
+    return st == GW_OK ? gw_path_format(ret_path, err, "%s/runs.db", folder) : st;
 }
 
 /* ---- a run ---- */
@@ -145,35 +137,12 @@ static void mask_command(char *const *program, gw_string_list *ret_argv)
 
 /* ---- storing ---- */
 
-static void say_skipped(const places *at, size_t skipped)
-{
-    if (skipped > 0)
-        gw_say("history: %zu line%s of the list of runs could not be read; the list is now %s.old", skipped,
-               skipped == 1 ? "" : "s", at->list);
-}
-
 static void store(const gwi_past *past)
 {
-    places at;
+    gw_path path;
     gw_error err;
-    size_t skipped = 0;
-    if (find_places(&at, NULL) != GW_OK)
-        return;
-    gw_status st = gwi_past_db_add(at.database, at.list, past, &skipped, &err);
-    say_skipped(&at, skipped);
-    bool is_listed = st != GW_OK && gwi_past_list_add(at.list, past);
-    if (st == GW_CORRUPT || st == GW_VERSION)
-        gw_say("history: %s; this run %s the text list %s", err.text,
-               is_listed ? "was added to" : "could not be added to", at.list);
-}
-
-void gwi_past_take_over(void)
-{
-    places at;
-    size_t skipped = 0;
-    if (find_places(&at, NULL) == GW_OK && access(at.list, F_OK) == 0 &&
-        gwi_past_db_add(at.database, at.list, NULL, &skipped, NULL) == GW_OK)
-        say_skipped(&at, skipped);
+    if (find_database(path, NULL) == GW_OK && gwi_past_db_add(path, past, WRITE_WAIT_MS, &err) != GW_OK)
+        gw_say("history: this run was not added: %s", err.text);
 }
 
 void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, uint64_t batch,
@@ -240,53 +209,18 @@ void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const 
 
 /* ---- reading ---- */
 
-static bool is_wanted(const gwi_past *past, const gwi_past_query *query)
-{
-    return (query->words == NULL || strstr(past->command, query->words) != NULL) &&
-           (!query->has_key || past->key == query->key) &&
-           (!query->has_start || past->start_realtime_ns == query->start_realtime_ns);
-}
-
-/* Keep only the runs of the text list that match the query. */
-static void filter(gwi_past_list *list, const gwi_past_query *query)
-{
-    size_t count = 0, skip = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        if (is_wanted(&list->item[i], query))
-            list->item[count++] = list->item[i];
-        else
-            gwi_past_clear(&list->item[i]);
-    }
-    if (query->newest_max != 0 && count > query->newest_max)
-        skip = count - query->newest_max;
-    for (size_t i = 0; i < skip; i++)
-        gwi_past_clear(&list->item[i]);
-    list->count = count - skip;
-    if (skip > 0)
-        memmove(list->item, list->item + skip, list->count * sizeof *list->item);
-}
-
 gw_status gwi_past_read(const gwi_past_query *query, gwi_past_list *ret_list, gw_error *err)
 {
-    places at;
+    gw_path path;
     gw_error reason;
-    size_t skipped;
     *ret_list = (gwi_past_list){0};
-    gw_status st = find_places(&at, err);
+    gw_status st = find_database(path, err);
     if (st != GW_OK)
         return st;
-    st = gwi_past_db_read(at.database, query, ret_list, &reason);
-    bool needs_database = query->where != NULL;
-    if (st == GW_MISSING && needs_database && access(at.list, F_OK) != 0)
-        return GW_OK; /* there are no runs */
-    if ((st == GW_MISSING || st == GW_UNSUPPORTED) && needs_database)
-        return gw_fail(err, GW_UNSUPPORTED, "--where needs the database: %s", reason.text);
-    if (st != GW_MISSING && st != GW_UNSUPPORTED)
-        return st == GW_OK ? GW_OK : gw_fail(err, st, "%s", reason.text);
-    st = gwi_past_list_read(at.list, ret_list, &skipped, err);
-    if (st == GW_OK)
-        filter(ret_list, query);
-    return st;
+    st = gwi_past_db_read(path, query, ret_list, &reason);
+    if (st == GW_OK || st == GW_MISSING)
+        return GW_OK; /* without a database, there are no runs */
+    return gw_fail(err, st, "%s", reason.text);
 }
 
 char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns)

@@ -1,6 +1,7 @@
 /* Reads past runs from the database, and runs the user's expressions: read only, on one table, with limits. */
 #include "gwi_past_db.h"
 
+#include "gw_array.h"
 #include "gw_clock.h"
 
 #include <inttypes.h>
@@ -92,43 +93,44 @@ static void bind_query(sqlite3_stmt *statement, const gwi_past_query *query)
 }
 
 /* Fail because of the user's expression, if there is one and the database is not to blame. */
-static gw_status fail_query(sqlite3 *db, const gwi_past_query *query, const char *path, gw_error *err)
+static gw_status fail_query(const gwi_past_db *db, const gwi_past_query *query, gw_error *err)
 {
-    int code = sqlite3_errcode(db);
+    int code = sqlite3_errcode(db->sqlite);
     if (query->where == NULL)
-        return gwi_past_db_fail(db, path, err);
+        return gwi_past_db_fail(db, err);
     if (code == SQLITE_INTERRUPT)
         return gw_fail(err, GW_USAGE, "--where: the query took more than %g s of processor time",
                        (double)time_of(query) / 1000);
     if (code != SQLITE_AUTH && code != SQLITE_ERROR && code != SQLITE_TOOBIG && code != SQLITE_RANGE)
-        return gwi_past_db_fail(db, path, err);
+        return gwi_past_db_fail(db, err);
     if (code == SQLITE_AUTH)
-        return gw_fail(err, GW_USAGE, "--where: %s: only the columns of the table %s can be read", sqlite3_errmsg(db),
-                       GWI_PAST_TABLE);
+        return gw_fail(err, GW_USAGE, "--where: %s: only the columns of the table %s can be read",
+                       sqlite3_errmsg(db->sqlite), GWI_PAST_TABLE);
     gw_text columns = {0};
     for (int i = 0; i < COLUMN_COUNT; i++)
         gw_text_addf(&columns, "%s%s", i == 0 ? "" : " ", gwi_past_db_column(i));
-    gw_status st = gw_fail(err, GW_USAGE, "--where: %s (columns: %s)", sqlite3_errmsg(db), gw_text_str(&columns));
+    gw_status st =
+        gw_fail(err, GW_USAGE, "--where: %s (columns: %s)", sqlite3_errmsg(db->sqlite), gw_text_str(&columns));
     gw_text_free(&columns);
     return st;
 }
 
 /* Prepare one statement. */
-static gw_status prepare(sqlite3 *db, const gw_text *sql, const gwi_past_query *query, const char *path,
+static gw_status prepare(const gwi_past_db *db, const gw_text *sql, const gwi_past_query *query,
                          sqlite3_stmt **ret_statement, gw_error *err)
 {
     const char *rest = "";
     if (sql->failed)
-        return gw_fail(err, GW_NOMEM, "%s", path);
-    if (sqlite3_prepare_v2(db, gw_text_str(sql), -1, ret_statement, &rest) != SQLITE_OK)
-        return fail_query(db, query, path, err);
+        return gw_fail(err, GW_NOMEM, "%s", db->path);
+    if (sqlite3_prepare_v2(db->sqlite, gw_text_str(sql), -1, ret_statement, &rest) != SQLITE_OK)
+        return fail_query(db, query, err);
     if (rest[0] != '\0')
         return gw_fail(err, GW_USAGE, "--where: only one expression is allowed, not several statements");
     return GW_OK;
 }
 
 /* Prepare the user's expression alone, so that an error does not name words that the user did not write. */
-static gw_status check_where(sqlite3 *db, const gwi_past_query *query, const char *path, gw_error *err)
+static gw_status check_where(const gwi_past_db *db, const gwi_past_query *query, gw_error *err)
 {
     gw_text sql = {0};
     sqlite3_stmt *statement = NULL;
@@ -137,21 +139,21 @@ static gw_status check_where(sqlite3 *db, const gwi_past_query *query, const cha
     if (strlen(query->where) > WHERE_BYTES_MAX)
         return gw_fail(err, GW_USAGE, "--where: longer than %d bytes", (int)WHERE_BYTES_MAX);
     gw_text_addf(&sql, "SELECT 1 FROM %s WHERE %s", GWI_PAST_TABLE, query->where);
-    gw_status st = prepare(db, &sql, query, path, &statement, err);
+    gw_status st = prepare(db, &sql, query, &statement, err);
     sqlite3_finalize(statement);
     gw_text_free(&sql);
     return st;
 }
 
-static gw_status prepare_select(sqlite3 *db, const gwi_past_query *query, const char *path,
-                                sqlite3_stmt **ret_statement, gw_error *err)
+static gw_status prepare_select(const gwi_past_db *db, const gwi_past_query *query, sqlite3_stmt **ret_statement,
+                                gw_error *err)
 {
     gw_text sql = {0};
-    gw_status st = check_where(db, query, path, err);
+    gw_status st = check_where(db, query, err);
     if (st != GW_OK)
         return st;
     build_select(query, &sql);
-    st = prepare(db, &sql, query, path, ret_statement, err);
+    st = prepare(db, &sql, query, ret_statement, err);
     gw_text_free(&sql);
     return st;
 }
@@ -224,18 +226,26 @@ static bool take_row(sqlite3_stmt *row, gwi_past *past)
     return is_good;
 }
 
-static gw_status read_rows(sqlite3 *db, sqlite3_stmt *statement, const gwi_past_query *query, const char *path,
+static bool push(gwi_past_list *list, const gwi_past *past)
+{
+    if (!gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item))
+        return false;
+    list->item[list->count++] = *past;
+    return true;
+}
+
+static gw_status read_rows(const gwi_past_db *db, sqlite3_stmt *statement, const gwi_past_query *query,
                            gwi_past_list *list, gw_error *err)
 {
     int code;
     while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
         gwi_past past = {0};
-        if (!take_row(statement, &past) || !gwi_past_list_push(list, &past)) {
+        if (!take_row(statement, &past) || !push(list, &past)) {
             gwi_past_clear(&past);
-            return gw_fail(err, GW_NOMEM, "%s", path);
+            return gw_fail(err, GW_NOMEM, "%s", db->path);
         }
     }
-    return code == SQLITE_DONE ? GW_OK : fail_query(db, query, path, err);
+    return code == SQLITE_DONE ? GW_OK : fail_query(db, query, err);
 }
 
 /* The statement returns the newest run first, because of its limit. */
@@ -248,29 +258,29 @@ static void reverse(gwi_past_list *list)
     }
 }
 
+/* *ret_needs_writer: a program was killed while it added a run. Only a connection that may write can undo that. */
 static gw_status read_once(const char *path, const gwi_past_query *query, gwi_past_list *ret_list,
-                           bool *ret_is_unfinished, gw_error *err)
+                           bool *ret_needs_writer, gw_error *err)
 {
-    sqlite3 *db = NULL;
+    gwi_past_db db;
     sqlite3_stmt *statement = NULL;
     uint64_t until_ns;
-    int version = 0;
     *ret_list = (gwi_past_list){0};
-    gw_status st = gwi_past_db_open(path, false, query->wait_ms, &db, &version, err);
-    if (st == GW_OK && version == 0)
+    gw_status st = gwi_past_db_open(&db, path, false, query->wait_ms, err);
+    if (st == GW_OK && db.version == 0)
         st = gw_fail(err, GW_MISSING, "%s has no runs yet", path);
     if (st == GW_OK) {
-        limit_query(db, time_of(query), &until_ns);
-        st = prepare_select(db, query, path, &statement, err);
+        limit_query(db.sqlite, time_of(query), &until_ns);
+        st = prepare_select(&db, query, &statement, err);
     }
     if (st == GW_OK) {
         bind_query(statement, query);
-        st = read_rows(db, statement, query, path, ret_list, err);
+        st = read_rows(&db, statement, query, ret_list, err);
     }
-    int code = db == NULL ? SQLITE_OK : sqlite3_extended_errcode(db);
-    *ret_is_unfinished = st != GW_OK && (code & 0xff) == SQLITE_READONLY;
+    int code = db.sqlite == NULL ? SQLITE_OK : sqlite3_extended_errcode(db.sqlite);
+    *ret_needs_writer = st != GW_OK && (code & 0xff) == SQLITE_READONLY;
     sqlite3_finalize(statement);
-    sqlite3_close(db);
+    gwi_past_db_close(&db);
     if (st == GW_OK)
         reverse(ret_list);
     else
@@ -280,13 +290,12 @@ static gw_status read_once(const char *path, const gwi_past_query *query, gwi_pa
 
 gw_status gwi_past_db_read(const char *path, const gwi_past_query *query, gwi_past_list *ret_list, gw_error *err)
 {
-    bool is_unfinished;
-    sqlite3 *db = NULL;
-    gw_status st = read_once(path, query, ret_list, &is_unfinished, err);
-    if (!is_unfinished)
+    bool needs_writer;
+    gwi_past_db db;
+    gw_status st = read_once(path, query, ret_list, &needs_writer, err);
+    if (!needs_writer)
         return st;
-    /* A program was killed while it added a run. Only a connection that may write can undo that. */
-    gw_status opened = gwi_past_db_open_for_writing(path, query->wait_ms, &db, NULL);
-    sqlite3_close(db);
-    return opened == GW_OK ? read_once(path, query, ret_list, &is_unfinished, err) : st;
+    gw_status opened = gwi_past_db_open(&db, path, true, query->wait_ms, NULL);
+    gwi_past_db_close(&db);
+    return opened == GW_OK ? read_once(path, query, ret_list, &needs_writer, err) : st;
 }

@@ -1,5 +1,5 @@
-/* Tests the database of past runs: many programs at once, the take-over of the text list, damaged databases, and
- * expressions of the user. */
+/* Tests the database of past runs: runs that were added can be read again, many programs at once, damaged databases,
+ * and expressions of the user. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,10 +7,167 @@
 
 #include <cmocka.h>
 
-#include "past_testlib.h"
+#include "gwi_past_db.h"
 
-#include <sqlite3.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+static char place[] = "/tmp/gpuwhy-past-XXXXXX";
+static gw_path folder, database, journal, lock;
+
+static void remove_all(void)
+{
+    unlink(database);
+    unlink(journal);
+    rmdir(lock);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    if (mkdtemp(place) == NULL || setenv("XDG_STATE_HOME", place, 1) != 0)
+        return -1;
+    bool is_good = gw_path_format(folder, NULL, "%s/gpuwhy", place) == GW_OK &&
+                   gw_path_format(database, NULL, "%s/runs.db", folder) == GW_OK &&
+                   gw_path_format(journal, NULL, "%s-journal", database) == GW_OK &&
+                   gw_path_format(lock, NULL, "%s.lock", database) == GW_OK;
+    return is_good ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    remove_all();
+    rmdir(folder);
+    return rmdir(place);
+}
+
+static int clear(void **state)
+{
+    (void)state;
+    remove_all();
+    return 0;
+}
+
+static void add_with_peak(char *command, uint64_t start_ns, int exit_code, bool has_peak, uint64_t peak_bytes)
+{
+    char *words[] = {command, (char[]){"two\twords\n"}};
+    gw_verdict verdict = {.status = exit_code == 0 ? GW_VERDICT_CLEAN : GW_VERDICT_FAULT,
+                          .cause = exit_code == 0 ? NULL : "gpu-oom-leak",
+                          .certainty = GW_ESTABLISHED,
+                          .argv = {words, 2},
+                          .exit_known = true,
+                          .exit_code = exit_code,
+                          .seconds = 1.5};
+    verdict.run.has_start = true;
+    verdict.run.start_realtime_ns = start_ns;
+    verdict.peak.is_known = has_peak;
+    verdict.peak.bytes = peak_bytes;
+    gwi_past_add(&verdict, "/srv/100%/a.gpuwhy", NULL);
+}
+
+static void add(char *command, uint64_t start_ns, int exit_code)
+{
+    add_with_peak(command, start_ns, exit_code, false, 0);
+}
+
+static gwi_past_list list_where(const char *where)
+{
+    gwi_past_list list;
+    gw_error err = {""};
+    if (gwi_past_read(&(gwi_past_query){.where = where, .wait_ms = 60000}, &list, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    return list;
+}
+
+static gwi_past_list list_now(void)
+{
+    return list_where(NULL);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    gwi_past_list list = list_now();
+    assert_int_equal(list.count, 0);
+    add((char[]){"train"}, 5, 0);
+    add((char[]){"train"}, 6, 1);
+    add((char[]){"other"}, 7, 1);
+    list = list_now();
+    assert_int_equal(list.count, 3);
+    assert_true(list.item[0].good && !list.item[1].good);
+    assert_int_equal(list.item[0].start_realtime_ns, 5);
+    assert_string_equal(list.item[0].command, "train two\twords\n");
+    assert_string_equal(list.item[0].recording, "/srv/100%/a.gpuwhy");
+    assert_string_equal(list.item[1].cause, "gpu-oom-leak");
+    assert_string_equal(list.item[1].end, "exited 1");
+    assert_true(list.item[0].key == list.item[1].key && list.item[1].key != list.item[2].key);
+    gwi_past_free(&list);
+    struct stat info;
+    assert_int_equal(stat(database, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+}
+
+static void attempts_are_part_of_their_run(void **state)
+{
+    (void)state;
+    char *words[] = {(char[]){"train"}, (char[]){"--batch"}, (char[]){"4"}};
+    char *const program[] = {(char[]){"train"}, (char[]){"--batch"}, (char[]){"8"}, (char[]){"--token=abc"}, NULL};
+    gw_verdict_attempt attempts[] = {{.number = 1,
+                                      .cause = (char[]){"gpu-oom-leak"},
+                                      .ended = (char[]){"exited 1"},
+                                      .recording = (char[]){"/srv/a\t1.gpuwhy"}},
+                                     {.number = 2, .ended = (char[]){"exited 3"}},
+                                     {.number = 3, .ended = (char[]){"exited 0"}}};
+    gw_verdict verdict = {
+        .status = GW_VERDICT_CLEAN, .argv = {words, 3}, .exit_known = true, .attempts = attempts, .attempt_count = 3};
+    verdict.run.has_start = true;
+    verdict.run.start_realtime_ns = 6;
+    gwi_past_add(&verdict, "", program);
+    add((char[]){"other"}, 7, 1);
+    gwi_past_list list = list_now();
+    assert_int_equal(list.count, 2);
+    assert_string_equal(list.item[0].command, "train --batch 8 --token=***"); /* as the user gave it */
+    assert_true(list.item[0].has_batch && list.item[0].batch == 4);           /* of the last attempt */
+    assert_int_equal(list.item[0].attempt_count, 2);
+    assert_string_equal(list.item[0].attempt[0].cause, "gpu-oom-leak");
+    assert_string_equal(list.item[0].attempt[0].end, "exited 1");
+    assert_string_equal(list.item[0].attempt[0].recording, "/srv/a\t1.gpuwhy");
+    assert_string_equal(list.item[0].attempt[1].cause, "");
+    assert_string_equal(list.item[0].attempt[1].end, "exited 3");
+    assert_int_equal(list.item[1].attempt_count, 0);
+    gwi_past_free(&list);
+}
+
+static void an_answer_is_no_run(void **state)
+{
+    (void)state;
+    char *words[] = {(char[]){"train"}, (char[]){"{batch}"}};
+    gwi_past_add_answer(&(gw_string_list){words, 2}, 9, 35.25, 283, "batch 283");
+    add((char[]){"train"}, 10, 0);
+    gwi_past_list list = list_now();
+    assert_int_equal(list.count, 2);
+    assert_true(list.item[0].is_answer && !list.item[1].is_answer);
+    assert_int_equal(list.item[0].start_realtime_ns, 9);
+    assert_true(list.item[0].seconds == 35.25);
+    assert_true(list.item[0].has_batch && list.item[0].batch == 283);
+    assert_string_equal(list.item[0].end, "batch 283");
+    assert_string_equal(list.item[0].command, "train {batch}");
+    gwi_past_free(&list);
+}
 
 static int64_t ask(const char *sql)
 {
@@ -42,12 +199,26 @@ static void unknown_is_null(void **state)
     gwi_past_free(&list);
 }
 
+static gwi_past run_at(uint64_t start_ns)
+{
+    static char none[] = "";
+    return (gwi_past){.start_realtime_ns = start_ns,
+                      .cause = none,
+                      .end = none,
+                      .card = none,
+                      .recording = none,
+                      .folder = none,
+                      .command = none};
+}
+
 enum { PROGRAMS = 100 };
 
 /* 100 programs add a run at the same moment, to a database that does not exist yet. */
 static void many_programs_at_once(void **state)
 {
     (void)state;
+    gwi_past_list none = list_now(); /* creates the state folder */
+    assert_int_equal(none.count, 0);
     int gate[2];
     pid_t child[PROGRAMS];
     assert_int_equal(pipe(gate), 0);
@@ -58,8 +229,8 @@ static void many_programs_at_once(void **state)
             char byte;
             close(gate[1]);
             (void)!read(gate[0], &byte, 1); /* returns when the parent closes its end */
-            add((char[]){"train"}, i + 1, 0);
-            _exit(0);
+            gwi_past past = run_at(i + 1);
+            _exit(gwi_past_db_add(database, &past, 60000, NULL) != GW_OK);
         }
     }
     close(gate[0]);
@@ -69,49 +240,8 @@ static void many_programs_at_once(void **state)
         assert_int_equal(waitpid(child[i], &status, 0), child[i]);
         assert_int_equal(status, 0);
     }
-    gwi_past_take_over(); /* a program that had to wait too long has added its run to the text list */
     assert_int_equal(ask("SELECT count(DISTINCT start_ns) FROM runs"), PROGRAMS);
     assert_int_equal(ask("SELECT count(*) FROM runs"), PROGRAMS);
-}
-
-static const char old_list[] =
-    "1\t5\t00000000000000aa\tf\t0\t1.500\tgpu-oom-leak\texited 1\t/r.gpuwhy\t/srv\ttrain a\n"
-    "1\t6\t00000000000000aa\tc\t1\tnan\t\texited 0\t\t/srv\ttrain a\n"
-    "nonsense\n"
-    "1\t7\t00000000000000aa\tc\t1n\t2\t\texited 0\t\t/srv\ttrain a\n"
-    "1\t8\t00000000000000aa\tf\t0\t2\t\tdied of signal 9\t\t/srv\ttrain a\tx\texited 3\t/1\n";
-
-static void the_text_list_is_taken_over_once(void **state)
-{
-    (void)state;
-    write_file(runs, old_list);
-    gwi_past_list list = list_now(); /* before: from the list */
-    assert_int_equal(list.count, 3);
-    gwi_past_free(&list);
-    add((char[]){"other"}, 9, 0);
-    assert_int_equal(access(runs, F_OK), -1);
-    assert_int_equal(access(runs_old, F_OK), 0);
-    assert_int_equal(ask("SELECT count(*) FROM runs"), 4); /* the damaged lines are left out */
-    assert_int_equal(ask("SELECT count(*) FROM runs WHERE start_ns = 5 AND exit = 1 AND seconds = 1.5"), 1);
-    assert_int_equal(ask("SELECT count(*) FROM runs WHERE start_ns = 7 AND NOT observed AND good"), 1);
-    assert_int_equal(ask("SELECT count(*) FROM runs WHERE start_ns = 8 AND signal = 9 AND exit IS NULL"), 1);
-    list = list_now();
-    assert_int_equal(list.count, 4);
-    assert_int_equal(list.item[2].attempt_count, 1);
-    assert_string_equal(list.item[2].attempt[0].end, "exited 3");
-    gwi_past_free(&list);
-}
-
-/* As after a crash between the insertion and the renaming, or if two programs take the list over. */
-static void the_same_list_again_adds_nothing(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        write_file(runs, old_list);
-        gwi_past_take_over();
-        assert_int_equal(access(runs, F_OK), -1);
-        assert_int_equal(ask("SELECT count(*) FROM runs"), 3);
-    }
 }
 
 static gw_status status_where(const char *where, gw_error *err)
@@ -203,7 +333,7 @@ static void expect_broken(gw_status status, const char *reason)
         fail_msg("%s", err.text);
 }
 
-/* A run that the database cannot take is in the text list, and the database stays as it is. */
+/* The database stays as it is, and the run is missing. */
 static void damaged_databases_are_reported(void **state)
 {
     (void)state;
@@ -215,38 +345,9 @@ static void damaged_databases_are_reported(void **state)
     add((char[]){"train"}, 5, 0);
     assert_int_equal(stat(database, &after), 0);
     assert_true(before.st_size == after.st_size && before.st_ino == after.st_ino);
-    assert_int_equal(access(runs, F_OK), 0);
     unlink(database);
-    add((char[]){"train"}, 6, 0); /* a new database takes over the run that was in the list */
-    assert_int_equal(ask("SELECT count(*) FROM runs"), 2);
-}
-
-/* A database that cannot be opened, such as one of another user; here it is a link, which is not followed. */
-static void without_an_open_database_the_list_is_used(void **state)
-{
-    (void)state;
-    gw_error err = {""};
-    assert_int_equal(symlink("/dev/null", database), 0);
-    add((char[]){"train"}, 5, 0);
-    assert_int_equal(access(runs, F_OK), 0);
-    gwi_past_list list = list_now();
-    assert_int_equal(list.count, 1);
-    gwi_past_free(&list);
-    assert_int_equal(status_where("1", &err), GW_UNSUPPORTED);
-    assert_non_null(strstr(err.text, database));
-}
-
-/* As in a folder that cannot be written: the database does not exist, and the list cannot be taken over. */
-static void an_expression_without_a_database_is_refused(void **state)
-{
-    (void)state;
-    gw_error err = {""};
-    expect_count(0, "1"); /* there are no runs at all */
-    write_file(runs, old_list);
-    assert_int_equal(status_where("1", &err), GW_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "needs the database"));
-    write_file(database, ""); /* a new database that has no table yet */
-    assert_int_equal(status_where("1", &err), GW_UNSUPPORTED);
+    add((char[]){"train"}, 6, 0); /* creates a new database */
+    assert_int_equal(ask("SELECT count(*) FROM runs"), 1);
 }
 
 static void truncated_databases_are_reported(void **state)
@@ -259,7 +360,7 @@ static void truncated_databases_are_reported(void **state)
     assert_int_equal(truncate(database, info.st_size / 3), 0);
     expect_broken(GW_CORRUPT, "");
     add((char[]){"train"}, 1000, 0);
-    assert_int_equal(access(runs, F_OK), 0);
+    expect_broken(GW_CORRUPT, "");
 }
 
 static void newer_databases_are_left_alone(void **state)
@@ -271,8 +372,6 @@ static void newer_databases_are_left_alone(void **state)
     add((char[]){"train"}, 6, 0);
     (void)ask("PRAGMA user_version = 1");
     assert_int_equal(ask("SELECT count(*) FROM runs"), 1);
-    gwi_past_take_over();
-    assert_int_equal(ask("SELECT count(*) FROM runs"), 2);
 }
 
 /* Another table with this name is not ours. */
@@ -283,8 +382,9 @@ static void other_tables_are_reported(void **state)
     (void)ask("CREATE TABLE runs(x)");
     (void)ask("PRAGMA user_version = 1");
     expect_broken(GW_CORRUPT, "no such column");
-    add((char[]){"train"}, 6, 0);
-    assert_int_equal(access(runs, F_OK), 0);
+    gwi_past past = run_at(6);
+    gw_error err = {""};
+    assert_int_equal(gwi_past_db_add(database, &past, 60000, &err), GW_CORRUPT);
 }
 
 static void hostile_values_are_read(void **state)
@@ -325,6 +425,14 @@ static void an_unfinished_write_is_undone(void **state)
     assert_int_equal(access(journal, F_OK), -1);
 }
 
+/* A link is not followed, and a database that cannot be opened is no empty list. */
+static void links_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(symlink("/dev/null", database), 0);
+    expect_broken(GW_IO, "open ");
+}
+
 static void no_program_is_waited_for_when_reading(void **state)
 {
     (void)state;
@@ -341,21 +449,21 @@ static void no_program_is_waited_for_when_reading(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(unknown_is_null, clear),
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(what_is_written_is_read, clear),
+                                       cmocka_unit_test_setup(attempts_are_part_of_their_run, clear),
+                                       cmocka_unit_test_setup(an_answer_is_no_run, clear),
+                                       cmocka_unit_test_setup(unknown_is_null, clear),
                                        cmocka_unit_test_setup(many_programs_at_once, clear),
-                                       cmocka_unit_test_setup(the_text_list_is_taken_over_once, clear),
-                                       cmocka_unit_test_setup(the_same_list_again_adds_nothing, clear),
                                        cmocka_unit_test_setup(expressions_choose_runs, clear),
                                        cmocka_unit_test_setup(expressions_can_only_read_runs, clear),
                                        cmocka_unit_test_setup(an_endless_query_is_ended, clear),
                                        cmocka_unit_test_setup(damaged_databases_are_reported, clear),
-                                       cmocka_unit_test_setup(without_an_open_database_the_list_is_used, clear),
-                                       cmocka_unit_test_setup(an_expression_without_a_database_is_refused, clear),
                                        cmocka_unit_test_setup(truncated_databases_are_reported, clear),
                                        cmocka_unit_test_setup(newer_databases_are_left_alone, clear),
                                        cmocka_unit_test_setup(other_tables_are_reported, clear),
                                        cmocka_unit_test_setup(hostile_values_are_read, clear),
                                        cmocka_unit_test_setup(an_unfinished_write_is_undone, clear),
+                                       cmocka_unit_test_setup(links_are_refused, clear),
                                        cmocka_unit_test_setup(no_program_is_waited_for_when_reading, clear)};
     return cmocka_run_group_tests(tests, begin, end);
 }
