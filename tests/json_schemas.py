@@ -1,4 +1,4 @@
-"""Check JSON output of gpuwhy against the schemas in schema/.
+"""Check JSON output of gpuwhy against the schemas in schema/ and those that the build generates.
 
 check(document) raises SchemaError if the document is not valid. It does nothing without the package jsonschema, so that the
 tests that use it can run; the test json-schemas is then skipped, and reported as skipped. It also does nothing in a build
@@ -9,7 +9,9 @@ import json
 import os
 import pathlib
 
-FOLDER = pathlib.Path(__file__).resolve().parents[1] / "schema"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(os.environ.get("GPUWHY", ROOT / "build" / "gpuwhy")).parent
+FOLDERS = (ROOT / "schema", BUILD / "share" / "gpuwhy" / "schema")
 
 
 class SchemaError(AssertionError):
@@ -25,18 +27,22 @@ def validator(kind):
         import jsonschema
     except ImportError:
         return None
-    schema = json.loads((FOLDER / f"{kind}.schema.json").read_text())
-    return jsonschema.Draft202012Validator(schema)
+    return jsonschema.Draft202012Validator(schema(kind))
 
 
-def kinds():
-    return sorted(path.name.split(".")[0] for path in FOLDER.glob("*.schema.json"))
+def files():
+    """Return the file of the schema for each kind of document."""
+    return {path.name.split(".")[0]: path for folder in FOLDERS for path in sorted(folder.glob("*.schema.json"))}
+
+
+def schema(kind):
+    return json.loads(files()[kind].read_text())
 
 
 def check(document):
     """Check a document against the schema that its `kind` names; without `kind`, it is a verdict."""
     kind = document.get("kind", "verdict") if isinstance(document, dict) else "verdict"
-    if kind not in kinds():
+    if kind not in files():
         raise SchemaError(f"no schema for {kind!r}")
     found = validator(kind)
     error = min(found.iter_errors(document), key=lambda e: list(map(str, e.path)), default=None) if found else None

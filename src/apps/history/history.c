@@ -11,6 +11,7 @@
 #include "gw_config.h"
 #include "gw_keep.h"
 #include "gw_render.h"
+#include "gw_wrap.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,13 +60,24 @@ static gw_status prune(gw_error *err)
     return st;
 }
 
+static void add_columns(gw_text *text)
+{
+    enum { INDENT = 14, COLUMNS = 80 };
+    for (size_t i = 0; i < GWI_COLUMN_COUNT; i++) {
+        gw_text_addf(text, "  %-10s  ", gwi_past_columns[i].name);
+        gw_add_wrapped(text, gwi_past_columns[i].meaning, INDENT, INDENT, COLUMNS);
+    }
+}
+
 const gwi_manual gwi_manual_history = {
     .usage = "gpuwhy history [--all] [--where SQL] [--json] [words of the command]\n"
              "gpuwhy history --prune [--keep-recordings N] [--keep-bytes SIZE] ..\n",
     .about = "Lists the last runs with their verdicts. With words, lists the runs whose command line contains "
              "them, and prints what the failed runs of the newest of these commands have in common and the good "
-             "ones do not.\n\ndocs/commands/history.md lists the columns that SQL can use.",
+             "ones do not.",
     .group = {{.options = options_table, .count = OPTION_COUNT}},
+    .add_more = add_columns,
+    .more_title = "columns that SQL can use",
     .exits = {{GW_EXIT_OK, "also if there are no runs"},
               {GW_EXIT_USAGE, "usage error, the runs cannot be read, or the expression is not valid"}},
     .environment = {{"XDG_STATE_HOME",
@@ -110,7 +122,7 @@ static const char *verdict_of(const gwi_past *past)
         return past->cause;
     if (past->status == GW_VERDICT_UNDETERMINED)
         return "not determined";
-    return past->unobserved ? "no driver call observed" : "clean";
+    return past->observed ? "clean" : "no driver call observed";
 }
 
 static gw_role role_of(const gwi_past *past)
@@ -118,7 +130,7 @@ static gw_role role_of(const gwi_past *past)
     if (past->is_answer)
         return GW_ROLE_PLAIN;
     if (past->status == GW_VERDICT_CLEAN)
-        return past->unobserved ? GW_ROLE_WARNING : GW_ROLE_GOOD;
+        return past->observed ? GW_ROLE_GOOD : GW_ROLE_WARNING;
     return past->status == GW_VERDICT_FAULT ? GW_ROLE_FAILED : GW_ROLE_WARNING;
 }
 
@@ -141,13 +153,13 @@ static void show_run(const gwi_past *past)
     gw_text_addf(&line, "  %-26s %s", verdict_of(past), past->end);
     if (past->seconds >= 0)
         gw_text_addf(&line, " after %.1f s", past->seconds);
-    if (past->has_peak && past->peak_bytes > 0)
-        gw_text_addf(&line, ", peak %s", gw_bytes_text(peak, past->peak_bytes));
+    if (past->peak.is_known && past->peak.value > 0)
+        gw_text_addf(&line, ", peak %s", gw_bytes_text(peak, past->peak.value));
     gw_text_addf(&line, ": %.100s", past->command);
     print_painted(&line, from, verdict_of(past), role_of(past));
-    for (size_t i = 0; i < past->attempt_count; i++) {
-        const gwi_past_attempt *attempt = &past->attempt[i];
-        gw_text_addf(&line, "    attempt %zu of %zu       %-26s %s", i + 1, past->attempt_count + 1,
+    for (size_t i = 0; i < past->attempts.count; i++) {
+        const gwi_past_attempt *attempt = &past->attempts.item[i];
+        gw_text_addf(&line, "    attempt %zu of %zu       %-26s %s", i + 1, past->attempts.count + 1,
                      attempt->cause[0] == '\0' ? "not determined" : attempt->cause, attempt->end);
         print_painted(&line, 0, gw_text_str(&line), GW_ROLE_DIM);
     }

@@ -28,14 +28,67 @@ static json_object *of_peaks(const gwi_peaks *peaks)
     return object;
 }
 
-static json_object *of_earlier(const gwi_past *past)
+/* json_<type>() returns the value of a column. NULL is null. */
+
+static json_object *json_time(uint64_t ns)
+{
+    return json_object_new_double((double)ns / 1e9);
+}
+
+static json_object *json_key(uint64_t key)
+{
+    char text[GWI_KEY_TEXT_MAX];
+    return json_object_new_string(gwi_past_key_text(text, key));
+}
+
+static json_object *json_kind(bool is_answer)
+{
+    return json_object_new_string(gwi_past_kind_text(is_answer));
+}
+
+static json_object *json_status(gw_verdict_status status)
+{
+    return json_object_new_string(gw_verdict_status_text(status));
+}
+
+static json_object *json_certainty(gw_certainty certainty)
+{
+    return certainty == GW_CERTAINTY_NONE ? NULL : json_object_new_string(gw_certainty_text(certainty));
+}
+
+static json_object *json_flag(bool value)
+{
+    return json_object_new_boolean(value);
+}
+
+static json_object *json_number(gwi_column_number number)
+{
+    return gw_json_number(number.is_known, number.value);
+}
+
+static json_object *json_seconds(double seconds)
+{
+    return seconds < 0 ? NULL : json_object_new_double(seconds);
+}
+
+static json_object *json_words(const char *text)
+{
+    return gw_json_text(text);
+}
+
+static json_object *json_text(const char *text)
+{
+    return gw_json_text(text);
+}
+
+static json_object *json_attempts(gwi_column_attempts attempts)
 {
     json_object *array = json_object_new_array();
-    for (size_t i = 0; i < past->attempt_count; i++) {
+    for (size_t i = 0; i < attempts.count; i++) {
         json_object *one = json_object_new_object();
-        json_object_object_add(one, "cause", gw_json_text(past->attempt[i].cause));
-        json_object_object_add(one, "end", gw_json_text(past->attempt[i].end));
-        json_object_object_add(one, "recording", gw_json_text(past->attempt[i].recording));
+        json_object_object_add(one, "cause", gw_json_text(attempts.item[i].cause));
+        json_object_object_add(one, "end", gw_json_text(attempts.item[i].end));
+        json_object_object_add(one, "recording", gw_json_text(attempts.item[i].recording));
         json_object_array_add(array, one);
     }
     return array;
@@ -44,28 +97,9 @@ static json_object *of_earlier(const gwi_past *past)
 static json_object *of_run(const gwi_past *past)
 {
     json_object *object = json_object_new_object();
-    json_object_object_add(object, "start_s", json_object_new_double((double)past->start_realtime_ns / 1e9));
-    json_object_object_add(object, "seconds", past->seconds < 0 ? NULL : json_object_new_double(past->seconds));
-    json_object_object_add(object, "status", json_object_new_string(gw_verdict_status_text(past->status)));
-    json_object_object_add(object, "cause", gw_json_text(past->cause));
-    json_object_object_add(object, "certainty",
-                           past->certainty == GW_CERTAINTY_NONE ? NULL
-                                                                : gw_json_text(gw_certainty_text(past->certainty)));
-    json_object_object_add(object, "peak_bytes", gw_json_number(past->has_peak, past->peak_bytes));
-    json_object_object_add(object, "batch", gw_json_number(past->has_batch, past->batch));
-    json_object_object_add(object, "card", gw_json_text(past->card));
-    json_object_object_add(object, "end", gw_json_text(past->end));
-    json_object_object_add(object, "exit",
-                           past->has_exit && past->signal == 0 ? json_object_new_int(past->exit_code) : NULL);
-    json_object_object_add(object, "signal",
-                           past->has_exit && past->signal != 0 ? json_object_new_int(past->signal) : NULL);
+#define GWI_COLUMN(type, field, column, json, meaning) json_object_object_add(object, json, json_##type(past->field));
+#include "past_columns.def"
     json_object_object_add(object, "fit", past->is_answer ? gw_json_text(past->end) : NULL);
-    json_object_object_add(object, "good", json_object_new_boolean(past->good));
-    json_object_object_add(object, "observed", json_object_new_boolean(!past->unobserved));
-    json_object_object_add(object, "command", gw_json_text(past->command));
-    json_object_object_add(object, "folder", gw_json_text(past->folder));
-    json_object_object_add(object, "recording", gw_json_text(past->recording));
-    json_object_object_add(object, "earlier_attempts", of_earlier(past));
     return object;
 }
 

@@ -1,5 +1,5 @@
-/* The past runs, in the SQLite database `runs.db` of the state folder; docs/commands/history.md describes its columns.
- * With them, gpuwhy finds a run without reading recordings. One thread. */
+/* The past runs, in the SQLite database `runs.db` of the state folder. past_columns.def describes its columns. With
+ * them, gpuwhy finds a run without reading recordings. One thread. */
 #ifndef GWI_PAST_H
 #define GWI_PAST_H
 
@@ -16,29 +16,42 @@ typedef struct gwi_past_attempt {
     char *cause, *end, *recording; /* "" if there is none */
 } gwi_past_attempt;
 
+/* The types of the columns. All texts are owned. In a run that was read, they are not NULL, but may be "". */
+typedef uint64_t gwi_column_time; /* ns since 1970-01-01 UTC */
+typedef uint64_t gwi_column_key;  /* see gwi_past_key() */
+typedef bool gwi_column_kind;     /* not a run, but an answer of `gpuwhy fit` */
+typedef gw_verdict_status gwi_column_status;
+typedef gw_certainty gwi_column_certainty;
+typedef bool gwi_column_flag;
+typedef struct gwi_column_number {
+    bool is_known;
+    uint64_t value;
+} gwi_column_number;
+typedef double gwi_column_seconds; /* negative: unknown */
+typedef char *gwi_column_words;    /* never NULL in the database */
+typedef char *gwi_column_text;     /* NULL or "": unknown, or none */
+typedef struct gwi_column_attempts {
+    gwi_past_attempt *item; /* owned; in order */
+    size_t count;
+} gwi_column_attempts;
+
+/* The columns of one run. */
 typedef struct gwi_past {
-    uint64_t start_realtime_ns;
-    uint64_t key; /* hash of the command line and the working folder; see gwi_past_key() */
-    gw_verdict_status status;
-    gw_certainty certainty; /* of the cause; GW_CERTAINTY_NONE: unknown, or no cause */
-    bool good;              /* no fault was found, and the exit status is 0 */
-    bool is_answer;         /* not a run, but an answer of `gpuwhy fit`; the answer is in `end` */
-    bool unobserved;        /* no driver call of the run was recorded, so a clean verdict proves nothing */
-    bool has_peak;          /* peak_bytes is known: the most device memory of one process on one card */
-    bool has_batch;
-    bool has_exit; /* exit_code (-1: a signal ended the program) and signal (0: none) are known */
-    uint64_t peak_bytes, batch;
-    int exit_code, signal;
-    double seconds;            /* duration of the run; negative: unknown */
-    char *cause;               /* owned, like all texts below; "" if there is none */
-    char *end;                 /* "exited 1", "died of signal 9" */
-    char *card;                /* names of the cards; "": unknown */
-    char *recording;           /* absolute path; "" if the recording was not kept */
-    char *folder;              /* the working folder */
-    char *command;             /* the arguments, separated by blanks, with secrets masked */
-    gwi_past_attempt *attempt; /* owned; the attempts before the last one, in order */
-    size_t attempt_count;
+#define GWI_COLUMN(type, field, column, json, meaning) gwi_column_##type field;
+#include "past_columns.def"
 } gwi_past;
+
+enum {
+#define GWI_COLUMN(type, field, column, json, meaning) GWI_COLUMN_##field,
+#include "past_columns.def"
+    GWI_COLUMN_COUNT
+};
+
+/* The descriptions of the columns, in the order of past_columns.def. */
+typedef struct gwi_past_column {
+    const char *name, *type, *meaning; /* type: in SQL */
+} gwi_past_column;
+extern const gwi_past_column gwi_past_columns[GWI_COLUMN_COUNT];
 
 typedef struct gwi_past_list {
     gwi_past *item; /* owned; the newest run is last */
@@ -60,6 +73,10 @@ typedef struct gwi_past_query {
  * secrets in `argv` must be masked, as in a recording. */
 uint64_t gwi_past_key(const gw_string_list *argv, const char *folder);
 
+enum { GWI_KEY_TEXT_MAX = 17 };
+char *gwi_past_key_text(char out[GWI_KEY_TEXT_MAX], uint64_t key); /* as 16 hexadecimal digits; returns `out` */
+const char *gwi_past_kind_text(bool is_answer);
+
 /* Return the batch size on a command line: the last of `--batch-size N`, `--batch N` and `-b N`, also with `=`. False:
  * there is none. */
 bool gwi_past_batch(const gw_string_list *argv, uint64_t *ret_batch);
@@ -74,17 +91,22 @@ void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns,
                          const char *answer);
 
 /* Read the runs that match `query`. The list may be empty; it is if there is no database. Writes nothing, but undoes an
- * unfinished write.
+ * unfinished write, and adds the columns that a database of an older gpuwhy lacks.
  * - GW_MISSING: there is no state folder.
  * - GW_IO: cannot be read. GW_CORRUPT: the database is damaged. GW_VERSION: a newer gpuwhy wrote it.
  * - GW_USAGE: `where` is not valid SQL, or not allowed.
  * - GW_NOMEM: out of memory. */
 GW_MUST_CHECK gw_status gwi_past_read(const gwi_past_query *query, gwi_past_list *ret_list, gw_error *err);
+void gwi_past_clear(gwi_past *past); /* free the texts */
 void gwi_past_free(gwi_past_list *list);
 
-/* True if the run failed: a fault was found, it exited with an error, or a signal ended it. If a run is neither good
- * nor failed, it is unknown whether it failed. */
+/* True if the program exited with an error, or a signal ended it. */
+bool gwi_past_ended_badly(const gwi_past *past);
+/* True if the run failed: a fault was found, or it ended badly. If a run is neither good nor failed, it is unknown
+ * whether it failed. */
 bool gwi_past_failed(const gwi_past *past);
+/* Fill in how the program ended, and its peak. */
+void gwi_past_take_end(gwi_past *past, const gw_verdict *verdict);
 
 /* Format an age as "3 min", "2 h" or "5 days". Returns `out`. */
 enum { GWI_AGE_TEXT_MAX = 32 };

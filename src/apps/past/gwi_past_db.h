@@ -7,35 +7,8 @@
 #include <sqlite3.h>
 #include <time.h>
 
-/* The columns, in the order of the statements; docs/commands/history.md describes them. NULL is unknown, or none. A
- * database with other columns has another number in `user_version`. */
-#define GWI_PAST_COLUMNS(X)                                                                                            \
-    X(start_ns, "INTEGER NOT NULL")                                                                                    \
-    X(key, "TEXT NOT NULL")                                                                                            \
-    X(kind, "TEXT NOT NULL")                                                                                           \
-    X(status, "TEXT NOT NULL")                                                                                         \
-    X(cause, "TEXT")                                                                                                   \
-    X(certainty, "TEXT")                                                                                               \
-    X(good, "INTEGER NOT NULL")                                                                                        \
-    X(observed, "INTEGER NOT NULL")                                                                                    \
-    X(peak, "INTEGER")                                                                                                 \
-    X(batch, "INTEGER")                                                                                                \
-    X(seconds, "REAL")                                                                                                 \
-    X(ended, "TEXT NOT NULL")                                                                                          \
-    X(exit, "INTEGER")                                                                                                 \
-    X(signal, "INTEGER")                                                                                               \
-    X(card, "TEXT")                                                                                                    \
-    X(recording, "TEXT")                                                                                               \
-    X(folder, "TEXT NOT NULL")                                                                                         \
-    X(command, "TEXT NOT NULL")                                                                                        \
-    X(attempts, "TEXT")
-
-enum {
-#define GW_X(name, type) COLUMN_##name,
-    GWI_PAST_COLUMNS(GW_X)
-#undef GW_X
-        COLUMN_COUNT
-};
+/* The version of the schema (`user_version`). The first one had 19 columns, and columns are only ever added. */
+enum { GWI_PAST_SCHEMA = GWI_COLUMN_COUNT - 18 };
 
 #define GWI_PAST_TABLE "runs"
 #define GWI_PAST_FIT   "fit" /* column `kind` of an answer of gpuwhy fit */
@@ -51,13 +24,13 @@ typedef struct gwi_past_db {
     bool is_announced;
 } gwi_past_db;
 
-const char *gwi_past_db_column(int column); /* the column's name; static */
-/* Append the names of all columns, or their parameters (?1, ?2, ..). */
-void gwi_past_db_add_columns(gw_text *sql, bool are_parameters);
+/* True if the table has this column. */
+bool gwi_past_db_has(const gwi_past_db *db, const char *column);
 /* Fail with SQLite's last error. */
 gw_status gwi_past_db_fail(const gwi_past_db *db, gw_error *err);
 
-/* Open the database at `path`. It must be closed even after an error. For writing, it is created if it is missing.
+/* Open the database at `path`. It must be closed even after an error. A connection for writing creates the file and the
+ * table, or adds the columns that a table of an older gpuwhy lacks.
  *
  * `wait_ms` is how long to wait for a program that holds a lock and changes nothing. While other programs make
  * progress, the wait goes on, for at most ten seconds in all.
@@ -73,12 +46,5 @@ GW_MUST_CHECK gw_status gwi_past_db_add(const char *path, const gwi_past *past, 
 /* Read the matching runs, oldest first. Errors as above, and GW_USAGE: query->where is not valid or not allowed. */
 GW_MUST_CHECK gw_status gwi_past_db_read(const char *path, const gwi_past_query *query, gwi_past_list *ret_list,
                                          gw_error *err);
-
-/* Encode the earlier attempts for their column, and decode them. Decoding changes `text`, skips an incomplete attempt,
- * and returns false if out of memory. */
-void gwi_past_attempts_encode(const gwi_past *past, gw_text *text);
-bool gwi_past_attempts_decode(char *text, gwi_past *past);
-/* Free the texts of a run. */
-void gwi_past_clear(gwi_past *past);
 
 #endif

@@ -67,13 +67,8 @@ static void say_peaks(gw_verdict *verdict, const gwi_past_list *list)
     gw_text text = {0};
     if (list->count == 0)
         return;
-    gwi_past of = {.start_realtime_ns = verdict->run.start_realtime_ns,
-                   .key = list->item[0].key,
-                   .has_peak = verdict->peak.is_known,
-                   .peak_bytes = verdict->peak.bytes,
-                   .has_exit = verdict->exit_known,
-                   .exit_code = verdict->exit_code,
-                   .signal = verdict->signal};
+    gwi_past of = {.start_realtime_ns = verdict->run.start_realtime_ns, .key = list->item[0].key};
+    gwi_past_take_end(&of, verdict);
     gwi_peaks_find(list, &of, &peaks);
     if (gwi_peaks_text(&peaks, "this one", &text))
         (void)gw_verdict_add_evidence(verdict, peaks_source,

@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,19 +101,19 @@ static bool copy_cards(const gw_verdict *verdict, char **ret_cards)
     return is_copied;
 }
 
-static bool copy_attempts(const gw_verdict *verdict, gwi_past *past)
+static bool copy_attempts(const gw_verdict *verdict, gwi_column_attempts *ret_attempts)
 {
     size_t count = verdict->attempt_count > 0 ? verdict->attempt_count - 1 : 0;
-    past->attempt = calloc(count + 1, sizeof *past->attempt);
-    for (size_t i = 0; past->attempt != NULL && i < count; i++) {
+    ret_attempts->item = calloc(count + 1, sizeof *ret_attempts->item);
+    for (size_t i = 0; ret_attempts->item != NULL && i < count; i++) {
         const gw_verdict_attempt *from = &verdict->attempts[i];
-        gwi_past_attempt *to = &past->attempt[past->attempt_count++];
+        gwi_past_attempt *to = &ret_attempts->item[ret_attempts->count++];
         if (!gw_str_copy(from->cause == NULL ? "" : from->cause, &to->cause) ||
             !gw_str_copy(from->ended == NULL ? "" : from->ended, &to->end) ||
             !gw_str_copy(from->recording == NULL ? "" : from->recording, &to->recording))
             return false;
     }
-    return past->attempt != NULL;
+    return ret_attempts->item != NULL;
 }
 
 /* Copy a command line with secrets masked. If memory runs out, the copy is shorter. */
@@ -153,16 +152,23 @@ void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns,
         return;
     gwi_past past = {.start_realtime_ns = start_realtime_ns,
                      .key = gwi_past_key(argv, folder),
+                     .is_answer = true,
                      .status = GW_VERDICT_UNDETERMINED,
                      .good = true,
-                     .is_answer = true,
-                     .has_batch = batch != 0,
-                     .batch = batch,
+                     .observed = true,
+                     .batch = {batch != 0, batch},
                      .seconds = seconds};
-    if (gw_str_copy("", &past.cause) && gw_str_copy("", &past.card) && gw_str_copy("", &past.recording) &&
-        gw_str_copy(answer, &past.end) && gw_str_copy(folder, &past.folder) && copy_command(argv, &past.command))
+    if (gw_str_copy(answer, &past.end) && gw_str_copy(folder, &past.folder) && copy_command(argv, &past.command))
         store(&past);
     gwi_past_clear(&past);
+}
+
+void gwi_past_take_end(gwi_past *past, const gw_verdict *verdict)
+{
+    bool is_signal = verdict->signal != 0;
+    past->exit = (gwi_column_number){verdict->exit_known && !is_signal, (uint64_t)verdict->exit_code};
+    past->signal = (gwi_column_number){verdict->exit_known && is_signal, (uint64_t)verdict->signal};
+    past->peak = (gwi_column_number){verdict->peak.is_known, verdict->peak.bytes};
 }
 
 static bool describe(const gw_verdict *verdict, gwi_past *past)
@@ -170,19 +176,14 @@ static bool describe(const gw_verdict *verdict, gwi_past *past)
     past->start_realtime_ns = verdict->run.start_realtime_ns;
     past->status = verdict->status;
     past->certainty = verdict->status == GW_VERDICT_FAULT ? verdict->certainty : GW_CERTAINTY_NONE;
-    past->has_exit = verdict->exit_known;
-    past->exit_code = verdict->exit_code;
-    past->signal = verdict->signal;
-    past->good =
-        verdict->status == GW_VERDICT_CLEAN && verdict->exit_known && verdict->signal == 0 && verdict->exit_code == 0;
-    past->unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
-    past->has_peak = verdict->peak.is_known;
-    past->peak_bytes = verdict->peak.bytes;
-    past->has_batch =
-        gwi_past_batch(&verdict->argv, &past->batch); /* of the last attempt, which --on may have changed */
+    gwi_past_take_end(past, verdict);
+    past->good = verdict->status == GW_VERDICT_CLEAN && past->exit.is_known && past->exit.value == 0;
+    past->observed = !verdict->is_coverage_known || verdict->observed_count > 0;
+    /* of the last attempt, which --on may have changed */
+    past->batch.is_known = gwi_past_batch(&verdict->argv, &past->batch.value);
     past->seconds = verdict->seconds;
-    return gw_str_copy(verdict->cause == NULL ? "" : verdict->cause, &past->cause) && copy_end(verdict, &past->end) &&
-           copy_cards(verdict, &past->card) && copy_attempts(verdict, past);
+    return gw_str_copy(verdict->cause, &past->cause) && copy_end(verdict, &past->end) &&
+           copy_cards(verdict, &past->card) && copy_attempts(verdict, &past->attempts);
 }
 
 void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program)
@@ -221,21 +222,4 @@ gw_status gwi_past_read(const gwi_past_query *query, gwi_past_list *ret_list, gw
     if (st == GW_OK || st == GW_MISSING)
         return GW_OK; /* without a database, there are no runs */
     return gw_fail(err, st, "%s", reason.text);
-}
-
-char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns)
-{
-    static const struct {
-        uint64_t seconds;
-        const char *word;
-    } units[] = {{86400, "day"}, {3600, "h"}, {60, "min"}, {1, "s"}};
-    uint64_t seconds = ns / 1000000000u;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (seconds < units[i].seconds && i + 1 < sizeof units / sizeof units[0])
-            continue;
-        uint64_t count = seconds / units[i].seconds;
-        snprintf(out, GWI_AGE_TEXT_MAX, "%" PRIu64 " %s%s", count, units[i].word, i == 0 && count != 1 ? "s" : "");
-        break;
-    }
-    return out;
 }

@@ -25,31 +25,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const column_names[] = {
-#define GW_X(name, type) #name,
-    GWI_PAST_COLUMNS(GW_X)
-#undef GW_X
+#define SQL_time      "INTEGER NOT NULL"
+#define SQL_key       "TEXT NOT NULL"
+#define SQL_kind      "TEXT NOT NULL"
+#define SQL_status    "TEXT NOT NULL"
+#define SQL_certainty "TEXT"
+#define SQL_flag      "INTEGER NOT NULL"
+#define SQL_number    "INTEGER"
+#define SQL_seconds   "REAL"
+#define SQL_words     "TEXT NOT NULL"
+#define SQL_text      "TEXT"
+#define SQL_attempts  "TEXT"
+
+const gwi_past_column gwi_past_columns[] = {
+#define GWI_COLUMN(type, field, column, json, meaning) {column, SQL_##type, meaning},
+#include "past_columns.def"
 };
-_Static_assert(sizeof column_names / sizeof column_names[0] == COLUMN_COUNT, "a name for each column");
-
-const char *gwi_past_db_column(int column)
-{
-    return column_names[column];
-}
-
-enum { SCHEMA = 1 }; /* in user_version */
 
 /* The newest 100,000 rows are kept. The trigger is part of the statement that adds a row. */
 static const char schema[] = "CREATE TABLE runs(id INTEGER PRIMARY KEY"
-#define GW_X(name, type) "," #name " " type
-    GWI_PAST_COLUMNS(GW_X)
-#undef GW_X
-        ");"
-        "CREATE INDEX runs_key ON runs(key, start_ns);"
-        "CREATE INDEX runs_start ON runs(start_ns);"
-        "CREATE TRIGGER runs_keep AFTER INSERT ON runs WHEN new.id % 1000 = 0 BEGIN"
-        " DELETE FROM runs WHERE id <= new.id - 100000; END;"
-        "PRAGMA user_version = 1";
+#define GWI_COLUMN(type, field, column, json, meaning) "," column " " SQL_##type
+#include "past_columns.def"
+                             ");"
+                             "CREATE INDEX runs_key ON runs(key, start_ns);"
+                             "CREATE INDEX runs_start ON runs(start_ns);"
+                             "CREATE TRIGGER runs_keep AFTER INSERT ON runs WHEN new.id % 1000 = 0 BEGIN"
+                             " DELETE FROM runs WHERE id <= new.id - 100000; END";
 
 /* ---- errors ---- */
 
@@ -120,9 +121,9 @@ static gw_status read_version(gwi_past_db *db, gw_error *err)
     else
         db->version = sqlite3_column_int(statement, 0);
     sqlite3_finalize(statement);
-    if (st == GW_OK && (db->version < 0 || db->version > SCHEMA))
+    if (st == GW_OK && (db->version < 0 || db->version > GWI_PAST_SCHEMA))
         st = gw_fail(err, GW_VERSION, "%s was written by a newer version of gpuwhy (schema %d, known is %d)", db->path,
-                     db->version, (int)SCHEMA);
+                     db->version, (int)GWI_PAST_SCHEMA);
     return st;
 }
 
@@ -160,15 +161,42 @@ static int wait_for_lock(void *user, int count)
     return 1;
 }
 
-/* Create the GWI_PAST_TABLE, unless another program does it at the same time. */
-static gw_status create(gwi_past_db *db, gw_error *err)
+bool gwi_past_db_has(const gwi_past_db *db, const char *column)
 {
+    return sqlite3_table_column_metadata(db->sqlite, NULL, GWI_PAST_TABLE, column, NULL, NULL, NULL, NULL, NULL) ==
+           SQLITE_OK;
+}
+
+static gw_status add_missing_columns(const gwi_past_db *db, gw_error *err)
+{
+    char sql[128];
+    /* SQLite compares its copy of the schema with the file, which another program may have changed, when a statement
+     * runs that reads a table. */
+    gw_status st = run_sql(db, "SELECT 1 FROM sqlite_master LIMIT 0", err);
+    for (size_t i = 0; i < GWI_COLUMN_COUNT && st == GW_OK; i++) {
+        const gwi_past_column *column = &gwi_past_columns[i];
+        snprintf(sql, sizeof sql, "ALTER TABLE %s ADD COLUMN %s %s", GWI_PAST_TABLE, column->name, column->type);
+        if (!gwi_past_db_has(db, column->name))
+            st = run_sql(db, sql, err);
+    }
+    return st;
+}
+
+/* Create the table, or add the columns that it lacks, unless another program does it at the same time. */
+static gw_status update_table(gwi_past_db *db, gw_error *err)
+{
+    char sql[64];
+    snprintf(sql, sizeof sql, "PRAGMA user_version = %d", (int)GWI_PAST_SCHEMA);
     gw_status st = run_sql(db, "BEGIN IMMEDIATE", err);
     if (st != GW_OK)
         return st;
     st = read_version(db, err);
     if (st == GW_OK && db->version == 0)
         st = run_sql(db, schema, err);
+    else if (st == GW_OK && db->version < GWI_PAST_SCHEMA)
+        st = add_missing_columns(db, err);
+    if (st == GW_OK)
+        st = run_sql(db, sql, err);
     if (st == GW_OK)
         return run_sql(db, "COMMIT", err);
     (void)!run_sql(db, "ROLLBACK", NULL);
@@ -190,8 +218,8 @@ gw_status gwi_past_db_open(gwi_past_db *ret_db, const char *path, bool writes, i
     st = read_version(ret_db, err);
     if (st == GW_OK && writes)
         st = run_sql(ret_db, "PRAGMA synchronous = NORMAL", err);
-    if (st == GW_OK && writes && ret_db->version == 0)
-        st = create(ret_db, err);
+    if (st == GW_OK && writes && ret_db->version < GWI_PAST_SCHEMA)
+        st = update_table(ret_db, err);
     return st;
 }
 
@@ -203,87 +231,115 @@ void gwi_past_db_close(gwi_past_db *db)
 
 /* ---- adding ---- */
 
-static void bind_number(sqlite3_stmt *statement, int column, uint64_t value)
+/* bind_<type>() binds the value of a column to the parameter `at` until the statement is reset. What is not bound is
+ * NULL. Each returns a code of SQLite. */
+
+static int bind_words(sqlite3_stmt *statement, int at, const char *text)
 {
-    sqlite3_bind_int64(statement, column + 1, value > INT64_MAX ? INT64_MAX : (sqlite3_int64)value);
+    return sqlite3_bind_text(statement, at, text, -1, SQLITE_STATIC);
 }
 
-/* Bind a text that lives until the statement is reset. An empty one is NULL. */
-static void bind_text(sqlite3_stmt *statement, int column, const char *text)
+static int bind_text(sqlite3_stmt *statement, int at, const char *text)
 {
-    if (text[0] != '\0')
-        sqlite3_bind_text(statement, column + 1, text, -1, SQLITE_STATIC);
+    return text == NULL || text[0] == '\0' ? SQLITE_OK : bind_words(statement, at, text);
 }
 
-static void bind_run(sqlite3_stmt *statement, const gwi_past *past)
+static int bind_time(sqlite3_stmt *statement, int at, uint64_t value)
 {
-    char key[17];
-    snprintf(key, sizeof key, "%016" PRIx64, past->key);
-    bind_number(statement, COLUMN_start_ns, past->start_realtime_ns);
-    sqlite3_bind_text(statement, COLUMN_key + 1, key, -1, SQLITE_TRANSIENT);
-    bind_text(statement, COLUMN_kind, past->is_answer ? GWI_PAST_FIT : "run");
-    bind_text(statement, COLUMN_status, gw_verdict_status_text(past->status));
-    bind_text(statement, COLUMN_cause, past->cause);
-    if (past->certainty != GW_CERTAINTY_NONE)
-        bind_text(statement, COLUMN_certainty, gw_certainty_text(past->certainty));
-    bind_number(statement, COLUMN_good, past->good);
-    bind_number(statement, COLUMN_observed, !past->unobserved);
-    if (past->has_peak)
-        bind_number(statement, COLUMN_peak, past->peak_bytes);
-    if (past->has_batch)
-        bind_number(statement, COLUMN_batch, past->batch);
-    if (isfinite(past->seconds) && past->seconds >= 0)
-        sqlite3_bind_double(statement, COLUMN_seconds + 1, past->seconds);
-    sqlite3_bind_text(statement, COLUMN_ended + 1, past->end, -1, SQLITE_STATIC);
-    if (past->has_exit && past->signal == 0)
-        sqlite3_bind_int(statement, COLUMN_exit + 1, past->exit_code);
-    if (past->has_exit && past->signal != 0)
-        sqlite3_bind_int(statement, COLUMN_signal + 1, past->signal);
-    bind_text(statement, COLUMN_card, past->card);
-    bind_text(statement, COLUMN_recording, past->recording);
-    sqlite3_bind_text(statement, COLUMN_folder + 1, past->folder, -1, SQLITE_STATIC);
-    sqlite3_bind_text(statement, COLUMN_command + 1, past->command, -1, SQLITE_STATIC);
+    return sqlite3_bind_int64(statement, at, value > INT64_MAX ? INT64_MAX : (sqlite3_int64)value);
 }
 
-void gwi_past_db_add_columns(gw_text *sql, bool are_parameters)
+static int bind_number(sqlite3_stmt *statement, int at, gwi_column_number number)
 {
-    for (int i = 0; i < COLUMN_COUNT; i++) {
-        const char *comma = i == 0 ? "" : ",";
-        if (are_parameters)
-            gw_text_addf(sql, "%s?%d", comma, i + 1);
+    return number.is_known ? bind_time(statement, at, number.value) : SQLITE_OK;
+}
+
+static int bind_flag(sqlite3_stmt *statement, int at, bool value)
+{
+    return sqlite3_bind_int(statement, at, value);
+}
+
+static int bind_seconds(sqlite3_stmt *statement, int at, double seconds)
+{
+    return isfinite(seconds) && seconds >= 0 ? sqlite3_bind_double(statement, at, seconds) : SQLITE_OK;
+}
+
+static int bind_key(sqlite3_stmt *statement, int at, uint64_t key)
+{
+    char text[GWI_KEY_TEXT_MAX];
+    return sqlite3_bind_text(statement, at, gwi_past_key_text(text, key), -1, SQLITE_TRANSIENT);
+}
+
+static int bind_kind(sqlite3_stmt *statement, int at, bool is_answer)
+{
+    return bind_words(statement, at, gwi_past_kind_text(is_answer));
+}
+
+static int bind_status(sqlite3_stmt *statement, int at, gw_verdict_status status)
+{
+    return bind_words(statement, at, gw_verdict_status_text(status));
+}
+
+static int bind_certainty(sqlite3_stmt *statement, int at, gw_certainty certainty)
+{
+    return certainty == GW_CERTAINTY_NONE ? SQLITE_OK : bind_words(statement, at, gw_certainty_text(certainty));
+}
+
+static void add_field(gw_text *line, const char *value)
+{
+    gw_text_add(line, "\t", 1);
+    for (; *value != '\0'; value++) {
+        unsigned char byte = (unsigned char)*value;
+        if (byte < ' ' || byte == '%' || byte == 0x7f)
+            gw_text_addf(line, "%%%02X", byte);
         else
-            gw_text_addf(sql, "%s%s", comma, gwi_past_db_column(i));
+            gw_text_add(line, value, 1);
     }
+}
+
+/* The text has cause, end and recording of each attempt. A tab precedes each of them. Control characters and percent
+ * signs are written as %XX. */
+static int bind_attempts(sqlite3_stmt *statement, int at, gwi_column_attempts attempts)
+{
+    gw_text text = {0};
+    for (size_t i = 0; i < attempts.count; i++) {
+        add_field(&text, attempts.item[i].cause);
+        add_field(&text, attempts.item[i].end);
+        add_field(&text, attempts.item[i].recording);
+    }
+    int code = text.failed ? SQLITE_NOMEM : SQLITE_OK;
+    if (code == SQLITE_OK && attempts.count > 0)
+        code = sqlite3_bind_text(statement, at, gw_text_str(&text), -1, SQLITE_TRANSIENT);
+    gw_text_free(&text);
+    return code;
+}
+
+static bool bind_run(sqlite3_stmt *statement, const gwi_past *past)
+{
+    int code = SQLITE_OK;
+#define GWI_COLUMN(type, field, column, json, meaning)                                                                 \
+    if (code == SQLITE_OK)                                                                                             \
+        code = bind_##type(statement, GWI_COLUMN_##field + 1, past->field);
+#include "past_columns.def"
+    return code == SQLITE_OK;
 }
 
 static gw_status prepare_insert(const gwi_past_db *db, sqlite3_stmt **ret_statement, gw_error *err)
 {
-    gw_text sql = {0};
+    gw_text sql = {0}, values = {0};
     gw_text_addf(&sql, "INSERT INTO %s(", GWI_PAST_TABLE);
-    gwi_past_db_add_columns(&sql, false);
-    gw_text_add_str(&sql, ") VALUES(");
-    gwi_past_db_add_columns(&sql, true);
-    gw_text_add_str(&sql, ")");
+    for (size_t i = 0; i < GWI_COLUMN_COUNT; i++) {
+        gw_text_addf(&sql, "%s%s", i == 0 ? "" : ",", gwi_past_columns[i].name);
+        gw_text_addf(&values, "%s?%zu", i == 0 ? "" : ",", i + 1);
+    }
+    gw_text_addf(&sql, ") VALUES(%s)", gw_text_str(&values));
     gw_status st = GW_OK;
-    if (sql.failed)
+    if (sql.failed || values.failed)
         st = gw_fail(err, GW_NOMEM, "%s", db->path);
     else if (sqlite3_prepare_v2(db->sqlite, gw_text_str(&sql), -1, ret_statement, NULL) != SQLITE_OK)
         st = gwi_past_db_fail(db, err);
+    gw_text_free(&values);
     gw_text_free(&sql);
-    return st;
-}
-
-static gw_status insert(const gwi_past_db *db, sqlite3_stmt *statement, const gwi_past *past, gw_error *err)
-{
-    gw_text attempts = {0};
-    gwi_past_attempts_encode(past, &attempts);
-    bind_run(statement, past);
-    bind_text(statement, COLUMN_attempts, gw_text_str(&attempts));
-    gw_status st = attempts.failed ? gw_fail(err, GW_NOMEM, "%s", db->path) : GW_OK;
-    if (st == GW_OK && sqlite3_step(statement) != SQLITE_DONE)
-        st = gwi_past_db_fail(db, err);
-    sqlite3_reset(statement);
-    gw_text_free(&attempts);
     return st;
 }
 
@@ -294,8 +350,10 @@ gw_status gwi_past_db_add(const char *path, const gwi_past *past, int wait_ms, g
     gw_status st = gwi_past_db_open(&db, path, true, wait_ms, err);
     if (st == GW_OK)
         st = prepare_insert(&db, &statement, err);
-    if (st == GW_OK)
-        st = insert(&db, statement, past, err);
+    if (st == GW_OK && !bind_run(statement, past))
+        st = gw_fail(err, GW_NOMEM, "%s", path);
+    if (st == GW_OK && sqlite3_step(statement) != SQLITE_DONE)
+        st = gwi_past_db_fail(&db, err);
     sqlite3_finalize(statement);
     gwi_past_db_close(&db);
     return st;

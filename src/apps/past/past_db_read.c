@@ -4,8 +4,7 @@
 #include "gw_array.h"
 #include "gw_clock.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,10 +62,24 @@ static void limit_query(sqlite3 *db, uint64_t time_ms, uint64_t *until_ns)
 
 enum { BIND_WORDS = 1, BIND_KEY, BIND_START, BIND_COUNT };
 
-static void build_select(const gwi_past_query *query, gw_text *sql)
+/* In a table of an older gpuwhy that could not be changed, the columns that it lacks are NULL. */
+static void add_older_table(const gwi_past_db *db, gw_text *sql)
 {
-    gw_text_add_str(sql, "SELECT ");
-    gwi_past_db_add_columns(sql, false);
+    gw_text_addf(sql, "WITH %s AS (SELECT id", GWI_PAST_TABLE);
+    for (size_t i = 0; i < GWI_COLUMN_COUNT; i++) {
+        const gwi_past_column *column = &gwi_past_columns[i];
+        bool is_null = strstr(column->type, "NOT NULL") == NULL && !gwi_past_db_has(db, column->name);
+        gw_text_addf(sql, is_null ? ",NULL AS %s" : ",%s", column->name);
+    }
+    gw_text_addf(sql, " FROM main.%s) ", GWI_PAST_TABLE);
+}
+
+static void build_select(const gwi_past_db *db, const gwi_past_query *query, gw_text *sql)
+{
+    if (db->version < GWI_PAST_SCHEMA)
+        add_older_table(db, sql);
+    for (size_t i = 0; i < GWI_COLUMN_COUNT; i++)
+        gw_text_addf(sql, "%s%s", i == 0 ? "SELECT " : ",", gwi_past_columns[i].name);
     gw_text_addf(sql, " FROM %s WHERE 1", GWI_PAST_TABLE);
     if (query->words != NULL)
         gw_text_addf(sql, " AND instr(command, ?%d) > 0", (int)BIND_WORDS);
@@ -81,12 +94,11 @@ static void build_select(const gwi_past_query *query, gw_text *sql)
 
 static void bind_query(sqlite3_stmt *statement, const gwi_past_query *query)
 {
-    char key[17];
-    snprintf(key, sizeof key, "%016" PRIx64, query->key);
+    char key[GWI_KEY_TEXT_MAX];
     if (query->words != NULL)
         sqlite3_bind_text(statement, BIND_WORDS, query->words, -1, SQLITE_STATIC);
     if (query->has_key)
-        sqlite3_bind_text(statement, BIND_KEY, key, -1, SQLITE_TRANSIENT);
+        sqlite3_bind_text(statement, BIND_KEY, gwi_past_key_text(key, query->key), -1, SQLITE_TRANSIENT);
     if (query->has_start)
         sqlite3_bind_int64(statement, BIND_START, (sqlite3_int64)query->start_realtime_ns);
     sqlite3_bind_int64(statement, BIND_COUNT, query->newest_max == 0 ? -1 : (sqlite3_int64)query->newest_max);
@@ -107,8 +119,8 @@ static gw_status fail_query(const gwi_past_db *db, const gwi_past_query *query, 
         return gw_fail(err, GW_USAGE, "--where: %s: only the columns of the table %s can be read",
                        sqlite3_errmsg(db->sqlite), GWI_PAST_TABLE);
     gw_text columns = {0};
-    for (int i = 0; i < COLUMN_COUNT; i++)
-        gw_text_addf(&columns, "%s%s", i == 0 ? "" : " ", gwi_past_db_column(i));
+    for (size_t i = 0; i < GWI_COLUMN_COUNT; i++)
+        gw_text_addf(&columns, "%s%s", i == 0 ? "" : " ", gwi_past_columns[i].name);
     gw_status st =
         gw_fail(err, GW_USAGE, "--where: %s (columns: %s)", sqlite3_errmsg(db->sqlite), gw_text_str(&columns));
     gw_text_free(&columns);
@@ -138,6 +150,8 @@ static gw_status check_where(const gwi_past_db *db, const gwi_past_query *query,
         return GW_OK;
     if (strlen(query->where) > WHERE_BYTES_MAX)
         return gw_fail(err, GW_USAGE, "--where: longer than %d bytes", (int)WHERE_BYTES_MAX);
+    if (db->version < GWI_PAST_SCHEMA)
+        add_older_table(db, &sql);
     gw_text_addf(&sql, "SELECT 1 FROM %s WHERE %s", GWI_PAST_TABLE, query->where);
     gw_status st = prepare(db, &sql, query, &statement, err);
     sqlite3_finalize(statement);
@@ -152,77 +166,160 @@ static gw_status prepare_select(const gwi_past_db *db, const gwi_past_query *que
     gw_status st = check_where(db, query, err);
     if (st != GW_OK)
         return st;
-    build_select(query, &sql);
+    build_select(db, query, &sql);
     st = prepare(db, &sql, query, ret_statement, err);
     gw_text_free(&sql);
     return st;
 }
 
-static bool column_copy(sqlite3_stmt *row, int column, char **ret_copy)
-{
-    const char *text = (const char *)sqlite3_column_text(row, column);
-    return gw_str_copy(text == NULL ? "" : text, ret_copy);
-}
+/* take_<type>() fills in the value of a column. It returns false if out of memory. */
 
-/* Read a number of at least 0. False: NULL, or a number that cannot be right. */
-static bool column_number(sqlite3_stmt *row, int column, uint64_t *ret_value)
+static bool is_text(sqlite3_stmt *row, int at, const char *text)
 {
-    sqlite3_int64 value = sqlite3_column_int64(row, column);
-    if (sqlite3_column_type(row, column) == SQLITE_NULL || value < 0)
-        return false;
-    *ret_value = (uint64_t)value;
-    return true;
-}
-
-static bool is_text(sqlite3_stmt *row, int column, const char *text)
-{
-    const char *value = (const char *)sqlite3_column_text(row, column);
+    const char *value = (const char *)sqlite3_column_text(row, at);
     return value != NULL && strcmp(value, text) == 0;
 }
 
-static void take_verdict(sqlite3_stmt *row, gwi_past *past)
+static bool take_text(sqlite3_stmt *row, int at, char **ret_text)
 {
-    past->status = GW_VERDICT_UNDETERMINED;
-    if (is_text(row, COLUMN_status, gw_verdict_status_text(GW_VERDICT_FAULT)))
-        past->status = GW_VERDICT_FAULT;
-    else if (is_text(row, COLUMN_status, gw_verdict_status_text(GW_VERDICT_CLEAN)))
-        past->status = GW_VERDICT_CLEAN;
-    for (gw_certainty i = GW_HYPOTHESIS; i <= GW_ESTABLISHED; i++)
-        if (is_text(row, COLUMN_certainty, gw_certainty_text(i)))
-            past->certainty = i;
+    const char *text = (const char *)sqlite3_column_text(row, at);
+    return gw_str_copy(text == NULL ? "" : text, ret_text);
 }
 
-static void take_exit(sqlite3_stmt *row, gwi_past *past)
+static bool take_words(sqlite3_stmt *row, int at, char **ret_text)
 {
-    bool has_code = sqlite3_column_type(row, COLUMN_exit) != SQLITE_NULL;
-    bool has_signal = sqlite3_column_type(row, COLUMN_signal) != SQLITE_NULL;
-    past->has_exit = has_code || has_signal;
-    past->exit_code = has_code ? sqlite3_column_int(row, COLUMN_exit) : -1;
-    past->signal = has_signal ? sqlite3_column_int(row, COLUMN_signal) : 0;
+    return take_text(row, at, ret_text);
+}
+
+/* NULL, and a negative number, which cannot be right, are unknown. */
+static bool take_number(sqlite3_stmt *row, int at, gwi_column_number *ret_number)
+{
+    sqlite3_int64 value = sqlite3_column_int64(row, at);
+    if (sqlite3_column_type(row, at) != SQLITE_NULL && value >= 0)
+        *ret_number = (gwi_column_number){true, (uint64_t)value};
+    return true;
+}
+
+static bool take_time(sqlite3_stmt *row, int at, uint64_t *ret_ns)
+{
+    gwi_column_number number = {0};
+    (void)take_number(row, at, &number);
+    *ret_ns = number.value;
+    return true;
+}
+
+static bool take_flag(sqlite3_stmt *row, int at, bool *ret_value)
+{
+    *ret_value = sqlite3_column_int(row, at) != 0;
+    return true;
+}
+
+static bool take_seconds(sqlite3_stmt *row, int at, double *ret_seconds)
+{
+    *ret_seconds = sqlite3_column_type(row, at) == SQLITE_NULL ? -1 : sqlite3_column_double(row, at);
+    return true;
+}
+
+static bool take_key(sqlite3_stmt *row, int at, uint64_t *ret_key)
+{
+    const char *key = (const char *)sqlite3_column_text(row, at);
+    *ret_key = key == NULL ? 0 : strtoull(key, NULL, 16);
+    return true;
+}
+
+static bool take_kind(sqlite3_stmt *row, int at, bool *ret_is_answer)
+{
+    *ret_is_answer = is_text(row, at, gwi_past_kind_text(true));
+    return true;
+}
+
+static bool take_status(sqlite3_stmt *row, int at, gw_verdict_status *ret_status)
+{
+    *ret_status = GW_VERDICT_UNDETERMINED;
+    if (is_text(row, at, gw_verdict_status_text(GW_VERDICT_FAULT)))
+        *ret_status = GW_VERDICT_FAULT;
+    else if (is_text(row, at, gw_verdict_status_text(GW_VERDICT_CLEAN)))
+        *ret_status = GW_VERDICT_CLEAN;
+    return true;
+}
+
+static bool take_certainty(sqlite3_stmt *row, int at, gw_certainty *ret_certainty)
+{
+    for (gw_certainty i = GW_HYPOTHESIS; i <= GW_ESTABLISHED; i++)
+        if (is_text(row, at, gw_certainty_text(i)))
+            *ret_certainty = i;
+    return true;
+}
+
+/* Decode %XX in place. */
+static void unescape(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0';) {
+        char digits[3] = "";
+        if (from[0] == '%' && isxdigit((unsigned char)from[1]) && isxdigit((unsigned char)from[2])) {
+            memcpy(digits, from + 1, 2);
+            *to++ = (char)strtoul(digits, NULL, 16);
+            from += 3;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+enum { ATTEMPT_FIELDS = 3 };
+
+/* End the field at *at, and move *at to the next field, or to NULL after the last one. */
+static char *next_field(char **at)
+{
+    char *field = *at;
+    *at = field == NULL ? NULL : strchr(field, '\t');
+    if (*at != NULL)
+        *(*at)++ = '\0';
+    return field;
+}
+
+/* Parse the text of bind_attempts() in past_db.c. Changes it, and skips an incomplete attempt. */
+static bool parse_attempts(char *rest, gwi_column_attempts *attempts)
+{
+    while (rest != NULL) {
+        char *field[ATTEMPT_FIELDS];
+        for (size_t i = 0; i < ATTEMPT_FIELDS; i++)
+            field[i] = next_field(&rest);
+        if (field[ATTEMPT_FIELDS - 1] == NULL)
+            return true;
+        if (!gw_array_more(&attempts->item, attempts->count, sizeof *attempts->item))
+            return false;
+        gwi_past_attempt *attempt = &attempts->item[attempts->count++];
+        char **text[] = {&attempt->cause, &attempt->end, &attempt->recording};
+        bool copied = true;
+        for (size_t i = 0; i < ATTEMPT_FIELDS; i++) {
+            unescape(field[i]);
+            *text[i] = strdup(field[i]);
+            copied = copied && *text[i] != NULL;
+        }
+        if (!copied)
+            return false;
+    }
+    return true;
+}
+
+static bool take_attempts(sqlite3_stmt *row, int at, gwi_column_attempts *ret_attempts)
+{
+    char *text = NULL;
+    bool is_good = take_text(row, at, &text) && (text[0] == '\0' || parse_attempts(text + 1, ret_attempts));
+    free(text);
+    return is_good;
 }
 
 /* Fill in a run from a row. False: out of memory. */
 static bool take_row(sqlite3_stmt *row, gwi_past *past)
 {
-    const char *key = (const char *)sqlite3_column_text(row, COLUMN_key);
-    past->key = key == NULL ? 0 : strtoull(key, NULL, 16);
-    (void)column_number(row, COLUMN_start_ns, &past->start_realtime_ns);
-    past->is_answer = is_text(row, COLUMN_kind, GWI_PAST_FIT);
-    past->good = sqlite3_column_int(row, COLUMN_good) == 1;
-    past->unobserved = sqlite3_column_int(row, COLUMN_observed) == 0;
-    past->has_peak = column_number(row, COLUMN_peak, &past->peak_bytes);
-    past->has_batch = column_number(row, COLUMN_batch, &past->batch);
-    past->seconds =
-        sqlite3_column_type(row, COLUMN_seconds) == SQLITE_NULL ? -1 : sqlite3_column_double(row, COLUMN_seconds);
-    take_verdict(row, past);
-    take_exit(row, past);
-    char *attempts = NULL;
-    bool is_good = column_copy(row, COLUMN_cause, &past->cause) && column_copy(row, COLUMN_ended, &past->end) &&
-                   column_copy(row, COLUMN_card, &past->card) && column_copy(row, COLUMN_recording, &past->recording) &&
-                   column_copy(row, COLUMN_folder, &past->folder) && column_copy(row, COLUMN_command, &past->command) &&
-                   column_copy(row, COLUMN_attempts, &attempts) &&
-                   (attempts[0] == '\0' || gwi_past_attempts_decode(attempts + 1, past));
-    free(attempts);
+    bool is_good = true;
+#define GWI_COLUMN(type, field, column, json, meaning)                                                                 \
+    is_good = is_good && take_##type(row, GWI_COLUMN_##field, &past->field);
+#include "past_columns.def"
     return is_good;
 }
 
@@ -258,7 +355,8 @@ static void reverse(gwi_past_list *list)
     }
 }
 
-/* *ret_needs_writer: a program was killed while it added a run. Only a connection that may write can undo that. */
+/* *ret_needs_writer: a program was killed while it added a run, or the table lacks columns. Only a connection that may
+ * write can undo that. */
 static gw_status read_once(const char *path, const gwi_past_query *query, gwi_past_list *ret_list,
                            bool *ret_needs_writer, gw_error *err)
 {
@@ -278,7 +376,7 @@ static gw_status read_once(const char *path, const gwi_past_query *query, gwi_pa
         st = read_rows(&db, statement, query, ret_list, err);
     }
     int code = db.sqlite == NULL ? SQLITE_OK : sqlite3_extended_errcode(db.sqlite);
-    *ret_needs_writer = st != GW_OK && (code & 0xff) == SQLITE_READONLY;
+    *ret_needs_writer = st == GW_OK ? db.version < GWI_PAST_SCHEMA : (code & 0xff) == SQLITE_READONLY;
     sqlite3_finalize(statement);
     gwi_past_db_close(&db);
     if (st == GW_OK)
@@ -297,5 +395,8 @@ gw_status gwi_past_db_read(const char *path, const gwi_past_query *query, gwi_pa
         return st;
     gw_status opened = gwi_past_db_open(&db, path, true, query->wait_ms, NULL);
     gwi_past_db_close(&db);
-    return opened == GW_OK ? read_once(path, query, ret_list, &needs_writer, err) : st;
+    if (opened != GW_OK)
+        return st;
+    gwi_past_free(ret_list);
+    return read_once(path, query, ret_list, &needs_writer, err);
 }

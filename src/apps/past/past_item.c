@@ -1,31 +1,25 @@
-/* Past runs in memory, lists of them, and the earlier attempts as the text of their column. */
-#include "gwi_past_db.h"
+/* Past runs in memory: their texts, how they ended, and how the peak of a run's device memory compares with those of
+ * the command's last runs. */
+#include "gwi_past.h"
 
-#include "gw_array.h"
-
-#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void gwi_past_clear(gwi_past *past)
 {
-    free(past->cause);
-    free(past->end);
-    free(past->card);
-    free(past->recording);
-    free(past->folder);
-    free(past->command);
-    for (size_t i = 0; i < past->attempt_count; i++) {
-        free(past->attempt[i].cause);
-        free(past->attempt[i].end);
-        free(past->attempt[i].recording);
+    gwi_column_attempts *attempts = &past->attempts;
+    for (size_t i = 0; i < attempts->count; i++) {
+        free(attempts->item[i].cause);
+        free(attempts->item[i].end);
+        free(attempts->item[i].recording);
     }
-    free(past->attempt);
+    free(attempts->item);
+#define GWI_COLUMN(type, field, column, json, meaning)                                                                 \
+    free(_Generic(past->field, char * : past->field, default : NULL));
+#include "past_columns.def"
     *past = (gwi_past){0};
-}
-
-bool gwi_past_failed(const gwi_past *past)
-{
-    return past->status == GW_VERDICT_FAULT || (past->has_exit && (past->signal != 0 || past->exit_code != 0));
 }
 
 void gwi_past_free(gwi_past_list *list)
@@ -36,80 +30,115 @@ void gwi_past_free(gwi_past_list *list)
     *list = (gwi_past_list){0};
 }
 
-/* ---- earlier attempts ---- */
-
-/* The column has cause, end and recording of each attempt. A tab precedes each of them. Control characters and percent
- * signs are written as %XX. */
-static void add_field(gw_text *line, const char *value)
+bool gwi_past_ended_badly(const gwi_past *past)
 {
-    gw_text_add(line, "\t", 1);
-    for (; *value != '\0'; value++) {
-        unsigned char byte = (unsigned char)*value;
-        if (byte < ' ' || byte == '%' || byte == 0x7f)
-            gw_text_addf(line, "%%%02X", byte);
-        else
-            gw_text_add(line, value, 1);
+    return past->signal.is_known || (past->exit.is_known && past->exit.value != 0);
+}
+
+bool gwi_past_failed(const gwi_past *past)
+{
+    return past->status == GW_VERDICT_FAULT || gwi_past_ended_badly(past);
+}
+
+char *gwi_past_key_text(char out[GWI_KEY_TEXT_MAX], uint64_t key)
+{
+    snprintf(out, GWI_KEY_TEXT_MAX, "%016" PRIx64, key);
+    return out;
+}
+
+const char *gwi_past_kind_text(bool is_answer)
+{
+    return is_answer ? "fit" : "run";
+}
+
+char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns)
+{
+    static const struct {
+        uint64_t seconds;
+        const char *word;
+    } units[] = {{86400, "day"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    uint64_t seconds = ns / 1000000000u;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (seconds < units[i].seconds && i + 1 < sizeof units / sizeof units[0])
+            continue;
+        uint64_t count = seconds / units[i].seconds;
+        snprintf(out, GWI_AGE_TEXT_MAX, "%" PRIu64 " %s%s", count, units[i].word, i == 0 && count != 1 ? "s" : "");
+        break;
+    }
+    return out;
+}
+
+/* ---- peaks ---- */
+
+/* Collect the peaks of the earlier runs that are good, or of those that are not. */
+static void collect(const gwi_past_list *list, const gwi_past *of, bool good, gwi_peaks *peaks)
+{
+    for (size_t i = list->count; i-- > 0 && peaks->count < GWI_PEAKS_MAX;) {
+        const gwi_past *past = &list->item[i];
+        if (past->key != of->key || past->is_answer || past->good != good || !past->peak.is_known ||
+            past->start_realtime_ns >= of->start_realtime_ns)
+            continue;
+        if (peaks->count == 0 || past->peak.value < peaks->least_bytes)
+            peaks->least_bytes = past->peak.value;
+        if (past->peak.value > peaks->most_bytes)
+            peaks->most_bytes = past->peak.value;
+        peaks->all_failed = peaks->all_failed && gwi_past_ended_badly(past);
+        peaks->count++;
     }
 }
 
-void gwi_past_attempts_encode(const gwi_past *past, gw_text *text)
+void gwi_peaks_find(const gwi_past_list *list, const gwi_past *of, gwi_peaks *ret_peaks)
 {
-    for (size_t i = 0; i < past->attempt_count; i++) {
-        add_field(text, past->attempt[i].cause);
-        add_field(text, past->attempt[i].end);
-        add_field(text, past->attempt[i].recording);
+    *ret_peaks = (gwi_peaks){
+        .is_known = of->peak.is_known,
+        .bytes = of->peak.value,
+        .is_end_known = of->exit.is_known || of->signal.is_known,
+        .failed = gwi_past_ended_badly(of),
+        .all_good = true,
+        .all_failed = true,
+    };
+    collect(list, of, true, ret_peaks);
+    if (ret_peaks->count == 0) {
+        ret_peaks->all_good = false;
+        collect(list, of, false, ret_peaks);
     }
 }
 
-/* Decode %XX in place. */
-static void unescape(char *text)
+static const char *not_good_one(const gwi_peaks *peaks)
 {
-    char *to = text;
-    for (const char *from = text; *from != '\0';) {
-        char digits[3] = "";
-        if (from[0] == '%' && isxdigit((unsigned char)from[1]) && isxdigit((unsigned char)from[2])) {
-            memcpy(digits, from + 1, 2);
-            *to++ = (char)strtoul(digits, NULL, 16);
-            from += 3;
-        } else {
-            *to++ = *from++;
-        }
-    }
-    *to = '\0';
+    if (peaks->all_good)
+        return "";
+    return peaks->all_failed ? ", which did not end well," : ", which is not known to have ended well,";
 }
 
-enum { ATTEMPT_FIELDS = 3 };
-
-/* End the field at *at, and move *at to the next field, or to NULL after the last one. */
-static char *next_field(char **at)
+static const char *not_good_several(const gwi_peaks *peaks)
 {
-    char *field = *at;
-    *at = field == NULL ? NULL : strchr(field, '\t');
-    if (*at != NULL)
-        *(*at)++ = '\0';
-    return field;
+    if (peaks->all_good)
+        return "";
+    return peaks->all_failed ? ", none of which ended well," : ", none of which is known to have ended well,";
 }
 
-bool gwi_past_attempts_decode(char *rest, gwi_past *past)
+bool gwi_peaks_text(const gwi_peaks *peaks, const char *this_one, gw_text *text)
 {
-    while (rest != NULL) {
-        char *field[ATTEMPT_FIELDS];
-        for (size_t i = 0; i < ATTEMPT_FIELDS; i++)
-            field[i] = next_field(&rest);
-        if (field[ATTEMPT_FIELDS - 1] == NULL)
-            return true;
-        if (!gw_array_more(&past->attempt, past->attempt_count, sizeof *past->attempt))
-            return false;
-        gwi_past_attempt *attempt = &past->attempt[past->attempt_count++];
-        char **text[] = {&attempt->cause, &attempt->end, &attempt->recording};
-        bool copied = true;
-        for (size_t i = 0; i < ATTEMPT_FIELDS; i++) {
-            unescape(field[i]);
-            *text[i] = strdup(field[i]);
-            copied = copied && *text[i] != NULL;
-        }
-        if (!copied)
-            return false;
-    }
+    char least[GW_BYTES_TEXT_MAX], most[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    if (peaks->count == 0 || (peaks->most_bytes == 0 && (!peaks->is_known || peaks->bytes == 0)))
+        return false; /* there is nothing to compare, or no run used device memory */
+    gw_bytes_text(least, peaks->least_bytes);
+    gw_bytes_text(most, peaks->most_bytes);
+    gw_bytes_text(own, peaks->bytes);
+    const char *good = peaks->all_good ? " good" : "";
+    if (peaks->count == 1)
+        gw_text_addf(text, "the last%s run of this command%s peaked at %s", good, not_good_one(peaks), most);
+    else
+        gw_text_addf(text, "the last %zu%s runs of this command%s peaked at ", peaks->count, good,
+                     not_good_several(peaks));
+    if (peaks->count > 1 && strcmp(least, most) == 0)
+        gw_text_add_str(text, most);
+    else if (peaks->count > 1)
+        gw_text_addf(text, "%s to %s", least, most);
+    if (!peaks->is_known)
+        gw_text_addf(text, "; the peak of %s is unknown", this_one);
+    else
+        gw_text_addf(text, ", %s peaked at %s%s", this_one, own, peaks->failed ? " and failed" : "");
     return true;
 }

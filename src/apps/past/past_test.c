@@ -49,15 +49,10 @@ static void batches_are_found_on_the_command_line(void **state)
     expect_batch(0, (char[]){"32"}, NULL);
 }
 
-static gwi_past peak_of(uint64_t start_ns, bool good, bool has_peak, uint64_t bytes)
+static gwi_past peak_of(uint64_t start_ns, bool good, bool is_known, uint64_t bytes)
 {
-    return (gwi_past){.start_realtime_ns = start_ns,
-                      .key = 1,
-                      .good = good,
-                      .has_peak = has_peak,
-                      .peak_bytes = bytes,
-                      .has_exit = true,
-                      .exit_code = good ? 0 : 1};
+    return (gwi_past){
+        .start_realtime_ns = start_ns, .key = 1, .good = good, .peak = {is_known, bytes}, .exit = {true, good ? 0 : 1}};
 }
 
 static void expect_peaks(const char *text, gwi_past *item, size_t count)
@@ -82,20 +77,20 @@ static void peaks_are_compared(void **state)
     expect_peaks("the last 10 good runs of this command peaked at 10.00 GiB to 11.00 GiB, this one peaked at 16.00 GiB "
                  "and failed",
                  item, 16);
-    item[15].has_exit = false; /* its end is unknown: it may not have failed */
+    item[15].exit.is_known = false; /* its end is unknown: it may not have failed */
     expect_peaks("the last 10 good runs of this command peaked at 10.00 GiB to 11.00 GiB, this one peaked at 16.00 GiB",
                  item, 16);
-    item[15].has_peak = false;
+    item[15].peak.is_known = false;
     expect_peaks(
         "the last 10 good runs of this command peaked at 10.00 GiB to 11.00 GiB; the peak of this one is unknown", item,
         16);
-    item[0].has_peak = false; /* unknown, and not 0 */
+    item[0].peak.is_known = false; /* unknown, and not 0 */
     expect_peaks(NULL, item, 2);
     gwi_past failed[] = {peak_of(1, false, true, 16 * gib), peak_of(2, false, true, 15 * gib)};
     expect_peaks("the last run of this command, which did not end well, peaked at 16.00 GiB, this one peaked at 15.00 "
                  "GiB and failed",
                  failed, 2);
-    failed[0].has_exit = false;
+    failed[0].exit.is_known = false;
     expect_peaks("the last run of this command, which is not known to have ended well, peaked at 16.00 GiB, this one "
                  "peaked at 15.00 GiB and failed",
                  failed, 2);
@@ -103,7 +98,7 @@ static void peaks_are_compared(void **state)
     expect_peaks("the last 2 runs of this command, none of which ended well, peaked at 1.00 GiB, this one peaked at "
                  "1.00 GiB and failed",
                  mixed, 3);
-    mixed[1].has_exit = false;
+    mixed[1].exit.is_known = false;
     expect_peaks("the last 2 runs of this command, none of which is known to have ended well, peaked at 1.00 GiB, this "
                  "one peaked at 1.00 GiB and failed",
                  mixed, 3);
