@@ -182,8 +182,8 @@ static bool describe(const gw_verdict *verdict, gwi_past *past)
     /* of the last attempt, which --on may have changed */
     past->batch.is_known = gwi_past_batch(&verdict->argv, &past->batch.value);
     past->seconds = verdict->seconds;
-    return gw_str_copy(verdict->cause, &past->cause) && copy_end(verdict, &past->end) &&
-           copy_cards(verdict, &past->card) && copy_attempts(verdict, &past->attempts);
+    return gw_str_copy(verdict->cause, &past->cause) && gw_str_copy(verdict->run.host, &past->host) &&
+           copy_end(verdict, &past->end) && copy_cards(verdict, &past->card) && copy_attempts(verdict, &past->attempts);
 }
 
 void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program)
