@@ -11,6 +11,8 @@
 #   make bench-gpu  the same on a GPU; fails without one
 #   make corpus     accuracy of the verdicts on logs: CORPUS=a folder of labelled logs
 #   make truth      accuracy of the verdicts on generated programs: TRUTH_COUNT=3000, TRUTH_SEED= (default: the clock)
+#   make golden     explain the same inputs with an older build and print every difference: BASE=commit, CORPUS=, GOLDEN_PROGRAMS=3000,
+#                   GOLDEN_SEED=, GOLDEN_KINDS=logs,messages (default: all)
 #   make fuzz       run the fuzzers of the parsers
 #   make soak       repeat the long tests
 #   make install    PREFIX=/usr/local, DESTDIR=
@@ -65,6 +67,13 @@ truth: all
 	@sh tools/need.sh build
 	@python3 -B tests/truth/truth.py --build $(BUILD) --count $(or $(TRUTH_COUNT),3000) $(if $(TRUTH_SEED),--seed $(TRUTH_SEED))
 
+golden:
+	@sh tools/need.sh build logs
+	@sh tools/build.sh $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DCMAKE_BUILD_TYPE=Release)
+	@python3 -B tools/golden.py --build $(BUILD) --base $(or $(BASE),$(error BASE is not set: the commit to compare with)) \
+	    $(if $(CORPUS),--corpus $(CORPUS)) $(if $(GOLDEN_PROGRAMS),--programs $(GOLDEN_PROGRAMS)) \
+	    $(if $(GOLDEN_SEED),--seed $(GOLDEN_SEED)) $(if $(GOLDEN_KINDS),--kinds $(GOLDEN_KINDS))
+
 fuzz:
 	@sh tools/need.sh build logs fuzz
 	@sh tools/fuzz.sh
@@ -86,4 +95,4 @@ check-packages:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth fuzz soak install packages check-packages clean
+.PHONY: all tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth golden fuzz soak install packages check-packages clean
