@@ -13,6 +13,7 @@
 #   make truth      accuracy of the verdicts on generated programs: TRUTH_COUNT=3000, TRUTH_SEED= (default: the clock)
 #   make golden     explain the same inputs with an older build and print every difference: BASE=commit, CORPUS=, GOLDEN_PROGRAMS=3000,
 #                   GOLDEN_SEED=, GOLDEN_KINDS=logs,messages (default: all)
+#   make size       lines of each room and feature, and the budgets of the rooms (docs/size.md); BASE=commit (default: the last release)
 #   make fuzz       run the fuzzers of the parsers
 #   make soak       repeat the long tests
 #   make install    PREFIX=/usr/local, DESTDIR=
@@ -74,6 +75,9 @@ golden:
 	    $(if $(CORPUS),--corpus $(CORPUS)) $(if $(GOLDEN_PROGRAMS),--programs $(GOLDEN_PROGRAMS)) \
 	    $(if $(GOLDEN_SEED),--seed $(GOLDEN_SEED)) $(if $(GOLDEN_KINDS),--kinds $(GOLDEN_KINDS))
 
+size:
+	@python3 -B tools/size.py $(if $(BASE),--base $(BASE))
+
 fuzz:
 	@sh tools/need.sh build logs fuzz
 	@sh tools/fuzz.sh
@@ -95,4 +99,4 @@ check-packages:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth golden fuzz soak install packages check-packages clean
+.PHONY: all tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth golden size fuzz soak install packages check-packages clean
