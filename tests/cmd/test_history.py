@@ -22,7 +22,7 @@ ROW = re.compile(r'^GWI_COLUMN\((\w+), (\w+), "(\w+)", "(\w+)",\s*((?:"[^"]*"\s*
 
 
 def column_rows():
-    return ROW.findall((ROOT / "src" / "cmd" / "past_columns.def").read_text())
+    return ROW.findall((ROOT / "src" / "apps" / "past" / "past_columns.def").read_text())
 
 
 def document_with_columns():

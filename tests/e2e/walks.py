@@ -83,7 +83,7 @@ def same(ours, theirs, name):
 
 
 def test():
-    plugins = [BUILD / "src" / "hook" / f"libgw_unwind_plugin_{letter}.so" for letter in "ab"]
+    plugins = [BUILD / "src" / "inside" / "hook" / f"libgw_unwind_plugin_{letter}.so" for letter in "ab"]
     with Workplace() as place:
         run = run_observed([WALKS, *plugins], Card("8GiB"), new_folder(place, "walks"))
         expect(run.status == 0, f"exit {run.status}: {run.stderr.decode(errors='replace')[-2000:]}")

@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 def program(source):
     """The program under gpuwhy: a driver call installs the observer, then the fake allocator runs out of memory."""
-    sys.path.insert(0, os.path.join(source, "src", "hook", "torch"))
+    sys.path.insert(0, os.path.join(source, "src", "inside", "hook", "torch"))
     import observer_test
     fake = observer_test.FakeTorch()
     driver = ctypes.CDLL("libcuda.so.1")

@@ -13,7 +13,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, "src", "hook", "torch"),
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, "src", "inside", "hook", "torch"),
                 os.path.join(ROOT, "python")]
 
 import gpuwhy  # noqa: E402
