@@ -42,6 +42,16 @@ assert cu.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(int(open("gib").r
 sys.exit(int(open("code").read()))
 """
 
+# Changes the database, without room to keep the changes in memory, and is killed.
+UNFINISHED = """
+import os, sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+for line in ("pragma cache_size = 1", "begin", "update runs set batch = 9",
+             "create table more as with recursive n(i) as (select 1 union all select i + 1 from n limit 9999) select i from n"):
+    database.execute(line)
+os.kill(os.getpid(), 9)
+"""
+
 
 class History(PythonCase):
     def setUp(self):
@@ -158,6 +168,19 @@ class History(PythonCase):
         self.run_program(env=environment)
         self.assertEqual(self.names(), ["runs.db"])
         self.assertEqual(len(self.runs(env=environment)["runs"]), 2)
+
+    @unittest.skipUnless(NO_LOCKS, "no shim without locks")
+    def test_an_unfinished_write_without_locks(self):
+        """A program is killed while it writes, after it changed the file."""
+        self.run_program()
+        subprocess.run([sys.executable, "-c", UNFINISHED, self.state / "runs.db"], check=False)
+        self.assertIn("runs.db-journal", self.names())
+        environment = self.environment_without_locks(errno.ENOLCK)
+        self.assertEqual([run["batch"] for run in self.runs(env=environment)["runs"]], [8])
+        self.assertEqual(self.names(), ["runs.db"])
+        self.run_program(env=environment)
+        self.assertEqual(self.columns("pragma integrity_check"), [("ok",)])
+        self.assertEqual(self.columns("select batch from runs"), [(8,), (8,)])
 
     @unittest.skipUnless(NO_LOCKS, "no shim without locks")
     def test_many_programs_without_locks(self):

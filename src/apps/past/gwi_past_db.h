@@ -18,6 +18,7 @@ typedef struct gwi_past_db {
     sqlite3 *sqlite;  /* owned; NULL: not open */
     const char *path; /* borrowed from the caller */
     int version;      /* of the schema; 0: there is no table yet */
+    gw_path lock;     /* the folder that is our lock; "": none */
     /* How long to wait for other programs, and since when; see wait_for_lock(). */
     uint64_t wait_ns, wait_begin_ns, progress_ns;
     struct timespec changed; /* the last change of the file that was seen while waiting */

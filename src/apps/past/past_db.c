@@ -6,9 +6,10 @@
  *
  * SQLite takes fcntl() locks. If a file system has none, SQLite would wait for its whole time limit, because it takes
  * ENOLCK for a lock that another program holds. So we try one lock ourselves before we open the database. Without such
- * locks, we use those of SQLite's "unix-dotfile": the lock of runs.db is then the folder runs.db.lock, which any file
- * system can create. Both kinds exclude nobody of the other kind, so all machines that share a state folder must agree
- * on whether its file system has locks. */
+ * locks, the lock of runs.db is the folder runs.db.lock, which any file system can create, from opening to closing. It
+ * is like that of SQLite's "unix-dotfile", which we do not use: it takes its own lock for that of another program, so
+ * that it never undoes what a killed program left unfinished (3.40). Both kinds of locks exclude nobody of the other
+ * kind, so all machines that share a state folder must agree on whether its file system has locks. */
 #include "gwi_past_db.h"
 
 #include "gw_clock.h"
@@ -78,31 +79,16 @@ gw_status gwi_past_db_fail(const gwi_past_db *db, gw_error *err)
 
 /* ---- opening ---- */
 
-/* Remove the lock of a program that was killed: nothing else removes it. gpuwhy holds a lock for seconds at most, and
- * five minutes are more than the clocks of machines that share a folder differ. */
-static void remove_stale_lock(const char *path)
-{
-    enum { STALE_S = 300 };
-    gw_path lock;
-    struct stat info;
-    if (gw_path_format(lock, NULL, "%s.lock", path) == GW_OK && lstat(lock, &info) == 0 &&
-        info.st_mtime + STALE_S < time(NULL))
-        (void)rmdir(lock);
-}
-
 /* Open the file to see whether it is there and can be locked. It is created with mode 0600; SQLite takes an empty file
- * for a new database. *ret_locks is the name of the locks to use; NULL: SQLite's default ones. */
-static gw_status choose_locks(const char *path, bool writes, const char **ret_locks, gw_error *err)
+ * for a new database. */
+static gw_status check_file(const char *path, bool writes, bool *ret_has_locks, gw_error *err)
 {
     struct flock lock = {.l_type = writes ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET, .l_len = 1};
     int fd = open(path, (writes ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return gw_fail(err, errno == ENOENT ? GW_MISSING : GW_IO, "open %s: %s", path, strerror(errno));
-    bool has_locks = fcntl(fd, F_SETLK, &lock) == 0 || errno == EAGAIN || errno == EACCES;
+    *ret_has_locks = fcntl(fd, F_SETLK, &lock) == 0 || errno == EAGAIN || errno == EACCES;
     close(fd); /* ends the lock, too */
-    *ret_locks = has_locks ? NULL : "unix-dotfile";
-    if (!has_locks)
-        remove_stale_lock(path);
     return GW_OK;
 }
 
@@ -138,8 +124,8 @@ static bool has_changed(gwi_past_db *db)
     return true;
 }
 
-/* SQLite calls this while another program holds a lock; `count` is the number of earlier calls for this lock. Returns 0
- * if the time is up. A wait that the user can notice is announced. */
+/* Called while another program holds a lock; `count` is the number of earlier calls for this lock. Returns 0 if the
+ * time is up. A wait that the user can notice is announced. */
 static int wait_for_lock(void *user, int count)
 {
     enum { SHORT_MS = 2, SHORT_COUNT = 50, LONG_MS = 20 };
@@ -159,6 +145,36 @@ static int wait_for_lock(void *user, int count)
     }
     usleep((count < SHORT_COUNT ? SHORT_MS : LONG_MS) * 1000);
     return 1;
+}
+
+/* Remove the lock of a program that was killed: nothing else removes it. gpuwhy holds a lock for seconds at most, and
+ * five minutes are more than the clocks of machines that share a folder differ. */
+static void remove_stale_lock(const char *lock)
+{
+    enum { STALE_S = 300 };
+    struct stat info;
+    if (lstat(lock, &info) == 0 && info.st_mtime + STALE_S < time(NULL))
+        (void)rmdir(lock);
+}
+
+/* Take our own lock. On a read-only file system, reading needs none. */
+static gw_status take_lock(gwi_past_db *db, bool writes, gw_error *err)
+{
+    gw_path lock;
+    gw_status st = gw_path_format(lock, err, "%s.lock", db->path);
+    if (st != GW_OK)
+        return st;
+    for (int count = 0; mkdir(lock, 0700) != 0; count++) {
+        if (errno == EROFS && !writes)
+            return GW_OK;
+        if (errno != EEXIST)
+            return gw_fail(err, GW_IO, "create %s: %s", lock, strerror(errno));
+        remove_stale_lock(lock);
+        if (!wait_for_lock(db, count))
+            return gw_fail(err, GW_IO, "%s: database is locked", db->path);
+    }
+    memcpy(db->lock, lock, sizeof lock);
+    return GW_OK;
 }
 
 bool gwi_past_db_has(const gwi_past_db *db, const char *column)
@@ -205,13 +221,15 @@ static gw_status update_table(gwi_past_db *db, gw_error *err)
 
 gw_status gwi_past_db_open(gwi_past_db *ret_db, const char *path, bool writes, int wait_ms, gw_error *err)
 {
-    const char *locks;
+    bool has_locks;
     *ret_db = (gwi_past_db){.path = path, .wait_ns = (uint64_t)wait_ms * 1000000u};
-    gw_status st = choose_locks(path, writes, &locks, err);
+    gw_status st = check_file(path, writes, &has_locks, err);
+    if (st == GW_OK && !has_locks)
+        st = take_lock(ret_db, writes, err);
     if (st != GW_OK)
         return st;
     int flags = (writes ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX;
-    if (sqlite3_open_v2(path, &ret_db->sqlite, flags, locks) != SQLITE_OK)
+    if (sqlite3_open_v2(path, &ret_db->sqlite, flags, has_locks ? NULL : "unix-none") != SQLITE_OK)
         return ret_db->sqlite == NULL ? gw_fail(err, GW_NOMEM, "open %s", path) : gwi_past_db_fail(ret_db, err);
     sqlite3_busy_handler(ret_db->sqlite, wait_for_lock, ret_db);
     sqlite3_db_config(ret_db->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
@@ -226,7 +244,10 @@ gw_status gwi_past_db_open(gwi_past_db *ret_db, const char *path, bool writes, i
 void gwi_past_db_close(gwi_past_db *db)
 {
     sqlite3_close(db->sqlite);
+    if (db->lock[0] != '\0')
+        (void)rmdir(db->lock);
     db->sqlite = NULL;
+    db->lock[0] = '\0';
 }
 
 /* ---- adding ---- */
