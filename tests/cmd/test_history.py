@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -97,7 +98,8 @@ class History(PythonCase):
         self.assertEqual(row[0], "run")
         self.assertEqual(row[3:9], (0, 1, 16, "exited 3", 3, None))
         self.assertEqual(row[9], str(self.folder))
-        [(peak, card, seconds, recording)] = self.columns("select peak, card, seconds, recording from runs")
+        [(peak, card, seconds, recording, host)] = self.columns("select peak, card, seconds, recording, host from runs")
+        self.assertEqual(host, socket.gethostname())
         verdict = json.loads(self.json.read_text())
         self.assertEqual(peak, verdict["peak"]["bytes"])
         self.assertGreaterEqual(peak, 2 * GIB)
