@@ -218,7 +218,7 @@ static const row rows[] = {
     NO_FAULT(pool_reuse_is_said, GW_VERDICT_CLEAN, .advice = {"reused"}),
     NO_FAULT(handled_failure_of_a_clean_run, GW_VERDICT_CLEAN, .advice = {"handled"}),
     NO_FAULT(unobserved_is_never_clean, GW_VERDICT_UNDETERMINED, .says = {"not observed"}),
-    NO_FAULT(program_without_cuda, GW_VERDICT_CLEAN),
+    NO_FAULT(program_without_cuda, GW_VERDICT_UNDETERMINED, .says = {"no CUDA driver call was observed"}),
     NO_FAULT(empty_recording, GW_VERDICT_UNDETERMINED, .also = also_empty_recording),
     NO_FAULT(runtime_api_near_a_real_card, GW_VERDICT_CLEAN),
     NO_FAULT(a_childs_end_is_not_known, GW_VERDICT_CLEAN, .says = {"not handled"},

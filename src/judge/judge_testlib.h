@@ -54,7 +54,8 @@ static inline void verdict_expect_sound(const gw_verdict *verdict)
     assert_true(verdict->status != GW_VERDICT_UNDETERMINED || verdict->certainty <= GW_HYPOTHESIS);
     bool was_ended = verdict->rehearsal != NULL && verdict->rehearsal->was_ended; /* by gpuwhy, so with a signal */
     assert_false(is_clean && verdict->exit_known && (verdict->exit_code > 0 || verdict->signal != 0) && !was_ended);
-    assert_true(verdict->certainty != GW_ESTABLISHED || verdict->evidence_count > 0);
+    assert_true(verdict->certainty != GW_ESTABLISHED ||
+                (verdict->evidence_count > 0 && verdict->alternative_count == 0));
     for (size_t i = 0; i < verdict->evidence_count; i++) {
         const gw_evidence *line = &verdict->evidence[i];
         assert_true(line->text != NULL && line->text[0] != '\0' && line->source != NULL);

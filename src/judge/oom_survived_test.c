@@ -76,7 +76,7 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
         refuse_then(good[i]);
         say_illegal();
         expect_fault("illegal-address", good[i] == AFTER_REQUESTS ? GW_ESTABLISHED : GW_SUPPORTED);
-        assert_true(has_alternative("gpu-oom-capacity"));
+        assert_int_equal(has_alternative("gpu-oom-capacity"), good[i] != AFTER_REQUESTS);
         assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
         judge_close();
     }
@@ -84,7 +84,7 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
         refuse_then(bad[i]);
         say_illegal();
         expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
-        assert_true(has_alternative("illegal-address"));
+        assert_int_equal(verdict->alternative_count, 0);
         judge_close();
     }
 }

@@ -190,7 +190,7 @@ class Lab(Case):
         self.check("/no/such/program", "--expect", "clean", status=127)
         # All words before the last --expect belong to the program.
         lines = self.check("echo", "--expect", "x", "--expect", "clean", status=1).splitlines()
-        self.assertEqual(lines, ["--expect x", "failed: expected clean, found clean, but no CUDA driver call was observed"])
+        self.assertEqual(lines, ["--expect x", "failed: expected clean, found undetermined, but no CUDA driver call was observed"])
         temporary = self.folder / "temporary"
         temporary.mkdir()
         self.check("true", "--expect", "clean", status=1, env={**self.environment, "TMPDIR": str(temporary)})

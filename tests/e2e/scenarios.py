@@ -28,11 +28,12 @@ class Scenario:
 
     def __init__(self, argv, card, cause, check=None, twin=None, twin_card=None, twin_check=None, on="both",
                  exit=1, signal_when=None, status="fault", kernel=None, races=False, crashes=False,
-                 options=()):
+                 options=(), twin_status="clean"):
         self.argv, self.card, self.cause, self.check, self.on = argv, card, cause, check, on
         self.twin, self.twin_card, self.twin_check = twin, twin_card or card, twin_check
         self.exit, self.signal_when, self.status = exit, signal_when, status
         self.options = options  # options of gpuwhy run
+        self.twin_status = twin_status
         self.kernel = kernel  # the oldest Linux that shows the fault, as (major, minor)
         self.crashes = crashes  # crashes on an address that a sanitizer's handler sees first
         self.races = races  # the program itself reads memory that the GPU is still writing
@@ -638,7 +639,7 @@ TABLE = {
     "S26-ordinal": Scenario(program("s26_versions"), Card("2GiB", more="fault=101@cuDevicePrimaryCtxRetain"),
                             "invalid-device-ordinal", s26("cuDevicePrimaryCtxRetain"), on="virtual"),
     "S28-exception": Scenario([PYTHON, "-c", "raise ValueError('the labels are wrong')"], Card(), "script-exception",
-                              gpu_is_not_blamed, twin=[PYTHON, "-c", "print('trained')"]),
+                              gpu_is_not_blamed, twin=[PYTHON, "-c", "print('trained')"], twin_status="undetermined"),
     "S28-segfault": Scenario(program("s28_host", "--end", "crash"), Card(), "host-crash-of-process",
                              gpu_is_not_blamed, exit=-signal.SIGSEGV, twin=program("s28_host")),
     "S28-abort": Scenario(program("s28_host", "--end", "abort"), Card(), "host-crash-of-process", gpu_is_not_blamed,
@@ -665,9 +666,9 @@ TABLE = {
     "waste-waits": Scenario(program("waste"), Card(), None, storm, status="clean", exit=0,
                             twin=program("waste", "--repaired"), twin_check=no_waste),
     "files": Scenario(files(200, True), Card(), "fd-or-process-limit", host_refused(r"Too many open files"),
-                      twin=files(200, False)),
+                      twin=files(200, False), twin_status="undetermined"),
     "disk": Scenario(write_to("/dev/full"), Card(), "disk-or-quota-full", host_refused(r"No space left"),
-                     twin=write_to("/dev/null")),
+                     twin=write_to("/dev/null"), twin_status="undetermined"),
     "S29-twice": Scenario(program("s29_pinned"), Card(), "pinned-memory-failure", s29,
                           twin=program("s29_pinned", "--repaired")),
     "S29-limit": Scenario(program("s29_pinned", "--bytes", "2GiB"), Card(more="hostmem=1GiB"), "pinned-memory-failure",
@@ -828,7 +829,7 @@ def run_fault(scenario, place):
 def run_twin(scenario, place):
     plain, run, is_same = run_both(scenario.twin, scenario.twin_card, place, None, is_twin=True, options=scenario.options)
     expect(run.status == 0, f"the twin failed ({run.status}): {run.stderr.decode(errors='replace')}")
-    verdict = judge(run, "clean", None)
+    verdict = judge(run, scenario.twin_status, None)
     if scenario.twin_check is not None:
         scenario.twin_check(run, verdict)
     return invariants.check(plain, run, verdict, None, is_same)

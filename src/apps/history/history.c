@@ -120,9 +120,9 @@ static const char *verdict_of(const gwi_past *past)
         return "fit";
     if (past->status == GW_VERDICT_FAULT)
         return past->cause;
-    if (past->status == GW_VERDICT_UNDETERMINED)
-        return "not determined";
-    return past->observed ? "clean" : "no driver call observed";
+    if (!past->observed && past->exit.is_known && past->exit.value == 0)
+        return "no driver call observed";
+    return past->status == GW_VERDICT_UNDETERMINED ? "not determined" : "clean";
 }
 
 static gw_role role_of(const gwi_past *past)

@@ -59,7 +59,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (row != NULL)
         gwi_next(finding, "the newest PyTorch build with code for this card: %s for CUDA %s%s", row->release, row->cuda,
                  row->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
-    gwi_rule_out(finding, "a driver that is too old (it reported that the code is for other cards)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a driver that is too old (it reported that the code is for other cards)");
     if (failure == NULL)
         return gwi_sure_of_words(c);
     /* A library may try several images until one of them works. Only the printed message, or an end without further

@@ -64,7 +64,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)c->model->unordered_total, "count",
                     "the run freed memory without such an order %" PRIu64 " times in all", c->model->unordered_total);
     gwi_where(finding, it->free_site, "the free that came too early");
-    gwi_rule_out(finding,
+    gwi_rule_out(c, finding, GWI_OF_PROCESS,
                  "an order by events, host callbacks, queries or synchronisation (all such calls were recorded)");
     return race.certainty;
 }

@@ -123,7 +123,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const char *path = gw_model_meta(c->model, "env.LD_LIBRARY_PATH");
     if (path != NULL && path[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
-    gwi_rule_out(finding, "a failed driver call (none failed)");
+    gwi_rule_out_failed_call(c, finding);
     /* Another exception ended the program, so the program had survived the cuDNN error. */
     if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
         return GW_HYPOTHESIS;

@@ -59,5 +59,6 @@ const gw_cause gwi_cause_device_assert_index = {
              "Check the range of labels against the number of classes, token ids against the embedding's size, and "
              "the padding index\n"
              "Run the failing batch on the CPU: the exception then names the line"},
+    .depth = GWI_IS_FAULT,
     .judge = judge,
 };

@@ -23,7 +23,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (known)
         gwi_evidence(finding, GWI_NO_TIME, "host", "device files: %s", gw_model_meta(c->model, "device.files"));
     gwi_say_versions(&versions, finding);
-    gwi_rule_out(finding, "a shortage of GPU memory (nothing was ever allocated)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a shortage of GPU memory (nothing was ever allocated)");
     return gwi_sure_of_end(c, failure, no_uvm ? GW_SUPPORTED : GW_HYPOTHESIS);
 }
 

@@ -88,7 +88,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, t_ns, "stderr", "%s", told);
     gwi_say_versions(&versions, finding);
     if (known && !below)
-        gwi_rule_out(finding, "a driver below the minimum of its CUDA family (one newer call is missing, not all)");
+        gwi_rule_out(c, finding, GWI_OF_PROCESS,
+                     "a driver below the minimum of its CUDA family (one newer call is missing, not all)");
     gw_certainty most = below || told != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
     if (failure == NULL)
         return sure_of_words(c, below, told, t_ns);
@@ -109,5 +110,6 @@ const gw_cause gwi_cause_driver_too_old = {
               [GW_FRAMEWORK_JAX] = "Install wheels that the driver supports: the CUDA 12 wheels need driver 525 or "
                                    "newer, the CUDA 13 wheels 580 or newer\n"
                                    "Update the driver"},
+    .excludes = "ptx-too-new", /* the same call failed because the driver is below the minimum */
     .judge = judge,
 };

@@ -19,7 +19,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_say_versions(&versions, finding);
     if (has_switch)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the machine has NVSwitches (/dev/nvidia-nvswitchctl)");
-    gwi_rule_out(finding, "the program (the driver refused it before it did anything)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "the program (the driver refused it before it did anything)");
     /* Without a switch, the reason for 802 may be confidential computing that is not set up. */
     return gwi_sure_of_end(c, failure, has_switch ? GW_ESTABLISHED : GW_SUPPORTED);
 }

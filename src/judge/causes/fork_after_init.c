@@ -70,7 +70,7 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
                      initialiser->pid, gwi_at(c, initialiser->init_site, at));
         gwi_where(finding, initialiser->init_site, "CUDA was initialised here, before the fork");
     }
-    gwi_rule_out(finding, "a broken driver (the child did not call it)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a broken driver (the child did not call it)");
     /* Require that the exception is from the last minute of the run. After an earlier exception in the child, the
      * parent had continued without the child. */
     const uint64_t soon_ns = 60000000000u;
@@ -127,7 +127,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_evidence(finding, refused->t_ns, "driver", "%s%s in pid %" PRIu32 " returned %u (%s)", call,
                  gwi_at(c, refused->site, at), child->pid, refused->result, gw_result_name(refused->result));
     gwi_where(finding, refused->site, "the driver refused this call of the child; the fork is among its callers");
-    gwi_rule_out(finding, "a broken driver (it works in the parent)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a broken driver (it works in the parent)");
     gwi_say_consequences(c, finding, refused);
     return certainty_of(c, child, refused, parent != NULL && parent->init_ok);
 }

@@ -65,5 +65,6 @@ const gw_cause gwi_cause_gpu_context_pileup = {
               [GW_FRAMEWORK_TORCH] = "Call torch.cuda.set_device(local_rank) before any other CUDA call\n"
                                      "Load checkpoints with map_location; do not use CUDA in DataLoader workers\n"
                                      "Or set CUDA_VISIBLE_DEVICES for each rank"},
+    .excludes = "gpu-oom-other-process", /* the other processes are workers of this run */
     .judge = judge,
 };

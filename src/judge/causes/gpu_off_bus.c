@@ -71,7 +71,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_machine_event(c, finding, bus);
     if (first != NULL)
         gwi_say_consequences(c, finding, first);
-    gwi_rule_out(finding, "the program (no driver call can take a card off the bus)");
+    gwi_rule_out(c, finding, GWI_OF_MACHINE, "the program (no driver call can take a card off the bus)");
     bool ours = lost != NULL || (event != NULL && event->is_ours);
     bool proved = lost != NULL || (event != NULL && (event->kind != GW_MACHINE_XID || gwi_is_xid_verified(event)));
     bool fits = gwi_is_card_failure(c);

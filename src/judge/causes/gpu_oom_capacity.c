@@ -169,6 +169,8 @@ static gw_certainty certainty_of(const gwi_case *c)
         return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
     if (explained_otherwise(memory) || memory->has_gaps || gwi_cache_may_explain(memory) || gwi_cache_is_much(memory))
         return GW_HYPOTHESIS;
+    if (gwi_unseen_driver(c->model) != NULL && memory->rest_known && gwi_would_fit(memory, memory->rest_bytes))
+        return GW_HYPOTHESIS; /* an unobserved process may hold the memory that nothing accounts for */
     if (memory->is_other_request)
         return GW_SUPPORTED;
     /* Only PyTorch's observer shows what is live in its allocator. Other frameworks print the amount of live memory in

@@ -130,7 +130,7 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     gwi_say_peak(c, finding, report);
     bool expandable = report->has_field[GW_ALLOCATOR_EXPANDABLE] && report->field[GW_ALLOCATOR_EXPANDABLE] != 0;
     if (expandable)
-        gwi_rule_out(finding, "fixed-size segments (expandable segments are on)");
+        gwi_rule_out(c, finding, GWI_OF_PROCESS, "fixed-size segments (expandable segments are on)");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
     return expandable ? GW_HYPOTHESIS : weight_of(memory, knows_largest && inside);
 }
@@ -226,5 +226,6 @@ const gw_cause gwi_cause_gpu_oom_fragmentation = {
               [GW_FRAMEWORK_TENSORFLOW] = "Set TF_GPU_ALLOCATOR=cuda_malloc_async",
               [GW_FRAMEWORK_JAX] = "Keep preallocation on, and bucket shapes"},
     .replay = GWI_REPLAY,
+    .excludes = "gpu-oom-leak", /* the idle memory is larger than what may have leaked */
     .judge = judge,
 };

@@ -415,6 +415,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
             !is_asked_one_by_one(&c->memory) && kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
             certainty = GW_HYPOTHESIS;
+        /* PyTorch's layers and phases look like iterations, unless the places of the requests are known. */
+        if (certainty > GW_HYPOTHESIS && i >= CAUGHT_KINDS && c->memory.report != NULL &&
+            gw_model_meta(c->model, "option.no_sites") != NULL)
+            certainty = GW_HYPOTHESIS;
         if (c->memory.is_other_request && kinds[i] != judge_streams_and_contexts && certainty > most_of_other(c))
             certainty = most_of_other(c);
         if (certainty <= most) {

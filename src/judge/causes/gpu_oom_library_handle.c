@@ -109,8 +109,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_live(c, finding);
     if (memory->is_other_request)
         gwi_say_loop(c, finding);
-    gwi_rule_out(finding, "a broken installation of the library (the driver refused memory just before)");
-    gwi_rule_out(finding, "an earlier fault on the device (no earlier call reported one)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS,
+                 "a broken installation of the library (the driver refused memory just before)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "an earlier fault on the device (no earlier call reported one)");
     if (memory->is_other_request)
         gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_GROWTH);
     return told_by_framework ? GW_HYPOTHESIS : GW_SUPPORTED;

@@ -101,8 +101,8 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     bool unlimited = as != NULL && strcmp(as, "unlimited") == 0 && data != NULL && strcmp(data, "unlimited") == 0;
     unlimited = unlimited && c->process->address_limit_bytes == 0 && c->process->data_limit_bytes == 0;
     if (unlimited)
-        gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
-    gwi_rule_out(finding, "what this program needs (it had allocated nothing yet)");
+        gwi_rule_out(c, finding, GWI_OF_PROCESS, "a limit on the process (its address space and data are unlimited)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "what this program needs (it had allocated nothing yet)");
     /* Usual and least size of a context with its libraries. The cause is established if the other processes leave no
      * room for a context. */
     const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;

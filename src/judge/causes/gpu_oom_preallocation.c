@@ -83,7 +83,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                 other != NULL ? " by another process" : " and kept",
                 gwi_at(c, pool != NULL ? pool->site : other->site, at));
     if (pool != NULL)
-        gwi_rule_out(finding, "a leak (one block at the start, %.0f %% of the GPU, which never grew)",
+        gwi_rule_out(c, finding, GWI_OF_PROCESS,
+                     "a leak (one block at the start, %.0f %% of the GPU, which never grew)",
                      (double)pool_bytes * 100 / (double)memory->limit_bytes);
     gwi_say_memory_ruled_out(c, finding, other == NULL ? GWI_NOT_FOREIGN : 0);
     if (c->oom_last != NULL)

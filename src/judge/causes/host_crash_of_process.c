@@ -4,7 +4,8 @@
  * - a driver call that had failed, handled or not;
  * - a thread inside a driver call;
  * - a GPU core dump;
- * - a crash address inside device memory.
+ * - a crash address inside device memory, or a bad access at an unknown address in a process that had device memory;
+ * - a driver call of the process that was not recorded, or may not have been.
  * Only host code faults like this. A signal from kill() looks the same unless the crash itself was recorded.
  *
  * A SIGBUS is only supported if its reason was not recorded, or if a page of /dev/shm was missing. /dev/shm may have
@@ -48,6 +49,12 @@ static const gw_thread *inside_driver(const gwi_case *c)
     return NULL;
 }
 
+/* True if the driver calls of the process that crashed were recorded. */
+static bool is_observed(const gwi_case *c)
+{
+    return gwi_is_observed(c, GWI_OF_PROCESS) && (c->process == c->model->command || gw_died_badly(c->process));
+}
+
 /* Report where the crash happened, if it was recorded. */
 static void say_place(const gwi_case *c, gwi_finding *finding)
 {
@@ -68,8 +75,9 @@ static void say_place(const gwi_case *c, gwi_finding *finding)
                      at);
     else if (at[0] != '\0')
         gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash), "the fault was%s", at);
-    if (crash->has_address && !crash->in_block)
-        gwi_rule_out(finding, "host code that used GPU memory (the address is in none of its blocks)");
+    if (crash->has_address && !crash->in_block && is_observed(c))
+        gwi_rule_out(c, finding, GWI_OF_PROCESS,
+                     "host code that used GPU memory (the address is in none of its blocks)");
     gwi_where(finding, crash->site, "the crash");
 }
 
@@ -125,19 +133,19 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         char call[GWI_CALL_TEXT_MAX];
         gwi_evidence(finding, inside->inside_since_ns, "driver", "thread %u (%s) was inside %s when the program ended",
                      inside->tid, inside->name, gwi_call_text(call, inside->inside_fn));
-    } else {
-        gwi_rule_out(finding, "a crash inside the driver (no thread was in a driver call)");
+    } else if (is_observed(c)) {
+        gwi_rule_out(c, finding, GWI_OF_PROCESS, "a crash inside the driver (no thread was in a driver call)");
     }
     gwi_rule_out_gpu(c, finding, "no driver call failed before");
     const gw_crash *crash = gwi_crash_of(c);
-    if ((crash != NULL && crash->in_block) || c->sticky != NULL || c->oom != NULL ||
-        (c->signal == SIGABRT && gwi_is_told_by_log(c)))
-        return GW_HYPOTHESIS; /* an earlier failure, or the use of device memory, explains the crash better */
+    if (c->sticky != NULL || c->oom != NULL || (c->signal == SIGABRT && gwi_is_told_by_log(c)))
+        return GW_HYPOTHESIS; /* an earlier failure explains the crash better */
     /* The program may have used the NULL pointer of a refused allocation, even if it had handled the refusal. */
     bool may_follow = c->root != NULL || c->handled != NULL;
     gwi_bus bus = gwi_bus_of(c);
+    may_follow = may_follow || gwi_may_be_in_block(c) || (crash != NULL && crash->in_block);
     may_follow = may_follow || (c->signal == SIGBUS && (bus == GWI_BUS_UNKNOWN || bus == GWI_BUS_SHM));
-    return may_follow || inside != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
+    return may_follow || inside != NULL || !is_observed(c) ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
 const gw_cause gwi_cause_host_crash_of_process = {
@@ -152,5 +160,6 @@ const gw_cause gwi_cause_host_crash_of_process = {
                   "Run with python -X faulthandler to see the Python line\n"
                   "Suspect extensions built for another version of PyTorch, Python or the C++ library\n"
                   "Check for two copies of one library (OpenMP, CUDA) in the process"},
+    .depth = GWI_IS_END,
     .judge = judge,
 };

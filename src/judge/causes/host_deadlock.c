@@ -134,7 +134,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (hang->cpu_known)
         gwi_measure(finding, hang->t_ns, "host", (double)hang->cpu_ms, "ms",
                     "all threads used %" PRIu64 " ms of CPU in that time", hang->cpu_ms);
-    gwi_rule_out(finding, "the GPU (no thread is inside a driver call or polls the GPU)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "the GPU (no thread is inside a driver call or polls the GPU)");
     return c->hang.in_circle ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

@@ -96,7 +96,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     else
         gwi_evidence(finding, c->model->t_end_ns, "exit", "exited with status %d", c->exit_code);
     say_memory(c, finding);
-    gwi_rule_out(finding, "the GPU's memory (the host's memory ran out)");
+    gwi_rule_out(c, finding, GWI_OF_MACHINE, "the GPU's memory (the host's memory ran out)");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (kill.log != NULL)
         return ended_by_it(c, kill.log, killed) ? GW_ESTABLISHED : GW_SUPPORTED;

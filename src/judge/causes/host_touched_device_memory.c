@@ -8,20 +8,6 @@
 #include "gwi_crash.h"
 
 #include <inttypes.h>
-#include <signal.h>
-
-static bool is_bad_access(const gwi_case *c)
-{
-    return c->ended && (c->signal == SIGSEGV || c->signal == SIGBUS);
-}
-
-static bool has_device_memory(const gw_process *process)
-{
-    for (int device = 0; process != NULL && device < GW_MODEL_DEVICE_PLACES; device++)
-        if (process->usage[device].live_count > 0)
-            return true;
-    return false;
-}
 
 static gw_certainty say_block(const gwi_case *c, gwi_finding *finding, const gw_crash *crash)
 {
@@ -41,7 +27,7 @@ static gw_certainty say_block(const gwi_case *c, gwi_finding *finding, const gw_
         gwi_where(finding, crash->site, "the access by the host");
     else
         gwi_where(finding, block->site, "the allocation of the block that the host accessed");
-    gwi_rule_out(finding, "a fault on the GPU (host code used the address)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a fault on the GPU (host code used the address)");
     return c->root == NULL && gwi_died_of(c, crash) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
@@ -50,13 +36,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_crash *crash = gwi_crash_of(c);
     if (crash != NULL && crash->in_block)
         return say_block(c, finding, crash);
-    if (!is_bad_access(c))
-        return GW_CERTAINTY_NONE;
-    if (crash != NULL && gwi_is_null_of_root(c, crash))
-        return GW_HYPOTHESIS; /* the refused request is the root, and its cause reports this crash */
-    return (crash == NULL || (!crash->has_address && !crash->was_sent)) && has_device_memory(c->process)
-               ? GW_HYPOTHESIS
-               : GW_CERTAINTY_NONE;
+    return gwi_may_be_in_block(c) && c->root == NULL ? GW_HYPOTHESIS : GW_CERTAINTY_NONE;
 }
 
 const gw_cause gwi_cause_host_touched_device_memory = {

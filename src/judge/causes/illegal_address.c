@@ -31,9 +31,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
             finding, c->handled->t_ns, "driver",
             "an allocation was refused before, but in between the program waited for other work, which succeeded");
     else if (c->handled != NULL)
-        gwi_rule_out(finding, "the refused allocation before it (the program recovered from it)");
+        gwi_rule_out(c, finding, GWI_OF_PROCESS, "the refused allocation before it (the program recovered from it)");
     else if (c->oom == NULL)
-        gwi_rule_out(finding, "an unchecked allocation (none had failed)");
+        gwi_rule_out(c, finding, GWI_OF_PROCESS, "an unchecked allocation (none had failed)");
     gwi_say_consequences(c, finding, sticky);
     if (gwi_is_explained_earlier(c, sticky))
         return GW_HYPOTHESIS;
@@ -54,5 +54,6 @@ const gw_cause gwi_cause_illegal_address = {
                   "over 2^31 elements\nRun under compute-sanitizer --tool memcheck with a small input",
               [GW_FRAMEWORK_JAX] = "Suspect your own kernels first: Pallas, Triton, foreign calls\n"
                                    "Run a small input under jax.disable_jit() to find the operation"},
+    .depth = GWI_IS_FAULT,
     .judge = judge,
 };

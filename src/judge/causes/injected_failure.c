@@ -81,7 +81,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     }
     say_null(c, finding);
     gwi_where(finding, root->site, "the call that gpuwhy let fail");
-    gwi_rule_out(finding, "the GPU, the driver and the program as the reason of this failure");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "the GPU, the driver and the program as the reason of this failure");
     gwi_say_consequences(c, finding, root);
     return GW_ESTABLISHED;
 }

@@ -37,5 +37,6 @@ const gw_cause gwi_cause_kernel_fault_other = {
                   "Try a newer library or driver, and another GPU: if the failure stays with the card, test the card",
               [GW_FRAMEWORK_TORCH] = "Try a newer build; suspect custom and Triton kernels first\n"
                                      "Try another GPU: if the failure stays with the card, test the card"},
+    .depth = GWI_IS_FAULT,
     .judge = judge,
 };

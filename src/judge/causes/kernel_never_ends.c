@@ -26,8 +26,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                  (double)hang->for_ns / 1e9, c->hang.is_off_record ? "work on the GPU" : "a kernel");
     gwi_say_waiting(c, finding);
     if (c->root == NULL)
-        gwi_rule_out(finding, "an error on the GPU (no driver call failed)");
-    gwi_rule_out(finding, "a deadlock in the program (thread %" PRIu32 " waits for the GPU)", c->hang.waiting->tid);
+        gwi_rule_out(c, finding, GWI_OF_PROCESS, "an error on the GPU (no driver call failed)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a deadlock in the program (thread %" PRIu32 " waits for the GPU)",
+                 c->hang.waiting->tid);
     return c->root != NULL && (c->root->is_sticky || c->root->is_allocation) ? GW_HYPOTHESIS : GW_SUPPORTED;
 }
 

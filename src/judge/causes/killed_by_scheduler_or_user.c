@@ -74,7 +74,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_evidence(finding, c->model->t_end_ns, "exit", "%s",
                  signal == 9 && no_oom_kill ? "SIGKILL: a user or a scheduler" : sender);
     if (signal == 9 && no_oom_kill)
-        gwi_rule_out(finding, "the kernel's out-of-memory killer (oom_kill did not rise)");
+        gwi_rule_out(c, finding, GWI_OF_MACHINE, "the kernel's out-of-memory killer (oom_kill did not rise)");
     else if (signal == 9)
         gwi_next(finding, "Search the kernel log for \"Out of memory: Killed process\", and check oom_kill in the "
                           "cgroup's memory.events: either means that the host's memory ran out");
@@ -92,5 +92,6 @@ const gw_cause gwi_cause_killed_by_scheduler_or_user = {
         "a signal from outside that ended the process, with no failed driver call and no reported failure before it",
     .fixes = {[GW_FRAMEWORK_RAW] = "Check the scheduler's record of the job: time limit, memory limit, preemption\n"
                                    "Write checkpoints, and handle SIGTERM by writing a last one"},
+    .depth = GWI_IS_END,
     .judge = judge,
 };

@@ -126,7 +126,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_evidence(finding, failure->t_ns, "driver",
                  "the error is not sticky: the kernel did not run, and the context is still usable");
     gwi_where(finding, failure->site, "the launch that was refused");
-    gwi_rule_out(finding, "a fault on the device (no call returned an error that destroys the context)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS,
+                 "a fault on the device (no call returned an error that destroys the context)");
     gwi_say_consequences(c, finding, failure);
     if (c->ended && !c->bad_end)
         return GW_HYPOTHESIS;

@@ -33,5 +33,6 @@ const gw_cause gwi_cause_misaligned_access = {
              "Check vector loads and stores (float4, half2) on views that do not start at a multiple of their size\n"
              "Run it under compute-sanitizer --tool memcheck",
          [GW_FRAMEWORK_TORCH] = "Make the inputs of custom kernels contiguous and aligned: .contiguous(), padding"},
+    .depth = GWI_IS_FAULT,
     .judge = judge,
 };

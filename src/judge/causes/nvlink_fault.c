@@ -51,7 +51,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool driver_says = first != NULL && first->result == NVLINK_UNCORRECTABLE;
     uint32_t card[GW_MODEL_DEVICES_MAX];
     size_t cards = gwi_cards_used(c, card);
-    if (!driver_says && (event == NULL || (first == NULL && c->hang.hang == NULL && !c->bad_end)))
+    if (!driver_says && (cards == 1 || event == NULL || (first == NULL && c->hang.hang == NULL && !c->bad_end)))
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "a link between cards had an uncorrectable error");
     bool is_xid = event != NULL && event->kind == GW_MACHINE_XID;

@@ -57,7 +57,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, failure->site, "the call that was refused");
     if (failure->result != 712)
         say_limits(c, finding);
-    gwi_rule_out(finding, "a shortage of GPU memory (the call requests host memory)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a shortage of GPU memory (the call requests host memory)");
     if (failure->result == 712)
         gwi_next(finding,
                  "Register each range only once: keep track of registered ranges, or unregister the range first");

@@ -17,7 +17,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "a module contains PTX of a toolkit newer than the driver supports");
     gwi_say_failed_call(c, finding, failure);
     gwi_say_versions(&versions, finding);
-    gwi_rule_out(finding, "a card that is too new or too old (the driver rejected the code's version, not the card)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS,
+                 "a card that is too new or too old (the driver rejected the code's version, not the card)");
     return gwi_sure_of_end(c, failure, GW_ESTABLISHED);
 }
 

@@ -103,5 +103,6 @@ const gw_cause gwi_cause_script_exception = {
     .proof = "a language exception on stderr or in the interpreter at the end, the exit status that it causes, no "
              "earlier unhandled failure of a driver call, and no unobserved part of the run",
     .fixes = {[GW_FRAMEWORK_RAW] = "Read the exception above: it comes from the program, and it names the line"},
+    .depth = GWI_IS_END,
     .judge = judge,
 };

@@ -25,7 +25,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_say_versions(&versions, finding);
     if (path != NULL && strstr(path, "stubs") != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
-    gwi_rule_out(finding, "the GPU and its driver (the program called neither)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "the GPU and its driver (the program called neither)");
     return gwi_sure_of_end(c, failure, stub ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 

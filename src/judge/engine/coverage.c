@@ -7,44 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t gwi_observed_count(const gw_model *model)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < model->process_count; i++)
-        count += model->process[i].t_first_call_ns != 0 || model->process[i].init_ok;
-    return count;
-}
-
 /* ---- what was not observed ---- */
-
-static bool is_unseen_driver(const gw_pair *fact)
-{
-    return fact->what == GW_FACT_UNOBSERVED_DRIVER || fact->what == GW_FACT_UNOBSERVED_PROGRAM ||
-           (fact->what == GW_FACT_DOORS_CLOSED && strcmp(fact->value, "no driver") != 0);
-}
-
-static bool is_unseen(const gw_pair *fact)
-{
-    return is_unseen_driver(fact) || fact->what == GW_FACT_UNOBSERVED_CHILD || fact->what == GW_FACT_UNOBSERVED_NESTED;
-}
-
-const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after)
-{
-    for (size_t i = after == NULL ? 0 : (size_t)(after - model->fact) + 1; i < model->fact_count; i++)
-        if (model->fact[i].value != NULL && is_unseen(&model->fact[i]))
-            return &model->fact[i];
-    return NULL;
-}
-
-const gw_pair *gwi_unseen_driver(const gw_model *model)
-{
-    for (size_t i = 0; i < model->fact_count; i++) {
-        const gw_pair *fact = &model->fact[i];
-        if (fact->value != NULL && is_unseen_driver(fact))
-            return fact;
-    }
-    return NULL;
-}
 
 void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
 {
@@ -128,8 +91,8 @@ static bool hangs(const gwi_case *c)
 
 bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
-    return c->root == NULL && gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, NULL) == NULL && !hangs(c) &&
-           !is_left_alone(c) && thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
+    return c->root == NULL && gwi_is_observed(c, GWI_OF_RUN) && !hangs(c) && !is_left_alone(c) &&
+           thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
            gwi_doubtful_refusal(c) == NULL && !is_told_of_gpu(c);
 }
 
@@ -139,7 +102,7 @@ const char *gwi_gpu_words(const gwi_case *c)
         return "; the GPU is not at fault";
     if (gwi_observed_count(c->model) == 0)
         return "; no CUDA driver call was observed";
-    if (gwi_unseen(c->model, NULL) != NULL)
+    if (!gwi_is_observed(c, GWI_OF_RUN))
         return "; part of the run was not observed";
     return "";
 }
@@ -198,7 +161,7 @@ bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words
         say_open(c, finding);
         return false;
     }
-    gwi_rule_out(finding, "the GPU (%s%s)", words,
+    gwi_rule_out(c, finding, GWI_OF_RUN, "the GPU (%s%s)", words,
                  c->handled == NULL ? "" : ", except for refused memory requests after which the program continued");
     return true;
 }

@@ -107,7 +107,7 @@ static void test_a_good_end(void **state)
     done();
     gw_feed_open_bare(&feed);
     end(0, 0);
-    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_null(strstr(verdict->headline, "no fault"));
     assert_true(has("no CUDA driver call was observed"));
     done();
@@ -190,6 +190,120 @@ static void test_a_sibling_was_refused(void **state)
         feed.pid = feed.tid = GW_FEED_PID;
         end(3, 0);
         assert_int_equal(is_ruled_out(), i == 0);
+        done();
+    }
+}
+
+/* ---- what is ruled out ---- */
+
+static void lose_failures(void)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.lost.failures = 1;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+/* A crash. A call in the driver is ruled out only if the process's calls were recorded, to the end of the recording. */
+static void test_a_crash_that_was_not_observed(void **state)
+{
+    enum { OBSERVED, NO_CALL, NO_DRIVER, NO_END, LOST_FAILURES, CASES };
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        if (i == NO_CALL || i == NO_DRIVER)
+            gw_feed_open_bare(&feed);
+        else
+            work();
+        if (i == NO_DRIVER)
+            gw_feed_fact(&feed, "doors.closed", "no driver");
+        if (i == LOST_FAILURES)
+            lose_failures();
+        gw_feed_exit(&feed, -1, SIGABRT);
+        if (i == NO_END)
+            gw_feed_truncated(&feed);
+        verdict = judge_fed(&feed);
+        assert_int_equal(list_has(&verdict->ruled_out, "a crash inside the driver"), i == OBSERVED);
+        assert_int_equal(is_ruled_out(), i == OBSERVED);
+        if (i == LOST_FAILURES)
+            assert_int_equal(certainty_of_alternative(verdict, "host-crash-of-process"), GW_HYPOTHESIS);
+        else
+            assert_cause(verdict, "host-crash-of-process", i == OBSERVED ? GW_ESTABLISHED : GW_SUPPORTED);
+        assert_true(i == OBSERVED || verdict->ruled_out.count == 0);
+        done();
+    }
+}
+
+/* The shell, which makes no driver call, crashes after its child has ended well. */
+static void test_a_crash_of_another_process(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    feed.pid = feed.tid = 300;
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    gw_feed_exit_of(&feed, 300, 0, 0);
+    feed.pid = feed.tid = GW_FEED_PID;
+    end(-1, SIGSEGV);
+    assert_cause(verdict, "host-crash-of-process", GW_SUPPORTED);
+    assert_false(list_has(&verdict->ruled_out, "a crash inside the driver"));
+    done();
+}
+
+static void test_a_message_alone(void **state)
+{
+    (void)state;
+    for (int is_observed = 0; is_observed < 2 && gw_logs_are_supported(); is_observed++) {
+        if (is_observed)
+            work();
+        else
+            gw_feed_open_bare(&feed);
+        gw_feed_stderr(&feed,
+                       "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory\n");
+        end(1, 0);
+        assert_cause(verdict, "library-not-found", GW_SUPPORTED);
+        assert_int_equal(list_has(&verdict->ruled_out, "a failed driver call (none failed)"), is_observed);
+        assert_int_equal(verdict->ruled_out.count, is_observed);
+        done();
+    }
+}
+
+/* The supervisor was killed, so the recording stops early. The program may have failed after that. */
+static void test_a_recording_that_stops_early(void **state)
+{
+    (void)state;
+    work();
+    gw_feed_truncated(&feed);
+    verdict = judge_fed(&feed);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_non_null(strstr(verdict->headline, "the recording stops before the program ended"));
+    assert_int_equal(verdict->ruled_out.count, 0);
+    done();
+    work(); /* the program may have survived this refusal */
+    gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
+    gw_feed_truncated(&feed);
+    verdict = judge_fed(&feed);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_int_equal(certainty_of_alternative(verdict, "gpu-oom-capacity"), GW_HYPOTHESIS);
+    done();
+    work(); /* it ended well, but failures may be missing */
+    gw_feed_exit(&feed, 0, 0);
+    gw_feed_truncated(&feed);
+    verdict = judge_fed(&feed);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_true(has("parts of the recording are missing"));
+    done();
+}
+
+/* Without samples, a broken card cannot be ruled out as the reason for a kernel's fault. */
+static void test_without_samples(void **state)
+{
+    (void)state;
+    for (int is_sensed = 0; is_sensed < 2; is_sensed++) {
+        work();
+        if (!is_sensed)
+            gw_feed_meta(&feed, "option.no_sense", "1");
+        gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+        end(1, 0);
+        assert_cause(verdict, "illegal-address", is_sensed ? GW_ESTABLISHED : GW_SUPPORTED);
         done();
     }
 }
@@ -320,6 +434,11 @@ int main(void)
         cmocka_unit_test(test_ended_inside_a_call),
         cmocka_unit_test(test_ended_at_a_question),
         cmocka_unit_test(test_a_sibling_was_refused),
+        cmocka_unit_test(test_a_crash_that_was_not_observed),
+        cmocka_unit_test(test_a_crash_of_another_process),
+        cmocka_unit_test(test_a_message_alone),
+        cmocka_unit_test(test_a_recording_that_stops_early),
+        cmocka_unit_test(test_without_samples),
         cmocka_unit_test(test_last_words),
         cmocka_unit_test(test_raised_inside),
         cmocka_unit_test(test_raised_and_outlived),

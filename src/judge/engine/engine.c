@@ -118,9 +118,8 @@ typedef struct answer {
 
 static bool is_incomplete(const gwi_case *c)
 {
-    return c->model->damaged_count > 0 ||
-           (c->process != NULL &&
-            (c->process->lost_events > 0 || c->process->lost_failures > 0 || c->process->is_several));
+    return !gwi_is_whole(c->model) || gwi_has_lost_failures(c->model) ||
+           (c->process != NULL && (c->process->lost_events > 0 || c->process->is_several));
 }
 
 static gw_certainty most_certain(const answer *answers, size_t count)
@@ -131,8 +130,40 @@ static gw_certainty most_certain(const answer *answers, size_t count)
     return most;
 }
 
+/* Return the highest certainty that any cause may have, because what was not observed could contradict it. */
+static gw_certainty limit_of(const gwi_case *c)
+{
+    gwi_lacks lacks;
+    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
+    bool is_blind = gwi_unseen_driver(c->model) != NULL || no_runtime || gwi_has_lost_failures(c->model);
+    /* The program may have gone on after what failed, or replaced the process that failed. */
+    bool may_go_on =
+        c->model->truncated && c->model->command == NULL && (c->sticky == NULL || c->model->process_count > 1);
+    may_go_on = may_go_on || (is_blind && gw_run_ended_well(c->model));
+    if ((is_blind && c->root == NULL) || may_go_on || c->is_root_unknown)
+        return GW_HYPOTHESIS;
+    /* A snapshot covers only one allocator: the driver and the card are missing. */
+    return is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure ? GW_SUPPORTED : GW_ESTABLISHED;
+}
+
+/* Return the highest certainty of a cause beside more special ones, which have at most the certainty `special`. */
+static gw_certainty limit_of_remainder(const gwi_case *c, gw_certainty special)
+{
+    if (special == GW_ESTABLISHED)
+        return GW_CERTAINTY_NONE;
+    bool is_unsure = special == GW_HYPOTHESIS && gw_model_meta(c->model, "option.no_sites") != NULL;
+    return special == GW_SUPPORTED || is_unsure ? GW_HYPOTHESIS : GW_ESTABLISHED;
+}
+
+static void limit(answer *it, gw_certainty most)
+{
+    it->certainty = it->certainty > most ? most : it->certainty;
+}
+
 static void ask_all(const gwi_case *c, answer *answers)
 {
+    gw_certainty most = limit_of(c);
+    bool is_unsensed = gw_model_meta(c->model, "option.no_sense") != NULL;
     bool is_decided = false; /* by a cause that is_sole */
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
         answers[i] = (answer){.cause = gwi_causes[i]};
@@ -142,20 +173,11 @@ static void ask_all(const gwi_case *c, answer *answers)
         answers[i].certainty = gwi_causes[i]->judge(c, &answers[i].finding);
         if (answers[i].certainty == GW_CERTAINTY_NONE && gwi_causes[i]->is_told)
             answers[i].certainty = gwi_judge_by_log(c, &answers[i].finding);
-        if (gwi_causes[i]->is_remainder) {
-            gw_certainty special = most_certain(answers, i);
-            gw_certainty most = GW_ESTABLISHED;
-            if (special == GW_ESTABLISHED)
-                most = GW_CERTAINTY_NONE;
-            else if (special == GW_SUPPORTED)
-                most = GW_HYPOTHESIS;
-            answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
-        }
-        /* The missing part of a run could contradict the cause. A snapshot covers only one allocator: the driver
-         * and the card are missing. */
-        bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
-        if (answers[i].certainty == GW_ESTABLISHED && is_partial)
-            answers[i].certainty = GW_SUPPORTED;
+        if (gwi_causes[i]->is_remainder)
+            limit(&answers[i], limit_of_remainder(c, most_certain(answers, i)));
+        if (is_unsensed && gwi_causes[i]->depth > GWI_IS_ROOT)
+            limit(&answers[i], GW_SUPPORTED); /* only samples show a broken card or a full /dev/shm */
+        limit(&answers[i], most);
         is_decided = gwi_causes[i]->is_sole && answers[i].certainty >= GW_SUPPORTED;
     }
 }
@@ -209,6 +231,24 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
            gwi_add_fixes_for(c, &verdict->next, best->cause, words, is_replayed);
 }
 
+/* Drop what an established cause explains or excludes. */
+static void drop_explained(answer *answers, const answer *best)
+{
+    for (size_t i = 0; i < GWI_CAUSE_COUNT && best->certainty == GW_ESTABLISHED; i++) {
+        const gw_cause *cause = answers[i].cause;
+        bool is_excluded = best->cause->excludes != NULL && strcmp(best->cause->excludes, cause->id) == 0;
+        if (is_excluded || cause->depth > best->cause->depth)
+            answers[i].certainty = GW_CERTAINTY_NONE;
+    }
+}
+
+/* An established cause allows no other explanation, so a verdict with alternatives is supported at most. */
+static void heed_alternatives(gw_verdict *verdict)
+{
+    if (verdict->alternative_count > 0 && verdict->certainty == GW_ESTABLISHED)
+        verdict->certainty = GW_SUPPORTED;
+}
+
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
 {
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
@@ -218,6 +258,8 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
             !gwi_add_alternative(verdict, answers[i].cause->id, certainty))
             return false;
     }
+    if (verdict->certainty == GW_ESTABLISHED)
+        return true; /* by evidence that the program survived every refused request */
     if ((c->handled != NULL || c->model->stderr_facts.oom.seen) && !(best != NULL && best->cause->is_sole) &&
         (verdict->cause == NULL || !gw_begins(verdict->cause, "gpu-oom")))
         return gwi_add_alternative(verdict, gwi_causes[GWI_CAUSE_PLACE_gpu_oom_capacity]->id, GW_HYPOTHESIS);
@@ -241,23 +283,16 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
     answer answers[GWI_CAUSE_COUNT];
     ask_all(c, answers);
     answer *best = best_of(answers);
-    gwi_lacks lacks;
-    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
-    bool unseen = gwi_unseen_driver(c->model) != NULL;
-    bool blind = (unseen || no_runtime) && c->root == NULL;
     bool good = true;
-    if (best != NULL && best->certainty >= GW_SUPPORTED && !blind) {
+    if (best != NULL && best->certainty >= GW_SUPPORTED) {
+        drop_explained(answers, best);
         good = take_answer(c, verdict, best) && add_alternatives(c, verdict, answers, best);
     } else {
         gwi_finding finding = {0};
-        gwi_say_undetermined(c, unseen, &finding);
+        gwi_say_undetermined(c, gwi_unseen_driver(c->model) != NULL, &finding);
         verdict->status = GW_VERDICT_UNDETERMINED;
         good = take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
-        if (blind) { /* calls that were not observed could contradict the causes */
-            for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
-                answers[i].certainty = answers[i].certainty > GW_HYPOTHESIS ? GW_HYPOTHESIS : answers[i].certainty;
-        }
         good = good && add_alternatives(c, verdict, answers, NULL);
     }
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
@@ -284,16 +319,15 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
     /* True even if the program ignored that the virtual card refused the private tables. */
     bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
     bool unseen = gwi_unseen_driver(c->model) != NULL;
-    if (!unseen && !no_runtime && gwi_observed_count(c->model) == 0 && gwi_unseen(c->model, NULL) != NULL) {
-        verdict->status = GW_VERDICT_UNDETERMINED;
-        gwi_say_unseen_run(c, &finding);
-    } else if (unseen || no_runtime) {
+    if (unseen || no_runtime) {
         verdict->status = GW_VERDICT_UNDETERMINED;
         gwi_say_undetermined(c, unseen, &finding);
+    } else if (gwi_observed_count(c->model) == 0 || !gwi_is_whole(c->model) || gwi_has_lost_failures(c->model)) {
+        verdict->status = GW_VERDICT_UNDETERMINED;
+        gwi_say_unseen_run(c, &finding);
     } else {
         verdict->status = GW_VERDICT_CLEAN;
-        bool partly = is_incomplete(c) || gwi_open_end(c) != NULL || gwi_unseen(c->model, NULL) != NULL ||
-                      gwi_observed_count(c->model) == 0;
+        bool partly = is_incomplete(c) || gwi_open_end(c) != NULL || gwi_unseen(c->model, NULL) != NULL;
         verdict->certainty = partly ? GW_SUPPORTED : GW_ESTABLISHED;
         gwi_say_clean(c, &finding);
     }
@@ -320,6 +354,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
         return false;
     if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))
         return false;
+    heed_alternatives(verdict);
     if (verdict->status == GW_VERDICT_FAULT && (!gwi_fill_failure(c, verdict) || !gwi_fill_kept(c, verdict)))
         return false;
     if (verdict->status == GW_VERDICT_CLEAN && !gwi_fill_leaks(c, verdict))

@@ -8,16 +8,6 @@
 
 #include "gwi_cause.h"
 
-/* Return the number of processes whose driver calls were recorded. */
-size_t gwi_observed_count(const gw_model *model);
-
-/* Return the next fact about a part of the run that was not observed, or NULL after the last one. Pass the previous
- * fact, or NULL to get the first. */
-const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after);
-/* Return the first unobserved part that may have used a driver, or NULL if there is none. If there is one, the verdict
- * cannot be "clean". */
-const gw_pair *gwi_unseen_driver(const gw_model *model);
-
 /* Rule the GPU out if the run was observed and no driver call failed or hung. `words` is the reason, such as "no driver
  * call failed". Otherwise, return false and report as evidence why the GPU is not ruled out. */
 bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words);

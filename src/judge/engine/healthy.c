@@ -26,13 +26,6 @@ static uint64_t launches_of(const gw_model *model)
 
 void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 {
-    if (gwi_observed_count(c->model) == 0) {
-        const gw_pair *closed = gw_model_fact(c->model, GW_FACT_DOORS_CLOSED);
-        gwi_headline(finding, "the program ended normally; no CUDA driver call was observed");
-        if (closed != NULL && strcmp(closed->value, "no driver") == 0)
-            gwi_evidence(finding, closed->t_ns, "host", "this machine has no GPU driver (libcuda.so.1)");
-        return;
-    }
     gwi_headline(finding, "no fault found%s",
                  gwi_unseen(c->model, NULL) != NULL ? " in the processes that were observed" : "");
     gwi_say_unseen(c, finding);
@@ -68,10 +61,17 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 {
-    gwi_headline(finding,
-                 "the program ended normally; no CUDA driver call was observed, and part of the run was not observed");
+    const gw_pair *closed = gw_model_fact(c->model, GW_FACT_DOORS_CLOSED);
+    bool is_partly = gwi_observed_count(c->model) > 0, has_unseen = gwi_unseen(c->model, NULL) != NULL;
+    gwi_headline(finding, "the program ended normally; %s%s",
+                 is_partly ? "parts of the recording are missing" : "no CUDA driver call was observed",
+                 has_unseen ? ", and part of the run was not observed" : "");
     gwi_say_unseen(c, finding);
-    gwi_next(finding, "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
+    if (closed != NULL && strcmp(closed->value, "no driver") == 0)
+        gwi_evidence(finding, closed->t_ns, "host", "this machine has no GPU driver (libcuda.so.1)");
+    if (has_unseen)
+        gwi_next(finding,
+                 "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
 }
 
 /* ---- undetermined ---- */
@@ -100,7 +100,7 @@ static void say_start(const gwi_case *c, gwi_finding *finding)
                      gw_result_name(failure->result));
         gwi_next(finding, "Check whether nvidia-smi works for the same user in the same place (container, job step)");
     }
-    gwi_rule_out(finding, "a shortage of GPU memory (nothing was ever allocated)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a shortage of GPU memory (nothing was ever allocated)");
 }
 
 bool gwi_find_lacks(const gwi_case *c, gwi_lacks *ret_lacks)
@@ -174,7 +174,8 @@ static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
         return;
     if (c->handled == NULL) {
         char bytes[GW_BYTES_TEXT_MAX];
-        gwi_rule_out(finding, "a shortage of GPU memory (no request was refused; at most %s was allocated)",
+        gwi_rule_out(c, finding, GWI_OF_PROCESS,
+                     "a shortage of GPU memory (no request was refused; at most %s was allocated)",
                      gw_bytes_text(bytes, peak));
     }
 }
@@ -222,7 +223,9 @@ static void say_bad_end(const gwi_case *c, gwi_finding *finding)
 {
     const char *gpu = gwi_gpu_is_ruled_out(c) ? "; the GPU is ruled out" : gwi_gpu_words(c);
     const char *why = gwi_said_nothing(c) ? " and printed no reason" : "; no reason was found";
-    if (!c->ended)
+    if (!c->ended && c->model->truncated)
+        gwi_headline(finding, "the recording stops before the program ended, and has no failure that explains the end");
+    else if (!c->ended)
         gwi_headline(finding, "nothing has failed so far");
     else if (c->hang.hang != NULL && c->bad_end)
         gwi_headline(finding, "no progress for %.1f s before the program was ended; the reason is unknown",

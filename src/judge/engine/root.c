@@ -195,6 +195,18 @@ static void find_series(gwi_case *c)
     }
 }
 
+/* True if the program's output was not recorded, and other requests were refused after those of c->oom. */
+static bool is_unknown_which(const gwi_case *c)
+{
+    const gw_failure *end = c->model->failure + c->model->failure_count;
+    if (gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) == NULL)
+        return false;
+    for (const gw_failure *later = c->oom_last + 1; later < end; later++)
+        if (is_refusal(c, later) && later->recovery == GW_RECOVERED_NOT)
+            return true;
+    return false;
+}
+
 bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
 {
     if (c->process == NULL || failure->pid != c->process->pid || c->sticky != NULL)
@@ -255,8 +267,10 @@ void gwi_root_find(gwi_case *c)
             c->handled = failure;
             c->handled_count += (size_t)failure->repeat_count;
         }
-        if (c->oom != NULL)
+        if (c->oom != NULL) {
             find_series(c);
+            c->is_root_unknown = is_unknown_which(c);
+        }
     }
     found.oom = c->oom;
     c->root = gwi_root_of(&found);

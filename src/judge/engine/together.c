@@ -416,19 +416,25 @@ static bool say_all(const gw_job *job, const gwi_first *first, gw_verdict *verdi
     return good && !finding->failed;
 }
 
+/* True if a run of the job is not fully recorded. What it lacks could confirm what another run rules out. */
+static bool is_partly_recorded(const gw_verdict_job *about)
+{
+    return about->cut_count > 0 || about->damaged_count > 0 || about->missing_count > 0 || about->unread.count > 0;
+}
+
 static bool put_together(const gw_job *job, const gwi_first *found, const gw_verdict *first, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
     verdict->job = describe(job);
     verdict->parts = calloc(job->count, sizeof *verdict->parts);
     bool good = verdict->job != NULL && verdict->parts != NULL && copy_rest(first, verdict) &&
-                copy_evidence(first, &finding) && copy_list(&finding.ruled_out, &first->ruled_out) &&
+                copy_evidence(first, &finding) &&
+                (is_partly_recorded(verdict->job) || copy_list(&verdict->ruled_out, &first->ruled_out)) &&
                 copy_list(&finding.consequences, &first->consequences) &&
                 (found->is_lost || copy_list(&finding.next, &first->next)) && say_all(job, found, verdict, &finding);
     good = good && gw_str_copy(gw_text_str(&finding.headline), &verdict->headline);
     verdict->evidence = finding.evidence;
     verdict->evidence_count = finding.evidence_count;
-    verdict->ruled_out = finding.ruled_out;
     verdict->consequences = finding.consequences;
     verdict->next = finding.next;
     gw_text_free(&finding.headline);

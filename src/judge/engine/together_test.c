@@ -120,6 +120,7 @@ static void the_host_that_failed_first_is_the_root(void **state)
     assert_memory_equal(whole->headline, "beta", 4);
     assert_int_equal(whole->certainty, run[1]->certainty);
     assert_true(has_evidence("failed 5.000 s before alpha"));
+    assert_int_equal(whole->ruled_out.count, run[1]->ruled_out.count);
     assert_true(has_evidence("may differ by 0.010 s"));
     assert_int_equal(whole->part_count, 2);
     assert_true(whole->parts[0].has_offset);
@@ -245,6 +246,7 @@ static void a_missing_rank_may_be_the_first(void **state)
     assert_int_equal(whole->certainty, GW_SUPPORTED);
     assert_true(has_evidence("2 of 4 ranks are in no readable recording: 1, 3"));
     assert_int_equal(whole->job->missing_count, 2);
+    assert_true(run[0]->ruled_out.count > 0 && whole->ruled_out.count == 0);
     done();
     const host all[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 700, 0, 0, 2, false},
                         {"beta", "b", noon_ns, 1000, 9 * second_ns, 0, SIGTERM, 1, 2, false}};

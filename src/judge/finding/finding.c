@@ -64,9 +64,35 @@ static void list_format(gwi_finding *finding, gw_string_list *list, const char *
         list_format(finding, &finding->list, format, args);                                                            \
         va_end(args);                                                                                                  \
     }
-LIST_SAYER(gwi_rule_out, ruled_out)
 LIST_SAYER(gwi_consequence, consequences)
 LIST_SAYER(gwi_next, next)
+
+/* Defined here alone, so that no other file can rule something out. */
+struct gwi_ruled_out {
+    gw_string_list list;
+};
+
+void gwi_rule_out(const gwi_case *c, gwi_finding *finding, gwi_concerns concerns, const char *format, ...)
+{
+    if (!gwi_is_observed(c, concerns))
+        return;
+    if (finding->ruled_out == NULL && (finding->ruled_out = calloc(1, sizeof *finding->ruled_out)) == NULL) {
+        finding->failed = true;
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    list_format(finding, &finding->ruled_out->list, format, args);
+    va_end(args);
+}
+
+gw_string_list gwi_take_ruled_out(gwi_finding *finding)
+{
+    gw_string_list list = finding->ruled_out == NULL ? (gw_string_list){0} : finding->ruled_out->list;
+    free(finding->ruled_out);
+    finding->ruled_out = NULL;
+    return list;
+}
 
 void gwi_headline(gwi_finding *finding, const char *format, ...)
 {
@@ -140,7 +166,8 @@ void gwi_finding_free(gwi_finding *finding)
     for (size_t i = 0; i < finding->evidence_count; i++)
         free(finding->evidence[i].text);
     free(finding->evidence);
-    list_free(&finding->ruled_out);
+    gw_string_list ruled_out = gwi_take_ruled_out(finding);
+    list_free(&ruled_out);
     list_free(&finding->consequences);
     list_free(&finding->next);
     *finding = (gwi_finding){0};

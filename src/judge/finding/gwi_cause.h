@@ -88,6 +88,7 @@ typedef struct gwi_case {
     const gw_failure *other;      /* first failure of any other kind */
     const gw_failure *handled;    /* first allocation failure from which the program recovered */
     bool is_root_unsure;          /* another thread may have ended the run, so no cause is established */
+    bool is_root_unknown;         /* several requests were refused, and no output shows which refusal ended the run */
     const gw_failure *start;      /* failed cuInit, or failed first context under an address-space limit */
     const gw_failure *no_context; /* the first context was refused for lack of memory, without an address limit */
     bool has_address_limit;       /* the address space was limited, as by ulimit -v */
@@ -111,6 +112,29 @@ char *gwi_call_text(char out[GWI_CALL_TEXT_MAX], const char *fn_name);
 /* Return the next failure of the same process. Returns NULL at the end. */
 const gw_failure *gwi_failure_next(const gwi_case *c, const gw_failure *failure);
 
+/* ---- what was observed (observed.c) ---- */
+
+/* Return the number of processes whose driver calls were recorded. */
+size_t gwi_observed_count(const gw_model *model);
+/* Return the next fact about a part of the run that was not observed, or NULL after the last one. Pass the previous
+ * fact, or NULL to get the first. */
+const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after);
+/* Return the first unobserved part that may have used a driver, or NULL if there is none. */
+const gw_pair *gwi_unseen_driver(const gw_model *model);
+/* True if the recording reaches its end, or the run's present state if it still runs, and no block is damaged. */
+bool gwi_is_whole(const gw_model *model);
+/* True if records of failed driver calls were lost because a buffer was full. A full recording keeps them. */
+bool gwi_has_lost_failures(const gw_model *model);
+
+/* Whose actions could confirm an explanation. */
+typedef enum gwi_concerns {
+    GWI_OF_MACHINE, /* no process's: the machine's state, or a fact that no driver call can change */
+    GWI_OF_PROCESS, /* those of the judged process */
+    GWI_OF_RUN      /* those of any process of the run */
+} gwi_concerns;
+/* True if the recording is whole, and the driver calls of every concerned process were recorded. */
+bool gwi_is_observed(const gwi_case *c, gwi_concerns concerns);
+
 /* ---- the finding ---- */
 
 /* The place that the verdict should name, and how to find it. */
@@ -125,7 +149,8 @@ typedef struct gwi_finding {
     gw_text headline;
     gw_evidence *evidence; /* owned */
     size_t evidence_count;
-    gw_string_list ruled_out, consequences, next;
+    struct gwi_ruled_out *ruled_out; /* owned; NULL: nothing. Only gwi_rule_out() can add to it. */
+    gw_string_list consequences, next;
     gw_framework fixes_for; /* use the fixes for this framework; RAW: for the case's framework */
     bool failed;            /* no memory for a part of the finding */
     gwi_wanted_place where;
@@ -142,11 +167,15 @@ void gwi_measure(gwi_finding *finding, uint64_t t_ns, const char *source, double
 /* Set the weight of the evidence that was added last. If there are too many lines, the weight decides which are
  * printed. */
 void gwi_weigh(gwi_finding *finding, gw_weight weight);
-GWI_FORMAT(2) void gwi_rule_out(gwi_finding *finding, const char *format, ...);
+/* Rule out an explanation. Does nothing unless gwi_is_observed(). */
+GWI_FORMAT(4)
+void gwi_rule_out(const gwi_case *c, gwi_finding *finding, gwi_concerns concerns, const char *format, ...);
 GWI_FORMAT(2) void gwi_consequence(gwi_finding *finding, const char *format, ...);
 /* Add a next step. It is listed before the cause's own fixes. */
 GWI_FORMAT(2) void gwi_next(gwi_finding *finding, const char *format, ...);
 void gwi_finding_free(gwi_finding *finding);
+/* Move the list of what is ruled out out of the finding. The caller owns it. */
+gw_string_list gwi_take_ruled_out(gwi_finding *finding);
 bool gwi_list_add(gw_string_list *list, const char *text);
 GWI_FORMAT(2) bool gwi_list_addf(gw_string_list *list, const char *format, ...);
 
@@ -173,6 +202,8 @@ char *gwi_kernel_text(char out[GWI_KERNEL_TEXT_MAX], const char *kernel);
 /* Report which explanations the numbers rule out. `which` selects the explanations to check. */
 enum { GWI_NOT_FOREIGN = 1, GWI_NOT_FRAGMENTED = 2, GWI_NOT_GROWTH = 4 };
 void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which);
+/* Rule out that a driver call failed and ended the run. For causes that apply only if none did. */
+void gwi_rule_out_failed_call(const gwi_case *c, gwi_finding *finding);
 /* Write the name of a stream: "the default stream", "stream 0x7f..". */
 enum { GWI_STREAM_TEXT_MAX = 32 };
 const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
@@ -281,6 +312,11 @@ typedef struct gw_cause {
     /* Use the cause only if no other cause explains the failure. If a cause in an earlier row of causes.def is
      * supported, this one is at most a hypothesis. If an earlier one is established, this one is dropped. */
     bool is_remainder;
+    /* How far the cause is from the root: a kernel's fault may follow from a broken card or a refused request, and the
+     * way in which the program ended, such as an exception, may follow from anything. An established cause explains the
+     * causes of greater depth, which are then no alternatives. */
+    enum { GWI_IS_ROOT, GWI_IS_FAULT, GWI_IS_END } depth;
+    const char *excludes; /* id of a cause that the evidence for this one refutes, if it is established; NULL: none */
     /* How a replay of PyTorch's allocator belongs to the verdict (topics/gwi_whatif.h). LEAK: settings cannot cure it.
      */
     enum { GWI_NO_REPLAY, GWI_REPLAY, GWI_REPLAY_OF_LEAK } replay;

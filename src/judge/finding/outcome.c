@@ -184,11 +184,11 @@ bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict)
     verdict->headline = strdup(gw_text_str(&finding->headline));
     verdict->evidence = finding->evidence;
     verdict->evidence_count = finding->evidence_count;
-    verdict->ruled_out = finding->ruled_out;
+    verdict->ruled_out = gwi_take_ruled_out(finding);
     verdict->consequences = finding->consequences;
     verdict->next = finding->next;
     finding->evidence = NULL;
     finding->evidence_count = 0;
-    finding->ruled_out = finding->consequences = finding->next = (gw_string_list){0};
+    finding->consequences = finding->next = (gw_string_list){0};
     return verdict->headline != NULL;
 }

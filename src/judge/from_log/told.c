@@ -105,6 +105,6 @@ gw_certainty gwi_judge_by_log(const gwi_case *c, gwi_finding *finding)
     const gw_cudnn_line *logged = gw_begins(finding->cause->id, "library-") ? gwi_cudnn_error(c, NULL) : NULL;
     if (logged != NULL)
         gwi_cudnn_say(finding, logged);
-    gwi_rule_out(finding, "a failed driver call (the program recovered from every failure)");
+    gwi_rule_out_failed_call(c, finding);
     return c->said->certainty < GW_SUPPORTED ? c->said->certainty : GW_SUPPORTED;
 }

@@ -33,6 +33,19 @@ bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash)
            is_refused_memory(c->root) && c->root->t_ns <= crash->t_ns;
 }
 
+bool gwi_may_be_in_block(const gwi_case *c)
+{
+    enum { BUS = 7, SEGV = 11 }; /* SIGBUS and SIGSEGV on Linux */
+    const gw_crash *crash = gwi_crash_of(c);
+    bool is_unknown = crash == NULL || (!crash->has_address && !crash->was_sent);
+    if (!c->ended || (c->signal != SEGV && c->signal != BUS) || c->process == NULL || !is_unknown)
+        return false;
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
+        if (c->process->usage[device].live_count > 0)
+            return true;
+    return false;
+}
+
 gwi_bus gwi_bus_of(const gwi_case *c)
 {
     enum { BUS = 7, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4, MCEERR_AO = 5 }; /* SIGBUS and its si_code values on Linux */

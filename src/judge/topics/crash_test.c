@@ -54,7 +54,7 @@ static void inside_a_block(void **state)
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-touched-device-memory", GW_ESTABLISHED);
     assert_true(says("48.00 MiB") && says("4096 bytes into the block"));
-    assert_int_equal(alternative("host-crash-of-process"), GW_HYPOTHESIS);
+    assert_int_equal(verdict->alternative_count, 0);
     done();
 }
 
@@ -100,7 +100,8 @@ static void by_a_core_dump_of_another_crash(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         core_at(open_run() + rows[i].offset, rows[i].code);
         gw_feed_exit(&feed, -1, SIGSEGV);
-        expect("host-crash-of-process", GW_ESTABLISHED);
+        /* an unknown address may be one of GPU memory */
+        expect("host-crash-of-process", rows[i].code == BY_KERNEL ? GW_SUPPORTED : GW_ESTABLISHED);
         assert_int_equal(core_says("the fault was at address"), i == 0);
         done();
     }
@@ -161,7 +162,7 @@ static void without_an_address(void **state)
         uint64_t block = open_run();
         crash_at(codes[i] == BY_KERNEL ? 0 : block, codes[i]);
         gw_feed_exit(&feed, -1, SIGSEGV);
-        expect("host-crash-of-process", GW_ESTABLISHED);
+        expect("host-crash-of-process", codes[i] == BY_KERNEL ? GW_SUPPORTED : GW_ESTABLISHED);
         assert_int_equal(alternative("host-touched-device-memory"), codes[i] == BY_KERNEL ? GW_HYPOTHESIS : 0);
         assert_int_equal(says("was sent"), codes[i] != BY_KERNEL);
         done();
@@ -173,7 +174,7 @@ static void nobody_told(void **state)
     (void)state;
     (void)open_run();
     gw_feed_exit(&feed, -1, SIGSEGV);
-    expect("host-crash-of-process", GW_ESTABLISHED);
+    expect("host-crash-of-process", GW_SUPPORTED);
     assert_int_equal(alternative("host-touched-device-memory"), GW_HYPOTHESIS);
     assert_true(list_has(&verdict->next, "--catch-crash"));
     done();
@@ -193,7 +194,7 @@ static void by_the_kernel_log(void **state)
     gw_feed_machine(&feed, GW_MACHINE_CRASH, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 4711, SIGSEGV, block + 64,
                     "other[4711]: segfault at 7f0000000040 ip 0000000000401000 sp 00007ffc0 error 4 in other");
     gw_feed_exit(&feed, -1, SIGSEGV);
-    expect("host-crash-of-process", GW_ESTABLISHED);
+    expect("host-crash-of-process", GW_SUPPORTED);
     done();
 }
 

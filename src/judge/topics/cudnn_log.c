@@ -70,7 +70,7 @@ gw_certainty gwi_cudnn_judge(const gwi_case *c, gwi_finding *finding, const char
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "%s", headline);
     gwi_cudnn_say(finding, error);
-    gwi_rule_out(finding, "a failed driver call (the program recovered from every failure)");
+    gwi_rule_out_failed_call(c, finding);
     /* an exception that is not about the GPU may be the real reason */
     return c->exception == GW_EXCEPTION_NONE || c->exception == GW_EXCEPTION_GPU ? GW_SUPPORTED : GW_HYPOTHESIS;
 }

@@ -242,7 +242,8 @@ static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_f
                     "%s was launched %" PRIu64 " times %s, last at %.2f s", name, count, span,
                     (double)last->t_ns / 1e9);
     if (count > 0 && others > 0)
-        gwi_rule_out(finding, "the %" PRIu64 " other launch%s in that time (the dump names the kernel)", others,
+        gwi_rule_out(c, finding, GWI_OF_PROCESS,
+                     "the %" PRIu64 " other launch%s in that time (the dump names the kernel)", others,
                      others == 1 ? "" : "es");
 }
 

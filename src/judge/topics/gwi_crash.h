@@ -12,6 +12,8 @@ bool gwi_died_of(const gwi_case *c, const gw_crash *crash); /* true if the proce
 /* True if the root failure is a refused allocation, and the program crashed later because host code used the NULL
  * pointer of this allocation. */
 bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash);
+/* True if a bad access ended the process at an unknown address, while the process had device memory. */
+bool gwi_may_be_in_block(const gwi_case *c);
 /* The reason for a SIGBUS: why the kernel could not provide a page, and of which file. */
 typedef enum gwi_bus {
     GWI_BUS_UNKNOWN, /* the reason or the file was not recorded; the page may belong to any file */

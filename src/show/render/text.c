@@ -183,8 +183,7 @@ static gw_role role_of(const gw_verdict *verdict)
 {
     if (verdict->status == GW_VERDICT_FAULT)
         return verdict->certainty == GW_HYPOTHESIS ? GW_ROLE_WARNING : GW_ROLE_FAILED;
-    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
-    return verdict->status == GW_VERDICT_CLEAN && !unobserved ? GW_ROLE_GOOD : GW_ROLE_WARNING;
+    return verdict->status == GW_VERDICT_CLEAN ? GW_ROLE_GOOD : GW_ROLE_WARNING;
 }
 
 static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
@@ -197,10 +196,9 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     else
         gw_text_add_str(&line, "not determined: ");
     gw_text_add_str(&line, verdict->headline == NULL ? "" : verdict->headline);
-    /* omit "no fault found: " if the headline itself begins with these words, or if gpuwhy observed no process */
-    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0;
+    /* omit "no fault found: " if the headline itself begins with these words */
     if (verdict->status == GW_VERDICT_CLEAN && verdict->headline != NULL &&
-        (unobserved || gw_begins(verdict->headline, "no fault found"))) {
+        gw_begins(verdict->headline, "no fault found")) {
         gw_text_clear(&line);
         gw_text_add_str(&line, verdict->headline);
     }
