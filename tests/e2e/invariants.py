@@ -9,17 +9,19 @@ The columns:
     no crash   gpuwhy itself ended normally, and no sanitizer reported anything
     no claim   nothing is established but the cause that the scenario is about
     counted    each event that was counted as written is in the recording, and each lost one is counted
+    less       with less evidence, no cause is more certain (src/verdict/less_test.c)
     coverage   the verdict names every process that the recording has, and says what was not observed
 """
 import collections
 import json
 import pathlib
+import subprocess
 import sys
 
-from harness import SANITIZE, expect, gpuwhy
+from harness import BUILD, SANITIZE, expect, gpuwhy
 
 MARKS = {None: "-", "": "?"}
-COLUMNS = ("status", "output", "no crash", "no claim", "counted", "coverage")
+COLUMNS = ("status", "output", "no crash", "no claim", "counted", "less", "coverage")
 
 
 def counted(items):
@@ -50,15 +52,24 @@ def covered(items, verdict):
         f"{said} of {len(recorded)} processes, {len(hidden)} facts about what was not observed"
 
 
+def raised(recording):
+    """Return the causes that are more certain with less evidence, as text."""
+    done = subprocess.run([str(BUILD / "src" / "verdict" / "verdict_less_test"), str(recording)], capture_output=True,
+                          text=True, timeout=240, check=False)
+    return None if done.returncode == 0 else done.stdout + done.stderr
+
+
 def check(plain, observed, verdict, cause, is_same):
     """Return a dictionary of the columns: None, or what is wrong; "": not checked."""
     good_count, count_text = good_coverage, coverage_text = False, ""
+    less = ""
     if not SANITIZE:  # under a sanitizer, the export of a long recording takes minutes
         status, out, err = gpuwhy("export", observed.recording, "--to", "json", folder=observed.folder)
         expect(status == 0, f"export: {err}")
         items = json.loads(out)["items"]
         good_count, count_text = counted(items)
         good_coverage, coverage_text = covered(items, verdict)
+        less = raised(observed.recording)
     noise = observed.stderr.decode(errors="replace")
     own = [w for w in ("AddressSanitizer", "ThreadSanitizer", "runtime error:", "LeakSanitizer") if w in noise]
     claims = [a["cause"] for a in verdict["alternatives"] if a["certainty"] == "established"]
@@ -70,6 +81,7 @@ def check(plain, observed, verdict, cause, is_same):
             "no crash": None if not own or SANITIZE and own[0] in plain.stderr.decode(errors="replace") else str(own),
             "no claim": f"established: {claims}" if claims else None,
             "counted": None if good_count else count_text,
+            "less": less,
             "coverage": None if good_coverage else coverage_text}
 
 

@@ -222,6 +222,14 @@ def run_observed(program, tools, folder):
     return status, json.loads(verdict.read_text()) if verdict.exists() else None
 
 
+def raised(tools, recording):
+    """Return the causes that are more certain with less evidence (src/verdict/less_test.c), as text; None: there are
+    none."""
+    done = subprocess.run([str(tools.build / "src" / "verdict" / "verdict_less_test"), str(recording)],
+                          capture_output=True, text=True, timeout=TIMEOUT_S)
+    return None if done.returncode == 0 else done.stdout + done.stderr
+
+
 def expected_status(program, version):
     """Return the status that the program must have; None: any status except 0."""
     ends = "exit" if version else program.truth.ends
@@ -237,6 +245,7 @@ class Result:
         self.broken = self.verdict = self.certainty = self.headline = None
         self.right = self.overclaim = self.lists_leaks = self.unstable = False
         self.rules_out_leak = False
+        self.raised = None
         self.seconds = 0
 
     def said(self):
@@ -300,6 +309,7 @@ def run_one(job):
             result.broken = "gpuwhy wrote no verdict: " + (folder / "stderr").read_text(errors="replace")[:300]
         else:
             judge(program, verdict, result)
+            result.raised = raised(tools, folder / "run.gpuwhy")
         if program.twice and result.broken is None:
             _, again = run_observed(program, tools, folder / "again")
             keys = ("status", "cause", "certainty")
@@ -393,7 +403,10 @@ def report(results, options, seconds):
           f"{len(over)} overclaims, {len(noisy)} of {len(healthy)} healthy ones not silent, {len(unstable)} unstable, "
           f"{len(broken)} were no test")
     bad = len(over) > options.overclaims_max or 100 * right < options.right_min * len(judged) or bool(broken)
-    bad = bad or len(noisy) > options.noisy_max or bool(unstable)
+    raised_ones = [r for r in results if r.raised]
+    for r in raised_ones[:options.show]:
+        print(f"less evidence, but more certain: {command_of(r)}\n{r.raised}")
+    bad = bad or len(noisy) > options.noisy_max or bool(unstable) or bool(raised_ones)
     return 1 if bad else 0
 
 
