@@ -223,9 +223,9 @@ def run_observed(program, tools, folder):
 
 
 def raised(tools, recording):
-    """Return the causes that are more certain with less evidence (src/verdict/less_test.c), as text; None: there are
+    """Return the causes that are more certain with less evidence (src/judge/less_test.c), as text; None: there are
     none."""
-    done = subprocess.run([str(tools.build / "src" / "verdict" / "verdict_less_test"), str(recording)],
+    done = subprocess.run([str(tools.build / "src" / "judge" / "verdict_less_test"), str(recording)],
                           capture_output=True, text=True, timeout=TIMEOUT_S)
     return None if done.returncode == 0 else done.stdout + done.stderr
 
