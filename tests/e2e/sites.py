@@ -170,7 +170,7 @@ def explain_names_what_a_dead_supervisor_did_not(place):
     wait_until((folder / "over").exists, "the program did not survive its supervisor")
     status, out, err = gpuwhy("explain", "--json", folder / "run.gpuwhy")
     remove_run_folders(gone.pid)
-    expect(status == 0, err)
+    expect(status == 1, err)  # not determined: the recording does not show whether the program survived the refusal
     expect_user(json.loads(out), "data::Loader<float>::next", SOURCES / "deep.cpp", "allocated")
 
 

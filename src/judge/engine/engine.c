@@ -118,8 +118,7 @@ typedef struct answer {
 
 static bool is_incomplete(const gwi_case *c)
 {
-    return !gwi_is_whole(c->model) || gwi_has_lost_failures(c->model) ||
-           (c->process != NULL && (c->process->lost_events > 0 || c->process->is_several));
+    return !gwi_is_whole(c->model) || (c->process != NULL && (c->process->lost_events > 0 || c->process->is_several));
 }
 
 static gw_certainty most_certain(const answer *answers, size_t count)
@@ -135,7 +134,7 @@ static gw_certainty limit_of(const gwi_case *c)
 {
     gwi_lacks lacks;
     bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
-    bool is_blind = gwi_unseen_driver(c->model) != NULL || no_runtime || gwi_has_lost_failures(c->model);
+    bool is_blind = gwi_unseen_driver(c->model) != NULL || no_runtime || !gwi_is_whole(c->model);
     /* The program may have gone on after what failed, or replaced the process that failed. */
     bool may_go_on =
         c->model->truncated && c->model->command == NULL && (c->sticky == NULL || c->model->process_count > 1);
@@ -322,7 +321,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
     if (unseen || no_runtime) {
         verdict->status = GW_VERDICT_UNDETERMINED;
         gwi_say_undetermined(c, unseen, &finding);
-    } else if (gwi_observed_count(c->model) == 0 || !gwi_is_whole(c->model) || gwi_has_lost_failures(c->model)) {
+    } else if (gwi_observed_count(c->model) == 0 || !gwi_is_whole(c->model)) {
         verdict->status = GW_VERDICT_UNDETERMINED;
         gwi_say_unseen_run(c, &finding);
     } else {

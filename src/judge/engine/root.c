@@ -199,7 +199,7 @@ static void find_series(gwi_case *c)
 static bool is_unknown_which(const gwi_case *c)
 {
     const gw_failure *end = c->model->failure + c->model->failure_count;
-    if (gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) == NULL)
+    if (gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) == NULL || c->model->stderr_facts.bytes > 0)
         return false;
     for (const gw_failure *later = c->oom_last + 1; later < end; later++)
         if (is_refusal(c, later) && later->recovery == GW_RECOVERED_NOT)

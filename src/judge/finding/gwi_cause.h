@@ -121,10 +121,9 @@ size_t gwi_observed_count(const gw_model *model);
 const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after);
 /* Return the first unobserved part that may have used a driver, or NULL if there is none. */
 const gw_pair *gwi_unseen_driver(const gw_model *model);
-/* True if the recording reaches its end, or the run's present state if it still runs, and no block is damaged. */
+/* True if no failed driver call can be missing: the recording reaches its end, or the present state of a run that still
+ * runs, no block is damaged, and no buffer was too full for a failed call. */
 bool gwi_is_whole(const gw_model *model);
-/* True if records of failed driver calls were lost because a buffer was full. A full recording keeps them. */
-bool gwi_has_lost_failures(const gw_model *model);
 
 /* Whose actions could confirm an explanation. */
 typedef enum gwi_concerns {

@@ -50,22 +50,17 @@ const gw_pair *gwi_unseen_driver(const gw_model *model)
 
 bool gwi_is_whole(const gw_model *model)
 {
-    return !model->truncated && model->damaged_count == 0;
-}
-
-bool gwi_has_lost_failures(const gw_model *model)
-{
+    bool is_whole = !model->truncated && model->damaged_count == 0;
     for (size_t i = 0; i < model->process_count; i++)
-        if (model->process[i].lost_failures > 0)
-            return true;
-    return false;
+        is_whole = is_whole && model->process[i].lost_failures == 0;
+    return is_whole;
 }
 
 static bool is_process_observed(const gwi_case *c)
 {
     if (gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL)
         return true; /* PyTorch saved the state of its allocator, and the claim is about this state */
-    return c->process != NULL && has_calls(c->process) && !c->process->is_several && c->process->lost_failures == 0;
+    return c->process != NULL && has_calls(c->process) && !c->process->is_several;
 }
 
 bool gwi_is_observed(const gwi_case *c, gwi_concerns concerns)
@@ -78,8 +73,7 @@ bool gwi_is_observed(const gwi_case *c, gwi_concerns concerns)
     case GWI_OF_PROCESS:
         return is_process_observed(c);
     case GWI_OF_RUN:
-        return gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, NULL) == NULL &&
-               !gwi_has_lost_failures(c->model);
+        return gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, NULL) == NULL;
     }
     return false;
 }
