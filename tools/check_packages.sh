@@ -107,7 +107,7 @@ check_scope() { # tree
     ln -sfn "$1" "$work/tree" # pkg-config cannot handle spaces
     flags=$(PKG_CONFIG_PATH="$work/tree/lib/pkgconfig" pkg-config --cflags --libs gpuscope) || fail "no gpuscope.pc"
     # shellcheck disable=SC2086 # options are words
-    run scope-cc 0 cc examples/scope_demo.c examples/common/options.c -Iexamples/common $flags -o "$work/scope_demo"
+    run scope-cc 0 cc libgpuscope/examples/scope_demo.c examples/common/options.c -Iexamples/common $flags -o "$work/scope_demo"
     run scope 0 env LD_LIBRARY_PATH="$work/tree/lib" "$1/bin/gpuwhy" run --gpu virtual:h200 -- "$work/scope_demo"
     mkdir -p "$work/scope"
     printf '%s\n' 'cmake_minimum_required(VERSION 3.18)' 'project(try C)' 'find_package(gpuscope 0.1 REQUIRED)' \

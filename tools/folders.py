@@ -39,7 +39,7 @@ EXCEPTIONS = {
     ("tests/fuzz/fuzz_sites.c", "gwi_inner.h"),
     ("tests/fuzz/fuzz_stacks_python.c", "gwi_python_image.h"),
     # The table of driver functions that the test replaces.
-    ("tests/scope/shim.c", "gwi_driver.h"),
+    ("libgpuscope/tests/shim.c", "gwi_driver.h"),
     # The tests read the facade's symbols with the reader that writes them.
     ("tests/hook/hook_test.c", "gwi_elf.h"),
     ("tests/hook/real_test.c", "gwi_elf.h"),

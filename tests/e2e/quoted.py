@@ -14,7 +14,7 @@ from harness import BUILD, Workplace, base_environment, expect, main, new_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "docs" / "trainer.md", *sorted((ROOT / "docs" / "answers").glob("*.md"))]
+PAGES = [README, ROOT / "trainer" / "docs" / "trainer.md", *sorted((ROOT / "docs" / "answers").glob("*.md"))]
 HERE = os.path.relpath(BUILD, ROOT) if BUILD.is_relative_to(ROOT) else str(BUILD)
 SOURCE_PATH = r"\b(?:[\w.-]+/)+([\w-]+\.[ch]:\d)"
 SOURCE_LINE = re.compile(r" {9}[ >]+ (\d+) \| (.*)")

@@ -1,4 +1,4 @@
-/* Fuzz the files that the trainer (examples/trainer) reads. The first byte selects the kind of file:
+/* Fuzz the files that the trainer (trainer/) reads. The first byte selects the kind of file:
  * - data files; for IDX and .npy, two bytes with the size of the image file, then the image file, then the label file;
  * - files with images that are to be classified;
  * - schedules of the learning rate;

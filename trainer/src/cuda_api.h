@@ -2,7 +2,7 @@
  * does not need their headers.
  *
  * The numbers and prototypes come from the documentation of cuDNN 8.9 and 9, cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL
- * 2. tests/trainer/abi_check.py compares them with the real headers. Handles and descriptors are declared as pointers,
+ * 2. trainer/tests/abi_check.py compares them with the real headers. Handles and descriptors are declared as pointers,
  * and enumerations as int. */
 #ifndef TRAINER_CUDA_API_H
 #define TRAINER_CUDA_API_H

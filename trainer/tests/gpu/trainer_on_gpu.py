@@ -175,7 +175,7 @@ def part_losses(bench, card):
     """Ten steps in fp32, compared with NumPy in double: small CNN, residual blocks, and the layers of mobile networks"""
     rows, good = [], True
     steps = os.path.join(bench.build, "tests", "trainer", "trainer_steps")
-    trainer = os.path.join(TESTS, "trainer")
+    trainer = TESTS
     small = os.path.join(bench.build, "examples", "models", "small.net")
     residual, mobile = os.path.join(trainer, "residual.net"), os.path.join(trainer, "mobile.net")
     for model, optimizer, images, parts, more, interface in (
@@ -290,7 +290,7 @@ class Peer:
 
     def __init__(self, bench, model, batch, precision, mode="eager"):
         self.process = subprocess.Popen(
-            [bench.python, os.path.join(HERE, "torch", "trainer_peer.py"), model, str(batch), precision, mode],
+            [bench.python, os.path.join(HERE, "trainer_peer.py"), model, str(batch), precision, mode],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def answer(self, limit):

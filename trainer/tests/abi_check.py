@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare examples/trainer/cuda_api.h with NVIDIA's own headers: the enumerators' numbers, the number, width and
+"""Compare trainer/src/cuda_api.h with NVIDIA's own headers: the enumerators' numbers, the number, width and
 kind of each function's arguments, and the layout of cudnnConvolution*AlgoPerf_t. Run by hand, if the headers are
 installed:
 
@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-API = os.path.join(HERE, "..", "..", "examples", "trainer", "cuda_api.h")
+API = os.path.join(HERE, "..", "src", "cuda_api.h")
 # by header: list of calls, prefix of its enumerators here, and their names there
 HEADERS = {
     "cudnn.h": ("CUDNN_CALLS", r"CUDNN_", {}),

@@ -19,7 +19,7 @@ import runs
 from harness import SANITIZE, Workplace, expect, main, skip
 from pypi import python_with
 
-EXPORT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "trainer" / "digits.py"
+EXPORT = pathlib.Path(__file__).resolve().parents[1] / "digits.py"
 
 
 # ---- scikit-learn's digits -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-/* Fuzz the decoders of image files in the trainer (examples/trainer), and the code that looks at files before. The
+/* Fuzz the decoders of image files in the trainer (trainer/), and the code that looks at files before. The
  * first byte selects the channels and the reduction. Checksums of PNG files are not checked. */
 #include "image.h"
 #include "image_writer.h"

@@ -1,4 +1,4 @@
-/* Fuzz the files with weights that the trainer (examples/trainer) reads. */
+/* Fuzz the files with weights that the trainer (trainer/) reads. */
 #include "seeds.h"
 #include "weights.h"
 

@@ -28,7 +28,7 @@
  *   gs_run_in_child() can continue the work in a new process.
  * - Text arguments: `file` must stay valid while the scope exists, as __FILE__ does. `name` is copied.
  *
- * docs/scope.md has the whole contract, examples and limits. */
+ * libgpuscope/docs/scope.md has the whole contract, examples and limits. */
 #ifndef GPUWHY_SCOPE_H
 #define GPUWHY_SCOPE_H
 

@@ -1,6 +1,6 @@
-"""libgpuscope with the CUDA runtime on a real card, by hand: python3 tests/gpu/scope_cuda.py [build folder]
+"""libgpuscope with the CUDA runtime on a real card, by hand: python3 libgpuscope/tests/gpu/scope_cuda.py [build folder]
 
-Builds cuda/scope_cuda.cu and the examples leaky and repaired with a static and a shared runtime, against the build's
+Builds scope_cuda.cu and the examples leaky and repaired with a static and a shared runtime, against the build's
 libgpuscope, and runs them. leaky gets a card of 1 GiB by `gpuwhy run --memory`, and must fail there; repaired must not. Exits
 0 if all is as expected, 2 without nvcc.
 """
@@ -12,11 +12,11 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+SOURCE = HERE.parents[1]
 
 
 def main():
-    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else SOURCE.parent / "build").resolve()
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not os.access(nvcc, os.X_OK):
         print("skipped: nvcc not found")
@@ -24,11 +24,11 @@ def main():
     runtime = pathlib.Path(os.path.realpath(nvcc)).parents[1] / "lib64"
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        programs = [HERE / "cuda" / "scope_cuda.cu", *(ROOT / "examples" / "scope" / f"{name}.c" for name in ("leaky", "repaired"))]
+        programs = [HERE / "scope_cuda.cu", *(SOURCE / "examples" / f"{name}.c" for name in ("leaky", "repaired"))]
         for linking in ("static", "shared"):
             for source in programs:
                 target = pathlib.Path(folder) / f"{source.stem}-{linking}"
-                subprocess.run([nvcc, "-arch=native", "-lineinfo", f"-cudart={linking}", "-I", ROOT / "include", source, "-o", target,
+                subprocess.run([nvcc, "-arch=native", "-lineinfo", f"-cudart={linking}", "-I", SOURCE / "include", source, "-o", target,
                                 build / "lib" / "libgpuscope.a", "-ldl", "-lpthread", "-Xlinker", f"-rpath,{runtime}"], check=True)
                 command = [target]
                 if source.stem == "leaky":

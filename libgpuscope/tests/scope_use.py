@@ -9,10 +9,12 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
 from harness import (BUILD, REAL, Card, Failure, Workplace, base_environment, expect, main, must, new_folder, run_observed)
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SOURCE = pathlib.Path(__file__).resolve().parents[1]
 CARD = Card("2GiB")
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]
 
@@ -161,7 +163,7 @@ def layer_for_cpp(place):
             print(f"  skipped  layer_for_cpp with {compiler} {' '.join(options)}: no {compiler}")
             continue
         program = place / "program"
-        must(compiler, *options, *STRICT, SOURCE / "tests" / "scope" / "cpp" / "scope_test.cpp", "-o", program, *flags,
+        must(compiler, *options, *STRICT, SOURCE / "tests" / "cpp" / "scope_test.cpp", "-o", program, *flags,
              "-pthread", f"-Wl,-rpath,{tree.libraries}")
         run = run_observed([program], Card("16GiB"), new_folder(place, "-".join([compiler, *options])))
         expect(run.status == 0 and run.stdout.decode() == words + "\n", f"{compiler} {options}: {run.stdout.decode()}")
@@ -184,7 +186,7 @@ def headers_for_cuda_in_cpp(place):
             continue
         for standard in ("c++11", "c++17"):
             must(compiler, f"-std={standard}", *STRICT, "-c", source, "-o", place / "use.o", f"-I{tree.root / 'include'}",
-                 "-isystem", SOURCE / "tests" / "scope" / "runtime")
+                 "-isystem", SOURCE / "tests" / "runtime")
 
 
 # ---- the CUDA runtime ----------------------------------------------------------------------------------------------
@@ -217,7 +219,7 @@ def leaking_program_and_its_repair(place):
 
 def document_shows_the_repair(place):
     del place
-    folder = SOURCE / "examples" / "scope"
+    folder = SOURCE / "examples"
     texts = [(folder / name).read_text().split("*/\n", 1)[1].splitlines() for name in ("leaky.c", "repaired.c")]
     diff = [line for line in difflib.unified_diff(*texts, n=1, lineterm="") if not line.startswith(("---", "+++", "@@"))]
     added = [line for line in diff if line.startswith("+") and line.strip("+ ")]

@@ -154,7 +154,7 @@ static void parse(int argc, char **argv, struct settings *s)
         {"verbose", OPTION_FLAG, &s->verbose, "also print the log of the library"},
         {"quiet", OPTION_FLAG, &s->quiet, "print only results"},
         {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Trains a convolutional network (see docs/trainer.md).");
+    options_parse(argc, argv, rows, "Trains a convolutional network (see trainer/docs/trainer.md).");
 }
 
 /* ---- names ---- */

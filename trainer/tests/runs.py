@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
 from harness import (BUILD, SANITIZE, Card, Workplace, base_environment, behind_sanitizer, expect, main, new_folder,
                      run_observed, skip)
 

@@ -4,7 +4,7 @@
  *
  *     cuda_faults_test [EVERY]               each call, or every EVERY-th
  *     cuda_faults_test WHOSE CALL CODE       a single case; WHOSE: driver, library */
-#include "../scope/shim.h"
+#include "../../libgpuscope/tests/shim.h"
 
 #include "backend.h"
 

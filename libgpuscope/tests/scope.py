@@ -4,9 +4,12 @@ in a child, a machine without a driver, and programs in C and C++ that are built
 Prints one line per case. A case that cannot run on this machine is printed as skipped; the test fails if a case
 fails.
 """
+import pathlib
 import re
 import shutil
+import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
 from harness import (BUILD, SANITIZE, Card, Failure, Workplace, base_environment, behind_sanitizer, expect, execute, main,
                      must, new_folder, run_observed)
 
