@@ -1,6 +1,7 @@
 # Shortcuts for common tasks. CMake does the work; CMakePresets.json has the other builds.
 #
 #   make            build into build/
+#   make products libgpuscope and the trainer, in build/libgpuscope and build/trainer
 #   make demo       a training run that fails on a virtual card, and its verdict
 #   make check      every test that does not need a GPU
 #   make check-pythons  Python frames under CPython 3.9 to 3.14; installs missing versions (root)
@@ -17,6 +18,7 @@
 #   make fuzz       run the fuzzers of the parsers
 #   make soak       repeat the long tests
 #   make install    PREFIX=/usr/local, DESTDIR=
+#   make install-libgpuscope  the same for the library
 #   make packages   wheel, archive, Debian and RPM packages in build-packages/; docs/packages.md describes them
 #   make check-packages  install and run each package; compare two builds (root, for chroots)
 PREFIX ?= /usr/local
@@ -29,6 +31,10 @@ all: tools-build
 # Check what a build needs. demo and check also look for the optional libraries.
 tools-build:
 	@sh tools/need.sh build
+
+products: all
+	@sh tools/need.sh products
+	@sh tools/products.sh $(BUILD)
 
 demo:
 	@sh tools/need.sh build logs
@@ -48,7 +54,7 @@ check-slurm:
 	@sh tools/build.sh $(BUILD) -DCMAKE_BUILD_TYPE=Release
 	@GPUWHY_BUILD=$(BUILD) python3 -B tests/slurm/test_slurm.py
 
-check-gpu: all
+check-gpu: products
 	@sh tools/check_gpu.sh $(BUILD)
 
 bench: all
@@ -88,6 +94,10 @@ soak: all
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)" >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@echo "installed: $(DESTDIR)$(PREFIX)/bin/gpuwhy"
+
+install-libgpuscope: all
+	@sh tools/products.sh $(BUILD) libgpuscope
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)/libgpuscope --prefix "$(PREFIX)" >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@[ -n "$(DESTDIR)" ] || sh tools/ldconfig_hint.sh $(BUILD)/install.log
 
 packages:
@@ -99,4 +109,4 @@ check-packages:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth golden size fuzz soak install packages check-packages clean
+.PHONY: all products tools-build demo check check-pythons check-slurm check-gpu bench bench-ranks bench-gpu corpus truth golden size fuzz soak install install-libgpuscope packages check-packages clean

@@ -13,20 +13,6 @@ gw_require(ELF gelf.h elf "libelf of elfutils" libelf-dev)
 gw_require(SQLITE sqlite3.h sqlite3 "SQLite" libsqlite3-dev)
 gw_require(DW elfutils/libdwfl.h dw "libdw of elfutils" libdw-dev)
 
-# gw_find(NAME header library): look for an optional library, and set GW_<NAME>_INCLUDE, GW_<NAME>_LIBRARY and
-# GW_HAVE_<NAME>. Without a message at the end, a feature consists of several libraries.
-# gw_find(NAME header library "what is missing"): the same, and print the message if there is none.
-function(gw_find name header library)
-  find_path(GW_${name}_INCLUDE ${header})
-  find_library(GW_${name}_LIBRARY ${library})
-  set(have OFF)
-  if(GW_${name}_INCLUDE AND GW_${name}_LIBRARY)
-    set(have ON)
-  elseif(ARGC GREATER 3)
-    message(STATUS "${ARGV3}")
-  endif()
-  set(GW_HAVE_${name} ${have} PARENT_SCOPE)
-endfunction()
 # If an optional library is missing, its feature is off; a message is printed here and at run time.
 gw_find(ZLIB zlib.h z "zlib not found: text logs with this compression cannot be read")
 gw_find(LZMA lzma.h lzma "liblzma not found: text logs with this compression cannot be read")
@@ -38,9 +24,6 @@ if(GW_HAVE_HS AND GW_HAVE_PCRE2)
 else()
   message(STATUS "Hyperscan or PCRE2 not found: text logs cannot be read")
 endif()
-gw_find(DNNL oneapi/dnnl/dnnl.h dnnl "oneDNN not found: the example trainer cannot train on the CPU")
-gw_find(JPEG jpeglib.h jpeg "libjpeg not found: the example trainer cannot read folders of JPEG images")
-gw_find(PNG png.h png "libpng not found: the example trainer cannot read folders of PNG images")
 gw_find(CURSES ncursesw/ncurses.h ncursesw "ncurses (wide) not found: gpuwhy watch has no full-screen view")
 find_library(GW_TINFO_LIBRARY tinfo)
 if(GW_HAVE_CURSES AND GW_TINFO_LIBRARY) # some systems have its functions in ncursesw
@@ -69,28 +52,6 @@ if(GW_DYGRAPHS_SCRIPT AND GW_DYGRAPHS_STYLE)
 else()
   message(STATUS "dygraphs ${GW_DYGRAPHS_VERSION} not found (libjs-dygraphs): no HTML reports")
 endif()
-gw_find(CMOCKA cmocka.h cmocka "cmocka not found: unit tests are not built")
-
-# ThreadSanitizer finds nothing in programs with one thread and is slow, so its build leaves their tests out.
-if(GW_SANITIZE STREQUAL "thread")
-  set(GW_ONE_THREAD_TESTS OFF)
-else()
-  set(GW_ONE_THREAD_TESTS ON)
-endif()
-
-# gw_add_unit_test(name [ONE_THREAD] sources...): one cmocka program, run by ctest under its name. ONE_THREAD: the tested
-# code starts no threads. A build that will run only some tests compiles no other ones (GW_TESTS).
-set(GW_TESTS "" CACHE STRING "Build only the unit tests whose names match this regular expression; empty: all")
-function(gw_add_unit_test name)
-  cmake_parse_arguments(test "ONE_THREAD" "" "" ${ARGN})
-  if(NOT GW_HAVE_CMOCKA OR (test_ONE_THREAD AND NOT GW_ONE_THREAD_TESTS) OR (GW_TESTS AND NOT name MATCHES "${GW_TESTS}"))
-    return()
-  endif()
-  add_executable(${name} ${test_UNPARSED_ARGUMENTS})
-  target_include_directories(${name} PRIVATE ${GW_CMOCKA_INCLUDE})
-  target_link_libraries(${name} PRIVATE ${GW_CMOCKA_LIBRARY})
-  add_test(NAME ${name} COMMAND ${name})
-endfunction()
 
 # gw_link_old_glibc(library): before glibc 2.34, dlopen and threads are in separate libraries. A library that must load there
 # has to depend on them, even if the C library of the build machine does not need it.

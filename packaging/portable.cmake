@@ -44,7 +44,7 @@ gw_archive(GW_CURSES_LIBRARY ncursesw)
 gw_archive(GW_TINFO_LIBRARY tinfo)
 gw_archive(GW_SQLITE_LIBRARY sqlite3)
 # Not part of what is installed. The plugin for Slurm must be built with the header of the site's Slurm.
-foreach(name CMOCKA DNNL JPEG PNG SLURM)
+foreach(name CMOCKA SLURM)
   set(GW_${name}_INCLUDE OFF CACHE STRING "")
   set(GW_${name}_LIBRARY OFF CACHE STRING "")
 endforeach()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Configure and build quietly: `tools/build.sh <folder> [cmake options]`. The output goes to <folder>/build.log and is
-# shown if the build fails.
+# shown if the build fails. SOURCE in the environment is another source folder than this one.
 set -eu
 folder=$1
 shift
@@ -10,7 +10,7 @@ log=$folder/build.log
 if [ ! -e "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null 2>&1; then
     export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"
 fi
-if ! cmake -S . -B "$folder" "$@" >"$log" 2>&1 || ! cmake --build "$folder" -j"$(nproc)" >>"$log" 2>&1; then
+if ! cmake -S "${SOURCE:-.}" -B "$folder" "$@" >"$log" 2>&1 || ! cmake --build "$folder" -j"$(nproc)" >>"$log" 2>&1; then
     grep -nE 'error|Error|warning:' "$log" | head -40 || true
     echo "---"
     tail -20 "$log"

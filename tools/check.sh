@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run every check that does not need a GPU: formatting, a build with warnings as errors, all tests, and the tests again
-# under the sanitizers. Missing packages are installed first (need.sh). The last line is `N passed, N failed, N skipped`;
-# skipped tests are listed.
+# Run every check that does not need a GPU: formatting, a build with warnings as errors, all tests, the products beside
+# gpuwhy with their tests, and the tests of gpuwhy again under the sanitizers. Missing packages are installed first (need.sh).
+# The last line is `N passed, N failed, N skipped`; skipped tests are listed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(($(nproc) * 3)) # most tests wait for something most of the time
@@ -166,16 +166,25 @@ check_build() { # name exit-status-of-the-build ctest options
     fi
 }
 
+# Build a product against an installation of the plain build, and run its tests.
+check_product() { # name
+    progress "$1: building"
+    grouped sh tools/products.sh build-dev "$1"
+    built=$?
+    count "$1: build" $built
+    [ $built -ne 0 ] || run_tests "$1" "build-dev/$1"
+}
+
 # Run the long tests and the repaired twins of the scenarios only in the plain build, and all other tests also with the
 # address sanitizer. With the thread sanitizer, run the tests of code that has several threads: the hook, recordings, the
-# supervisor, the virtual card, libgpuscope, the trainer's loader, and the scenarios.
-threaded='^(facade|drain|recording|supervisor|virt|unwind|live|many|observer|scope|watch|hook|conformance|slurm_task|cmd-(keep|progress|message))'
-threaded="$threaded|^torch_course_(threads|shared|unlocked|fork)|^python_.*thread|^trainer_(train|loader|curves|folder)_test|^trainer-runs_of_cuda"
-threaded="$threaded|^e2e-(S01|S05|S10|S12|S16|S2[123]|S32-stream|S36|hangs|memory-threads|keep|waste|device|pool|ranks|walks|scope)"
+# supervisor, the virtual card, and the scenarios.
+threaded='^(facade|drain|recording|supervisor|virt|unwind|live|many|observer|watch|hook|conformance|slurm_task|cmd-(keep|progress|message))'
+threaded="$threaded|^torch_course_(threads|shared|unlocked|fork)|^python_.*thread"
+threaded="$threaded|^e2e-(S01|S05|S10|S12|S16|S2[123]|S32-stream|S36|hangs|memory-threads|keep|waste|device|pool|ranks|walks)"
 
-echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 14 to 18 minutes on two idle cores; first, missing packages are installed"
+echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer), and two products: 14 to 18 minutes on two idle cores; first, missing packages are installed"
 trap stop HUP INT TERM
-sh tools/need.sh build logs report dnnl images watch packages check || exit 1
+sh tools/need.sh build logs report products watch packages check || exit 1
 mkdir -p build-pythons build-asan build-tsan
 install_extras >build-pythons/extras.log 2>&1 &
 extras=$!
@@ -188,6 +197,8 @@ rm -f build-asan/check.status build-tsan/check.status
 build_sanitized &
 sanitized=$!
 check_build dev $status -LE soak -j $((jobs + 2)) # two tests compile at a low priority
+check_product libgpuscope
+check_product trainer
 wait_for_build asan
 check_build asan $? -LE "long|soak" -E "-twin$"
 wait_for_build tsan

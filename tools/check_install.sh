@@ -32,15 +32,12 @@ for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/libgpuwhy-c10.so 
     share/gpuwhy/schema/history.schema.json \
     share/man/man1/gpuwhy.1 share/man/man1/gpuwhy-run.1 share/bash-completion/completions/gpuwhy \
     share/zsh/site-functions/_gpuwhy share/fish/vendor_completions.d/gpuwhy.fish \
-    include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/scope.h include/gpuwhy/scope.hpp \
-    include/gpuwhy/scope_cuda.h include/gpuwhy/scope_cuda_wrap.h share/doc/gpuscope/examples/run.c; do
+    include/gpuwhy/kernel_model.h include/gpuwhy.h include/gpuwhy/gw_api_proto.h include/gpuwhy/gw_cuda_abi.h \
+    include/gpuwhy/gw_cuda_results.h lib/gpuwhy/cmake/gpuwhyConfig.cmake lib/gpuwhy/cmake/gpuwhyConfigVersion.cmake; do
     expect "$place/files" "./usr/$file"
 done
 for file in README.md docs/README.md examples/cnn/cnn.c; do
     expect "$place/files" "./usr/share/doc/gpuwhy/$file"
-done
-for name in libgpuscope.so libgpuscope.a gpuscope.pc gpuscopeConfig.cmake; do # in the distribution's own library folder
-    expect "$place/files" "/$name"
 done
 expect "$place/staged/usr/share/gpuwhy/systemd/gpuwhy-watch.service" "ExecStart=/usr/bin/gpuwhy watch"
 ! grep -v '^\./usr/' "$place/files" || fail "files outside PREFIX"

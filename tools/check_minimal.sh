@@ -35,7 +35,7 @@ done
 # ---- the build: OFF is a value that find_library() does not replace. Without optimisation, it takes a third of the time. The
 # test `packages` compiles the same code with it ----
 hidden=
-for library in HS PCRE2 ZLIB LZMA CMOCKA DNNL JPEG PNG CURSES MICROHTTPD; do
+for library in HS PCRE2 ZLIB LZMA CMOCKA CURSES MICROHTTPD; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
 hidden="$hidden -DGW_SLURM_INCLUDE:STRING=OFF"
@@ -43,7 +43,7 @@ hidden="$hidden -DGW_DYGRAPHS_SCRIPT:STRING=OFF -DGW_DYGRAPHS_STYLE:STRING=OFF"
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words
 sh tools/build.sh "$folder" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE="-O0 -DNDEBUG" -DGW_STRICT=ON $hidden >"$work/build" || fail "$(cat "$work/build")"
-for library in "Hyperscan or PCRE2" zlib liblzma cmocka oneDNN libjpeg libpng "ncurses (wide)" libmicrohttpd; do
+for library in "Hyperscan or PCRE2" zlib liblzma cmocka "ncurses (wide)" libmicrohttpd; do
     expect "$work/build" "$library not found: "
 done
 expect "$work/build" "(libjs-dygraphs): no HTML reports"
@@ -85,7 +85,6 @@ run version 0 "$gpuwhy" version
 expect "$work/version.out" "no (built without Hyperscan and PCRE2)"
 expect "$work/version.out" "no (built without zlib)"
 expect "$work/version.out" "no (built without liblzma)"
-expect "$work/version.out" "no (built without oneDNN)"
 expect "$work/version.out" "no (built without ncurses)"
 expect "$work/version.out" "no (built without libmicrohttpd)"
 run listen 2 "$gpuwhy" watch --listen 127.0.0.1:0

@@ -7,8 +7,8 @@ A file is a .c with its header: x.c, x.h, gw_x.h and gwi_x.h count as one. A cir
 of two files or more. Two graphs are examined. In the first, a file uses another one of its folder if its object needs
 a function or a variable of the other's object, in whatever way: by a call, an inline function or a table. So the tree
 must have been built; --build names the build folder (build-dev). In the second graph, a file also uses another one if
-it includes its header. Tests do not count. Without arguments, every folder with sources below src, virtual-gpu and
-libgpuscope is examined, then those of SUBFOLDERS with their subfolders, as "FOLDER/...". A folder given as an
+it includes its header. Tests do not count. Without arguments, every folder with sources below src and virtual-gpu
+is examined, then those of SUBFOLDERS with their subfolders, as "FOLDER/...". A folder given as an
 argument is examined with its subfolders. With --check, print only the circles of the first graph and the uses that go
 against SUBFOLDERS of folders.py, and fail if there is one (the test folders_circles).
 """
@@ -21,7 +21,7 @@ import sys
 from folders import SUBFOLDERS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TOPS = ("src", "virtual-gpu", "libgpuscope")
+TOPS = ("src", "virtual-gpu")
 NOT_COUNTED = re.compile(r"(_test|_testlib|_testplugin|_bench)\.[ch]$|^fuzz_")
 INCLUDE = re.compile(r'^#\s*include\s+"([^"]+)"', re.M)
 

@@ -38,8 +38,6 @@ EXCEPTIONS = {
     ("tests/fuzz/fuzz_replay.c", "gwi_allocator.h"),
     ("tests/fuzz/fuzz_sites.c", "gwi_inner.h"),
     ("tests/fuzz/fuzz_stacks_python.c", "gwi_python_image.h"),
-    # The table of driver functions that the test replaces.
-    ("libgpuscope/tests/shim.c", "gwi_driver.h"),
     # The tests read the facade's symbols with the reader that writes them.
     ("tests/hook/hook_test.c", "gwi_elf.h"),
     ("tests/hook/real_test.c", "gwi_elf.h"),

@@ -4,8 +4,12 @@
 # recordings of each shape group. Needs clang.
 set -eu
 sh tools/build.sh build-fuzz -DCMAKE_BUILD_TYPE=Debug -DGW_FUZZ=ON -DCMAKE_C_COMPILER=clang
+sh tools/build.sh build -DCMAKE_BUILD_TYPE=Release
+sh tools/products.sh build libgpuscope
+SOURCE=trainer sh tools/build.sh build-fuzz/trainer -DCMAKE_BUILD_TYPE=Debug -DGW_FUZZ=ON -DCMAKE_C_COMPILER=clang \
+    -DCMAKE_PREFIX_PATH="$PWD/build/installed"
 seconds=${FUZZ_SECONDS:-60}
-for program in build-fuzz/tests/fuzz/fuzz_*; do
+for program in build-fuzz/tests/fuzz/fuzz_* build-fuzz/trainer/tests/fuzz/fuzz_*; do
     if [ -f "$program" ] && [ -x "$program" ]; then
         corpus=build-fuzz/corpus/${program##*/}
         mkdir -p "$corpus"
@@ -26,5 +30,4 @@ for program in build-fuzz/tests/fuzz/fuzz_*; do
 done
 
 echo "== recordings of 1,000 to 1,000,000 items of each kind, one after the other for $((seconds * 10)) s"
-sh tools/build.sh build -DCMAKE_BUILD_TYPE=Release
 python3 -B tests/sized/sized.py build --all --shuffle --count 1000 --steps 3 --seconds $((seconds * 10))

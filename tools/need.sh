@@ -1,6 +1,6 @@
 #!/bin/sh
-# Check the packages that a target needs: `tools/need.sh build [logs] [report] [dnnl] [images] [watch] [check] [packages] [debian] [rpm]
-# [lintian] [pythons] [slurm] [fuzz]`.
+# Check the packages that a target needs: `tools/need.sh build [logs] [report] [products] [watch] [check] [packages] [debian]
+# [rpm] [lintian] [pythons] [slurm] [fuzz]`.
 # Missing packages are installed on Debian and its derivatives if we are root; otherwise the command that installs them is
 # printed.
 set -eu
@@ -35,8 +35,8 @@ for part in "$@"; do
         need_header lzma.h liblzma-dev
         ;;
     report) [ -e /usr/share/javascript/dygraphs/dygraph.min.js ] || missing="$missing libjs-dygraphs" ;;
-    dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
-    images)
+    products) # the trainer
+        need_header oneapi/dnnl/dnnl.h libdnnl-dev
         printf '#include <stdio.h>\n#include <jpeglib.h>\n' | "${CC:-cc}" -fsyntax-only -x c - >/dev/null 2>&1 ||
             missing="$missing libjpeg62-turbo-dev"
         need_header png.h libpng-dev

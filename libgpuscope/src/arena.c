@@ -2,8 +2,6 @@
  * that library algorithms use one after the other. */
 #include "gwi_scope.h"
 
-#include "gw_text.h"
-
 #include <stdlib.h>
 
 struct gs_arena {
@@ -102,11 +100,11 @@ gs_status gs_arena_alloc_at(gs_arena *arena, size_t bytes, CUdeviceptr *ret, con
     gs_status status = next_step(arena, false, "gs_arena_alloc", file, line, &step);
     if (status != GS_OK)
         return status;
-    char planned[GW_BYTES_EXACT_MAX], wanted[GW_BYTES_EXACT_MAX];
+    char planned[GWI_BYTES_EXACT_MAX], wanted[GWI_BYTES_EXACT_MAX];
     if (step.bytes != bytes)
         return gwi_refuse(arena->helper.scope, GS_DIFFERS, "gs_arena_alloc", file, line,
-                          "step %zu of the plan allocates %s, not %s", arena->step, gw_bytes_exact(planned, step.bytes),
-                          gw_bytes_exact(wanted, bytes));
+                          "step %zu of the plan allocates %s, not %s", arena->step,
+                          gwi_bytes_exact(planned, step.bytes), gwi_bytes_exact(wanted, bytes));
     arena->step++;
     *ret = arena->base + step.offset;
     return GS_OK;
@@ -164,9 +162,9 @@ static gs_status grow(gs_workspace *workspace, size_t bytes, const char *file, i
 
 static void log_refused(gs_workspace *workspace, size_t bytes, const char *why, const char *file, int line)
 {
-    char size[GW_BYTES_TEXT_MAX], budget[GW_BYTES_TEXT_MAX];
-    gwi_log(workspace->helper.scope, "workspace of %s refused, %s (budget %s), %s:%d", gw_bytes_text(size, bytes), why,
-            gw_bytes_text(budget, workspace->budget_bytes), file, line);
+    char size[GWI_BYTES_TEXT_MAX], budget[GWI_BYTES_TEXT_MAX];
+    gwi_log(workspace->helper.scope, "workspace of %s refused, %s (budget %s), %s:%d", gwi_bytes_text(size, bytes), why,
+            gwi_bytes_text(budget, workspace->budget_bytes), file, line);
 }
 
 gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, size_t count, size_t *ret_choice,
@@ -192,8 +190,8 @@ gs_status gs_workspace_choose_at(gs_workspace *workspace, const size_t *sizes, s
     }
     if (status != GS_OK)
         return status;
-    char budget[GW_BYTES_EXACT_MAX];
+    char budget[GWI_BYTES_EXACT_MAX];
     return gwi_refuse(scope, GS_NO_MEMORY, "gs_workspace_choose", file, line,
                       "none of %zu sizes fits in a budget of %s", count,
-                      gw_bytes_exact(budget, workspace->budget_bytes));
+                      gwi_bytes_exact(budget, workspace->budget_bytes));
 }

@@ -1,7 +1,6 @@
 /* Describe a failure: which call failed, where, and what the error means. */
 #include "gwi_scope.h"
 
-#include "gw_data.h"
 #include "gwi_driver.h"
 #include "gwi_libraries.h"
 
@@ -19,6 +18,27 @@ const char *gs_status_text(int status)
     return status >= 0 && status < GS_STATUS_COUNT ? texts[status] : "not a status";
 }
 
+/* CUDA's results: names, texts, and whether the process must end after one (GW_CUDA_ERRORS). Names and texts may be
+ * NULL. */
+typedef struct cuda_error {
+    unsigned code;
+    const char *driver_name, *runtime_name, *text, *meaning;
+    int sticks;
+} cuda_error;
+
+static const cuda_error *cuda_error_of(int code)
+{
+    static const cuda_error errors[] = {
+#define GS_X(...) {__VA_ARGS__},
+        GW_CUDA_ERRORS(GS_X)
+#undef GS_X
+    };
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == (unsigned)code)
+            return &errors[i];
+    return NULL;
+}
+
 /* Copy a string. If it is too long, copy its end, which is the useful part of a path. */
 static void copy_end(char *to, size_t to_bytes, const char *from)
 {
@@ -31,7 +51,7 @@ static void copy_end(char *to, size_t to_bytes, const char *from)
 /* The runtime's numbers are those of the driver, and a few more. */
 static void describe_runtime_code(gs_failure *failure)
 {
-    const gw_cuda_error *error = gw_data_cuda_error((unsigned)failure->code);
+    const cuda_error *error = cuda_error_of(failure->code);
     const char *name = error == NULL ? NULL : error->runtime_name, *text = NULL;
     if (name == NULL)
         name = error == NULL ? "unknown error" : error->driver_name;
@@ -54,7 +74,7 @@ static void describe_code(gs_failure *failure)
         snprintf(out, bytes, "%d%s%s", failure->code, text == NULL ? "" : ": ", text == NULL ? "" : text);
         return;
     }
-    const gw_cuda_error *error = gw_data_cuda_error((unsigned)failure->code);
+    const cuda_error *error = cuda_error_of(failure->code);
     const char *name = NULL, *text = NULL;
     if (error != NULL) {
         name = error->driver_name != NULL ? error->driver_name : error->runtime_name;
@@ -74,21 +94,10 @@ static void describe_code(gs_failure *failure)
 int gwi_sticks_by_table(gs_source source, int code)
 {
     bool has_numbers = source == GS_FROM_DRIVER || source == GS_FROM_CUDART;
-    const gw_cuda_error *error = has_numbers ? gw_data_cuda_error((unsigned)code) : NULL;
+    const cuda_error *error = has_numbers ? cuda_error_of(code) : NULL;
     if (!has_numbers)
         return 0;
-    if (error == NULL)
-        return -1;
-    switch (error->sticky) {
-    case GW_STICKY_YES:
-    case GW_STICKY_PRACTICE:
-        return 1;
-    case GW_STICKY_NO:
-        /* an error that is not sticky counts as sticky if it leaves the context unusable */
-        return error->usable == GW_USABLE_NO;
-    default:
-        return -1;
-    }
+    return error == NULL ? -1 : error->sticks;
 }
 
 void gwi_describe(gs_failure *failure, gs_source source, int code, const char *call, const char *file, int line)

@@ -8,7 +8,6 @@
  * is freed when the process ends. */
 #include "gwi_scope.h"
 
-#include "gw_text.h"
 #include "gwi_driver.h"
 
 #include <gpuwhy.h>
@@ -165,9 +164,9 @@ static void list_held(ending *end)
     }
     for (size_t i = 0; i < report->entry_count; i++) {
         const gs_held *held = &report->entries[i];
-        char bytes[GW_BYTES_EXACT_MAX];
+        char bytes[GWI_BYTES_EXACT_MAX];
         gwi_log(end->scope, "still held: %zu x %s%s%s, %s:%d", held->count, gs_kind_text(held->kind),
-                held->bytes == 0 ? "" : ", ", held->bytes == 0 ? "" : gw_bytes_exact(bytes, held->bytes), held->file,
+                held->bytes == 0 ? "" : ", ", held->bytes == 0 ? "" : gwi_bytes_exact(bytes, held->bytes), held->file,
                 held->line);
     }
 }
@@ -307,11 +306,11 @@ static void compare_memory(ending *end)
     report->free_begin_bytes = scope->free_begin_bytes;
     report->free_end_bytes = free_bytes;
     report->missing_bytes = (int64_t)(scope->free_begin_bytes - free_bytes) - taken_by_others;
-    char missing[GW_BYTES_EXACT_MAX], allowed[GW_BYTES_EXACT_MAX];
+    char missing[GWI_BYTES_EXACT_MAX], allowed[GWI_BYTES_EXACT_MAX];
     if (report->missing_bytes > 0 && (uint64_t)report->missing_bytes > report->allowed_bytes)
         gwi_log(scope, "%s of device memory are missing after the end; a context keeps at most %s",
-                gw_bytes_exact(missing, (uint64_t)report->missing_bytes),
-                gw_bytes_exact(allowed, report->allowed_bytes));
+                gwi_bytes_exact(missing, (uint64_t)report->missing_bytes),
+                gwi_bytes_exact(allowed, report->allowed_bytes));
 }
 
 static void leave(ending *end)

@@ -3,8 +3,7 @@
 #ifndef GWI_DRIVER_H
 #define GWI_DRIVER_H
 
-#include "gw_api_proto.h"
-
+#include <gpuwhy/gw_api_proto.h>
 #include <gpuwhy/scope.h>
 
 /* Every driver since CUDA 11.4 has all of these functions. */

@@ -197,6 +197,15 @@ gs_status gwi_adopt(gs_scope *scope, gs_kind kind, uint64_t handle, uint64_t byt
 gs_status gwi_alloc(gs_scope *scope, uint64_t bytes, bool is_inner, CUdeviceptr *ret, const char *call,
                     const char *file, int line);
 
+/* bytes.c */
+/* Format a number of bytes as "0 B", "512 B" or "2.39 GiB". Writes to `out` and returns `out`. */
+enum { GWI_BYTES_TEXT_MAX = 24 };
+char *gwi_bytes_text(char out[GWI_BYTES_TEXT_MAX], uint64_t bytes);
+/* Format a number of bytes exactly, and also in its unit from 1 KiB: "2097152 bytes (2.00 MiB)". Writes to `out` and
+ * returns `out`. */
+enum { GWI_BYTES_EXACT_MAX = 56 };
+char *gwi_bytes_exact(char out[GWI_BYTES_EXACT_MAX], uint64_t bytes);
+
 /* plan.c */
 /* One step of a planned iteration: an allocation or a free. */
 typedef struct gwi_plan_step {

@@ -4,7 +4,6 @@
  * live at the same time. The result depends on the order of the blocks, so several orders are tried. A training
  * iteration usually needs no more than the largest total size of blocks that live at the same time. It frees blocks in
  * roughly the reverse order of allocation. */
-#include "gw_array.h"
 #include "gwi_scope.h"
 
 #include <stdlib.h>
@@ -62,10 +61,29 @@ void gs_plan_delete(gs_plan *plan)
 
 /* ---- recording the iteration ---- */
 
+/* Return the array with room for one more element. Returns NULL if there is no memory; the array is then unchanged. */
+static void *with_room(void *array, size_t count, size_t *room, size_t element_bytes)
+{
+    if (count < *room)
+        return array;
+    size_t wider = *room == 0 ? 16 : *room * 2;
+    void *wide = wider > SIZE_MAX / element_bytes ? NULL : realloc(array, wider * element_bytes);
+    if (wide != NULL)
+        *room = wider;
+    return wide;
+}
+
 static bool has_room(gs_plan *plan)
 {
-    return gw_array_room(&plan->blocks, plan->block_count, &plan->block_room, sizeof *plan->blocks) &&
-           gw_array_room(&plan->steps, plan->step_count, &plan->step_room, sizeof *plan->steps);
+    block *blocks = with_room(plan->blocks, plan->block_count, &plan->block_room, sizeof *plan->blocks);
+    if (blocks == NULL)
+        return false;
+    plan->blocks = blocks;
+    step *steps = with_room(plan->steps, plan->step_count, &plan->step_room, sizeof *plan->steps);
+    if (steps == NULL)
+        return false;
+    plan->steps = steps;
+    return true;
 }
 
 gs_status gs_plan_alloc(gs_plan *plan, size_t bytes, size_t *ret_block)

@@ -2,7 +2,6 @@
  * each kind of thing with its driver call. */
 #include "gwi_scope.h"
 
-#include "gw_text.h"
 #include "gwi_driver.h"
 #include "gwi_libraries.h"
 
@@ -173,10 +172,11 @@ gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const cha
     free(thing);
     if (limit_bytes == 0)
         return gwi_refuse(scope, GS_NO_HOST_MEMORY, call, file, line, "no host memory to record it");
-    char wanted[GW_BYTES_EXACT_MAX], limit[GW_BYTES_EXACT_MAX], taken[GW_BYTES_EXACT_MAX];
-    return gwi_refuse(
-        scope, GS_NO_MEMORY, call, file, line, "%s requested; the scope's limit is %s, of which %s are in use",
-        gw_bytes_exact(wanted, wanted_bytes), gw_bytes_exact(limit, limit_bytes), gw_bytes_exact(taken, taken_bytes));
+    char wanted[GWI_BYTES_EXACT_MAX], limit[GWI_BYTES_EXACT_MAX], taken[GWI_BYTES_EXACT_MAX];
+    return gwi_refuse(scope, GS_NO_MEMORY, call, file, line,
+                      "%s requested; the scope's limit is %s, of which %s are in use",
+                      gwi_bytes_exact(wanted, wanted_bytes), gwi_bytes_exact(limit, limit_bytes),
+                      gwi_bytes_exact(taken, taken_bytes));
 }
 
 /* ---- lists ---- */

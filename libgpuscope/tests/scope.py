@@ -10,10 +10,10 @@ import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
-from harness import (BUILD, SANITIZE, Card, Failure, Workplace, base_environment, behind_sanitizer, expect, execute, main,
+from harness import (PRODUCT, SANITIZE, Card, Failure, Workplace, base_environment, behind_sanitizer, expect, execute, main,
                      must, new_folder, run_observed)
 
-DEMO = BUILD / "examples" / "scope_demo"
+DEMO = PRODUCT / "examples" / "scope_demo"
 CARD = Card("16GiB")
 
 PROGRAM = r"""
@@ -95,13 +95,13 @@ def no_driver(place):
 def installed_library(place):
     if SANITIZE:
         raise CaseSkipped("a sanitized library is not installed")
-    if not (BUILD / "cmake_install.cmake").exists():
+    if not (PRODUCT / "cmake_install.cmake").exists():
         raise CaseSkipped("this build was carried here without what installs it")
     for tool in ("cmake", "pkg-config", "cc", "c++"):
         if shutil.which(tool) is None:
             raise CaseSkipped(f"no {tool}")
     root = place / "moved" / "tree"
-    must("cmake", "--install", BUILD, "--component", "gpuscope", "--prefix", place / "tree")
+    must("cmake", "--install", PRODUCT, "--prefix", place / "tree")
     (place / "moved").mkdir()
     (place / "tree").rename(root)
     packages = list(root.glob("lib*/**/gpuscope.pc"))
@@ -127,11 +127,11 @@ def installed_library(place):
 
 
 def exports_its_own_names_alone(place):
-    if not (BUILD / "lib" / "libgpuscope.so").exists():
+    if not (PRODUCT / "libgpuscope.so").exists():
         raise CaseSkipped("this build was carried here without the shared library")
     if shutil.which("nm") is None:
         raise CaseSkipped("no nm")
-    names = must("nm", "-D", "--defined-only", "--format=just-symbols", BUILD / "lib" / "libgpuscope.so")
+    names = must("nm", "-D", "--defined-only", "--format=just-symbols", PRODUCT / "libgpuscope.so")
     strange = [name for name in names if not name.startswith("gs_")]
     expect(names and (not strange or SANITIZE), f"exported: {strange}")
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
-from harness import (BUILD, REAL, Card, Failure, Workplace, base_environment, expect, main, must, new_folder, run_observed)
+from harness import (PRODUCT, REAL, Card, Failure, Workplace, base_environment, expect, main, must, new_folder, run_observed)
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 CARD = Card("2GiB")
@@ -43,10 +43,10 @@ class Tree:
 
     def __init__(self, place):
         need("cmake")
-        if not (BUILD / "cmake_install.cmake").exists():
+        if not (PRODUCT / "cmake_install.cmake").exists():
             raise CaseSkipped("this build was carried here without what installs it")
         self.root = place / "moved" / "tree"
-        must("cmake", "--install", BUILD, "--component", "gpuscope", "--prefix", place / "tree")
+        must("cmake", "--install", PRODUCT, "--prefix", place / "tree")
         (place / "moved").mkdir()
         (place / "tree").rename(self.root)
         self.examples = self.root / "share" / "doc" / "gpuscope" / "examples"
@@ -191,7 +191,7 @@ def headers_for_cuda_in_cpp(place):
 
 # ---- the CUDA runtime ----------------------------------------------------------------------------------------------
 
-EXAMPLES = BUILD / "tests" / "scope" / "examples"
+EXAMPLES = PRODUCT / "examples"
 
 
 def leaking_program_and_its_repair(place):
@@ -202,8 +202,8 @@ def leaking_program_and_its_repair(place):
     made = leaky.stdout.decode().count(" steps\n")
     if not REAL:
         expect(f"`leaky` makes {made} of its 40 runs" in document, f"docs/scope.md does not have {made} runs of leaky")
-        commands = re.findall(r"^    build/gpuwhy run --gpu virtual:(\S+) -- build/(tests/scope/examples/\w+)$", document, re.M)
-        expect(commands == [(CARD.specification(), str((EXAMPLES / name).relative_to(BUILD))) for name in ("leaky", "repaired")],
+        commands = re.findall(r"^    build/gpuwhy run --gpu virtual:(\S+) -- build/libgpuscope/(examples/\w+)$", document, re.M)
+        expect(commands == [(CARD.specification(), str((EXAMPLES / name).relative_to(PRODUCT))) for name in ("leaky", "repaired")],
                f"docs/scope.md has {commands}")
     folder = new_folder(place, "repaired")
     run_well(EXAMPLES / "repaired", folder, "run 40: 3 steps\n")

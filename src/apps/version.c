@@ -14,17 +14,6 @@
 #include <stdio.h>
 #include <zstd.h>
 
-/* Only the example trainer uses oneDNN. The trainer is a separate program, but it is built with the same oneDNN headers
- * as this file. */
-#if GW_HAVE_DNNL
-#include <oneapi/dnnl/dnnl_version.h>
-#define TEXT_OF(number)                 #number
-#define VERSION_OF(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
-#define GW_DNNL_VERSION                 VERSION_OF(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH)
-#else
-#define GW_DNNL_VERSION NULL
-#endif
-
 #if GW_HAVE_CURSES
 #include <ncursesw/ncurses.h>
 #define GW_CURSES_VERSION NCURSES_VERSION
@@ -93,7 +82,6 @@ static void print_version(void)
     print_part("screen of watch:", "ncurses", GW_CURSES_VERSION);
     print_part("watch --listen:", "libmicrohttpd", http_version(http));
     print_part("HTML reports:", "dygraphs", GW_HAVE_DYGRAPHS ? GW_REPORT_DYGRAPHS : NULL);
-    print_part("trainer on the CPU:", "oneDNN", GW_DNNL_VERSION);
 }
 
 int gwi_cmd_version(int argc, char **argv)

@@ -7,8 +7,7 @@ from support import GPUWHY
 
 PARTS = {"JSON": ["json-c"], "compression": ["zstd"], "symbols, core dumps": ["elfutils"], "past runs": ["SQLite"],
          "text logs": ["Hyperscan", "PCRE2"], "text logs in gzip": ["zlib"], "text logs in xz": ["liblzma"],
-         "screen of watch": ["ncurses"], "watch --listen": ["libmicrohttpd"], "HTML reports": ["dygraphs"],
-         "trainer on the CPU": ["oneDNN"]}
+         "screen of watch": ["ncurses"], "watch --listen": ["libmicrohttpd"], "HTML reports": ["dygraphs"]}
 
 
 class Version(unittest.TestCase):

@@ -2,7 +2,8 @@
 
 Standard library only. Environment variables:
 
-    GPUWHY_BUILD      the build folder (build/): gpuwhy, examples/, tests/scenarios/
+    GPUWHY_BUILD      the build folder (build/): gpuwhy, examples/, tests/scenarios/; or an installed tree: bin/gpuwhy
+    GPUWHY_PRODUCT    the build folder of a product that is tested with gpuwhy: libgpuscope, trainer
     GPUWHY_VIRT_LIB   the virtual GPU's driver library
     GPUWHY_SANITIZE   "", "address,undefined" or "thread": the build's sanitizer
     GPUWHY_E2E_GPU    "virtual" (default) or "real"
@@ -28,7 +29,8 @@ SKIPPED = 77  # ctest prints a test with this status as skipped
 TIMEOUT_S = float(os.environ.get("GPUWHY_E2E_TIMEOUT_S", "240"))
 
 BUILD = pathlib.Path(os.environ.get("GPUWHY_BUILD", pathlib.Path(__file__).parents[2] / "build")).resolve()
-GPUWHY = BUILD / "gpuwhy"
+GPUWHY = next((path for path in (BUILD / "gpuwhy", BUILD / "bin" / "gpuwhy") if path.is_file()), BUILD / "gpuwhy")
+PRODUCT = pathlib.Path(os.environ.get("GPUWHY_PRODUCT", BUILD)).resolve()
 CNN = BUILD / "examples" / "cnn"
 SCENARIOS = BUILD / "tests" / "scenarios"
 VIRT_LIB = pathlib.Path(os.environ.get("GPUWHY_VIRT_LIB", BUILD / "lib" / "gpuwhy" / "virtual" / "libcuda.so.1"))
@@ -111,7 +113,7 @@ def behind_sanitizer(argv, ours=None):
     """Return the command with the sanitizer's runtime as the first preload. Use it only for programs of our own
     build, which load sanitized libraries: libtsan alone crashes some other programs (dash)."""
     runtime = sanitizer_runtime()
-    ours = pathlib.Path(argv[0]).is_relative_to(BUILD) if ours is None else ours
+    ours = any(pathlib.Path(argv[0]).is_relative_to(folder) for folder in (BUILD, PRODUCT)) if ours is None else ours
     if runtime is None or not ours:
         return [str(a) for a in argv]
     line = f'LD_PRELOAD="{runtime}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'

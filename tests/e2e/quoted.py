@@ -1,4 +1,4 @@
-"""README.md and the pages under docs quote what gpuwhy prints. Every quoted command of this build (`$ build/...`) is
+"""README.md, the pages under docs and the pages that are arguments quote what gpuwhy prints. Every quoted command of this build (`$ build/...`) is
 run again, and the quoted text is compared with what it prints now.
 
 README quotes a whole screen, the other pages only parts of one. Times, addresses and file names of recordings differ
@@ -9,12 +9,13 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
-from harness import BUILD, Workplace, base_environment, expect, main, new_folder
+from harness import BUILD, GPUWHY, PRODUCT, Workplace, base_environment, expect, main, new_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "trainer" / "docs" / "trainer.md", *sorted((ROOT / "docs" / "answers").glob("*.md"))]
+PAGES = [pathlib.Path(page) for page in sys.argv[1:]] or [README, *sorted((ROOT / "docs" / "answers").glob("*.md"))]
 HERE = os.path.relpath(BUILD, ROOT) if BUILD.is_relative_to(ROOT) else str(BUILD)
 SOURCE_PATH = r"\b(?:[\w.-]+/)+([\w-]+\.[ch]:\d)"
 SOURCE_LINE = re.compile(r" {9}[ >]+ (\d+) \| (.*)")
@@ -82,8 +83,15 @@ def head(lines):
 
 # ---- running and comparing -----------------------------------------------------------------------------------------
 
+def program(word):
+    """Return the program that build/... stands for."""
+    if word == "build/gpuwhy":
+        return GPUWHY
+    return PRODUCT / word[14:] if word.startswith("build/trainer/") else BUILD / word[6:]
+
+
 def run(words, folder):
-    words = [HERE + word[5:] if word.startswith("build/") else word for word in words]
+    words = [os.path.relpath(program(word), ROOT) if word.startswith("build/") else word for word in words]
     # A longer path of the recording would leave less room on the screen.
     environment = dict(base_environment(folder), XDG_STATE_HOME=str(folder))
     done = subprocess.run(words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=240)
@@ -140,12 +148,12 @@ def all_of_it():
         for page in PAGES:
             for command, quoted in quotes(page):
                 programs = [word for word in shlex.split(command) if word.startswith("build/")]
-                if not all((BUILD / word[6:]).exists() for word in programs):
+                if not all(program(word).exists() for word in programs):
                     print(f"skipped: {page.name}: not part of this build: {command}")
                     continue
                 check(page, command, quoted, new_folder(place, str(checked)))
                 checked += 1
-    expect(checked >= 3, f"only {checked} quoted commands were found")
+    expect(checked >= (1 if sys.argv[1:] else 3), f"only {checked} quoted commands were found")
 
 
 main(all_of_it)

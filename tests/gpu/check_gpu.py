@@ -309,7 +309,8 @@ class Harness:
     def run_scope(self):
         """libgpuscope: a hundred runs in one process, with the driver's free memory before and after each."""
         script = os.path.join(ROOT, "libgpuscope", "tests", "scope.py")
-        env = {"GPUWHY_BUILD": self.options.build, "GPUWHY_E2E_GPU": "real", "PYTHONDONTWRITEBYTECODE": "1"}
+        env = {"GPUWHY_BUILD": self.options.build, "GPUWHY_PRODUCT": os.path.join(self.options.build, "libgpuscope"), "GPUWHY_E2E_GPU": "real",
+               "PYTHONDONTWRITEBYTECODE": "1"}
         result = self.run_driver_part([sys.executable, script], env, scenarios.Row("-", "driver", "scope"), 180)
         print(line_of(result), flush=True)
         return result

@@ -14,11 +14,11 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
-from harness import BUILD, Workplace, base_environment, behind_sanitizer, expect, main, skip, wait_until
+from harness import PRODUCT, Workplace, base_environment, behind_sanitizer, expect, main, skip, wait_until
 from pypi import has, python_with
 
-TRAINER = BUILD / "examples" / "trainer"
-MODELS = BUILD / "examples" / "models"
+TRAINER = PRODUCT / "trainer"
+MODELS = PRODUCT / "models"
 LOGITS = os.environ["GPUWHY_TRAINER_LOGITS"]
 PACKAGES = ["numpy", "safetensors", "onnx", "onnxruntime", "protobuf", "ml_dtypes", "typing_extensions"]
 MODULES = ["numpy", "safetensors", "onnx", "onnxruntime", "ml_dtypes"]

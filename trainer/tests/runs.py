@@ -17,10 +17,10 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
-from harness import (BUILD, SANITIZE, Card, Workplace, base_environment, behind_sanitizer, expect, main, new_folder,
+from harness import (PRODUCT, SANITIZE, Card, Workplace, base_environment, behind_sanitizer, expect, main, new_folder,
                      run_observed, skip)
 
-TRAINER = BUILD / "examples" / "trainer"
+TRAINER = PRODUCT / "trainer"
 HAS_CPU = os.environ.get("GPUWHY_TRAINER_CPU", "0") == "1"
 TINY = "input 1 12 12\nconv 8 3 pad 1 relu\nmaxpool 2\nsegment\nconv 8 3 pad 1 relu\nmaxpool 2\nlinear 10\n"
 NORMALISED = ("input 1 12 12\nconv 8 3 pad 1 nobias\nbatchnorm relu\nmaxpool 2\nsegment\nconv 8 3 pad 1 nobias\n"

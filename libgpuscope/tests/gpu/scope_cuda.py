@@ -29,7 +29,7 @@ def main():
             for source in programs:
                 target = pathlib.Path(folder) / f"{source.stem}-{linking}"
                 subprocess.run([nvcc, "-arch=native", "-lineinfo", f"-cudart={linking}", "-I", SOURCE / "include", source, "-o", target,
-                                build / "lib" / "libgpuscope.a", "-ldl", "-lpthread", "-Xlinker", f"-rpath,{runtime}"], check=True)
+                                build / "libgpuscope" / "libgpuscope.a", "-ldl", "-lpthread", "-Xlinker", f"-rpath,{runtime}"], check=True)
                 command = [target]
                 if source.stem == "leaky":
                     command = [build / "gpuwhy", "run", "--memory", "1GiB", "--", target]

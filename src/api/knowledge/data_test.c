@@ -85,12 +85,30 @@ static void the_header_agrees_with_every_row(void **state)
         GW_CUDA_TEXTS(GW_X)
 #undef GW_X
     };
+    static const struct {
+        unsigned code;
+        const char *driver_name, *runtime_name, *text, *meaning;
+        int sticks;
+    } errors[] = {
+#define GW_X(...) {__VA_ARGS__},
+        GW_CUDA_ERRORS(GW_X)
+#undef GW_X
+    };
     size_t name_count = 0, text_count = 0, count = 0;
+    assert_int_equal(sizeof errors / sizeof errors[0], gw_data_cuda_errors_count);
     for (size_t i = 0; i < gw_data_cuda_errors_count; i++) {
         const gw_cuda_error *error = &gw_data_cuda_errors[i];
         bool is_sticky = error->sticky == GW_STICKY_YES || error->sticky == GW_STICKY_PRACTICE;
         assert_int_equal(gw_cuda_is_sticky(error->code) != 0, is_sticky);
         count += is_sticky;
+        assert_int_equal(errors[i].code, error->code);
+        assert_true(gw_str_same(errors[i].driver_name, error->driver_name));
+        assert_true(gw_str_same(errors[i].runtime_name, error->runtime_name));
+        assert_true(gw_str_same(errors[i].text, error->text) && gw_str_same(errors[i].meaning, error->meaning));
+        if (is_sticky || error->sticky == GW_STICKY_NO)
+            assert_int_equal(errors[i].sticks, is_sticky || error->usable == GW_USABLE_NO);
+        else
+            assert_int_equal(errors[i].sticks, -1);
         if (error->driver_name != NULL) {
             assert_string_equal(error->driver_name, results[name_count].name);
             assert_int_equal(error->code, results[name_count++].code);

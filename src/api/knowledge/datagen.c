@@ -780,6 +780,38 @@ static void write_sticky(FILE *out, int index)
     fputs("        return 1;\n    default:\n        return 0;\n    }\n}\n", out);
 }
 
+/* Whether a process can go on after a result. An error that is not sticky counts as sticky if it leaves the context
+ * unusable. */
+static const char *sticks(int index, const row *r)
+{
+    const char *sticky = field_of(index, r, "sticky");
+    if (word_index("yes practice", sticky) >= 0)
+        return "1";
+    if (strcmp(sticky, "no") != 0)
+        return "-1";
+    return strcmp(field_of(index, r, "usable"), "no") == 0 ? "1" : "0";
+}
+
+static void write_errors(FILE *out, int index)
+{
+    static const char *const columns[] = {"driver_name", "runtime_name", "text", "meaning"};
+    fputs(
+        "\n/* All results of the driver and of the runtime, as X(number, driver's name, runtime's name, text, meaning, "
+        "sticks). Names and\n * texts are NULL where there is none. `sticks`: 1 if the process must end after this "
+        "result, 0 if it can go on, -1 if\n * that is unknown. */\n#define GW_CUDA_ERRORS(X)",
+        out);
+    for (int i = 0; i < row_counts[index]; i++) {
+        const row *r = &rows[index][i];
+        fprintf(out, " \\\n    X(%s, ", field_of(index, r, "code"));
+        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
+            write_text(out, field_of(index, r, columns[k]));
+            fputs(", ", out);
+        }
+        fprintf(out, "%s)", sticks(index, r));
+    }
+    fputc('\n', out);
+}
+
 static void write_results(FILE *out)
 {
     int index = table_index("cuda_errors");
@@ -795,6 +827,7 @@ static void write_results(FILE *out)
     write_pattern(out, index, "GW_CUDA_LOG_TEXTS", "log_text");
     write_pattern(out, index, "GW_CUDA_SHORT_LOG_TEXTS", "cuda_log_text");
     write_sticky(out, index);
+    write_errors(out, index);
     fputs("\n#endif\n", out);
 }
 

@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ("src", "virtual-gpu", "libgpuscope", "include")
+FOLDERS = ("src", "virtual-gpu", "libgpuscope/src", "libgpuscope/include", "include")
 TEXTS_MAX, STICKY_MAX = 3, 5  # more in one file is a list
 NAME = r"CUDA_ERROR_[A-Z_]+|cudaError[A-Z]\w+"
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)

@@ -4,7 +4,7 @@
     trainer_on_gpu.py --build BUILD [--out FOLDER] [--only losses,speed] [--seconds 150] [--list]
 
 Each part has its own time limit and fails alone. FOLDER receives trainer.json, trainer.md and the programs' output.
-BUILD needs the targets example-trainer and trainer_steps in a Release build. cuDNN, cuBLAS, NVRTC and NCCL are
+BUILD is build/trainer, with the targets trainer and trainer_steps in a Release build. cuDNN, cuBLAS, NVRTC and NCCL are
 loaded from PyTorch's folders unless LD_LIBRARY_PATH is set.
 
 Exit status: 0: no part failed (parts that could not run are named), 1: a part failed, 2: no GPU."""
@@ -32,7 +32,7 @@ class Bench:
     def __init__(self, args):
         self.build, self.out = os.path.abspath(args.build), os.path.abspath(args.out)
         self.deadline = time.monotonic() + args.seconds
-        self.trainer = os.path.join(self.build, "examples", "trainer")
+        self.trainer = os.path.join(self.build, "trainer")
         self.environment = dict(os.environ, LD_LIBRARY_PATH=library_path(args.python))
         self.python, self.count, self.modes, self.models = args.python, 0, args.modes.split(","), args.models
         os.makedirs(self.out, exist_ok=True)
@@ -174,9 +174,9 @@ class Card:
 def part_losses(bench, card):
     """Ten steps in fp32, compared with NumPy in double: small CNN, residual blocks, and the layers of mobile networks"""
     rows, good = [], True
-    steps = os.path.join(bench.build, "tests", "trainer", "trainer_steps")
+    steps = os.path.join(bench.build, "tests", "trainer_steps")
     trainer = TESTS
-    small = os.path.join(bench.build, "examples", "models", "small.net")
+    small = os.path.join(bench.build, "models", "small.net")
     residual, mobile = os.path.join(trainer, "residual.net"), os.path.join(trainer, "mobile.net")
     for model, optimizer, images, parts, more, interface in (
             (residual, "sgd", 6, 2, ["checkpointing"], ""), (residual, "adam", 6, 2, [], ""), (small, "sgd", 4, 1, [], ""),

@@ -150,7 +150,7 @@ def main():
         print("%d files made in %.1f s" % (args.images, time.monotonic() - begin), flush=True)
         data = ["--data", "images:" + set_folder, "--augment", "zoom,flip", "--loaders", str(args.loaders), "--queue", "8"]
     log = Log(os.path.join(args.out, "log.jsonl"))
-    command = [os.path.join(args.build, "examples", "trainer"), "--backend", "cuda", "--model", "resnet50", "--precision",
+    command = [os.path.join(args.build, "trainer"), "--backend", "cuda", "--model", "resnet50", "--precision",
                "bf16", "--batch", "256", "--micro-batch", "256", "--checkpointing", "off", *data, "--epochs", "1000000",
                "--rate", "0.01", "--clip", "1", "--average", "0.999", "--label-smoothing", "0.1", "--evaluate-every", "1000",
                "--checkpoint", os.path.join(args.out, "checkpoint"), "--every", "1000", "--results-every", "20", "--tune",

@@ -1,0 +1,37 @@
+# Fuzzers of gpuwhy and of the trainer; see tests/fuzz/CMakeLists.txt.
+option(GW_FUZZ "Build the fuzzers (needs clang)" OFF)
+if(GW_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "GW_FUZZ needs clang: -DCMAKE_C_COMPILER=clang")
+endif()
+if(GW_FUZZ) # instrument every library
+  add_compile_options(-g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+find_package(Threads REQUIRED)
+
+set(fuzz_folder ${CMAKE_CURRENT_LIST_DIR}/../tests/fuzz) # seeds.h, replay.c
+# gw_fuzzer(NAME [SOURCES ..] [FOLDERS ..] [LIBS ..] [ROUNDS N]): program fuzz_NAME. FOLDERS of the
+# project have internal headers.
+function(gw_fuzzer name)
+  cmake_parse_arguments(arg "" "ROUNDS" "SOURCES;FOLDERS;LIBS" ${ARGN})
+  set(program fuzz_${name})
+  add_executable(${program} ${program}.c ${arg_SOURCES})
+  target_include_directories(${program} PRIVATE ${fuzz_folder})
+  foreach(folder ${arg_FOLDERS})
+    target_include_directories(${program} PRIVATE ${CMAKE_SOURCE_DIR}/${folder})
+  endforeach()
+  target_compile_definitions(${program} PRIVATE _GNU_SOURCE)
+  target_link_libraries(${program} PRIVATE ${arg_LIBS} Threads::Threads)
+  if(GW_FUZZ)
+    target_link_options(${program} PRIVATE -fsanitize=fuzzer)
+    return()
+  endif()
+  if(NOT arg_ROUNDS)
+    set(arg_ROUNDS 2000)
+  endif()
+  target_sources(${program} PRIVATE ${fuzz_folder}/replay.c)
+  set(seeds ${CMAKE_CURRENT_BINARY_DIR}/seeds/${name})
+  file(MAKE_DIRECTORY ${seeds})
+  add_test(NAME ${program} COMMAND ${program} ${seeds} ${arg_ROUNDS})
+  set_tests_properties(${program} PROPERTIES TIMEOUT 200)
+endfunction()
