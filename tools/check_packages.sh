@@ -111,7 +111,7 @@ check_scope() { # tree
     run scope 0 env LD_LIBRARY_PATH="$work/tree/lib" "$1/bin/gpuwhy" run --gpu virtual:h200 -- "$work/scope_demo"
     mkdir -p "$work/scope"
     printf '%s\n' 'cmake_minimum_required(VERSION 3.18)' 'project(try C)' 'find_package(gpuscope 0.1 REQUIRED)' \
-        "add_executable(try $PWD/examples/scope_demo.c $PWD/examples/common/options.c)" \
+        "add_executable(try $PWD/libgpuscope/examples/scope_demo.c $PWD/examples/common/options.c)" \
         "target_include_directories(try PRIVATE $PWD/examples/common)" \
         'target_link_libraries(try PRIVATE gpuscope::gpuscope-static)' >"$work/scope/CMakeLists.txt"
     run scope-configure 0 cmake -S "$work/scope" -B "$work/scope/build" -DCMAKE_PREFIX_PATH="$1"

@@ -38,10 +38,18 @@ build() {
     sh tools/need.sh build logs report watch packages
     quietly glibc python3 -B packaging/glibc/stubs.py $glibc "$out/glibc"
     command -v ninja >/dev/null 2>&1 && export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"
-    rm -rf "$out/build" # no file of an earlier build gets into a package
+    rm -rf "$out/build" "$out/libgpuscope" "$out/installed" # no file of an earlier build gets into a package
+    build_product . build
+    quietly install cmake --install "$out/build" --prefix "$out/installed"
+    build_product libgpuscope libgpuscope -DCMAKE_PREFIX_PATH="$out/installed"
+}
+
+build_product() { # sources folder options...
+    from=$1 to=$2
+    shift 2
     # shellcheck disable=SC2086 # options are words
-    GW_GLIBC=$out/glibc quietly configure cmake -S . -B "$out/build" -C packaging/portable.cmake ${PACKAGES_CMAKE:-}
-    quietly build cmake --build "$out/build" -j"$(nproc)" --target installed
+    GW_GLIBC=$out/glibc quietly "configure-$to" cmake -S "$from" -B "$out/$to" -C packaging/portable.cmake "$@" ${PACKAGES_CMAKE:-}
+    quietly "build-$to" cmake --build "$out/$to" -j"$(nproc)" --target installed
 }
 
 # The licenses of what is linked statically or copied into the packages, as Debian documents them.
@@ -61,8 +69,10 @@ collect_licenses() {
 # Install into a folder, as a package of a distribution would. The programs of the lessons keep their line numbers.
 stage() { # folder library-folder
     rm -rf "$1"
-    quietly configure-"${1##*/}" cmake -S . -B "$out/build" -DCMAKE_INSTALL_LIBDIR="$2"
-    DESTDIR=$1 quietly install-"${1##*/}" cmake --install "$out/build" --prefix /usr
+    for built in build libgpuscope; do
+        quietly "configure-$built-${1##*/}" cmake "$out/$built" -DCMAKE_INSTALL_LIBDIR="$2"
+        DESTDIR=$1 quietly "install-$built-${1##*/}" cmake --install "$out/$built" --prefix /usr
+    done
     find "$1" -type f ! -path '*/lab/*' \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} +
     find "$1" -name '*.a' -exec strip --strip-debug --enable-deterministic-archives {} +
     mkdir -p "$1/usr/share/doc/gpuwhy"
