@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = pathlib.Path("docs/size.md")
 TEST = re.compile(r"(^|/)(tests|bench|testing)/|_(test|testlib|testplugin|bench)\.[^/]*$|(^|/)fuzz_[^/]*\.c$")
 PAPER = re.compile(r"^(docs|data|schema)/|\.md$")
-PRODUCTS = ("examples/trainer", "trainer", "libgpuscope")  # products of their own beside gpuwhy
+PRODUCTS = ("trainer", "libgpuscope")  # products of their own beside gpuwhy
 TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 LONG_LINES = 60
 SKIPPED = 77
@@ -38,11 +38,11 @@ def kind(path):
 
 
 def room(path):
-    """Return the room of a file: a folder of src, the trainer, a folder at the top, or "(top)"."""
+    """Return the room of a file: a folder of src, a folder at the top, or "(top)"."""
     folders = path.split("/")[:-1]
     if not folders or folders[0].startswith("."):
         return "(top)"
-    return "/".join(folders[:2]) if folders[0] == "src" or folders[:2] == ["examples", "trainer"] else folders[0]
+    return "/".join(folders[:2]) if folders[0] == "src" else folders[0]
 
 
 def count_c(text):
