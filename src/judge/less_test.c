@@ -6,7 +6,7 @@
  * - No cause becomes more certain, except that an explanation which was refuted may become a hypothesis: nothing
  *   refutes it any more. No cause and no clean verdict becomes established.
  * - No verdict becomes clean.
- * - Nothing is ruled out about driver calls that was not ruled out before.
+ * - No failure of a driver call is ruled out that was not ruled out before.
  * A cause that an established one explained (gw_cause.depth) counts as supported. */
 #include "gwi_cause.h"
 
@@ -214,12 +214,8 @@ static gw_certainty certainty_of(const gw_verdict *verdict, const gw_cause *caus
 /* True if the verdict rules out an explanation that a driver call could confirm. */
 static bool rules_out_calls(const gw_verdict *verdict)
 {
-    static const char *const claims[] = {"the GPU (",
-                                         "a fault on the GPU",
-                                         "a failed driver call",
-                                         "a crash inside the driver",
-                                         "a shortage of GPU memory",
-                                         NULL};
+    static const char *const claims[] = {"the GPU (", "a fault on the GPU", "a failed driver call",
+                                         "a shortage of GPU memory", NULL};
     for (size_t i = 0; i < verdict->ruled_out.count; i++)
         if (begins_with_any(verdict->ruled_out.item[i], claims))
             return true;

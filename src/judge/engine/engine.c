@@ -142,7 +142,7 @@ static gw_certainty limit_of(const gwi_case *c)
     if ((is_blind && c->root == NULL) || may_go_on || c->is_root_unknown)
         return GW_HYPOTHESIS;
     /* A snapshot covers only one allocator: the driver and the card are missing. */
-    return is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure ? GW_SUPPORTED : GW_ESTABLISHED;
+    return is_blind || is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
 /* Return the highest certainty of a cause beside more special ones, which have at most the certainty `special`. */
