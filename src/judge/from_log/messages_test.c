@@ -1,8 +1,11 @@
-/* Judges every message of tests/logs/messages.tsv as a log of its own. */
+/* Judges every message of tests/logs/messages.tsv as a log of its own. Then it judges each message and each log of
+ * tests/logs as the recorded stderr of a program that exited with status 1 and made no driver call. A text must have
+ * the same meaning in both. */
 #include "judge_testlib.h"
 
 #include "gw_text.h"
 
+#include <glob.h>
 #include <stdio.h>
 
 enum { PROGRAM, VERSIONS, MESSAGE, CAUSE, ALSO, KIND, FIELDS };
@@ -76,7 +79,7 @@ static void check_classes(const bool seen[GW_SIGN_COUNT])
     };
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         if (!seen[classes[i].sign])
-            fail_msg("%s is in no message of " GW_MESSAGES, classes[i].name);
+            fail_msg("%s is in no message of " GW_LOGS, classes[i].name);
     }
 }
 
@@ -98,35 +101,181 @@ static bool judge_message(char *field[FIELDS], bool seen[GW_SIGN_COUNT])
     return right;
 }
 
-static void every_message_is_known(void **state)
+/* Call `judge` with the fields of each message. Returns the number of messages. */
+static size_t for_each_message(void (*judge)(char *field[FIELDS], void *user), void *user)
 {
-    enum { LINE_BYTES_MAX = 4096, MESSAGES_MIN = 1000 };
+    enum { LINE_BYTES_MAX = 4096 };
     char line[LINE_BYTES_MAX], *field[FIELDS];
-    bool seen[GW_SIGN_COUNT] = {0};
-    size_t count = 0, wrong = 0;
-    (void)state;
-    if (!gw_logs_are_supported()) {
-        print_message("skipped: this build reads no text logs\n");
-        skip();
-    }
-    FILE *file = fopen(GW_MESSAGES, "r");
+    size_t count = 0;
+    FILE *file = fopen(GW_LOGS "/messages.tsv", "r");
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file)); /* skip the row with the names of the columns */
-    while (fgets(line, sizeof line, file) != NULL) {
+    for (; fgets(line, sizeof line, file) != NULL; count++) {
         split(line, field);
-        wrong += !judge_message(field, seen);
-        count++;
+        judge(field, user);
     }
     fclose(file);
-    assert_int_equal(wrong, 0);
-    assert_true(count >= MESSAGES_MIN);
-    check_classes(seen);
+    return count;
+}
+
+typedef struct known {
+    bool seen[GW_SIGN_COUNT];
+    size_t wrong;
+} known;
+
+static void judge_known(char *field[FIELDS], void *user)
+{
+    known *it = user;
+    it->wrong += !judge_message(field, it->seen);
+}
+
+static void every_message_is_known(void **state)
+{
+    enum { MESSAGES_MIN = 1000 };
+    known it = {0};
+    (void)state;
+    assert_true(for_each_message(judge_known, &it) >= MESSAGES_MIN);
+    assert_int_equal(it.wrong, 0);
+    check_classes(it.seen);
+}
+
+/* ---- the same text as a log, and as the stderr of a run ---- */
+
+typedef enum machine { WITH_DRIVER, WITHOUT_DRIVER, MACHINES } machine;
+
+typedef struct figure {
+    size_t same, less, more, differ, outranked, undetermined, invented;
+} figure;
+
+static gw_feed feed;
+
+/* Judge a program that printed `text`, made no driver call and exited with status 1. */
+static gw_verdict *judge_as_run(const char *text, size_t bytes, machine on)
+{
+    gw_feed_open_bare(&feed);
+    if (on == WITH_DRIVER)
+        gw_feed_meta(&feed, "gpu", "virtual:h200");
+    else
+        gw_feed_fact(&feed, "doors.closed", "no driver");
+    gw_feed_process(&feed, feed.pid, 1, "/usr/bin/program");
+    gw_feed_stderr_bytes(&feed, text, bytes);
+    gw_feed_exit(&feed, 1, 0);
+    gw_error err;
+    gw_verdict *verdict = NULL;
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    return verdict;
+}
+
+/* True if the evidence names a fact that is not part of the text. */
+static bool names_a_fact(const gw_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        const char *source = verdict->evidence[i].source;
+        if (strcmp(source, "exit") == 0 || strcmp(source, "host") == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_to(figure *sum, const char *name, const gw_verdict *log, const gw_verdict *run)
+{
+    const char *told = log->cause != NULL ? log->cause : "none", *found = run->cause != NULL ? run->cause : "none";
+    bool is_same = strcmp(told, found) == 0, is_more = is_same && run->certainty > log->certainty && log->cause != NULL;
+    if (is_same && !(is_more && !names_a_fact(run))) {
+        sum->same++;
+        sum->less += log->cause != NULL && run->certainty < log->certainty;
+        sum->more += is_more;
+        return;
+    }
+    if (is_same)
+        sum->differ++; /* more certain without a reason */
+    else if (run->cause == NULL)
+        sum->undetermined++;
+    else if (log->cause == NULL)
+        sum->invented++;
+    else if (names_a_fact(run) && strcmp(found, "script-exception") != 0)
+        sum->outranked++;
+    else
+        sum->differ++;
+    if (getenv("GW_TEST_PRINT") != NULL)
+        print_message("%.100s: as a log %s (%s), as a run %s (%s)\n", name, told, gw_certainty_text(log->certainty),
+                      found, gw_certainty_text(run->certainty));
+}
+
+static void compare_log(const char *name, const gw_log *log, const char *text, size_t bytes, figure sum[MACHINES])
+{
+    gw_verdict *told = NULL;
+    assert_int_equal(gw_judge_log(log, &told, NULL), GW_OK);
+    for (machine on = 0; on < MACHINES; on++) {
+        gw_verdict *run = judge_as_run(text, bytes, on);
+        add_to(&sum[on], name, told, run);
+        gw_verdict_free(run);
+    }
+    gw_verdict_free(told);
+}
+
+static void compare_message(char *field[FIELDS], void *user)
+{
+    unescape(field[MESSAGE]);
+    gw_log *log = log_of("message.log", field[MESSAGE]);
+    compare_log(field[MESSAGE], log, field[MESSAGE], strlen(field[MESSAGE]), user);
+    gw_log_free(log);
+}
+
+static void compare_file(const char *path, figure sum[MACHINES])
+{
+    enum { TEXT_BYTES_MAX = 1 << 20 };
+    gw_log *log = NULL;
+    char *text = malloc(TEXT_BYTES_MAX);
+    FILE *file = fopen(path, "r");
+    assert_true(text != NULL && file != NULL);
+    size_t bytes = fread(text, 1, TEXT_BYTES_MAX, file);
+    assert_true(bytes > 0 && bytes < TEXT_BYTES_MAX);
+    assert_int_equal(gw_log_read(&path, 1, &log, NULL), GW_OK);
+    compare_log(gw_path_last(path), log, text, bytes, sum);
+    fclose(file);
+    free(text);
+    gw_log_free(log);
+}
+
+enum { SAME_MIN = 505 };
+
+static void expect_figure(const char *what, const figure *it, size_t count)
+{
+    print_message(
+        "%s: %zu texts, %zu with the same cause (%zu less certain, %zu more certain by a fact), %zu outranked "
+        "by a fact, %zu undetermined, %zu invented, %zu different\n",
+        what, count, it->same, it->less, it->more, it->outranked, it->undetermined, it->invented, it->differ);
+    assert_true(it->same >= SAME_MIN);
+}
+
+static void a_run_has_the_cause_of_its_text(void **state)
+{
+    enum { LOGS_MIN = 300 };
+    figure sum[MACHINES] = {0};
+    glob_t logs;
+    (void)state;
+    size_t count = for_each_message(compare_message, sum);
+    assert_int_equal(glob(GW_LOGS "/*/*.log", 0, NULL, &logs), 0);
+    assert_true(logs.gl_pathc >= LOGS_MIN);
+    for (size_t i = 0; i < logs.gl_pathc; i++, count++)
+        compare_file(logs.gl_pathv[i], sum);
+    globfree(&logs);
+    expect_figure("virtual card", &sum[WITH_DRIVER], count);
+    expect_figure("no driver", &sum[WITHOUT_DRIVER], count);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_message_is_known),
+        cmocka_unit_test(a_run_has_the_cause_of_its_text),
     };
+    if (!gw_logs_are_supported()) {
+        print_message("skipped: this build reads no text logs\n");
+        return 77;
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

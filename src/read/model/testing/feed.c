@@ -339,12 +339,17 @@ void gw_feed_map(gw_feed *feed, const char *path)
     pair(feed, GW_ITEM_MAPS, path, "");
 }
 
-void gw_feed_stderr(gw_feed *feed, const char *text)
+void gw_feed_stderr_bytes(gw_feed *feed, const char *bytes, size_t count)
 {
     gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = feed->t_ns, .pid = feed->pid};
-    item.stderr_part.bytes = text;
-    item.stderr_part.count = (uint32_t)strlen(text);
+    item.stderr_part.bytes = bytes;
+    item.stderr_part.count = (uint32_t)count;
     feed_item(feed, &item);
+}
+
+void gw_feed_stderr(gw_feed *feed, const char *text)
+{
+    gw_feed_stderr_bytes(feed, text, strlen(text));
 }
 
 void gw_feed_process(gw_feed *feed, uint32_t pid, uint32_t parent_pid, const char *exe)

@@ -87,6 +87,7 @@ void gw_feed_machine(gw_feed *feed, gw_machine_event_kind kind, gw_source source
                      uint64_t code, uint64_t value, const char *text);
 void gw_feed_map(gw_feed *feed, const char *path);
 void gw_feed_stderr(gw_feed *feed, const char *text);
+void gw_feed_stderr_bytes(gw_feed *feed, const char *bytes, size_t count); /* any bytes, even 0 */
 void gw_feed_process(gw_feed *feed, uint32_t pid, uint32_t parent_pid, const char *exe);
 /* drain all threads, then end the command, pid GW_FEED_PID */
 void gw_feed_exit(gw_feed *feed, int code, int signal);
