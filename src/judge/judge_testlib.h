@@ -50,7 +50,7 @@ static inline void verdict_expect_sound(const gw_verdict *verdict)
     bool is_fault = verdict->status == GW_VERDICT_FAULT, is_clean = verdict->status == GW_VERDICT_CLEAN;
     assert_true(verdict->headline != NULL && verdict->headline[0] != '\0');
     assert_true((verdict->cause != NULL) == is_fault);
-    assert_true(!is_fault || verdict->certainty >= GW_SUPPORTED);
+    assert_true(!is_fault || verdict->certainty >= GW_HYPOTHESIS); /* a hypothesis: only the output shows the cause */
     assert_true(verdict->status != GW_VERDICT_UNDETERMINED || verdict->certainty <= GW_HYPOTHESIS);
     bool was_ended = verdict->rehearsal != NULL && verdict->rehearsal->was_ended; /* by gpuwhy, so with a signal */
     assert_false(is_clean && verdict->exit_known && (verdict->exit_code > 0 || verdict->signal != 0) && !was_ended);

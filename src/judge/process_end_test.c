@@ -361,7 +361,7 @@ static const row rows[] = {
     /* the GPU is not ruled out, because no driver call was recorded */
     FAULT(script_exception, "script-exception", GW_ESTABLISHED, .says = {"no CUDA driver call was observed"},
           .not_ruled_out = {"the GPU"}, .also = also_script_exception),
-    NO_FAULT(script_exception_near_cuda_words, GW_VERDICT_UNDETERMINED),
+    FAULT(script_exception_near_cuda_words, "arch-not-in-binary", GW_SUPPORTED),
     NO_FAULT(silent_exit_is_undetermined, GW_VERDICT_UNDETERMINED, .ruled_out = {"the GPU"},
              .also = also_silent_exit_is_undetermined),
     FAULT(host_crash_near_an_allocation_failed, "gpu-oom-capacity", GW_ESTABLISHED,

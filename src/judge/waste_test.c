@@ -465,9 +465,9 @@ static void many_files_and_another_end(void **state)
     (void)state;
     files(1020, "ValueError: bad label");
     expect("script-exception", GW_ESTABLISHED);
-    /* This message has many possible causes, so it does not show which limit was reached. */
+    /* The message does not show which limit was reached. */
     files(40, "BlockingIOError: [Errno 11] Resource temporarily unavailable");
-    expect("script-exception", GW_ESTABLISHED);
+    expect("fd-or-process-limit", GW_SUPPORTED);
 }
 
 static void no_more_threads(void **state)

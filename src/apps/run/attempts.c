@@ -83,7 +83,8 @@ static bool has_failed(const gw_supervisor *run)
 
 static gwi_attempt_end end_of(gw_supervisor *run, const gw_verdict *verdict)
 {
-    bool has_cause = verdict != NULL && verdict->status == GW_VERDICT_FAULT && verdict->cause != NULL;
+    /* A mere hypothesis is no reason to give up. */
+    bool has_cause = verdict != NULL && verdict->status == GW_VERDICT_FAULT && verdict->certainty >= GW_SUPPORTED;
     const gw_cause_info *cause = has_cause ? gw_cause_find(verdict->cause) : NULL;
     return (gwi_attempt_end){.has_failed = has_failed(run),
                              .is_stopped = gw_supervisor_is_stopped(run),

@@ -4,21 +4,10 @@
  * - The driver's result 209 is the root failure, and the run ended because of it (gwi_sure_of_end()).
  * - The program printed "no kernel image", or launched nothing afterwards. A library may try several images until one
  *   works.
- *
- * Supported by: the printed message without a failed call. */
+ */
 #include "gwi_start.h"
 
-#include <string.h>
-
 enum { NO_BINARY_FOR_GPU = 209 };
-
-static const gw_stderr_line *told_line(const gwi_case *c)
-{
-    const gw_stderr_facts *facts = &c->model->stderr_facts;
-    if (facts->cuda_error.seen && strstr(facts->cuda_error.text, "no kernel image") != NULL)
-        return &facts->cuda_error;
-    return facts->exception.seen && strstr(facts->exception.text, "no kernel image") != NULL ? &facts->exception : NULL;
-}
 
 static void say_card(const gwi_versions *versions, gwi_finding *finding)
 {
@@ -42,15 +31,14 @@ static void say_card(const gwi_versions *versions, gwi_finding *finding)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = gwi_root_with(c, NO_BINARY_FOR_GPU);
-    const gw_stderr_line *told = told_line(c);
-    if (failure == NULL && (told == NULL || !c->bad_end || c->root != NULL))
+    const struct gw_log_find *said = gwi_said(c, finding->cause);
+    if (failure == NULL)
         return GW_CERTAINTY_NONE;
     gwi_versions versions = gwi_versions_of(c);
     gwi_headline(finding, "the program or one of its libraries contains no code for this card");
-    if (failure != NULL)
-        gwi_say_failed_call(c, finding, failure);
-    if (told != NULL)
-        gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
+    gwi_say_failed_call(c, finding, failure);
+    if (said != NULL)
+        gwi_say_said(c, finding, said);
     say_card(&versions, finding);
     gwi_say_versions(&versions, finding);
     const gw_framework_row *row = c->framework == GW_FRAMEWORK_TORCH && versions.has_capability
@@ -60,11 +48,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_next(finding, "the newest PyTorch build with code for this card: %s for CUDA %s%s", row->release, row->cuda,
                  row->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
     gwi_rule_out(c, finding, GWI_OF_PROCESS, "a driver that is too old (it reported that the code is for other cards)");
-    if (failure == NULL)
-        return gwi_sure_of_words(c);
     /* A library may try several images until one of them works. Only the printed message, or an end without further
      * work, shows that none worked. */
-    bool alone = told != NULL || failure->after.launches == 0;
+    bool alone = said != NULL || failure->after.launches == 0;
     return gwi_sure_of_end(c, failure, alone ? GW_ESTABLISHED : GW_HYPOTHESIS);
 }
 

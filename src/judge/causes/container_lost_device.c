@@ -10,5 +10,4 @@ const gw_cause gwi_cause_container_lost_device = {
     .fixes = {[GW_FRAMEWORK_RAW] = "Restart the container\n"
                                    "Pass the device by name (--device) or through CDI, so that a systemd reload does "
                                    "not revoke access to it"},
-    .judge = gwi_judge_by_log,
 };

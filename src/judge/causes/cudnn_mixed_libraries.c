@@ -104,6 +104,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_clash *clash = find_clash(clashes, count);
     told_line told = find_told(c);
     const gw_cudnn_line *logged = gwi_cudnn_error(c, NULL);
+    /* The libraries of the process are known, and they do belong together. */
+    finding->refutes_text = clash == NULL && gw_libraries_find(&c->process->libraries, GW_LIBRARY_CUDNN) != NULL;
     if (clash == NULL || (told.text == NULL && c->exception != GW_EXCEPTION_GPU))
         return GW_CERTAINTY_NONE;
     if (clash->kind == GW_CLASH_CUDNN_VERSIONS)

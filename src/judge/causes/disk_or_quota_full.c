@@ -5,10 +5,7 @@
  * - "quota exceeded", which has no other meaning.
  * Supported by: the message alone. It may be about another disk, or about a kernel limit. */
 #include "gwi_coverage.h"
-#include "gwi_host.h"
-
-#include <inttypes.h>
-#include <string.h>
+#include "gwi_machine.h"
 
 static const uint64_t no_room_bytes = 1u << 20;
 
@@ -35,29 +32,27 @@ static void say_room(gwi_finding *finding, const room *r)
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
-    const gw_stderr_line *words = gwi_host_words(c, GWI_HOST_DISK);
+    gw_certainty by_text = gwi_judge_by_text(c, finding);
     const gw_model *model = c->model;
     room rooms[] = {{gw_machine_known(model, GW_METRIC_DISK_CWD_FREE, GW_NO_DEVICE, 0),
                      gw_machine_known(model, GW_METRIC_DISK_CWD_FILES_FREE, GW_NO_DEVICE, 0), "the working folder"},
                     {gw_machine_known(model, GW_METRIC_DISK_TMP_FREE, GW_NO_DEVICE, 0),
                      gw_machine_known(model, GW_METRIC_DISK_TMP_FILES_FREE, GW_NO_DEVICE, 0), "temporary files"}};
     bool full = false;
-    if (words == NULL)
+    if (by_text == GW_CERTAINTY_NONE)
         return GW_CERTAINTY_NONE;
-    bool quota = strstr(words->text, "quota") != NULL;
+    bool quota = gwi_is_decided_by(c, GW_SAYS_DISK_FULL, "quota");
     gwi_headline(finding, "%s%s", quota ? "the user's disk quota is used up" : "a disk was full, and a write failed",
                  gwi_gpu_words(c));
-    gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
         say_room(finding, &rooms[i]);
         full = full || is_full(&rooms[i]);
     }
-    if (!full && !quota)
+    if (rooms[0].bytes != NULL && !full && !quota)
         gwi_evidence(finding, GWI_NO_TIME, "host",
                      "the disks that gpuwhy watched had free space: another disk or a quota is full");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
-    bool told = strstr(words->text, "No space left") != NULL || quota;
-    return told && (full || quota) ? GW_ESTABLISHED : GW_SUPPORTED;
+    return (full && gwi_is_decided_by(c, GW_SAYS_DISK_FULL, "room")) || quota ? GW_ESTABLISHED : by_text;
 }
 
 const gw_cause gwi_cause_disk_or_quota_full = {

@@ -3,33 +3,16 @@
  *
  * Established only by: one of these, if the run ended because of it
  * - the result 35, 36 or 222, if the process's CUDA runtime has a newer major version than the driver supports;
- * - the result 35 or 36 together with the runtime's own message;
+ * - the result 35 together with the runtime's own message;
  * - the message alone, if the runtime has such a version. It must belong to an uncaught exception about the GPU, or be
- *   the last output, in the last five seconds.
+ *   the last line of the output.
  *
  * Supported by:
  * - 35 or 36 although the driver supports the runtime's major version: it lacks only this one call;
  * - the message alone, if the driver is not known to be too old. */
 #include "gwi_start.h"
 
-#include <string.h>
-
 enum { INSUFFICIENT_DRIVER = 35, CALL_REQUIRES_NEWER_DRIVER = 36, UNSUPPORTED_PTX = 222 };
-
-static const char *told_line(const gwi_case *c, uint64_t *ret_t_ns)
-{
-    static const char *const words[] = {"driver version is insufficient", "driver on your system is too old"};
-    const gw_stderr_line *lines[] = {&c->model->stderr_facts.exception, &c->model->stderr_facts.cuda_error};
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        for (size_t k = 0; lines[i]->seen && k < sizeof words / sizeof words[0]; k++) {
-            if (strstr(lines[i]->text, words[k]) == NULL)
-                continue;
-            *ret_t_ns = lines[i]->t_ns;
-            return lines[i]->text;
-        }
-    }
-    return NULL;
-}
 
 /* True if the driver is older than the oldest driver that runs this CUDA runtime. Compares the driver's CUDA version,
  * or else its own version number. *ret_known is set to true if that was possible. */
@@ -52,29 +35,25 @@ static bool is_below_family(const gwi_versions *versions, const char **ret_minim
 
 /* Return the certainty if the runtime printed its message and no driver call failed. After an exception about something
  * else, it is a hypothesis: the program survived this error. */
-static gw_certainty sure_of_words(const gwi_case *c, bool below, const char *told, uint64_t t_ns)
+static gw_certainty sure_of_text(const gwi_case *c, const struct gw_log_find *said)
 {
-    const uint64_t soon_ns = 5000000000u;
     if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
         return GW_HYPOTHESIS;
-    if (!below)
-        return gwi_sure_of_words(c);
-    bool are_last = t_ns + soon_ns >= c->model->t_end_ns && gwi_are_last_words(c, told, NULL);
-    bool is_end = c->exception == GW_EXCEPTION_GPU ? gwi_exception_is_end(c) : are_last;
+    bool is_end = c->exception == GW_EXCEPTION_GPU ? gwi_exception_is_end(c) : gwi_is_said_last(c, said);
     return is_end ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
-    uint64_t t_ns = 0;
-    const char *told = told_line(c, &t_ns), *minimum = NULL;
+    const struct gw_log_find *said = gwi_said(c, finding->cause);
+    const char *minimum = NULL;
     const gw_failure *failure = gwi_root_with(c, INSUFFICIENT_DRIVER);
     failure = failure == NULL ? gwi_root_with(c, CALL_REQUIRES_NEWER_DRIVER) : failure;
     gwi_versions versions = gwi_versions_of(c);
     bool known = false, below = is_below_family(&versions, &minimum, &known);
     if (failure == NULL && below)
         failure = gwi_root_with(c, UNSUPPORTED_PTX);
-    if (failure == NULL && (told == NULL || c->root != NULL || !c->bad_end))
+    if (failure == NULL && !(below && gwi_is_told(c, finding->cause)))
         return GW_CERTAINTY_NONE;
     char text[GW_VERSION_TEXT_MAX];
     if (below && minimum != NULL)
@@ -84,16 +63,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "the driver is too old for a call that the program made");
     if (failure != NULL)
         gwi_say_failed_call(c, finding, failure);
-    if (told != NULL)
-        gwi_evidence(finding, t_ns, "stderr", "%s", told);
+    if (said != NULL)
+        gwi_say_said(c, finding, said);
     gwi_say_versions(&versions, finding);
     if (known && !below)
         gwi_rule_out(c, finding, GWI_OF_PROCESS,
                      "a driver below the minimum of its CUDA family (one newer call is missing, not all)");
-    gw_certainty most = below || told != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
     if (failure == NULL)
-        return sure_of_words(c, below, told, t_ns);
-    return gwi_sure_of_end(c, failure, most);
+        return sure_of_text(c, said);
+    return gwi_sure_of_end(
+        c, failure, below || (said != NULL && failure->result == INSUFFICIENT_DRIVER) ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 
 const gw_cause gwi_cause_driver_too_old = {

@@ -10,5 +10,4 @@ const gw_cause gwi_cause_faulty_gpu = {
              "normally causes",
     .fixes = {[GW_FRAMEWORK_RAW] = "Run the same program on another card: only that decides\n"
                                    "Run the vendor's diagnostics (dcgmi diag -r 3) on this card"},
-    .judge = gwi_judge_by_log,
 };

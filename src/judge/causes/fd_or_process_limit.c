@@ -7,10 +7,9 @@
  * Supported by:
  * - the message alone: inotify's limits and system-wide limits cause the same message. */
 #include "gwi_coverage.h"
-#include "gwi_host.h"
+#include "gwi_machine.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* Find the process that came closest to its limit on open files, and return its number of open files, or NULL. */
 static const gw_series *fullest(const gw_model *model, const gw_series **ret_limit)
@@ -65,17 +64,16 @@ static bool say_threads(const gwi_case *c, gwi_finding *finding)
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
-    const gw_stderr_line *words = gwi_host_words(c, GWI_HOST_LIMIT);
-    if (words == NULL)
+    gw_certainty by_text = gwi_judge_by_text(c, finding);
+    if (by_text == GW_CERTAINTY_NONE)
         return GW_CERTAINTY_NONE;
-    bool is_files = strstr(words->text, "open files") != NULL || strstr(words->text, "ancdata") != NULL;
+    bool is_files = gwi_is_decided_by(c, GW_SAYS_LIMITS, "files");
     gwi_headline(finding, "the limit on %s was reached%s", is_files ? "open files" : "threads or processes",
                  gwi_gpu_words(c));
-    gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     bool reached = is_files ? say_files(c, finding) : say_threads(c, finding);
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     /* The message alone is ambiguous, because inotify's limits and system-wide limits cause the same message. */
-    return reached ? GW_ESTABLISHED : GW_SUPPORTED;
+    return reached ? GW_ESTABLISHED : by_text;
 }
 
 const gw_cause gwi_cause_fd_or_process_limit = {

@@ -35,5 +35,4 @@ const gw_cause gwi_cause_graph_capture_violation = {
                   "Run your own kernels and libraries only on the stream that XLA passes to them\n"
                   "Set XLA_FLAGS=--xla_gpu_enable_command_buffer= (with an empty value): XLA then captures nothing"},
     .judge = judge,
-    .is_told = true,
 };

@@ -55,5 +55,4 @@ const gw_cause gwi_cause_gsp_failure = {
                                    "Update the driver\n"
                                    "If it recurs on the same board, have the board replaced"},
     .judge = judge,
-    .is_told = true,
 };

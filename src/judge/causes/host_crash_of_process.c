@@ -138,7 +138,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     }
     gwi_rule_out_gpu(c, finding, "no driver call failed before");
     const gw_crash *crash = gwi_crash_of(c);
-    if (c->sticky != NULL || c->oom != NULL || (c->signal == SIGABRT && gwi_is_told_by_log(c)))
+    if (c->sticky != NULL || c->oom != NULL || (c->signal == SIGABRT && gwi_is_told_another(c, finding->cause)))
         return GW_HYPOTHESIS; /* an earlier failure explains the crash better */
     /* The program may have used the NULL pointer of a refused allocation, even if it had handled the refusal. */
     bool may_follow = c->root != NULL || c->handled != NULL;

@@ -3,12 +3,10 @@
  * Established only by: the result 101 (number out of range), if the run ended because of that result
  * (gwi_sure_of_end()). In addition, one of these must be true:
  * - the call selects a device or creates a context;
- * - the call is a mere query, and the runtime printed its message.
- * Supported by: the message alone. */
+ * - the call is a mere query, and the runtime printed its message. */
 #include "gwi_start.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { INVALID_DEVICE = 101 };
 
@@ -37,17 +35,15 @@ static uint32_t visible_count(const gwi_case *c)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = find_refused(c);
-    const gw_stderr_line *told = &c->model->stderr_facts.cuda_error;
-    bool says = told->seen && strstr(told->text, "invalid device ordinal") != NULL;
-    if ((failure == NULL && (!says || c->root != NULL)) || (c->ended && !c->bad_end))
+    const struct gw_log_find *said = gwi_said(c, finding->cause);
+    if (failure == NULL || (c->ended && !c->bad_end))
         return GW_CERTAINTY_NONE;
     uint32_t count = visible_count(c);
     const char *mask = gwi_visible_devices(c);
     gwi_headline(finding, "the program selected a GPU number that does not exist for this process");
-    if (failure != NULL)
-        gwi_say_failed_call(c, finding, failure);
-    if (says)
-        gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
+    gwi_say_failed_call(c, finding, failure);
+    if (said != NULL)
+        gwi_say_said(c, finding, said);
     if (count > 0)
         gwi_measure(finding, GWI_NO_TIME, "driver", count, "count", "the process sees %" PRIu32 " GPU%s", count,
                     GWI_PLURAL(count));
@@ -56,9 +52,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                      "CUDA_VISIBLE_DEVICES=\"%s\": the program numbers the cards in it from 0", mask);
     if (c->process != NULL && c->process->has_rank)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the process is rank %" PRIu32, c->process->rank);
-    if (failure == NULL)
-        return gwi_sure_of_words(c);
-    bool probed = failure->is_probe && !says; /* the program may have tried numbers until one was refused */
+    bool probed = failure->is_probe && said == NULL; /* the program may have tried numbers until one was refused */
     return gwi_sure_of_end(c, failure, probed ? GW_HYPOTHESIS : GW_ESTABLISHED);
 }
 

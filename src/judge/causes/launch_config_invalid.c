@@ -151,5 +151,4 @@ const gw_cause gwi_cause_launch_config_invalid = {
                                    "Skip the launch when there is nothing to do (a batch of 0)\n"
                                    "Opt in for more than 48 KiB of shared memory; bound registers (__launch_bounds__)"},
     .judge = judge,
-    .is_told = true,
 };

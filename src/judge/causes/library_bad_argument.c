@@ -7,10 +7,9 @@
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const words[] = {"BAD_PARAM", NULL};
-    gw_certainty printed = gwi_judge_by_log(c, finding);
-    return printed != GW_CERTAINTY_NONE
-               ? printed
-               : gwi_cudnn_judge(c, finding, words, "cuDNN rejected the shapes, types or values of its arguments");
+    if (gwi_is_told(c, finding->cause))
+        return GW_CERTAINTY_NONE; /* the verdict by the text reports the entry of the log, too */
+    return gwi_cudnn_judge(c, finding, words, "cuDNN rejected the shapes, types or values of its arguments");
 }
 
 const gw_cause gwi_cause_library_bad_argument = {
@@ -23,5 +22,4 @@ const gw_cause gwi_cause_library_bad_argument = {
               [GW_FRAMEWORK_TORCH] = "Run the failing step on the CPU: its message names the shapes\n"
                                      "Call .contiguous() on the inputs, and check that the types agree"},
     .judge = judge,
-    .is_told = true,
 };

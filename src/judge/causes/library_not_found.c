@@ -14,5 +14,4 @@ const gw_cause gwi_cause_library_not_found = {
                                      "Unset LD_LIBRARY_PATH: wheels find their own libraries",
               [GW_FRAMEWORK_TENSORFLOW] = "pip install tensorflow[and-cuda], in a fresh environment",
               [GW_FRAMEWORK_JAX] = "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\", in a fresh environment"},
-    .judge = gwi_judge_by_log,
 };

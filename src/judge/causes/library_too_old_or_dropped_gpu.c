@@ -7,10 +7,9 @@
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static const char *const words[] = {"ARCH_MISMATCH", NULL};
-    gw_certainty printed = gwi_judge_by_log(c, finding);
-    return printed != GW_CERTAINTY_NONE
-               ? printed
-               : gwi_cudnn_judge(c, finding, words, "this version of cuDNN does not support this card");
+    if (gwi_is_told(c, finding->cause))
+        return GW_CERTAINTY_NONE; /* the verdict by the text reports the entry of the log, too */
+    return gwi_cudnn_judge(c, finding, words, "this version of cuDNN does not support this card");
 }
 
 const gw_cause gwi_cause_library_too_old_or_dropped_gpu = {
@@ -20,5 +19,4 @@ const gw_cause gwi_cause_library_too_old_or_dropped_gpu = {
     .fixes = {[GW_FRAMEWORK_RAW] = "Install the framework's build for this card (data/framework_compat.tsv)\n"
                                    "For cards older than Turing: cuDNN 9.10 or older"},
     .judge = judge,
-    .is_told = true,
 };

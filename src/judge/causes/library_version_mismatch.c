@@ -17,5 +17,4 @@ const gw_cause gwi_cause_library_version_mismatch = {
                                           "remove older copies from LD_LIBRARY_PATH",
               [GW_FRAMEWORK_JAX] = "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\"; remove older nvidia-cudnn "
                                    "packages, and unset LD_LIBRARY_PATH"},
-    .judge = gwi_judge_by_log,
 };

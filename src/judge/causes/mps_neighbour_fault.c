@@ -72,5 +72,4 @@ const gw_cause gwi_cause_mps_neighbour_fault = {
                                    "Use MIG or time slicing to isolate clients\n"
                                    "Let clients exit normally: killing a busy client harms the others, too"},
     .judge = judge,
-    .is_told = true,
 };

@@ -11,5 +11,4 @@ const gw_cause gwi_cause_network_or_ib_fault = {
                   "NCCL_DEBUG=INFO shows which interface NCCL uses; NCCL_SOCKET_IFNAME and NCCL_IB_HCA select another\n"
                   "Check the ports' error counters, cables and switches\n"
                   "For links that flap: raise NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT"},
-    .judge = gwi_judge_by_log,
 };

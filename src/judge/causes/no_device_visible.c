@@ -2,7 +2,8 @@
  *
  * Established only by: result 100 (no card is visible) before the process had any context, if the run ended because of
  * it (gwi_sure_of_end()). Some programs continue without a card.
- * Supported by: a framework's own message, without a driver call. */
+ * Supported by: a message about the driver or the GPU on a machine without a driver. */
+#include "gwi_coverage.h"
 #include "gwi_start.h"
 
 #include "gw_text.h"
@@ -18,24 +19,33 @@ static bool hides_all(const char *mask)
                             strcmp(mask, "NoDevFiles") == 0 || strcmp(mask, "none") == 0);
 }
 
-/* Judge a framework's message without a failed call: a framework that was built without CUDA makes no driver call. */
+/* True if the program's output is about the driver, or about a card that the driver should show. On a machine without a
+ * driver, all these messages have the same reason. */
+static bool is_told_of_driver(const gwi_case *c)
+{
+    static const char *const causes[] = {"no-device-visible", "driver-too-old", "driver-state-lost"};
+    for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++) {
+        if (gwi_is_told(c, gwi_cause_of(causes[i])))
+            return true;
+    }
+    return false;
+}
+
+/* Judge the program's output: no driver call shows a framework without CUDA, or a machine without a driver. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
-    static const char *const words[] = {"Torch not compiled with CUDA enabled", "No CUDA GPUs are available"};
-    const gw_stderr_line *told = &c->model->stderr_facts.exception;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (!told->seen || !c->bad_end || c->root != NULL || strstr(told->text, words[i]) == NULL)
-            continue;
-        gwi_headline(finding,
-                     i == 0 ? "the framework was built without CUDA: it sees no GPU" : "the framework sees no GPU");
-        gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
-        if (gwi_visible_devices(c) != NULL)
-            gwi_evidence(finding, GWI_NO_TIME, "host", "CUDA_VISIBLE_DEVICES=\"%s\"", gwi_visible_devices(c));
-        if (i == 0)
-            gwi_next(finding, "Install the framework's CUDA build (PyTorch: the index URL that its site names)");
-        return GW_SUPPORTED;
+    if (gwi_is_decided_by(c, GW_SAYS_CPU_BUILD, NULL)) {
+        gw_certainty certainty = gwi_judge_by_text(c, finding);
+        gwi_headline(finding, "the framework was built without CUDA: it sees no GPU");
+        gwi_next(finding, "Install the framework's CUDA build (PyTorch: the index URL that its site names)");
+        return certainty;
     }
-    return GW_CERTAINTY_NONE;
+    if (!gwi_has_no_driver(c->model) || !is_told_of_driver(c))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "this machine has no GPU driver, so the program sees no GPU");
+    gwi_say_no_driver(c->model, finding);
+    gwi_say_told(c, finding);
+    return GW_SUPPORTED;
 }
 
 /* True if NVML sees a card of this machine that CUDA does not show, and nothing known hides it. */

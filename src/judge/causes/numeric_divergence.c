@@ -18,5 +18,4 @@ const gw_cause gwi_cause_numeric_divergence = {
                                           "tf.debugging.enable_check_numerics() names the operation in a short run",
               [GW_FRAMEWORK_JAX] = "Clip gradients (optax.clip_by_global_norm), lower the learning rate\n"
                                    "jax.config.update(\"jax_debug_nans\", True) names the operation in a short run"},
-    .judge = gwi_judge_by_log,
 };

@@ -108,6 +108,5 @@ const gw_cause gwi_cause_nvlink_fault = {
                                    "Reseat the bridge or cable\n"
                                    "Until then, set NCCL_P2P_DISABLE=1 (slower)"},
     .judge = judge,
-    .is_told = true,
     .advise = advise,
 };

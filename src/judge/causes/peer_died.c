@@ -38,5 +38,4 @@ const gw_cause gwi_cause_peer_died = {
                                      "TORCH_DISTRIBUTED_DEBUG=DETAIL reports ranks that call different collectives; "
                                      "unequal batches need join() or drop_last"},
     .judge = judge,
-    .is_told = true,
 };

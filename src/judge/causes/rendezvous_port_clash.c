@@ -10,5 +10,4 @@ const gw_cause gwi_cause_rendezvous_port_clash = {
     .fixes = {[GW_FRAMEWORK_RAW] = "Use another port (--master_port, MASTER_PORT), or end the job that holds it",
               [GW_FRAMEWORK_TORCH] = "torchrun --standalone selects a free port; otherwise set --master_port\n"
                                      "End the processes of the previous run: they may still hold the port"},
-    .judge = gwi_judge_by_log,
 };

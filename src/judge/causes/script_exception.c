@@ -12,7 +12,6 @@
  *
  * Supported by: the same exception, if a call had failed or a part of the run was not observed. */
 #include "gwi_coverage.h"
-#include "gwi_host.h"
 #include "gwi_output.h"
 #include "gwi_roots.h"
 
@@ -85,11 +84,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);
     say_gpu_is_well(c, finding);
-    if (heavy || c->told != NULL || gwi_host_words(c, GWI_HOST_DISK) != NULL ||
-        gwi_host_words(c, GWI_HOST_LIMIT) != NULL || facts->exception_is_fork_refused || gwi_is_told_by_log(c))
+    if (heavy || c->told != NULL || (c->said != NULL && !gwi_is_told(c, finding->cause)))
         return GW_HYPOTHESIS;
     /* The exception may only report that a child failed, and an unobserved child may have failed on the GPU. */
-    if (facts->exception_about_child && gwi_unseen(c->model, NULL) != NULL)
+    finding->refutes_text = facts->exception_about_child && gwi_unseen(c->model, NULL) != NULL;
+    if (finding->refutes_text)
         return GW_HYPOTHESIS;
     if (is_told_of_oom(c) || gwi_unseen(c->model, NULL) != NULL || gwi_exception_is_uncertain(c) ||
         gwi_doubtful_refusal(c) != NULL)

@@ -19,30 +19,8 @@
 #include "gwi_crash.h"
 #include "gwi_machine.h"
 
-#include <string.h>
-
 enum { BUS = 7 };
 static const uint64_t docker_default_bytes = 64u << 20;
-
-/* Return a message of a framework or of the C library that blames shared memory. Returns NULL if there is none. */
-static const char *words_of(const gw_stderr_facts *facts)
-{
-    static const char *const parts[] = {"out of shared memory",
-                                        "insufficient shared memory",
-                                        "shared memory (shm)",
-                                        "unable to write to file </torch",
-                                        "/dev/shm",
-                                        "signal: Bus error",
-                                        "psm_",
-                                        "shm_open"};
-    const char *texts[] = {facts->exception.text, facts->child_exception.text, facts->terminate.text,
-                           facts->fatal.text};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
-            if (strstr(texts[i], parts[k]) != NULL)
-                return texts[i];
-    return NULL;
-}
 
 static bool is_full(uint64_t room, uint64_t size)
 {
@@ -55,31 +33,33 @@ static bool is_without_room(uint64_t room)
     return room < 4096 * 16;
 }
 
-/* True if only a lack of room explains the message. For example, a message about a missing file in /dev/shm has another
- * reason. */
-static bool is_about_room(const char *words)
+/* True if the line that ended the program does not say what was full, or how a worker died. */
+static bool is_ambiguous(const gwi_case *c)
 {
-    static const char *const parts[] = {"out of shared memory", "insufficient shared memory", "unable to write to file",
-                                        "signal: Bus error", "No space left"};
-    for (size_t i = 0; words != NULL && i < sizeof parts / sizeof parts[0]; i++)
-        if (strstr(words, parts[i]) != NULL)
-            return true;
-    return false;
+    static const gw_sign signs[] = {GW_SAYS_DISK_FULL, GW_SAYS_BUS_ERROR, GW_SAYS_WORKER_KILLED, GW_SAYS_WORKER_GONE};
+    bool found = false;
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        found = found || gwi_is_decided_by(c, signs[i], NULL);
+    return found;
+}
+
+/* True if only a lack of room explains the line that ended the program. */
+static bool is_told_of_room(const gwi_case *c)
+{
+    return gwi_is_decided_by(c, GW_SAYS_SHM, NULL) || gwi_is_decided_by(c, GW_SAYS_WORKER_KILLED, NULL);
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_model *model = c->model;
-    const char *words = words_of(&model->stderr_facts);
+    bool told = gwi_is_told(c, finding->cause), ambiguous = !told && is_ambiguous(c);
     const gw_series *room = gw_machine_known(model, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0);
     const gw_series *size = gw_machine_known(model, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0);
-    /* Python reports a full file system with this message, which does not name the file system. */
-    bool no_space = strstr(model->stderr_facts.exception.text, "No space left on device") != NULL;
     gwi_bus bus = gwi_bus_of(c);
     bool died_otherwise = bus == GWI_BUS_FILE || bus == GWI_BUS_MEMORY || bus == GWI_BUS_OTHER;
     bool died = (c->signal == BUS || c->exit_code == 128 + BUS) && !died_otherwise;
     char bytes[GW_BYTES_TEXT_MAX], all[GW_BYTES_TEXT_MAX];
-    if (!c->ended || !c->bad_end || (!died && words == NULL && !no_space))
+    if (!c->ended || !c->bad_end || (!died && !told && !ambiguous))
         return GW_CERTAINTY_NONE;
     bool known = room != NULL && size != NULL && size->last > 0;
     bool was_full = known && is_full(room->min, size->last);
@@ -91,9 +71,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool became_full = was_full && !is_full(room->max, size->last) && room->t_max_ns < room->t_min_ns;
     bool was_short = known && room->min < size->last / 10;
     bool is_small = known && size->last <= docker_default_bytes;
-    if (no_space && !died && words == NULL && !was_full)
+    if (ambiguous && !died && !was_full)
         return GW_CERTAINTY_NONE;
-    if (!was_short && !(is_small && words != NULL) && words == NULL && bus != GWI_BUS_SHM)
+    if (!was_short && !told && !ambiguous && bus != GWI_BUS_SHM)
         return GW_CERTAINTY_NONE;
     if (known && !was_short && !is_small && bus != GWI_BUS_SHM)
         return GW_CERTAINTY_NONE; /* every sample showed free room */
@@ -108,17 +88,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                      "ended by signal 7 (SIGBUS): the kernel could not provide the memory");
     if (bus == GWI_BUS_SHM)
         gwi_say_bus(c, finding);
-    if (words != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "stderr", "%s", words);
+    if (told || ambiguous)
+        gwi_say_told(c, finding);
     gwi_rule_out_gpu(c, finding, "no driver call failed");
-    if (c->sticky != NULL || c->oom != NULL || (!died && words == NULL))
+    if (c->sticky != NULL || c->oom != NULL || (!died && !told && !is_full_now))
         return GW_HYPOTHESIS;
     bool by_death = died && (bus == GWI_BUS_SHM || became_full);
-    if (c->root == NULL && ((is_without && by_death) || (is_full_now && is_about_room(words))))
+    if (c->root == NULL && ((is_without && by_death) || (is_full_now && is_told_of_room(c))))
         return GW_ESTABLISHED;
-    return was_full || (was_short && (words != NULL || bus == GWI_BUS_SHM)) || (bus == GWI_BUS_SHM && !known)
-               ? GW_SUPPORTED
-               : GW_HYPOTHESIS;
+    return was_full || (was_short && (told || bus == GWI_BUS_SHM)) || (bus == GWI_BUS_SHM && !known) ? GW_SUPPORTED
+                                                                                                     : GW_HYPOTHESIS;
 }
 
 const gw_cause gwi_cause_shm_exhausted = {

@@ -11,5 +11,4 @@ const gw_cause gwi_cause_slow_phase_timeout = {
                                    "Prepare data before creating the process group; save without a barrier",
               [GW_FRAMEWORK_TORCH] = "Pass timeout= to init_process_group()\n"
                                      "Use torch.distributed.checkpoint, which writes from all ranks"},
-    .judge = gwi_judge_by_log,
 };

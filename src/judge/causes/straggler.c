@@ -9,5 +9,4 @@ const gw_cause gwi_cause_straggler = {
     .proof = "a longer time between collectives on one rank, whose clocks, links or processor show why",
     .fixes = {[GW_FRAMEWORK_RAW] = "Find the rank that arrives last, and exclude its host\n"
                                    "Raise the timeout only if the slow phase is legitimate"},
-    .judge = gwi_judge_by_log,
 };

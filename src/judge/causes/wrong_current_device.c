@@ -60,24 +60,12 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
     return GW_HYPOTHESIS;
 }
 
-/* Judge by a framework's message that an object is not on the current GPU. Frameworks print it for an object in
- * host memory, too. */
-static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
-{
-    const gw_stderr_line *told = &c->model->stderr_facts.wrong_device;
-    if (!told->seen || !c->bad_end)
-        return judge_fault(c, finding);
-    gwi_headline(finding, "a framework reports that an object is not on the current GPU");
-    gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
-    return GW_HYPOTHESIS;
-}
-
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = c->root;
     char call[GWI_CALL_TEXT_MAX];
     if (failure == NULL || !failure->elsewhere.found)
-        return judge_told(c, finding);
+        return judge_fault(c, finding);
     const gw_elsewhere *it = &failure->elsewhere;
     gwi_headline(finding, "%s on GPU %d was passed %s of GPU %d", gwi_call_text(call, failure->fn_name),
                  it->call_device, thing_of(it), it->device);

@@ -3,6 +3,7 @@
 #include "gw_model_replay.h"
 #include "gw_text.h"
 #include "gwi_cause.h"
+#include "gwi_coverage.h"
 #include "gwi_family.h"
 #include "gwi_hang.h"
 #include "gwi_roots.h"
@@ -375,6 +376,12 @@ static void take_other_refused(const gwi_case *c, gwi_memory *memory)
         memory->empty_known = gw_model_empty_segments(c->model, report, memory->snapshot, &memory->empty_bytes);
 }
 
+/* True if some driver call was recorded. Otherwise only the output shows a refusal, and it is judged like a log. */
+static bool is_observed(const gwi_case *c)
+{
+    return gwi_observed_count(c->model) > 0;
+}
+
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
@@ -388,7 +395,8 @@ static void find_memory(gwi_case *c)
         from_report(c, report, memory);
         take_other_refused(c, memory);
     }
-    if (!memory->known && c->bad_end && c->sticky == NULL && (c->exception == GW_EXCEPTION_OOM || c->told != NULL))
+    if (!memory->known && is_observed(c) && c->bad_end && c->sticky == NULL &&
+        (c->exception == GW_EXCEPTION_OOM || c->told != NULL))
         from_stderr(c, memory);
     if (!memory->known)
         return;
@@ -452,8 +460,9 @@ static void find_told(gwi_case *c)
     enum { LAUNCHES_FEW = 8 };
     const gw_model *model = c->model;
     const gw_stderr_facts *facts = &model->stderr_facts;
-    if (c->root != NULL || c->handled != NULL || c->exception != GW_EXCEPTION_SCRIPT || !c->ended || !c->bad_end ||
-        c->signal != 0 || !facts->oom.seen || !facts->exception_lacks_value || !facts->exception_after_oom)
+    if (!is_observed(c) || c->root != NULL || c->handled != NULL || c->exception != GW_EXCEPTION_SCRIPT || !c->ended ||
+        !c->bad_end || c->signal != 0 || !facts->oom.seen || !facts->exception_lacks_value ||
+        !facts->exception_after_oom)
         return;
     /* If stderr is a file, it is read only at the end of the run. Its lines then have later times than all launches, so
      * no launch is counted. */

@@ -9,6 +9,19 @@
 
 /* ---- what was not observed ---- */
 
+bool gwi_has_no_driver(const gw_model *model)
+{
+    const gw_pair *fact = gw_model_fact(model, GW_FACT_DOORS_CLOSED);
+    return fact != NULL && strcmp(fact->value, "no driver") == 0;
+}
+
+void gwi_say_no_driver(const gw_model *model, gwi_finding *finding)
+{
+    if (gwi_has_no_driver(model))
+        gwi_evidence(finding, gw_model_fact(model, GW_FACT_DOORS_CLOSED)->t_ns, "host",
+                     "this machine has no GPU driver (libcuda.so.1)");
+}
+
 void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
 {
     enum { SAID_MAX = 3 };

@@ -39,8 +39,8 @@ const gw_cause_info *gw_causes(size_t *ret_count)
                                    .fixes_for = {{"PyTorch", cause->fixes[GW_FRAMEWORK_TORCH]},
                                                  {"TensorFlow", cause->fixes[GW_FRAMEWORK_TENSORFLOW]},
                                                  {"JAX", cause->fixes[GW_FRAMEWORK_JAX]}},
-                                   .from_recording = cause->judge != gwi_judge_by_log,
-                                   .is_advice = cause->judge == NULL,
+                                   .from_recording = cause->judge != NULL || cause->advise != NULL,
+                                   .is_advice = cause->judge == NULL && cause->advise != NULL,
                                    .again = gwi_causes_again[i]};
     }
     *ret_count = GWI_CAUSE_COUNT;
@@ -113,6 +113,7 @@ static bool fill_program(const gwi_case *c, gw_verdict *verdict)
 typedef struct answer {
     const gw_cause *cause;
     gw_certainty certainty;
+    bool by_text; /* the program's output alone shows the cause with this certainty */
     gwi_finding finding;
 } answer;
 
@@ -159,6 +160,26 @@ static void limit(answer *it, gw_certainty most)
     it->certainty = it->certainty > most ? most : it->certainty;
 }
 
+/* Judge a cause by the facts of the recording, or by the program's output if that is more certain. If the output shows
+ * another cause, how the program ended is no explanation. */
+static answer ask(const gwi_case *c, const gw_cause *cause)
+{
+    enum { ABORTED = 6 };
+    answer facts = {.cause = cause, .finding.cause = cause},
+           text = {.cause = cause, .by_text = true, .finding.cause = cause};
+    if (cause->judge != NULL)
+        facts.certainty = cause->judge(c, &facts.finding);
+    bool by_itself = c->signal == 0 || c->signal == ABORTED;
+    if (by_itself && gwi_is_told_another(c, cause) && gwi_is_just_the_end(cause->id) && facts.certainty > GW_HYPOTHESIS)
+        facts.certainty = GW_HYPOTHESIS;
+    if (!facts.finding.refutes_text)
+        text.certainty = gwi_judge_by_text(c, &text.finding);
+    bool is_text = text.certainty > facts.certainty;
+    facts.by_text = facts.certainty == text.certainty && facts.certainty != GW_CERTAINTY_NONE;
+    gwi_finding_free(is_text ? &facts.finding : &text.finding);
+    return is_text ? text : facts;
+}
+
 static void ask_all(const gwi_case *c, answer *answers)
 {
     gw_certainty most = limit_of(c);
@@ -166,29 +187,37 @@ static void ask_all(const gwi_case *c, answer *answers)
     bool is_decided = false; /* by a cause that is_sole */
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
         answers[i] = (answer){.cause = gwi_causes[i]};
-        if (gwi_causes[i]->judge == NULL || is_decided)
+        if (is_decided)
             continue;
-        answers[i].finding.cause = gwi_causes[i];
-        answers[i].certainty = gwi_causes[i]->judge(c, &answers[i].finding);
-        if (answers[i].certainty == GW_CERTAINTY_NONE && gwi_causes[i]->is_told)
-            answers[i].certainty = gwi_judge_by_log(c, &answers[i].finding);
+        answers[i] = ask(c, gwi_causes[i]);
         if (gwi_causes[i]->is_remainder)
             limit(&answers[i], limit_of_remainder(c, most_certain(answers, i)));
         if (is_unsensed && gwi_causes[i]->depth > GWI_IS_ROOT)
             limit(&answers[i], GW_SUPPORTED); /* only samples show a broken card or a full /dev/shm */
-        limit(&answers[i], most);
+        if (!answers[i].by_text) /* what was not observed cannot contradict a message */
+            limit(&answers[i], most);
         is_decided = gwi_causes[i]->is_sole && answers[i].certainty >= GW_SUPPORTED;
     }
 }
 
+/* True if `it` explains the end better than `other`. Equally certain facts are better than the program's output, but a
+ * mere hypothesis from facts is not. Otherwise the earlier cause is better. */
+static bool is_better(const answer *it, const answer *other)
+{
+    if (it->certainty != other->certainty || it->certainty == GW_CERTAINTY_NONE)
+        return it->certainty > other->certainty;
+    return it->certainty >= GW_SUPPORTED ? !it->by_text && other->by_text : it->by_text && !other->by_text;
+}
+
+/* Return the best answer, or NULL if none is certain enough for a verdict. The program's output may be a hypothesis. */
 static answer *best_of(answer *answers)
 {
-    answer *best = NULL;
-    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
-        if (answers[i].certainty != GW_CERTAINTY_NONE && (best == NULL || answers[i].certainty > best->certainty))
+    answer *best = &answers[0];
+    for (size_t i = 1; i < GWI_CAUSE_COUNT; i++) {
+        if (is_better(&answers[i], best))
             best = &answers[i];
     }
-    return best;
+    return best->certainty >= GW_SUPPORTED || best->by_text ? best : NULL;
 }
 
 static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *finding)
@@ -250,6 +279,9 @@ static void heed_alternatives(gw_verdict *verdict)
 
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
 {
+    bool is_sure = best != NULL && best->certainty == GW_ESTABLISHED;
+    if (c->said != NULL && !is_sure && !gwi_log_add_alternatives(verdict, c->said))
+        return false;
     for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
         /* An alternative is supported at most: only the cause that the verdict names can be established. */
         gw_certainty certainty = answers[i].certainty > GW_SUPPORTED ? GW_SUPPORTED : answers[i].certainty;
@@ -259,8 +291,8 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
     }
     if (verdict->certainty == GW_ESTABLISHED)
         return true; /* by evidence that the program survived every refused request */
-    if ((c->handled != NULL || c->model->stderr_facts.oom.seen) && !(best != NULL && best->cause->is_sole) &&
-        (verdict->cause == NULL || !gw_begins(verdict->cause, "gpu-oom")))
+    if ((c->handled != NULL || (c->said == NULL && c->model->stderr_facts.oom.seen)) &&
+        !(best != NULL && best->cause->is_sole) && (verdict->cause == NULL || !gw_begins(verdict->cause, "gpu-oom")))
         return gwi_add_alternative(verdict, gwi_causes[GWI_CAUSE_PLACE_gpu_oom_capacity]->id, GW_HYPOTHESIS);
     return true;
 }
@@ -277,13 +309,22 @@ static bool is_healthy(const gwi_case *c)
     return c->ended && !c->bad_end && c->sticky == NULL && gwi_find_race(c, &race) < GW_SUPPORTED;
 }
 
+/* Calls that were not observed could contradict all causes that facts show. */
+static void limit_facts(answer *answers)
+{
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
+        if (answers[i].certainty > GW_HYPOTHESIS && !answers[i].by_text)
+            answers[i].certainty = GW_HYPOTHESIS;
+    }
+}
+
 static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
 {
     answer answers[GWI_CAUSE_COUNT];
     ask_all(c, answers);
     answer *best = best_of(answers);
     bool good = true;
-    if (best != NULL && best->certainty >= GW_SUPPORTED) {
+    if (best != NULL) {
         drop_explained(answers, best);
         good = take_answer(c, verdict, best) && add_alternatives(c, verdict, answers, best);
     } else {

@@ -8,6 +8,11 @@
 
 #include "gwi_cause.h"
 
+/* True if gpuwhy found no GPU driver on this machine, so that no process can have used a GPU. gwi_say_no_driver()
+ * reports this fact. */
+bool gwi_has_no_driver(const gw_model *model);
+void gwi_say_no_driver(const gw_model *model, gwi_finding *finding);
+
 /* Rule the GPU out if the run was observed and no driver call failed or hung. `words` is the reason, such as "no driver
  * call failed". Otherwise, return false and report as evidence why the GPU is not ruled out. */
 bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words);

@@ -8,6 +8,7 @@
 
 #include "gw_growth.h"
 #include "gw_model_facts.h"
+#include "gw_signs.h"
 #include "gw_text.h"
 #include "gw_verdict.h"
 
@@ -97,10 +98,9 @@ typedef struct gwi_case {
     gwi_hang hang;              /* hang of the judged process */
     const gw_stderr_line *told; /* if no driver call failed: message of a framework that refused memory; NULL: none */
     gwi_memory memory;
-    /* The message on stderr that explains the end of the run (told.c), and its log. NULL if no message does, or if
-     * the driver's events show why the run ended. */
-    const struct gwi_statement *said;
-    const struct gwi_log_case *said_in;
+    const struct gwi_log_case *text; /* the program's output, if the run ended badly (told.c); NULL: not read */
+    /* The conclusion from `text`. NULL if the driver's events show why the run ended. */
+    const struct gwi_conclusion *said;
 } gwi_case;
 
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err);
@@ -152,6 +152,7 @@ typedef struct gwi_finding {
     gw_string_list consequences, next;
     gw_framework fixes_for; /* use the fixes for this framework; RAW: for the case's framework */
     bool failed;            /* no memory for a part of the finding */
+    bool refutes_text;      /* a fact shows that the program's output is wrong about this cause, or leaves it open */
     gwi_wanted_place where;
 } gwi_finding;
 
@@ -184,8 +185,8 @@ bool gwi_add_fixes(gw_string_list *next, const struct gw_cause *cause, gw_framew
 
 /* Move the finding's headline, evidence and lists into the verdict. Returns false if there is no memory. */
 bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict);
-/* Add an alternative, unless its cause is already listed. More certain ones come first. `cause` is static. Returns
- * false if memory runs out. */
+/* Add an alternative, unless it is the verdict's cause or already listed. More certain ones come first. `cause` is
+ * static. Returns false if memory runs out. */
 bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty);
 
 /* Report the refused request, the free memory, the limit and the process's memory: the first lines of every verdict
@@ -321,25 +322,38 @@ typedef struct gw_cause {
     enum { GWI_NO_REPLAY, GWI_REPLAY, GWI_REPLAY_OF_LEAK } replay;
     /* If the cause is at least supported, the causes after it in causes.def are not judged. */
     bool is_sole;
-    /* Return the certainty. If it is GW_CERTAINTY_NONE, the content of `finding` is dropped. NULL: the cause only gives
-     * advice. */
+    /* Return the certainty by facts of the recording. If it is GW_CERTAINTY_NONE, the content of `finding` is dropped.
+     * The engine also judges each cause by the program's output (gwi_judge_by_text()). NULL: no fact shows the cause.
+     */
     gw_certainty (*judge)(const gwi_case *c, gwi_finding *finding);
-    /* If true and `judge` finds nothing, run gwi_judge_by_log(), because events show this cause only sometimes, but
-     * messages report it. */
-    bool is_told;
     /* Add advice to any verdict, even a clean one. Returns false if there is no memory. NULL: the cause gives no
      * advice. */
     bool (*advise)(const gwi_case *c, gw_string_list *advice);
 } gw_cause;
 
-/* Judge finding->cause by the program's messages on stderr (log_rules.def). Returns GW_CERTAINTY_NONE in these cases:
- * - The messages do not show this cause.
- * - The driver's events show why the run ended.
- * - The run ended well.
- * - This build cannot read logs. */
-gw_certainty gwi_judge_by_log(const gwi_case *c, gwi_finding *finding);
-/* True if messages on stderr report a cause, and not only the exception or signal that followed from it. */
-bool gwi_is_told_by_log(const gwi_case *c);
+/* The program's output as evidence, if no driver call shows why the run ended (told.c). Otherwise the results are false
+ * and NONE.
+ * - gwi_is_told(): the text shows this cause, gwi_is_told_another(): it shows another one
+ * - gwi_judge_by_text(): judge finding->cause by the text alone, and report the lines that show it
+ * - gwi_say_told(): report the line that decided for another cause than finding->cause
+ * - gwi_is_decided_by(): the deciding line has this sign, with this field if it is not NULL
+ * - gwi_is_just_the_end(): the cause only says how a program ended, not why */
+struct gw_cause;
+bool gwi_is_told(const gwi_case *c, const struct gw_cause *cause);
+bool gwi_is_told_another(const gwi_case *c, const struct gw_cause *cause);
+gw_certainty gwi_judge_by_text(const gwi_case *c, gwi_finding *finding);
+void gwi_say_told(const gwi_case *c, gwi_finding *finding);
+bool gwi_is_decided_by(const gwi_case *c, gw_sign sign, const char *field);
+bool gwi_is_just_the_end(const char *cause);
+/* Lines of the output as facts, whatever ended the run.
+ * - gwi_said(): the first line whose most likely cause is `cause`; NULL: none. A line that the program survived does
+ * not count.
+ * - gwi_is_said_last(): the line is the last one of the output, written in the last five seconds of the run
+ * - gwi_say_said(): report the line as evidence */
+struct gw_log_find;
+const struct gw_log_find *gwi_said(const gwi_case *c, const struct gw_cause *cause);
+bool gwi_is_said_last(const gwi_case *c, const struct gw_log_find *said);
+void gwi_say_said(const gwi_case *c, gwi_finding *finding, const struct gw_log_find *said);
 
 #define GWI_CAUSE(name, again) extern const gw_cause gwi_cause_##name;
 #include "causes.def"

@@ -147,6 +147,8 @@ bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char
 
 bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty)
 {
+    if (verdict->cause != NULL && strcmp(verdict->cause, cause) == 0)
+        return true;
     for (size_t i = 0; i < verdict->alternative_count; i++) {
         if (strcmp(verdict->alternatives[i].cause, cause) == 0)
             return true;

@@ -57,13 +57,23 @@ typedef struct gwi_log_context {
 
 typedef struct gwi_log_case {
     const gw_log *log;
-    gwi_statement *statement; /* owned; in the order of the log; has room for find_count + 1 statements */
+    const char *source;              /* static: the evidence's source, "log" or "stderr" */
+    const gw_stderr_facts *recorded; /* the recorded output that the log was read from; NULL: a file */
+    gwi_statement *statement;        /* owned; in the order of the log; has room for find_count + 1 statements */
     size_t count;
     gw_framework framework;
     gwi_log_context context;
     const gw_log_find *exception; /* the last Python exception that the program did not survive; NULL: none */
     bool exception_about_child;   /* `exception` only reports that another process failed */
 } gwi_log_case;
+
+/* What a text shows about the end of its program. */
+typedef struct gwi_conclusion {
+    enum { GWI_ENDED_BY_FAULT, GWI_ENDED_BY_EXCEPTION, GWI_ENDED_IN_SILENCE } kind;
+    /* The deciding line with its causes: a fault, or else the last exception, or else a line that looks like a failure
+     * (`find` is NULL if there is none). If `certainty` is NONE, all causes are only alternatives. */
+    gwi_statement it;
+} gwi_conclusion;
 
 /* Return the first line of the log that matched this sign. Returns NULL if there is none. */
 static inline const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign)
@@ -74,6 +84,8 @@ static inline const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign)
     }
     return NULL;
 }
+/* Return the find of this sign in the line with this order. Returns NULL if there is none. */
+const gw_log_find *gwi_log_find_in_line(const gw_log *log, gw_sign sign, uint64_t order);
 /* log_context.c: fill in c->context: the framework, its version, the card and the driver. */
 void gwi_log_look_around(gwi_log_case *c);
 /* log_advice.c: add to `next` the advice for the programs and platforms in the log. For a cause about the driver's
@@ -112,9 +124,9 @@ const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after)
  * NULL: none. */
 const gw_log_find *gwi_log_unanswered(const gw_log *log);
 
-/* Turn the log's matching lines into statements (gwi_statement). Fails only with GW_NOMEM. The caller closes *ret_case
- * with gwi_log_close(). */
-GW_MUST_CHECK gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err);
+/* Turn the log's matching lines into statements (gwi_statement). `source` is static. Fails only with GW_NOMEM. The
+ * caller closes *ret_case with gwi_log_close(). */
+GW_MUST_CHECK gw_status gwi_log_open(const gw_log *log, const char *source, gwi_log_case *ret_case, gw_error *err);
 void gwi_log_close(gwi_log_case *c);
 
 /* Look up the code of the CUDA error that a log line contains as a name, a text or a number. Returns false if the line
@@ -150,17 +162,38 @@ bool gwi_log_rule(int sign, const char *value, gwi_statement *ret_statement, boo
 bool gwi_log_is_listed(const char *list, const char *value);
 /* Return the command that would confirm or exclude this cause: "gpuwhy run ...". Returns NULL if none is known. */
 const char *gwi_log_decider(const char *cause);
+/* True if the line is only a warning or information, or says that the program continues in another way. False for NCCL,
+ * which logs errors as warnings. */
+bool gwi_log_is_notice(const char *text);
+/* True if the exception reports a missing value (None, or an undefined name), which a failed step may have left. */
+bool gwi_log_lacks_value(const gw_log_find *exception);
+/* True if a line of the same rank with this sign is between the two. */
+bool gwi_log_is_between(const gw_log *log, gw_sign sign, const gw_log_find *first, const gw_log_find *last);
+/* True if a statement is about the line with this order. */
+bool gwi_log_is_stated(const gwi_log_case *c, uint64_t order);
+/* Append causes to a statement's list. Their ids are separated by spaces. */
+void gwi_log_add_causes(gwi_statement *statement, const char *ids);
+
 /* Return the statement that explains the failure. Returns NULL if there is none. */
 const gwi_statement *gwi_log_root(const gwi_log_case *c);
-/* Report a log line as evidence, with its position and text. */
-void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, uint64_t t_ns, const char *source,
-                      const gw_log_find *find);
+/* judge_log.c: decide what the text shows about the end of its program. This is the only place that decides it, for
+ * logs and for the output in recordings. */
+gwi_conclusion gwi_log_conclude(const gwi_log_case *c);
+/* Return when the line was recorded, or GWI_NO_TIME for a file. */
+uint64_t gwi_log_t_ns(const gwi_log_case *c, const gw_log_find *find);
+/* Report a line of the text as evidence, with its position and time. */
+void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_find *find);
+/* Set the headline, and report the lines of the text that led to the conclusion, which is no silence. */
+void gwi_log_say(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding);
+/* Add the causes that the conclusion does not decide for. Returns false if there is no memory. */
+bool gwi_log_add_alternatives(gw_verdict *verdict, const gwi_conclusion *end);
 
-/* Read a recording's stderr as a log, if no driver call shows why the run ended badly. If a message does, `c->said`
- * points into *ret_told until gwi_told_close(). Returns false if there is no memory. */
+/* Read a recording's stderr as a log, if the run did not end well. `c->text` and `c->said` then point into *ret_told
+ * until gwi_told_close(). Returns false if there is no memory. */
 typedef struct gwi_told {
     gw_log *log;
     gwi_log_case c;
+    gwi_conclusion end;
 } gwi_told;
 GW_MUST_CHECK bool gwi_told_open(gwi_case *c, gwi_told *ret_told);
 void gwi_told_close(gwi_told *told);

@@ -96,6 +96,84 @@ static bool has_consequence(const gwi_log_case *c, const gwi_statement *root)
            gwi_log_has_traceback(c->log, c->exception);
 }
 
+/* ---- the conclusion ---- */
+
+/* True for types of exceptions that are usually a mistake in the program's own code, even if the text names a GPU
+ * library. */
+static bool is_own_mistake(const char *type)
+{
+    static const char *const types[] = {"AttributeError", "NameError",   "UnboundLocalError",  "TypeError",
+                                        "KeyError",       "SyntaxError", "ModuleNotFoundError"};
+    for (size_t i = 0; type != NULL && i < sizeof types / sizeof types[0]; i++) {
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if the program survived the problem, because a later exception of its own ended it. The problem was only logged
+ * as a warning, or the exception is a mistake of the program's code. */
+static bool is_outlived(const gwi_log_case *c, const gwi_statement *it)
+{
+    const gw_log_find *end = c->exception;
+    return ended_by_another(c, it) && gwi_log_has_traceback(c->log, end) && !gwi_log_lacks_value(end) &&
+           !gwi_log_is_stated(c, end->order) && !gwi_log_is_between(c->log, GW_SAYS_CHAINED, it->find, end) &&
+           (gwi_log_is_notice(it->find->text) || is_own_mistake(gw_log_text(end, "type")));
+}
+
+/* True if the program's last exception explains the end better than the statement `end`. Example: one process raises an
+ * exception, and then a launcher ends the others with a signal. */
+static bool is_told_by_exception(const gwi_log_case *c, const gwi_statement *end)
+{
+    if (c->exception == NULL || c->exception_about_child)
+        return false;
+    if (end->depth > GWI_LAST)
+        return is_outlived(c, end);
+    if (end->depth == GWI_NOTICE && speaks_of_gpu(c->exception))
+        return false;
+    return end->certainty < GW_SUPPORTED ||
+           ((end->find->sign == GW_SAYS_TERMINATED || end->find->sign == GW_SAYS_ENDED_OUTSIDE) &&
+            c->exception->order < end->find->order);
+}
+
+static gwi_conclusion conclude_exception(const gwi_log_case *c)
+{
+    gwi_conclusion end = {.kind = GWI_ENDED_BY_EXCEPTION, .it = {.find = c->exception}};
+    const char *guess = speaks_of_gpu(c->exception) ? gwi_log_guess(c->exception->text) : NULL;
+    bool own = !speaks_of_gpu(c->exception) || is_own_mistake(gw_log_text(c->exception, "type"));
+    if (guess == NULL && !own)
+        return end;
+    gwi_log_add_causes(&end.it, guess != NULL ? guess : "script-exception");
+    bool sure = !speaks_of_gpu(c->exception) && gwi_log_has_traceback(c->log, c->exception);
+    end.it.certainty = sure ? GW_SUPPORTED : GW_HYPOTHESIS;
+    return end;
+}
+
+static gwi_conclusion conclude_silence(const gwi_log_case *c)
+{
+    const gw_log_find *open = gwi_log_unanswered(c->log);
+    gwi_conclusion end = {.kind = GWI_ENDED_IN_SILENCE, .it = {.find = open}};
+    const char *guess = open == NULL ? NULL : gwi_log_guess(open->text);
+    if (guess != NULL)
+        gwi_log_add_causes(&end.it, guess);
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->statement[i].is_open)
+            gwi_log_add_causes(&end.it, c->statement[i].cause[0]);
+    }
+    return end;
+}
+
+gwi_conclusion gwi_log_conclude(const gwi_log_case *c)
+{
+    const gwi_statement *root = gwi_log_root(c);
+    if (root == NULL || is_told_by_exception(c, root))
+        return c->exception != NULL ? conclude_exception(c) : conclude_silence(c);
+    gwi_conclusion end = {.kind = GWI_ENDED_BY_FAULT, .it = *root};
+    if (root->certainty == GW_ESTABLISHED && (!has_consequence(c, root) || ended_by_another(c, root)))
+        end.it.certainty = GW_SUPPORTED;
+    return end;
+}
+
 /* ---- words ---- */
 
 static const char *file_of(const gwi_log_case *c, const gw_log_find *find)
@@ -104,20 +182,27 @@ static const char *file_of(const gwi_log_case *c, const gw_log_find *find)
     return strcmp(name, "-") == 0 ? "standard input" : gw_path_last(name);
 }
 
-void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, uint64_t t_ns, const char *source,
-                      const gw_log_find *find)
+uint64_t gwi_log_t_ns(const gwi_log_case *c, const gw_log_find *find)
+{
+    if (c->recorded == NULL)
+        return GWI_NO_TIME;
+    const char *text = c->recorded->text, *end = text + c->recorded->text_bytes;
+    const char *at = text + (find->file == 0 ? 0 : c->recorded->text_gap);
+    for (uint64_t line = 1; line < find->line && at < end; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        at = stop == NULL ? end : stop + 1;
+    }
+    return gw_stderr_t_ns(c->recorded, (size_t)(at - text));
+}
+
+void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_find *find)
 {
     enum { TEXT_SHOWN = 300 };
     char rank[24] = "";
     if (find->rank >= 0)
         snprintf(rank, sizeof rank, " (rank %d)", find->rank);
-    gwi_evidence(finding, t_ns, source, "%s:%" PRIu64 "%s: %.*s", file_of(c, find), find->line, rank, TEXT_SHOWN,
-                 find->text);
-}
-
-static void say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_find *find)
-{
-    gwi_log_say_line(c, finding, GWI_NO_TIME, "log", find);
+    gwi_evidence(finding, gwi_log_t_ns(c, find), c->source, "%s:%" PRIu64 "%s: %.*s", file_of(c, find), find->line,
+                 rank, TEXT_SHOWN, find->text);
 }
 
 static void say_same_cause(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
@@ -130,7 +215,7 @@ static void say_same_cause(const gwi_log_case *c, gwi_finding *finding, const gw
         if (it->find->order == last || it->survived || !is_of(it, root->cause[0]) ||
             strcmp(it->find->text, root->find->text) == 0)
             continue;
-        say_line(c, finding, it->find);
+        gwi_log_say_line(c, finding, it->find);
         last = it->find->order;
         shown++;
     }
@@ -158,19 +243,19 @@ static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_l
     const gwi_log_context *context = &c->context;
     char bytes[GW_BYTES_TEXT_MAX];
     if (context->card != NULL && context->card_bytes != 0)
-        gwi_evidence(finding, GWI_NO_TIME, "log", "the card is a %s with %s", context->card,
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the card is a %s with %s", context->card,
                      gw_bytes_text(bytes, context->card_bytes));
     else if (context->card != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "log", "the card is a %s", context->card);
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the card is a %s", context->card);
     else if (context->card_bytes != 0)
-        gwi_evidence(finding, GWI_NO_TIME, "log", "the card has %s", gw_bytes_text(bytes, context->card_bytes));
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the card has %s", gw_bytes_text(bytes, context->card_bytes));
     if (context->driver != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "log", "the driver is %s", context->driver);
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the driver is %s", context->driver);
     if (context->version_text != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "log", "%s is %s%s", context->framework, context->version_text,
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "%s is %s%s", context->framework, context->version_text,
                      context->version_by_message ? " or older, judging by its message" : "");
     if (frame != NULL && frame->python)
-        gwi_evidence(finding, GWI_NO_TIME, "log", "the exception was raised at %s:%" PRIu32 "%s%s", frame->file,
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the exception was raised at %s:%" PRIu32 "%s%s", frame->file,
                      frame->line, frame->function != NULL ? " in " : "",
                      frame->function != NULL ? frame->function : "");
 }
@@ -195,7 +280,7 @@ static void say_beside(const gwi_log_case *c, gwi_finding *finding, const gwi_st
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const gw_log_find *find = gwi_log_first(c->log, rows[i].sign);
         if (gw_begins(root->cause[0], rows[i].begin) && find != NULL && find->order != root->find->order)
-            say_line(c, finding, find);
+            gwi_log_say_line(c, finding, find);
     }
 }
 
@@ -313,118 +398,75 @@ static bool fill_card(const gwi_log_case *c, gw_verdict *verdict)
 
 /* ---- the verdict ---- */
 
-static bool add_alternatives(gw_verdict *verdict, const gwi_statement *root)
+static void say_fault(const gwi_log_case *c, const gwi_statement *root, gwi_finding *finding)
 {
-    for (size_t i = 1; i < root->cause_count && root->certainty != GW_ESTABLISHED; i++) {
-        if (!gwi_add_alternative(verdict, root->cause[i], GW_HYPOTHESIS))
-            return false;
-    }
-    return true;
-}
-
-static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_statement *found)
-{
-    gwi_statement root = *found;
-    gwi_finding finding = {0};
-    const gw_cause *cause = gwi_cause_of(root.cause[0]);
-    if (root.certainty == GW_ESTABLISHED && (!has_consequence(c, &root) || ended_by_another(c, &root)))
-        root.certainty = GW_SUPPORTED;
-    verdict->status = GW_VERDICT_FAULT;
-    verdict->cause = cause->id;
-    verdict->certainty = root.certainty;
-    char summary[256];
-    snprintf(summary, sizeof summary, "%.*s", (int)strcspn(cause->summary, "."), cause->summary);
-    if (root.find->sign == GW_SAYS_INTERRUPTED)
-        gwi_headline(&finding, "the program was interrupted (Ctrl-C, a notebook's stop button, or SIGINT)");
-    else if (root.why[0] != '\0')
-        gwi_headline(&finding, "%s", root.why);
+    const char *summary = gwi_cause_of(root->cause[0])->summary;
+    if (root->find->sign == GW_SAYS_INTERRUPTED)
+        gwi_headline(finding, "the program was interrupted (Ctrl-C, a notebook's stop button, or SIGINT)");
+    else if (root->why[0] != '\0')
+        gwi_headline(finding, "%s", root->why);
     else
-        gwi_headline(&finding, "%s", summary);
-    say_line(c, &finding, root.find);
-    say_same_cause(c, &finding, &root);
-    say_beside(c, &finding, &root);
-    place at;
-    find_place(c, root.find, &at);
-    say_context(c, &finding, at.count > 0 ? &at.frame[0] : NULL);
-    say_consequences(c, &finding, &root);
-    bool good = gwi_take_words(&finding, verdict) && add_alternatives(verdict, &root) && fill_where(&at, verdict) &&
-                fill_card(c, verdict) && gwi_log_add_fixes(c, cause, at.text, &verdict->next);
-    gwi_finding_free(&finding);
-    const char *option = gwi_log_decider(cause->id);
-    if (good && root.certainty != GW_ESTABLISHED && option != NULL) {
-        char text[256];
-        snprintf(text, sizeof text, "To confirm: %s", option);
-        good = gwi_list_add(&verdict->next, text);
-    }
-    return good;
+        gwi_headline(finding, "%.*s", (int)strcspn(summary, "."), summary);
+    gwi_log_say_line(c, finding, root->find);
+    say_same_cause(c, finding, root);
+    say_beside(c, finding, root);
 }
 
-/* Add the causes that the words of an unknown message suggest as alternatives. *ret_guessed is true if there are any.
- * If `first_is_verdict`, the first one becomes the verdict's cause. Returns false if there is no memory. */
-static bool add_guess(gw_verdict *verdict, const char *text, bool first_is_verdict, bool *ret_guessed)
+static void say_exception(const gwi_log_case *c, const gwi_statement *end, gwi_finding *finding)
 {
-    const char *at = gwi_log_guess(text);
-    *ret_guessed = at != NULL;
-    for (bool first = first_is_verdict; at != NULL && *at != '\0'; first = false) {
-        char id[64];
-        size_t bytes = strcspn(at, " ");
-        snprintf(id, sizeof id, "%.*s", (int)bytes, at);
-        at += bytes + (at[bytes] == ' ');
-        const gw_cause *cause = gwi_cause_of(id);
-        if (cause == NULL)
-            continue;
-        if (first) {
-            verdict->cause = cause->id;
-            verdict->certainty = GW_HYPOTHESIS;
-        } else if (!gwi_add_alternative(verdict, cause->id, GW_HYPOTHESIS)) {
+    const char *type = gw_log_text(end->find, "type"), *what = c->recorded == NULL ? "log" : "output";
+    bool own = end->cause_count > 0 && strcmp(end->cause[0], "script-exception") == 0;
+    if (own && speaks_of_gpu(end->find))
+        gwi_headline(finding, "the program raised %s, which is a mistake of its own code in most cases", type);
+    else if (own)
+        gwi_headline(finding, "the program raised %s; no line of the %s is about the GPU", type, what);
+    else
+        gwi_headline(finding, "the %s ends with %s about the GPU, which this version of gpuwhy does not recognise%s",
+                     what, type, end->cause_count > 0 ? "; its words suggest this cause" : "");
+    gwi_log_say_line(c, finding, end->find);
+}
+
+bool gwi_log_add_alternatives(gw_verdict *verdict, const gwi_conclusion *end)
+{
+    bool decided = end->it.certainty != GW_CERTAINTY_NONE;
+    for (size_t i = decided; i < end->it.cause_count && end->it.certainty != GW_ESTABLISHED; i++) {
+        if (!gwi_add_alternative(verdict, end->it.cause[i], GW_HYPOTHESIS))
             return false;
-        }
     }
     return true;
 }
 
-/* True for types of exceptions that are usually a mistake in the program's own code, even if the text names a GPU
- * library. */
-static bool is_own_mistake(const char *type)
+void gwi_log_say(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
 {
-    static const char *const types[] = {"AttributeError", "NameError",   "UnboundLocalError",  "TypeError",
-                                        "KeyError",       "SyntaxError", "ModuleNotFoundError"};
-    for (size_t i = 0; type != NULL && i < sizeof types / sizeof types[0]; i++) {
-        if (strcmp(type, types[i]) == 0)
-            return true;
-    }
-    return false;
+    place at;
+    if (end->kind == GWI_ENDED_BY_FAULT)
+        say_fault(c, &end->it, finding);
+    else
+        say_exception(c, &end->it, finding);
+    find_place(c, end->it.find, &at);
+    say_context(c, finding, at.count > 0 ? &at.frame[0] : NULL);
+    if (end->kind == GWI_ENDED_BY_FAULT)
+        say_consequences(c, finding, &end->it);
 }
 
-/* Judge a log whose only problem is an exception raised by the program itself. */
-static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
+/* Judge a log that shows what ended the program. */
+static bool judge_end(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
-    bool about_gpu = speaks_of_gpu(c->exception), guessed = false;
-    const char *type = gw_log_text(c->exception, "type");
-    if (about_gpu && !add_guess(verdict, c->exception->text, true, &guessed))
-        return false;
-    bool own = about_gpu && !guessed && is_own_mistake(type);
-    verdict->status = about_gpu && !guessed && !own ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT;
-    if (own) {
-        verdict->cause = gwi_cause_of("script-exception")->id;
-        verdict->certainty = GW_HYPOTHESIS;
-        gwi_headline(&finding, "the program raised %s, which is a mistake of its own code in most cases", type);
-    } else if (about_gpu) {
-        gwi_headline(&finding, "the log ends with %s about the GPU, which this version of gpuwhy does not recognise%s",
-                     type, guessed ? "; its words suggest this cause" : "");
-    } else {
-        verdict->cause = gwi_cause_of("script-exception")->id;
-        verdict->certainty = gwi_log_has_traceback(c->log, c->exception) ? GW_SUPPORTED : GW_HYPOTHESIS;
-        gwi_headline(&finding, "the program raised %s; no line of the log is about the GPU", type);
-    }
-    say_line(c, &finding, c->exception);
+    const gw_cause *cause = end->it.cause_count > 0 ? gwi_cause_of(end->it.cause[0]) : NULL;
+    verdict->status = cause != NULL ? GW_VERDICT_FAULT : GW_VERDICT_UNDETERMINED;
+    verdict->cause = cause != NULL ? cause->id : NULL;
+    verdict->certainty = end->it.certainty;
+    gwi_log_say(c, end, &finding);
     place at;
-    find_place(c, c->exception, &at);
-    say_context(c, &finding, at.count > 0 ? &at.frame[0] : NULL);
-    bool good = gwi_take_words(&finding, verdict) && fill_where(&at, verdict) && fill_card(c, verdict) &&
-                (verdict->cause == NULL || gwi_log_add_fixes(c, gwi_cause_of(verdict->cause), at.text, &verdict->next));
+    find_place(c, end->it.find, &at);
+    bool good = gwi_take_words(&finding, verdict) && gwi_log_add_alternatives(verdict, end) &&
+                fill_where(&at, verdict) && fill_card(c, verdict) &&
+                (cause == NULL || gwi_log_add_fixes(c, cause, at.text, &verdict->next));
     gwi_finding_free(&finding);
+    const char *option = cause != NULL && end->kind == GWI_ENDED_BY_FAULT ? gwi_log_decider(cause->id) : NULL;
+    if (good && verdict->certainty != GW_ESTABLISHED && option != NULL)
+        good = gwi_list_addf(&verdict->next, "To confirm: %s", option);
     return good;
 }
 
@@ -437,11 +479,11 @@ static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines,
         gwi_headline(finding,
                      "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
                      "the program recovered");
-        say_line(c, finding, open);
+        gwi_log_say_line(c, finding, open);
     } else if (good != NULL) {
         gwi_headline(finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
-        gwi_evidence(finding, GWI_NO_TIME, "log", "the last lines show that work continued or the run ended well");
-        say_line(c, finding, good);
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the last lines show that work continued or the run ended well");
+        gwi_log_say_line(c, finding, good);
     } else {
         gwi_headline(finding,
                      "the log (%" PRIu64
@@ -453,30 +495,25 @@ static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines,
 /* Judge a log in which no known fault ended the program. The log is clean if both are true:
  * - it shows a good end;
  * - work or a good end follows every line that looks like a failure. */
-static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
+static bool judge_silence(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
     uint64_t lines = 0;
     for (size_t i = 0; i < c->log->file_count; i++)
         lines += c->log->file[i].line_count;
-    const gw_log_find *open = gwi_log_unanswered(c->log), *good = gwi_log_good_end(c->log, NULL);
+    const gw_log_find *open = end->it.find, *good = gwi_log_good_end(c->log, NULL);
     bool clean = open == NULL && good != NULL;
     verdict->status = clean ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
     verdict->certainty = clean ? GW_SUPPORTED : GW_CERTAINTY_NONE;
     say_end(c, &finding, lines, good, open);
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].survived) {
-            gwi_evidence(&finding, GWI_NO_TIME, "log", "the program continued after what looked like a fault");
-            say_line(c, &finding, c->statement[i].find);
+            gwi_evidence(&finding, GWI_NO_TIME, c->source, "the program continued after what looked like a fault");
+            gwi_log_say_line(c, &finding, c->statement[i].find);
             break;
         }
     }
-    bool guessed = false, added = open == NULL || add_guess(verdict, open->text, false, &guessed);
-    for (size_t i = 0; i < c->count && added; i++) {
-        if (c->statement[i].is_open)
-            added = gwi_add_alternative(verdict, c->statement[i].cause[0], GW_HYPOTHESIS);
-    }
-    bool good_words = gwi_take_words(&finding, verdict) && added;
+    bool good_words = gwi_take_words(&finding, verdict) && gwi_log_add_alternatives(verdict, end);
     gwi_finding_free(&finding);
     return good_words;
 }
@@ -500,36 +537,19 @@ static bool name_files(const gw_log *log, gw_verdict *verdict)
     return good;
 }
 
-/* True if the program's last exception explains the end better than the statement `end`. Example: one process raises an
- * exception, and then a launcher ends the others with a signal. */
-static bool is_told_by_exception(const gwi_log_case *c, const gwi_statement *end)
-{
-    if (c->exception == NULL || c->exception_about_child)
-        return false;
-    if (end->depth == GWI_NOTICE && speaks_of_gpu(c->exception))
-        return false;
-    return end->certainty < GW_SUPPORTED ||
-           ((end->find->sign == GW_SAYS_TERMINATED || end->find->sign == GW_SAYS_ENDED_OUTSIDE) &&
-            c->exception->order < end->find->order);
-}
-
 gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err)
 {
     gwi_log_case c;
-    gw_status st = gwi_log_open(log, &c, err);
+    gw_status st = gwi_log_open(log, "log", &c, err);
     if (st != GW_OK)
         return st;
     gw_verdict *verdict = calloc(1, sizeof *verdict);
     bool good = verdict != NULL && name_files(log, verdict);
-    if (good) {
-        const gwi_statement *root = gwi_log_root(&c);
-        if (root != NULL && !(root->depth <= GWI_LAST && is_told_by_exception(&c, root)))
-            good = judge_fault(&c, verdict, root);
-        else if (c.exception != NULL)
-            good = judge_exception(&c, verdict);
-        else
-            good = judge_silence(&c, verdict);
-    }
+    const gwi_conclusion end = gwi_log_conclude(&c);
+    if (good && end.kind == GWI_ENDED_IN_SILENCE)
+        good = judge_silence(&c, &end, verdict);
+    else if (good)
+        good = judge_end(&c, &end, verdict);
     gwi_log_close(&c);
     if (!good) {
         gw_verdict_free(verdict);

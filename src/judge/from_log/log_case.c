@@ -102,7 +102,7 @@ bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code)
     }
 }
 
-static const gw_log_find *find_in_line(const gw_log *log, gw_sign sign, uint64_t order)
+const gw_log_find *gwi_log_find_in_line(const gw_log *log, gw_sign sign, uint64_t order)
 {
     for (size_t i = 0; i < log->find_count; i++) {
         if (log->find[i].sign == sign && log->find[i].order == order)
@@ -116,9 +116,9 @@ static const gw_log_find *find_in_line(const gw_log *log, gw_sign sign, uint64_t
 static bool is_about_other_memory(const gw_log *log, const gw_log_find *find)
 {
     if (find->sign == GW_SAYS_HOST_MEMORY) /* the RMM library raises MemoryError for the card's memory, too */
-        return find_in_line(log, GW_SAYS_NO_MEMORY_LEFT, find->order) != NULL;
+        return gwi_log_find_in_line(log, GW_SAYS_NO_MEMORY_LEFT, find->order) != NULL;
     bool words = find->sign == GW_SAYS_TF_OOM_TENSOR || find->sign == GW_SAYS_BFC_OOM || find->sign == GW_SAYS_XLA_OOM;
-    return words && find_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
+    return words && gwi_log_find_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
 }
 
 /* True if the matched line is a parent's report about the end of a child, and another sign in the same line shows how
@@ -131,7 +131,7 @@ static bool is_told_by_signal(const gw_log *log, const gw_log_find *find)
     if (find->sign != GW_SAYS_CHILD_FAILED && find->sign != GW_SAYS_PROCESS_GONE)
         return false;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        if (find_in_line(log, ends[i], find->order) != NULL)
+        if (gwi_log_find_in_line(log, ends[i], find->order) != NULL)
             return true;
     }
     return false;
@@ -229,15 +229,16 @@ static const rule *rule_of(const gw_log_find *find)
     return rule_for(GW_SAYS_CUDA, number, &exact);
 }
 
-/* Add the cause with this id to the statement, which stores the catalogue's static copy of the id. */
-static bool add_cause(gwi_statement *statement, const char *id, size_t bytes)
+void gwi_log_add_causes(gwi_statement *statement, const char *ids)
 {
     char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)bytes, id);
-    const gw_cause *cause = gwi_cause_of(name);
-    if (cause != NULL && statement->cause_count < GWI_LOG_CAUSES_MAX)
-        statement->cause[statement->cause_count++] = cause->id;
-    return cause != NULL;
+    for (size_t bytes; *ids != '\0'; ids += bytes + (ids[bytes] == ' ')) {
+        bytes = strcspn(ids, " ");
+        snprintf(name, sizeof name, "%.*s", (int)bytes, ids);
+        const gw_cause *cause = gwi_cause_of(name);
+        if (cause != NULL && statement->cause_count < GWI_LOG_CAUSES_MAX)
+            statement->cause[statement->cause_count++] = cause->id;
+    }
 }
 
 static bool has_one_of(const char *text, const char *const *words, size_t count)
@@ -249,9 +250,7 @@ static bool has_one_of(const char *text, const char *const *words, size_t count)
     return false;
 }
 
-/* True if the line is only a warning or information, or says that the program continues in another way. False for NCCL,
- * which logs errors as warnings. */
-static bool is_notice_line(const char *text)
+bool gwi_log_is_notice(const char *text)
 {
     enum { HEAD_BYTES = 160 };
     static const char *const levels[] = {
@@ -288,11 +287,7 @@ static gwi_statement state(const gw_log_find *find, const rule *said)
     unsigned code;
     if (find != NULL && gwi_log_cuda_code(find, &code))
         statement.code = code;
-    for (const char *at = said->causes; *at != '\0';) {
-        size_t bytes = strcspn(at, " ");
-        add_cause(&statement, at, bytes);
-        at += bytes + (at[bytes] == ' ');
-    }
+    gwi_log_add_causes(&statement, said->causes);
     return statement;
 }
 
@@ -362,7 +357,7 @@ static bool is_notice(const gwi_statement *it)
 static bool is_only_noticed(const gwi_statement *it)
 {
     if (is_message(it->find->sign) || it->find->sign == GW_SAYS_NO_DRIVER)
-        return is_notice_line(it->find->text);
+        return gwi_log_is_notice(it->find->text);
     return is_notice(it) && strstr(it->find->text, "failed call to cuInit") != NULL;
 }
 
@@ -422,9 +417,9 @@ static gw_framework find_framework(const gw_log *log)
 /* True if the exception reports the end of another process. */
 static bool is_about_child(const gw_log *log, const gw_log_find *exception)
 {
-    return find_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
-           find_in_line(log, GW_SAYS_PROCESS_GONE, exception->order) != NULL ||
-           find_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
+    return gwi_log_find_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
+           gwi_log_find_in_line(log, GW_SAYS_PROCESS_GONE, exception->order) != NULL ||
+           gwi_log_find_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
 }
 
 /* True if the exception is one of the last lines of its file. It then needs no traceback, which an excerpt of a log may
@@ -461,7 +456,7 @@ static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_chil
     return found != NULL ? found : about_child;
 }
 
-static bool is_between(const gw_log *log, gw_sign sign, const gw_log_find *first, const gw_log_find *last)
+bool gwi_log_is_between(const gw_log *log, gw_sign sign, const gw_log_find *first, const gw_log_find *last)
 {
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
@@ -478,7 +473,7 @@ static bool tells_of_a_peer(const gwi_statement *statement)
     return statement->depth == GWI_ECHO && strcmp(statement->cause[0], "peer-died") == 0;
 }
 
-static bool is_stated(const gwi_log_case *c, uint64_t order)
+bool gwi_log_is_stated(const gwi_log_case *c, uint64_t order)
 {
     for (size_t i = 0; i < c->count; i++) {
         if (c->statement[i].find->order == order)
@@ -509,8 +504,8 @@ static void find_first_rank(gwi_log_case *c)
         const gw_log_find *find = &c->log->find[i];
         bool same_rank = find->rank >= 0 && find->rank == echo->find->rank;
         if (!may_be_before(find, echo->find) || find->sign != GW_SAYS_EXCEPTION || same_rank ||
-            is_stated(c, find->order) || !gwi_log_has_traceback(c->log, find) || gwi_log_went_on(c->log, find) ||
-            is_between(c->log, GW_SAYS_CHAINED, find, echo->find))
+            gwi_log_is_stated(c, find->order) || !gwi_log_has_traceback(c->log, find) ||
+            gwi_log_went_on(c->log, find) || gwi_log_is_between(c->log, GW_SAYS_CHAINED, find, echo->find))
             continue;
         c->exception = find;
         c->exception_about_child = false;
@@ -550,7 +545,7 @@ static void find_killed_rank(gwi_log_case *c)
 
 /* ---- caught, and told ---- */
 
-static bool lacks_value(const gw_log_find *exception)
+bool gwi_log_lacks_value(const gw_log_find *exception)
 {
     return strstr(exception->text, "NoneType") != NULL || strstr(exception->text, "NameError") != NULL ||
            strstr(exception->text, "UnboundLocalError") != NULL;
@@ -558,8 +553,9 @@ static bool lacks_value(const gw_log_find *exception)
 
 static bool is_out_of_memory(const gw_log *log, uint64_t order)
 {
-    return find_in_line(log, GW_SAYS_TORCH_OOM, order) != NULL || find_in_line(log, GW_SAYS_OOM_WORDS, order) != NULL ||
-           find_in_line(log, GW_SAYS_XLA_OOM, order) != NULL;
+    return gwi_log_find_in_line(log, GW_SAYS_TORCH_OOM, order) != NULL ||
+           gwi_log_find_in_line(log, GW_SAYS_OOM_WORDS, order) != NULL ||
+           gwi_log_find_in_line(log, GW_SAYS_XLA_OOM, order) != NULL;
 }
 
 /* Mark an out-of-memory message of PyTorch as survived if the program caught the exception. The line then lacks the
@@ -568,14 +564,14 @@ static bool is_out_of_memory(const gw_log *log, uint64_t order)
 static void forgive_caught(gwi_log_case *c)
 {
     const gw_log_find *end = c->exception;
-    if (end == NULL || c->exception_about_child || lacks_value(end) || is_out_of_memory(c->log, end->order))
+    if (end == NULL || c->exception_about_child || gwi_log_lacks_value(end) || is_out_of_memory(c->log, end->order))
         return;
     for (size_t i = 0; i < c->count; i++) {
         const gw_log_find *find = c->statement[i].find;
         if (find->order < end->order && find->rank == end->rank &&
-            find_in_line(c->log, GW_SAYS_TORCH_OOM, find->order) != NULL &&
-            find_in_line(c->log, GW_SAYS_EXCEPTION, find->order) == NULL &&
-            is_between(c->log, GW_SAYS_TRACEBACK, find, end))
+            gwi_log_find_in_line(c->log, GW_SAYS_TORCH_OOM, find->order) != NULL &&
+            gwi_log_find_in_line(c->log, GW_SAYS_EXCEPTION, find->order) == NULL &&
+            gwi_log_is_between(c->log, GW_SAYS_TRACEBACK, find, end))
             c->statement[i].survived = true;
     }
 }
@@ -604,9 +600,9 @@ static void forgive_compiling(gwi_log_case *c)
 
 /* ---- the case ---- */
 
-gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err)
+gw_status gwi_log_open(const gw_log *log, const char *source, gwi_log_case *ret_case, gw_error *err)
 {
-    gwi_log_case c = {.log = log};
+    gwi_log_case c = {.log = log, .source = source};
     c.statement = calloc(log->find_count + 1, sizeof *c.statement);
     if (c.statement == NULL)
         return gw_fail(err, GW_NOMEM, "judge a log");

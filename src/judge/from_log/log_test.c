@@ -148,7 +148,7 @@ static const log_row rows[] = {
          "work") "RuntimeError: Cannot re-initialize CUDA in forked "
                  "subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method\n" TRACE IN(
                      "train.py", 41, "step") "KeyError: 'label'\n",
-     NULL, "worker.py:7 in work", "", "", GW_SUPPORTED},
+     "script-exception", "train.py:41 in step", "", "", GW_SUPPORTED},
     {"a configuration that a search skipped",
      "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, Hardware limit: 232448. "
      "Reducing block sizes or `num_stages` may help.\n" TRACE IN("train.py", 41, "step") "KeyError: 'label'\n",
@@ -537,7 +537,7 @@ static const struct {
     {"a fatal error and words of the shell", STEPS "FATAL: cannot open the device\n\n\nJob finished at 12:00\n",
      GW_VERDICT_UNDETERMINED},
     {"an exception of an unknown type", STEPS TRACE IN("train.py", 3, "<module>") "queue.Empty\n\n\nsaved the log\n",
-     GW_VERDICT_UNDETERMINED},
+     GW_VERDICT_FAULT},
     {"an exception without its traceback", STEPS "ValueError: bad shard\n", GW_VERDICT_FAULT},
     {"an exception without its traceback, and lines after it", STEPS "ValueError: bad shard\n\n\n\nbye\n",
      GW_VERDICT_UNDETERMINED},

@@ -1,5 +1,6 @@
-/* Reads a recording's stderr as a log if the run ended badly and no driver call shows why. A cause found this way is
- * supported at most. */
+/* Reads the stderr of a run that ended badly as a log. If no driver call shows why the run ended, the text's conclusion
+ * decides, unless a fact about the machine or the recording is more certain. A cause found this way is supported at
+ * most. */
 #include "gw_text.h"
 #include "gwi_cudnn_log.h"
 #include "gwi_log.h"
@@ -32,32 +33,26 @@ static gw_status read_stderr(const gw_stderr_facts *facts, gw_log **ret_log, gw_
     return st;
 }
 
-/* True if the statement may explain the end of the program. Long before the exception that ended it, only a statement
- * of depth GWI_ROOT does. */
-static bool is_about_the_end(const gwi_log_case *c, const gwi_statement *said)
-{
-    enum { LINES_NEAR = 60 };
-    return c->exception == NULL || said->depth == GWI_ROOT || said->find->order + LINES_NEAR >= c->exception->order;
-}
-
 bool gwi_told_open(gwi_case *c, gwi_told *ret_told)
 {
     gw_error err = {0};
     *ret_told = (gwi_told){0};
-    if (!gw_logs_are_supported() || !is_open_question(c))
+    if (!gw_logs_are_supported() || !c->ended || !c->bad_end || c->model->stderr_facts.text_bytes == 0)
         return true;
     gw_status st = read_stderr(&c->model->stderr_facts, &ret_told->log, &err);
     if (st == GW_OK)
-        st = gwi_log_open(ret_told->log, &ret_told->c, &err);
+        st = gwi_log_open(ret_told->log, "stderr", &ret_told->c, &err);
     if (st != GW_OK) {
         gwi_told_close(ret_told);
         return st != GW_NOMEM;
     }
-    const gwi_statement *root = gwi_log_root(&ret_told->c);
-    if (root != NULL && is_about_the_end(&ret_told->c, root)) {
-        c->said = root;
-        c->said_in = &ret_told->c;
-    }
+    c->text = &ret_told->c;
+    ret_told->c.recorded = &c->model->stderr_facts;
+    ret_told->end = gwi_log_conclude(&ret_told->c);
+    /* The signal that ended the program is known. The text only repeats how a program ended. */
+    bool is_echo = c->signal != 0 && ret_told->end.it.cause_count > 0 && gwi_is_just_the_end(ret_told->end.it.cause[0]);
+    if (is_open_question(c) && !is_echo)
+        c->said = &ret_told->end;
     return true;
 }
 
@@ -68,7 +63,7 @@ void gwi_told_close(gwi_told *told)
     *told = (gwi_told){0};
 }
 
-static bool is_just_the_end(const char *cause)
+bool gwi_is_just_the_end(const char *cause)
 {
     static const char *const ends[] = {"script-exception", "host-crash-of-process", "killed-by-scheduler-or-user",
                                        "host-oom-kill"};
@@ -79,32 +74,62 @@ static bool is_just_the_end(const char *cause)
     return false;
 }
 
-bool gwi_is_told_by_log(const gwi_case *c)
+bool gwi_is_told(const gwi_case *c, const gw_cause *cause)
 {
-    if (c->said == NULL || c->said->certainty < GW_SUPPORTED || is_just_the_end(c->said->cause[0]))
-        return false;
-    /* Messages decide only about causes that events never show, or show only sometimes. */
-    const gw_cause *cause = gwi_cause_of(c->said->cause[0]);
-    return cause != NULL && (cause->is_told || cause->judge == gwi_judge_by_log);
+    return c->said != NULL && c->said->it.certainty != GW_CERTAINTY_NONE &&
+           strcmp(c->said->it.cause[0], cause->id) == 0;
 }
 
-gw_certainty gwi_judge_by_log(const gwi_case *c, gwi_finding *finding)
+bool gwi_is_told_another(const gwi_case *c, const gw_cause *cause)
 {
-    if (c->said == NULL || finding->cause == NULL || strcmp(c->said->cause[0], finding->cause->id) != 0)
+    return c->said != NULL && c->said->it.certainty != GW_CERTAINTY_NONE && !gwi_is_told(c, cause);
+}
+
+gw_certainty gwi_judge_by_text(const gwi_case *c, gwi_finding *finding)
+{
+    if (!gwi_is_told(c, finding->cause))
         return GW_CERTAINTY_NONE;
-    const char *summary = finding->cause->summary;
-    if (c->said->why[0] != '\0')
-        gwi_headline(finding, "%s", c->said->why);
-    else
-        gwi_headline(finding, "%.*s", (int)strcspn(summary, "."), summary);
-    gwi_log_say_line(c->said_in, finding, GWI_NO_TIME, "stderr", c->said->find);
-    if (c->said_in->exception != NULL && c->said_in->exception->order != c->said->find->order)
-        gwi_log_say_line(c->said_in, finding, GWI_NO_TIME, "stderr", c->said_in->exception);
-    if (c->model->stderr_facts.frame[0] != '\0')
-        gwi_evidence(finding, GWI_NO_TIME, "stderr", "raised at %s", c->model->stderr_facts.frame);
+    gwi_log_say(c->text, c->said, finding);
+    gwi_where_raised(finding, "the exception was raised here");
     const gw_cudnn_line *logged = gw_begins(finding->cause->id, "library-") ? gwi_cudnn_error(c, NULL) : NULL;
     if (logged != NULL)
         gwi_cudnn_say(finding, logged);
     gwi_rule_out_failed_call(c, finding);
-    return c->said->certainty < GW_SUPPORTED ? c->said->certainty : GW_SUPPORTED;
+    return c->said->it.certainty < GW_SUPPORTED ? c->said->it.certainty : GW_SUPPORTED;
+}
+
+void gwi_say_told(const gwi_case *c, gwi_finding *finding)
+{
+    gwi_say_said(c, finding, c->said->it.find);
+}
+
+bool gwi_is_decided_by(const gwi_case *c, gw_sign sign, const char *field)
+{
+    if (c->said == NULL || c->said->it.certainty == GW_CERTAINTY_NONE)
+        return false;
+    const gw_log_find *find = gwi_log_find_in_line(c->text->log, sign, c->said->it.find->order);
+    return find != NULL && (field == NULL || gw_log_text(find, field) != NULL);
+}
+
+const gw_log_find *gwi_said(const gwi_case *c, const gw_cause *cause)
+{
+    for (size_t i = 0; c->text != NULL && i < c->text->count; i++) {
+        const gwi_statement *it = &c->text->statement[i];
+        if (strcmp(it->cause[0], cause->id) == 0 && !it->survived)
+            return it->find;
+    }
+    return NULL;
+}
+
+bool gwi_is_said_last(const gwi_case *c, const gw_log_find *said)
+{
+    const uint64_t soon_ns = 5000000000u;
+    const gw_log *log = c->text->log;
+    return said->file + 1 == log->file_count && said->line >= log->file[said->file].line_count &&
+           gwi_log_t_ns(c->text, said) + soon_ns >= c->model->t_end_ns;
+}
+
+void gwi_say_said(const gwi_case *c, gwi_finding *finding, const gw_log_find *said)
+{
+    gwi_log_say_line(c->text, finding, said);
 }

@@ -11,8 +11,7 @@ const gw_cudnn_line *gwi_cudnn_error(const gwi_case *c, const char *const *words
 /* True if the line was read within a second of `t_ns`. */
 bool gwi_cudnn_is_near(const gw_cudnn_line *line, uint64_t t_ns);
 void gwi_cudnn_say(gwi_finding *finding, const gw_cudnn_line *line);
-/* Judge a cause by cuDNN's log. Call this only if gwi_judge_by_log() returned NONE, because that function reports the
- * same error.
+/* Judge a cause by cuDNN's log.
  * SUPPORTED needs all of these, otherwise NONE:
  * - the last error has a status that contains one of `words`
  * - the process ended badly within 5 s of it

@@ -29,9 +29,6 @@ bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure);
 void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure);
 /* True if the program printed nothing on stderr. Lines that gpuwhy printed do not count. */
 bool gwi_stderr_is_empty(const gw_stderr_facts *facts);
-/* True if the last line of stderr contains `part` or reports `failure`; either may be NULL. False if a logger wrote the
- * line, or if it says that the program continues. */
-bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *failure);
 /* True if an exception about the GPU ended the program. False if the program may have caught the exception. */
 bool gwi_exception_is_end(const gwi_case *c);
 /* Return the certainty of a cause that `failure` shows. It is `most`, or less:
@@ -39,9 +36,6 @@ bool gwi_exception_is_end(const gwi_case *c);
  * - SUPPORTED at most: the program does not report that the failure ended it. An uncaught exception about the GPU
  *   reports this, and so does a last output about the failure, soon after it. */
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most);
-/* Return the certainty of a cause that only the program's messages show: SUPPORTED if the process was recorded,
- * otherwise HYPOTHESIS. */
-gw_certainty gwi_sure_of_words(const gwi_case *c);
 /* True if the recording shows that /dev contained the file `name`. *ret_known is false if the recording does not list
  * the device files in /dev. */
 bool gwi_has_device_file(const gwi_case *c, const char *name, bool *ret_known);

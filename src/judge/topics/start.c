@@ -213,15 +213,16 @@ static bool names_failure(const char *line, const gw_failure *failure)
     return tells_of_failure(line) && (is_about || (failure->result >= RESULT_MIN && has_number(line, failure->result)));
 }
 
-bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *failure)
+/* True if the last line of stderr reports the failure. False if a logger wrote the line, or if it says that the program
+ * continues. */
+static bool are_last_words(const gwi_case *c, const gw_failure *failure)
 {
     enum { LINE_MAX_BYTES = 1024 };
     char line[LINE_MAX_BYTES];
     size_t bytes;
     const char *last = last_line(&c->model->stderr_facts, &bytes);
     snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line - 1), last);
-    bool is_it = (part != NULL && strstr(line, part) != NULL) || (failure != NULL && names_failure(line, failure));
-    return bytes > 0 && is_it && !says_it_goes_on(line) && !is_logged(line);
+    return bytes > 0 && names_failure(line, failure) && !says_it_goes_on(line) && !is_logged(line);
 }
 
 /* True if a line after the exception announces that the program continues. Then the program had caught and printed the
@@ -273,7 +274,7 @@ static bool is_its_end(const gwi_case *c, const gw_failure *failure)
         return false;
     if (c->exception == GW_EXCEPTION_GPU)
         return gwi_exception_is_end(c);
-    return failure->t_last_ns + soon_ns >= end_ns && gwi_are_last_words(c, NULL, failure);
+    return failure->t_last_ns + soon_ns >= end_ns && are_last_words(c, failure);
 }
 
 /* True if a shell uses this exit status to report that a signal other than SIGABRT ended its child. */
@@ -296,12 +297,6 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     if (other)
         return GW_HYPOTHESIS;
     return most > GW_SUPPORTED && !is_its_end(c, failure) ? GW_SUPPORTED : most;
-}
-
-gw_certainty gwi_sure_of_words(const gwi_case *c)
-{
-    return c->process != NULL && (c->process->exe != NULL || c->process->t_first_call_ns != 0) ? GW_SUPPORTED
-                                                                                               : GW_HYPOTHESIS;
 }
 
 bool gwi_has_device_file(const gwi_case *c, const char *name, bool *ret_known)

@@ -14,28 +14,12 @@
 #ifndef GW_LOGS_H
 #define GW_LOGS_H
 
+#include "gw_signs.h"
 #include "gw_status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-typedef enum gw_sign_kind {
-    GW_SIGN_FAULT,
-    GW_SIGN_STATUS,
-    GW_SIGN_END,
-    GW_SIGN_CONTEXT,
-    GW_SIGN_TRACE,
-    GW_SIGN_NOISE,
-    GW_SIGN_NEAR
-} gw_sign_kind;
-
-typedef enum gw_sign {
-#define GWI_SIGN(name, kind, pattern) GW_SAYS_##name,
-#include "signs.def"
-#undef GWI_SIGN
-    GW_SIGN_COUNT
-} gw_sign;
 
 enum { GW_LOG_TEXT_MAX = 600, GW_LOG_FIELDS_MAX = 12 };
 
@@ -111,9 +95,6 @@ GW_MUST_CHECK gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, g
 void gw_log_cancel(gw_log_reader *reader); /* accepts NULL */
 
 void gw_log_free(gw_log *log); /* accepts NULL */
-
-/* Return the kind of a sign, as defined in signs.def. */
-gw_sign_kind gw_sign_kind_of(gw_sign sign);
 
 /* Get a field of a find as text, as a number or as bytes. Returns NULL or false if the find lacks the field, or if the
  * value is no number or size. */

@@ -92,7 +92,8 @@ static void every_sign_is_found_in_its_example(void **state)
         gw_log_free(log);
     }
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
-        if (!seen[sign] && !is_class(sign)) /* verdict_messages_test has the examples of the signs of messages.def */
+        if (!seen[sign] && !is_class(sign) &&
+            sign != GW_SAYS_RAISED) /* verdict_messages_test has the examples of the signs of messages.def */
             fail_msg("%s has no example", signs[sign].name);
     }
 }

@@ -485,6 +485,39 @@ static void look_at_late_lines(gw_log_reader *reader)
     }
 }
 
+/* True if the line of `find` follows a frame of a traceback. Up to three lines after a frame show its source. */
+static bool is_after_frame(const gw_log_find *find, const gw_log_find *before)
+{
+    enum { LINES_OF_FRAME = 4 };
+    return before != NULL && before->file == find->file && before->line < find->line &&
+           before->line + LINES_OF_FRAME >= find->line;
+}
+
+/* Make the finds of RAISED that end a traceback to exceptions, and drop the others. The finds are in order. */
+static void settle_raised(gw_log *log)
+{
+    size_t count = 0;
+    const gw_log_find *frame = NULL;
+    uint64_t exception = 0;
+    for (size_t i = 0; i < log->find_count; i++) {
+        gw_log_find find = log->find[i];
+        if (find.sign == GW_SAYS_RAISED && (exception == find.order || !is_after_frame(&find, frame))) {
+            free((char *)find.text);
+            continue;
+        }
+        if (find.sign == GW_SAYS_EXCEPTION || find.sign == GW_SAYS_RAISED) {
+            find.sign = GW_SAYS_EXCEPTION;
+            exception = find.order;
+            frame = NULL;
+        }
+        log->find[count] = find;
+        if (find.sign == GW_SAYS_FRAME)
+            frame = &log->find[count];
+        count++;
+    }
+    log->find_count = count;
+}
+
 gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, gw_error *err)
 {
     gw_status st = end_file(reader, err);
@@ -496,6 +529,7 @@ gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, gw_error *err)
     if (st == GW_OK) {
         if (reader->log->find_count > 0)
             qsort(reader->log->find, reader->log->find_count, sizeof *reader->log->find, by_order);
+        settle_raised(reader->log);
         *ret_log = reader->log;
         reader->log = NULL;
     }

@@ -15,12 +15,18 @@ typedef struct gw_stderr_line {
     uint64_t count;
     char text[GW_STDERR_LINE_MAX];
 } gw_stderr_line;
+/* When the output was read from this byte on, counted from its beginning. */
+typedef struct gw_stderr_time {
+    uint64_t byte, t_ns;
+} gw_stderr_time;
 typedef struct gw_stderr_facts {
     uint64_t bytes;
     /* The output to stderr. Beyond 1 MiB, lines in the middle are omitted. `text_gap` is the index of the first byte
      * after the gap, 0 if there is none. */
     char *text; /* owned */
     size_t text_bytes, text_gap;
+    gw_stderr_time *time; /* owned; when parts of the output were read, in rising order, at most every 100 ms */
+    size_t time_count;
     /* Index in `text` of an exception that ended a Python interpreter but is missing on stderr; it was appended.
      * `inside_pid` is the interpreter's pid, 0 if nothing was appended. */
     size_t inside_at;
@@ -85,6 +91,8 @@ typedef enum gw_exception_kind {
     GW_EXCEPTION_OOM,
     GW_EXCEPTION_GPU
 } gw_exception_kind;
+/* Return when the byte `text[at]` was read. */
+uint64_t gw_stderr_t_ns(const gw_stderr_facts *facts, size_t at);
 /* Determine the kind of the exception that ended the program from the last line of its traceback. */
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
 /* True if the last exception may be a consequence of a refused request for memory, even if it is no out-of-memory

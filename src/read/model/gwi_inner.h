@@ -263,7 +263,7 @@ typedef struct gwi_model {
     size_t line_bytes;
     struct gwi_stderr_state {
         bool in_traceback, chain, chain_oom, chained, after_oom, last_frame_next;
-        size_t text_capacity;
+        size_t text_capacity, time_room;
         uint64_t lines_since_oom, lines_since_exception;
         char frame[GW_STDERR_LINE_MAX]; /* innermost frame of the current traceback */
         /* innermost frame of the current traceback that is not in an installed package */

@@ -275,9 +275,41 @@ static void keep_text(gw_model *model, const char *bytes, size_t count)
     }
 }
 
+static void keep_time(gw_model *model, uint64_t t_ns)
+{
+    enum { TIMES_MAX = 1 << 16 };
+    const uint64_t apart_ns = 100000000u;
+    gw_stderr_facts *facts = &model->stderr_facts;
+    if (facts->time_count == TIMES_MAX) { /* drop every second time */
+        for (facts->time_count = 0; facts->time_count < TIMES_MAX / 2; facts->time_count++)
+            facts->time[facts->time_count] = facts->time[2 * facts->time_count];
+    }
+    if (facts->time_count > 0 && t_ns < facts->time[facts->time_count - 1].t_ns + apart_ns)
+        return;
+    if (gw_array_room(&facts->time, facts->time_count, &model->inner->stderr_state.time_room, sizeof *facts->time))
+        facts->time[facts->time_count++] = (gw_stderr_time){facts->bytes, t_ns};
+    else
+        model->inner->nomem = true;
+}
+
+uint64_t gw_stderr_t_ns(const gw_stderr_facts *facts, size_t at)
+{
+    uint64_t byte = at < facts->text_gap || facts->text_gap == 0 ? at : facts->bytes - (facts->text_bytes - at);
+    size_t first = 0;
+    for (size_t end = facts->time_count; end - first > 1;) {
+        size_t middle = first + (end - first) / 2;
+        if (facts->time[middle].byte <= byte)
+            first = middle;
+        else
+            end = middle;
+    }
+    return facts->time_count == 0 ? 0 : facts->time[first].t_ns;
+}
+
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count)
 {
     gwi_model *inner = model->inner;
+    keep_time(model, t_ns);
     model->stderr_facts.bytes += count;
     keep_text(model, bytes, count);
     if (inner->line == NULL && (inner->line = malloc(LINE_BYTES_MAX + 1)) == NULL) {
