@@ -46,6 +46,14 @@ typedef struct gwi_literals {
 } gwi_literals;
 void gwi_literals_find(const char *pattern, gwi_literals *ret);
 
+/* ---- patterns.c: the signs, by number ---- */
+
+typedef struct gwi_sign {
+    gw_sign_kind kind;
+    const char *pattern;
+} gwi_sign;
+extern const gwi_sign gwi_signs[GW_SIGN_COUNT];
+
 /* ---- match.c: finding the signs in a line ---- */
 
 typedef struct gwi_matcher gwi_matcher; /* one per thread; all matchers share the compiled patterns */

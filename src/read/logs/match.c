@@ -1,32 +1,22 @@
 /* Find the signs of signs.def in a text. Hyperscan first searches for the literals of all signs (literals.c),
  * almost as fast as memory can be read. PCRE2 then matches the exact patterns against the few lines with a literal.
  * Hyperscan could search for the patterns, too, but needs 1.7 s to compile them (137 patterns, Hyperscan 5.4).
- * Compiling the literals takes 0.1 s. */
-#include "gw_cuda_results.h"
+ * Compiling the literals takes 0.1 s, so it is done when gpuwhy is built. */
 #include "gwi_logs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    gw_sign_kind kind;
-    const char *pattern;
-} signs[GW_SIGN_COUNT] = {
-#define GWI_SIGN(name, kind, pattern) {GW_SIGN_##kind, pattern},
-#include "signs.def"
-#undef GWI_SIGN
-};
-
 gw_sign_kind gw_sign_kind_of(gw_sign sign)
 {
-    return (unsigned)sign < GW_SIGN_COUNT ? signs[sign].kind : GW_SIGN_NOISE;
+    return (unsigned)sign < GW_SIGN_COUNT ? gwi_signs[sign].kind : GW_SIGN_NOISE;
 }
 
 #if GW_HAVE_MATCHER
 
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include <hs/hs.h>
+#include "gwi_patterns.h"
 #include <pcre2.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -55,8 +45,8 @@ typedef struct reading {
     char group[GW_LOG_FIELDS_MAX][24]; /* names of the groups, without digits */
 } reading;
 
-/* Data that all matchers share. It is compiled only once per process, which takes a tenth of a second, and never
- * freed. Any thread may read it. */
+/* Data that all matchers share. It is loaded or compiled only once per process, and never freed. Any thread may read
+ * it. */
 static struct {
     pthread_mutex_t making;
     hs_database_t *database;                   /* set at the first use, while `making` is locked */
@@ -80,54 +70,34 @@ void gwi_matcher_close(gwi_matcher *matcher)
     free(matcher);
 }
 
-typedef struct literal_list {
-    gwi_literals *of; /* indexed by sign */
-    const char *text[GW_SIGN_COUNT * GWI_LITERALS_MAX];
-    size_t bytes[GW_SIGN_COUNT * GWI_LITERALS_MAX];
-    unsigned flags[GW_SIGN_COUNT * GWI_LITERALS_MAX], id[GW_SIGN_COUNT * GWI_LITERALS_MAX];
-    unsigned count;
-} literal_list;
+#ifdef GW_PATTERNS_FILE
+/* The literals, compiled when gpuwhy was built (make_patterns.c). They are part of the program, not a file that
+ * somebody could replace. */
+extern const char built_patterns[] __attribute__((visibility("hidden")));
+extern const char built_patterns_end[] __attribute__((visibility("hidden")));
+__asm__(".pushsection .rodata\n.balign 64\nbuilt_patterns:\n.incbin \"" GW_PATTERNS_FILE "\"\nbuilt_patterns_end:\n"
+        ".byte 0\n.popsection");
 
-static void list_literals(literal_list *list)
+/* False if another version of Hyperscan is installed than the one that compiled the literals. */
+static bool load_patterns(hs_database_t **ret_database)
 {
-    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
-        if (signs[sign].kind == GW_SIGN_NEAR)
-            continue;
-        gwi_literals_find(signs[sign].pattern, &list->of[sign]);
-        for (size_t i = 0; i < list->of[sign].count; i++) {
-            list->text[list->count] = list->of[sign].text[i];
-            list->bytes[list->count] = strlen(list->of[sign].text[i]);
-            list->id[list->count++] = (unsigned)sign;
-        }
-    }
+    return hs_deserialize_database(built_patterns, (size_t)(built_patterns_end - built_patterns), ret_database) ==
+           HS_SUCCESS;
 }
-
-static gw_status compile(hs_database_t **ret_database, gw_error *err)
+#else
+static bool load_patterns(hs_database_t **ret_database)
 {
-    gw_status st = GW_OK;
-    hs_compile_error_t *wrong = NULL;
-    literal_list *list = calloc(1, sizeof *list);
-    if (list == NULL || (list->of = calloc(GW_SIGN_COUNT, sizeof *list->of)) == NULL) {
-        free(list);
-        return gw_fail(err, GW_NOMEM, "read logs");
-    }
-    list_literals(list);
-    if (hs_compile_lit_multi(list->text, list->flags, list->id, list->bytes, list->count, HS_MODE_BLOCK, NULL,
-                             ret_database, &wrong) != HS_SUCCESS) {
-        st = gw_fail(err, GW_UNSUPPORTED, "the matcher refuses its table: %s", wrong->message);
-        hs_free_compile_error(wrong);
-    }
-    free(list->of);
-    free(list);
-    return st;
+    (void)ret_database;
+    return false;
 }
+#endif
 
 static gw_status borrow_database(const hs_database_t **ret_database, gw_error *err)
 {
     gw_status st = GW_OK;
     pthread_mutex_lock(&shared.making);
-    if (shared.database == NULL)
-        st = compile(&shared.database, err);
+    if (shared.database == NULL && !load_patterns(&shared.database))
+        st = gwi_patterns_compile(NULL, &shared.database, err);
     *ret_database = shared.database;
     pthread_mutex_unlock(&shared.making);
     return st;
@@ -203,7 +173,7 @@ static reading *make_reading(gw_sign sign)
     reading *it = calloc(1, sizeof *it);
     if (it == NULL)
         return NULL;
-    it->code = pcre2_compile((PCRE2_SPTR)signs[sign].pattern, PCRE2_ZERO_TERMINATED, 0, &number, &at, NULL);
+    it->code = pcre2_compile((PCRE2_SPTR)gwi_signs[sign].pattern, PCRE2_ZERO_TERMINATED, 0, &number, &at, NULL);
     if (it->code == NULL) {
         free(it);
         return NULL;
