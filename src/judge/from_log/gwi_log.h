@@ -166,7 +166,7 @@ const char *gwi_log_decider(const char *cause);
  * which logs errors as warnings. */
 bool gwi_log_is_notice(const char *text);
 /* True if the exception reports a missing value (None, or an undefined name), which a failed step may have left. */
-bool gwi_log_lacks_value(const gw_log_find *exception);
+bool gwi_log_lacks_value(const gw_log *log, const gw_log_find *exception);
 /* True if a line of the same rank with this sign is between the two. */
 bool gwi_log_is_between(const gw_log *log, gw_sign sign, const gw_log_find *first, const gw_log_find *last);
 /* True if a statement is about the line with this order. */
@@ -191,7 +191,6 @@ bool gwi_log_add_alternatives(gw_verdict *verdict, const gwi_conclusion *end);
 /* Read a recording's stderr as a log, if the run did not end well. `c->text` and `c->said` then point into *ret_told
  * until gwi_told_close(). Returns false if there is no memory. */
 typedef struct gwi_told {
-    gw_log *log;
     gwi_log_case c;
     gwi_conclusion end;
 } gwi_told;

@@ -116,7 +116,7 @@ static bool is_own_mistake(const char *type)
 static bool is_outlived(const gwi_log_case *c, const gwi_statement *it)
 {
     const gw_log_find *end = c->exception;
-    return ended_by_another(c, it) && gwi_log_has_traceback(c->log, end) && !gwi_log_lacks_value(end) &&
+    return ended_by_another(c, it) && gwi_log_has_traceback(c->log, end) && !gwi_log_lacks_value(c->log, end) &&
            !gwi_log_is_stated(c, end->order) && !gwi_log_is_between(c->log, GW_SAYS_CHAINED, it->find, end) &&
            (gwi_log_is_notice(it->find->text) || is_own_mistake(gw_log_text(end, "type")));
 }
@@ -184,15 +184,7 @@ static const char *file_of(const gwi_log_case *c, const gw_log_find *find)
 
 uint64_t gwi_log_t_ns(const gwi_log_case *c, const gw_log_find *find)
 {
-    if (c->recorded == NULL)
-        return GWI_NO_TIME;
-    const char *text = c->recorded->text, *end = text + c->recorded->text_bytes;
-    const char *at = text + (find->file == 0 ? 0 : c->recorded->text_gap);
-    for (uint64_t line = 1; line < find->line && at < end; line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        at = stop == NULL ? end : stop + 1;
-    }
-    return gw_stderr_t_ns(c->recorded, (size_t)(at - text));
+    return c->recorded == NULL ? GWI_NO_TIME : gw_stderr_line_t_ns(c->recorded, find->file, find->line);
 }
 
 void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_find *find)

@@ -417,7 +417,8 @@ static gw_framework find_framework(const gw_log *log)
 /* True if the exception reports the end of another process. */
 static bool is_about_child(const gw_log *log, const gw_log_find *exception)
 {
-    return gwi_log_find_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
+    return gwi_log_find_in_line(log, GW_SAYS_CHILD_EXCEPTION, exception->order) != NULL ||
+           gwi_log_find_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
            gwi_log_find_in_line(log, GW_SAYS_PROCESS_GONE, exception->order) != NULL ||
            gwi_log_find_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
 }
@@ -435,10 +436,6 @@ static bool is_last_line(const gw_log *log, const gw_log_find *exception)
 static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
 {
     const gw_log_find *found = NULL, *about_child = NULL;
-    static const char *const parents[] = {"ChildFailedError",     "ProcessRaisedException", "ProcessExitedException",
-                                          "CalledProcessError",   "BrokenProcessPool",      "SignalException",
-                                          "WorkerCrashedError",   "ActorDiedError",         "RayActorError",
-                                          "ActorUnavailableError"};
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
         if (find->sign != GW_SAYS_EXCEPTION || !(gwi_log_has_traceback(log, find) || is_last_line(log, find)) ||
@@ -448,8 +445,6 @@ static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_chil
         const char *type = gw_log_text(find, "type");
         if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle reports a signal this way */
             continue;
-        for (size_t k = 0; k < sizeof parents / sizeof parents[0] && type != NULL; k++)
-            parent = parent || strstr(type, parents[k]) != NULL;
         *(parent ? &about_child : &found) = find;
     }
     *ret_about_child = found == NULL && about_child != NULL;
@@ -545,10 +540,9 @@ static void find_killed_rank(gwi_log_case *c)
 
 /* ---- caught, and told ---- */
 
-bool gwi_log_lacks_value(const gw_log_find *exception)
+bool gwi_log_lacks_value(const gw_log *log, const gw_log_find *exception)
 {
-    return strstr(exception->text, "NoneType") != NULL || strstr(exception->text, "NameError") != NULL ||
-           strstr(exception->text, "UnboundLocalError") != NULL;
+    return gwi_log_find_in_line(log, GW_SAYS_NO_VALUE, exception->order) != NULL;
 }
 
 static bool is_out_of_memory(const gw_log *log, uint64_t order)
@@ -564,7 +558,8 @@ static bool is_out_of_memory(const gw_log *log, uint64_t order)
 static void forgive_caught(gwi_log_case *c)
 {
     const gw_log_find *end = c->exception;
-    if (end == NULL || c->exception_about_child || gwi_log_lacks_value(end) || is_out_of_memory(c->log, end->order))
+    if (end == NULL || c->exception_about_child || gwi_log_lacks_value(c->log, end) ||
+        is_out_of_memory(c->log, end->order))
         return;
     for (size_t i = 0; i < c->count; i++) {
         const gw_log_find *find = c->statement[i].find;

@@ -14,38 +14,14 @@ static bool is_open_question(const gwi_case *c)
            !c->memory.known && c->hang.kind == GWI_HANG_NONE && c->model->stderr_facts.text_bytes > 0;
 }
 
-static gw_status read_stderr(const gw_stderr_facts *facts, gw_log **ret_log, gw_error *err)
-{
-    gw_log_reader *reader = NULL;
-    size_t first = facts->text_gap > 0 ? facts->text_gap : facts->text_bytes;
-    gw_status st = gw_log_open(&reader, err);
-    if (st == GW_OK)
-        st = gw_log_begin(reader, "stderr", err);
-    if (st == GW_OK)
-        st = gw_log_feed(reader, facts->text, first, err);
-    if (st == GW_OK && facts->text_gap > 0)
-        st = gw_log_begin(reader, "end of stderr", err); /* a separate file: text before it is missing */
-    if (st == GW_OK && facts->text_gap > 0)
-        st = gw_log_feed(reader, facts->text + facts->text_gap, facts->text_bytes - facts->text_gap, err);
-    if (st == GW_OK)
-        return gw_log_finish(reader, ret_log, err);
-    gw_log_cancel(reader);
-    return st;
-}
-
 bool gwi_told_open(gwi_case *c, gwi_told *ret_told)
 {
     gw_error err = {0};
     *ret_told = (gwi_told){0};
-    if (!gw_logs_are_supported() || !c->ended || !c->bad_end || c->model->stderr_facts.text_bytes == 0)
+    if (!c->ended || !c->bad_end || c->model->stderr_facts.log == NULL)
         return true;
-    gw_status st = read_stderr(&c->model->stderr_facts, &ret_told->log, &err);
-    if (st == GW_OK)
-        st = gwi_log_open(ret_told->log, "stderr", &ret_told->c, &err);
-    if (st != GW_OK) {
-        gwi_told_close(ret_told);
-        return st != GW_NOMEM;
-    }
+    if (gwi_log_open(c->model->stderr_facts.log, "stderr", &ret_told->c, &err) != GW_OK)
+        return false;
     c->text = &ret_told->c;
     ret_told->c.recorded = &c->model->stderr_facts;
     ret_told->end = gwi_log_conclude(&ret_told->c);
@@ -59,7 +35,6 @@ bool gwi_told_open(gwi_case *c, gwi_told *ret_told)
 void gwi_told_close(gwi_told *told)
 {
     gwi_log_close(&told->c);
-    gw_log_free(told->log);
     *told = (gwi_told){0};
 }
 

@@ -498,6 +498,7 @@ static void settle_raised(gw_log *log)
 {
     size_t count = 0;
     const gw_log_find *frame = NULL;
+    bool is_traced = false;
     uint64_t exception = 0;
     for (size_t i = 0; i < log->find_count; i++) {
         gw_log_find find = log->find[i];
@@ -508,10 +509,12 @@ static void settle_raised(gw_log *log)
         if (find.sign == GW_SAYS_EXCEPTION || find.sign == GW_SAYS_RAISED) {
             find.sign = GW_SAYS_EXCEPTION;
             exception = find.order;
+            is_traced = false;
             frame = NULL;
         }
+        is_traced = is_traced || find.sign == GW_SAYS_TRACEBACK;
         log->find[count] = find;
-        if (find.sign == GW_SAYS_FRAME)
+        if (is_traced && find.sign == GW_SAYS_FRAME)
             frame = &log->find[count];
         count++;
     }

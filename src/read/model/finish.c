@@ -91,8 +91,8 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     gwi_waits_finish(model);
     find_command(model);
     find_card(model);
-    gwi_stderr_finish(model);
     gwi_raised_finish(model);
+    gwi_stderr_finish(model);
     gwi_observer_finish(model);
     gwi_failures_finish(model);
     gwi_faults_finish(model);

@@ -15,6 +15,15 @@ typedef struct gw_stderr_line {
     uint64_t count;
     char text[GW_STDERR_LINE_MAX];
 } gw_stderr_line;
+/* What an exception is about. NONE: there was no exception. SCRIPT: the exception concerns neither the GPU nor its
+ * memory. */
+typedef enum gw_exception_kind {
+    GW_EXCEPTION_NONE,
+    GW_EXCEPTION_SCRIPT,
+    GW_EXCEPTION_OOM,
+    GW_EXCEPTION_GPU
+} gw_exception_kind;
+
 /* When the output was read from this byte on, counted from its beginning. */
 typedef struct gw_stderr_time {
     uint64_t byte, t_ns;
@@ -27,6 +36,9 @@ typedef struct gw_stderr_facts {
     size_t text_bytes, text_gap;
     gw_stderr_time *time; /* owned; when parts of the output were read, in rising order, at most every 100 ms */
     size_t time_count;
+    /* The text, read as a log when the model was finished; owned. NULL: there is no text, or this build has no matcher.
+     * Its second file is the text after the gap. */
+    struct gw_log *log;
     /* Index in `text` of an exception that ended a Python interpreter but is missing on stderr; it was appended.
      * `inside_pid` is the interpreter's pid, 0 if nothing was appended. */
     size_t inside_at;
@@ -49,21 +61,19 @@ typedef struct gw_stderr_facts {
     bool exception_after_oom; /* at most two lines lie between the last traceback and an out-of-memory line before it */
     bool exception_is_fork_refused; /* `exception` reports that a framework refused to use CUDA in a forked child */
     bool exception_lacks_value;     /* `exception` reports that a value is missing: None, or an undefined name */
-    gw_stderr_line oom;             /* first out-of-memory line of a framework */
-    gw_stderr_line oom_last;        /* last out-of-memory line of a framework */
-    gw_stderr_line cuda_error;      /* first line with a CUDA error, such as "CUDA error: ..." or "CUDA_ERROR_..." */
+    bool exception_mentions_memory;
+    gw_exception_kind exception_kind;
+    gw_stderr_line oom;        /* first out-of-memory line of a framework */
+    gw_stderr_line oom_last;   /* last out-of-memory line of a framework */
+    gw_stderr_line cuda_error; /* first line with a CUDA error, such as "CUDA error: ..." or "CUDA_ERROR_..." */
     gw_stderr_line device_assert;
-    gw_stderr_line wrong_device;   /* first line that reports an object on another GPU than the current one */
     gw_stderr_line library_status; /* first line with a library's error status: CUDNN_STATUS_..., CUBLAS_STATUS_... */
     gw_stderr_line terminate;      /* last line about an uncaught C++ exception: "terminate called", "what():" */
     /* first line about host memory: "MemoryError", "std::bad_alloc", "Cannot allocate memory" */
     gw_stderr_line host_memory;
     /* last line with the name of a CUDA result, or with its description, such as "invalid argument" */
     gw_stderr_line result;
-    gw_stderr_line disk_full; /* last line that reports a full disk or quota: "No space left on device" */
-    gw_stderr_line limit;     /* last line that reports too many open files, threads or processes */
-    gw_stderr_line xla_dump;  /* first line of a memory summary that the allocator of TensorFlow or XLA prints */
-    gw_stderr_line fatal;     /* first line about a crash: "Fatal Python error", "Segmentation fault" */
+    gw_stderr_line fatal; /* first line about a crash: "Fatal Python error", "Segmentation fault" */
     /* first line in which a framework refused to use CUDA in a forked child, before any driver call */
     gw_stderr_line fork_refused;
     /* innermost frame outside of installed packages in the traceback of `fork_refused`; "": none */
@@ -83,16 +93,8 @@ typedef struct gw_cudnn_line {
     char *function, *status, *reason; /* owned; NULL: unknown */
 } gw_cudnn_line;
 
-/* What an exception is about. NONE: there was no exception. SCRIPT: the exception concerns neither the GPU nor its
- * memory. */
-typedef enum gw_exception_kind {
-    GW_EXCEPTION_NONE,
-    GW_EXCEPTION_SCRIPT,
-    GW_EXCEPTION_OOM,
-    GW_EXCEPTION_GPU
-} gw_exception_kind;
-/* Return when the byte `text[at]` was read. */
-uint64_t gw_stderr_t_ns(const gw_stderr_facts *facts, size_t at);
+/* Return when a line of `log` was read. */
+uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line);
 /* Determine the kind of the exception that ended the program from the last line of its traceback. */
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
 /* True if the last exception may be a consequence of a refused request for memory, even if it is no out-of-memory

@@ -258,16 +258,8 @@ typedef struct gwi_model {
     bool failures_stay;
     gwi_string_pool fn_names;
     gwi_string_pool names; /* names of kernels, and of graphs as "kernel, kernel" */
-    /* beginning of a line of stderr whose end has not been read yet; owned; NULL: no stderr yet */
-    char *line;
-    size_t line_bytes;
     struct gwi_stderr_state {
-        bool in_traceback, chain, chain_oom, chained, after_oom, last_frame_next;
         size_t text_capacity, time_room;
-        uint64_t lines_since_oom, lines_since_exception;
-        char frame[GW_STDERR_LINE_MAX]; /* innermost frame of the current traceback */
-        /* innermost frame of the current traceback that is not in an installed package */
-        char own_frame[GW_STDERR_LINE_MAX];
     } stderr_state;
     uint64_t t_last_ns;
     uint32_t event_site; /* call site, as numbered by the model, of the event that is being added; 0: unknown */

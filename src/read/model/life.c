@@ -1,4 +1,5 @@
 /* Creates a model, and frees it with everything that it owns. */
+#include "gw_logs.h"
 #include "gwi_inner.h"
 
 #include <stdlib.h>
@@ -73,7 +74,6 @@ static void free_inner(gw_model *model)
     free(inner->picture);
     free_pool(&inner->fn_names);
     free_pool(&inner->names);
-    free(inner->line);
     free(inner);
 }
 
@@ -92,6 +92,7 @@ void gw_model_free(gw_model *model)
     gwi_cudnn_free(model);
     free(model->stderr_facts.text);
     free(model->stderr_facts.time);
+    gw_log_free(model->stderr_facts.log);
     for (size_t i = 0; i < model->process_count; i++) {
         if (model->process[i].usage != gwi_no_usage)
             free(model->process[i].usage);

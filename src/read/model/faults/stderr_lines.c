@@ -1,243 +1,22 @@
-/* Reads stderr line by line with bounded memory. Only the beginning of a long line is stored.
+/* Stores what the program wrote to stderr, reads it as a log (src/logs) at the end of the run, and sorts the lines with
+ * a known meaning into facts.
  *
- * A Python traceback is "Traceback (most recent call last):", then indented frames, then a line with the dotted name of
- * the exception. The last of several tracebacks ended the program. */
-#include "gw_cuda_results.h"
+ * A Python traceback is "Traceback (most recent call last):", then frames, then a line with the name of the exception.
+ * The last of several tracebacks ended the program. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"
+#include "gw_logs.h"
 #include "gw_text.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-enum { LINE_BYTES_MAX = 2048, TEXT_BYTES_MAX = 1 << 20, TEXT_BEGIN_BYTES = 256 << 10, TEXT_END_BYTES = 256 << 10 };
+enum { TEXT_BYTES_MAX = 1 << 20, TEXT_BEGIN_BYTES = 256 << 10, TEXT_END_BYTES = 256 << 10 };
 
-static void keep(gw_stderr_line *line, uint64_t t_ns, const char *text, bool newest)
-{
-    line->count++;
-    if (line->seen && !newest)
-        return;
-    line->seen = true;
-    line->t_ns = t_ns;
-    snprintf(line->text, sizeof line->text, "%.*s", (int)sizeof line->text - 1, text);
-}
-
-static bool has(const char *text, const char *part)
-{
-    return strstr(text, part) != NULL;
-}
-
-/* Search `text` for each of `parts` in turn. Return a pointer to the first one that is found, or NULL if there is
- * none. */
-static const char *find_any(const char *text, const char *const *parts, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const char *at = strstr(text, parts[i]);
-        if (at != NULL)
-            return at;
-    }
-    return NULL;
-}
-
-#define FIND_ANY(text, list) find_any(text, list, sizeof list / sizeof list[0])
-#define HAS_ANY(text, list)  (FIND_ANY(text, list) != NULL)
-
-static const char *const oom_words[] = {"OutOfMemoryError",
-                                        "CUDA out of memory",
-                                        "RESOURCE_EXHAUSTED",
-                                        "ResourceExhaustedError",
-                                        "CUDA_ERROR_OUT_OF_MEMORY",
-                                        "ran out of memory",
-                                        "Out of memory while trying to allocate",
-                                        "CUDA error: out of memory"};
-static const char *const cuda_words[] = {"CUDA error",         "CUDA_ERROR_",      "cudaError",
-                                         "CUDA runtime error", "AcceleratorError", "CUDA driver error"};
-/* Messages that frameworks print if CUDA does not start or finds no card. */
-static const char *const start_words[] = {"No CUDA GPUs are available",
-                                          "Found no NVIDIA driver",
-                                          "NVIDIA driver on your system is too old",
-                                          "driver version is insufficient",
-                                          "CUDA driver initialization failed",
-                                          "CUDA unknown error",
-                                          "Unexpected error from cudaGetDeviceCount",
-                                          "Torch not compiled with CUDA enabled",
-                                          "Unable to initialize backend 'cuda'",
-                                          "no CUDA-capable device",
-                                          GW_TEXT_CUDA_ERROR_SYSTEM_NOT_READY,
-                                          GW_TEXT_CUDA_ERROR_INVALID_DEVICE};
-static const char *const library_words[] = {"CUDNN_STATUS_", "CUBLAS_STATUS_",   "cuDNN error", "CUSOLVER_STATUS_",
-                                            "CUFFT_",        "CUSPARSE_STATUS_", "NCCL error"};
-static const char *const host_words[] = {"MemoryError", "std::bad_alloc", "Cannot allocate memory",
-                                         "DefaultCPUAllocator"};
-static const char *const fatal_words[] = {"Fatal Python error", "Segmentation fault", "Bus error",
-                                          "*** stack smashing detected", "double free or corruption"};
-
-#define GW_X(name) , GW_TEXT_##name
-static const char *const result_words[] = {"CUDA_ERROR_", "cudaError" GW_RESULTS_KNOWN_BY_TEXT(GW_X)};
-#undef GW_X
-static const char *const disk_words[] = {"No space left on device", "Disk quota exceeded",
-                                         "PytorchStreamWriter failed writing"};
-static const char *const limit_words[] = {"Too many open files",    "items of ancdata",
-                                          "can't start new thread", "pthread_create failed",
-                                          "hread creation failed",  "fork: Resource temporarily",
-                                          "fork: retry:",           "what():  Resource temporarily unavailable"};
-
-static const char *const device_words[] = {"cannot be accessed from Triton", "Duplicate GPU detected"};
-
-static const char *const fork_words[] = {"Cannot re-initialize CUDA in forked subprocess"};
-
-/* Messages that a parent process prints after a child failed. */
-static const char *const child_words[] = {"ChildFailedError",       "ProcessRaisedException", "ProcessExitedException",
-                                          "CalledProcessError",     "BrokenProcessPool",      "SignalException",
-                                          "DataLoader worker (pid", "WorkerCrashedError"};
-
-/* True if the text mentions memory. Programs write "out of memory", "OutOfMemory", "bad_alloc", "allocation failed" or
- * "OOM". */
-static bool speaks_of_memory(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        if (strncasecmp(text, "memory", 6) == 0 || strncasecmp(text, "alloc", 5) == 0 || gw_begins(text, "OOM"))
-            return true;
-    }
-    return false;
-}
-
-bool gwi_stderr_is_about_child(const char *text)
-{
-    size_t bytes = strcspn(text, "\n");
-    char line[LINE_BYTES_MAX];
-    snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line - 1), text);
-    return HAS_ANY(line, child_words);
-}
-
-/* Return the length of the exception's name at the start of the line, or 0 if there is none. The name is dotted and
- * followed by ":" or the end of the line. */
-static size_t exception_name_bytes(const char *line)
-{
-    size_t count = 0;
-    if (!isalpha((unsigned char)line[0]) && line[0] != '_')
-        return 0;
-    while (isalnum((unsigned char)line[count]) || line[count] == '_' || line[count] == '.')
-        count++;
-    return line[count] == '\0' || line[count] == ':' ? count : 0;
-}
-
-static void keep_frame(struct gwi_stderr_state *state, const char *frame)
-{
-    snprintf(state->frame, sizeof state->frame, "%.*s", (int)sizeof state->frame - 1, frame);
-    if (!has(frame, "-packages/") && !has(frame, "/lib/python") && !has(frame, "File \"<"))
-        snprintf(state->own_frame, sizeof state->own_frame, "%.*s", (int)sizeof state->own_frame - 1, frame);
-}
-
-static void python_line(gw_model *model, uint64_t t_ns, const char *line)
-{
-    gw_stderr_facts *facts = &model->stderr_facts;
-    struct gwi_stderr_state *state = &model->inner->stderr_state;
-    if (has(line, "Traceback (most recent call last)")) {
-        if (!state->chain)
-            state->chain_oom = state->chained = false;
-        enum { LINES_BETWEEN_MAX = 2 };
-        state->after_oom = facts->oom.seen && state->lines_since_oom <= LINES_BETWEEN_MAX;
-        state->in_traceback = true;
-        state->chain = false;
-        state->frame[0] = state->own_frame[0] = '\0';
-        facts->traceback = true;
-        return;
-    }
-    if (has(line, "During handling of the above exception") || has(line, "was the direct cause of the following")) {
-        state->chain = true;
-        state->chain_oom = state->chain_oom || HAS_ANY(facts->exception.text, oom_words);
-        state->chained = true;
-        return;
-    }
-    if (!state->in_traceback)
-        return;
-    if (line[0] == ' ' || line[0] == '\t') {
-        const char *frame = line + strspn(line, " \t");
-        if (gw_begins(frame, "File \""))
-            keep_frame(state, frame);
-        return;
-    }
-    size_t name = exception_name_bytes(line);
-    if (name == 0)
-        return;
-    bool about_child = HAS_ANY(line, child_words);
-    if (about_child)
-        keep(&facts->child_exception, t_ns, line, true);
-    enum { LINES_SINCE_MAX = 120 };
-    if (about_child && facts->exception.seen && state->lines_since_exception < LINES_SINCE_MAX) {
-        /* keep the exception of the child's own traceback, which came just before and has more details */
-        state->in_traceback = false;
-        return;
-    }
-    facts->exception_about_child = about_child;
-    state->lines_since_exception = 0;
-    keep(&facts->exception, t_ns, line, true);
-    memcpy(facts->frame, state->frame, sizeof facts->frame);
-    memcpy(facts->own_frame, state->own_frame, sizeof facts->own_frame);
-    facts->exception_after_oom = state->after_oom;
-    snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
-    facts->exception_chain_oom = state->chain_oom;
-    facts->exception_is_chained = state->chained;
-    facts->exception_is_fork_refused = HAS_ANY(line, fork_words);
-    facts->exception_lacks_value = has(line, "NoneType") || strcmp(facts->exception_type, "NameError") == 0 ||
-                                   strcmp(facts->exception_type, "UnboundLocalError") == 0;
-    state->in_traceback = false;
-}
-
-static bool is_device_assert(const char *line)
-{
-    /* for example "file:line: function: block: [0,0,0], thread: [0,0,0] Assertion `x` failed." */
-    return has(line, "Assertion") && has(line, "failed") && (has(line, "thread: [") || has(line, "block: ["));
-}
-
-static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
-{
-    gw_stderr_facts *facts = &model->stderr_facts;
-    python_line(model, t_ns, line);
-    model->inner->stderr_state.lines_since_oom++;
-    model->inner->stderr_state.lines_since_exception++;
-    const char *oom = FIND_ANY(line, oom_words);
-    if (oom != NULL) {
-        /* XLA prints a whole instruction before its message. If the line is too long to be stored, store only the part
-         * that begins with the message. */
-        const char *kept = strlen(line) < GW_STDERR_LINE_MAX ? line : oom;
-        keep(&facts->oom, t_ns, kept, false);
-        keep(&facts->oom_last, t_ns, kept, true);
-        model->inner->stderr_state.lines_since_oom = 0;
-    }
-    if (HAS_ANY(line, cuda_words))
-        keep(&facts->cuda_error, t_ns, line, false);
-    if (HAS_ANY(line, library_words))
-        keep(&facts->library_status, t_ns, line, false);
-    if (HAS_ANY(line, device_words))
-        keep(&facts->wrong_device, t_ns, line, false);
-    if (HAS_ANY(line, host_words))
-        keep(&facts->host_memory, t_ns, line, false);
-    if (HAS_ANY(line, result_words))
-        keep(&facts->result, t_ns, line, true);
-    if (HAS_ANY(line, disk_words))
-        keep(&facts->disk_full, t_ns, line, true);
-    if (HAS_ANY(line, limit_words))
-        keep(&facts->limit, t_ns, line, true);
-    if (HAS_ANY(line, fatal_words))
-        keep(&facts->fatal, t_ns, line, false);
-    if (HAS_ANY(line, fork_words)) {
-        if (!facts->fork_refused.seen)
-            memcpy(facts->fork_frame, model->inner->stderr_state.own_frame, sizeof facts->fork_frame);
-        keep(&facts->fork_refused, t_ns, line, false);
-    }
-    if (is_device_assert(line))
-        keep(&facts->device_assert, t_ns, line, false);
-    if (has(line, "terminate called") || gw_begins(line, "  what():"))
-        keep(&facts->terminate, t_ns, line, true);
-    if (has(line, "Stats:") || has(line, "Sum Total of in-use chunks") || has(line, "Allocator (GPU_"))
-        keep(&facts->xla_dump, t_ns, line, false);
-}
+/* ---- the text ---- */
 
 /* Make room for `more` bytes at the end of the stored stderr text. A text longer than TEXT_BYTES_MAX loses its middle
  * part. Returns false if out of memory. */
@@ -292,7 +71,7 @@ static void keep_time(gw_model *model, uint64_t t_ns)
         model->inner->nomem = true;
 }
 
-uint64_t gw_stderr_t_ns(const gw_stderr_facts *facts, size_t at)
+static uint64_t t_ns_of(const gw_stderr_facts *facts, size_t at)
 {
     uint64_t byte = at < facts->text_gap || facts->text_gap == 0 ? at : facts->bytes - (facts->text_bytes - at);
     size_t first = 0;
@@ -306,53 +85,271 @@ uint64_t gw_stderr_t_ns(const gw_stderr_facts *facts, size_t at)
     return facts->time_count == 0 ? 0 : facts->time[first].t_ns;
 }
 
+uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line)
+{
+    const char *end = facts->text + facts->text_bytes, *at = facts->text + (file == 0 ? 0 : facts->text_gap);
+    for (uint64_t i = 1; i < line && at < end; i++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        at = stop == NULL ? end : stop + 1;
+    }
+    return t_ns_of(facts, (size_t)(at - facts->text));
+}
+
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count)
 {
-    gwi_model *inner = model->inner;
     keep_time(model, t_ns);
     model->stderr_facts.bytes += count;
     keep_text(model, bytes, count);
-    if (inner->line == NULL && (inner->line = malloc(LINE_BYTES_MAX + 1)) == NULL) {
-        inner->nomem = true;
+}
+
+/* ---- the lines ---- */
+
+/* What a line of the output is about. One line can be about several of these. */
+enum {
+    OOM = 1,          /* a framework or the driver refused memory of the GPU */
+    CUDA = 1 << 1,    /* an error of CUDA */
+    LIBRARY = 1 << 2, /* an error of a CUDA library */
+    GPU = 1 << 3,     /* another problem of the GPU or its driver */
+    ASSERT = 1 << 4,
+    HOST = 1 << 5, /* memory of the host */
+    CRASH = 1 << 6,
+    UNCAUGHT = 1 << 7, /* an uncaught C++ exception */
+    FORKED = 1 << 8,
+    CHILD = 1 << 9, /* only reports that another process failed */
+    NO_VALUE = 1 << 10,
+    MEMORY = 1 << 11 /* mentions memory */
+};
+
+static const struct {
+    gw_sign sign;
+    unsigned about;
+} meanings[] = {{GW_SAYS_TORCH_OOM, OOM},         {GW_SAYS_OOM_WORDS, OOM},         {GW_SAYS_XLA_OOM, OOM},
+                {GW_SAYS_BFC_OOM, OOM},           {GW_SAYS_CUDA_NAME, CUDA},        {GW_SAYS_CUDA_RUNTIME_NAME, CUDA},
+                {GW_SAYS_CUDA_NUMBER, CUDA},      {GW_SAYS_CUDA_TEXT, CUDA},        {GW_SAYS_CUDA_SHORT_TEXT, CUDA},
+                {GW_SAYS_CUDA_ERROR, CUDA},       {GW_SAYS_CUDNN_STATUS, LIBRARY},  {GW_SAYS_CUBLAS_STATUS, LIBRARY},
+                {GW_SAYS_LIBRARY_ERROR, LIBRARY}, {GW_SAYS_NO_DRIVER, GPU},         {GW_SAYS_NO_DEVICE, GPU},
+                {GW_SAYS_DRIVER_OLD, GPU},        {GW_SAYS_CPU_BUILD, GPU},         {GW_SAYS_DEVICE_ASSERT, ASSERT},
+                {GW_SAYS_HOST_MEMORY, HOST},      {GW_SAYS_SEGFAULT, CRASH},        {GW_SAYS_BUS_ERROR, CRASH},
+                {GW_SAYS_HEAP_DAMAGE, CRASH},     {GW_SAYS_PYTHON_CRASH, CRASH},    {GW_SAYS_UNCAUGHT, UNCAUGHT},
+                {GW_SAYS_FORK, FORKED},           {GW_SAYS_CHILD_EXCEPTION, CHILD}, {GW_SAYS_NO_VALUE, NO_VALUE},
+                {GW_SAYS_MEMORY_WORD, MEMORY}};
+
+static bool is_out_of_memory(const gw_log_find *find)
+{
+    const char *name = gw_log_text(find, "name");
+    return name != NULL && (strcmp(name, "OUT_OF_MEMORY") == 0 || strcmp(name, "MemoryAllocation") == 0);
+}
+
+static unsigned meaning_of(const gw_log_find *find)
+{
+    unsigned about = 0;
+    for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {
+        if (meanings[i].sign == find->sign)
+            about |= meanings[i].about;
+    }
+    return (about & CUDA) != 0 && is_out_of_memory(find) ? about | OOM : about;
+}
+
+/* Return what the line of `find` is about. `find` is the first find of its line. */
+static unsigned line_meaning(const gw_log *log, const gw_log_find *find)
+{
+    const gw_log_find *end = log->find + log->find_count;
+    unsigned about = 0;
+    for (const gw_log_find *at = find; at < end && at->order == find->order; at++)
+        about |= meaning_of(at);
+    return about;
+}
+
+static void keep(const gw_stderr_facts *facts, gw_stderr_line *line, const gw_log_find *find, bool newest)
+{
+    line->count++;
+    if (line->seen && !newest)
         return;
+    line->seen = true;
+    line->t_ns = gw_stderr_line_t_ns(facts, find->file, find->line);
+    snprintf(line->text, sizeof line->text, "%.*s", (int)sizeof line->text - 1, find->text);
+}
+
+/* ---- tracebacks ---- */
+
+/* The traceback that is being read. */
+typedef struct trace {
+    bool is_open, chain, chain_oom, is_chained, after_oom;
+    const gw_log_find *frame, *own_frame; /* innermost one, and the innermost outside of installed packages */
+    uint64_t oom_order, exception_order;
+} trace;
+
+static void begin_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find)
+{
+    enum { LINES_BETWEEN_MAX = 2 };
+    if (!it->chain)
+        it->chain_oom = it->is_chained = false;
+    it->after_oom = facts->oom.seen && find->order <= it->oom_order + LINES_BETWEEN_MAX + 1;
+    it->is_open = true;
+    it->chain = false;
+    it->frame = it->own_frame = NULL;
+    facts->traceback = true;
+}
+
+static void add_frame(trace *it, const gw_log_find *find)
+{
+    const char *file = gw_log_text(find, "file");
+    it->frame = find;
+    if (file != NULL && strstr(file, "-packages/") == NULL && strstr(file, "/lib/python") == NULL && file[0] != '<')
+        it->own_frame = find;
+}
+
+static void copy_frame(char out[GW_STDERR_LINE_MAX], const gw_log_find *find)
+{
+    snprintf(out, GW_STDERR_LINE_MAX, "%.*s", GW_STDERR_LINE_MAX - 1, find == NULL ? "" : find->text);
+}
+
+/* True if the line begins with the exception's name. A line of source code in a traceback may contain such a name. */
+static bool begins_with_type(const gw_log_find *find)
+{
+    const char *type = gw_log_text(find, "type");
+    return type != NULL && gw_begins(find->text, type);
+}
+
+static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find, unsigned about)
+{
+    enum { LINES_SINCE_MAX = 120 };
+    bool about_child = (about & CHILD) != 0;
+    it->is_open = false;
+    if (about_child)
+        keep(facts, &facts->child_exception, find, true);
+    if (about_child && facts->exception.seen && find->order < it->exception_order + LINES_SINCE_MAX)
+        return; /* keep the exception of the child's own traceback, which came just before and has more details */
+    it->exception_order = find->order;
+    keep(facts, &facts->exception, find, true);
+    facts->exception_about_child = about_child;
+    copy_frame(facts->frame, it->frame);
+    copy_frame(facts->own_frame, it->own_frame);
+    snprintf(facts->exception_type, sizeof facts->exception_type, "%.95s", gw_log_text(find, "type"));
+    facts->exception_after_oom = it->after_oom;
+    facts->exception_chain_oom = it->chain_oom;
+    facts->exception_is_chained = it->is_chained;
+    facts->exception_is_fork_refused = (about & FORKED) != 0;
+    facts->exception_lacks_value = (about & NO_VALUE) != 0;
+    facts->exception_mentions_memory = (about & MEMORY) != 0;
+    if ((about & OOM) != 0 || it->chain_oom)
+        facts->exception_kind = GW_EXCEPTION_OOM;
+    else
+        facts->exception_kind = (about & (CUDA | LIBRARY | GPU)) != 0 ? GW_EXCEPTION_GPU : GW_EXCEPTION_SCRIPT;
+}
+
+static void trace_line(gw_stderr_facts *facts, trace *it, const gw_log_find *find, unsigned about)
+{
+    if (find->sign == GW_SAYS_TRACEBACK) {
+        begin_trace(facts, it, find);
+    } else if (find->sign == GW_SAYS_CHAINED) {
+        it->chain_oom = it->chain_oom || facts->exception_kind == GW_EXCEPTION_OOM;
+        it->chain = it->is_chained = true;
+    } else if (it->is_open && find->sign == GW_SAYS_FRAME) {
+        add_frame(it, find);
+    } else if (it->is_open && find->sign == GW_SAYS_EXCEPTION && begins_with_type(find)) {
+        end_trace(facts, it, find, about);
     }
-    for (size_t i = 0; i < count; i++) {
-        char byte = bytes[i];
-        if (byte != '\n' && byte != '\r') {
-            if (inner->line_bytes < LINE_BYTES_MAX)
-                inner->line[inner->line_bytes++] = byte == '\0' ? ' ' : byte;
-            continue;
-        }
-        inner->line[inner->line_bytes] = '\0';
-        if (inner->line_bytes > 0)
-            scan_line(model, t_ns, inner->line);
-        inner->line_bytes = 0;
+}
+
+/* ---- the facts ---- */
+
+static void plain_line(gw_stderr_facts *facts, trace *it, const gw_log_find *find, unsigned about)
+{
+    if ((about & OOM) != 0) {
+        keep(facts, &facts->oom, find, false);
+        keep(facts, &facts->oom_last, find, true);
+        it->oom_order = find->order;
     }
+    if ((about & CUDA) != 0) {
+        keep(facts, &facts->cuda_error, find, false);
+        keep(facts, &facts->result, find, true);
+    }
+    if ((about & LIBRARY) != 0)
+        keep(facts, &facts->library_status, find, false);
+    if ((about & HOST) != 0)
+        keep(facts, &facts->host_memory, find, false);
+    if ((about & CRASH) != 0)
+        keep(facts, &facts->fatal, find, false);
+    if ((about & ASSERT) != 0)
+        keep(facts, &facts->device_assert, find, false);
+    if ((about & UNCAUGHT) != 0)
+        keep(facts, &facts->terminate, find, true);
+    if ((about & FORKED) != 0) {
+        if (!facts->fork_refused.seen)
+            copy_frame(facts->fork_frame, it->own_frame);
+        keep(facts, &facts->fork_refused, find, false);
+    }
+}
+
+static gw_status read_text(const gw_stderr_facts *facts, gw_log **ret_log, gw_error *err)
+{
+    gw_log_reader *reader = NULL;
+    size_t first = facts->text_gap > 0 ? facts->text_gap : facts->text_bytes;
+    gw_status st = gw_log_open(&reader, err);
+    if (st == GW_OK)
+        st = gw_log_begin(reader, "stderr", err);
+    if (st == GW_OK)
+        st = gw_log_feed(reader, facts->text, first, err);
+    if (st == GW_OK && facts->text_gap > 0)
+        st = gw_log_begin(reader, "end of stderr", err); /* a separate file: text before it is missing */
+    if (st == GW_OK && facts->text_gap > 0)
+        st = gw_log_feed(reader, facts->text + facts->text_gap, facts->text_bytes - facts->text_gap, err);
+    if (st == GW_OK)
+        return gw_log_finish(reader, ret_log, err);
+    gw_log_cancel(reader);
+    return st;
 }
 
 void gwi_stderr_finish(gw_model *model)
 {
-    if (model->inner->line == NULL || model->inner->line_bytes == 0)
+    gw_stderr_facts *facts = &model->stderr_facts;
+    gw_error err = {0};
+    trace it = {0};
+    unsigned about = 0;
+    if (facts->text_bytes == 0 || !gw_logs_are_supported())
         return;
-    model->inner->line[model->inner->line_bytes] = '\0';
-    scan_line(model, model->inner->t_last_ns, model->inner->line);
-    model->inner->line_bytes = 0;
+    gw_status st = read_text(facts, &facts->log, &err);
+    if (st != GW_OK) {
+        model->inner->nomem = model->inner->nomem || st == GW_NOMEM;
+        return;
+    }
+    for (size_t i = 0; i < facts->log->find_count; i++) {
+        const gw_log_find *find = &facts->log->find[i];
+        bool is_new = i == 0 || find[-1].order != find->order;
+        about = is_new ? line_meaning(facts->log, find) : about;
+        trace_line(facts, &it, find, about);
+        if (is_new)
+            plain_line(facts, &it, find, about);
+    }
+}
+
+bool gwi_stderr_is_about_child(const char *text)
+{
+    gw_log_reader *reader = NULL;
+    gw_log *log = NULL;
+    gw_error err;
+    bool found = false;
+    gw_status st = gw_log_open(&reader, &err);
+    if (st == GW_OK)
+        st = gw_log_begin(reader, "exception", &err);
+    if (st == GW_OK)
+        st = gw_log_feed(reader, text, strcspn(text, "\n"), &err);
+    if (st == GW_OK && gw_log_finish(reader, &log, &err) == GW_OK)
+        found = log->count[GW_SAYS_CHILD_EXCEPTION] > 0;
+    else if (st != GW_OK)
+        gw_log_cancel(reader);
+    gw_log_free(log);
+    return found;
 }
 
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts)
 {
-    const char *text = facts->exception.text;
-    if (!facts->exception.seen)
-        return GW_EXCEPTION_NONE;
-    if (HAS_ANY(text, oom_words) || facts->exception_chain_oom)
-        return GW_EXCEPTION_OOM;
-    if (HAS_ANY(text, cuda_words) || HAS_ANY(text, library_words) || HAS_ANY(text, start_words))
-        return GW_EXCEPTION_GPU;
-    return GW_EXCEPTION_SCRIPT;
+    return facts->exception.seen ? facts->exception_kind : GW_EXCEPTION_NONE;
 }
 
 bool gw_exception_may_follow_refusal(const gw_stderr_facts *facts)
 {
     return facts->exception.seen &&
-           (facts->exception_is_chained || facts->exception_lacks_value || speaks_of_memory(facts->exception.text));
+           (facts->exception_is_chained || facts->exception_lacks_value || facts->exception_mentions_memory);
 }
