@@ -53,7 +53,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool known = false, below = is_below_family(&versions, &minimum, &known);
     if (failure == NULL && below)
         failure = gwi_root_with(c, UNSUPPORTED_PTX);
-    if (failure == NULL && !(below && gwi_is_told(c, finding->cause)))
+    if (failure == NULL && !(below && said != NULL))
         return GW_CERTAINTY_NONE;
     char text[GW_VERSION_TEXT_MAX];
     if (below && minimum != NULL)

@@ -194,8 +194,7 @@ static void ask_all(const gwi_case *c, answer *answers)
             limit(&answers[i], limit_of_remainder(c, most_certain(answers, i)));
         if (is_unsensed && gwi_causes[i]->depth > GWI_IS_ROOT)
             limit(&answers[i], GW_SUPPORTED); /* only samples show a broken card or a full /dev/shm */
-        if (!answers[i].by_text) /* what was not observed cannot contradict a message */
-            limit(&answers[i], most);
+        limit(&answers[i], most);
         is_decided = gwi_causes[i]->is_sole && answers[i].certainty >= GW_SUPPORTED;
     }
 }
@@ -307,15 +306,6 @@ static bool is_healthy(const gwi_case *c)
     if (gwi_rehearsal_was_ended(c->model))
         return true;
     return c->ended && !c->bad_end && c->sticky == NULL && gwi_find_race(c, &race) < GW_SUPPORTED;
-}
-
-/* Calls that were not observed could contradict all causes that facts show. */
-static void limit_facts(answer *answers)
-{
-    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
-        if (answers[i].certainty > GW_HYPOTHESIS && !answers[i].by_text)
-            answers[i].certainty = GW_HYPOTHESIS;
-    }
 }
 
 static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
