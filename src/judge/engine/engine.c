@@ -130,6 +130,22 @@ static gw_certainty most_certain(const answer *answers, size_t count)
     return most;
 }
 
+/* True if a process whose driver calls were not recorded may have replaced the judged one. Its parent cannot: a
+ * debugger, for example, has the driver's file open. */
+static bool is_replacement_unseen(const gwi_case *c)
+{
+    const gw_pair *fact = NULL;
+    while ((fact = gwi_unseen(c->model, fact)) != NULL) {
+        unsigned pid;
+        bool is_driver = fact->what != GW_FACT_UNOBSERVED_CHILD && fact->what != GW_FACT_UNOBSERVED_NESTED;
+        bool is_parent =
+            c->process != NULL && sscanf(fact->value, "pid %u ", &pid) == 1 && pid == c->process->parent_pid;
+        if (is_driver && !is_parent)
+            return true;
+    }
+    return false;
+}
+
 /* Return the highest certainty that any cause may have, because what was not observed could contradict it. */
 static gw_certainty limit_of(const gwi_case *c)
 {
@@ -139,7 +155,8 @@ static gw_certainty limit_of(const gwi_case *c)
     /* The program may have gone on after what failed, or replaced the process that failed. */
     bool may_go_on =
         c->model->truncated && c->model->command == NULL && (c->sticky == NULL || c->model->process_count > 1);
-    may_go_on = may_go_on || (is_blind && gw_run_ended_well(c->model));
+    bool may_be_replaced = is_replacement_unseen(c) || no_runtime || !gwi_is_whole(c->model);
+    may_go_on = may_go_on || (may_be_replaced && gw_run_ended_well(c->model));
     if ((is_blind && c->root == NULL) || may_go_on || c->is_root_unknown)
         return GW_HYPOTHESIS;
     /* A snapshot covers only one allocator: the driver and the card are missing. */
