@@ -147,6 +147,8 @@ class Build:
                                   capture_output=True, timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return [f"no answer after {TIMEOUT_S} s"]
+        except OSError as error:
+            fail(f"{self.program}: {error.strerror}")
         text = done.stdout + b"--- stderr ---\n" + done.stderr
         return [f"exit status {done.returncode}", *text.decode(errors="replace").splitlines()]
 
@@ -283,6 +285,8 @@ def main():
             differences = [*compare(base, new, items, volatile, pool), *compare_symbols(*symbols)]
         finally:
             base.keep()
+    if new.program.stat().st_mtime_ns != new.stamp:
+        fail(f"{new.program} was built again during the comparison")
     if volatile:
         print("not compared, because two runs of the older build differ there:\n    " + "\n    ".join(sorted(volatile)))
     if "bench" in kinds:

@@ -96,6 +96,11 @@ class Golden(unittest.TestCase):
         self.assertIn("symbols gpuwhy/libgpuwhy-hook.so, nm -D", self.differences())
         self.assertIn("    + (no such library)\n", self.differences())
 
+    def test_built_during_the_comparison(self):
+        changing = self.wrapper("changing", f"cat; touch '{self.folder}/changing/gpuwhy'")
+        status, said = self.golden(BUILD, changing, "logs")
+        self.assertEqual((status, said), (2, f"golden: {changing}/gpuwhy was built again during the comparison\n"))
+
     def test_nothing_to_compare(self):
         (self.folder / "tests" / "messages.tsv").unlink()
         status, said = self.golden(BUILD, BUILD)
