@@ -190,8 +190,9 @@ def shared_memory_is_refused(folder):
     done, verdict = judge(folder, IS_REFUSED_SHARED_MEMORY, before=small_shared_memory())
     expect(done.returncode == 1, f"ended by {done.returncode}")
     expect("No space left" in done.stderr.decode(errors="replace"), "the file system was not full")
-    # The message does not name the file system that was full.
-    expect(any(a["cause"] == "shm-exhausted" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
+    # The message does not name the file system that was full. The samples show it, but another one may have been full, too.
+    expect_cause(verdict, "shm-exhausted", "supported")
+    expect(any(a["cause"] == "disk-or-quota-full" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
 
 
 def shared_memory_has_room(folder):
@@ -227,7 +228,7 @@ def bus_in_file(folder, path, before=()):
 
 def data_file_is_truncated(folder):
     verdict = bus_in_file(folder, folder / "train.bin")
-    expect_cause(verdict, "host-crash-of-process", "established")
+    expect_cause(verdict, "host-crash-of-process", "supported")  # no driver call was observed
     expect(any("train.bin was truncated" in line for line in verdict["next"]), f"{verdict['next']}")
 
 
@@ -340,13 +341,13 @@ def core_of_a_touched_block(folder):
 
 def core_of_another_crash(folder):
     verdict = judge_crash(folder, resource.RLIM_INFINITY, "s28_host", "--end", "crash")
-    expect_cause(verdict, "host-crash-of-process", "established")
+    expect_cause(verdict, "host-crash-of-process", "supported")  # without samples, the card may be broken
     expect(any("at address" in text for text in lines_of_the_core(verdict)), f"{verdict['evidence']}")
 
 
 def no_core(folder):
     verdict = judge_crash(folder, 0, "s33_host_touch")
-    expect_cause(verdict, "host-crash-of-process", "established")
+    expect_cause(verdict, "host-crash-of-process", "supported")
     expect(not lines_of_the_core(verdict), f"{verdict['evidence']}")
 
 

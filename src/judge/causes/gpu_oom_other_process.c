@@ -226,5 +226,6 @@ const gw_cause gwi_cause_gpu_oom_other_process = {
                   "them; otherwise each takes three quarters\n"
                   "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
                   "Choose another GPU with CUDA_VISIBLE_DEVICES, or let a scheduler give each job its own"},
+    .excludes = "gpu-oom-library-handle", /* the library only reports the refusal that the other processes caused */
     .judge = judge,
 };

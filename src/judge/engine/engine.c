@@ -275,13 +275,13 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
            gwi_add_fixes_for(c, &verdict->next, best->cause, words, is_replayed);
 }
 
-/* Drop what an established cause explains or excludes. */
+/* Drop what an established cause explains or excludes, and what only words suggest. */
 static void drop_explained(answer *answers, const answer *best)
 {
     for (size_t i = 0; i < GWI_CAUSE_COUNT && best->certainty == GW_ESTABLISHED; i++) {
         const gw_cause *cause = answers[i].cause;
         bool is_excluded = best->cause->excludes != NULL && strcmp(best->cause->excludes, cause->id) == 0;
-        if (is_excluded || cause->depth > best->cause->depth)
+        if (is_excluded || answers[i].by_text || cause->depth > best->cause->depth)
             answers[i].certainty = GW_CERTAINTY_NONE;
     }
 }
