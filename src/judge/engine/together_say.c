@@ -229,7 +229,9 @@ static bool same_cause(const char *a, const char *b)
 static int by_count(const void *left, const void *right)
 {
     const group *a = left, *b = right;
-    return (a->count < b->count) - (a->count > b->count);
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    return strcmp(a->cause == NULL ? "" : a->cause, b->cause == NULL ? "" : b->cause);
 }
 
 static size_t group_others(const gw_job *job, size_t root, group groups[GWI_CAUSE_COUNT + 1])
