@@ -221,7 +221,7 @@ static gw_status update_table(gwi_past_db *db, gw_error *err)
 
 gw_status gwi_past_db_open(gwi_past_db *ret_db, const char *path, bool writes, int wait_ms, gw_error *err)
 {
-    bool has_locks;
+    bool has_locks = false;
     *ret_db = (gwi_past_db){.path = path, .wait_ns = (uint64_t)wait_ms * 1000000u};
     gw_status st = check_file(path, writes, &has_locks, err);
     if (st == GW_OK && !has_locks)
