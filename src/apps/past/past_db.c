@@ -8,8 +8,8 @@
  * ENOLCK for a lock that another program holds. So we try one lock ourselves before we open the database. Without such
  * locks, the lock of runs.db is the folder runs.db.lock, which any file system can create, from opening to closing. It
  * is like that of SQLite's "unix-dotfile", which we do not use: it takes its own lock for that of another program, so
- * that it never undoes what a killed program left unfinished (3.40). Both kinds of locks exclude nobody of the other
- * kind, so all machines that share a state folder must agree on whether its file system has locks. */
+ * that it never undoes what a killed program left unfinished (3.40). A program with one kind of lock does not see the
+ * other kind, so all machines that share a state folder must agree on whether its file system has locks. */
 #include "gwi_past_db.h"
 
 #include "gw_clock.h"

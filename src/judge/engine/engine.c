@@ -151,12 +151,11 @@ static gw_certainty limit_of(const gwi_case *c)
 {
     gwi_lacks lacks;
     bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
-    bool is_blind = gwi_unseen_driver(c->model) != NULL || no_runtime || !gwi_is_whole(c->model);
+    bool is_cut = no_runtime || !gwi_is_whole(c->model), is_blind = is_cut || gwi_unseen_driver(c->model) != NULL;
     /* The program may have gone on after what failed, or replaced the process that failed. */
     bool may_go_on =
         c->model->truncated && c->model->command == NULL && (c->sticky == NULL || c->model->process_count > 1);
-    bool may_be_replaced = is_replacement_unseen(c) || no_runtime || !gwi_is_whole(c->model);
-    may_go_on = may_go_on || (may_be_replaced && gw_run_ended_well(c->model));
+    may_go_on = may_go_on || ((is_cut || is_replacement_unseen(c)) && gw_run_ended_well(c->model));
     if ((is_blind && c->root == NULL) || may_go_on || c->is_root_unknown)
         return GW_HYPOTHESIS;
     /* A snapshot covers only one allocator: the driver and the card are missing. */

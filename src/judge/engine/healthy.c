@@ -61,14 +61,12 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 {
-    const gw_pair *closed = gw_model_fact(c->model, GW_FACT_DOORS_CLOSED);
     bool is_partly = gwi_observed_count(c->model) > 0, has_unseen = gwi_unseen(c->model, NULL) != NULL;
     gwi_headline(finding, "the program ended normally; %s%s",
                  is_partly ? "parts of the recording are missing" : "no CUDA driver call was observed",
                  has_unseen ? ", and part of the run was not observed" : "");
     gwi_say_unseen(c, finding);
-    if (closed != NULL && strcmp(closed->value, "no driver") == 0)
-        gwi_evidence(finding, closed->t_ns, "host", "this machine has no GPU driver (libcuda.so.1)");
+    gwi_say_no_driver(c->model, finding);
     if (has_unseen)
         gwi_next(finding,
                  "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
