@@ -173,8 +173,7 @@ gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const cha
     if (limit_bytes == 0)
         return gwi_refuse(scope, GS_NO_HOST_MEMORY, call, file, line, "no host memory to record it");
     char wanted[GWI_BYTES_EXACT_MAX], limit[GWI_BYTES_EXACT_MAX], taken[GWI_BYTES_EXACT_MAX];
-    return gwi_refuse(scope, GS_NO_MEMORY, call, file, line,
-                      "%s requested; the scope's limit is %s, of which %s are in use",
+    return gwi_refuse(scope, GS_NO_MEMORY, call, file, line, "%s requested; the scope's limit is %s, and %s are in use",
                       gwi_bytes_exact(wanted, wanted_bytes), gwi_bytes_exact(limit, limit_bytes),
                       gwi_bytes_exact(taken, taken_bytes));
 }

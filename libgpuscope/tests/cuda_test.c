@@ -255,7 +255,7 @@ static void a_limit_holds_for_adopted_memory(void **state)
     assert_refused(gs_cuda_adopt(scope, GS_KIND_DEVICE, block, 6 * MIB), GS_NO_MEMORY, "6291456 bytes (6.00 MiB)");
     assert_int_equal(free_(block), 0);
     assert_refused(gs_cuda_malloc(scope, 6 * MIB, &block), GS_NO_MEMORY,
-                   "the scope's limit is 4194304 bytes (4.00 MiB), of which 0 bytes are in use");
+                   "the scope's limit is 4194304 bytes (4.00 MiB), and 0 bytes are in use");
     end_with(scope, 0);
 }
 

@@ -115,7 +115,7 @@ static const char *not_good_several(const gwi_peaks *peaks)
 {
     if (peaks->all_good)
         return "";
-    return peaks->all_failed ? ", none of which ended well," : ", none of which is known to have ended well,";
+    return peaks->all_failed ? " (none of them ended well)" : " (none of them is known to have ended well)";
 }
 
 bool gwi_peaks_text(const gwi_peaks *peaks, const char *this_one, gw_text *text)

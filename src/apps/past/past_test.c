@@ -95,11 +95,11 @@ static void peaks_are_compared(void **state)
                  "peaked at 15.00 GiB and failed",
                  failed, 2);
     gwi_past mixed[] = {peak_of(1, false, true, gib), peak_of(2, false, true, gib), peak_of(3, false, true, gib)};
-    expect_peaks("the last 2 runs of this command, none of which ended well, peaked at 1.00 GiB, this one peaked at "
+    expect_peaks("the last 2 runs of this command (none of them ended well) peaked at 1.00 GiB, this one peaked at "
                  "1.00 GiB and failed",
                  mixed, 3);
     mixed[1].exit.is_known = false;
-    expect_peaks("the last 2 runs of this command, none of which is known to have ended well, peaked at 1.00 GiB, this "
+    expect_peaks("the last 2 runs of this command (none of them is known to have ended well) peaked at 1.00 GiB, this "
                  "one peaked at 1.00 GiB and failed",
                  mixed, 3);
     failed[0].key = 2;
