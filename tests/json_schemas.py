@@ -10,8 +10,16 @@ import os
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUILD = pathlib.Path(os.environ.get("GPUWHY", ROOT / "build" / "gpuwhy")).parent
-FOLDERS = (ROOT / "schema", BUILD / "share" / "gpuwhy" / "schema")
+
+
+def build():
+    """Return the build folder under test: tests name the program (GPUWHY) or its folder (GPUWHY_BUILD)."""
+    if "GPUWHY" in os.environ:
+        return pathlib.Path(os.environ["GPUWHY"]).parent
+    return pathlib.Path(os.environ.get("GPUWHY_BUILD", ROOT / "build"))
+
+
+FOLDERS = (ROOT / "schema", build() / "share" / "gpuwhy" / "schema")
 
 
 class SchemaError(AssertionError):
