@@ -343,6 +343,10 @@ def name_cells(shell, text):
     return text
 
 
+class NoVerdict(Exception):
+    """Why `gpuwhy explain` gave no verdict."""
+
+
 class Cells:
     def __init__(self, shell, program, run_folder, hook_path):
         self.shell, self.program, self.run_folder, self.hook_path = shell, program, run_folder, hook_path
@@ -403,14 +407,24 @@ class Cells:
     def ask(self, cell, error):
         environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("GPUWHY_")}
         words = "" if error is None else _traceback_text(error)
-        done = subprocess.run([self.program, "explain", "--json", "--cell", cell, self.run_folder],
-                              input=words.encode(errors="replace"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              env=environment, timeout=EXPLAIN_SECONDS_MAX)
-        return json.loads(name_cells(self.shell, done.stdout.decode())) if done.stdout else None
+        try:
+            done = subprocess.run([self.program, "explain", "--json", "--cell", cell, self.run_folder],
+                                  input=words.encode(errors="replace"), capture_output=True, env=environment,
+                                  timeout=EXPLAIN_SECONDS_MAX)
+            if done.stdout:
+                return json.loads(name_cells(self.shell, done.stdout.decode()))
+        except (OSError, subprocess.TimeoutExpired, ValueError) as reason:
+            raise NoVerdict(f"{type(reason).__name__}: {reason}") from reason
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise NoVerdict(lines[-1] if lines else f"gpuwhy explain ended with status {done.returncode}")
 
     def judge(self, cell, error):
-        verdict = self.ask(cell, error)
-        failure = verdict and verdict.get("failure")
+        try:
+            verdict = self.ask(cell, error)
+        except NoVerdict as reason:
+            self.show(f"gpuwhy   {cell}: no verdict: {reason}")
+            return
+        failure = verdict.get("failure")
         if not failure or verdict["status"] != "fault" or verdict["cause"] in NOT_TOLD:
             return
         if error is None and not failure["context_lost"]:

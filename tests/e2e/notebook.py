@@ -261,6 +261,18 @@ def test_a_lost_context(place):
 
 # ---- no side effects ------------------------------------------------------------------------------------------------
 
+def test_no_verdict(place):
+    """A failure that cannot be judged is not passed over in silence."""
+    with Notebook(place) as book:
+        book.good(SETUP)
+        book.good("import os\nfolder = os.environ['GPUWHY_RUN_DIR']\nos.rename(folder, folder + '.away')")
+        cell = book.failed("first, second = train(1), train(1)")
+        book.run("os.rename(folder + '.away', folder)")
+        expect(len(cell.shown) == 1, f"{len(cell.shown)} texts, not one, under a failure without a verdict")
+        expect(re.search(r"In \[3\]: no verdict: .*No such file", one_line(cell.shown[0])),
+               f"why there is no verdict is not said in:\n{cell.shown[0]}")
+
+
 def test_a_guest(place):
     with Notebook(place) as book:
         book.good(SETUP + BIG)
