@@ -11,7 +11,6 @@
 static const double iterations_least = 3;
 /* Time that a speed is measured, at least. */
 static const uint64_t measured_ns = 3000000000u;
-static const size_t samples_least = 4;
 
 const gwi_fit_trial *gwi_fit_trial_of(const gwi_fit *fit, size_t combination, uint64_t number, gwi_fit_kind kind)
 {
@@ -59,6 +58,27 @@ static void ask_to_end(gwi_fit_trial *trial)
     kill(trial->pid, SIGTERM);
 }
 
+/* The iterations in the second half of the run so far, and its time: what is slow at the beginning is not measured.
+ * 0: unknown. */
+static double iterations_of_half(const gwi_fit *fit, const gwi_fit_trial *trial, uint64_t *ret_ns)
+{
+    uint64_t launches_each = gwi_fit_launches_each(fit, trial->combination, trial->number);
+    if (launches_each == 0 || trial->sample_count < 2)
+        return 0;
+    const gwi_fit_sample *last = &trial->sample[trial->sample_count - 1], *half = &trial->sample[0];
+    while (half[1].t_ns <= trial->sample[0].t_ns + (last->t_ns - trial->sample[0].t_ns) / 2)
+        half++;
+    *ret_ns = last->t_ns - half->t_ns;
+    return (double)(last->launches - half->launches) / (double)launches_each;
+}
+
+/* A busy machine may look at a run too rarely for a speed after the usual time: then it needs more time. */
+static bool is_measured(const gwi_fit *fit, const gwi_fit_trial *trial, uint64_t now_ns)
+{
+    uint64_t ns = 0;
+    return now_ns - trial->sample[0].t_ns >= measured_ns && iterations_of_half(fit, trial, &ns) >= iterations_least;
+}
+
 void gwi_fit_watch(const gwi_fit *fit, gwi_fit_trial *trial)
 {
     uint64_t launches = 0, now_ns = gw_monotonic_ns();
@@ -72,24 +92,18 @@ void gwi_fit_watch(const gwi_fit *fit, gwi_fit_trial *trial)
         trial->sample[trial->sample_count++] = (gwi_fit_sample){now_ns, launches};
         trial->launches = launches;
     }
-    bool is_enough =
-        trial->enough_launches != 0 && trial->launches >= trial->enough_launches &&
-        (!fit->speed || (now_ns - trial->sample[0].t_ns >= measured_ns && trial->sample_count >= samples_least));
+    bool is_enough = trial->enough_launches != 0 && trial->launches >= trial->enough_launches &&
+                     (!fit->speed || is_measured(fit, trial, now_ns));
     if (is_enough || (double)(now_ns - trial->started_ns) / 1e9 > fit->real_seconds)
         ask_to_end(trial);
 }
 
-/* The launches of the second half of the run, at so many an iteration: what is slow at the beginning is not measured.
- */
 void gwi_fit_measure(const gwi_fit *fit, gwi_fit_trial *trial)
 {
-    uint64_t launches_each = gwi_fit_launches_each(fit, trial->combination, trial->number);
-    if (trial->kind != GWI_FIT_REAL || trial->fit != GW_FIT_YES || launches_each == 0 || trial->sample_count < 2)
+    uint64_t ns = 0;
+    if (trial->kind != GWI_FIT_REAL || trial->fit != GW_FIT_YES)
         return;
-    const gwi_fit_sample *last = &trial->sample[trial->sample_count - 1], *half = &trial->sample[0];
-    while (half[1].t_ns <= trial->sample[0].t_ns + (last->t_ns - trial->sample[0].t_ns) / 2)
-        half++;
-    double iterations = (double)(last->launches - half->launches) / (double)launches_each;
+    double iterations = iterations_of_half(fit, trial, &ns);
     if (iterations >= iterations_least)
-        trial->items_per_second = iterations * (double)trial->number / ((double)(last->t_ns - half->t_ns) / 1e9);
+        trial->items_per_second = iterations * (double)trial->number / ((double)ns / 1e9);
 }
