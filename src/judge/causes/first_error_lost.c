@@ -3,36 +3,10 @@
  *
  * Never established: the recording does not show whether the program checked the result. The cause is supported if
  * other calls succeeded before the program printed the error. */
-#include "gw_cuda_results.h"
 #include "gw_data.h"
 #include "gwi_cause.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-static bool is_known_by_text(uint16_t result)
-{
-    switch (result) {
-#define GW_X(name) case name:
-        GW_RESULTS_KNOWN_BY_TEXT(GW_X)
-#undef GW_X
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool names_result(const char *text, uint16_t result)
-{
-    const gw_cuda_error *row = gw_data_cuda_error(result);
-    if (row == NULL)
-        return false;
-    const char *names[] = {row->driver_name, row->runtime_name, is_known_by_text(result) ? row->text : NULL};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (names[i] != NULL && strstr(text, names[i]) != NULL)
-            return true;
-    return false;
-}
 
 /* Count the calls that succeeded between the failed call and the message. If there were any, the program probably
  * did not check the result. */
@@ -50,12 +24,12 @@ static uint64_t calls_between(const gwi_case *c, const gw_failure *failure, uint
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = c->root;
-    const gw_stderr_line *line = &c->model->stderr_facts.result;
+    const struct gw_log_find *said = gwi_said_last_code(c);
     char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
-    if (failure == NULL || failure != c->other || failure->is_allocation || !c->ended || !c->bad_end || !line->seen ||
-        line->t_ns < failure->t_ns || !names_result(line->text, failure->result))
+    if (failure == NULL || failure != c->other || failure->is_allocation || !c->ended || !c->bad_end || said == NULL ||
+        gwi_said_t_ns(c, said) < failure->t_ns || gwi_said_code(said) != failure->result)
         return GW_CERTAINTY_NONE;
-    uint64_t between = calls_between(c, failure, line->t_ns);
+    uint64_t between = calls_between(c, failure, gwi_said_t_ns(c, said));
     if (between == 0)
         return GW_CERTAINTY_NONE;
     gwi_call_text(call, failure->fn_name);
@@ -65,9 +39,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                  call, failure->result, gw_result_name(failure->result));
     gwi_evidence(finding, failure->t_ns, "driver", "%s%s returned %u (%s)", call, gwi_at(c, failure->site, at),
                  failure->result, gw_result_name(failure->result));
-    gwi_measure(finding, line->t_ns, "driver", (double)between, "calls",
+    gwi_measure(finding, gwi_said_t_ns(c, said), "driver", (double)between, "calls",
                 "%" PRIu64 " launches, copies and waits succeeded after it", between);
-    gwi_evidence(finding, line->t_ns, "stderr", "%s", line->text);
+    gwi_say_said(c, finding, said);
     gwi_where(finding, failure->site, "the call that failed");
     gwi_say_consequences(c, finding, failure);
     return GW_SUPPORTED;

@@ -44,38 +44,35 @@ static const gw_process *find_initialiser(const gw_model *model, const gw_proces
     return NULL;
 }
 
-/* Judge PyTorch's own exception. PyTorch detects a fork by itself and then makes no driver call, so only this exception
- * shows the cause. */
+/* Judge the framework's own message. PyTorch detects a fork by itself and then makes no driver call, so only its
+ * exception shows the cause. */
 static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 {
-    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const uint64_t soon_ns = 60000000000u;
     const gw_process *initialiser = NULL;
     char at[GWI_PLACE_TEXT_MAX];
-    if (!facts->exception_is_fork_refused || c->root != NULL)
+    gw_certainty by_text = gwi_judge_by_text(c, finding);
+    if (by_text == GW_CERTAINTY_NONE)
         return GW_CERTAINTY_NONE;
+    uint64_t t_ns = gwi_said_t_ns(c, gwi_said(c, finding->cause));
     for (size_t i = 0; i < c->model->process_count; i++) {
         const gw_process *process = &c->model->process[i];
-        if (process->init_ok && process->t_init_ns < facts->fork_refused.t_ns &&
+        if (process->init_ok && process->t_init_ns < t_ns &&
             (initialiser == NULL || process->t_init_ns < initialiser->t_init_ns))
             initialiser = process;
     }
     gwi_headline(
         finding,
         "a forked child tried to use CUDA, which its parent had already initialised: CUDA does not support that");
-    gwi_evidence(finding, facts->fork_refused.t_ns, "stderr", "%s", facts->fork_refused.text);
-    if (facts->fork_frame[0] != '\0')
-        gwi_evidence(finding, facts->fork_refused.t_ns, "stderr", "the child tried this at %s", facts->fork_frame);
-    if (initialiser != NULL) {
-        gwi_evidence(finding, initialiser->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)%s",
-                     initialiser->pid, gwi_at(c, initialiser->init_site, at));
-        gwi_where(finding, initialiser->init_site, "CUDA was initialised here, before the fork");
-    }
     gwi_rule_out(c, finding, GWI_OF_PROCESS, "a broken driver (the child did not call it)");
-    /* Require that the exception is from the last minute of the run. After an earlier exception in the child, the
-     * parent had continued without the child. */
-    const uint64_t soon_ns = 60000000000u;
-    bool is_soon = facts->exception.t_ns + soon_ns >= c->model->t_end_ns;
-    return initialiser != NULL && is_soon ? GW_ESTABLISHED : GW_SUPPORTED;
+    if (initialiser == NULL)
+        return by_text;
+    gwi_evidence(finding, initialiser->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)%s",
+                 initialiser->pid, gwi_at(c, initialiser->init_site, at));
+    gwi_where(finding, initialiser->init_site, "CUDA was initialised here, before the fork");
+    /* Require that the message is from the last minute of the run. After an earlier exception in the child, the parent
+     * had continued without the child. */
+    return t_ns + soon_ns >= c->model->t_end_ns ? GW_ESTABLISHED : by_text;
 }
 
 /* Return the certainty that the run ended because the driver refused the child. A refused child may work without CUDA,

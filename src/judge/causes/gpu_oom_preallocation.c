@@ -37,7 +37,7 @@ static bool is_switched_off(const gw_model *model)
 static bool is_second_user(const gwi_case *c)
 {
     const gw_model *model = c->model;
-    bool xla = strstr(model->stderr_facts.exception.text, "RESOURCE_EXHAUSTED") != NULL;
+    bool xla = gw_stderr_said(&model->stderr_facts, GW_SAYS_XLA_OOM, NULL) != NULL;
     bool others = model->framework_mapped[GW_FRAMEWORK_TORCH] || model->observer_attached ||
                   (model->framework_mapped[GW_FRAMEWORK_JAX] && model->framework_mapped[GW_FRAMEWORK_TENSORFLOW]);
     return c->memory.report != NULL || c->framework == GW_FRAMEWORK_TORCH || (others && !xla) ||

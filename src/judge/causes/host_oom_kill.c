@@ -13,7 +13,6 @@
 #include "gwi_machine.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { KILL = 9 };
 /* The death by SIGKILL and the rise of the count must be at most this far apart. The count is sampled only ten times a
@@ -24,9 +23,7 @@ static const uint64_t together_ns = 1500000000u;
  * reports it as text. */
 static bool was_killed(const gwi_case *c)
 {
-    const char *said = c->model->stderr_facts.exception.text;
-    return c->signal == KILL || c->exit_code == 128 + KILL ||
-           (c->model->stderr_facts.exception.seen && strstr(said, "signal: Killed") != NULL);
+    return c->signal == KILL || c->exit_code == 128 + KILL || gwi_is_told(c, &gwi_cause_host_oom_kill);
 }
 
 static void say_memory(const gwi_case *c, gwi_finding *finding)

@@ -65,7 +65,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     bool python = c->exception == GW_EXCEPTION_SCRIPT && c->ended && c->bad_end && c->signal == 0;
-    bool cpp = is_uncaught_cpp(c) && c->root == NULL && !facts->cuda_error.seen && !facts->oom.seen;
+    bool cpp = is_uncaught_cpp(c) && c->root == NULL && !facts->result.seen && !facts->oom.seen;
     if (!python && !cpp)
         return GW_CERTAINTY_NONE;
     const char *gpu = gwi_gpu_words(c);

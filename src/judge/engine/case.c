@@ -1,5 +1,6 @@
 /* Builds the case: chooses the process to judge, and determines how it ended and the state of memory at the time of its
  * root failure (root.c). */
+#include "gw_logs.h"
 #include "gw_model_replay.h"
 #include "gw_text.h"
 #include "gwi_cause.h"
@@ -198,22 +199,18 @@ static void from_report(const gwi_case *c, const gw_allocator_report *report, gw
     memory->live_count = report->live_count;
 }
 
-/* Return the size in a text such as "... allocate 26.00 MiB ..." or "... allocate 123456 bytes ...". Returns 0 if the
- * text has no size. */
-static uint64_t size_in(const char *line)
+/* Return the size in the last message about a refused request. Returns 0 if no message has one. */
+static uint64_t told_bytes(const gw_stderr_facts *facts)
 {
-    const char *at = strstr(line, "allocate ");
-    char token[32];
+    static const gw_sign signs[] = {GW_SAYS_TORCH_OOM, GW_SAYS_XLA_OOM, GW_SAYS_BFC_OOM};
+    const gw_log_find *last = NULL;
     uint64_t bytes = 0;
-    if (at == NULL)
-        return 0;
-    at += strlen("allocate ");
-    size_t used = strspn(at, "0123456789.");
-    size_t space = at[used] == ' ' ? 1 : 0;
-    size_t unit = strspn(at + used + space, "KMGTiB");
-    snprintf(token, sizeof token, "%.*s%.*s", (int)(used < 20 ? used : 20), at, (int)(unit < 4 ? unit : 4),
-             at + used + space);
-    return gw_bytes_parse(token, &bytes) ? bytes : 0;
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        const gw_log_find *find = gw_stderr_said(facts, signs[i], "wanted");
+        if (find != NULL && (last == NULL || find->order > last->order) && gw_log_bytes(find, "wanted", &bytes))
+            last = find;
+    }
+    return last != NULL && gw_log_bytes(last, "wanted", &bytes) ? bytes : 0;
 }
 
 /* Describe a refusal by a framework's own allocator, if only the message on stderr was recorded. */
@@ -225,13 +222,7 @@ static void from_stderr(const gwi_case *c, gwi_memory *memory)
     memory->t_ns = facts->oom.seen ? facts->oom.t_ns : facts->exception.t_ns;
     memory->pid = c->process == NULL ? 0 : c->process->pid;
     memory->call = "the framework's allocator";
-    /* The size may be in the exception or in an out-of-memory line. XLA prints the size in the line after the
-     * exception's first line. */
-    memory->wanted_bytes = size_in(facts->exception.text);
-    if (memory->wanted_bytes == 0)
-        memory->wanted_bytes = size_in(facts->oom_last.text);
-    if (memory->wanted_bytes == 0)
-        memory->wanted_bytes = size_in(facts->oom.text);
+    memory->wanted_bytes = told_bytes(facts);
     if (c->process != NULL)
         memory->own_bytes = c->process->usage[0].peak_bytes;
 }

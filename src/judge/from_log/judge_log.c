@@ -441,6 +441,13 @@ void gwi_log_say(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *
         say_consequences(c, finding, &end->it);
 }
 
+bool gwi_log_add_next(const gwi_log_case *c, const gwi_conclusion *end, gw_string_list *next)
+{
+    place at;
+    find_place(c, end->it.find, &at);
+    return gwi_log_add_fixes(c, gwi_cause_of(end->it.cause[0]), at.text, next);
+}
+
 /* Judge a log that shows what ended the program. */
 static bool judge_end(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)
 {
@@ -454,7 +461,7 @@ static bool judge_end(const gwi_log_case *c, const gwi_conclusion *end, gw_verdi
     find_place(c, end->it.find, &at);
     bool good = gwi_take_words(&finding, verdict) && gwi_log_add_alternatives(verdict, end) &&
                 fill_where(&at, verdict) && fill_card(c, verdict) &&
-                (cause == NULL || gwi_log_add_fixes(c, cause, at.text, &verdict->next));
+                (cause == NULL || gwi_log_add_next(c, end, &verdict->next));
     gwi_finding_free(&finding);
     const char *option = cause != NULL && end->kind == GWI_ENDED_BY_FAULT ? gwi_log_decider(cause->id) : NULL;
     if (good && verdict->certainty != GW_ESTABLISHED && option != NULL)

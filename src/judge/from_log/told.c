@@ -108,3 +108,23 @@ void gwi_say_said(const gwi_case *c, gwi_finding *finding, const gw_log_find *sa
 {
     gwi_log_say_line(c->text, finding, said);
 }
+
+uint64_t gwi_said_t_ns(const gwi_case *c, const gw_log_find *said)
+{
+    return gwi_log_t_ns(c->text, said);
+}
+
+unsigned gwi_said_code(const gw_log_find *said)
+{
+    unsigned code = 0;
+    return gwi_log_cuda_code(said, &code) ? code : 0;
+}
+
+const gw_log_find *gwi_said_last_code(const gwi_case *c)
+{
+    for (size_t i = c->text == NULL ? 0 : c->text->log->find_count; i-- > 0;) {
+        if (gwi_said_code(&c->text->log->find[i]) != 0)
+            return &c->text->log->find[i];
+    }
+    return NULL;
+}

@@ -2,6 +2,8 @@
 #ifndef GW_STDERR_FACTS_H
 #define GW_STDERR_FACTS_H
 
+#include "gw_signs.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,13 +61,11 @@ typedef struct gw_stderr_facts {
     bool exception_chain_oom;  /* `exception` is chained to an earlier out-of-memory error */
     bool exception_is_chained; /* `exception` is chained to an earlier exception */
     bool exception_after_oom; /* at most two lines lie between the last traceback and an out-of-memory line before it */
-    bool exception_is_fork_refused; /* `exception` reports that a framework refused to use CUDA in a forked child */
-    bool exception_lacks_value;     /* `exception` reports that a value is missing: None, or an undefined name */
+    bool exception_lacks_value; /* `exception` reports that a value is missing: None, or an undefined name */
     bool exception_mentions_memory;
     gw_exception_kind exception_kind;
-    gw_stderr_line oom;        /* first out-of-memory line of a framework */
-    gw_stderr_line oom_last;   /* last out-of-memory line of a framework */
-    gw_stderr_line cuda_error; /* first line with a CUDA error, such as "CUDA error: ..." or "CUDA_ERROR_..." */
+    gw_stderr_line oom;      /* first out-of-memory line of a framework */
+    gw_stderr_line oom_last; /* last out-of-memory line of a framework */
     gw_stderr_line device_assert;
     gw_stderr_line library_status; /* first line with a library's error status: CUDNN_STATUS_..., CUBLAS_STATUS_... */
     gw_stderr_line terminate;      /* last line about an uncaught C++ exception: "terminate called", "what():" */
@@ -73,11 +73,7 @@ typedef struct gw_stderr_facts {
     gw_stderr_line host_memory;
     /* last line with the name of a CUDA result, or with its description, such as "invalid argument" */
     gw_stderr_line result;
-    gw_stderr_line fatal; /* first line about a crash: "Fatal Python error", "Segmentation fault" */
-    /* first line in which a framework refused to use CUDA in a forked child, before any driver call */
-    gw_stderr_line fork_refused;
-    /* innermost frame outside of installed packages in the traceback of `fork_refused`; "": none */
-    char fork_frame[GW_STDERR_LINE_MAX];
+    gw_stderr_line fatal;      /* first line about a crash: "Fatal Python error", "Segmentation fault" */
     gw_stderr_line driver_log; /* first line of the driver's own log, which is not part of stderr */
 } gw_stderr_facts;
 
@@ -93,6 +89,8 @@ typedef struct gw_cudnn_line {
     char *function, *status, *reason; /* owned; NULL: unknown */
 } gw_cudnn_line;
 
+/* Return the last line of the output with this sign, or NULL. With `field`, only lines count that have this field. */
+const struct gw_log_find *gw_stderr_said(const gw_stderr_facts *facts, gw_sign sign, const char *field);
 /* Return when a line of `log` was read. */
 uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line);
 /* Determine the kind of the exception that ended the program from the last line of its traceback. */

@@ -114,25 +114,23 @@ enum {
     HOST = 1 << 5, /* memory of the host */
     CRASH = 1 << 6,
     UNCAUGHT = 1 << 7, /* an uncaught C++ exception */
-    FORKED = 1 << 8,
-    CHILD = 1 << 9, /* only reports that another process failed */
-    NO_VALUE = 1 << 10,
-    MEMORY = 1 << 11 /* mentions memory */
+    CHILD = 1 << 8,    /* only reports that another process failed */
+    NO_VALUE = 1 << 9,
+    MEMORY = 1 << 10 /* mentions memory */
 };
 
 static const struct {
     gw_sign sign;
     unsigned about;
-} meanings[] = {{GW_SAYS_TORCH_OOM, OOM},         {GW_SAYS_OOM_WORDS, OOM},         {GW_SAYS_XLA_OOM, OOM},
-                {GW_SAYS_BFC_OOM, OOM},           {GW_SAYS_CUDA_NAME, CUDA},        {GW_SAYS_CUDA_RUNTIME_NAME, CUDA},
-                {GW_SAYS_CUDA_NUMBER, CUDA},      {GW_SAYS_CUDA_TEXT, CUDA},        {GW_SAYS_CUDA_SHORT_TEXT, CUDA},
-                {GW_SAYS_CUDA_ERROR, CUDA},       {GW_SAYS_CUDNN_STATUS, LIBRARY},  {GW_SAYS_CUBLAS_STATUS, LIBRARY},
-                {GW_SAYS_LIBRARY_ERROR, LIBRARY}, {GW_SAYS_NO_DRIVER, GPU},         {GW_SAYS_NO_DEVICE, GPU},
-                {GW_SAYS_DRIVER_OLD, GPU},        {GW_SAYS_CPU_BUILD, GPU},         {GW_SAYS_DEVICE_ASSERT, ASSERT},
-                {GW_SAYS_HOST_MEMORY, HOST},      {GW_SAYS_SEGFAULT, CRASH},        {GW_SAYS_BUS_ERROR, CRASH},
-                {GW_SAYS_HEAP_DAMAGE, CRASH},     {GW_SAYS_PYTHON_CRASH, CRASH},    {GW_SAYS_UNCAUGHT, UNCAUGHT},
-                {GW_SAYS_FORK, FORKED},           {GW_SAYS_CHILD_EXCEPTION, CHILD}, {GW_SAYS_NO_VALUE, NO_VALUE},
-                {GW_SAYS_MEMORY_WORD, MEMORY}};
+} meanings[] = {{GW_SAYS_TORCH_OOM, OOM},         {GW_SAYS_OOM_WORDS, OOM},        {GW_SAYS_XLA_OOM, OOM},
+                {GW_SAYS_BFC_OOM, OOM},           {GW_SAYS_CUDA_NAME, CUDA},       {GW_SAYS_CUDA_RUNTIME_NAME, CUDA},
+                {GW_SAYS_CUDA_NUMBER, CUDA},      {GW_SAYS_CUDA_TEXT, CUDA},       {GW_SAYS_CUDA_SHORT_TEXT, CUDA},
+                {GW_SAYS_CUDA_ERROR, CUDA},       {GW_SAYS_CUDNN_STATUS, LIBRARY}, {GW_SAYS_CUBLAS_STATUS, LIBRARY},
+                {GW_SAYS_LIBRARY_ERROR, LIBRARY}, {GW_SAYS_NO_DRIVER, GPU},        {GW_SAYS_NO_DEVICE, GPU},
+                {GW_SAYS_DRIVER_OLD, GPU},        {GW_SAYS_CPU_BUILD, GPU},        {GW_SAYS_DEVICE_ASSERT, ASSERT},
+                {GW_SAYS_HOST_MEMORY, HOST},      {GW_SAYS_SEGFAULT, CRASH},       {GW_SAYS_BUS_ERROR, CRASH},
+                {GW_SAYS_HEAP_DAMAGE, CRASH},     {GW_SAYS_PYTHON_CRASH, CRASH},   {GW_SAYS_UNCAUGHT, UNCAUGHT},
+                {GW_SAYS_CHILD_EXCEPTION, CHILD}, {GW_SAYS_NO_VALUE, NO_VALUE},    {GW_SAYS_MEMORY_WORD, MEMORY}};
 
 static bool is_out_of_memory(const gw_log_find *find)
 {
@@ -229,7 +227,6 @@ static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find
     facts->exception_after_oom = it->after_oom;
     facts->exception_chain_oom = it->chain_oom;
     facts->exception_is_chained = it->is_chained;
-    facts->exception_is_fork_refused = (about & FORKED) != 0;
     facts->exception_lacks_value = (about & NO_VALUE) != 0;
     facts->exception_mentions_memory = (about & MEMORY) != 0;
     if ((about & OOM) != 0 || it->chain_oom)
@@ -261,10 +258,8 @@ static void plain_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
         keep(facts, &facts->oom_last, find, true);
         it->oom_order = find->order;
     }
-    if ((about & CUDA) != 0) {
-        keep(facts, &facts->cuda_error, find, false);
+    if ((about & CUDA) != 0)
         keep(facts, &facts->result, find, true);
-    }
     if ((about & LIBRARY) != 0)
         keep(facts, &facts->library_status, find, false);
     if ((about & HOST) != 0)
@@ -275,11 +270,6 @@ static void plain_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
         keep(facts, &facts->device_assert, find, false);
     if ((about & UNCAUGHT) != 0)
         keep(facts, &facts->terminate, find, true);
-    if ((about & FORKED) != 0) {
-        if (!facts->fork_refused.seen)
-            copy_frame(facts->fork_frame, it->own_frame);
-        keep(facts, &facts->fork_refused, find, false);
-    }
 }
 
 static gw_status read_text(const gw_stderr_facts *facts, gw_log **ret_log, gw_error *err)
@@ -322,6 +312,16 @@ void gwi_stderr_finish(gw_model *model)
         if (is_new)
             plain_line(facts, &it, find, about);
     }
+}
+
+const gw_log_find *gw_stderr_said(const gw_stderr_facts *facts, gw_sign sign, const char *field)
+{
+    for (size_t i = facts->log == NULL ? 0 : facts->log->find_count; i-- > 0;) {
+        const gw_log_find *find = &facts->log->find[i];
+        if (find->sign == sign && (field == NULL || gw_log_text(find, field) != NULL))
+            return find;
+    }
+    return NULL;
 }
 
 bool gwi_stderr_is_about_child(const char *text)
