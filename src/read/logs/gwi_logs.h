@@ -53,6 +53,12 @@ typedef struct gwi_sign {
     const char *pattern;
 } gwi_sign;
 extern const gwi_sign gwi_signs[GW_SIGN_COUNT];
+/* Compile the literals of all signs with Hyperscan, for this processor if `platform` is NULL. Errors: GW_NOMEM,
+ * GW_UNSUPPORTED. */
+struct hs_platform_info;
+struct hs_database;
+GW_MUST_CHECK gw_status gwi_patterns_compile(const struct hs_platform_info *platform, struct hs_database **ret_database,
+                                             gw_error *err);
 
 /* ---- match.c: finding the signs in a line ---- */
 

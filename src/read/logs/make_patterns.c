@@ -1,7 +1,8 @@
 /* Writes the compiled literals of all signs to a file, when gpuwhy is built: make_patterns FILE. Any x86-64 processor
  * that Hyperscan supports can use them. */
-#include "gwi_patterns.h"
+#include "gwi_logs.h"
 
+#include <hs/hs.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@ gw_sign_kind gw_sign_kind_of(gw_sign sign)
 #if GW_HAVE_MATCHER
 
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "gwi_patterns.h"
+#include <hs/hs.h>
 #include <pcre2.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -10,8 +10,7 @@ const gwi_sign gwi_signs[GW_SIGN_COUNT] = {
 
 #if GW_HAVE_MATCHER
 
-#include "gwi_patterns.h"
-
+#include <hs/hs.h>
 #include <stdlib.h>
 #include <string.h>
 
