@@ -1,6 +1,7 @@
 /* Resolves call sites to places in the program, for evidence lines and for the verdict's place. */
 #include "gwi_cause.h"
 
+#include "gw_logs.h"
 #include "gw_sites.h"
 #include "gw_text.h"
 
@@ -346,22 +347,17 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
     return NULL;
 }
 
-/* Parse a line of a traceback: File "/home/x/train.py", line 12, in main. Returns false for any other line. */
-static bool parse_frame(const char *line, gw_where_frame *ret_frame)
+static bool take_frame(const gw_log_find *frame, gw_where_frame *ret_frame)
 {
-    static const char begin[] = "File \"";
-    const char *file = gw_begins(line, begin) ? line + sizeof begin - 1 : NULL;
-    const char *end = file == NULL ? NULL : strchr(file, '"');
-    unsigned number = 0;
-    int used = 0;
-    if (end == NULL || sscanf(end, "\", line %u, in %n", &number, &used) != 1 || used == 0 || number == 0)
+    int64_t number = 0;
+    char text[2 * GW_STDERR_LINE_MAX];
+    const char *file = frame == NULL ? NULL : gw_log_text(frame, "file"), *function = NULL;
+    if (file == NULL || (function = gw_log_text(frame, "function")) == NULL ||
+        !gw_log_number(frame, "number", &number) || number <= 0 || number > UINT32_MAX)
         return false;
-    char path[GW_STDERR_LINE_MAX], text[2 * GW_STDERR_LINE_MAX];
-    const char *function = end + used;
-    snprintf(path, sizeof path, "%.*s", (int)(end - file), file);
-    snprintf(text, sizeof text, "%s:%u in %s", gw_path_last(path), number, function);
-    *ret_frame = (gw_where_frame){.line = number, .whose = whose_words[GW_WHOSE_OWN], .python = true};
-    return gw_str_copy(path, &ret_frame->file) && gw_str_copy(function, &ret_frame->function) &&
+    snprintf(text, sizeof text, "%s:%" PRId64 " in %s", gw_path_last(file), number, function);
+    *ret_frame = (gw_where_frame){.line = (uint32_t)number, .whose = whose_words[GW_WHOSE_OWN], .python = true};
+    return gw_str_copy(file, &ret_frame->file) && gw_str_copy(function, &ret_frame->function) &&
            gw_str_copy(text, &ret_frame->text);
 }
 
@@ -378,7 +374,7 @@ static gw_where *where_raised(const gwi_case *c, const char *what)
     }
     where->what = what;
     where->frame_count = 1;
-    if (parse_frame(c->model->stderr_facts.own_frame, &where->frame[0]))
+    if (take_frame(c->model->stderr_facts.own_frame, &where->frame[0]))
         return where;
     gwi_where_free(where);
     return NULL;

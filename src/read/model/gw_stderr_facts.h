@@ -56,8 +56,8 @@ typedef struct gw_stderr_facts {
     /* the last exception that reports a failed child process; `exception` may be another one */
     gw_stderr_line child_exception;
     char frame[GW_STDERR_LINE_MAX]; /* innermost frame of the last traceback, such as: File "x.py", line 12, in f */
-    /* innermost frame outside of installed packages in the traceback of `exception`; "": none */
-    char own_frame[GW_STDERR_LINE_MAX];
+    /* innermost frame outside of installed packages in the traceback of `exception`; NULL: none */
+    const struct gw_log_find *own_frame;
     bool exception_chain_oom;  /* `exception` is chained to an earlier out-of-memory error */
     bool exception_is_chained; /* `exception` is chained to an earlier exception */
     bool exception_after_oom; /* at most two lines lie between the last traceback and an out-of-memory line before it */

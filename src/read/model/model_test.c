@@ -8,6 +8,7 @@
 
 #include "gw_feed.h"
 #include "gw_growth.h"
+#include "gw_logs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -835,7 +836,7 @@ static void test_traceback(void **state)
     facts = &model->stderr_facts;
     assert_string_equal(facts->exception.text, "ValueError: bad labels");
     assert_string_equal(facts->frame, "File \"train.py\", line 12, in run");
-    assert_string_equal(facts->own_frame, "File \"train.py\", line 12, in run");
+    assert_string_equal(facts->own_frame->text, "File \"train.py\", line 12, in run");
     gw_model_free(model);
 }
 

@@ -197,11 +197,6 @@ static void add_frame(trace *it, const gw_log_find *find)
         it->own_frame = find;
 }
 
-static void copy_frame(char out[GW_STDERR_LINE_MAX], const gw_log_find *find)
-{
-    snprintf(out, GW_STDERR_LINE_MAX, "%.*s", GW_STDERR_LINE_MAX - 1, find == NULL ? "" : find->text);
-}
-
 /* True if the line begins with the exception's name. A line of source code in a traceback may contain such a name. */
 static bool begins_with_type(const gw_log_find *find)
 {
@@ -221,8 +216,9 @@ static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find
     it->exception_order = find->order;
     keep(facts, &facts->exception, find, true);
     facts->exception_about_child = about_child;
-    copy_frame(facts->frame, it->frame);
-    copy_frame(facts->own_frame, it->own_frame);
+    snprintf(facts->frame, sizeof facts->frame, "%.*s", (int)sizeof facts->frame - 1,
+             it->frame == NULL ? "" : it->frame->text);
+    facts->own_frame = it->own_frame;
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.95s", gw_log_text(find, "type"));
     facts->exception_after_oom = it->after_oom;
     facts->exception_chain_oom = it->chain_oom;
