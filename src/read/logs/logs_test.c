@@ -261,9 +261,25 @@ static void pieces_make_no_difference(void **state)
     static const size_t pieces[] = {1, 2, 3, 7, 1000};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
         gw_log *log = read_text(text, sizeof text - 1, pieces[i]);
-        assert_int_equal(log->find_count, 5);
+        assert_int_equal(log->find_count, 6);
         assert_int_equal(log->file[0].line_count, 5);
         assert_int_equal(find_of(log, GW_SAYS_EXCEPTION)->line, 4);
+        gw_log_free(log);
+    }
+}
+
+/* A line with a failure may have signs of kind NEAR, too, wherever it is. */
+static void failing_lines_are_searched_for_all_signs(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {"", "\n", "\nbye\n", "\nCUDA error: misaligned address\n"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "Traceback (most recent call last):\n  File \"a.py\", line 3\nIOError: no memory%s",
+                 ends[i]);
+        gw_log *log = read_string(text);
+        assert_non_null(find_of(log, GW_SAYS_MEMORY_WORD));
+        assert_int_equal(find_of(log, GW_SAYS_MEMORY_WORD)->line, 3);
         gw_log_free(log);
     }
 }
@@ -503,6 +519,7 @@ int main(void)
         cmocka_unit_test(broken_sequences_end_with_their_line),
         cmocka_unit_test(sixteen_bit_text_is_read),
         cmocka_unit_test(pieces_make_no_difference),
+        cmocka_unit_test(failing_lines_are_searched_for_all_signs),
         cmocka_unit_test(lines_longer_than_a_block_are_read),
         cmocka_unit_test(finds_are_bounded),
         cmocka_unit_test(prefixes_name_the_rank),

@@ -59,7 +59,8 @@ struct gw_log_reader {
     gw_sign says[SAYS_MAX];
     size_t says_count;
     uint64_t near_line; /* last line of this file that was searched for signs of kind NEAR; 0: none */
-    size_t fault_end;   /* end of the last line of this block with a sign of kind FAULT or TRACE; 0: none */
+    /* offset in this block, plus 1, of the last line with a sign of kind FAULT or TRACE; 0: none */
+    size_t fault_from;
     bool nomem;
     sign_state sign[GW_SIGN_COUNT];
 };
@@ -252,12 +253,12 @@ static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
     return from;
 }
 
-/* Search for signs of kind NEAR after the previous failure of this block, and before `at`. `at` is the start of the
+/* Search for signs of kind NEAR from the previous failure of this block on, and before `at`. `at` is the start of the
  * next failure's line, or the end of the block. */
 static void look_around(gw_log_reader *reader, size_t at)
 {
-    if (reader->fault_end > 0 && reader->fault_end < at)
-        look_near(reader, reader->fault_end, lines_after(reader->block, reader->fault_end, AFTER_BYTES, at));
+    if (reader->fault_from > 0 && reader->fault_from <= at)
+        look_near(reader, reader->fault_from - 1, lines_after(reader->block, reader->fault_from, AFTER_BYTES, at));
     look_near(reader, lines_before(reader->block, at, NEAR_BYTES), at);
 }
 
@@ -297,7 +298,7 @@ static void finish_line(gw_log_reader *reader)
             add_find(reader, sign, &at, &match);
             if (gw_sign_kind_of(sign) == GW_SIGN_FAULT || gw_sign_kind_of(sign) == GW_SIGN_TRACE) {
                 look_around(reader, reader->line_begin);
-                reader->fault_end = reader->line_end;
+                reader->fault_from = reader->line_begin + 1;
             }
         }
     }
@@ -369,7 +370,7 @@ static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
     if (reader->has_line)
         finish_line(reader);
     look_around(reader, count);
-    reader->fault_end = 0;
+    reader->fault_from = 0;
     if (reader->nomem)
         st = gw_fail(err, GW_NOMEM, "read a log");
     gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
