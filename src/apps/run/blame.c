@@ -5,6 +5,7 @@
 #include "gwi_blame.h"
 
 #include "gw_fact.h"
+#include "gw_logs.h"
 #include "gw_model.h"
 #include "gw_model_facts.h"
 #include "gw_sites.h"
@@ -100,7 +101,7 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
         stream = last->stream;
     }
     const char *thread_name = thread != NULL ? thread->name : NULL;
-    const char *frame = model->stderr_facts.exception.seen ? model->stderr_facts.frame : NULL;
+    const gw_log_find *frame = model->stderr_facts.frame.find;
     const gw_fact_blame part = {
         GW_FACT_SET(end, gw_fact_text_of(gw_blame_end_text(launch ? GW_BLAME_IN_LAUNCH : GW_BLAME_ELSEWHERE))),
         GW_FACT_SET(result, failure->result),
@@ -113,7 +114,7 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
         SET_TEXT(thread, thread_name),
         .has_order = thread != NULL && launch,
         .order = thread != NULL ? gw_launches(thread->counter) : 0,
-        SET_TEXT(frame, frame),
+        SET_TEXT(frame, frame != NULL ? frame->text : NULL),
     };
     add(text, &part);
 }

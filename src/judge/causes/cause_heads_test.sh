@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every cause says in the head of its file which observation allows "established", or that none does.
+# Every cause says in the head of its file which observation allows "established", or that none does. No cause and no
+# topic sees the text of messages: src/read/logs says what a line means.
 # $1: the folder of the causes.
 set -u
 status=0
@@ -20,5 +21,9 @@ for file in "$1"/*.c; do
         ! grep -q GW_ESTABLISHED "$file" || complain "$file" "its head says \"Never established:\", and its code has GW_ESTABLISHED" ;;
     *) complain "$file" "its head says neither \"Established only by:\" nor \"Never established:\"" ;;
     esac
+done
+for file in "$1"/*.[ch] "$1"/../topics/*.[ch] "$1"/../topics/memory/*.[ch]; do
+    case $file in *_test.c) continue ;; esac
+    ! grep -q 'gw_logs\.h\|gwi_log\.h\|stderr_facts\.text\|facts->text' "$file" || complain "$file" "it sees the text of messages"
 done
 exit $status

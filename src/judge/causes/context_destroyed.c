@@ -174,7 +174,7 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
     say_use(c, finding, teardown, buried);
     gwi_where(finding, teardown->site, verb_of(teardown->kind));
     gwi_say_consequences(c, finding, use);
-    bool is_silent = gwi_stderr_is_empty(&c->model->stderr_facts);
+    bool is_silent = !c->model->stderr_facts.last.seen;
     return gwi_sure_of_end(c, use, is_release(use) && is_silent ? GW_SUPPORTED : GW_ESTABLISHED);
 }
 

@@ -14,22 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const library_words[] = {"SUBLIBRARY_VERSION_MISMATCH", "SUBLIBRARY_LOADING_FAILED",
-                                            "VERSION_MISMATCH", "undefined symbol", "CUDNN_STATUS_"};
-
 /* A message about the libraries. */
 typedef struct told_line {
-    const char *text, *source; /* NULL: no message */
+    const char *source; /* NULL: no message */
     uint64_t t_ns;
-    bool is_certain; /* the message has cuDNN's own status for mismatched versions */
+    const gw_stderr_line *line; /* NULL: the message is not on stderr */
+    char status[96];            /* cuDNN's status, such as "CUDNN_STATUS_VERSION_MISMATCH"; "": none */
+    bool is_certain;            /* cuDNN's own status for mismatched versions */
 } told_line;
-
-/* True for cuDNN's own status for mismatched versions. A message that a part did not load is not enough: the part may
- * be missing. */
-static bool is_mismatch(const char *text)
-{
-    return strstr(text, "CUDNN_STATUS_") != NULL && strstr(text, "VERSION_MISMATCH") != NULL;
-}
 
 static bool is_near_end(const gwi_case *c, uint64_t t_ns)
 {
@@ -39,17 +31,28 @@ static bool is_near_end(const gwi_case *c, uint64_t t_ns)
 
 static told_line find_told(const gwi_case *c)
 {
+    /* A message that a part did not load is not certain: the part may be missing. */
     static const char *const certain[] = {"VERSION_MISMATCH", NULL};
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gw_stderr_line *lines[] = {&facts->library_status, &facts->exception, &facts->fatal};
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        for (size_t k = 0; lines[i]->seen && k < sizeof library_words / sizeof library_words[0]; k++)
-            if (strstr(lines[i]->text, library_words[k]) != NULL)
-                return (told_line){lines[i]->text, "stderr", lines[i]->t_ns, is_mismatch(lines[i]->text)};
+    told_line told = {0};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const char *status = gw_stderr_field(facts, lines[i], GW_SAYS_CUDNN_STATUS, "name");
+        if (status == NULL && gw_stderr_field(facts, lines[i], GW_SAYS_CUBLAS_VERSION, NULL) == NULL)
+            continue;
+        told = (told_line){.source = "stderr", .t_ns = lines[i]->t_ns, .line = lines[i]};
+        if (status != NULL)
+            snprintf(told.status, sizeof told.status, "CUDNN_STATUS_%.80s", status);
+        told.is_certain = strstr(told.status, certain[0]) != NULL;
+        return told;
+    }
     const gw_cudnn_line *logged = gwi_cudnn_error(c, certain);
-    if (logged != NULL)
-        return (told_line){logged->status, "library log", logged->t_last_ns, is_near_end(c, logged->t_last_ns)};
-    return (told_line){0};
+    if (logged != NULL) {
+        told = (told_line){.source = "library log", .t_ns = logged->t_last_ns};
+        snprintf(told.status, sizeof told.status, "%.95s", logged->status);
+        told.is_certain = is_near_end(c, logged->t_last_ns);
+    }
+    return told;
 }
 
 /* True if the message belongs to the end of the run. A GPU exception must have ended the program. Without one, the
@@ -62,14 +65,10 @@ static bool is_the_end(const gwi_case *c, const told_line *told)
 /* Add the meaning of the cuDNN status in the message, from the status table of cuDNN version `major`. */
 static void say_status(gwi_finding *finding, const told_line *told, unsigned major)
 {
-    char name[96];
-    const char *at = strstr(told->text, "CUDNN_STATUS_");
-    if (at == NULL)
-        return;
-    snprintf(name, sizeof name, "%.*s", (int)strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"), at);
-    const gw_cudnn_status *status = gw_data_cudnn_status_named(major, name);
+    const gw_cudnn_status *status = gw_data_cudnn_status_named(major, told->status);
     if (status != NULL && status->verified == GW_VERIFIED_YES && status->meaning != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, told->source, "%s (%u) means: %s", name, status->code, status->meaning);
+        gwi_evidence(finding, GWI_NO_TIME, told->source, "%s (%u) means: %s", told->status, status->code,
+                     status->meaning);
 }
 
 static void say_library(gwi_finding *finding, const gw_library *library)
@@ -106,7 +105,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_cudnn_line *logged = gwi_cudnn_error(c, NULL);
     /* The libraries of the process are known, and they do belong together. */
     finding->refutes_text = clash == NULL && gw_libraries_find(&c->process->libraries, GW_LIBRARY_CUDNN) != NULL;
-    if (clash == NULL || (told.text == NULL && c->exception != GW_EXCEPTION_GPU))
+    if (clash == NULL || (told.source == NULL && c->exception != GW_EXCEPTION_GPU))
         return GW_CERTAINTY_NONE;
     if (clash->kind == GW_CLASH_CUDNN_VERSIONS)
         gwi_headline(finding, "the process has loaded parts of two different cuDNN versions");
@@ -116,11 +115,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "the process has loaded parts of cuDNN from different places");
     say_library(finding, clash->a);
     say_library(finding, clash->b);
-    if (told.text != NULL && strcmp(told.source, "stderr") == 0)
-        gwi_evidence(finding, told.t_ns, told.source, "%s", told.text);
+    if (told.line != NULL)
+        gwi_say_line(c, finding, told.line, "");
     if (logged != NULL)
         gwi_cudnn_say(finding, logged);
-    if (told.text != NULL && clash->a->kind == GW_LIBRARY_CUDNN)
+    if (clash->a->kind == GW_LIBRARY_CUDNN)
         say_status(finding, &told, gw_version_part(clash->a->version, 0));
     const char *path = gw_model_meta(c->model, "env.LD_LIBRARY_PATH");
     if (path != NULL && path[0] != '\0')

@@ -10,42 +10,29 @@
  * - 710 after a reset that destroyed memory */
 #include "gwi_sticky.h"
 
-#include <string.h>
-
-/* True if the text is from one of the checks of indices and labels in the kernels of frameworks. */
-static bool is_about_an_index(const char *text)
-{
-    static const char *const words[] = {"index",        "Index", "n_classes", "target", "label", "srcSelectDimSize",
-                                        "out of bounds"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strstr(text, words[i]) != NULL)
-            return true;
-    }
-    return false;
-}
-
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     enum { DEVICE_ASSERT = 710 };
     const gw_failure *sticky = c->sticky;
-    const gw_stderr_line *text = &c->model->stderr_facts.device_assert;
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const gw_stderr_line *line = &facts->device_assert;
     if (sticky == NULL || sticky->result != DEVICE_ASSERT)
         return GW_CERTAINTY_NONE;
-    bool index = text->seen && is_about_an_index(text->text);
+    bool index = gw_stderr_field(facts, line, GW_SAYS_DEVICE_ASSERT, "index") != NULL;
     char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
     gwi_headline(finding, "an assertion failed in %s%s%s", gwi_culprit_text(culprit, c, sticky),
                  gwi_surfaced_text(surfaced, c, sticky), index ? ": an index or a label is out of range" : "");
-    if (text->seen)
-        gwi_measure(finding, text->t_ns, "stderr", (double)text->count, "count", "%s", text->text);
+    if (line->seen)
+        gwi_say_line_count(c, finding, line);
     gwi_say_sticky(c, finding, sticky, "a device-side assertion failed in a kernel");
-    if (!text->seen)
+    if (!line->seen)
         gwi_evidence(finding, GWI_NO_TIME, "stderr", "the assertion's text was not recorded");
     gwi_say_consequences(c, finding, sticky);
     const gw_gpu_fault *dump = gwi_gpu_fault(c);
     bool named = dump != NULL && dump->result == DEVICE_ASSERT;
     if (gwi_is_explained_earlier(c, sticky))
         return GW_SUPPORTED; /* the kernel may have checked values from memory that was refused or destroyed */
-    return text->seen || named ? GW_ESTABLISHED : GW_SUPPORTED;
+    return line->seen || named ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_device_assert_index = {

@@ -82,11 +82,9 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     if (c->told == NULL)
         return;
-    gwi_evidence(finding, facts->exception.t_ns, "stderr",
-                 "the program caught the error and continued, then failed on a value that had never been written: %s",
-                 facts->exception.text);
-    if (facts->frame[0] != '\0')
-        gwi_evidence(finding, facts->exception.t_ns, "stderr", "raised at %s", facts->frame);
+    gwi_say_line(c, finding, &facts->exception,
+                 "the program caught the error and continued, then failed on a value that had never been written: ");
+    gwi_say_line(c, finding, &facts->frame, "raised at ");
     gwi_next(finding, "Do not just print an out-of-memory error and continue: retry with less memory, or stop");
 }
 

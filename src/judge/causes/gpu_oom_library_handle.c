@@ -82,15 +82,33 @@ static void say_live(const gwi_case *c, gwi_finding *finding)
         gwi_weigh(finding, gwi_cache_is_much(&c->memory) ? GW_WEIGHT_ASIDE : GW_WEIGHT_DECIDES);
 }
 
+/* True if the status of a library on stderr has one of these words in its name, or is this number. */
+static bool has_status(const gw_stderr_facts *facts, const char *const *words)
+{
+    static const struct {
+        gw_sign sign;
+        const char *field;
+    } places[] = {{GW_SAYS_CUDNN_STATUS, "name"},
+                  {GW_SAYS_CUBLAS_STATUS, "name"},
+                  {GW_SAYS_LIBRARY_ERROR, "name"},
+                  {GW_SAYS_LIBRARY_ERROR, "code"}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const char *status = gw_stderr_field(facts, &facts->library_status, places[i].sign, places[i].field);
+        for (size_t k = 0; status != NULL && words[k] != NULL; k++) {
+            if (strstr(status, words[k]) != NULL)
+                return true;
+        }
+    }
+    return false;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gwi_memory *memory = &c->memory;
     static const char *const words[] = {"NOT_INITIALIZED",  "ALLOC_FAILED", "INTERNAL_ERROR",
                                         "EXECUTION_FAILED", "4004",         NULL};
-    bool fits = false;
-    for (size_t i = 0; words[i] != NULL; i++)
-        fits = fits || (facts->library_status.seen && strstr(facts->library_status.text, words[i]) != NULL);
+    bool fits = has_status(facts, words);
     const gw_cudnn_line *logged = gwi_cudnn_error(c, words);
     if (logged != NULL && !gwi_cudnn_is_near(logged, memory->t_ns))
         logged = NULL;
@@ -100,7 +118,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool told_by_framework = c->exception == GW_EXCEPTION_OOM;
     say_headline(c, finding);
     if (fits)
-        gwi_evidence(finding, facts->library_status.t_ns, "stderr", "%s", facts->library_status.text);
+        gwi_say_line(c, finding, &facts->library_status, "");
     if (logged != NULL)
         gwi_cudnn_say(finding, logged);
     gwi_say_request(c, finding);

@@ -119,10 +119,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "the program crashed in host code (signal %d, %.*s)", c->signal, (int)strcspn(name, ","),
                  name);
     gwi_evidence(finding, c->model->t_end_ns, "exit", "ended by signal %d: %s", c->signal, name);
-    if (facts->fatal.seen)
-        gwi_evidence(finding, facts->fatal.t_ns, "stderr", "%s", facts->fatal.text);
-    if (facts->terminate.seen)
-        gwi_evidence(finding, facts->terminate.t_ns, "stderr", "%s", facts->terminate.text);
+    gwi_say_line(c, finding, &facts->fatal, "");
+    gwi_say_line(c, finding, &facts->terminate, "");
     say_place(c, finding);
     if (c->signal == SIGBUS) {
         gwi_say_bus(c, finding);

@@ -28,12 +28,9 @@ static void say_exception(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gw_stderr_line *line = facts->exception.seen ? &facts->exception : &facts->terminate;
-    gwi_evidence(finding, line->t_ns, "stderr", "%s", line->text);
-    if (facts->exception.seen && facts->frame[0] != '\0')
-        gwi_evidence(finding, line->t_ns, "stderr", "raised at %s", facts->frame);
-    if (facts->host_memory.seen)
-        gwi_evidence(finding, facts->host_memory.t_ns, "stderr", "this is about host memory, not the GPU's: %s",
-                     facts->host_memory.text);
+    gwi_say_line(c, finding, line, "");
+    gwi_say_line(c, finding, &facts->frame, "raised at ");
+    gwi_say_line(c, finding, &facts->host_memory, "this is about host memory, not the GPU's: ");
 }
 
 /* True if a framework itself refused memory and printed a message. No driver call shows whether the program handled
@@ -49,9 +46,8 @@ static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
     for (size_t i = 0; i < c->model->thread_count; i++)
         calls += c->model->thread[i].calls;
     if (c->root == NULL && is_told_of_oom(c))
-        gwi_evidence(finding, c->model->stderr_facts.oom.t_ns, "stderr",
-                     "no driver call failed, but a framework had already reported: %s",
-                     c->model->stderr_facts.oom.text);
+        gwi_say_line(c, finding, &c->model->stderr_facts.oom,
+                     "no driver call failed, but a framework had already reported: ");
     else if (c->root == NULL && calls > 0) {
         char words[120];
         snprintf(words, sizeof words, "none of %" PRIu64 " driver calls failed", calls);

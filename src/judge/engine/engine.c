@@ -237,7 +237,6 @@ static answer *best_of(answer *answers)
 
 static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *finding)
 {
-    gwi_name_inside(c, finding);
     return !finding->failed && gwi_take_where(c, finding, verdict) && gwi_take_words(finding, verdict);
 }
 

@@ -178,8 +178,7 @@ static void say_followers(const gwi_case *c, gwi_finding *finding, uint64_t sinc
     }
     if (more > 0)
         gwi_consequence(finding, "and %zu more process%s", more, more == 1 ? "" : "es");
-    if (model->stderr_facts.child_exception.seen)
-        gwi_consequence(finding, "%s", model->stderr_facts.child_exception.text);
+    gwi_line_follows(finding, &model->stderr_facts.child_exception);
 }
 
 static void say_unnoticed(const gwi_case *c, gwi_finding *finding)

@@ -189,6 +189,17 @@ bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict);
  * static. Returns false if memory runs out. */
 bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty);
 
+/* Quote a line of the output (output.c). A line that was not seen is not quoted.
+ * - gwi_say_line(): as evidence, after the words `intro`; gwi_say_line_count(): with the number of such lines
+ * - gwi_line_follows(): as a consequence, with its time
+ * - gwi_quote_line(): append its first 200 bytes to a text
+ * - gwi_source_of(): the evidence's source: "python" for a line that was read from the interpreter, else "stderr" */
+void gwi_say_line(const gwi_case *c, gwi_finding *finding, const gw_stderr_line *line, const char *intro);
+void gwi_say_line_count(const gwi_case *c, gwi_finding *finding, const gw_stderr_line *line);
+void gwi_line_follows(gwi_finding *finding, const gw_stderr_line *line);
+void gwi_quote_line(gw_text *text, const gw_stderr_line *line);
+const char *gwi_source_of(const gwi_case *c, const struct gw_log_find *find);
+
 /* Report the refused request, the free memory, the limit and the process's memory: the first lines of every verdict
  * about memory. */
 void gwi_say_request(const gwi_case *c, gwi_finding *finding);
@@ -351,7 +362,8 @@ bool gwi_is_just_the_end(const char *cause);
  * - gwi_is_said_last(): the line is the last one of the output, written in the last five seconds of the run
  * - gwi_say_said(): report the line as evidence; gwi_said_t_ns(): when it was recorded
  * - gwi_said_last_code(): the last line with the name, the number or the text of a CUDA error; gwi_said_code(): its
- *   number */
+ *   number
+ * - gwi_line_code(): the number of the CUDA error in this line of stderr, 0 if there is none */
 struct gw_log_find;
 const struct gw_log_find *gwi_said(const gwi_case *c, const struct gw_cause *cause);
 bool gwi_is_said_last(const gwi_case *c, const struct gw_log_find *said);
@@ -359,6 +371,7 @@ void gwi_say_said(const gwi_case *c, gwi_finding *finding, const struct gw_log_f
 uint64_t gwi_said_t_ns(const gwi_case *c, const struct gw_log_find *said);
 const struct gw_log_find *gwi_said_last_code(const gwi_case *c);
 unsigned gwi_said_code(const struct gw_log_find *said);
+unsigned gwi_line_code(const gwi_case *c, const gw_stderr_line *line);
 
 #define GWI_CAUSE(name, again) extern const gw_cause gwi_cause_##name;
 #include "causes.def"

@@ -8,8 +8,6 @@
 bool gwi_said_nothing(const gwi_case *c);
 /* Report the program's last lines of output as evidence, or the reason why the output was not recorded. */
 void gwi_say_last_words(const gwi_case *c, gwi_finding *finding);
-/* Change the source of evidence to "python" if its text was read from the Python interpreter and not from stderr. */
-void gwi_name_inside(const gwi_case *c, gwi_finding *finding);
 /* True if the exception was read from the Python interpreter and may be an older one that the program had caught. */
 bool gwi_exception_is_uncertain(const gwi_case *c);
 

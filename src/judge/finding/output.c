@@ -1,6 +1,7 @@
-/* Reports the last output of the program as evidence, if nothing else shows why the program ended. */
+/* Quotes the program's output. This is the only file that shows its text. */
 #include "gwi_output.h"
 
+#include "gw_logs.h"
 #include "gw_text.h"
 
 #include <stdio.h>
@@ -21,68 +22,54 @@ bool gwi_said_nothing(const gwi_case *c)
     return gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL && facts->bytes == 0 && facts->inside_pid == 0;
 }
 
-/* False for empty lines and for gpuwhy's own lines. The text contains gpuwhy's lines if the program and gpuwhy write to
- * the same file. */
-static bool is_worth_saying(const char *line, size_t bytes)
-{
-    static const char ours[] = "gpuwhy: ";
-    return bytes > 0 && (bytes < sizeof ours - 1 || !gw_begins(line, ours));
-}
-
-/* Return the start of the line that ends at `end`. A carriage return also begins a new line, because progress bars
- * overwrite their line. */
-static size_t line_before(const char *text, size_t end)
-{
-    while (end > 0 && text[end - 1] != '\n' && text[end - 1] != '\r')
-        end--;
-    return end;
-}
-
 void gwi_say_last_words(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gw_pair *not_recorded = gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED);
     bool both = gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL;
-    size_t from[LINES_SAID_MAX], bytes[LINES_SAID_MAX], count = 0;
-    for (size_t end = stderr_bytes(facts); end > 0 && count < LINES_SAID_MAX;) {
-        size_t line = line_before(facts->text, end), start = line;
-        while (start < end && (facts->text[start] == ' ' || facts->text[start] == '\t'))
-            start++;
-        if (is_worth_saying(facts->text + start, end - start)) {
-            from[count] = start;
-            bytes[count++] = end - start < LINE_SAID_BYTES ? end - start : LINE_SAID_BYTES;
-        }
-        end = line > 0 ? line - 1 : 0;
-    }
+    const char *line[LINES_SAID_MAX];
+    size_t bytes[LINES_SAID_MAX], count = 0;
+    for (size_t end = stderr_bytes(facts); end > 0 && count<LINES_SAID_MAX; count += bytes[count]> 0)
+        line[count] = gw_stderr_line_before(facts, &end, &bytes[count]);
     if (count == 0 && not_recorded != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "stderr", "the program's output was not recorded: %s", not_recorded->value);
     for (size_t i = count; i-- > 0;)
         gwi_evidence(finding, GWI_NO_TIME, both ? "output" : "stderr", "%s%.*s", i + 1 == count ? "last output: " : "",
-                     (int)bytes[i], facts->text + from[i]);
+                     (int)(bytes[i] < LINE_SAID_BYTES ? bytes[i] : LINE_SAID_BYTES), line[i]);
 }
 
-static bool is_inside(const gw_stderr_facts *facts, const char *text)
+const char *gwi_source_of(const gwi_case *c, const gw_log_find *find)
 {
-    static const char raised[] = "raised at ";
-    size_t bytes = facts->text_bytes - facts->inside_at;
-    if (gw_begins(text, raised))
-        text += sizeof raised - 1;
-    size_t wanted = strlen(text) < 80 ? strlen(text) : 80;
-    for (size_t at = 0; at + wanted <= bytes && wanted > 0; at++) {
-        if (memcmp(facts->text + facts->inside_at + at, text, wanted) == 0)
-            return true;
-    }
-    return false;
+    return gw_stderr_is_inside(&c->model->stderr_facts, find) ? "python" : "stderr";
 }
 
-void gwi_name_inside(const gwi_case *c, gwi_finding *finding)
+static const char *text_of(const gw_stderr_line *line)
 {
-    const gw_stderr_facts *facts = &c->model->stderr_facts;
-    for (size_t i = 0; facts->inside_pid != 0 && i < finding->evidence_count; i++) {
-        gw_evidence *evidence = &finding->evidence[i];
-        if (strcmp(evidence->source, "stderr") == 0 && is_inside(facts, evidence->text))
-            evidence->source = "python";
-    }
+    return line->find == NULL ? "" : line->find->text;
+}
+
+void gwi_say_line(const gwi_case *c, gwi_finding *finding, const gw_stderr_line *line, const char *intro)
+{
+    if (line->find != NULL)
+        gwi_evidence(finding, line->t_ns, gwi_source_of(c, line->find), "%s%.399s", intro, text_of(line));
+}
+
+void gwi_say_line_count(const gwi_case *c, gwi_finding *finding, const gw_stderr_line *line)
+{
+    if (line->find != NULL)
+        gwi_measure(finding, line->t_ns, gwi_source_of(c, line->find), (double)line->count, "count", "%.399s",
+                    text_of(line));
+}
+
+void gwi_line_follows(gwi_finding *finding, const gw_stderr_line *line)
+{
+    if (line->find != NULL)
+        gwi_consequence(finding, "%.3f s: %.399s", (double)line->t_ns / 1e9, text_of(line));
+}
+
+void gwi_quote_line(gw_text *text, const gw_stderr_line *line)
+{
+    gw_text_addf(text, "%.200s", text_of(line));
 }
 
 bool gwi_exception_is_uncertain(const gwi_case *c)

@@ -350,7 +350,7 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
 static bool take_frame(const gw_log_find *frame, gw_where_frame *ret_frame)
 {
     int64_t number = 0;
-    char text[2 * GW_STDERR_LINE_MAX];
+    char text[GW_LOG_TEXT_MAX + 200];
     const char *file = frame == NULL ? NULL : gw_log_text(frame, "file"), *function = NULL;
     if (file == NULL || (function = gw_log_text(frame, "function")) == NULL ||
         !gw_log_number(frame, "number", &number) || number <= 0 || number > UINT32_MAX)

@@ -84,8 +84,6 @@ static inline const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign)
     }
     return NULL;
 }
-/* Return the find of this sign in the line with this order. Returns NULL if there is none. */
-const gw_log_find *gwi_log_find_in_line(const gw_log *log, gw_sign sign, uint64_t order);
 /* log_context.c: fill in c->context: the framework, its version, the card and the driver. */
 void gwi_log_look_around(gwi_log_case *c);
 /* log_advice.c: add to `next` the advice for the programs and platforms in the log. For a cause about the driver's

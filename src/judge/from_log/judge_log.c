@@ -191,6 +191,10 @@ void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_
 {
     enum { TEXT_SHOWN = 300 };
     char rank[24] = "";
+    if (c->recorded != NULL && gw_stderr_is_inside(c->recorded, find)) {
+        gwi_evidence(finding, gwi_log_t_ns(c, find), "python", "%.*s", TEXT_SHOWN, find->text);
+        return;
+    }
     if (find->rank >= 0)
         snprintf(rank, sizeof rank, " (rank %d)", find->rank);
     gwi_evidence(finding, gwi_log_t_ns(c, find), c->source, "%s:%" PRIu64 "%s: %.*s", file_of(c, find), find->line,

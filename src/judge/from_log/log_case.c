@@ -102,23 +102,14 @@ bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code)
     }
 }
 
-const gw_log_find *gwi_log_find_in_line(const gw_log *log, gw_sign sign, uint64_t order)
-{
-    for (size_t i = 0; i < log->find_count; i++) {
-        if (log->find[i].sign == sign && log->find[i].order == order)
-            return &log->find[i];
-    }
-    return NULL;
-}
-
 /* True if the line seems to be about host memory, but another sign in it shows that it is about the card's. True for
  * the reverse, too. Libraries use the same words for both. */
 static bool is_about_other_memory(const gw_log *log, const gw_log_find *find)
 {
     if (find->sign == GW_SAYS_HOST_MEMORY) /* the RMM library raises MemoryError for the card's memory, too */
-        return gwi_log_find_in_line(log, GW_SAYS_NO_MEMORY_LEFT, find->order) != NULL;
+        return gw_log_in_line(log, GW_SAYS_NO_MEMORY_LEFT, find->order) != NULL;
     bool words = find->sign == GW_SAYS_TF_OOM_TENSOR || find->sign == GW_SAYS_BFC_OOM || find->sign == GW_SAYS_XLA_OOM;
-    return words && gwi_log_find_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
+    return words && gw_log_in_line(log, GW_SAYS_HOST_MEMORY, find->order) != NULL;
 }
 
 /* True if the matched line is a parent's report about the end of a child, and another sign in the same line shows how
@@ -131,7 +122,7 @@ static bool is_told_by_signal(const gw_log *log, const gw_log_find *find)
     if (find->sign != GW_SAYS_CHILD_FAILED && find->sign != GW_SAYS_PROCESS_GONE)
         return false;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        if (gwi_log_find_in_line(log, ends[i], find->order) != NULL)
+        if (gw_log_in_line(log, ends[i], find->order) != NULL)
             return true;
     }
     return false;
@@ -417,10 +408,10 @@ static gw_framework find_framework(const gw_log *log)
 /* True if the exception reports the end of another process. */
 static bool is_about_child(const gw_log *log, const gw_log_find *exception)
 {
-    return gwi_log_find_in_line(log, GW_SAYS_CHILD_EXCEPTION, exception->order) != NULL ||
-           gwi_log_find_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
-           gwi_log_find_in_line(log, GW_SAYS_PROCESS_GONE, exception->order) != NULL ||
-           gwi_log_find_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
+    return gw_log_in_line(log, GW_SAYS_CHILD_EXCEPTION, exception->order) != NULL ||
+           gw_log_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
+           gw_log_in_line(log, GW_SAYS_PROCESS_GONE, exception->order) != NULL ||
+           gw_log_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
 }
 
 /* True if the exception is one of the last lines of its file. It then needs no traceback, which an excerpt of a log may
@@ -542,14 +533,13 @@ static void find_killed_rank(gwi_log_case *c)
 
 bool gwi_log_lacks_value(const gw_log *log, const gw_log_find *exception)
 {
-    return gwi_log_find_in_line(log, GW_SAYS_NO_VALUE, exception->order) != NULL;
+    return gw_log_in_line(log, GW_SAYS_NO_VALUE, exception->order) != NULL;
 }
 
 static bool is_out_of_memory(const gw_log *log, uint64_t order)
 {
-    return gwi_log_find_in_line(log, GW_SAYS_TORCH_OOM, order) != NULL ||
-           gwi_log_find_in_line(log, GW_SAYS_OOM_WORDS, order) != NULL ||
-           gwi_log_find_in_line(log, GW_SAYS_XLA_OOM, order) != NULL;
+    return gw_log_in_line(log, GW_SAYS_TORCH_OOM, order) != NULL ||
+           gw_log_in_line(log, GW_SAYS_OOM_WORDS, order) != NULL || gw_log_in_line(log, GW_SAYS_XLA_OOM, order) != NULL;
 }
 
 /* Mark an out-of-memory message of PyTorch as survived if the program caught the exception. The line then lacks the
@@ -564,8 +554,8 @@ static void forgive_caught(gwi_log_case *c)
     for (size_t i = 0; i < c->count; i++) {
         const gw_log_find *find = c->statement[i].find;
         if (find->order < end->order && find->rank == end->rank &&
-            gwi_log_find_in_line(c->log, GW_SAYS_TORCH_OOM, find->order) != NULL &&
-            gwi_log_find_in_line(c->log, GW_SAYS_EXCEPTION, find->order) == NULL &&
+            gw_log_in_line(c->log, GW_SAYS_TORCH_OOM, find->order) != NULL &&
+            gw_log_in_line(c->log, GW_SAYS_EXCEPTION, find->order) == NULL &&
             gwi_log_is_between(c->log, GW_SAYS_TRACEBACK, find, end))
             c->statement[i].survived = true;
     }

@@ -82,7 +82,7 @@ bool gwi_is_decided_by(const gwi_case *c, gw_sign sign, const char *field)
 {
     if (c->said == NULL || c->said->it.certainty == GW_CERTAINTY_NONE)
         return false;
-    const gw_log_find *find = gwi_log_find_in_line(c->text->log, sign, c->said->it.find->order);
+    const gw_log_find *find = gw_log_in_line(c->text->log, sign, c->said->it.find->order);
     return find != NULL && (field == NULL || gw_log_text(find, field) != NULL);
 }
 
@@ -112,6 +112,17 @@ void gwi_say_said(const gwi_case *c, gwi_finding *finding, const gw_log_find *sa
 uint64_t gwi_said_t_ns(const gwi_case *c, const gw_log_find *said)
 {
     return gwi_log_t_ns(c->text, said);
+}
+
+unsigned gwi_line_code(const gwi_case *c, const gw_stderr_line *line)
+{
+    const gw_log *log = c->model->stderr_facts.log;
+    unsigned code = 0;
+    for (size_t i = 0; line->find != NULL && i < log->find_count; i++) {
+        if (log->find[i].order == line->find->order && gwi_log_cuda_code(&log->find[i], &code))
+            return code;
+    }
+    return 0;
 }
 
 unsigned gwi_said_code(const gw_log_find *said)

@@ -27,8 +27,6 @@ bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure);
 /* Report the failed call with its result and place as evidence, set the verdict's place, and list later failures as
  * consequences. */
 void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure);
-/* True if the program printed nothing on stderr. Lines that gpuwhy printed do not count. */
-bool gwi_stderr_is_empty(const gw_stderr_facts *facts);
 /* True if an exception about the GPU ended the program. False if the program may have caught the exception. */
 bool gwi_exception_is_end(const gwi_case *c);
 /* Return the certainty of a cause that `failure` shows. It is `most`, or less:

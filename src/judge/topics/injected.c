@@ -130,8 +130,10 @@ static void add_noticed(const gwi_case *c, const gw_injection *injection, const 
     const gw_stderr_line *line = &c->model->stderr_facts.result;
     gw_text_addf(text, "noticed: did no further GPU work and ended with status %d after %.3f s",
                  process->exit.exit_code, (double)(process->t_exit_ns - injection->t_ns) / 1e9);
-    if (line->seen && line->t_ns >= injection->t_ns)
-        gw_text_addf(text, ", and printed: %.200s", line->text);
+    if (line->seen && line->t_ns >= injection->t_ns) {
+        gw_text_add_str(text, ", and printed: ");
+        gwi_quote_line(text, line);
+    }
 }
 
 /* The thread did no further work. */

@@ -152,13 +152,12 @@ bool gwi_advise_cards(const gwi_case *c, gw_string_list *advice,
  * "worker (pid 123) is killed". */
 static bool is_named(const gw_stderr_facts *facts, uint32_t pid)
 {
-    const char *texts[] = {facts->exception.text, facts->child_exception.text, facts->fatal.text};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        for (const char *at = texts[i]; (at = strstr(at, "pid")) != NULL; at += 3) {
-            const char *digits = at + strcspn(at, "0123456789");
-            if (digits - at <= 8 && *digits != '\0' && strtoul(digits, NULL, 10) == pid)
-                return true;
-        }
+    const gw_stderr_line *lines[] = {&facts->exception, &facts->child_exception, &facts->fatal};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const char *named = gw_stderr_field(facts, lines[i], GW_SAYS_NAMED_PID, "pid");
+        if (named != NULL && strtoul(named, NULL, 10) == pid)
+            return true;
+    }
     return false;
 }
 

@@ -105,8 +105,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
         say_framework_limit(c, finding);
     gwi_where(finding, gwi_request_site(c), "the request that was refused");
     if (memory->from_stderr)
-        gwi_evidence(finding, memory->t_ns, "stderr", "%s",
-                     c->told != NULL ? c->told->text : c->model->stderr_facts.exception.text);
+        gwi_say_line(c, finding, c->told != NULL ? c->told : &c->model->stderr_facts.exception, "");
     say_earlier(c, finding);
     if (memory->report != NULL && memory->reserved_bytes != 0) {
         char reserved[GW_BYTES_TEXT_MAX];
@@ -174,8 +173,8 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
     enum { SHOWN_MAX = 6 };
     size_t shown = 0, more = 0;
     const gw_stderr_line *status = &c->model->stderr_facts.library_status;
-    if (after == c->oom_last && c->memory.is_other_request && status->seen)
-        gwi_consequence(finding, "%.3f s: %s", (double)status->t_ns / 1e9, status->text);
+    if (after == c->oom_last && c->memory.is_other_request)
+        gwi_line_follows(finding, status);
     for (const gw_failure *next = gwi_failure_next(c, after); next != NULL; next = gwi_failure_next(c, next)) {
         if (next->is_probe)
             continue;

@@ -1,12 +1,12 @@
 /* Judges failures of drivers, libraries and device files before the program does any work on the GPU. This file also
- * reads what the program printed about a failed call. */
+ * decides whether the program reported a failed call as its end. */
 #include "gw_text.h"
 #include "gwi_output.h"
 #include "gwi_start.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76 };
@@ -95,43 +95,6 @@ void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failu
     gwi_say_consequences(c, finding, failure);
 }
 
-/* Return the last line of stderr that is neither empty nor gpuwhy's own. *ret_bytes is its length, or 0 if there is
- * none. */
-static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
-{
-    static const char ours[] = "gpuwhy: ";
-    const size_t ours_bytes = sizeof ours - 1;
-    for (size_t end = facts->text_bytes, begin; end > 0; end = begin) {
-        while (end > 0 && isspace((unsigned char)facts->text[end - 1]))
-            end--;
-        for (begin = end; begin > 0 && facts->text[begin - 1] != '\n';)
-            begin--;
-        *ret_bytes = end - begin;
-        if (end > begin && (end - begin < ours_bytes || memcmp(facts->text + begin, ours, ours_bytes) != 0))
-            return facts->text + begin;
-    }
-    *ret_bytes = 0;
-    return "";
-}
-
-bool gwi_stderr_is_empty(const gw_stderr_facts *facts)
-{
-    size_t bytes;
-    last_line(facts, &bytes);
-    return bytes == 0;
-}
-
-/* True if the line contains the number, not as a part of a longer number or word. */
-static bool has_number(const char *line, unsigned number)
-{
-    char text[16];
-    int bytes = snprintf(text, sizeof text, "%u", number);
-    for (const char *at = strstr(line, text); at != NULL; at = strstr(at + 1, text))
-        if ((at == line || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[bytes]))
-            return true;
-    return false;
-}
-
 /* Return the word that programs usually use for this kind of call in their messages, or NULL if there is no such
  * word. */
 static const char *subject_of(const gw_failure *failure)
@@ -147,102 +110,34 @@ static const char *subject_of(const gw_failure *failure)
     }
 }
 
-static bool has_any(const char *line, const char *const *words, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strstr(line, words[i]) != NULL)
-            return true;
-    return false;
-}
-#define HAS_ANY(line, words) has_any(line, words, sizeof(words) / sizeof(words)[0])
-
-/* True if the line contains a word for a failure. A line that only mentions the GPU may report something else. */
-static bool tells_of_failure(const char *line)
-{
-    static const char *const words[] = {"rror",     "ERROR",   "ail",          "FAIL",     "annot", "not ",
-                                        "nable to", "nvalid",  "insufficient", "nsupport", "no ",   "No ",
-                                        "efused",   "illegal", "too ",         "issing",   "abort"};
-    return HAS_ANY(line, words);
-}
-
-/* True if the line announces that the program continues without the failed feature. Then the failure did not end the
- * program. */
-static bool says_it_goes_on(const char *line)
-{
-    static const char *const words[] = {
-        "fall back",     "falling back", "falls back",    "fell back",     "fallback",    "on the cpu",
-        "on cpu",        "to the cpu",   "to cpu",        "use the cpu",   "use cpu",     "using the cpu",
-        "using cpu",     "cpu instead",  "the processor", "without a gpu", "without gpu", "without cuda",
-        "doing without", "continuing",   "going on",      "trying again",  "retrying"};
-    enum { LINE_MAX_BYTES = 1024 };
-    char lower[LINE_MAX_BYTES];
-    size_t bytes = 0;
-    for (; line[bytes] != '\0' && bytes + 1 < sizeof lower; bytes++)
-        lower[bytes] = (char)tolower((unsigned char)line[bytes]);
-    lower[bytes] = '\0';
-    return HAS_ANY(lower, words);
-}
-
-/* True for a line of a logger, which starts with a date, a time or a level. Libraries log failures that they can
- * handle: TensorFlow logs a failed cuInit and continues. */
-static bool is_logged(const char *line)
-{
-    static const char *const levels[] = {"WARN", "ERROR:", "INFO:", "CRITICAL:"};
-    line += strspn(line, " [(");
-    bool glog = line[0] != '\0' && strchr("IWEF", line[0]) != NULL && strspn(line + 1, "0123456789") == 4;
-    size_t digits = strspn(line, "0123456789");
-    bool date = (digits == 4 || digits == 2) && line[digits] != '\0' && strchr("-/:", line[digits]) != NULL &&
-                strspn(line + digits + 1, "0123456789") == 2;
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
-        glog = glog || gw_begins(line, levels[i]);
-    return glog || date || strstr(line, "Warning: ") != NULL || strstr(line, "warning: ") != NULL;
-}
-
 /* True if the line reports that this call failed. A number below 200 alone is not enough: it is more often a count or a
  * percentage. */
-static bool names_failure(const char *line, const gw_failure *failure)
+static bool names_failure(const gwi_case *c, const gw_stderr_line *line, const gw_failure *failure)
 {
     enum { RESULT_MIN = 200 };
-    static const char *const subjects[] = {"CUDA", "cuda", "GPU"};
-    char call[GWI_CALL_TEXT_MAX];
-    const char *subject = subject_of(failure);
-    bool has_call = strstr(line, gwi_call_text(call, failure->fn_name)) != NULL;
-    bool is_about = has_call || HAS_ANY(line, subjects) || (subject != NULL && strstr(line, subject) != NULL);
-    if (strstr(line, gw_result_name(failure->result)) != NULL || (has_call && has_number(line, failure->result)))
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const char *call = gw_stderr_field(facts, line, GW_SAYS_CALL_FAILED, "call");
+    const char *work = gw_stderr_field(facts, line, GW_SAYS_CALL_FAILED, "work"), *subject = subject_of(failure);
+    const char *number = gw_stderr_field(facts, line, GW_SAYS_CALL_FAILED, "number");
+    char name[GWI_CALL_TEXT_MAX];
+    bool has_number = number != NULL && strtoul(number, NULL, 10) == failure->result;
+    bool has_call = call != NULL && gw_begins(call, gwi_call_text(name, failure->fn_name));
+    bool is_about = has_call || (work != NULL && subject != NULL && strcmp(work, subject) == 0) ||
+                    gw_stderr_field(facts, line, GW_SAYS_CALL_FAILED, "gpu") != NULL;
+    if (gwi_line_code(c, line) == failure->result || (has_call && has_number))
         return true;
-    return tells_of_failure(line) && (is_about || (failure->result >= RESULT_MIN && has_number(line, failure->result)));
+    return gw_stderr_field(facts, line, GW_SAYS_CALL_FAILED, "bad") != NULL &&
+           (is_about || (failure->result >= RESULT_MIN && has_number));
 }
 
 /* True if the last line of stderr reports the failure. False if a logger wrote the line, or if it says that the program
  * continues. */
 static bool are_last_words(const gwi_case *c, const gw_failure *failure)
 {
-    enum { LINE_MAX_BYTES = 1024 };
-    char line[LINE_MAX_BYTES];
-    size_t bytes;
-    const char *last = last_line(&c->model->stderr_facts, &bytes);
-    snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line - 1), last);
-    return bytes > 0 && names_failure(line, failure) && !says_it_goes_on(line) && !is_logged(line);
-}
-
-/* True if a line after the exception announces that the program continues. Then the program had caught and printed the
- * exception. */
-static bool went_on_after_exception(const gw_stderr_facts *facts)
-{
-    enum { LINE_MAX_BYTES = 1024 };
-    char line[LINE_MAX_BYTES];
-    bool after = false, went_on = false;
-    for (size_t begin = 0, end; begin < facts->text_bytes; begin = end + 1) {
-        const char *stop = memchr(facts->text + begin, '\n', facts->text_bytes - begin);
-        end = stop == NULL ? facts->text_bytes : (size_t)(stop - facts->text);
-        size_t bytes = end - begin < sizeof line ? end - begin : sizeof line - 1;
-        memcpy(line, facts->text + begin, bytes);
-        line[bytes] = '\0';
-        bool is_it = strstr(line, facts->exception.text) != NULL;
-        went_on = !is_it && (went_on || (after && says_it_goes_on(line)));
-        after = after || is_it;
-    }
-    return went_on;
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    return names_failure(c, &facts->last, failure) &&
+           gw_stderr_field(facts, &facts->last, GW_SAYS_GOES_ON, NULL) == NULL &&
+           gw_stderr_field(facts, &facts->last, GW_SAYS_LOGGED, NULL) == NULL;
 }
 
 /* True if the program may have caught the exception that is on stderr. gpuwhy's code in the Python interpreter reports
@@ -261,7 +156,7 @@ static bool may_be_caught(const gwi_case *c)
 bool gwi_exception_is_end(const gwi_case *c)
 {
     return c->ended && c->exception == GW_EXCEPTION_GPU && (c->exit_code == 1 || c->signal != 0) &&
-           !gwi_exception_is_uncertain(c) && !may_be_caught(c) && !went_on_after_exception(&c->model->stderr_facts);
+           !gwi_exception_is_uncertain(c) && !may_be_caught(c) && !c->model->stderr_facts.exception_goes_on;
 }
 
 /* True if the program reports that the failure ended it: by an exception about the GPU, or by its last output soon

@@ -199,32 +199,6 @@ static void collect(const gwi_case *c, uint64_t t_ns, suspect_list *list)
         take_launch(list, list->last);
 }
 
-/* Extract the function's name from a failed assertion: "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0]
- * Assertion `..` failed". Returns false if there is no name, as for a lambda ("operator()"). */
-static bool asserting_function(const char *text, char out[128])
-{
-    const char *end = strstr(text, ": block: ["), *begin = text;
-    if (end == NULL)
-        return false;
-    for (const char *at = text; at + 2 < end; at++)
-        if (isdigit((unsigned char)at[0]) && at[1] == ':' && at[2] == ' ') { /* end of the line number */
-            begin = at + 3;
-            break;
-        }
-    const char *stop = begin;
-    while (stop < end && *stop != '(' && *stop != '<')
-        stop++;
-    const char *name = stop;
-    while (name > begin && (isalnum((unsigned char)name[-1]) || name[-1] == '_'))
-        name--;
-    size_t bytes = (size_t)(stop - name);
-    if (bytes < 3 || bytes >= 128 || (bytes == 8 && gw_begins(name, "operator")))
-        return false;
-    memcpy(out, name, bytes);
-    out[bytes] = '\0';
-    return true;
-}
-
 /* True if the kernel is called `name`, or if its mangled name contains the length of `name` and then `name`, as in
  * "_Z6gatherPf". */
 static bool has_function(const char *kernel, const char *name)
@@ -241,10 +215,10 @@ static bool has_function(const char *kernel, const char *name)
 static const char *asserting_kernel(const gwi_case *c, const gw_failure *sticky, const suspect_list *list)
 {
     enum { DEVICE_ASSERT = 710 };
-    const gw_stderr_line *text = &c->model->stderr_facts.device_assert;
-    char function[128];
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
     const char *found = NULL;
-    if (sticky->result != DEVICE_ASSERT || !text->seen || !asserting_function(text->text, function))
+    const char *function = gw_stderr_field(facts, &facts->device_assert, GW_SAYS_DEVICE_ASSERT, "function");
+    if (sticky->result != DEVICE_ASSERT || function == NULL)
         return NULL;
     for (size_t i = 0; i < list->count; i++) {
         if (!has_function(list->item[i].kernel, function) || list->item[i].last->is_graph_launch)

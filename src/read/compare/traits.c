@@ -2,6 +2,7 @@
 #include "gwi_compare.h"
 
 #include "gw_array.h"
+#include "gw_logs.h"
 #include "gw_text.h"
 
 #include <inttypes.h>
@@ -490,7 +491,7 @@ static void add_end(gwi_traits *traits, const gw_model *model)
         addf(traits, GW_AREA_END, "first failed call", "%s: %s", gw_call_text(call, failure->fn_name),
              gw_result_name(failure->result));
     if (gw_exception_kind_of(&model->stderr_facts) != GW_EXCEPTION_NONE)
-        add(traits, GW_AREA_END, "exception", model->stderr_facts.exception.text);
+        add(traits, GW_AREA_END, "exception", model->stderr_facts.exception.find->text);
 }
 
 /* ---- all traits ---- */

@@ -96,6 +96,9 @@ void gw_log_cancel(gw_log_reader *reader); /* accepts NULL */
 
 void gw_log_free(gw_log *log); /* accepts NULL */
 
+/* Return the find of this sign in the line with this order. Returns NULL if there is none. */
+const gw_log_find *gw_log_in_line(const gw_log *log, gw_sign sign, uint64_t order);
+
 /* Get a field of a find as text, as a number or as bytes. Returns NULL or false if the find lacks the field, or if the
  * value is no number or size. */
 const char *gw_log_text(const gw_log_find *find, const char *field);

@@ -646,7 +646,16 @@ gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, g
     return st;
 }
 
-/* ---- fields ---- */
+/* ---- finds and their fields ---- */
+
+const gw_log_find *gw_log_in_line(const gw_log *log, gw_sign sign, uint64_t order)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == sign && log->find[i].order == order)
+            return &log->find[i];
+    }
+    return NULL;
+}
 
 const char *gw_log_text(const gw_log_find *find, const char *field)
 {

@@ -91,18 +91,6 @@ static void note_fact(gw_model *model, gw_process *process, const gw_event *even
     }
 }
 
-static void driver_log(gw_model *model, const gw_event *event)
-{
-    gw_stderr_line *line = &model->stderr_facts.driver_log;
-    line->count++;
-    if (event->text == NULL || line->seen)
-        return;
-    line->seen = true;
-    line->t_ns = event->t_ns;
-    snprintf(line->text, sizeof line->text, "%.*s", (int)(event->text_bytes < 399 ? event->text_bytes : 399),
-             event->text);
-}
-
 static void site_fact(gw_model *model, const gw_event *event)
 {
     if (!gw_sites_feed_event(model->sites, event))
@@ -156,7 +144,6 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
         facts->driver_api = (uint32_t)event->arg[0];
         break;
     case GW_EV_DRIVER_LOG:
-        driver_log(model, event);
         gwi_fault_log(model, event);
         break;
     case GW_EV_GUARD_REFUSED:

@@ -8,14 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The lines of one kind on stderr: the text of the first or the last one, possibly truncated, and the number of
- * lines. */
-enum { GW_STDERR_LINE_MAX = 400 };
+/* The lines of one kind on stderr: the first or the last one, and the number of lines. What the line means is asked
+ * with gw_stderr_field(); its text is only for display. */
 typedef struct gw_stderr_line {
     bool seen;
     uint64_t t_ns;
     uint64_t count;
-    char text[GW_STDERR_LINE_MAX];
+    const struct gw_log_find *find; /* first sign of the line; NULL: the line has no sign */
 } gw_stderr_line;
 /* What an exception is about. NONE: there was no exception. SCRIPT: the exception concerns neither the GPU nor its
  * memory. */
@@ -55,7 +54,7 @@ typedef struct gw_stderr_facts {
     bool exception_about_child; /* `exception` only reports that another process failed */
     /* the last exception that reports a failed child process; `exception` may be another one */
     gw_stderr_line child_exception;
-    char frame[GW_STDERR_LINE_MAX]; /* innermost frame of the last traceback, such as: File "x.py", line 12, in f */
+    gw_stderr_line frame; /* innermost frame of the last traceback */
     /* innermost frame outside of installed packages in the traceback of `exception`; NULL: none */
     const struct gw_log_find *own_frame;
     bool exception_chain_oom;  /* `exception` is chained to an earlier out-of-memory error */
@@ -63,6 +62,7 @@ typedef struct gw_stderr_facts {
     bool exception_after_oom; /* at most two lines lie between the last traceback and an out-of-memory line before it */
     bool exception_lacks_value; /* `exception` reports that a value is missing: None, or an undefined name */
     bool exception_mentions_memory;
+    bool exception_goes_on; /* a line after the exception announces that the program continues */
     gw_exception_kind exception_kind;
     gw_stderr_line oom;      /* first out-of-memory line of a framework */
     gw_stderr_line oom_last; /* last out-of-memory line of a framework */
@@ -73,8 +73,8 @@ typedef struct gw_stderr_facts {
     gw_stderr_line host_memory;
     /* last line with the name of a CUDA result, or with its description, such as "invalid argument" */
     gw_stderr_line result;
-    gw_stderr_line fatal;      /* first line about a crash: "Fatal Python error", "Segmentation fault" */
-    gw_stderr_line driver_log; /* first line of the driver's own log, which is not part of stderr */
+    gw_stderr_line fatal; /* first line about a crash: "Fatal Python error", "Segmentation fault" */
+    gw_stderr_line last;  /* last line that is neither empty nor gpuwhy's own */
 } gw_stderr_facts;
 
 /* Entries of cuDNN's own log with the same process, severity, function, status and reason. Their times may differ. */
@@ -91,8 +91,17 @@ typedef struct gw_cudnn_line {
 
 /* Return the last line of the output with this sign, or NULL. With `field`, only lines count that have this field. */
 const struct gw_log_find *gw_stderr_said(const gw_stderr_facts *facts, gw_sign sign, const char *field);
+/* Return the field of this sign in the line, or NULL if the line does not have the sign or the field. Without `field`,
+ * return "" if the line has the sign. */
+const char *gw_stderr_field(const gw_stderr_facts *facts, const gw_stderr_line *line, gw_sign sign, const char *field);
 /* Return when a line of `log` was read. */
 uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line);
+/* True if the line was not on stderr: it is part of the exception that was appended (`inside_pid`). */
+bool gw_stderr_is_inside(const gw_stderr_facts *facts, const struct gw_log_find *find);
+/* Return the last line of text[0..*at) that is neither empty nor gpuwhy's own, without spaces around it. A carriage
+ * return also begins a line, because progress bars overwrite their line. *ret_bytes is its length, 0 if there is none.
+ * *at becomes the end of the text before the line. */
+const char *gw_stderr_line_before(const gw_stderr_facts *facts, size_t *at, size_t *ret_bytes);
 /* Determine the kind of the exception that ended the program from the last line of its traceback. */
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
 /* True if the last exception may be a consequence of a refused request for memory, even if it is no out-of-memory

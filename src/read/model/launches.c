@@ -33,7 +33,7 @@ const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
     if (!gwi_object_find(process, GWI_SPACE_EXEC, exec, &index))
         return NULL;
     uint64_t graph = process->object[index].owner;
-    char text[GW_STDERR_LINE_MAX] = "";
+    char text[400] = "";
     size_t used = 0, more = 0;
     for (size_t i = 0; i < process->node_count; i++) {
         if (process->node[i].graph != graph)

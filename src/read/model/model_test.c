@@ -820,9 +820,9 @@ static void test_traceback(void **state)
     gw_model *model = gw_feed_finish(&feed);
     const gw_stderr_facts *facts = &model->stderr_facts;
     assert_true(facts->traceback);
-    assert_string_equal(facts->exception.text, "ValueError: bad labels");
+    assert_string_equal(facts->exception.find->text, "ValueError: bad labels");
     assert_string_equal(facts->exception_type, "ValueError");
-    assert_string_equal(facts->frame, "File \"train.py\", line 12, in run");
+    assert_string_equal(facts->frame.find->text, "File \"train.py\", line 12, in run");
     assert_int_equal(gw_exception_kind_of(facts), GW_EXCEPTION_SCRIPT);
     gw_model_free(model);
 
@@ -834,10 +834,41 @@ static void test_traceback(void **state)
                           "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.\n");
     model = gw_feed_finish(&feed);
     facts = &model->stderr_facts;
-    assert_string_equal(facts->exception.text, "ValueError: bad labels");
-    assert_string_equal(facts->frame, "File \"train.py\", line 12, in run");
+    assert_string_equal(facts->exception.find->text, "ValueError: bad labels");
+    assert_string_equal(facts->frame.find->text, "File \"train.py\", line 12, in run");
     assert_string_equal(facts->own_frame->text, "File \"train.py\", line 12, in run");
+    assert_int_equal(facts->last.find->line, 6);
     gw_model_free(model);
+}
+
+/* Lines after the exception, and facts about the lines. */
+static void test_stderr_after_the_exception(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        bool goes_on;
+        uint64_t last_line; /* 0: the line has no sign */
+    } cases[] = {{"", false, 3},
+                 {" \n\ngpuwhy: recorded 3 events\n", false, 3},
+                 {"falling back to the CPU\n", true, 4},
+                 {"bye\n", false, 0},
+                 {"continuing\nRuntimeError: worker (pid 77) has no memory\n", false, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+                              "RuntimeError: worker (pid 77) has no memory\n");
+        gw_feed_stderr(&feed, cases[i].more);
+        gw_model *model = gw_feed_finish(&feed);
+        const gw_stderr_facts *facts = &model->stderr_facts;
+        assert_int_equal(facts->exception_goes_on, cases[i].goes_on);
+        assert_true(facts->exception_mentions_memory);
+        assert_string_equal(gw_stderr_field(facts, &facts->exception, GW_SAYS_NAMED_PID, "pid"), "77");
+        assert_null(gw_stderr_field(facts, &facts->exception, GW_SAYS_DEVICE_ASSERT, NULL));
+        assert_true(facts->last.seen);
+        assert_int_equal(facts->last.find == NULL ? 0 : facts->last.find->line, cases[i].last_line);
+        gw_model_free(model);
+    }
 }
 
 static void test_chained_traceback_keeps_the_out_of_memory(void **state)
@@ -1260,6 +1291,7 @@ int main(void)
         cmocka_unit_test(test_layers_of_one_pass_are_no_leak),
         cmocka_unit_test(test_traceback),
         cmocka_unit_test(test_chained_traceback_keeps_the_out_of_memory),
+        cmocka_unit_test(test_stderr_after_the_exception),
         cmocka_unit_test(test_hostile_stderr),
         cmocka_unit_test(test_an_empty_line_is_no_exception),
         cmocka_unit_test(test_a_course_of_requests),

@@ -85,14 +85,47 @@ static uint64_t t_ns_of(const gw_stderr_facts *facts, size_t at)
     return facts->time_count == 0 ? 0 : facts->time[first].t_ns;
 }
 
-uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line)
+/* Return the index in `text` at which this line of the log begins. */
+static size_t begin_of(const gw_stderr_facts *facts, uint32_t file, uint64_t line)
 {
     const char *end = facts->text + facts->text_bytes, *at = facts->text + (file == 0 ? 0 : facts->text_gap);
     for (uint64_t i = 1; i < line && at < end; i++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         at = stop == NULL ? end : stop + 1;
     }
-    return t_ns_of(facts, (size_t)(at - facts->text));
+    return (size_t)(at - facts->text);
+}
+
+uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line)
+{
+    return t_ns_of(facts, begin_of(facts, file, line));
+}
+
+bool gw_stderr_is_inside(const gw_stderr_facts *facts, const gw_log_find *find)
+{
+    return facts->inside_pid != 0 && begin_of(facts, find->file, find->line) >= facts->inside_at;
+}
+
+const char *gw_stderr_line_before(const gw_stderr_facts *facts, size_t *at, size_t *ret_bytes)
+{
+    static const char ours[] = "gpuwhy: ";
+    const char *text = facts->text;
+    *ret_bytes = 0;
+    while (*at > 0 && *ret_bytes == 0) {
+        size_t begin = *at, end = *at;
+        while (begin > 0 && text[begin - 1] != '\n' && text[begin - 1] != '\r')
+            begin--;
+        *at = begin > 0 ? begin - 1 : 0;
+        while (begin < end && isspace((unsigned char)text[begin]))
+            begin++;
+        while (begin < end && isspace((unsigned char)text[end - 1]))
+            end--;
+        bool is_ours = end - begin >= sizeof ours - 1 && memcmp(text + begin, ours, sizeof ours - 1) == 0;
+        *ret_bytes = is_ours ? 0 : end - begin;
+        if (*ret_bytes > 0)
+            return text + begin;
+    }
+    return "";
 }
 
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count)
@@ -165,7 +198,7 @@ static void keep(const gw_stderr_facts *facts, gw_stderr_line *line, const gw_lo
         return;
     line->seen = true;
     line->t_ns = gw_stderr_line_t_ns(facts, find->file, find->line);
-    snprintf(line->text, sizeof line->text, "%.*s", (int)sizeof line->text - 1, find->text);
+    line->find = find;
 }
 
 /* ---- tracebacks ---- */
@@ -216,8 +249,10 @@ static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find
     it->exception_order = find->order;
     keep(facts, &facts->exception, find, true);
     facts->exception_about_child = about_child;
-    snprintf(facts->frame, sizeof facts->frame, "%.*s", (int)sizeof facts->frame - 1,
-             it->frame == NULL ? "" : it->frame->text);
+    facts->exception_goes_on = false;
+    facts->frame = (gw_stderr_line){0};
+    if (it->frame != NULL)
+        keep(facts, &facts->frame, it->frame, true);
     facts->own_frame = it->own_frame;
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.95s", gw_log_text(find, "type"));
     facts->exception_after_oom = it->after_oom;
@@ -242,6 +277,10 @@ static void trace_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
         add_frame(it, find);
     } else if (it->is_open && find->sign == GW_SAYS_EXCEPTION && begins_with_type(find)) {
         end_trace(facts, it, find, about);
+    } else if (find->sign == GW_SAYS_GOES_ON) {
+        facts->exception_goes_on = facts->exception.seen;
+    } else if (find->sign == GW_SAYS_EXCEPTION && strcmp(gw_log_text(find, "type"), facts->exception_type) == 0) {
+        facts->exception_goes_on = false; /* the program prints the exception again */
     }
 }
 
@@ -266,6 +305,29 @@ static void plain_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
         keep(facts, &facts->device_assert, find, false);
     if ((about & UNCAUGHT) != 0)
         keep(facts, &facts->terminate, find, true);
+}
+
+/* Find the last line, and return the index in `text` at which it begins. */
+static size_t find_last(gw_stderr_facts *facts)
+{
+    size_t end = facts->text_bytes, bytes;
+    const char *line = gw_stderr_line_before(facts, &end, &bytes);
+    if (bytes == 0)
+        return 0;
+    size_t at = (size_t)(line - facts->text);
+    facts->last = (gw_stderr_line){.seen = true, .count = 1, .t_ns = t_ns_of(facts, at)};
+    return at;
+}
+
+/* Return a find of the line that contains the index `at` of `text`. Returns NULL if there is none. */
+static const gw_log_find *find_at(const gw_stderr_facts *facts, size_t at)
+{
+    for (size_t i = facts->log->find_count; i-- > 0;) {
+        size_t begin = begin_of(facts, facts->log->find[i].file, facts->log->find[i].line);
+        if (begin <= at)
+            return memchr(facts->text + begin, '\n', at - begin) == NULL ? &facts->log->find[i] : NULL;
+    }
+    return NULL;
 }
 
 static gw_status read_text(const gw_stderr_facts *facts, gw_log **ret_log, gw_error *err)
@@ -293,7 +355,10 @@ void gwi_stderr_finish(gw_model *model)
     gw_error err = {0};
     trace it = {0};
     unsigned about = 0;
-    if (facts->text_bytes == 0 || !gw_logs_are_supported())
+    if (facts->text_bytes == 0)
+        return;
+    size_t last = find_last(facts);
+    if (!gw_logs_are_supported())
         return;
     gw_status st = read_text(facts, &facts->log, &err);
     if (st != GW_OK) {
@@ -308,6 +373,15 @@ void gwi_stderr_finish(gw_model *model)
         if (is_new)
             plain_line(facts, &it, find, about);
     }
+    facts->last.find = find_at(facts, last);
+}
+
+const char *gw_stderr_field(const gw_stderr_facts *facts, const gw_stderr_line *line, gw_sign sign, const char *field)
+{
+    const gw_log_find *find = line->find == NULL ? NULL : gw_log_in_line(facts->log, sign, line->find->order);
+    if (find == NULL)
+        return NULL;
+    return field == NULL ? "" : gw_log_text(find, field);
 }
 
 const gw_log_find *gw_stderr_said(const gw_stderr_facts *facts, gw_sign sign, const char *field)
