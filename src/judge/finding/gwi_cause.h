@@ -362,8 +362,7 @@ bool gwi_is_just_the_end(const char *cause);
  * - gwi_is_said_last(): the line is the last one of the output, written in the last five seconds of the run
  * - gwi_say_said(): report the line as evidence; gwi_said_t_ns(): when it was recorded
  * - gwi_said_last_code(): the last line with the name, the number or the text of a CUDA error; gwi_said_code(): its
- *   number
- * - gwi_line_code(): the number of the CUDA error in this line of stderr, 0 if there is none */
+ *   number */
 struct gw_log_find;
 const struct gw_log_find *gwi_said(const gwi_case *c, const struct gw_cause *cause);
 bool gwi_is_said_last(const gwi_case *c, const struct gw_log_find *said);
@@ -371,7 +370,6 @@ void gwi_say_said(const gwi_case *c, gwi_finding *finding, const struct gw_log_f
 uint64_t gwi_said_t_ns(const gwi_case *c, const struct gw_log_find *said);
 const struct gw_log_find *gwi_said_last_code(const gwi_case *c);
 unsigned gwi_said_code(const struct gw_log_find *said);
-unsigned gwi_line_code(const gwi_case *c, const gw_stderr_line *line);
 
 #define GWI_CAUSE(name, again) extern const gw_cause gwi_cause_##name;
 #include "causes.def"

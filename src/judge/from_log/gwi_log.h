@@ -127,10 +127,6 @@ const gw_log_find *gwi_log_unanswered(const gw_log *log);
 GW_MUST_CHECK gw_status gwi_log_open(const gw_log *log, const char *source, gwi_log_case *ret_case, gw_error *err);
 void gwi_log_close(gwi_log_case *c);
 
-/* Look up the code of the CUDA error that a log line contains as a name, a text or a number. Returns false if the line
- * contains none. */
-bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code);
-
 /* log_memory.c: set the first cause of each out-of-memory statement, if the numbers in its line or in nearby lines show
  * it. */
 void gwi_log_weigh_memory(gwi_log_case *c);
@@ -147,9 +143,6 @@ void gwi_log_weigh_loss(gwi_log_case *c);
 __attribute__((format(printf, 4, 5))) void gwi_log_decide(gwi_statement *statement, const char *cause,
                                                           gw_certainty certainty, const char *why, ...);
 
-/* Convert an error number of a runtime before CUDA 10.1 into today's number. Returns false if the number has not
- * changed or was unused. */
-bool gwi_log_old_cuda_code(unsigned number, unsigned *ret_code);
 /* Return the value in a log line (a name, a code, a text, ...) that selects its row in log_rules.def. */
 const char *gwi_log_value(const gw_log_find *find);
 /* Return the rule for a sign and a value in log_rules.def, as a statement without `find`. *ret_is_exact is false if no

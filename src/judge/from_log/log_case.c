@@ -41,67 +41,6 @@ static const rule rules[] = {
 #undef HYPOTHESIS
 enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
 
-/* ---- numbers of CUDA ---- */
-
-bool gwi_log_old_cuda_code(unsigned number, unsigned *ret_code)
-{
-    const gw_cuda_error *error = gw_data_cuda_error_old(number);
-    if (error != NULL)
-        *ret_code = error->code;
-    return error != NULL;
-}
-
-static bool code_of_text(const char *text, unsigned *ret_code)
-{
-    const gw_cuda_error *error = gw_data_cuda_error_said(text);
-    if (error != NULL)
-        *ret_code = error->code;
-    return error != NULL;
-}
-
-static bool code_of_name(const char *prefix, const char *name, unsigned *ret_code)
-{
-    char whole[96];
-    snprintf(whole, sizeof whole, "%s%s", prefix, name);
-    const gw_cuda_error *error = gw_data_cuda_error_named(whole);
-    if (error != NULL)
-        *ret_code = error->code;
-    return error != NULL;
-}
-
-static bool code_of_number(const gw_log_find *find, unsigned *ret_code)
-{
-    const char *text = gw_log_text(find, "code");
-    int64_t number = 0;
-    bool is_hex = text != NULL && gw_begins(text, "0x");
-    if (is_hex)
-        number = strtol(text, NULL, 16);
-    if ((!is_hex && !gw_log_number(find, "code", &number)) || number <= 0)
-        return false;
-    if (!gwi_log_old_cuda_code((unsigned)number, ret_code))
-        *ret_code = (unsigned)number;
-    return gw_data_cuda_error(*ret_code) != NULL;
-}
-
-bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code)
-{
-    const char *name = gw_log_text(find, "name"), *text = gw_log_text(find, "text");
-    switch (find->sign) {
-    case GW_SAYS_CUDA_NAME:
-        return name != NULL && code_of_name("CUDA_ERROR_", name, ret_code);
-    case GW_SAYS_CUDA_RUNTIME_NAME:
-        return name != NULL && code_of_name("cudaError", name, ret_code);
-    case GW_SAYS_CUDA_NUMBER:
-    case GW_SAYS_CUDA_JULIA_NAME:
-        return code_of_number(find, ret_code);
-    case GW_SAYS_CUDA_TEXT:
-    case GW_SAYS_CUDA_SHORT_TEXT:
-        return text != NULL && code_of_text(text, ret_code);
-    default:
-        return false;
-    }
-}
-
 /* True if the line seems to be about host memory, but another sign in it shows that it is about the card's. True for
  * the reverse, too. Libraries use the same words for both. */
 static bool is_about_other_memory(const gw_log *log, const gw_log_find *find)
@@ -214,7 +153,7 @@ static const rule *rule_of(const gw_log_find *find)
     bool exact;
     if (find->sign == GW_SAYS_CUDNN_STATUS)
         return rule_of_status(gwi_log_value(find), &exact);
-    if (!gwi_log_cuda_code(find, &code))
+    if (!gw_log_cuda_code(find, &code))
         return rule_for((int)find->sign, gwi_log_value(find), &exact);
     snprintf(number, sizeof number, "%u", code);
     return rule_for(GW_SAYS_CUDA, number, &exact);
@@ -276,7 +215,7 @@ static gwi_statement state(const gw_log_find *find, const rule *said)
 {
     gwi_statement statement = {.find = find, .depth = said->depth, .certainty = said->certainty};
     unsigned code;
-    if (find != NULL && gwi_log_cuda_code(find, &code))
+    if (find != NULL && gw_log_cuda_code(find, &code))
         statement.code = code;
     gwi_log_add_causes(&statement, said->causes);
     return statement;
@@ -310,7 +249,7 @@ static bool is_often_survived(const gwi_statement *it)
         if (it->find->sign == signs[i])
             return true;
     }
-    return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
+    return gw_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
 /* True for messages that a program may print because a card, a library or a connection is missing, before it continues
@@ -340,7 +279,7 @@ static bool is_notice(const gwi_statement *it)
         if (it->find->sign == signs[i])
             return true;
     }
-    return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
+    return gw_log_cuda_code(it->find, &code) && code == NO_DEVICE;
 }
 
 /* True if the line may be only a notice, after which the program continued. This includes TensorFlow's line about a

@@ -114,21 +114,10 @@ uint64_t gwi_said_t_ns(const gwi_case *c, const gw_log_find *said)
     return gwi_log_t_ns(c->text, said);
 }
 
-unsigned gwi_line_code(const gwi_case *c, const gw_stderr_line *line)
-{
-    const gw_log *log = c->model->stderr_facts.log;
-    unsigned code = 0;
-    for (size_t i = 0; line->find != NULL && i < log->find_count; i++) {
-        if (log->find[i].order == line->find->order && gwi_log_cuda_code(&log->find[i], &code))
-            return code;
-    }
-    return 0;
-}
-
 unsigned gwi_said_code(const gw_log_find *said)
 {
     unsigned code = 0;
-    return gwi_log_cuda_code(said, &code) ? code : 0;
+    return gw_log_cuda_code(said, &code) ? code : 0;
 }
 
 const gw_log_find *gwi_said_last_code(const gwi_case *c)

@@ -53,7 +53,7 @@ static void add_cuda_code(gwi_readings *readings, unsigned code)
     unsigned now;
     if (error != NULL)
         add_cuda(readings, error);
-    if (gwi_log_old_cuda_code(code, &now) && (error = gw_data_cuda_error(now)) != NULL) {
+    if (gw_log_old_cuda_code(code, &now) && (error = gw_data_cuda_error(now)) != NULL) {
         add_cuda(readings, error);
         gwi_reading *reading = &readings->reading[readings->count - 1];
         reading->kind = "CUDA error of the runtime before 10.1";
@@ -361,7 +361,7 @@ void gwi_read_find(const gw_log_find *find, gwi_readings *readings)
     int64_t number = 0;
     bool has_number = gw_log_number(find, "code", &number) && number >= 0 && number <= UINT16_MAX;
     size_t before = readings->count;
-    if (gwi_log_cuda_code(find, &code)) {
+    if (gw_log_cuda_code(find, &code)) {
         add_cuda(readings, gw_data_cuda_error(code));
         return;
     }

@@ -124,7 +124,7 @@ static bool names_failure(const gwi_case *c, const gw_stderr_line *line, const g
     bool has_call = call != NULL && gw_begins(call, gwi_call_text(name, failure->fn_name));
     bool is_about = has_call || (work != NULL && subject != NULL && strcmp(work, subject) == 0) ||
                     gw_stderr_field(facts, line, GW_SAYS_CALL_FAILED, "gpu") != NULL;
-    if (gwi_line_code(c, line) == failure->result || (has_call && has_number))
+    if (gw_stderr_code(facts, line) == failure->result || (has_call && has_number))
         return true;
     return gw_stderr_field(facts, line, GW_SAYS_CALL_FAILED, "bad") != NULL &&
            (is_about || (failure->result >= RESULT_MIN && has_number));

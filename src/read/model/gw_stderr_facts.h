@@ -94,6 +94,14 @@ const struct gw_log_find *gw_stderr_said(const gw_stderr_facts *facts, gw_sign s
 /* Return the field of this sign in the line, or NULL if the line does not have the sign or the field. Without `field`,
  * return "" if the line has the sign. */
 const char *gw_stderr_field(const gw_stderr_facts *facts, const gw_stderr_line *line, gw_sign sign, const char *field);
+/* Return the number of the CUDA error in this line, 0 if it contains none. */
+unsigned gw_stderr_code(const gw_stderr_facts *facts, const gw_stderr_line *line);
+/* Look up the code of the CUDA error that a log line contains as a name, a text or a number. Returns false if the line
+ * contains none. */
+bool gw_log_cuda_code(const struct gw_log_find *find, unsigned *ret_code);
+/* Convert an error number of a runtime before CUDA 10.1 into today's number. Returns false if the number has not
+ * changed or was unused. */
+bool gw_log_old_cuda_code(unsigned number, unsigned *ret_code);
 /* Return when a line of `log` was read. */
 uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line);
 /* True if the line was not on stderr: it is part of the exception that was appended (`inside_pid`). */

@@ -384,6 +384,16 @@ const char *gw_stderr_field(const gw_stderr_facts *facts, const gw_stderr_line *
     return field == NULL ? "" : gw_log_text(find, field);
 }
 
+unsigned gw_stderr_code(const gw_stderr_facts *facts, const gw_stderr_line *line)
+{
+    unsigned code = 0;
+    for (size_t i = 0; line->find != NULL && i < facts->log->find_count; i++) {
+        if (facts->log->find[i].order == line->find->order && gw_log_cuda_code(&facts->log->find[i], &code))
+            return code;
+    }
+    return 0;
+}
+
 const gw_log_find *gw_stderr_said(const gw_stderr_facts *facts, gw_sign sign, const char *field)
 {
     for (size_t i = facts->log == NULL ? 0 : facts->log->find_count; i-- > 0;) {
