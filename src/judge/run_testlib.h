@@ -32,7 +32,7 @@ static inline void expect_fault(const char *cause, gw_certainty certainty)
     assert_true(verdict->evidence_count > 0);
     assert_true(verdict->next.count > 0);
     if (verdict->where != NULL) { /* these runs have no call sites, so only a traceback shows a place */
-        assert_string_equal(verdict->where->what, "the exception was raised here");
+        assert_true(gw_begins(verdict->where->what, "the exception was raised here"));
         return;
     }
     assert_non_null(verdict->where_reason);

@@ -45,7 +45,7 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "this machine has no GPU driver, so the program sees no GPU");
     gwi_say_no_driver(c->model, finding);
     gwi_say_told(c, finding);
-    gwi_where_raised(finding, "the exception was raised here");
+    gwi_where_raised(finding);
     return GW_SUPPORTED;
 }
 

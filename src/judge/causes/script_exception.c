@@ -75,7 +75,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "an uncaught C++ exception ended the program%s", gpu);
     say_exception(c, finding);
     if (python)
-        gwi_where_raised(finding, "the exception was raised here");
+        gwi_where_raised(finding);
     if (c->ended)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);

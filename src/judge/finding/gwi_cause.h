@@ -267,7 +267,7 @@ void gwi_where(gwi_finding *finding, uint32_t site, const char *what);
 void gwi_where_in_second(gwi_finding *finding, const char *what);
 /* Set the place to the line of the Python exception that ended the program. If the exception is about the GPU, its
  * line also replaces a place whose stack is unknown. */
-void gwi_where_raised(gwi_finding *finding, const char *what);
+void gwi_where_raised(gwi_finding *finding);
 /* Report which place allocated most of `live`, and make it the verdict's place; false: unknown. `of_what` names the
  * blocks: "the memory kept". */
 bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, const char *source, const gw_live *live,

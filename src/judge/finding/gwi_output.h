@@ -11,4 +11,14 @@ void gwi_say_last_words(const gwi_case *c, gwi_finding *finding);
 /* True if the exception was read from the Python interpreter and may be an older one that the program had caught. */
 bool gwi_exception_is_uncertain(const gwi_case *c);
 
+/* Frames of the user's code in a text (frames.c). */
+struct gw_log;
+/* True if a traceback stands above the exception. */
+bool gwi_log_has_traceback(const struct gw_log *log, const struct gw_log_find *exception);
+/* Return the frames of the exception's traceback, innermost first, or of a native stack near it. *ret_where is NULL if
+ * there is none, or if `exception` is NULL. `cause` decides what happened at the place. Returns false, and sets NULL,
+ * if memory runs out. */
+bool gwi_where_in_text(const struct gw_log *log, const struct gw_log_find *exception, const char *cause,
+                       gw_where **ret_where);
+
 #endif

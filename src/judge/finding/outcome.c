@@ -26,6 +26,23 @@ static void list_free(gw_string_list *list)
     free(list->item);
 }
 
+void gwi_where_free(gw_where *where)
+{
+    if (where == NULL)
+        return;
+    for (size_t i = 0; i < where->frame_count; i++) {
+        free(where->frame[i].function);
+        free(where->frame[i].file);
+        free(where->frame[i].module);
+        free(where->frame[i].text);
+    }
+    free(where->frame);
+    for (size_t i = 0; i < where->notes.count; i++)
+        free(where->notes.item[i]);
+    free(where->notes.item);
+    free(where);
+}
+
 static void question_free(gw_verdict_question *question)
 {
     if (question == NULL)

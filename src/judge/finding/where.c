@@ -1,7 +1,6 @@
 /* Resolves call sites to places in the program, for evidence lines and for the verdict's place. */
-#include "gwi_cause.h"
+#include "gwi_output.h"
 
-#include "gw_logs.h"
 #include "gw_sites.h"
 #include "gw_text.h"
 
@@ -93,9 +92,9 @@ void gwi_where_in_second(gwi_finding *finding, const char *what)
     finding->where = (gwi_wanted_place){.by = GWI_WHERE_SECOND_RUN, .what = what};
 }
 
-void gwi_where_raised(gwi_finding *finding, const char *what)
+void gwi_where_raised(gwi_finding *finding)
 {
-    finding->where = (gwi_wanted_place){.by = GWI_WHERE_TRACEBACK, .what = what};
+    finding->where = (gwi_wanted_place){.by = GWI_WHERE_TRACEBACK};
 }
 
 /* ---- the place that holds most ---- */
@@ -211,23 +210,6 @@ uint32_t gwi_request_site(const gwi_case *c)
 }
 
 /* ---- the verdict's place ---- */
-
-void gwi_where_free(gw_where *where)
-{
-    if (where == NULL)
-        return;
-    for (size_t i = 0; i < where->frame_count; i++) {
-        free(where->frame[i].function);
-        free(where->frame[i].file);
-        free(where->frame[i].module);
-        free(where->frame[i].text);
-    }
-    free(where->frame);
-    for (size_t i = 0; i < where->notes.count; i++)
-        free(where->notes.item[i]);
-    free(where->notes.item);
-    free(where);
-}
 
 static const char *const whose_words[] = {[GW_WHOSE_OWN] = "own",         [GW_WHOSE_USER] = "user",
                                           [GW_WHOSE_PACKAGE] = "package", [GW_WHOSE_FRAMEWORK] = "framework",
@@ -347,37 +329,12 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
     return NULL;
 }
 
-static bool take_frame(const gw_log_find *frame, gw_where_frame *ret_frame)
+/* Return the place of the exception on stderr. *ret_where is NULL if its traceback has no line of the program itself.
+ * Returns false if there is no memory. */
+static bool where_raised(const gwi_case *c, const char *cause, gw_where **ret_where)
 {
-    int64_t number = 0;
-    char text[GW_LOG_TEXT_MAX + 200];
-    const char *file = frame == NULL ? NULL : gw_log_text(frame, "file"), *function = NULL;
-    if (file == NULL || (function = gw_log_text(frame, "function")) == NULL ||
-        !gw_log_number(frame, "number", &number) || number <= 0 || number > UINT32_MAX)
-        return false;
-    snprintf(text, sizeof text, "%s:%" PRId64 " in %s", gw_path_last(file), number, function);
-    *ret_frame = (gw_where_frame){.line = (uint32_t)number, .whose = whose_words[GW_WHOSE_OWN], .python = true};
-    return gw_str_copy(file, &ret_frame->file) && gw_str_copy(function, &ret_frame->function) &&
-           gw_str_copy(text, &ret_frame->text);
-}
-
-/* Return a place with one frame, from the traceback on stderr. Returns NULL if it has no line of the program itself, or
- * if there is no memory. */
-static gw_where *where_raised(const gwi_case *c, const char *what)
-{
-    gw_where *where = calloc(1, sizeof *where);
-    if (where != NULL)
-        where->frame = calloc(1, sizeof *where->frame);
-    if (where == NULL || where->frame == NULL) {
-        gwi_where_free(where);
-        return NULL;
-    }
-    where->what = what;
-    where->frame_count = 1;
-    if (take_frame(c->model->stderr_facts.own_frame, &where->frame[0]))
-        return where;
-    gwi_where_free(where);
-    return NULL;
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    return gwi_where_in_text(facts->log, facts->exception.find, cause, ret_where);
 }
 
 /* True if the exception that ended the program is about the GPU or its memory. */
@@ -415,13 +372,13 @@ bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *v
         return verdict->where != NULL && gw_str_copy(c->model->faults.blame.where_reason, &verdict->where_reason);
     }
     if (wanted->by == GWI_WHERE_TRACEBACK) {
-        verdict->where = where_raised(c, wanted->what);
-        return verdict->where != NULL || reason_is(verdict, "the traceback names no line of the program itself");
+        return where_raised(c, verdict->cause, &verdict->where) &&
+               (verdict->where != NULL || reason_is(verdict, "the traceback names no line of the program itself"));
     }
     if (stack_of(c, wanted->site) == NULL && was_raised_for_gpu(c)) {
-        verdict->where = where_raised(c, "the exception was raised here");
-        if (verdict->where != NULL)
-            return true;
+        bool good = where_raised(c, verdict->cause, &verdict->where);
+        if (verdict->where != NULL || !good)
+            return good;
     }
     if (gw_sites_count(sites) == 0)
         return reason_is(verdict, "the recording contains no call sites");

@@ -8,6 +8,7 @@
 #include "gw_logs.h"
 #include "gw_version.h"
 #include "gwi_cause.h"
+#include "gwi_output.h"
 
 /* For log_rules.def. GW_SAYS_CUDA: all signs of a CUDA error (number, name or text). GW_SAYS_NOTHING: a code without a
  * rule, such as success. */
@@ -32,16 +33,6 @@ typedef struct gwi_statement {
     bool survived;      /* the problem did not end the program */
     bool is_open;       /* unknown whether the program survived: lines of unknown meaning follow */
 } gwi_statement;
-
-/* A frame of the user's code in a traceback or in a native stack. */
-enum { GWI_LOG_FRAMES_MAX = 8 };
-typedef struct gwi_log_frame {
-    const gw_log_find *find;
-    const char *function; /* NULL: not known; borrowed from the log */
-    char file[256];       /* "train.py", "In [3]"; the module of a native frame */
-    uint32_t line;        /* 0: not known */
-    bool python;
-} gwi_log_frame;
 
 /* The framework, card and driver named in the log. Texts are borrowed from the log. */
 typedef struct gwi_log_context {
@@ -95,10 +86,6 @@ bool gwi_log_add_advice(const gwi_log_case *c, const char *cause, bool *ret_repl
  * text, "" if unknown. Returns false if there is no memory. */
 bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char *place, gw_string_list *next);
 
-/* log_frames.c: read the user's frames from this exception's traceback, innermost first. Without a traceback, use a
- * native stack. Returns the number of frames. */
-size_t gwi_log_frames(const gw_log *log, const gw_log_find *exception, gwi_log_frame *ret_frames);
-bool gwi_log_has_traceback(const gw_log *log, const gw_log_find *exception);
 /* Return the exception that belongs to the line `find`. This is the same rank's next exception with a traceback, at
  * most 300 lines later. Otherwise it is the one that ended the run (NULL: none). */
 const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find);

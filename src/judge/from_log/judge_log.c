@@ -234,7 +234,7 @@ static void say_consequences(const gwi_log_case *c, gwi_finding *finding, const 
 }
 
 /* Report the card and the versions that appear in the log. */
-static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_log_frame *frame)
+static void say_context(const gwi_log_case *c, gwi_finding *finding, const gw_where *at)
 {
     const gwi_log_context *context = &c->context;
     char bytes[GW_BYTES_TEXT_MAX];
@@ -250,10 +250,8 @@ static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_l
     if (context->version_text != NULL)
         gwi_evidence(finding, GWI_NO_TIME, c->source, "%s is %s%s", context->framework, context->version_text,
                      context->version_by_message ? " or older, judging by its message" : "");
-    if (frame != NULL && frame->python)
-        gwi_evidence(finding, GWI_NO_TIME, c->source, "the exception was raised at %s:%" PRIu32 "%s%s", frame->file,
-                     frame->line, frame->function != NULL ? " in " : "",
-                     frame->function != NULL ? frame->function : "");
+    if (at != NULL && at->frame[0].python)
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the exception was raised at %s", at->frame[0].text);
 }
 
 /* Report further log lines that support the root's cause: the first line for each sign in the table `rows`. */
@@ -305,78 +303,12 @@ const char *gwi_log_decider(const char *cause)
     return NULL;
 }
 
-/* ---- where ---- */
-
-typedef struct place {
-    gwi_log_frame frame[GWI_LOG_FRAMES_MAX];
-    size_t count;
-    char text[320]; /* text of the innermost frame; "": none */
-} place;
-
-/* Write "train.py:41 in load_batch". */
-static void name_frame(const gwi_log_frame *frame, char *out, size_t bytes)
+/* Find the place of the exception that belongs to the line `find`. *ret_at is NULL if there is none; the caller frees
+ * it. Returns false if there is no memory. */
+static bool find_place(const gwi_log_case *c, const gwi_conclusion *end, gw_where **ret_at)
 {
-    char line[16] = "";
-    if (frame->line != 0)
-        snprintf(line, sizeof line, ":%" PRIu32, frame->line);
-    snprintf(out, bytes, "%.250s%s%s%.200s", frame->file, line, frame->function != NULL ? " in " : "",
-             frame->function != NULL ? frame->function : "");
-}
-
-/* Find the exception that belongs to the log line `find`, and store its frames in the user's code. */
-static void find_place(const gwi_log_case *c, const gw_log_find *find, place *ret_place)
-{
-    const gw_log_find *exception = gwi_log_exception_of(c, find);
-    ret_place->count = exception != NULL ? gwi_log_frames(c->log, exception, ret_place->frame) : 0;
-    ret_place->text[0] = '\0';
-    if (ret_place->count > 0)
-        name_frame(&ret_place->frame[0], ret_place->text, sizeof ret_place->text);
-}
-
-static bool fill_frame(const gwi_log_frame *from, gw_where_frame *frame)
-{
-    char text[480];
-    name_frame(from, text, sizeof text);
-    frame->python = from->python;
-    frame->whose = "user";
-    frame->line = from->line;
-    return gw_str_copy(from->python ? from->file : NULL, &frame->file) &&
-           gw_str_copy(from->python ? NULL : from->file, &frame->module) &&
-           gw_str_copy(from->function, &frame->function) && gw_str_copy(text, &frame->text);
-}
-
-/* True for faults on the device. Only a later call returns their error, so the traceback does not show their cause. */
-static bool is_late(const char *cause)
-{
-    static const char *const late[] = {"illegal-address",    "device-assert-index", "misaligned-access",
-                                       "kernel-fault-other", "ecc-uncorrectable",   "cross-stream-use-after-free"};
-    for (size_t i = 0; cause != NULL && i < sizeof late / sizeof late[0]; i++) {
-        if (strcmp(late[i], cause) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool fill_where(const place *at, gw_verdict *verdict)
-{
-    if (at->count == 0)
-        return gw_str_copy("the log has no traceback with a line of the program itself", &verdict->where_reason);
-    gw_where *where = calloc(1, sizeof *where);
-    verdict->where = where;
-    if (where == NULL || (where->frame = calloc(at->count, sizeof *where->frame)) == NULL)
-        return false;
-    where->what = "the exception was raised here";
-    if (!at->frame[0].python)
-        where->what = "the innermost frame of a native stack in the log that does not belong to a framework";
-    else if (is_late(verdict->cause))
-        where->what =
-            "the exception was raised here; an earlier call may be at fault, because such faults are reported late";
-    for (size_t i = 0; i < at->count; i++) {
-        where->frame_count++;
-        if (!fill_frame(&at->frame[i], &where->frame[i]))
-            return false;
-    }
-    return true;
+    const char *cause = end->it.cause_count > 0 ? end->it.cause[0] : NULL;
+    return gwi_where_in_text(c->log, gwi_log_exception_of(c, end->it.find), cause, ret_at);
 }
 
 /* If the log shows which card was used, store this card in the verdict. Returns false if there is no memory. */
@@ -434,22 +366,25 @@ bool gwi_log_add_alternatives(gw_verdict *verdict, const gwi_conclusion *end)
 
 void gwi_log_say(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
 {
-    place at;
+    gw_where *at;
     if (end->kind == GWI_ENDED_BY_FAULT)
         say_fault(c, &end->it, finding);
     else
         say_exception(c, &end->it, finding);
-    find_place(c, end->it.find, &at);
-    say_context(c, finding, at.count > 0 ? &at.frame[0] : NULL);
+    finding->failed = !find_place(c, end, &at) || finding->failed;
+    say_context(c, finding, at);
+    gwi_where_free(at);
     if (end->kind == GWI_ENDED_BY_FAULT)
         say_consequences(c, finding, &end->it);
 }
 
 bool gwi_log_add_next(const gwi_log_case *c, const gwi_conclusion *end, gw_string_list *next)
 {
-    place at;
-    find_place(c, end->it.find, &at);
-    return gwi_log_add_fixes(c, gwi_cause_of(end->it.cause[0]), at.text, next);
+    gw_where *at;
+    bool good = find_place(c, end, &at) &&
+                gwi_log_add_fixes(c, gwi_cause_of(end->it.cause[0]), at == NULL ? "" : at->frame[0].text, next);
+    gwi_where_free(at);
+    return good;
 }
 
 /* Judge a log that shows what ended the program. */
@@ -461,12 +396,12 @@ static bool judge_end(const gwi_log_case *c, const gwi_conclusion *end, gw_verdi
     verdict->cause = cause != NULL ? cause->id : NULL;
     verdict->certainty = end->it.certainty;
     gwi_log_say(c, end, &finding);
-    place at;
-    find_place(c, end->it.find, &at);
     bool good = gwi_take_words(&finding, verdict) && gwi_log_add_alternatives(verdict, end) &&
-                fill_where(&at, verdict) && fill_card(c, verdict) &&
+                find_place(c, end, &verdict->where) && fill_card(c, verdict) &&
                 (cause == NULL || gwi_log_add_next(c, end, &verdict->next));
     gwi_finding_free(&finding);
+    if (good && verdict->where == NULL)
+        good = gw_str_copy("the log has no traceback with a line of the program itself", &verdict->where_reason);
     const char *option = cause != NULL && end->kind == GWI_ENDED_BY_FAULT ? gwi_log_decider(cause->id) : NULL;
     if (good && verdict->certainty != GW_ESTABLISHED && option != NULL)
         good = gwi_list_addf(&verdict->next, "To confirm: %s", option);

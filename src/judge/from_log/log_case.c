@@ -561,3 +561,16 @@ void gwi_log_close(gwi_log_case *c)
     free(c->statement);
     *c = (gwi_log_case){0};
 }
+
+const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find)
+{
+    enum { NEAR_LINES = 300 };
+    for (size_t i = 0; i < c->log->find_count; i++) {
+        const gw_log_find *at = &c->log->find[i];
+        bool same = at->rank < 0 || find->rank < 0 || at->rank == find->rank;
+        if (at->sign == GW_SAYS_EXCEPTION && at->order >= find->order && at->order - find->order <= NEAR_LINES &&
+            same && gwi_log_has_traceback(c->log, at))
+            return at;
+    }
+    return c->exception;
+}

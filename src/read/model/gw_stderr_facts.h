@@ -54,9 +54,7 @@ typedef struct gw_stderr_facts {
     bool exception_about_child; /* `exception` only reports that another process failed */
     /* the last exception that reports a failed child process; `exception` may be another one */
     gw_stderr_line child_exception;
-    gw_stderr_line frame; /* innermost frame of the last traceback */
-    /* innermost frame outside of installed packages in the traceback of `exception`; NULL: none */
-    const struct gw_log_find *own_frame;
+    gw_stderr_line frame;      /* innermost frame of the last traceback */
     bool exception_chain_oom;  /* `exception` is chained to an earlier out-of-memory error */
     bool exception_is_chained; /* `exception` is chained to an earlier exception */
     bool exception_after_oom; /* at most two lines lie between the last traceback and an out-of-memory line before it */

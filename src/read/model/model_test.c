@@ -836,7 +836,6 @@ static void test_traceback(void **state)
     facts = &model->stderr_facts;
     assert_string_equal(facts->exception.find->text, "ValueError: bad labels");
     assert_string_equal(facts->frame.find->text, "File \"train.py\", line 12, in run");
-    assert_string_equal(facts->own_frame->text, "File \"train.py\", line 12, in run");
     assert_int_equal(facts->last.find->line, 6);
     gw_model_free(model);
 }

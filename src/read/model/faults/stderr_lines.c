@@ -206,7 +206,7 @@ static void keep(const gw_stderr_facts *facts, gw_stderr_line *line, const gw_lo
 /* The traceback that is being read. */
 typedef struct trace {
     bool is_open, chain, chain_oom, is_chained, after_oom;
-    const gw_log_find *frame, *own_frame; /* innermost one, and the innermost outside of installed packages */
+    const gw_log_find *frame; /* innermost one */
     uint64_t oom_order, exception_order;
 } trace;
 
@@ -218,16 +218,8 @@ static void begin_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *fi
     it->after_oom = facts->oom.seen && find->order <= it->oom_order + LINES_BETWEEN_MAX + 1;
     it->is_open = true;
     it->chain = false;
-    it->frame = it->own_frame = NULL;
+    it->frame = NULL;
     facts->traceback = true;
-}
-
-static void add_frame(trace *it, const gw_log_find *find)
-{
-    const char *file = gw_log_text(find, "file");
-    it->frame = find;
-    if (file != NULL && strstr(file, "-packages/") == NULL && strstr(file, "/lib/python") == NULL && file[0] != '<')
-        it->own_frame = find;
 }
 
 /* True if the line begins with the exception's name. A line of source code in a traceback may contain such a name. */
@@ -253,7 +245,6 @@ static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find
     facts->frame = (gw_stderr_line){0};
     if (it->frame != NULL)
         keep(facts, &facts->frame, it->frame, true);
-    facts->own_frame = it->own_frame;
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.95s", gw_log_text(find, "type"));
     facts->exception_after_oom = it->after_oom;
     facts->exception_chain_oom = it->chain_oom;
@@ -274,7 +265,7 @@ static void trace_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
         it->chain_oom = it->chain_oom || facts->exception_kind == GW_EXCEPTION_OOM;
         it->chain = it->is_chained = true;
     } else if (it->is_open && find->sign == GW_SAYS_FRAME) {
-        add_frame(it, find);
+        it->frame = find;
     } else if (it->is_open && find->sign == GW_SAYS_EXCEPTION && begins_with_type(find)) {
         end_trace(facts, it, find, about);
     } else if (find->sign == GW_SAYS_GOES_ON) {

@@ -1,13 +1,25 @@
-/* Finds the frames of the user's own code in a traceback or in a native stack. */
-#include "gwi_log.h"
+/* Finds the frames of the user's own code in a traceback or in a native stack of a text. */
+#include "gw_logs.h"
+#include "gwi_output.h"
 
-#include "gw_text.h"
+#include <inttypes.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LINES_MAX = 400 }; /* maximum length of a traceback, in lines */
+
+enum { FRAMES_MAX = 8 };
+
+/* A frame of the user's code in a traceback or in a native stack. */
+typedef struct text_frame {
+    const gw_log_find *find;
+    const char *function; /* NULL: not known; borrowed from the log */
+    char file[256];       /* "train.py", "In [3]"; the module of a native frame */
+    uint32_t line;        /* 0: not known */
+    bool python;
+} text_frame;
 
 static bool has_one_of(const char *text, const char *const *words, size_t count)
 {
@@ -88,26 +100,13 @@ bool gwi_log_has_traceback(const gw_log *log, const gw_log_find *exception)
     return false;
 }
 
-const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find)
-{
-    enum { NEAR_LINES = 300 };
-    for (size_t i = 0; i < c->log->find_count; i++) {
-        const gw_log_find *at = &c->log->find[i];
-        bool same = at->rank < 0 || find->rank < 0 || at->rank == find->rank;
-        if (at->sign == GW_SAYS_EXCEPTION && at->order >= find->order && at->order - find->order <= NEAR_LINES &&
-            same && gwi_log_has_traceback(c->log, at))
-            return at;
-    }
-    return c->exception;
-}
-
 /* ---- frames ---- */
 
-static bool read_frame(const gw_log_find *find, gwi_log_frame *ret_frame)
+static bool read_frame(const gw_log_find *find, text_frame *ret_frame)
 {
     int64_t line = 0;
     const char *file = gw_log_text(find, "file"), *cell = gw_log_text(find, "cell");
-    *ret_frame = (gwi_log_frame){.find = find, .function = gw_log_text(find, "function"), .python = true};
+    *ret_frame = (text_frame){.find = find, .function = gw_log_text(find, "function"), .python = true};
     if (gw_log_number(find, "number", &line) && line > 0 && line < INT32_MAX)
         ret_frame->line = (uint32_t)line;
     if (find->sign == GW_SAYS_NOTEBOOK_FRAME && cell != NULL) {
@@ -127,26 +126,26 @@ static bool may_belong(const gw_log_find *find, const gw_log_find *exception)
     return exception->order - find->order <= LINES_MAX && (find->rank < 0 || find->rank == exception->rank);
 }
 
-static void push(gwi_log_frame *frames, size_t *count, const gwi_log_frame *frame)
+static void push(text_frame *frames, size_t *count, const text_frame *frame)
 {
-    if (*count == GWI_LOG_FRAMES_MAX) { /* drop the outermost frame */
-        memmove(frames, frames + 1, (GWI_LOG_FRAMES_MAX - 1) * sizeof *frames);
+    if (*count == FRAMES_MAX) { /* drop the outermost frame */
+        memmove(frames, frames + 1, (FRAMES_MAX - 1) * sizeof *frames);
         (*count)--;
     }
     frames[(*count)++] = *frame;
 }
 
-static void turn_round(gwi_log_frame *frames, size_t count)
+static void turn_round(text_frame *frames, size_t count)
 {
     for (size_t i = 0; i < count / 2; i++) {
-        gwi_log_frame kept = frames[i];
+        text_frame kept = frames[i];
         frames[i] = frames[count - 1 - i];
         frames[count - 1 - i] = kept;
     }
 }
 
 /* Read the frame's line number from the arrow ("----> 3"). In old notebooks, the frame's header has no line number. */
-static void take_arrow(gwi_log_frame *frames, size_t count, const gw_log_find *arrow, const gw_log_find *header)
+static void take_arrow(text_frame *frames, size_t count, const gw_log_find *arrow, const gw_log_find *header)
 {
     int64_t line;
     if (count > 0 && header != NULL && frames[count - 1].find == header && frames[count - 1].line == 0 &&
@@ -154,13 +153,13 @@ static void take_arrow(gwi_log_frame *frames, size_t count, const gw_log_find *a
         frames[count - 1].line = (uint32_t)line;
 }
 
-static size_t python_frames(const gw_log *log, const gw_log_find *exception, gwi_log_frame *frames)
+static size_t python_frames(const gw_log *log, const gw_log_find *exception, text_frame *frames)
 {
     size_t count = 0;
     const gw_log_find *header = NULL;
     for (size_t i = 0; i < log->find_count && log->find[i].order < exception->order; i++) {
         const gw_log_find *find = &log->find[i];
-        gwi_log_frame frame;
+        text_frame frame;
         if (!may_belong(find, exception))
             continue;
         if (find->sign == GW_SAYS_TRACEBACK)
@@ -179,10 +178,10 @@ static size_t python_frames(const gw_log *log, const gw_log_find *exception, gwi
 }
 
 /* Read the native stack near the message of a C++ exception, innermost frame (#0) first. */
-static size_t native_frames(const gw_log *log, const gw_log_find *exception, gwi_log_frame *frames)
+static size_t native_frames(const gw_log *log, const gw_log_find *exception, text_frame *frames)
 {
     size_t count = 0;
-    for (size_t i = 0; i < log->find_count && count < GWI_LOG_FRAMES_MAX; i++) {
+    for (size_t i = 0; i < log->find_count && count < FRAMES_MAX; i++) {
         const gw_log_find *find = &log->find[i];
         uint64_t apart =
             find->order > exception->order ? find->order - exception->order : exception->order - find->order;
@@ -190,15 +189,69 @@ static size_t native_frames(const gw_log *log, const gw_log_find *exception, gwi
         if (find->sign != GW_SAYS_NATIVE_FRAME || apart > LINES_MAX || file == NULL || !is_users_module(file) ||
             (find->rank >= 0 && find->rank != exception->rank))
             continue;
-        gwi_log_frame *frame = &frames[count++];
-        *frame = (gwi_log_frame){.find = find, .function = gw_log_text(find, "function")};
+        text_frame *frame = &frames[count++];
+        *frame = (text_frame){.find = find, .function = gw_log_text(find, "function")};
         snprintf(frame->file, sizeof frame->file, "%.250s", file);
     }
     return count;
 }
 
-size_t gwi_log_frames(const gw_log *log, const gw_log_find *exception, gwi_log_frame *ret_frames)
+/* ---- the place ---- */
+
+/* True for faults on the device. Only a later call returns their error, so the traceback does not show their cause. */
+static bool is_late(const char *cause)
 {
-    size_t count = python_frames(log, exception, ret_frames);
-    return count > 0 ? count : native_frames(log, exception, ret_frames);
+    static const char *const late[] = {"illegal-address",    "device-assert-index", "misaligned-access",
+                                       "kernel-fault-other", "ecc-uncorrectable",   "cross-stream-use-after-free"};
+    for (size_t i = 0; cause != NULL && i < sizeof late / sizeof late[0]; i++) {
+        if (strcmp(late[i], cause) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *what_happened(const text_frame *innermost, const char *cause)
+{
+    if (!innermost->python)
+        return "the innermost frame of a native stack in the text that does not belong to a framework";
+    return is_late(cause)
+               ? "the exception was raised here; an earlier call may be at fault, because such faults are reported late"
+               : "the exception was raised here";
+}
+
+static bool fill_frame(const text_frame *from, gw_where_frame *frame)
+{
+    char text[480], line[16] = "";
+    if (from->line != 0)
+        snprintf(line, sizeof line, ":%" PRIu32, from->line);
+    snprintf(text, sizeof text, "%.250s%s%s%.200s", from->file, line, from->function != NULL ? " in " : "",
+             from->function != NULL ? from->function : "");
+    frame->python = from->python;
+    frame->whose = "user";
+    frame->line = from->line;
+    return gw_str_copy(from->python ? from->file : NULL, &frame->file) &&
+           gw_str_copy(from->python ? NULL : from->file, &frame->module) &&
+           gw_str_copy(from->function, &frame->function) && gw_str_copy(text, &frame->text);
+}
+
+bool gwi_where_in_text(const gw_log *log, const gw_log_find *exception, const char *cause, gw_where **ret_where)
+{
+    text_frame frame[FRAMES_MAX];
+    size_t count = exception == NULL ? 0 : python_frames(log, exception, frame);
+    if (exception != NULL && count == 0)
+        count = native_frames(log, exception, frame);
+    *ret_where = NULL;
+    if (count == 0)
+        return true;
+    gw_where *where = calloc(1, sizeof *where);
+    bool good = where != NULL && (where->frame = calloc(count, sizeof *where->frame)) != NULL;
+    for (size_t i = 0; i < count && good; i++)
+        good = fill_frame(&frame[i], &where->frame[where->frame_count++]);
+    if (!good) {
+        gwi_where_free(where);
+        return false;
+    }
+    where->what = what_happened(&frame[0], cause);
+    *ret_where = where;
+    return true;
 }
