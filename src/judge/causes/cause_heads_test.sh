@@ -1,6 +1,7 @@
 #!/bin/sh
-# Every cause says in the head of its file which observation allows "established", or that none does. No cause and no
-# topic sees the text of messages: src/read/logs says what a line means.
+# Every cause says which observation allows "established", or that none does: in the head of its file for all causes of
+# the file, or, if the head says "see the comment of each cause", in a comment of its own. No cause and no topic sees the
+# text of messages: src/read/logs says what a line means.
 # $1: the folder of the causes.
 set -u
 status=0
@@ -10,7 +11,7 @@ complain() { # file what
     status=1
 }
 
-for file in "$1"/*.c; do
+for file in "$1"/*.c "$1"/*.def; do
     [ "${file##*/}" != template.c ] || continue
     head=$(sed '/\*\//q' "$file")
     case $head in
@@ -20,6 +21,12 @@ for file in "$1"/*.c; do
     *"Never established: "*)
         ! grep -q GW_ESTABLISHED "$file" || complain "$file" "its head says \"Never established:\", and its code has GW_ESTABLISHED" ;;
     *) complain "$file" "its head says neither \"Established only by:\" nor \"Never established:\"" ;;
+    esac
+    case $head in
+    *"see the comment of each cause"*)
+        causes=$(grep -c -e '^const gw_cause ' -e '^GWI_BY_' "$file")
+        comments=$(grep -c -e '^\( \*\|/\*\) Established only by: ' -e '^\( \*\|/\*\) Never established: ' "$file")
+        [ "$comments" -gt "$causes" ] || complain "$file" "not each of its $causes causes has a comment that says what establishes it" ;;
     esac
 done
 for file in "$1"/*.[ch] "$1"/../topics/*.[ch] "$1"/../topics/memory/*.[ch]; do

@@ -1,3 +1,102 @@
+/* The program makes no progress.
+ *
+ * Established only by: see the comment of each cause. */
+#include "gwi_alone.h"
+#include "gwi_hang.h"
+#include "gwi_pools.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The program waits for a kernel that does not end.
+ *
+ * Never established: work that is merely slow looks the same. */
+
+/* Judge a kernel that the program did not wait for. The kernel may have ended, or it may be meant to keep running. */
+static gw_certainty judge_alone(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->hang.kind != GWI_HANG_NONE || !gwi_is_any_alone(c))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "a kernel may not have ended, on a stream that the program did not wait for");
+    gwi_say_alone(c, finding);
+    return GW_HYPOTHESIS;
+}
+
+static gw_certainty judge_kernel_never_ends(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->hang.kind != GWI_HANG_KERNEL)
+        return judge_alone(c, finding);
+    const gw_hang *hang = c->hang.hang;
+    gwi_headline(finding, "no progress for %.1f s: the program waits for %s that does not end",
+                 (double)hang->for_ns / 1e9, c->hang.is_off_record ? "work on the GPU" : "a kernel");
+    gwi_say_waiting(c, finding);
+    if (c->root == NULL)
+        gwi_rule_out(c, finding, GWI_OF_PROCESS, "an error on the GPU (no driver call failed)");
+    gwi_rule_out(c, finding, GWI_OF_PROCESS, "a deadlock in the program (thread %" PRIu32 " waits for the GPU)",
+                 c->hang.waiting->tid);
+    return c->root != NULL && (c->root->is_sticky || c->root->is_allocation) ? GW_HYPOTHESIS : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_kernel_never_ends = {
+    .id = "kernel-never-ends",
+    .summary = "The program waits for a kernel that does not end.",
+    .proof = "a thread that was inside a waiting driver call or only polled the GPU, for the time given by "
+             "--hang-after, with launches that nothing had waited for and without other progress of the program; work "
+             "that is merely slow looks the same. For a stream that nothing waited for while the program waited for "
+             "other streams, this is only a hypothesis",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "If the kernel may take that long, wait longer before calling it a hang (--hang-after SECONDS)\n"
+                  "Check the loops of the named kernel: a condition that never becomes true, a flag or lock in memory "
+                  "that no other block sets, a grid that waits for blocks that cannot be resident\n"
+                  "Stop it in a debugger (cuda-gdb -p PID, then info cuda kernels) to see where it loops",
+              [GW_FRAMEWORK_TORCH] =
+                  "If the kernel may take that long, wait longer before calling it a hang (--hang-after SECONDS)\n"
+                  "Check the custom kernels (Triton, extensions) among those named for a loop or a spin lock that "
+                  "never ends\n"
+                  "With several GPUs: check that all ranks call the same collectives"},
+    .judge = judge_kernel_never_ends,
+};
+
+/* A rank waits in a collective for a rank that does not join it.
+ *
+ * Never established: the recording does not show that the missing rank would have joined.
+ * Supported by: the end of another rank before. */
+
+static bool a_rank_ended(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_process *process = &c->model->process[i];
+        if (process != c->process && process->has_rank && process->exit_known &&
+            process->t_exit_ns <= c->hang.hang->t_ns)
+            return true;
+    }
+    return false;
+}
+
+static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->hang.kind != GWI_HANG_PEER)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "no progress for %.1f s: a collective is waiting for a rank that has not joined it",
+                 (double)c->hang.hang->for_ns / 1e9);
+    gwi_say_waiting(c, finding);
+    gwi_say_missing_ranks(c, finding);
+    return a_rank_ended(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
+}
+
+const gw_cause gwi_cause_peer_died = {
+    .id = "peer-died",
+    .summary = "A rank waits in a collective for another rank that has ended or does not join it.",
+    .proof = "an NCCL collective as the last launch that nothing has waited for, no other progress of the program, and "
+             "another rank that ended before",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Look at the missing rank first: its first error is the root cause\n"
+                                   "Check that all ranks call the same collectives in the same order",
+              [GW_FRAMEWORK_TORCH] = "Look at the missing rank first: its first error is the root cause\n"
+                                     "TORCH_DISTRIBUTED_DEBUG=DETAIL reports ranks that call different collectives; "
+                                     "unequal batches need join() or drop_last"},
+    .judge = judge_peer_died,
+};
+
 /* Threads of the program wait for each other.
  *
  * Established only by: the owners of the locks, as read from the threads. They show one of these, which no thread can
@@ -6,12 +105,6 @@
  * - A thread waits for a lock whose owner has ended.
  * Supported by: all threads wait without a time limit and use no processor time. An outside event might still wake
  * one. */
-#include "gwi_cause.h"
-#include "gwi_hang.h"
-#include "gwi_pools.h"
-
-#include <inttypes.h>
-#include <string.h>
 
 static bool is_waiting_for_owner(const gw_hang_thread *thread)
 {
@@ -122,7 +215,7 @@ static void say_headline(const gwi_case *c, gwi_finding *finding, const gw_hang 
                      threads, threads < hang->thread_count ? ", except idle workers," : "", for_s);
 }
 
-static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+static gw_certainty judge_host_deadlock(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind != GWI_HANG_DEADLOCK)
         return GW_CERTAINTY_NONE;
@@ -150,5 +243,5 @@ const gw_cause gwi_cause_host_deadlock = {
               [GW_FRAMEWORK_TORCH] = "Do not fork while threads hold locks: multiprocessing with spawn, DataLoader "
                                      "with multiprocessing_context=\"spawn\"\n"
                                      "Do not hold a Python lock while joining a thread or waiting for a queue"},
-    .judge = judge,
+    .judge = judge_host_deadlock,
 };

@@ -1,3 +1,66 @@
+/* The card stopped responding.
+ *
+ * Established only by: see the comment of each cause. */
+#include "gwi_machine.h"
+
+/* The card's own firmware stopped answering.
+ *
+ * Established only by: Xid 119 or 120 (no answer from the firmware) for a card of the run. Within ten seconds of it,
+ * there must be a failure that a dead driver causes:
+ * - a lost context;
+ * - a hang;
+ * - the result 3, 46, 100, 101 or 999.
+ * The process may have survived an Xid at another time. Other failures, such as a refused request, do not match.
+ * Supported by: the Xid at another time or for an unnamed card; a line of the driver's log. */
+
+static const unsigned xids[] = {119, 120, 0};
+
+static const gw_machine_event *find_firmware_event(const gwi_case *c)
+{
+    const gw_machine_event *xid = gwi_find_xid(c, xids), *event = NULL;
+    while (xid == NULL && (event = gw_machine_event_next(c->model, event, GW_MACHINE_DRIVER_LOG, true)) != NULL)
+        if (event->code == GW_DRIVER_LINE_FIRMWARE && gwi_comes_first(c, event))
+            return event;
+    return xid;
+}
+
+static gw_certainty judge_gsp_failure(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_machine_event *event = find_firmware_event(c);
+    const gw_failure *first = c->sticky != NULL ? c->sticky : c->root;
+    bool hangs = c->hang.hang != NULL;
+    char card[GWI_CARD_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
+    if (event == NULL || (first == NULL && !hangs && !c->bad_end))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "the firmware of %s stopped responding: the card or its driver, not the program",
+                 gwi_card_text(card, c->model, event->device));
+    gwi_say_machine_event(c, finding, event);
+    if (first != NULL) {
+        gwi_evidence(finding, first->t_ns, "driver", "%s returned %u (%s)", gwi_call_text(call, first->fn_name),
+                     first->result, gw_result_name(first->result));
+        gwi_say_consequences(c, finding, first);
+    } else if (hangs) {
+        gwi_evidence(finding, c->hang.hang->t_ns, "driver", "no driver call began or ended for %.1f s",
+                     (double)c->hang.hang->for_ns / 1e9);
+    }
+    if (first == NULL && !hangs)
+        return GW_HYPOTHESIS;
+    if (!gwi_is_card_failure(c))
+        return GW_HYPOTHESIS; /* the call can fail on a working card, too */
+    bool proved = event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
+    return proved && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_gsp_failure = {
+    .id = "gsp-failure",
+    .summary = "The card's own firmware stopped responding.",
+    .proof = "Xid 119 or 120 for a card that the run used, and calls that failed or hung at that time",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Reboot: a reset of the card may not be enough\n"
+                                   "Update the driver\n"
+                                   "If it recurs on the same board, have the board replaced"},
+    .judge = judge_gsp_failure,
+};
+
 /* The card no longer responds on the bus.
  *
  * Established only by: both of these:
@@ -6,9 +69,8 @@
  * The report must not come later than five seconds after the failure. It may come long before, because a lost card does
  * not come back.
  * Supported by: a report that may be about another card, or a run that ended badly without such a failure. */
-#include "gwi_machine.h"
 
-static const gw_machine_event *find_event(const gwi_case *c)
+static const gw_machine_event *find_loss(const gwi_case *c)
 {
     static const unsigned numbers[] = {79, 0};
     enum { LOST = 15 };
@@ -41,9 +103,9 @@ static const gw_series *find_lost(const gwi_case *c)
     return NULL;
 }
 
-static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+static gw_certainty judge_gpu_off_bus(const gwi_case *c, gwi_finding *finding)
 {
-    const gw_machine_event *event = find_event(c);
+    const gw_machine_event *event = find_loss(c);
     const gw_series *lost = find_lost(c);
     bool suffered = c->sticky != NULL || c->root != NULL || c->hang.hang != NULL || c->bad_end;
     char card[GWI_CARD_TEXT_MAX];
@@ -90,5 +152,5 @@ const gw_cause gwi_cause_gpu_off_bus = {
                   "Check power cables and supply, seating and riser, and the temperature before the failure\n"
                   "After a second failure, limit the power as a test (nvidia-smi -pl), update the firmware, run the "
                   "vendor's field diagnostics, have the card replaced"},
-    .judge = judge,
+    .judge = judge_gpu_off_bus,
 };
