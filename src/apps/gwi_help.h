@@ -9,7 +9,7 @@
 /* Print the list of commands. */
 void gwi_help_overview(FILE *out);
 
-/* ---- topic.c: documents that `gpuwhy help TOPIC` shows ---- */
+/* ---- documents that `gpuwhy help TOPIC` shows ---- */
 
 /* One document. The strings are static. */
 typedef struct gwi_topic {
@@ -44,5 +44,12 @@ void gwi_markdown_add_plain(const char *document, unsigned width, gw_text *text)
  *
  * A value that ends with ':', ',' or '=' is not complete: no space follows it. */
 void gwi_complete(int count, char *const *words, gw_text *text);
+
+/* A command line whose first word is not a command. */
+
+/* Do what was meant if it only reads: `gpuwhy run.gpuwhy` and `gpuwhy train.log` explain the file. Otherwise, print the
+ * command that was probably meant, in one line. A program is never started, because `gpuwhy run` changes how it runs
+ * and the word may be a mistyped command. argv[1] is the word. Returns the exit status. */
+int gwi_meant(int argc, char **argv);
 
 #endif

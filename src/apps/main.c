@@ -3,7 +3,6 @@
 #include "gwi_cmd.h"
 #include "gwi_config_cmd.h"
 #include "gwi_help.h"
-#include "gwi_meant.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 

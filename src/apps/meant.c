@@ -1,5 +1,5 @@
 /* Find out what a word that is not a command was meant to be. */
-#include "gwi_meant.h"
+#include "gwi_help.h"
 
 #include "gw_logs.h"
 #include "gw_nearest.h"

@@ -1,6 +1,6 @@
 /* Fuzz the command and the values of `gpuwhy fit`. Lines that begin with `=` are values, the others are words of the
  * command. */
-#include "gw_fit_plan.h"
+#include "gw_fit_search.h"
 #include "seeds.h"
 
 #include <stdlib.h>

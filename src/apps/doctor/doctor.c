@@ -1,20 +1,188 @@
 /* `gpuwhy doctor`: prints one page about problems of this machine that would make a program fail. */
 #include "gw_clean.h"
+#include "gw_doctor.h"
+#include "gw_json.h"
 #include "gw_say.h"
+#include "gw_text.h"
 #include "gwi_cmd.h"
-#include "gwi_doctor_cmd.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_output.h"
 #include "gwi_terminal.h"
 
 #include "gw_place.h"
 #include "gw_render.h"
 #include "gw_wrap.h"
 
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Write the result of `gpuwhy doctor` as JUnit XML, which systems for continuous integration read: one test case for
+ * each check. The texts come from files and the environment, so they may contain anything. */
+
+/* Append one character of valid UTF-8, of `bytes` bytes. XML 1.0 has no control characters except the tab and line
+ * ends, and neither U+FFFE nor U+FFFF, not even escaped: they become '?'. */
+static void add_character(gw_text *text, const char *c, size_t bytes)
+{
+    static const struct {
+        char c;
+        const char *escaped;
+    } escapes[] = {{'&', "&amp;"}, {'<', "&lt;"},   {'>', "&gt;"},  {'"', "&quot;"},
+                   {'\t', "&#9;"}, {'\n', "&#10;"}, {'\r', "&#13;"}};
+    for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++) {
+        if (*c == escapes[i].c) {
+            gw_text_add_str(text, escapes[i].escaped);
+            return;
+        }
+    }
+    bool is_none = bytes == 3 && (memcmp(c, "\xef\xbf\xbe", 3) == 0 || memcmp(c, "\xef\xbf\xbf", 3) == 0);
+    if (((unsigned char)*c < ' ' && bytes == 1) || is_none)
+        gw_text_add(text, "?", 1);
+    else
+        gw_text_add(text, c, bytes);
+}
+
+static size_t character_bytes(unsigned char first)
+{
+    if (first < 0xc0)
+        return 1;
+    if (first < 0xe0)
+        return 2;
+    return first < 0xf0 ? 3 : 4;
+}
+
+/* Append a string as text of an element, or as the value of an attribute. */
+static void add_escaped(gw_text *text, const char *string)
+{
+    gw_text valid = {0};
+    gw_add_utf8(&valid, string);
+    const char *all = gw_text_str(&valid);
+    for (size_t i = 0; i < valid.bytes; i += character_bytes((unsigned char)all[i]))
+        add_character(text, all + i, character_bytes((unsigned char)all[i]));
+    gw_text_free(&valid);
+}
+
+static void add_attribute(gw_text *text, const char *name, const char *value)
+{
+    gw_text_addf(text, " %s=\"", name);
+    add_escaped(text, value);
+    gw_text_add_str(text, "\"");
+}
+
+/* Append the text of a check, and what to do. */
+static void add_output(gw_text *text, const gw_check *check, const char *before)
+{
+    add_escaped(text, before);
+    add_escaped(text, check->text);
+    if (check->todo != NULL) {
+        gw_text_add_str(text, "\nTo do: ");
+        add_escaped(text, check->todo);
+    }
+}
+
+/* Append the name of a check: its id, with a number if earlier checks of its section have the same id. Texts are no
+ * names, because they change with every version of a driver, and a name should stay the same. */
+static void add_name(gw_text *text, const gw_checkup *checkup, size_t index)
+{
+    const gw_check *check = &checkup->item[index];
+    gw_text name = {0}, section = {0};
+    size_t number = 1;
+    for (size_t i = 0; i < index; i++)
+        number += strcmp(checkup->item[i].id, check->id) == 0 && strcmp(checkup->item[i].section, check->section) == 0;
+    gw_text_addf(&section, "gpuwhy.doctor.%s", check->section);
+    gw_text_addf(&name, number > 1 ? "%s %zu" : "%s", check->id, number);
+    add_attribute(text, "classname", gw_text_str(&section));
+    add_attribute(text, "name", gw_text_str(&name));
+    gw_text_free(&section);
+    gw_text_free(&name);
+}
+
+static void add_case(gw_text *text, const gw_checkup *checkup, size_t index)
+{
+    const gw_check *check = &checkup->item[index];
+    gw_text_add_str(text, "    <testcase");
+    add_name(text, checkup, index);
+    gw_text_add_str(text, ">\n");
+    switch (check->state) {
+    case GW_CHECK_FAIL:
+        gw_text_add_str(text, "      <failure");
+        add_attribute(text, "message", check->text);
+        add_attribute(text, "type", check->id);
+        gw_text_add_str(text, ">");
+        add_output(text, check, "");
+        gw_text_add_str(text, "</failure>\n");
+        break;
+    case GW_CHECK_UNKNOWN: /* it was not checked */
+        gw_text_add_str(text, "      <skipped");
+        add_attribute(text, "message", check->text);
+        gw_text_add_str(text, "/>\n");
+        break;
+    default:
+        gw_text_add_str(text, "      <system-out>");
+        add_output(text, check, check->state == GW_CHECK_WARN ? "warning: " : "");
+        gw_text_add_str(text, "</system-out>\n");
+    }
+    gw_text_add_str(text, "    </testcase>\n");
+}
+
+/* Write the checks to the output as JUnit XML: a check that fails is a failure, one that is unknown is skipped. Returns
+ * like gwi_output_write(). */
+GW_MUST_CHECK
+static gw_status doctor_write_junit(const gw_checkup *checkup, const gwi_output *output, gw_error *err)
+{
+    gw_text text = {0};
+    gw_text_addf(&text,
+                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
+                 "  <testsuite name=\"gpuwhy doctor\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n",
+                 checkup->count, checkup->counts[GW_CHECK_FAIL], checkup->counts[GW_CHECK_UNKNOWN]);
+    for (size_t i = 0; i < checkup->count; i++)
+        add_case(&text, checkup, i);
+    gw_text_add_str(&text, "  </testsuite>\n</testsuites>\n");
+    gw_status st = gwi_output_write(output, &text, 0, err);
+    gw_text_free(&text);
+    return st;
+}
+
+/* Write the result of `gpuwhy doctor` as JSON, with json-c. Its values come from files and the environment, and may
+ * contain invalid UTF-8. */
+
+static json_object *of_check(const gw_check *check)
+{
+    json_object *object = json_object_new_object();
+    json_object_object_add(object, "section", json_object_new_string(check->section));
+    json_object_object_add(object, "id", json_object_new_string(check->id));
+    json_object_object_add(object, "state", json_object_new_string(gw_check_state_text(check->state)));
+    json_object_object_add(object, "text", gw_json_string(check->text));
+    json_object_object_add(object, "todo", gw_json_string(check->todo));
+    return object;
+}
+
+/* Write the checks and the facts to standard output as JSON (docs/json-schema.md). */
+GW_MUST_CHECK
+static gw_status doctor_write_json(const gw_checkup *checkup, const gw_facts *facts, gw_error *err)
+{
+    json_object *whole = json_object_new_object(), *checks = json_object_new_array(),
+                *counts = json_object_new_object(), *values = json_object_new_object();
+    for (size_t i = 0; i < checkup->count; i++)
+        json_object_array_add(checks, of_check(&checkup->item[i]));
+    for (int i = 0; i < GW_CHECK_STATE_COUNT; i++)
+        json_object_object_add(counts, gw_check_state_text((gw_check_state)i),
+                               json_object_new_int64((int64_t)checkup->counts[i]));
+    for (size_t i = 0; i < facts->count; i++)
+        json_object_object_add(values, facts->item[i].key, gw_json_string(facts->item[i].value));
+    json_object_object_add(whole, "schema", json_object_new_int(1));
+    json_object_object_add(whole, "kind", json_object_new_string("doctor"));
+    json_object_object_add(whole, "counts", counts);
+    json_object_object_add(whole, "checks", checks);
+    json_object_object_add(whole, "facts", values);
+    const char *text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
+    gw_status st = text == NULL || puts(text) < 0 ? gw_fail(err, GW_IO, "write JSON") : GW_OK;
+    json_object_put(whole);
+    return st;
+}
 
 #define GWI_DOCTOR_OPTIONS(X)                                                                                          \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
@@ -179,9 +347,9 @@ int gwi_cmd_doctor(int argc, char **argv)
     if (st == GW_OK && options.save != NULL)
         st = save(&facts, &output[SAVE], &err);
     if (st == GW_OK && options.junit != NULL)
-        st = gwi_doctor_write_junit(&checkup, &output[JUNIT], &err);
+        st = doctor_write_junit(&checkup, &output[JUNIT], &err);
     if (st == GW_OK && options.json)
-        st = gwi_doctor_write_json(&checkup, &facts, &err);
+        st = doctor_write_json(&checkup, &facts, &err);
     else if (st == GW_OK)
         print_page(&checkup);
     int status = GW_EXIT_OK;

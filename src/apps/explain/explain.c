@@ -5,11 +5,9 @@
 #include "gwi_folder.h"
 #include "gwi_job.h"
 #include "gwi_judge.h"
-#include "gwi_judged.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
-#include "gwi_slurm.h"
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"

@@ -4,7 +4,7 @@
  * for each file to a pipe of their own: the head below, then the texts that it announces. The packets need no fixed
  * format, because reader and writer are the same program. */
 #include "gwi_progress.h"
-#include "gwi_workers.h"
+#include "gwi_job.h"
 
 #include "gw_text.h"
 

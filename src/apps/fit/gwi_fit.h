@@ -4,7 +4,6 @@
 #ifndef GWI_FIT_H
 #define GWI_FIT_H
 
-#include "gw_fit_plan.h"
 #include "gw_fit_search.h"
 #include "gw_place.h"
 #include "gw_text.h"

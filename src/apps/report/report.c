@@ -3,7 +3,6 @@
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
 #include "gwi_judge.h"
-#include "gwi_judged.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_output.h"

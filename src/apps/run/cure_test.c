@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "gwi_cure.h"
+#include "gwi_attempts.h"
 
 static bool find(const char *fixture, const char *cause, gwi_cure *ret_cure)
 {

@@ -1,5 +1,5 @@
 /* Reads the recording in progress, and sums up by line the memory that was allocated lately and is still live. */
-#include "gwi_growing.h"
+#include "gwi_blame.h"
 
 #include "gw_model.h"
 #include "gw_model_facts.h"

@@ -2,7 +2,7 @@
  *
  * Kubernetes reads the file when a container has ended, keeps its last 4096 bytes and shows them in the state of the
  * pod. It mounts the file into the container, so it cannot be replaced by another one: it is written in place. */
-#include "gwi_message.h"
+#include "gwi_blame.h"
 
 #include "gw_render.h"
 #include "gw_say.h"

@@ -9,7 +9,6 @@
  *
  * plugstack.conf:  optional /usr/lib/gpuwhy/slurm/spank_gpuwhy.so [default=on|deep] [folder=/scratch] [prefix=/usr] */
 #include "gwi_slurm_folder.h"
-#include "gwi_slurm_names.h"
 
 #include <dlfcn.h>
 #include <errno.h>

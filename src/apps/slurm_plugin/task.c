@@ -3,7 +3,6 @@
  *
  * The first task also links the folder of the recordings into the state folder, for `gpuwhy explain slurm:JOBID`. */
 #include "gwi_slurm_folder.h"
-#include "gwi_slurm_names.h"
 
 #include <errno.h>
 #include <limits.h>

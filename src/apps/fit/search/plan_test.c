@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "gw_fit_plan.h"
+#include "gw_fit_search.h"
 
 #include <string.h>
 
