@@ -2,7 +2,7 @@
  * command line. */
 #include "gwi_help.h"
 
-#include "gw_nearest.h"
+#include "gw_text.h"
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"

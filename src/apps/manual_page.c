@@ -1,7 +1,7 @@
 /* Write a command's page as a manual page, in the macros of man(7). */
 #include "gwi_cmd.h"
 
-#include "gw_wrap.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <string.h>

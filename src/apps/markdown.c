@@ -2,7 +2,7 @@
 #include "gw_embedded.h"
 #include "gwi_help.h"
 
-#include "gw_wrap.h"
+#include "gw_text.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "gwi_help.h"
 
 #include "gw_logs.h"
-#include "gw_nearest.h"
 #include "gw_say.h"
 #include "gw_text.h"
 #include "gw_torch.h"

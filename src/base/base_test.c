@@ -1,6 +1,5 @@
 /* Test status texts, quantities and the growing string, with invalid input first. */
 #include "gw_hash.h"
-#include "gw_nearest.h"
 #include "gw_own.h"
 #include "gw_status.h"
 #include "gw_text.h"

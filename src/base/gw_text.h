@@ -73,4 +73,37 @@ bool gw_threshold_parse(const char *text, double *ret_ratio, uint64_t *ret_bytes
 enum { GW_NAME_EDITS_MAX = 80 };
 size_t gw_name_edits(const char *a, const char *b);
 
+/* Make strings of unknown origin safe to print. Pass every string from a file, a process or a name through one of these
+ * functions before printing it. */
+
+/* Append `string`, with '?' for control characters and invalid UTF-8. Otherwise, a program's arguments or stderr could
+ * control the user's terminal. */
+void gw_add_printable(gw_text *text, const char *string);
+
+/* Append `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */
+void gw_add_utf8(gw_text *text, const char *string);
+
+/* ---- wrapping ---- */
+
+/* Return the number of columns of a string. A UTF-8 sequence is one column, which suffices for our texts. */
+unsigned gw_columns(const char *string, size_t bytes);
+
+/* Append the words of `body`, beginning at column `at`, and a line break. A line has at most `width` columns, but a
+ * longer word is not broken, because users could not copy a broken path. Later lines are indented by `indent`. Returns
+ * the number of lines on a terminal of that width. */
+unsigned gw_add_wrapped(gw_text *text, const char *body, unsigned at, unsigned indent, unsigned width);
+
+/* ---- "did you mean": the word of a list that is most similar to a misspelt one ---- */
+
+/* A search in a list. Begin with {.word = WORD}. A word of the list is similar if at most a third of the longer word's
+ * characters must change, and at most 3; or if it begins with WORD, which has three characters or more. */
+typedef struct gw_nearest {
+    const char *word;  /* the misspelt word, borrowed */
+    const char *found; /* the most similar word so far, borrowed; NULL: none */
+    size_t edits;      /* of `found` */
+} gw_nearest;
+
+/* Compare one more word, which is borrowed. Of equally similar words, the first one counts. */
+void gw_nearest_add(gw_nearest *nearest, const char *known);
+
 #endif

@@ -1,5 +1,5 @@
 /* Tests the table of roles, and that painting keeps the text and its layout. */
-#include "gw_paint.h"
+#include "gw_say.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

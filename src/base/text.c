@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,4 +184,126 @@ size_t gw_name_edits(const char *a, const char *b)
         }
     }
     return row[i % 3][b_bytes];
+}
+
+/* ---- strings of unknown origin ---- */
+
+static bool is_continuation(unsigned char byte)
+{
+    return (byte & 0xC0) == 0x80;
+}
+
+/* Return the length, in bytes, of the valid UTF-8 sequence at the start of `string`, or 0 if there is none. */
+static size_t utf8_length(const char *string)
+{
+    const unsigned char *s = (const unsigned char *)string;
+    if (s[0] < 0x80)
+        return s[0] != 0;
+    size_t length = 2;
+    if (s[0] >= 0xF0)
+        length = 4;
+    else if (s[0] >= 0xE0)
+        length = 3;
+    if (s[0] < 0xC2 || s[0] > 0xF4)
+        return 0;
+    for (size_t i = 1; i < length; i++) /* a terminating zero is not a continuation byte, so the loop stops there */
+        if (!is_continuation(s[i]))
+            return 0;
+    /* reject overlong forms, surrogates, and code points beyond U+10FFFF */
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
+        (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return length;
+}
+
+static void add_clean(gw_text *text, const char *string, const char *wrong, bool drop_controls)
+{
+    while (*string != '\0') {
+        size_t length = utf8_length(string);
+        unsigned char byte = (unsigned char)*string;
+        /* control characters: below U+0020, DEL, and the C1 controls U+0080 to U+009F, which some terminals interpret,
+         * too */
+        bool control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && (unsigned char)string[1] < 0xA0);
+        if (length == 0 || (control && drop_controls)) {
+            gw_text_add_str(text, wrong);
+            string += length == 0 ? 1 : length;
+        } else {
+            gw_text_add(text, string, length);
+            string += length;
+        }
+    }
+}
+
+void gw_add_printable(gw_text *text, const char *string)
+{
+    add_clean(text, string, "?", true);
+}
+
+void gw_add_utf8(gw_text *text, const char *string)
+{
+    add_clean(text, string, "\xEF\xBF\xBD", false);
+}
+
+/* ---- wrapping ---- */
+
+unsigned gw_columns(const char *string, size_t bytes)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < bytes; i++)
+        count += ((unsigned char)string[i] & 0xC0) != 0x80;
+    return count;
+}
+
+static void add_spaces(gw_text *text, unsigned count)
+{
+    while (count-- > 0)
+        gw_text_add(text, " ", 1);
+}
+
+unsigned gw_add_wrapped(gw_text *text, const char *body, unsigned at, unsigned indent, unsigned width)
+{
+    unsigned lines = 1;
+    bool line_is_empty = true;
+    while (*body != '\0') {
+        size_t gap = strspn(body, " ");
+        size_t word = strcspn(body + gap, " ");
+        unsigned wanted = (unsigned)gap + gw_columns(body + gap, word);
+        if (!line_is_empty && at + wanted > width) {
+            gw_text_add(text, "\n", 1);
+            add_spaces(text, indent);
+            lines++;
+            at = indent;
+            body += gap;
+            gap = 0;
+            wanted = gw_columns(body, word);
+        }
+        gw_text_add(text, body, gap + word);
+        body += gap + word;
+        at += wanted;
+        if (at > width) {
+            lines += (at - 1) / width;
+            /* The terminal breaks this word, which is longer than a line. The next word starts a new line. */
+            at = width;
+        }
+        line_is_empty = false;
+    }
+    gw_text_add(text, "\n", 1);
+    return lines;
+}
+
+/* ---- the most similar word of a list ---- */
+
+enum { EDITS_MAX = 3, EDITS_SHARE = 3, BEGINNING_MIN = 3 };
+
+void gw_nearest_add(gw_nearest *nearest, const char *known)
+{
+    size_t bytes = strlen(nearest->word), known_bytes = strlen(known);
+    size_t edits = gw_name_edits(nearest->word, known);
+    size_t allowed = (bytes > known_bytes ? bytes : known_bytes) / EDITS_SHARE;
+    bool is_similar = edits <= (allowed < EDITS_MAX ? allowed : EDITS_MAX);
+    bool is_beginning = bytes >= BEGINNING_MIN && bytes <= known_bytes && memcmp(nearest->word, known, bytes) == 0;
+    if ((is_similar || is_beginning) && (nearest->found == NULL || edits < nearest->edits)) {
+        nearest->found = known;
+        nearest->edits = edits;
+    }
 }

@@ -7,7 +7,7 @@
 #include "gwi_terminal.h"
 
 #include "gw_say.h"
-#include "gw_wrap.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <errno.h>

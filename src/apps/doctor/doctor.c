@@ -1,5 +1,4 @@
 /* `gpuwhy doctor`: prints one page about problems of this machine that would make a program fail. */
-#include "gw_clean.h"
 #include "gw_doctor.h"
 #include "gw_json.h"
 #include "gw_say.h"
@@ -12,7 +11,6 @@
 
 #include "gw_place.h"
 #include "gw_render.h"
-#include "gw_wrap.h"
 
 #include <json-c/json.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "gw_json.h"
 #include "gwi_fit.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 #include "gw_exit.h"
 
 #include <errno.h>

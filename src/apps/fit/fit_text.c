@@ -1,9 +1,8 @@
 /* Prints the answer of `gpuwhy fit`: the answer first, then a table of the trials and a chart. */
 #include "gwi_fit.h"
 
-#include "gw_clean.h"
-#include "gw_paint.h"
-#include "gw_wrap.h"
+#include "gw_text.h"
+#include "gw_say.h"
 
 #include <inttypes.h>
 #include <stdio.h>

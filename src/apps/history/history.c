@@ -1,5 +1,5 @@
 /* `gpuwhy history`: lists the last runs, and shows what the failed runs of one command have in common. */
-#include "gw_clean.h"
+#include "gw_text.h"
 #include "gw_compare.h"
 #include "gw_json.h"
 #include "gw_say.h"
@@ -13,7 +13,6 @@
 #include "gw_config.h"
 #include "gw_keep.h"
 #include "gw_render.h"
-#include "gw_wrap.h"
 
 #include <inttypes.h>
 #include <json-c/json.h>

@@ -9,7 +9,7 @@
 #include "gw_place.h"
 #include "gw_say.h"
 #include "gw_verdict.h"
-#include "gw_wrap.h"
+#include "gw_text.h"
 
 #include <errno.h>
 #include <stdio.h>

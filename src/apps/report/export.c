@@ -7,7 +7,7 @@
 #include "gwi_progress.h"
 
 #include "gw_export.h"
-#include "gw_wrap.h"
+#include "gw_text.h"
 
 #include <stdio.h>
 #include <string.h>

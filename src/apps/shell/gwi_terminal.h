@@ -5,7 +5,7 @@
 #ifndef GWI_TERMINAL_H
 #define GWI_TERMINAL_H
 
-#include "gw_paint.h"
+#include "gw_say.h"
 #include "gw_status.h"
 
 #include <stdbool.h>

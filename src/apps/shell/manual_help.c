@@ -3,7 +3,7 @@
 
 #include "gw_exit.h"
 #include "gw_say.h"
-#include "gw_wrap.h"
+#include "gw_text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,7 @@
 #include "gwi_options.h"
 
 #include "gw_config.h"
-#include "gw_nearest.h"
-#include "gw_wrap.h"
+#include "gw_text.h"
 #include "gwi_terminal.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "gwi_manual.h"
 #include "gwi_options.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 #include "gw_say.h"
 #include "gw_watch.h"
 #include "gw_watch_out.h"

@@ -1,8 +1,7 @@
 /* The table of keys, their values, and the environment variables. */
 #include "gwi_config.h"
 
-#include "gw_clean.h"
-#include "gw_nearest.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <errno.h>

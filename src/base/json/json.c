@@ -1,7 +1,7 @@
 /* Small helpers for json-c. */
 #include "gw_json.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 
 json_object *gw_json_string(const char *text)
 {

@@ -5,7 +5,7 @@
  * their run is recorded. */
 #include "gw_watch_out.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

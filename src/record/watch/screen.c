@@ -4,7 +4,7 @@
  */
 #include "gwi_screen.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Draws the cards: two lines each, or one if there are many, and what is wrong with them (gwi_screen.h). */
 #include "gwi_screen.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 #include "gw_data.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Draws the processes in the order of the view, and the recorded runs (gwi_screen.h). */
 #include "gwi_screen.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /* Pieces of a line of the screen: columns, times, sizes (gwi_screen.h). */
 #include "gwi_screen.h"
 
-#include "gw_clean.h"
-#include "gw_wrap.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "gw_watch_screen.h"
 #include "watch_testlib.h"
 
-#include "gw_wrap.h"
+#include "gw_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

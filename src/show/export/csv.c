@@ -1,6 +1,5 @@
 /* Writes a table in CSV format (RFC 4180), one line per item, per call of a ring, or per value of a sample. Columns
  * that do not apply are empty. */
-#include "gw_clean.h"
 #include "gw_names.h"
 #include "gw_text.h"
 #include "gwi_export.h"

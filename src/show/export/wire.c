@@ -1,7 +1,7 @@
 /* Protobuf's wire format. */
 #include "gwi_wire.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 
 enum { TYPE_VARINT = 0, TYPE_BYTES = 2, TYPE_BITS = 3, VARINT_BYTES_MAX = 10, STRING_BYTES_MAX = 4096 };
 

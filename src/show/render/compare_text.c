@@ -8,8 +8,8 @@
  *             good  0.31 s  cuMemAlloc of 64.00 MiB at train.py:41 in load
  *             bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
  *    Same     command (2), driver (3), libraries (9) */
-#include "gw_clean.h"
-#include "gw_paint.h"
+#include "gw_text.h"
+#include "gw_say.h"
 #include "gw_render.h"
 #include "gw_render_compare.h"
 

@@ -41,7 +41,7 @@ void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_
 void gw_render_message(const gw_verdict *verdict, size_t bytes_max, gw_text *text);
 
 /* Append one line about the run: the command, how it ended, and the cards. If `running`, an unknown end is "is
- * running". Strings from elsewhere are unchanged: pass the line through gw_clean.h before printing it. */
+ * running". Strings from elsewhere are unchanged: pass the line through gw_text.h before printing it. */
 void gw_render_head(const gw_verdict *verdict, bool running, gw_text *text);
 
 /* Add the answer of a rehearsal as text: whether the program fits, and its peak. `verdict->rehearsal` must not be NULL.

@@ -16,7 +16,7 @@ typedef struct gw_whatif_story {
     unsigned torch_version; /* 100 * major + minor; 0: not known */
 } gw_whatif_story;
 
-/* `colour`: with escape sequences for a terminal (gw_paint.h). */
+/* `colour`: with escape sequences for a terminal (gw_say.h). */
 void gw_render_whatif_text(const gw_whatif_story *story, bool colour, gw_text *text);
 
 /* Add the replays to `text` as one JSON object and a newline (docs/json-schema.md). Returns GW_OK or GW_NOMEM. On

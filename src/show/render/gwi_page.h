@@ -5,7 +5,7 @@
 #ifndef GWI_PAGE_H
 #define GWI_PAGE_H
 
-#include "gw_paint.h"
+#include "gw_say.h"
 #include "gw_text.h"
 
 #include <stdbool.h>

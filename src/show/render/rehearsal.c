@@ -1,9 +1,8 @@
 /* The answer of a rehearsal as text. */
 #include "gw_render.h"
 
-#include "gw_clean.h"
-#include "gw_paint.h"
-#include "gw_wrap.h"
+#include "gw_text.h"
+#include "gw_say.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -6,9 +6,7 @@
  *
  * Of a line of C or C++, only the beginning of that part is known, so the mark is a single "^".
  */
-#include "gw_clean.h"
 #include "gw_text.h"
-#include "gw_wrap.h"
 #include "gwi_page.h"
 #include "gwi_source.h"
 

@@ -10,10 +10,8 @@
  *    Why      38.92 s  cuMemAlloc of 2.39 GiB failed; 0.79 GiB of 16.00 GiB was free
  *             ruled out: other processes (0 B)
  *    Details  4 more lines: gpuwhy explain --all run.gpuwhy */
-#include "gw_clean.h"
 #include "gw_render.h"
 #include "gw_text.h"
-#include "gw_wrap.h"
 #include "gwi_page.h"
 #include "gwi_source.h"
 

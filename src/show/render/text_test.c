@@ -1,6 +1,6 @@
 /* Tests verdicts as text: strings with control characters, the limit of one screen, and the user's source line. */
-#include "gw_clean.h"
-#include "gw_paint.h"
+#include "gw_text.h"
+#include "gw_say.h"
 #include "gw_render.h"
 
 #include <fcntl.h>

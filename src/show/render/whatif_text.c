@@ -11,11 +11,10 @@
  *              expandable_segments:True       3.50 to 3.52 GiB   granted
  *
  *    With expandable_segments:True this run peaks at ... */
-#include "gw_clean.h"
-#include "gw_paint.h"
+#include "gw_text.h"
+#include "gw_say.h"
 #include "gw_render.h"
 #include "gw_render_whatif.h"
-#include "gw_wrap.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  */
 #include "gwi_sections.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 #include "gwi_escape.h"
 
 #include <json-c/json.h>

@@ -1,7 +1,7 @@
 /* Writes text and numbers from recordings into a page. */
 #include "gwi_escape.h"
 
-#include "gw_clean.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 
