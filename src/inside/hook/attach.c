@@ -2,7 +2,6 @@
 #include "gwi_course.h"
 #include "gwi_gate.h"
 #include "gwi_hook.h"
-#include "gwi_layers.h"
 #include "gwi_modules.h"
 #include "gwi_rehearse.h"
 #include "gwi_site.h"

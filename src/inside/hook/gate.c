@@ -13,7 +13,7 @@
 #include "gw_inject.h"
 #include "gw_rank_variables.h"
 #include "gw_run_shared.h"
-#include "gwi_layers.h"
+#include "gwi_hook.h"
 
 #include <errno.h>
 #include <stdlib.h>

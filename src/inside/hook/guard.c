@@ -23,7 +23,7 @@
 
 #include "gw_hook_special.h"
 #include "gw_run_shared.h"
-#include "gwi_own_memory.h"
+#include "gwi_hook.h"
 
 #include <errno.h>
 #include <stdlib.h>

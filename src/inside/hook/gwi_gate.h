@@ -1,7 +1,7 @@
 /* Gates between the wrappers and the driver, for --inject and --fence (gate.c).
  *
  * apigen writes one gate for each documented function (gw_hook_gates.c). A gate asks gwi_gate_before() whether to call
- * the driver, and reports a failure to gwi_gate_failed(). Gates are a layer (gwi_layers.h): a function has one only if
+ * the driver, and reports a failure to gwi_gate_failed(). Gates are a layer (gwi_hook.h): a function has one only if
  * a rule of the plan names it, or all functions must fail after an error, or the process's first call matters. Without
  * --inject and --fence there are no gates, so a call costs nothing more. */
 #ifndef GWI_GATE_H
@@ -25,7 +25,7 @@ bool gwi_gates_are_on(void);
  * driver's functions are stored. */
 void gwi_gate_begin(void);
 
-/* run_shared.c. Map the file that the processes of a run share. NULL: there is none. Any thread may call this, with or
+/* guard_shared.c. Map the file that the processes of a run share. NULL: there is none. Any thread may call this, with or
  * without a lock. */
 struct gw_run_shared *gwi_run_shared(void);
 

@@ -9,7 +9,6 @@
  *
  * When a module, library or context is unloaded, all data is cleared, because the driver may reuse handles. Threads do
  * not wait for each other here. A site may be lost, or recorded twice. */
-#include "gwi_launch.h"
 
 #include "gwi_hook.h"
 #include "gwi_site.h"

@@ -11,7 +11,6 @@
  * equal. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
-#include "gwi_layers.h"
 
 #include <errno.h>
 #include <string.h>

@@ -17,8 +17,8 @@
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_facade.h"
-#include "gwi_launch.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +26,48 @@
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
+
+/* Records the call sites that launch kernels (launch_sites.c). The inline functions run at every launch and skip
+ * ignored functions. */
+
+struct gwi_slot_ref;
+
+/* Size in words of the filter for functions whose launches are ignored for now (gwi_wipe.launches_settled). Each
+ * function sets three bits of one word, so a launch touches only one cache line. A new function is ignored, too, if its
+ * three bits are already set: 1 function in 10,000 if 100 are settled, 1 in 1,000 if 400 are, and 1 in 30 if 2,000
+ * are. */
+enum { GWI_LAUNCH_WORDS = 256 };
+
+static inline uint64_t gwi_launch_hash(uint64_t function)
+{
+    return function * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline uint64_t gwi_launch_bits(uint64_t hash)
+{
+    return UINT64_C(1) << (hash >> 58) | UINT64_C(1) << (hash >> 52 & 63) | UINT64_C(1) << (hash >> 46 & 63);
+}
+
+static inline unsigned gwi_launch_word(uint64_t hash)
+{
+    return hash >> 38 & (GWI_LAUNCH_WORDS - 1);
+}
+
+static inline bool gwi_launch_is_settled(const _Atomic uint64_t *settled, uint64_t function)
+{
+    uint64_t hash = gwi_launch_hash(function), bits = gwi_launch_bits(hash);
+    return (atomic_load_explicit(&settled[gwi_launch_word(hash)], memory_order_relaxed) & bits) == bits;
+}
+
+/* Handle a successful launch of a function whose launches are not ignored (gwi_launch_is_settled() is false). Call
+ * inside the wrapper of `fn`. */
+void gwi_launch_look(struct gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t stream)
+    __attribute__((noinline, cold));
+/* Forget all functions. Called when handles of functions may be reused for other functions, and in a new process. */
+void gwi_launch_forget(void);
+/* Stop ignoring launches of any function. Called at the first synchronisation at or after gwi_wipe.launches_due, which
+ * is at `now` (ticks). */
+void gwi_launch_watch_again(uint64_t now) __attribute__((noinline, cold));
 
 #define gwi_likely(x)   __builtin_expect(!!(x), 1)
 #define gwi_unlikely(x) __builtin_expect(!!(x), 0)
@@ -74,7 +116,7 @@ typedef union gwi_wipe_page {
         gw_ring *_Atomic rings;        /* the rings of the buffer; NULL: no buffer */
         _Atomic uint64_t launches_due; /* from this tick on, watch the launches of all kernels again; 0: not set */
         struct gwi_course_of_device *_Atomic course[GWI_COURSE_DEVICES];  /* PyTorch's blocks by device; NULL: none */
-        _Alignas(64) _Atomic uint64_t launches_settled[GWI_LAUNCH_WORDS]; /* filter; see gwi_launch.h */
+        _Alignas(64) _Atomic uint64_t launches_settled[GWI_LAUNCH_WORDS]; /* filter; see GWI_LAUNCH_WORDS */
     };
     _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
 } gwi_wipe_page;
@@ -107,7 +149,7 @@ extern GWI_HIDDEN gwi_state gwi;
 extern GWI_HIDDEN gwi_wipe_page gwi_wipe;
 extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 
-/* What the wrappers call, indexed by fn: the next driver's function, or a layer in front of it (gwi_layers.h). NULL:
+/* What the wrappers call, indexed by fn: the next driver's function, or a layer in front of it. NULL:
  * the driver does not have the function. */
 extern GWI_HIDDEN void *gwi_real[GW_FN_COUNT];
 /* The address that the program gets when it looks up a function by name: the facade's stub, which jumps to the wrapper.
@@ -288,7 +330,7 @@ bool gwi_is_precious(const gw_raw_event *event);
 
 /* Create this process's buffer (buffer.c). Returns false if that failed; all calls then pass through. */
 bool gwi_buffer_create(uint32_t mark);
-/* Store the launcher's variables of this process in `out`, which is all zero (launcher.c). */
+/* Store the launcher's variables of this process in `out`, which is all zero (environment.c). */
 void gwi_launcher_note(char out[GW_LAUNCHER_BYTES]);
 /* Map the file of a new buffer and return its memory, all zero (buffer_file.c). Returns NULL on failure. */
 void *gwi_buffer_memory(void);
@@ -299,7 +341,7 @@ int gwi_run_file_open(const char *name, int flags);
 /* Read up to out_bytes - 1 bytes of a file and add a terminating zero. Returns false if the file is empty or cannot be
  * read. */
 bool gwi_read_small_file(const char *path, char *out, size_t out_bytes);
-/* Read from the environment how many seccomp filters the supervisor itself has (filtered.c). */
+/* Read from the environment how many seccomp filters the supervisor itself has (environment.c). */
 void gwi_filters_begin(void);
 /* True if this thread has a seccomp filter that may kill the process for an unusual system call. Reads a file of
  * /proc. */
@@ -444,5 +486,38 @@ extern GWI_HIDDEN void *const gwi_wrappers[GW_FN_COUNT];
         statement;                                                                                                     \
         errno = gwi_saved_errno;                                                                                       \
     } while (0)
+
+/* Layers between the wrappers and the driver.
+ *
+ * A wrapper calls gwi_real[fn]. Normally that is the driver's own function, so a layer that is not in use costs
+ * nothing. A layer replaces some of these functions by its own, which decide whether to call the next one. So the
+ * wrappers record what the program sees, whichever layer returned it.
+ *
+ * Layers are added once, before the driver's functions are stored, and are never removed. The first one added is
+ * nearest to the driver. */
+
+enum { GWI_LAYERS_MAX = 4 };
+
+/* The driver's own functions, indexed by fn, whichever layers are in use. NULL: the driver does not have the
+ * function. */
+extern GWI_HIDDEN void *gwi_driver[GW_FN_COUNT];
+#define GWI_DRIVER(symbol) ((gw_fn_t_##symbol *)gwi_driver[GW_FN_##symbol])
+
+/* Return the function that stands in front of `next` for `fn`, or NULL for none. The layer keeps `next`. Called with
+ * the hook's lock held, once per function of the driver. */
+typedef void *(*gwi_layer)(unsigned fn, void *next);
+
+/* Add a layer on top of the others. Call with the lock held, before the first gwi_driver_found(). */
+void gwi_layer_add(gwi_layer layer);
+/* Store a function of the driver: gwi_driver[fn], and gwi_real[fn] with all layers in front of it. NULL: the driver
+ * does not have it. */
+void gwi_driver_found(unsigned fn, void *function);
+
+/* What this process holds of a card's memory, by NVML: everything, also what the driver holds for it (contexts, code,
+ * streams). NVML is opened at the first call, so only the guard and a rehearsal call it. A call takes 25 us (H100). */
+
+/* Return the bytes that NVML counts for this process on a device, or UINT64_MAX if it does not tell. *ret_extra is what
+ * the card holds beyond all its processes; UINT64_MAX: not known. Call without locks. */
+uint64_t gwi_own_memory_read(int device, uint64_t *ret_extra);
 
 #endif

@@ -1,5 +1,5 @@
-/* Layers between the wrappers and the driver: see gwi_layers.h. */
-#include "gwi_layers.h"
+/* Layers between the wrappers and the driver: see gwi_hook.h. */
+#include "gwi_hook.h"
 
 void *gwi_driver[GW_FN_COUNT];
 

@@ -1,7 +1,6 @@
-/* What a process holds of a card's memory, by NVML: see gwi_own_memory.h. */
-#include "gwi_own_memory.h"
+/* What a process holds of a card's memory, by NVML: see gwi_hook.h. */
 
-#include "gwi_layers.h"
+#include "gwi_hook.h"
 
 #include "gw_nvml_abi.h"
 

@@ -3,7 +3,7 @@
 if(GW_SANITIZE)
   return()
 endif()
-set(python_sources python/python_find.c python/python_frames.c python/python_memory.c python/python_code.c core/filtered.c)
+set(python_sources python/python_find.c python/python_frames.c python/python_memory.c python/python_code.c core/environment.c)
 add_library(gw_python_test MODULE ${python_sources} python/python_testlib.c ${cpython_sources}
                                   ${CMAKE_SOURCE_DIR}/src/image/cpython/python_lines.c)
 target_include_directories(gw_python_test PRIVATE ${hook_folders})

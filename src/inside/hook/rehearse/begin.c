@@ -23,3 +23,13 @@ void gwi_rehearse_begin(void)
     gwi_rehearsal_is_on = true;
     gwi_layer_add(rehearsal_layer);
 }
+
+/* Calls that a rehearsal does not understand. */
+
+int gwi_rehearse_refuse(unsigned fn)
+{
+    static _Atomic uint8_t said[GW_FN_COUNT];
+    if (atomic_exchange(&said[fn], 1) == 0)
+        gwi_fact(GW_EV_REHEARSAL, GW_REHEARSAL_REFUSED, fn, 0, 0, gw_api_fns[fn].symbol);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}

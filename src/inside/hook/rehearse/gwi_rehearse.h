@@ -1,6 +1,6 @@
 /* A rehearsal: the program runs in front of the real driver, but takes no memory and computes nothing.
  *
- * The rehearsal is a layer between the wrappers and the driver (gwi_layers.h), so it is recorded like a real run. Calls
+ * The rehearsal is a layer between the wrappers and the driver (gwi_hook.h), so it is recorded like a real run. Calls
  * that neither take device memory nor name an address of it go to the driver: contexts, modules, streams, events, host
  * memory, captures. Device memory has addresses that the driver has reserved and nobody maps; the books below follow
  * the driver's rules for a card of the size asked for. Launches, copies and fills of such memory are skipped. A kernel
@@ -16,7 +16,7 @@
 
 #include "gw_pages.h"
 #include "gw_pool.h"
-#include "gwi_layers.h"
+#include "gwi_hook.h"
 
 enum { GWI_CARDS_MAX = 32 };
 
@@ -90,7 +90,7 @@ bool gwi_addresses_are_ours(uint64_t address);
 /* The first kernel was loaded: the driver frees addresses that it held for it. With the lock. */
 void gwi_cards_launched(void);
 
-/* ---- held.c: blocks; all with the lock ---- */
+/* ---- card.c: blocks; all with the lock ---- */
 
 gwi_held *gwi_held_at(uint64_t address);
 gwi_held *gwi_held_from(uint64_t address);

@@ -171,3 +171,82 @@ GWI_REHEARSE_VALUE(cuStreamWaitValue32_v2, cuuint32_t)
 GWI_REHEARSE_VALUE(cuStreamWaitValue64_v2, cuuint64_t)
 GWI_REHEARSE_VALUE(cuStreamWriteValue32_v2, cuuint32_t)
 GWI_REHEARSE_VALUE(cuStreamWriteValue64_v2, cuuint64_t)
+
+/* Graphs of a rehearsal. A graph is built and instantiated by the driver, because that takes memory of the card; it is
+ * never launched. A node that copies or fills memory of the books becomes an empty node. */
+
+GWI_REHEARSE(cuGraphAddMemsetNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+ const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    if (memsetParams == NULL || !gwi_rehearses(memsetParams->dst))
+        return GWI_DRIVER(cuGraphAddMemsetNode)(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
+    return GWI_DRIVER(cuGraphAddEmptyNode)(phGraphNode, hGraph, dependencies, numDependencies);
+}
+
+static bool copies_ours(const CUDA_MEMCPY3D *copy)
+{
+    return copy != NULL && ((copy->dstMemoryType != CU_MEMORYTYPE_HOST && gwi_rehearses(copy->dstDevice)) ||
+                            (copy->srcMemoryType != CU_MEMORYTYPE_HOST && gwi_rehearses(copy->srcDevice)));
+}
+
+GWI_REHEARSE(cuGraphAddMemcpyNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+ const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    if (!copies_ours(copyParams))
+        return GWI_DRIVER(cuGraphAddMemcpyNode)(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
+    return GWI_DRIVER(cuGraphAddEmptyNode)(phGraphNode, hGraph, dependencies, numDependencies);
+}
+
+/* Parameters of a node that became an empty one. */
+GWI_REHEARSE(cuGraphExecMemsetNodeSetParams)
+(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    if (memsetParams != NULL && gwi_rehearses(memsetParams->dst))
+        return 0;
+    return GWI_DRIVER(cuGraphExecMemsetNodeSetParams)(hGraphExec, hNode, memsetParams, ctx);
+}
+
+GWI_REHEARSE(cuGraphExecMemcpyNodeSetParams)
+(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    if (copies_ours(copyParams))
+        return 0;
+    return GWI_DRIVER(cuGraphExecMemcpyNodeSetParams)(hGraphExec, hNode, copyParams, ctx);
+}
+
+/* Synchronisations of a rehearsal. The driver waits for what really runs, such as host functions. Pools give memory
+ * back. */
+
+static int synchronised(int result)
+{
+    if (result == 0)
+        gwi_pools_synchronised();
+    return result;
+}
+
+GWI_REHEARSE(cuCtxSynchronize)(void)
+{
+    return synchronised(GWI_DRIVER(cuCtxSynchronize)());
+}
+
+GWI_REHEARSE(cuCtxSynchronize_v2)(CUcontext ctx)
+{
+    return synchronised(GWI_DRIVER(cuCtxSynchronize_v2)(ctx));
+}
+
+GWI_REHEARSE(cuStreamSynchronize)(CUstream hStream)
+{
+    return synchronised(GWI_DRIVER(cuStreamSynchronize)(hStream));
+}
+
+GWI_REHEARSE(cuStreamSynchronize_ptsz)(CUstream hStream)
+{
+    return synchronised(GWI_DRIVER(cuStreamSynchronize_ptsz)(hStream));
+}
+
+GWI_REHEARSE(cuEventSynchronize)(CUevent hEvent)
+{
+    return synchronised(GWI_DRIVER(cuEventSynchronize)(hEvent));
+}

@@ -1,11 +1,30 @@
 /* Notes the variables in which a launcher sets the rank of this process. Some launchers set them inside the process,
  * before it uses the GPU, so the supervisor cannot read them from outside. */
+#include "gw_filter.h"
 #include "gwi_hook.h"
 
 #include "gw_rank_variables.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Finds out whether a seccomp filter may kill this process for an unusual system call. */
+
+/* Number of seccomp filters inherited from the supervisor, which has tested that they allow the unusual system
+ * calls. */
+static _Atomic int filters_passed;
+
+void gwi_filters_begin(void)
+{
+    const char *passed = getenv(GW_FILTER_VARIABLE);
+    filters_passed = passed == NULL ? 0 : (int)strtol(passed, NULL, 10);
+}
+
+/* True if the process has more seccomp filters than the supervisor, because the program or a launcher has added one. */
+bool gwi_calls_are_filtered(void)
+{
+    return gw_filter_count() > filters_passed;
+}
 
 enum { DIGITS_MAX = 9 };
 
