@@ -8,6 +8,7 @@
  * slot: the hook calls the driver only inside a wrapper, after the wrapper's own call. A forked child counts from the
  * beginning, and the driver is open again in it: a child cannot use its parent's contexts anyway. */
 #include "gwi_gate.h"
+#include "gwi_guard_parts.h"
 
 #include "gw_cuda_results.h"
 #include "gw_inject.h"

@@ -19,7 +19,7 @@
  * after the call, whatever its result. The call can also leave its wrapper without a result (its thread may be
  * cancelled); then the thread's next request settles it. Only a small request that is far from the limit is not counted
  * before: many threads at once could not reach the limit with those, and it saves half of the guard's time. */
-#include "gwi_guard.h"
+#include "gwi_guard_parts.h"
 
 #include "gw_hook_special.h"
 #include "gw_run_shared.h"
@@ -350,6 +350,31 @@ static bool is_nearly_full(int device)
     return used > gwi_guard.limit_bytes || gwi_guard.limit_bytes - used < few_chunks;
 }
 
+/* Update the ledger after a call about contexts. */
+static void settle_context(unsigned kind, const uint64_t arg[4], int named)
+{
+    switch (kind) {
+    case GW_EV_CTX_CREATE:
+        if (named >= 0 &&
+            arg[3] != GW_CONTEXT_FROM_GREEN) /* this is a second handle of an existing context; no device argument */
+            context_made(arg[0], named, arg[3]);
+        break;
+    case GW_EV_CTX_DESTROY:
+        context_gone(arg[0]);
+        break;
+    case GW_EV_CTX_RELEASE:
+        if (named >= 0)
+            primary_released(named);
+        break;
+    case GW_EV_CTX_RESET:
+        if (named >= 0)
+            primary_gone(named);
+        break;
+    default:
+        break;
+    }
+}
+
 /* Update the ledger after a successful call. Returns true if a pool may have grown. */
 static bool settle(unsigned kind, const uint64_t arg[4], uint64_t context, int device)
 {
@@ -395,23 +420,8 @@ static bool settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
     case GW_EV_VMM_UNMAP:
         gwi_ledger_unmapped(arg[0], arg[1]);
         break;
-    case GW_EV_CTX_CREATE:
-        if (named >= 0 &&
-            arg[3] != GW_CONTEXT_FROM_GREEN) /* this is a second handle of an existing context; no device argument */
-            context_made(arg[0], named, arg[3]);
-        break;
-    case GW_EV_CTX_DESTROY:
-        context_gone(arg[0]);
-        break;
-    case GW_EV_CTX_RELEASE:
-        if (named >= 0)
-            primary_released(named);
-        break;
-    case GW_EV_CTX_RESET:
-        if (named >= 0)
-            primary_gone(named);
-        break;
     default:
+        settle_context(kind, arg, named);
         break;
     }
     return false;

@@ -1,8 +1,8 @@
-/* The guard's ledger: live device memory by address, handle or context. See gwi_guard.h.
+/* The guard's ledger: live device memory by address, handle or context. See gwi_guard_parts.h.
  *
  * The ledger exists only while the guard is on. It is an open hash table, mapped on first use. It grows with the number
  * of rows, because a table that fits into the processor's caches is several times faster. */
-#include "gwi_guard.h"
+#include "gwi_guard_parts.h"
 
 #include <sched.h>
 #include <sys/mman.h>

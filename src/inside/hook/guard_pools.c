@@ -1,4 +1,4 @@
-/* Memory that stream-ordered pools and graphs have reserved: see gwi_guard.h.
+/* Memory that stream-ordered pools and graphs have reserved: see gwi_guard_parts.h.
  *
  * A pool takes memory from the card in chunks of 32 MiB and gives a chunk back at a synchronisation, so its blocks say
  * little about what it holds (H100, driver 580: docs/virtual-gpu.md). The driver knows: the reserved and the used bytes
@@ -10,7 +10,7 @@
  * Only default pools, and pools that the reading thread created or uses, are read: another thread may be destroying any
  * other pool. The numbers of graphs come from the device's attribute. */
 #include "gw_hook_special.h"
-#include "gwi_guard.h"
+#include "gwi_guard_parts.h"
 
 enum { POOLS_MAX = 64, REQUESTS_MIN = 16, RESERVED_NOW = 5, USED_NOW = 7, GRAPH_RESERVED_NOW = 2 };
 static const uint64_t chunk_bytes = 32u << 20;

@@ -1,12 +1,11 @@
-/* A limit that the processes of a run share: see gwi_guard.h and gw_run_shared.h.
+/* A limit that the processes of a run share: see gwi_guard_parts.h and gw_run_shared.h.
  *
  * Each process publishes its own bytes in its place of the shared file and adds up those of the others. A request is
  * published before the others are read. So of two processes that request the last memory at the same time, both may be
  * refused, but never both granted. A process that ends leaves its place; whoever would exceed the limit, shows the free
  * memory to its program, or finds no free place, first clears the places of processes that have ended. */
 #include "gw_run_shared.h"
-#include "gwi_gate.h"
-#include "gwi_guard.h"
+#include "gwi_guard_parts.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -25,8 +25,4 @@ bool gwi_gates_are_on(void);
  * driver's functions are stored. */
 void gwi_gate_begin(void);
 
-/* guard_shared.c. Map the file that the processes of a run share. NULL: there is none. Any thread may call this, with or
- * without a lock. */
-struct gw_run_shared *gwi_run_shared(void);
-
 #endif

@@ -1,5 +1,5 @@
 /* Stores trails in a small set-associative cache, and compares a stack with them. */
-#include "gwi_unwind.h"
+#include "gwi_trail.h"
 
 #include "gwi_hook.h"
 #include "gwi_machine.h"

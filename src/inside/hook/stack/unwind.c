@@ -363,7 +363,7 @@ static GWI_COLD step step_unusual(frame *f, stack *s, uint64_t rule, uintptr_t p
     return done == STEP_LOST && !f->needs_all ? step_by_pointer(f, s) : done;
 }
 
-/* Records a walk as a trail (gwi_unwind.h). The frame pointer becomes part of the trail only when a frame is found
+/* Records a walk as a trail (gwi_trail.h). The frame pointer becomes part of the trail only when a frame is found
  * through it. Many functions use that register for other values, so such a trail matches less often. */
 typedef struct trace {
     gwi_trail_draft *draft; /* NULL: no trail is being recorded */

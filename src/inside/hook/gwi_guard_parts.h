@@ -3,8 +3,8 @@
  * All state is changed only while the guard's lock is held. The lock is never held during a call of the driver. It is
  * not the hook's lock, because that one makes system calls, and the guard takes its own two or three times per
  * allocation. */
-#ifndef GWI_GUARD_H
-#define GWI_GUARD_H
+#ifndef GWI_GUARD_PARTS_H
+#define GWI_GUARD_PARTS_H
 
 #include "gwi_hook.h"
 
@@ -86,5 +86,9 @@ void gwi_share_begin(void);
 void gwi_share_tell(int device, uint64_t more);
 /* Return the bytes of the other processes. `sweep`: first clear the places of processes that have ended. */
 uint64_t gwi_share_others(int device, bool sweep);
+
+/* guard_shared.c. Map the file that the processes of a run share. NULL: there is none. Any thread may call this, with or
+ * without a lock. */
+struct gw_run_shared *gwi_run_shared(void);
 
 #endif
