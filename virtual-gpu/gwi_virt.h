@@ -482,7 +482,7 @@ void gwi_stream_free(gwi_stream *stream);
 /* Discard the pending work of the context's streams. */
 void gwi_abandon(gwi_context *context);
 
-/* work.c */
+/* commands.c */
 void gwi_work_free(gwi_work *work);
 bool gwi_work_copy(gwi_work *to, const gwi_work *from);
 void gwi_graph_free(gwi_graph *graph);

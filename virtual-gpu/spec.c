@@ -1,6 +1,8 @@
 /* Reads the known GPU models and parses the specification of a virtual GPU: see gw_virt_spec.h. */
 #include "gw_virt_spec.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +10,151 @@
 #include "gpuwhy/kernel_model.h"
 #include "gw_embedded.h"
 #include "gw_text.h"
-#include "gwi_spec.h"
+
+/* Parses the words of a specification: numbers, and names with a count. */
+
+/* Parse all of the text as a number from min to max. */
+static bool number_parse(const char *text, long long min, long long max, long long *ret)
+{
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < min || value > max)
+        return false;
+    *ret = value;
+    return true;
+}
+
+/* Parse "NAME" or "NAME:N" into name and count. A missing count is 1. */
+static bool name_count(const char *text, gw_virt_fault *fault)
+{
+    size_t bytes = strcspn(text, ":");
+    long long count = 1;
+    if (bytes == 0 || bytes >= sizeof fault->name)
+        return false;
+    if (text[bytes] == ':' && !number_parse(text + bytes + 1, 1, INT64_MAX, &count))
+        return false;
+    memcpy(fault->name, text, bytes);
+    fault->name[bytes] = '\0';
+    fault->count = (uint64_t)count;
+    return true;
+}
+
+/* Parses faults of the GPU itself in a specification. Syntax:
+ *
+ *    xid:79   lost   ecc   thermal   power-cap   power-brake   link:1x4
+ *    each with [#CARD], then [@2s | @500ms | @launch:N | @FUNCTION[:N]]
+ *
+ * Without #CARD, the first GPU fails. Without a time, the fault is present from the start. */
+
+static const struct {
+    const char *name;
+    gw_virt_card_fault fault;
+} faults[] = {
+    {"xid:", GW_VIRT_CARD_XID},        {"lost", GW_VIRT_CARD_LOST},           {"ecc", GW_VIRT_CARD_ECC},
+    {"thermal", GW_VIRT_CARD_THERMAL}, {"power-cap", GW_VIRT_CARD_POWER_CAP}, {"power-brake", GW_VIRT_CARD_POWER_BRAKE},
+    {"link:", GW_VIRT_CARD_LINK}};
+_Static_assert(sizeof faults / sizeof *faults == GW_VIRT_CARD_FAULT_COUNT, "one name a fault");
+
+/* Return the index of the fault that `text` begins with, -1 if there is none. The name ends with a colon, or before a #
+ * or @. */
+static int find(const char *text)
+{
+    size_t bytes = strcspn(text, "#@:");
+    bytes += text[bytes] == ':';
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        if (strlen(faults[i].name) == bytes && memcmp(faults[i].name, text, bytes) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* True if the text begins with the name of a GPU fault. The whole text must then follow the grammar in card_fault.c. */
+static bool is_card_fault(const char *text)
+{
+    return find(text) >= 0;
+}
+
+/* Parse a time such as "2s" or "500ms". */
+static bool time_parse(const char *text, uint64_t *ret_ns)
+{
+    const long long max = 1000000; /* largest number, in the unit that follows it */
+    char number[16];
+    long long value = 0;
+    size_t digits = strspn(text, "0123456789");
+    uint64_t unit_ns = 0;
+    if (strcmp(text + digits, "s") == 0)
+        unit_ns = 1000000000u;
+    else if (strcmp(text + digits, "ms") == 0)
+        unit_ns = 1000000u;
+    if (unit_ns == 0 || digits >= sizeof number)
+        return false;
+    memcpy(number, text, digits);
+    number[digits] = '\0';
+    if (!number_parse(number, 0, max, &value))
+        return false;
+    *ret_ns = (uint64_t)value * unit_ns;
+    return true;
+}
+
+static bool when_parse(const char *text, gw_virt_fault *fault)
+{
+    long long count = 0;
+    if (text[0] >= '0' && text[0] <= '9')
+        return time_parse(text, &fault->after_ns);
+    if (gw_begins(text, "launch:")) {
+        fault->when = GW_VIRT_WHEN_LAUNCH;
+        if (!number_parse(text + 7, 1, INT64_MAX, &count))
+            return false;
+        fault->count = (uint64_t)count;
+        return true;
+    }
+    fault->when = GW_VIRT_WHEN_CALL;
+    return name_count(text, fault);
+}
+
+/* Parse the values after the colon: the number of an Xid, or generation and lanes of a link. */
+static bool values_parse(const char *text, gw_virt_fault *fault)
+{
+    long long first = 0;
+    long long second = 0;
+    if (fault->code == GW_VIRT_CARD_XID) {
+        if (!number_parse(text, 1, 999, &first))
+            return false;
+    } else if (fault->code == GW_VIRT_CARD_LINK) {
+        char generation[2] = {text[0], '\0'};
+        if (text[0] == '\0' || text[1] != 'x' || !number_parse(generation, 1, 6, &first) ||
+            !number_parse(text + 2, 1, 32, &second))
+            return false;
+    }
+    fault->values[0] = (unsigned)first;
+    fault->values[1] = (unsigned)second;
+    return true;
+}
+
+static bool card_fault_parse(const char *text, gw_virt_fault *fault)
+{
+    char word[160];
+    long long card = 0;
+    int row = find(text);
+    if (row < 0 || snprintf(word, sizeof word, "%s", text) >= (int)sizeof word)
+        return false;
+    fault->kind = GW_VIRT_FAULT_CARD;
+    fault->code = (int)faults[row].fault;
+    char *at = strchr(word, '@');
+    if (at != NULL) {
+        *at = '\0';
+        if (!when_parse(at + 1, fault))
+            return false;
+    }
+    char *number = strchr(word, '#');
+    if (number != NULL) {
+        *number = '\0';
+        if (!number_parse(number + 1, 0, GW_VIRT_DEVICES_MAX - 1, &card))
+            return false;
+        fault->card = (unsigned)card;
+    }
+    return values_parse(word + strlen(faults[row].name), fault);
+}
 
 static const gw_embedded *card_find(const char *name, size_t name_bytes)
 {
@@ -63,13 +209,13 @@ static gw_status card_line(gw_virt_card *card, const char *key, const char *valu
         return GW_OK;
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (strcmp(key, sizes[i].key) == 0 && gwi_number_parse(value, 0, INT64_MAX, &number)) {
+        if (strcmp(key, sizes[i].key) == 0 && number_parse(value, 0, INT64_MAX, &number)) {
             *(uint64_t *)((char *)card + sizes[i].offset) = (uint64_t)number;
             return GW_OK;
         }
     long long attribute = 0;
-    if (gw_begins(key, "attr.") && gwi_number_parse(key + 5, 0, GW_VIRT_ATTRIBUTES_MAX - 1, &attribute) &&
-        gwi_number_parse(value, INT32_MIN, INT32_MAX, &number)) {
+    if (gw_begins(key, "attr.") && number_parse(key + 5, 0, GW_VIRT_ATTRIBUTES_MAX - 1, &attribute) &&
+        number_parse(value, INT32_MIN, INT32_MAX, &number)) {
         card->attributes[attribute] = (int)number;
         card->attributes_known[attribute] = true;
         return GW_OK;
@@ -137,20 +283,20 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
     if (gw_begins(text, "oom-at:")) {
         fault->kind = GW_VIRT_FAULT_OOM_AT;
         fault->code = 2;
-        if (!gwi_number_parse(text + 7, 1, INT64_MAX, &number))
+        if (!number_parse(text + 7, 1, INT64_MAX, &number))
             return false;
         fault->count = (uint64_t)number;
         return true;
     }
     if (gw_begins(text, "init:")) {
         fault->kind = GW_VIRT_FAULT_INIT;
-        if (!gwi_number_parse(text + 5, 1, 9999, &number))
+        if (!number_parse(text + 5, 1, 9999, &number))
             return false;
         fault->code = (int)number;
         return true;
     }
-    if (gwi_is_card_fault(text))
-        return gwi_card_fault_parse(text, fault);
+    if (is_card_fault(text))
+        return card_fault_parse(text, fault);
     const char *at = strchr(text, '@');
     if (at == NULL)
         return false;
@@ -159,7 +305,7 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
         fault->kind = GW_VIRT_FAULT_KERNEL;
         return snprintf(fault->name, sizeof fault->name, "%s", at + 8) < (int)sizeof fault->name;
     }
-    if (fault->code != 0 && gw_begins(at, "@launch:") && gwi_number_parse(at + 8, 1, INT64_MAX, &number)) {
+    if (fault->code != 0 && gw_begins(at, "@launch:") && number_parse(at + 8, 1, INT64_MAX, &number)) {
         fault->kind = GW_VIRT_FAULT_LAUNCH;
         fault->count = (uint64_t)number;
         return true;
@@ -169,11 +315,11 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
         return false;
     memcpy(code, text, (size_t)(at - text));
     code[at - text] = '\0';
-    if (!gwi_number_parse(code, 1, 9999, &number))
+    if (!number_parse(code, 1, 9999, &number))
         return false;
     fault->kind = GW_VIRT_FAULT_CALL;
     fault->code = (int)number;
-    return gwi_name_count(at + 1, fault);
+    return name_count(at + 1, fault);
 }
 
 static gw_status fault_option(const char *value, gw_virt_spec *spec, gw_error *err)
@@ -206,7 +352,7 @@ static gw_status option(const char *key, const char *value, gw_virt_spec *spec, 
     }
     if (strcmp(key, "driver") == 0) {
         long long version = 0;
-        if (!gwi_number_parse(value, 11040, GW_VIRT_DRIVER_VERSION, &version))
+        if (!number_parse(value, 11040, GW_VIRT_DRIVER_VERSION, &version))
             return gw_fail(err, GW_USAGE, "driver=%s: not a version from 11040 to %d", value, GW_VIRT_DRIVER_VERSION);
         spec->driver_version = (int)version;
         return GW_OK;
