@@ -7,7 +7,7 @@
 
 #include "gw_config.h"
 #include "gw_say.h"
-#include "gw_watch_out.h"
+#include "gw_watch.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #if GW_HAVE_MICROHTTPD
 
 #include "gw_say.h"
-#include "gw_watch_out.h"
+#include "gw_watch.h"
 
 #include <microhttpd.h>
 

@@ -3,10 +3,9 @@
 #include "gwi_manual.h"
 #include "gwi_options.h"
 
-#include "gw_text.h"
 #include "gw_say.h"
+#include "gw_text.h"
 #include "gw_watch.h"
-#include "gw_watch_out.h"
 #include "gw_watch_screen.h"
 
 #include <stdio.h>

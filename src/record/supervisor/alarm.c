@@ -1,5 +1,5 @@
 /* Raises one alarm when the memory that the program keeps grows and will fill the card. */
-#include "gwi_alarm.h"
+#include "gw_exit.h"
 #include "gwi_state.h"
 
 #include "gw_fact.h"
@@ -7,11 +7,31 @@
 #include "gw_supervisor.h"
 #include "gw_text.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+/* Starts a command of the user beside the program, for --on-failure and --alarm-at. */
+
+pid_t gwi_command_start(const gw_supervisor *run, const char *command, const gwi_setting *settings)
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    gwi_signals_restore(&run->signals);
+    int null = open("/dev/null", O_RDONLY);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is only for the program's output */
+    for (const gwi_setting *setting = settings; setting->name != NULL; setting++)
+        setenv(setting->name, setting->value, 1);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(GW_EXIT_NOT_FOUND);
+}
 
 /* ---- the option ---- */
 

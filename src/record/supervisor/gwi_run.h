@@ -129,11 +129,11 @@ void gwi_record_close(gwi_record *record);
 bool gwi_record_has_process(const gwi_record *record, uint32_t pid);
 uint64_t gwi_record_now_ns(const gwi_record *record);
 
-/* On a machine with several cards, record how they are connected, as fact "pci.peers" (bus.c). */
+/* On a machine with several cards, record how they are connected, as fact "pci.peers" (senses.c). */
 void gwi_record_bus(gwi_record *record);
 
-/* Record the names of all call sites' addresses (names.c). Takes at most GW_NAMES_HARD_MS of CPU time. Source lines are
- * looked up in the first GW_NAMES_SOFT_MS. */
+/* Record the names of all call sites' addresses (senses.c). Takes at most GW_NAMES_HARD_MS of CPU time. Source lines
+ * are looked up in the first GW_NAMES_SOFT_MS. */
 void gwi_record_names(gwi_record *record);
 
 /* After a refused allocation on a virtual card, record each process's memory on each virtual card, as facts

@@ -2,15 +2,78 @@
 #ifndef GWI_STATE_H
 #define GWI_STATE_H
 
+#include "gw_live.h"
 #include "gw_run_options.h"
+#include "gw_status.h"
 #include "gwi_alarm.h"
 #include "gwi_child.h"
 #include "gwi_cudnn.h"
-#include "gwi_live.h"
-#include "gwi_memory.h"
+#include "gwi_forecast.h"
+#include "gwi_held.h"
 #include "gwi_room_wait.h"
 #include "gwi_run.h"
-#include "gwi_shared_file.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The file that the processes of a run share (gw_run_shared.h), as the supervisor sees it. */
+
+typedef struct gwi_shared_file {
+    struct gw_run_shared *map; /* owned; NULL: the run does not need the file, or it could not be created */
+    uint32_t lost_devices;     /* those that were passed on to the virtual cards */
+} gwi_shared_file;
+
+/* Create the file in the run folder, if the options need it. Without the file, each process has the whole limit of
+ * --memory, and rules with process=N do not take effect; a message says so. */
+void gwi_shared_file_make(gwi_shared_file *shared, const gw_run_options *options, const char *run_folder);
+/* Let virtual cards be lost that --inject let a process lose. Does nothing for a real card. */
+void gwi_shared_file_look(gwi_shared_file *shared, const gwi_doors *doors);
+void gwi_shared_file_close(gwi_shared_file *shared);
+
+/* The device memory that a running program holds and keeps: sampled for `run --alarm-at` and `gpuwhy watch`. */
+
+enum { GWI_MEMORY_SAMPLES_MAX = 256, GWI_MEMORY_OTHERS = 9 };
+
+typedef struct gwi_memory_device {
+    uint64_t reserved_bytes, allocated_bytes; /* of the frameworks' allocators */
+    /* the newest values of what was held beyond reserved_bytes; a ring */
+    int64_t other_bytes[GWI_MEMORY_OTHERS];
+    size_t other_count;
+    gwi_held_sample sample[GWI_MEMORY_SAMPLES_MAX];
+    size_t count;
+} gwi_memory_device;
+
+typedef struct gwi_memory {
+    uint64_t limit_bytes;  /* --memory; 0: none */
+    uint64_t looked_at_ns; /* run time */
+    uint64_t worked_at_ns; /* run time of the last look that found new launches or waits; 0: none */
+    uint64_t launches, waits, rounds;
+    uint64_t now_launches, now_waits; /* while looking at the threads */
+    gwi_held held;                    /* must get the items of the recording */
+    gwi_memory_device device[GWI_HELD_DEVICES_MAX];
+} gwi_memory;
+
+/* Take samples if they are due (every 90 ms). Call it after a drain. */
+void gwi_memory_look(gwi_memory *memory, gw_drain *drain, uint64_t now_ns);
+/* Return the memory that the program can use on a device; 0: unknown. */
+uint64_t gwi_memory_limit(const gwi_memory *memory, unsigned device);
+/* Judge the samples of a device. Returns false if it was not used or its size is unknown. */
+bool gwi_memory_forecast(const gwi_memory *memory, unsigned device, gwi_forecast *ret_forecast);
+
+/* Return a process with PyTorch whose allocator is not followed, so that its cache would count as kept; 0: none. Reads
+ * the maps of the processes, so do not call it often. */
+uint32_t gwi_memory_blind_pid(gw_drain *drain);
+
+/* Publishes the state of the run about once a second, for `gpuwhy watch` (gw_live.h). */
+
+typedef struct gwi_live {
+    uint64_t written_at_ns; /* run time; 0: not yet */
+} gwi_live;
+
+struct gw_supervisor;
+/* Write the state if it is due. Call it after gwi_memory_look(). */
+void gwi_live_look(struct gw_supervisor *run);
 
 struct gw_supervisor {
     gw_run_options options;

@@ -1,5 +1,4 @@
-/* Collects the state of the run and writes it to the run folder (gwi_live.h). */
-#include "gwi_live.h"
+/* Collects the state of the run and writes it to the run folder. */
 #include "gwi_state.h"
 
 #include "gw_api.h"

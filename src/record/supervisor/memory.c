@@ -1,5 +1,5 @@
-/* Samples the device memory that a running program keeps (gwi_memory.h). */
-#include "gwi_memory.h"
+/* Samples the device memory that a running program keeps. */
+#include "gwi_state.h"
 
 #include "gw_frameworks.h"
 #include "gw_recording.h"

@@ -1,14 +1,15 @@
 /* What happens on the cards of this machine now: cards, the processes on them, and the runs that gpuwhy records.
  *
- * gw_watch_look() collects everything into one snapshot, which gw_watch_screen.h and gw_watch_out.h turn into text. Use
- * one thread for one gw_watch. Bytes are bytes, times are seconds. A value that could not be read is marked as unknown
- * and is never 0 instead. */
+ * gw_watch_look() collects everything into one snapshot, which gw_watch_draw(), gw_watch_json() and gw_watch_metrics()
+ * turn into text. Use one thread for one gw_watch. Bytes are bytes, times are seconds. A value that could not be read
+ * is marked as unknown and is never 0 instead. */
 #ifndef GW_WATCH_H
 #define GW_WATCH_H
 
 #include "gw_live.h"
 #include "gw_room.h"
 #include "gw_status.h"
+#include "gw_text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -118,5 +119,19 @@ static inline bool gw_watch_metric(const gw_watch_card *card, gw_metric metric, 
     *ret_value = is_known ? card->is.value[metric].value : 0;
     return is_known;
 }
+
+/* A snapshot for programs: as JSON (docs/json-schema.md) and as metrics (docs/metrics.md). Any thread may call the
+ * functions. */
+
+/* Append one JSON object on one line, with a line break. GW_NOMEM: `text` may contain a part of it. */
+GW_MUST_CHECK gw_status gw_watch_json(const gw_watch_snapshot *snapshot, gw_text *text, gw_error *err);
+/* The same for `gpuwhy who`: only the processes. */
+GW_MUST_CHECK gw_status gw_watch_json_who(const gw_watch_snapshot *snapshot, const char *filter, gw_text *text,
+                                          gw_error *err);
+
+/* OPENMETRICS: OpenMetrics 1.0. PROMETHEUS: the older text format 0.0.4, for clients that do not know OpenMetrics. */
+typedef enum gw_metrics_format { GW_METRICS_OPENMETRICS, GW_METRICS_PROMETHEUS } gw_metrics_format;
+/* Append all families of metrics. A value that is unknown has no sample. */
+void gw_watch_metrics(const gw_watch_snapshot *snapshot, gw_metrics_format format, gw_text *text);
 
 #endif

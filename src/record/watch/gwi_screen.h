@@ -4,7 +4,7 @@
 
 #include "gw_watch_screen.h"
 
-/* ---- pieces of a line (screen_pieces.c) ---- */
+/* ---- pieces of a line (screen_parts.c) ---- */
 
 void gwi_mark(gw_text *text, gw_watch_mark which);
 bool gwi_is_mark(char byte);
@@ -23,8 +23,8 @@ const char *gwi_bytes_or(char out[GW_BYTES_TEXT_MAX], uint64_t bytes, const char
 
 /* ---- sections, as whole lines ---- */
 
-void gwi_draw_cards(gw_text *text, const gw_watch_snapshot *s, unsigned width);                /* screen_cards.c */
-void gwi_draw_runs(gw_text *text, const gw_watch_snapshot *s, const gw_watch_view *view);      /* screen_lists.c */
-void gwi_draw_processes(gw_text *text, const gw_watch_snapshot *s, const gw_watch_view *view); /* screen_lists.c */
+void gwi_draw_cards(gw_text *text, const gw_watch_snapshot *s, unsigned width);
+void gwi_draw_runs(gw_text *text, const gw_watch_snapshot *s, const gw_watch_view *view);
+void gwi_draw_processes(gw_text *text, const gw_watch_snapshot *s, const gw_watch_view *view);
 
 #endif

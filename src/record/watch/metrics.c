@@ -1,9 +1,9 @@
-/* Writes a snapshot as metrics (gw_watch_out.h). The table `families` lists them; docs/metrics.md describes them, and a
+/* Writes a snapshot as metrics (gw_watch.h). The table `families` lists them; docs/metrics.md describes them, and a
  * test compares the two.
  *
  * No label has a value that grows without bounds: command lines are left out, and pids and recordings appear only while
  * their run is recorded. */
-#include "gw_watch_out.h"
+#include "gw_watch.h"
 
 #include "gw_text.h"
 

@@ -1,6 +1,7 @@
 /* Gets the hook into the program, by libraries that the code calls "doors". The facade is preloaded under the
  * driver's name, and its folder is first in the library path. This folder also has the library that PyTorch's
  * allocator calls (gw_c10_door.h). */
+#include "gw_virt_spec.h"
 #include "gwi_run.h"
 
 #include "gw_c10_door.h"
@@ -18,6 +19,45 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Finds the driver library and NVML of the virtual cards. They are installed beside our other libraries. */
+
+static gw_status choose_virtual(gwi_doors *doors, const char *specification, const gwi_program *program, gw_error *err)
+{
+    (void)program;
+    doors->is_virtual = true;
+    doors->virtual_specification = specification;
+    if (specification[0] == '\0')
+        return gw_fail(err, GW_USAGE, "--gpu virtual: name a card, for example virtual:h200");
+    gw_status st = gw_virt_spec_check(specification, err);
+    if (st != GW_OK) {
+        gw_wrap(err, "--gpu virtual:%s", specification);
+        return st;
+    }
+    st = gw_library_find("virtual/nvml", doors->nvml_folder, err);
+    return st == GW_OK ? gw_library_find("virtual/libcuda.so.1", doors->driver, err) : st;
+}
+
+const gwi_gpu_source gwi_source_virtual = {"virtual", choose_virtual};
+
+/* Finds the real driver: the one that the program would load without gpuwhy. */
+
+static gw_status choose_real(gwi_doors *doors, const char *specification, const gwi_program *program, gw_error *err)
+{
+    if (specification[0] != '\0')
+        return gw_fail(err, GW_USAGE, "--gpu real:%s: the real GPU has no specification", specification);
+    char *found = NULL;
+    gw_status st = gw_driver_locate(program->image[0] == '\0' ? program->path : program->image,
+                                    getenv("LD_LIBRARY_PATH"), &found, err);
+    if (st == GW_OK)
+        st = gw_path_format(doors->driver, err, "%s", found);
+    else
+        doors->closed_why = "no driver";
+    free(found);
+    return st;
+}
+
+const gwi_gpu_source gwi_source_real = {"real", choose_real};
 
 static const gwi_gpu_source *const sources[] = {&gwi_source_real, &gwi_source_virtual};
 
