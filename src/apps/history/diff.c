@@ -6,7 +6,6 @@
 #include "gwi_terminal.h"
 
 #include "gw_render.h"
-#include "gw_render_compare.h"
 #include "gw_torch.h"
 
 #include <stdio.h>

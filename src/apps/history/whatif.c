@@ -6,7 +6,7 @@
 #include "gwi_terminal.h"
 
 #include "gw_model_replay.h"
-#include "gw_render_whatif.h"
+#include "gw_render.h"
 #include "gw_torch.h"
 
 #include <stdio.h>

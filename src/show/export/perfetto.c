@@ -3,17 +3,101 @@
  * A process is a group of tracks: its threads with their calls, its streams with what was launched into them, its
  * phases, and a counter for each kind of memory. Cards have counters, and the machine has a track with its events. The
  * viewer sorts packets by time, so they are written in the order of the recording. */
+#include "gw_hash.h"
+#include "gw_recording.h"
 #include "gwi_curve.h"
 #include "gwi_export.h"
-#include "gwi_kernels.h"
 #include "gwi_perfetto.h"
 
 #include "gw_data.h"
 #include "gw_names.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { GWI_KERNELS_MAX = 1 << 15 };
+
+typedef struct gwi_kernel {
+    uint64_t handle;
+    uint32_t pid;
+    char *name;    /* owned; NULL: a free place */
+    uint64_t t_ns; /* when the handle first had this name; 0: it never had another one */
+} gwi_kernel;
+
+typedef struct gwi_kernels {
+    gwi_kernel *item; /* owned; a hash table; NULL until the first kernel */
+    size_t count;
+} gwi_kernels;
+
+/* Names of kernels. */
+
+enum {
+    PLACES = GWI_KERNELS_MAX * 2,
+    ERROR_NS = 1000 /* times of calls in rings are less exact than those of events */
+};
+
+/* Return the place of the handle, or the free place where it belongs. */
+static gwi_kernel *place_of(const gwi_kernels *kernels, uint32_t pid, uint64_t handle)
+{
+    size_t at = (size_t)gw_hash_mix(pid, handle) & (PLACES - 1);
+    while (kernels->item[at].name != NULL && (kernels->item[at].pid != pid || kernels->item[at].handle != handle))
+        at = (at + 1) & (PLACES - 1);
+    return &kernels->item[at];
+}
+
+/* Return the name that the handle had at a time, or NULL if it is unknown. Valid until the next call of
+ * kernels_add(). */
+static const char *kernels_find(const gwi_kernels *kernels, uint32_t pid, uint64_t handle, uint64_t t_ns)
+{
+    const gwi_kernel *kernel = kernels->item == NULL ? NULL : place_of(kernels, pid, handle);
+    bool is_later = kernel != NULL && kernel->t_ns > ERROR_NS && t_ns < kernel->t_ns - ERROR_NS;
+    return kernel == NULL || is_later ? NULL : kernel->name;
+}
+
+/* Return the name in the event or, for a function that was made from a CUkernel, that of the CUkernel; NULL: none. */
+static const char *name_in(const gwi_kernels *kernels, const gw_event *event)
+{
+    if (event->result != 0 || event->arg[2] == GW_OWNER_GLOBAL)
+        return NULL;
+    if (event->text != NULL && event->text[0] != '\0')
+        return event->text;
+    return event->arg[2] == GW_OWNER_KERNEL ? kernels_find(kernels, event->pid, event->arg[1], event->t_ns) : NULL;
+}
+
+/* Remember the name of a function, if the event (of kind FUNCTION) has one. The newest name of a handle counts, because
+ * the driver uses handles of unloaded modules again. Returns false if there is no memory. */
+static bool kernels_add(gwi_kernels *kernels, const gw_event *event)
+{
+    const char *name = name_in(kernels, event);
+    if (name == NULL)
+        return true;
+    if (kernels->item == NULL && (kernels->item = calloc(PLACES, sizeof *kernels->item)) == NULL)
+        return false;
+    gwi_kernel *place = place_of(kernels, event->pid, event->arg[0]);
+    if (place->name == NULL && kernels->count == GWI_KERNELS_MAX)
+        return true;
+    if (place->name != NULL && strcmp(place->name, name) == 0)
+        return true;
+    char *copy = strdup(name);
+    if (copy == NULL)
+        return false;
+    bool is_new = place->name == NULL;
+    kernels->count += is_new;
+    free(place->name);
+    *place = (gwi_kernel){event->arg[0], event->pid, copy, is_new ? 0 : event->t_ns};
+    return true;
+}
+
+static void kernels_free(gwi_kernels *kernels)
+{
+    for (size_t i = 0; kernels->item != NULL && i < PLACES; i++)
+        free(kernels->item[i].name);
+    free(kernels->item);
+}
 
 typedef struct perfetto {
     gwi_trace trace;
@@ -199,7 +283,7 @@ static void put_ring(perfetto *p, const gw_item *item)
         if (first + i < next && hot->t_ns <= t_old_ns)
             continue;
         const char *kernel =
-            gw_begins(fn_name, "cuLaunch") ? gwi_kernels_find(&p->kernels, item->pid, hot->what, hot->t_ns) : NULL;
+            gw_begins(fn_name, "cuLaunch") ? kernels_find(&p->kernels, item->pid, hot->what, hot->t_ns) : NULL;
         gwi_trace_begin(&p->trace, process_track(p, GWI_TRACK_THREAD, item->pid, item->tid), PF_TYPE_INSTANT, fn_name,
                         launch);
         note_what(p, fn_name, hot->what, kernel);
@@ -366,7 +450,7 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
         return st;
     switch (item->kind) {
     case GW_ITEM_EVENT:
-        if (item->event.kind == GW_EV_FUNCTION && !gwi_kernels_add(&p->kernels, &item->event))
+        if (item->event.kind == GW_EV_FUNCTION && !kernels_add(&p->kernels, &item->event))
             return gw_fail(err, GW_NOMEM, "no memory for the export");
         if (gw_event_kind_price(item->event.kind) == GW_PRICE_FACT)
             put_fact(p, &item->event);
@@ -412,7 +496,7 @@ static void close_trace(gw_export_to *to)
     if (p == NULL)
         return;
     gwi_trace_free(&p->trace);
-    gwi_kernels_free(&p->kernels);
+    kernels_free(&p->kernels);
     gwi_curve_free(p->memory);
     free(p);
 }

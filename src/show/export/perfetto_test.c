@@ -3,7 +3,7 @@
  * here has its own field numbers, from Perfetto's schema. tests/cmd/test_perfetto.py tests traces of real runs. */
 #define _GNU_SOURCE
 #include "gw_export.h"
-#include "gwi_wire.h"
+#include "gwi_perfetto.h"
 
 #include <malloc.h>
 #include <setjmp.h>

@@ -3,9 +3,11 @@
 #ifndef GW_RENDER_H
 #define GW_RENDER_H
 
+#include "gw_compare.h"
 #include "gw_status.h"
 #include "gw_text.h"
 #include "gw_verdict.h"
+#include "gw_whatif.h"
 
 #include <stdbool.h>
 
@@ -51,5 +53,35 @@ void gw_render_rehearsal(const gw_verdict *verdict, const gw_render_style *style
 /* Add the verdict to `text` as one JSON object and a newline. Returns GW_NOMEM, with `text` unchanged, if out of
  * memory. */
 GW_MUST_CHECK gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
+
+/* Render comparisons of runs as text for people and as JSON for programs. The rules of gw_render.h apply. */
+
+/* Add the comparison of `good` and `bad` to `text`, for people. Long lists of differences are cut. */
+void gw_render_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, bool colour,
+                               gw_text *text);
+
+/* Add the comparison to `text` as one JSON object and a newline (docs/json-schema.md). Returns GW_OK, or GW_NOMEM
+ * with `text` unchanged. */
+GW_MUST_CHECK gw_status gw_render_comparison_json(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad,
+                                                  gw_text *text, gw_error *err);
+
+/* Render replays of PyTorch's allocator as text for people and as JSON for programs. The rules of gw_render.h apply. */
+
+/* What a replay is about. All strings are borrowed. */
+typedef struct gw_whatif_story {
+    const char *recording;   /* path */
+    const char *command;     /* the program's command line; NULL: not known */
+    const char *impossible;  /* why there is no replay; NULL: there is one, in `whatif` */
+    const gw_whatif *whatif; /* NULL if impossible */
+    int device;
+    unsigned torch_version; /* 100 * major + minor; 0: not known */
+} gw_whatif_story;
+
+/* `colour`: with escape sequences for a terminal (gw_say.h). */
+void gw_render_whatif_text(const gw_whatif_story *story, bool colour, gw_text *text);
+
+/* Add the replays to `text` as one JSON object and a newline (docs/json-schema.md). Returns GW_OK or GW_NOMEM. On
+ * failure, `text` is unchanged. */
+GW_MUST_CHECK gw_status gw_render_whatif_json(const gw_whatif_story *story, gw_text *text, gw_error *err);
 
 #endif

@@ -7,6 +7,18 @@
 
 #include <json-c/json.h>
 
+/* The frame of a section. */
+
+void gwi_section_begin(gwi_part *at, const char *id, const char *title)
+{
+    gw_text_addf(at->page, "<section id=\"%s-%zu\">\n<h3>%s</h3>\n", id, at->number, title);
+}
+
+void gwi_section_end(gwi_part *at)
+{
+    gw_text_add_str(at->page, "</section>\n");
+}
+
 static void add(gwi_part *at, struct json_object *object, const char *key, struct json_object *value)
 {
     if (json_object_object_add(object, key, value) != 0)

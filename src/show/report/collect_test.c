@@ -1,5 +1,4 @@
 /* The second reading of a recording with many processes: the work at their ends, and the memory that is left. */
-#include "gwi_alive.h"
 #include "gwi_collect.h"
 
 #include "gw_model.h"

@@ -6,6 +6,7 @@
 #define GWI_MAP_H
 
 #include "gw_memory_facts.h"
+#include "gw_text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +48,14 @@ typedef struct gwi_map {
  * there is no memory. */
 bool gwi_map_make(gwi_block *block, size_t block_count, gwi_block *segment, size_t segment_count, gwi_map *ret_map);
 void gwi_map_free(gwi_map *map);
+
+/* Draws a map of memory as rows of rectangles, one row for each segment. */
+
+enum { GWI_SEGMENTS_SHOWN = 16, GWI_PIECES_SHOWN = 300 };
+
+/* Append the map as HTML. The largest segments come first; the others are only counted. A segment with more than
+ * GWI_PIECES_SHOWN pieces is divided into equal cells: the height of a cell is the part of it that is in use.
+ * `wanted_bytes`: a request to draw at the same scale; 0: none. */
+void gwi_map_svg(gw_text *page, const gwi_map *map, uint64_t wanted_bytes);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct gwi_part {
     bool failed;                /* out of memory */
 } gwi_part;
 
-/* section.c. Begin a section with this id and heading, and end it. */
+/* chart.c. Begin a section with this id and heading, and end it. */
 void gwi_section_begin(gwi_part *at, const char *id, const char *title);
 void gwi_section_end(gwi_part *at);
 

@@ -43,4 +43,19 @@ void gwi_thin_add(gwi_thin *thin, uint64_t t_ns, const uint64_t *value);
 /* Finish the last bucket. Then `row` can be read. */
 void gwi_thin_finish(gwi_thin *thin);
 
+/* Chooses which of many marks and spans of time a chart shows. */
+
+typedef struct gwi_choice {
+    uint64_t t_ns;
+    uint64_t weight; /* of two that are equally important in the same part of the run, the heavier one is kept */
+    size_t index;    /* of the caller */
+    uint8_t importance;
+    uint32_t part, rank; /* used while choosing */
+} gwi_choice;
+
+/* Keep at most `max` elements of the list: the most important ones and, among equally important ones, about the same
+ * number from each part of a run that lasted `span_ns`. They are moved to the front, in the order of `index`. Returns
+ * how many were kept. */
+size_t gwi_pick(gwi_choice *list, size_t count, size_t max, uint64_t span_ns);
+
 #endif

@@ -2,7 +2,7 @@
 #include "gwi_sections.h"
 
 #include "gwi_escape.h"
-#include "gwi_map_svg.h"
+#include "gwi_map.h"
 
 #include <stdlib.h>
 #include <string.h>

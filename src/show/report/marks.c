@@ -1,9 +1,9 @@
 /* The marks and bands of a chart: failed calls, phases, and spans of reduced clocks. A chart has room for a limited
- * number of each; pick.c chooses which. */
+ * number of each; gwi_pick() chooses which. */
 #include "gwi_sections.h"
 
 #include "gwi_escape.h"
-#include "gwi_pick.h"
+#include "gwi_thin.h"
 
 #include <stdlib.h>
 

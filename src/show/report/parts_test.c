@@ -1,8 +1,6 @@
 /* Thinning, the map, and the escaping of text and numbers. */
 #include "gwi_escape.h"
 #include "gwi_map.h"
-#include "gwi_map_svg.h"
-#include "gwi_pick.h"
 #include "gwi_thin.h"
 
 #include <setjmp.h>
