@@ -1,4 +1,4 @@
-/* The store of call sites. sites.c fills it; stack.c, means.c, user.c and whose.c also use it. */
+/* The store of call sites. sites.c fills it; stack.c, means.c and whose.c also use it. */
 #ifndef GWI_SYMBOLS_SITES_H
 #define GWI_SYMBOLS_SITES_H
 

@@ -1,7 +1,6 @@
 /* Runs the opcodes of a pickle. They work on a stack of values with marks, and on a memo, a table of values for
  * later use. */
 #include "gwi_store.h"
-#include "gwi_window.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,6 +3,114 @@
 
 #include "gw_array.h"
 
+/* Ordered sets of blocks: treaps. A block's priority is a hash of its index, so the shape does not depend on the order
+ * of insertions, and sorted input does no harm. */
+
+static uint32_t priority(uint32_t block)
+{
+    uint32_t x = block * UINT32_C(0x9e3779b1);
+    x ^= x >> 15;
+    x *= UINT32_C(0x85ebca6b);
+    return x ^ x >> 13;
+}
+
+static gwi_key key_of(const gwi_allocator *a, uint32_t block)
+{
+    const gwi_block *b = &a->block[block];
+    return (gwi_key){b->stream, b->bytes, b->address};
+}
+
+static int compare(const gwi_set *set, gwi_key left, gwi_key right)
+{
+    if (left.stream != right.stream)
+        return left.stream < right.stream ? -1 : 1;
+    if (left.bytes != right.bytes && !set->by_address)
+        return left.bytes < right.bytes ? -1 : 1;
+    return left.address < right.address ? -1 : left.address > right.address;
+}
+
+static uint32_t merge(gwi_allocator *a, uint32_t left, uint32_t right)
+{
+    if (left == 0 || right == 0)
+        return left + right;
+    if (priority(left) > priority(right)) {
+        a->block[left].right = merge(a, a->block[left].right, right);
+        return left;
+    }
+    a->block[right].left = merge(a, left, a->block[right].left);
+    return right;
+}
+
+/* Split a tree into the blocks before the key and the others. */
+static void split(gwi_allocator *a, const gwi_set *set, uint32_t root, gwi_key key, uint32_t *ret_before,
+                  uint32_t *ret_rest)
+{
+    if (root == 0) {
+        *ret_before = *ret_rest = 0;
+    } else if (compare(set, key_of(a, root), key) < 0) {
+        split(a, set, a->block[root].right, key, &a->block[root].right, ret_rest);
+        *ret_before = root;
+    } else {
+        split(a, set, a->block[root].left, key, ret_before, &a->block[root].left);
+        *ret_rest = root;
+    }
+}
+
+void gwi_set_add(gwi_allocator *a, gwi_set *set, uint32_t block)
+{
+    gwi_key key = key_of(a, block);
+    uint32_t *place = &set->root;
+    while (*place != 0 && priority(*place) > priority(block))
+        place = compare(set, key_of(a, *place), key) < 0 ? &a->block[*place].right : &a->block[*place].left;
+    uint32_t below = *place;
+    split(a, set, below, key, &a->block[block].left, &a->block[block].right);
+    *place = block;
+}
+
+void gwi_set_remove(gwi_allocator *a, gwi_set *set, uint32_t block)
+{
+    gwi_key key = key_of(a, block);
+    uint32_t *place = &set->root;
+    while (*place != 0 && *place != block)
+        place = compare(set, key_of(a, *place), key) < 0 ? &a->block[*place].right : &a->block[*place].left;
+    if (*place != 0)
+        *place = merge(a, a->block[block].left, a->block[block].right);
+}
+
+uint32_t gwi_set_from(const gwi_allocator *a, const gwi_set *set, gwi_key key)
+{
+    uint32_t found = 0;
+    for (uint32_t at = set->root; at != 0;) {
+        bool is_before = compare(set, key_of(a, at), key) < 0;
+        found = is_before ? found : at;
+        at = is_before ? a->block[at].right : a->block[at].left;
+    }
+    return found;
+}
+
+uint32_t gwi_set_after(const gwi_allocator *a, const gwi_set *set, uint32_t block)
+{
+    gwi_key key = key_of(a, block);
+    uint32_t found = 0;
+    for (uint32_t at = set->root; at != 0;) {
+        bool is_after = compare(set, key_of(a, at), key) > 0;
+        found = is_after ? at : found;
+        at = is_after ? a->block[at].left : a->block[at].right;
+    }
+    return found;
+}
+
+uint32_t gwi_set_before(const gwi_allocator *a, const gwi_set *set, gwi_key key)
+{
+    uint32_t found = 0;
+    for (uint32_t at = set->root; at != 0;) {
+        bool is_before = compare(set, key_of(a, at), key) < 0;
+        found = is_before ? at : found;
+        at = is_before ? a->block[at].right : a->block[at].left;
+    }
+    return found;
+}
+
 uint32_t gwi_block_new(gwi_allocator *a, const gwi_pool *pool, uint32_t stream, uint64_t address, uint64_t bytes)
 {
     uint32_t index = a->unused;

@@ -1,7 +1,7 @@
 /* The simulated allocator. It has no addresses of its own: it asks a gwi_device for memory, as PyTorch asks the driver.
  *
  *   blocks.c      the parts of segments
- *   set.c         ordered sets of blocks: best fit is a search in one
+ *                 ordered sets of blocks: best fit is a search in one
  *   allocator.c   requests, frees, splitting, merging, release of the cache, garbage collection
  *   expandable.c  expandable segments: mapping and unmapping pages
  *   recorded.c    a device that follows a recording, and reports where it differs
@@ -11,7 +11,21 @@
 #define GWI_REPLAY_ALLOCATOR_H
 
 #include "gw_replay.h"
-#include "gwi_units.h"
+
+#include <stdint.h>
+
+/* PyTorch's fixed sizes, in bytes. */
+
+#define GWI_MIB           ((uint64_t)1 << 20)
+#define GWI_UNIT          ((uint64_t)512) /* smallest block, and the unit of sizes */
+#define GWI_SMALL_MAX     GWI_MIB         /* larger blocks are in the large pool */
+#define GWI_SMALL_SEGMENT (2 * GWI_MIB)
+#define GWI_LARGE_SEGMENT (20 * GWI_MIB) /* for blocks below GWI_OWN_SEGMENT */
+#define GWI_OWN_SEGMENT   (10 * GWI_MIB) /* blocks of at least this size get a segment of their own ... */
+#define GWI_OWN_ROUNDING  (2 * GWI_MIB)  /* ... which is a multiple of this */
+
+/* The largest size that the replay accepts, so that sums of sizes do not overflow. */
+#define GWI_BYTES_MAX ((uint64_t)1 << 56)
 
 typedef enum gwi_answer {
     GWI_GRANTED,
@@ -88,7 +102,7 @@ bool gwi_empty(gwi_allocator *a);
 /* The largest free block that a request of less than `bytes` from this stream could have been given; 0: none. */
 uint64_t gwi_largest_below(gwi_allocator *a, uint64_t bytes, uint32_t stream);
 
-/* ---- set.c ---- */
+/* ---- blocks.c: ordered sets ---- */
 
 typedef struct gwi_key {
     uint64_t stream, bytes, address;

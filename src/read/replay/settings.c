@@ -1,7 +1,7 @@
 /* PyTorch's allocator settings: their defaults, their text form, and the rounding of requests. */
 #include "gw_replay.h"
 
-#include "gwi_units.h"
+#include "gwi_allocator.h"
 
 #include <stdlib.h>
 #include <string.h>
