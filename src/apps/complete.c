@@ -1,6 +1,6 @@
 /* Complete a command line, from the tables of commands and options. */
 #include "gwi_cmd.h"
-#include "gwi_help.h"
+#include "gwi_help_text.h"
 #include "gwi_values.h"
 
 #include <string.h>

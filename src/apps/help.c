@@ -1,9 +1,9 @@
 /* `gpuwhy help`: prints the commands, the help of one, its manual page, a document, or what a shell needs to complete a
  * command line. */
-#include "gwi_help.h"
+#include "gwi_help_text.h"
 
-#include "gw_text.h"
 #include "gw_say.h"
+#include "gw_text.h"
 #include "gwi_cmd.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"

@@ -2,7 +2,7 @@
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_config_cmd.h"
-#include "gwi_help.h"
+#include "gwi_help_text.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 

@@ -1,6 +1,6 @@
 /* Show the Markdown of docs as plain text. */
 #include "gw_embedded.h"
-#include "gwi_help.h"
+#include "gwi_help_text.h"
 
 #include "gw_text.h"
 

@@ -1,5 +1,5 @@
 /* Find out what a word that is not a command was meant to be. */
-#include "gwi_help.h"
+#include "gwi_help_text.h"
 
 #include "gw_logs.h"
 #include "gw_say.h"

@@ -7,8 +7,8 @@
 #include "gw_verdict.h"
 #include "gw_virt_spec.h"
 #include "gwi_cmd.h"
-#include "gwi_help.h"
-#include "gwi_lab.h"
+#include "gwi_help_text.h"
+#include "gwi_lesson.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -7,7 +7,7 @@
 #include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_logs.h"

@@ -43,24 +43,4 @@ void gwi_job_free(gwi_job *job);
  * owns the folder by now, or may write to it. The working folder may change on failure, too. */
 GW_MUST_CHECK gw_status gwi_slurm_enter(const char *word, gw_path out, gw_error *err);
 
-/* Worker processes that judge the recordings of a job (workers.c). */
-
-typedef struct gwi_worker_result {
-    gw_brief brief; /* owned by the receiver; only if `unread` is NULL */
-    char *unread;   /* owned by the receiver: why the file cannot be read, with its path; NULL: it was read */
-    bool running;   /* the program is still running */
-} gwi_worker_result;
-
-/* Read one file in this process. Sets ret->unread for an unreadable file. GW_NOMEM: out of memory. */
-GW_MUST_CHECK gw_status gwi_worker_read(const char *file, const gwi_judge_how *how, gwi_worker_result *ret,
-                                        gw_error *err);
-
-/* Receives the result for the file `index`. In any order, each index once. */
-typedef gw_status gwi_worker_sink(void *user, int index, gwi_worker_result *result, gw_error *err);
-
-/* Read all files with worker processes. If a worker dies, its file counts as unreadable, and another worker goes on.
- * Errors: GW_IO if no worker can be started; GW_NOMEM; those of `sink`. */
-GW_MUST_CHECK gw_status gwi_workers_read(char *const *files, int count, const gwi_judge_how *how, gwi_worker_sink *sink,
-                                         void *user, gw_error *err);
-
 #endif

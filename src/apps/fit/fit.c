@@ -1,12 +1,12 @@
 /* `gpuwhy fit`: finds the largest batch that fits a card, by rehearsals of the program with one batch after another. */
 #include "gwi_cmd.h"
 #include "gwi_config_cmd.h"
-#include "gwi_fit.h"
+#include "gwi_fit_state.h"
 #include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_output.h"
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_clock.h"

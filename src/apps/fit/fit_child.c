@@ -1,6 +1,6 @@
 /* Trials of `gpuwhy fit`: child processes that run `gpuwhy rehearse` or `gpuwhy run`. Each is the leader of a process
  * group of its own, so that the terminal's ^C reaches only us, and we end them all. */
-#include "gwi_fit.h"
+#include "gwi_fit_state.h"
 #include "gwi_options.h"
 
 #include "gw_array.h"

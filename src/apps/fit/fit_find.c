@@ -1,5 +1,5 @@
 /* Runs the searches of `gpuwhy fit` with rehearsals, several at a time. */
-#include "gwi_fit.h"
+#include "gwi_fit_state.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Writes the result of `gpuwhy fit` as JSON (docs/json-schema.md). Unknown values are null. */
 #include "gw_json.h"
-#include "gwi_fit.h"
+#include "gwi_fit_state.h"
 
 #include "gw_mask.h"
 

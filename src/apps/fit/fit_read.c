@@ -1,9 +1,9 @@
 /* Reads the verdict that a trial of `gpuwhy fit` has written as JSON. */
 #include "gw_json.h"
-#include "gwi_fit.h"
+#include "gwi_fit_state.h"
 
-#include "gw_text.h"
 #include "gw_exit.h"
+#include "gw_text.h"
 
 #include <errno.h>
 #include <stdio.h>

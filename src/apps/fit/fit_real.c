@@ -1,6 +1,6 @@
 /* Short real runs of `gpuwhy fit`: they confirm an answer, measure its speed, and search where rehearsals do not serve.
  * One at a time, because they share the card. */
-#include "gwi_fit.h"
+#include "gwi_fit_state.h"
 
 /* Largest difference between rehearsals and real runs, in steps. Beyond it, search again (down) or stop (up). */
 enum { STEPS_MAX = 8 };

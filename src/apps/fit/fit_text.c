@@ -1,8 +1,8 @@
 /* Prints the answer of `gpuwhy fit`: the answer first, then a table of the trials and a chart. */
-#include "gwi_fit.h"
+#include "gwi_fit_state.h"
 
-#include "gw_text.h"
 #include "gw_say.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

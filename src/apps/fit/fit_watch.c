@@ -1,5 +1,5 @@
 /* Looks at trials of `gpuwhy fit`: finds one, and follows how far a real run is. */
-#include "gwi_fit.h"
+#include "gwi_fit_state.h"
 
 #include "gw_array.h"
 #include "gw_clock.h"

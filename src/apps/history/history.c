@@ -1,12 +1,12 @@
 /* `gpuwhy history`: lists the last runs, and shows what the failed runs of one command have in common. */
-#include "gw_text.h"
 #include "gw_compare.h"
 #include "gw_json.h"
 #include "gw_say.h"
+#include "gw_text.h"
 #include "gwi_cmd.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 #include "gwi_terminal.h"
 
 #include "gw_clock.h"

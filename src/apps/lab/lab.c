@@ -1,15 +1,15 @@
 /* `gpuwhy lab`: lessons about the ways in which GPU programs fail, and the check that a run ends as expected. */
 #include "gw_json.h"
 #include "gwi_cmd.h"
-#include "gwi_lab.h"
+#include "gwi_lesson.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
 #include "gw_place.h"
 #include "gw_say.h"
-#include "gw_verdict.h"
 #include "gw_text.h"
+#include "gw_verdict.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The lessons of `gpuwhy lab`. tests/cmd/test_lab.py runs each of them, and compares its command, card and cause with
  * the table of tests/e2e/scenarios.py. */
-#include "gwi_lab.h"
+#include "gwi_lesson.h"
 
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,6 @@
 /* Runs a program for `gpuwhy lab`, and compares its verdict with the expected one. */
 #include "gwi_config_cmd.h"
-#include "gwi_lab.h"
+#include "gwi_lesson.h"
 #include "gwi_options.h"
 
 #include "gw_exit.h"

@@ -2,7 +2,7 @@
 #ifndef GWI_PAST_DB_H
 #define GWI_PAST_DB_H
 
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 
 #include <sqlite3.h>
 #include <time.h>

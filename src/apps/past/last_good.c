@@ -1,6 +1,6 @@
 /* Adds evidence to a verdict: the differences from the last good run of the same command, and the peaks of its last
  * runs. They cannot change the cause, because the verdict is complete before. */
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 
 #include "gw_clock.h"
 #include "gw_compare.h"

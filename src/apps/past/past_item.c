@@ -1,6 +1,6 @@
 /* Past runs in memory: their texts, how they ended, and how the peak of a run's device memory compares with those of
  * the command's last runs. */
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 
 static void words_do_not_run_together(void **state)
 {

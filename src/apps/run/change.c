@@ -1,7 +1,6 @@
 /* Parses the rules of --on, finds the options that they name in a command line, and changes their values. */
 #include "gw_model_replay.h"
 #include "gw_whatif.h"
-#include "gwi_attempts.h"
 #include "gwi_change.h"
 
 #include "gw_mask.h"

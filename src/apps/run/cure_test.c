@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "gwi_attempts.h"
+#include "gwi_change.h"
 
 static bool find(const char *fixture, const char *cause, gwi_cure *ret_cure)
 {

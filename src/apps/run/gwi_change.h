@@ -12,6 +12,7 @@
 #include "gw_option_list.h"
 #include "gw_status.h"
 #include "gw_text.h"
+#include "gw_verdict.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +53,20 @@ GW_MUST_CHECK gw_status gwi_rules_check(const gwi_rules *rules, const gwi_comman
  * cause, or nothing is left to change; the reason is then appended to `why_not`. GW_NOMEM is reported as no change. */
 bool gwi_rules_apply(const gwi_rules *rules, const char *cause, gwi_command *command, gw_text *change,
                      gw_text *why_not);
+
+/* Finds a setting that would have let a failed run live (`gpuwhy run --cure`). */
+
+typedef struct gwi_cure {
+    char name[64], value[192];  /* an environment variable */
+    uint64_t peak_bytes;        /* expected peak of the reserved memory with the setting */
+    uint64_t peak_bytes_before; /* what the failed run would have needed without it */
+} gwi_cure;
+
+/* Find a setting with which the recorded allocations would have fitted. `recording` is the path of the recording or of
+ * its run folder, and `verdict` the verdict on it. Returns false if none is known. */
+typedef bool gwi_cure_find_fn(const char *recording, const gw_verdict *verdict, gwi_cure *ret_cure);
+
+/* The search in use: a replay of PyTorch's allocator. */
+extern gwi_cure_find_fn *const gwi_cure_find;
 
 #endif

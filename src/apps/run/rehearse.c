@@ -5,7 +5,7 @@
 #include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 
 #include "gw_say.h"
 #include "gw_supervisor.h"

@@ -6,7 +6,7 @@
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_output.h"
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 
 #include "gw_config.h"
 #include "gw_inject.h"

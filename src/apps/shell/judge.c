@@ -1,7 +1,7 @@
 /* Judges a recording by its path, and prints the verdict to a terminal or a file. */
 #include "gw_array.h"
 #include "gwi_judge.h"
-#include "gwi_past.h"
+#include "gwi_past_runs.h"
 #include "gwi_progress.h"
 #include "gwi_terminal.h"
 

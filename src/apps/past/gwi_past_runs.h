@@ -1,7 +1,7 @@
 /* The past runs, in the SQLite database `runs.db` of the state folder. past_columns.def describes its columns. With
  * them, gpuwhy finds a run without reading recordings. One thread. */
-#ifndef GWI_PAST_H
-#define GWI_PAST_H
+#ifndef GWI_PAST_RUNS_H
+#define GWI_PAST_RUNS_H
 
 #include "gw_place.h"
 #include "gw_text.h"

@@ -1,6 +1,6 @@
 /* The texts of `gpuwhy help`. */
-#ifndef GWI_HELP_H
-#define GWI_HELP_H
+#ifndef GWI_HELP_TEXT_H
+#define GWI_HELP_TEXT_H
 
 #include "gw_text.h"
 

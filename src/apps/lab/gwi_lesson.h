@@ -1,7 +1,7 @@
 /* `gpuwhy lab`: lessons (lab_lessons.c), and runs of a program whose verdict is compared with an expected one
  * (lab_run.c). One thread. */
-#ifndef GWI_LAB_H
-#define GWI_LAB_H
+#ifndef GWI_LESSON_H
+#define GWI_LESSON_H
 
 #include "gw_status.h"
 

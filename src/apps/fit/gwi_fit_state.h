@@ -1,8 +1,8 @@
 /* The parts of `gpuwhy fit`: trials are child processes (fit_child.c), the search decides which are started
  * (fit_find.c), real runs confirm and measure (fit_real.c), and the result is printed (fit_text.c, fit_json.c). One
  * thread; only one gwi_fit at a time, because it takes signals. */
-#ifndef GWI_FIT_H
-#define GWI_FIT_H
+#ifndef GWI_FIT_STATE_H
+#define GWI_FIT_STATE_H
 
 #include "gw_fit_search.h"
 #include "gw_place.h"
