@@ -4,6 +4,7 @@
     tools/size.py [--base COMMIT]     print the tables, beside COMMIT (default: the last release, if there is one)
     tools/size.py --check             fail if a room has outgrown its budget (the test size_budgets)
     tools/size.py --files FEATURE     print the files that count as this feature; "no feature" is one, too
+    tools/size.py --picture           draw the rooms of docs/ARCHITECTURE.md into docs/rooms.svg
 
 Only files in git count, as they are in the working tree. The lines of a binary file are not counted.
 """
@@ -205,11 +206,43 @@ def show(files, budgets, features, base, base_root):
         print(f"{what:44}{figure}" + (f"   (was {before.get(what)})" if base and before.get(what) != figure else ""))
 
 
+# ---- the picture ---------------------------------------------------------------------------------------------------
+
+PICTURE = (("inside the program", "core", ("src/inside",), "the driver's facade and the hook"),
+           ("beside the program", "core", ("src/record", "src/format"), "writes the recording"),
+           ("after its end", "core", ("src/read", "src/judge"), "state over time, then the cause"),
+           ("what users see", "application", ("src/show", "src/apps"), "commands, pages, exports, the store of runs"),
+           ("all of these use", "core", ("src/base", "src/api", "src/image"), "the driver's calls as data; names of addresses"),
+           ("stands in for a driver", "product", ("virtual-gpu",), "the virtual card"),
+           ("products of their own", "product", ("trainer", "libgpuscope"), "use the installed package"))
+COLOURS = {"core": "#bcd7f5", "application": "#fbd9a5", "product": "#dddddd"}
+
+
+def picture(files):
+    """Return a drawing whose boxes are as wide as the rooms have lines of product, in thousands."""
+    rooms, body = sums(files, room, room_kind), []
+    for index, (title, group, names, about) in enumerate(PICTURE):
+        y, x = 10 + 44 * index, 170
+        body.append(f'<text x="10" y="{y + 22}">{title}</text>')
+        for name in names:
+            count = round(rooms[name]["product"] / 1000)
+            width = max(16 * count, 80)
+            body += [f'<rect x="{x}" y="{y}" width="{width}" height="34" fill="{COLOURS[group]}" stroke="#666"/>',
+                     f'<text x="{x + 6}" y="{y + 22}">{name.removeprefix("src/")} {count}k</text>']
+            x += width + 8
+        body.append(f'<text x="{x + 4}" y="{y + 22}" fill="#666">{about}</text>')
+    legend = "blue: the core, orange: the applications, grey: beside them; thousands of lines without tests"
+    body.append(f'<text x="10" y="{y + 64}" fill="#666">{legend}</text>')
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="1120" height="{y + 76}" font-family="sans-serif" font-size="13">\n'
+            '<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(body) + "\n</svg>\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base", metavar="COMMIT", help="compare with this commit [the last release]")
     parser.add_argument("--check", action="store_true", help="fail if a room has outgrown its budget")
     parser.add_argument("--files", metavar="FEATURE", help="print the files of this feature")
+    parser.add_argument("--picture", action="store_true", help="draw docs/rooms.svg")
     options = parser.parse_args()
     listed = git("ls-files", "-z") if (ROOT / ".git").exists() and shutil.which("git") else None
     if not listed:
@@ -217,6 +250,9 @@ def main():
         return SKIPPED if options.check else 0
     files = measure(ROOT, listed.decode().split("\0")[:-1])
     budgets, features = tables(ROOT / PAGE)
+    if options.picture:
+        (ROOT / "docs" / "rooms.svg").write_text(picture(files))
+        return 0
     if options.check:
         return 1 if check(files, budgets, features) else 0
     if options.files:

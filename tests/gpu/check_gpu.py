@@ -359,27 +359,39 @@ def said_by_program(line):
     return (status if cause == "None" else cause), ("-" if certainty == "None" else certainty)
 
 
+def said_by(r):
+    """Return the cause or status of a result's verdict, and its certainty."""
+    if "said" in r:
+        return said_by_program(r["said"])
+    verdict = r["verdict"] or {}
+    return verdict.get("cause") or verdict.get("status") or "-", verdict.get("certainty") or "-"
+
+
 def write_results(path, results, machine, versions):
     ran = [r for r in results if not r["skipped"]]
     wrong = [r for r in ran if r["wrong"]]
     lines = ["# Verdicts on a real card", "",
-             "Written by `make check-gpu`. A row is one program of `tests/gpu`, or for the kind driver of `tests/e2e`; twins are "
+             "Written by `make check-gpu`. The programs are those of `tests/gpu`, and for the kind driver of `tests/e2e`; twins are "
              "the same programs repaired, and must be found clean.", "",
              f"{machine['name']} ({machine['memory']}), driver {machine['driver']}, {versions}, "
              f"{datetime.date.today().isoformat()}: {len(ran) - len(wrong)} of {len(ran)} right"
              f"{', %d skipped' % (len(results) - len(ran)) if len(ran) != len(results) else ''}.", "",
-             "| scenario | kind | program | limit | verdict | certainty | right | what was wrong |",
-             "|---|---|---|---|---|---|---|---|"]
+             "| kind | verdict | certainty | programs | scenarios |", "|---|---|---|---|---|"]
+    right = {}
+    for r in ran:
+        if not r["wrong"]:
+            right.setdefault((r["row"].kind.split()[0], *said_by(r)), []).append(r["row"])
+    for key, rows in sorted(right.items()):
+        names = dict.fromkeys(row.id if row.id != "-" else row.program for row in rows)
+        lines.append(f"| {' | '.join(key)} | {len(rows)} | {', '.join(names)} |")
+    lines += ["", "Not right, or skipped:", ""] if len(ran) - len(wrong) < len(results) else []
     for r in results:
-        row, verdict = r["row"], r["verdict"] or {}
-        said, certainty = verdict.get("cause") or verdict.get("status") or "-", verdict.get("certainty") or "-"
-        if "said" in r:
-            said, certainty = said_by_program(r["said"])
-        right = "skipped" if r["skipped"] else "no" if r["wrong"] else "yes"
-        why = " ".join((r["skipped"] or "; ".join(r["wrong"])).replace("|", "/").split())
-        program = " ".join((row.program,) + row.arguments + row.options) + row.note
-        lines.append(f"| {row.id} | {row.kind} | {program} | {row.memory or '-'} | {said} | "
-                     f"{certainty} | {right} | {why} |")
+        if r["skipped"] or r["wrong"]:
+            why = " ".join((r["skipped"] or "; ".join(r["wrong"])).split())
+            program = " ".join((r["row"].program,) + r["row"].arguments + r["row"].options) + r["row"].note
+            lines.append(f"- {r['row'].id} {r['row'].kind}, {program}: {', '.join(said_by(r))}; {why}")
+    old = open(path).read() if os.path.exists(path) else ""
+    lines += ["\n## " + section.rstrip("\n") for section in old.split("\n## ")[1:]]  # written by hand
     with open(path, "w") as f:
         f.write("\n".join(lines) + "\n")
 

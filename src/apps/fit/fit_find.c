@@ -1,4 +1,7 @@
-/* Runs the searches of `gpuwhy fit` with rehearsals, several at a time. */
+/* Runs the searches of `gpuwhy fit` with rehearsals, several at a time.
+ *
+ * Trials may end in any order. One that failed for another reason than memory counts as the upper end, but the answer
+ * is then "not known". Recordings and verdicts of trials are in a temporary folder, and nothing of them stays. */
 #include "gwi_fit_state.h"
 
 #include <stdlib.h>

@@ -1,4 +1,10 @@
-/* The attempts of `gpuwhy run --restart`: judges each one, decides whether another one follows, and records both. */
+/* The attempts of `gpuwhy run --restart`: judges each one, decides whether another one follows, and records both.
+ *
+ * run.c watches an attempt; attempts.c judges it while its recording is open, and writes the decision into the
+ * recording; restart.c decides, mainly by the cause's column in causes.def (gw_again); change.c changes the command for
+ * --on, and cure.c finds a setting for --cure. gw_supervisor_next() starts the next attempt. Its recording begins with
+ * the facts of the earlier ones, so the last recording has the whole story (src/judge/engine/interventions.c reads
+ * them). */
 #ifndef GWI_ATTEMPTS_H
 #define GWI_ATTEMPTS_H
 

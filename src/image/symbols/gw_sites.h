@@ -21,7 +21,11 @@
  * library, gpuwhy. A native helper function, such as "xmalloc", is skipped. Three or more of the user's functions reach
  * the driver through one or two of its lines (means.c).
  *
- * Use from one thread. All text lives as long as the gw_sites. */
+ * Use from one thread. All text lives as long as the gw_sites.
+ *
+ * The supervisor looks names up at the end of the run, while the files still exist, and writes them into the recording
+ * as SYMBOL items, so `explain` prints the same on another machine. `explain` looks up only names that are missing,
+ * because the supervisor was killed, and none for a recording of another user: a recording can name any file. */
 #ifndef GW_SITES_H
 #define GW_SITES_H
 

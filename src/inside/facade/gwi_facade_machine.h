@@ -1,4 +1,14 @@
-/* The machine code of a facade, which depends on the processor. Each architecture has its own implementation. */
+/* The machine code of a facade, which depends on the processor. Each architecture has its own implementation.
+ *
+ * Frameworks call the functions that only read a value (READ in api/driver.api) about nine times for each launch. Once
+ * cuInit has succeeded in a process, these calls jump straight to the driver, and their failures are not recorded. They
+ * do not report faults of work on the GPU: on an H200 they returned 0 for 2.5 s after an illegal address, while
+ * cuStreamQuery returned 700. Failures at start-up are normal, and the next call that does work fails for the same
+ * reason.
+ *
+ * Before cuInit, and in the child of a fork, they are recorded, because such a read may be the only driver call of the
+ * program: cudaMalloc() gets no further than cuCtxGetCurrent there. So their targets are on a page that the kernel
+ * clears in a child process. On kernels that cannot do this (before 4.14), the targets stay 0. */
 #ifndef GWI_FACADE_MACHINE_H
 #define GWI_FACADE_MACHINE_H
 

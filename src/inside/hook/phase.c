@@ -51,7 +51,12 @@ int gpuwhy_phase_mark(const char *name)
     return gpuwhy_phase_mark_since(name, 0);
 }
 
-/* A function that a notebook kernel calls from Python after each cell: see python/gpuwhy_ipython.py. */
+/* A function that a notebook kernel calls from Python after each cell: see python/gpuwhy_ipython.py.
+ *
+ * The kernel that `gpuwhy jupyter install` sets up runs under `gpuwhy run`. Before a cell, it marks a phase
+ * (gpuwhy_phase_mark_since()); the hook is loaded at the first driver call, so the cell with that call is marked when
+ * it has ended, with its age. After a cell, it reads the number of failures, and runs `gpuwhy explain --cell` if the
+ * cell raised an exception or lost the context. The model finds what each cell kept (phases.c). */
 
 __attribute__((visibility("default"))) int64_t gpuwhy_failure_count(void);
 

@@ -62,8 +62,8 @@ const gw_cause gwi_cause_host_read_not_ordered = {
 /* Stream-ordered memory was freed while a copy on another stream may still have been using it. The free did not wait
  * for the copy, and the pool may reuse the memory immediately.
  *
- * Never established: the recording does not show whether the block was reused or read. docs/ARCHITECTURE.md, "Which
- * work was ordered", explains when the cause is supported. */
+ * Never established: the recording does not show whether the block was reused or read. topics/order.c explains
+ * when the cause is supported. */
 
 static void say_use(const gwi_case *c, gwi_finding *finding, const gw_unordered *it)
 {

@@ -1,5 +1,10 @@
 /* Reports a kernel's fault. The call that returns the error is usually not at fault. The kernel at fault is known from
- * a GPU core dump or from a run that waits for each launch. */
+ * a GPU core dump or from a run that waits for each launch.
+ *
+ * Two things name it: the driver's core dump (`run --core`; the driver aborts the process, so no call reports the
+ * error, and in the model the dump's first exception becomes the failure that destroyed the context), and a second run
+ * with synchronous launches (`run --blame`), in which the launch that reports a fault is the one at fault. Without
+ * them, suspects.c sorts the kernels of the window by the places of their launches (src/inside/hook/launch_sites.c). */
 #include "gwi_fault.h"
 #include "gwi_request.h"
 #include "gwi_suspects.h"

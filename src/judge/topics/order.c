@@ -1,4 +1,11 @@
-/* Judges two findings of the model: frees that are not ordered after a copy, and copies that nothing waited for. */
+/* Judges two findings of the model: frees that are not ordered after a copy, and copies that nothing waited for.
+ *
+ * A free is a supported finding if all steps since the copy are known, none orders the two, and either the free came
+ * sooner than any card can copy that much, or it came within 0.1 s and nothing could show the program that the copy had
+ * ended. Otherwise it is a hypothesis: the host may have checked memory that the copy wrote. It is none if a graph was
+ * launched in between, or if launches into the default stream may have ordered the two. A supported finding is a fault
+ * even if the program exits 0, because its results may be wrong. A copy to page-locked memory that nothing waited for
+ * is always a hypothesis, because the host's reads are not visible. */
 #include "gwi_order.h"
 
 #include "gwi_fault.h"

@@ -11,6 +11,11 @@
  *
  * A file that changes a complete container is rejected, so there can be no cycles.
  *
+ * The reader is C, not Python's Unpickler with restrictions, so that `gpuwhy explain` reads a snapshot where it was
+ * copied to: a laptop, or a node without Python. Also, an Unpickler builds every object of the file, while `fold` here
+ * keeps a snapshot of some hundred megabytes small. The part that it would replace is pickle.c and store.c; the records
+ * of a snapshot and their meaning (src/read/snapshots) are needed in both cases.
+ *
  * Use a gw_pickle from one thread only. It owns all values and texts until gw_pickle_free(). */
 #ifndef GW_PICKLE_H
 #define GW_PICKLE_H

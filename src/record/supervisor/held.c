@@ -1,4 +1,6 @@
-/* A table of the device memory that is allocated and not freed. */
+/* A table of the device memory that is allocated and not freed.
+ *
+ * The model cannot serve here, because it can only be read when it is finished. */
 #include "gwi_held.h"
 
 #include "gw_event.h"

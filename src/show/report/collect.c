@@ -1,5 +1,8 @@
 /* Collects what changed over time, while a second model of the recording is built. Groups have the same index in both
- * models, so the holders that the first one named are valid here. */
+ * models, so the holders that the first one named are valid here.
+ *
+ * So memory over time needs no list of all events. Samples and ends of processes stand in the recording when the
+ * supervisor wrote them, which may be before earlier events; they are applied in the order of their times. */
 #include "gwi_collect.h"
 
 #include "gw_array.h"

@@ -10,7 +10,11 @@
  * Such an address must never reach the driver. api/driver.api decides it: apigen gives each call that names an address
  * a function that asks gwi_rehearses(), and refuses the call if no function here handles it.
  *
- * Functions named cu... take the hook's lock themselves. Functions whose comment says so need it. */
+ * Functions named cu... take the hook's lock themselves. Functions whose comment says so need it.
+ *
+ * Three tests check this: rehearse_rows_test looks at the types of all rows, rehearse-strict puts a driver behind the
+ * hook that ends the program if it gets such an address, and rehearse-calls compares the results of each kind of call
+ * with those of a real run on the virtual card. */
 #ifndef GWI_REHEARSE_H
 #define GWI_REHEARSE_H
 

@@ -1,6 +1,12 @@
 /* When PyTorch runs out of memory on a device, write the device's allocations and frees so far into the buffer. Do the
  * same if the driver refuses a request of another library, because PyTorch may hold the memory. This runs in the thread
- * whose request failed. */
+ * whose request failed.
+ *
+ * The other library is a CUDA library that needs memory for a handle or a workspace. If PyTorch has filled the card,
+ * such a request is refused, and PyTorch's own functions report nothing. So after a refusal (result 2) the stack is
+ * walked: if the innermost file outside the driver and the runtime is not libc10_cuda.so, the report is written with
+ * `when` = GW_WHEN_OTHER_REFUSED. It calls no Python function and takes no lock of PyTorch's. Without call sites, or
+ * while the course rests, there is no such report. */
 #include "gwi_course.h"
 
 #include "gw_requests.h"

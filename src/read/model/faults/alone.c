@@ -8,7 +8,10 @@
  * launches.c), the stream must have no later call in the rings, and no later wait.
  *
  * A stream can have about 1,020 outstanding launches. If the rings show more without a wait, the older ones have
- * ended. */
+ * ended.
+ *
+ * Nothing is reported for a destroyed stream, or for the default streams of a process with several contexts. A query by
+ * the program that returns "not ready" is no wait; one that succeeds is. */
 #include "gwi_find.h"
 
 #include "gw_text.h"

@@ -1,7 +1,16 @@
 /* Classifies failed calls:
  * - whether the result is an error or only an answer;
  * - whether an earlier failure caused it;
- * - whether the program recovered from it. */
+ * - whether the program recovered from it.
+ *
+ * The program recovered from a refused request if:
+ *
+ * - a later request of at least that size succeeded,
+ * - it freed memory, or requested less at the same line, and then waited successfully for new work,
+ * - at least 64 launches, copies and fills followed and were waited for, or
+ * - 1,000 later requests succeeded.
+ *
+ * It did not if its NULL pointer was used. root.c says what else counts, depending on what ended the run. */
 #include "gw_cuda_results.h"
 #include "gw_text.h"
 #include "gwi_find.h"

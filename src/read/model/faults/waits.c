@@ -19,7 +19,12 @@
  * - a stream whose creation was not recorded
  * - several contexts with a default stream each
  * - a copy between unknown kinds of memory
- * - calls of another thread that its ring no longer contains */
+ * - calls of another thread that its ring no longer contains
+ *
+ * The result has three values: the work has ended (`waited`), may have ended (`maybe_waited`), or neither. The window
+ * of an asynchronous fault takes all launches that have not certainly ended. A kernel that never ends and a stream left
+ * alone take only launches that are certainly outstanding. For work after a refused request, launches, copies and fills
+ * count that have ended. */
 #include "gwi_find.h"
 
 #include "gw_text.h"

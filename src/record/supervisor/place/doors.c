@@ -1,6 +1,29 @@
 /* Gets the hook into the program, by libraries that the code calls "doors". The facade is preloaded under the
  * driver's name, and its folder is first in the library path. This folder also has the library that PyTorch's
- * allocator calls (gw_c10_door.h). */
+ * allocator calls (gw_c10_door.h).
+ *
+ * The supervisor and the libraries in the program talk by environment variables. gwi_doors_enter() sets all but
+ * those with a star, which are for tests and experiments.
+ *
+ *   GPUWHY_RUN_DIR         the run folder, where the hook creates its buffers; unset: nothing is recorded
+ *   GPUWHY_STDERR          the ring to which libgpuwhy-stderr.so copies what is written to stderr (gw_stderr_door.h)
+ *   GPUWHY_HANDOUT         the socket from which a process that cannot create a buffer gets one (gw_handout.h)
+ *   GPUWHY_FILTERS         number of filters of system calls (seccomp) that let the supervisor's rare calls pass
+ *   GPUWHY_OFF=1           * the hook passes everything through
+ *   GPUWHY_MEMORY          the guard's limit in bytes for each device
+ *   GPUWHY_MEMORY_SHARED   1: the processes of the run share this limit
+ *   GPUWHY_INJECT          the plan of injected failures (gw_inject.h)
+ *   GPUWHY_FENCE           on, exit: what to do with calls after a sticky error
+ *   GPUWHY_REHEARSE        BYTES[,iterations=N]: rehearse for a card of that size (0: the card's own)
+ *   GPUWHY_ATTACH=0        no observer in PyTorch or JAX
+ *   GPUWHY_SITES=0         no call sites
+ *   GPUWHY_CATCH_CRASH=1   record address and stack of SIGSEGV, SIGBUS, SIGILL and SIGFPE
+ *   GPUWHY_DEEP=1          PyTorch's memory history with Python stacks, from the start
+ *   GPUWHY_COURSE=0        * do not follow PyTorch's allocations (gwi_course.h)
+ *   GPUWHY_ALLOCATIONS=1   write PyTorch's latest allocations at the program's end, too (gwi_course.h)
+ *   GPUWHY_HISTORY         * entries of PyTorch's memory history; 0: none; unset: see gwi_observer.h
+ *   GPUWHY_VIRTUAL         the virtual card's specification, such as 2xh200,memory=16GiB
+ *   GPUWHY_VIRTUAL_DIR     the folder in which the processes of a run share the cards' state */
 #include "gw_virt_spec.h"
 #include "gwi_run.h"
 

@@ -1,4 +1,11 @@
-/* Finds our libraries, creates the run folder, and chooses the names of recordings. */
+/* Finds our libraries, creates the run folder, and chooses the names of recordings.
+ *
+ * The run folder, `$XDG_RUNTIME_DIR` or `/dev/shm` with /gpuwhy-UID-PID-RANDOM, has the buffers (*.buf), `live`
+ * (gw_live.h), `run.meta` (what the supervisor needs to find the run: recording, argv, start), `shared`
+ * (gw_run_shared.h; only with --inject or --memory-shared) and `virtual/` (the state of virtual cards). It is removed
+ * at the end of the run, and stays if the supervisor is killed. The state folder,
+ * `${XDG_STATE_HOME:-~/.local/state}/gpuwhy` or the configured folder, has the recordings, `last` (a link to the newest
+ * one) and runs.db (src/apps/past). */
 #include "gwi_place.h"
 
 #include "gw_buffer.h"
