@@ -1,4 +1,4 @@
-"""Check JSON output of gpuwhy against the schemas in schema/ and those that the build generates.
+"""Check JSON output of gpuwhy against the schemas that the build makes from docs/json-schema.md.
 
 check(document) raises SchemaError if the document is not valid. It does nothing without the package jsonschema, so that the
 tests that use it can run; the test json-schemas is then skipped, and reported as skipped. It also does nothing in a build
@@ -19,9 +19,6 @@ def build():
     return pathlib.Path(os.environ.get("GPUWHY_BUILD", ROOT / "build"))
 
 
-FOLDERS = (ROOT / "schema", build() / "share" / "gpuwhy" / "schema")
-
-
 class SchemaError(AssertionError):
     """Which part of a document does not match which rule."""
 
@@ -40,7 +37,7 @@ def validator(kind):
 
 def files():
     """Return the file of the schema for each kind of document."""
-    return {path.name.split(".")[0]: path for folder in FOLDERS for path in sorted(folder.glob("*.schema.json"))}
+    return {path.name.split(".")[0]: path for path in sorted((build() / "share" / "gpuwhy" / "schema").glob("*.schema.json"))}
 
 
 def schema(kind):
