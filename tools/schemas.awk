@@ -82,7 +82,7 @@ function type_called(word,    rest_of_row, schema) {
 # ---- objects ----
 
 function object_schema(fields, required, rules) {
-    return "\"type\": \"object\", \"properties\": {" substr(fields, 3) "}, \"required\": [" substr(required, 3) \
+    return "\"type\": \"object\", \"properties\": {" substr(fields, 2) "}, \"required\": [" substr(required, 3) \
            "], \"additionalProperties\": false" (rules == "" ? "" : ", \"allOf\": [" substr(rules, 3) "]")
 }
 
@@ -131,7 +131,7 @@ function object_of(text,    line, lines, cell, list, names, i, k, schema, other,
                 rules = rules head (other == "" ? "\"then\": {\"required\": [\"" list[k] "\"]}, \"else\": {\"properties\": {\"" \
                         list[k] "\": false}}}" : "\"then\": {\"properties\": {\"" list[k] "\": " schema \
                         "}}, \"else\": {\"properties\": {\"" list[k] "\": " other "}}}")
-            fields = fields ", \"" list[k] "\": " (other == "" ? schema : "{\"anyOf\": [" schema ", " other "]}")
+            fields = fields ",\n  \"" list[k] "\": " (other == "" ? schema : "{\"anyOf\": [" schema ", " other "]}")
             if (head == "" || other != "")
                 required = required ", \"" list[k] "\""
         }

@@ -121,6 +121,11 @@ def check(files, budgets, features):
             if lines[column] > budget:
                 wrong.append(f"{name}: {lines[column]:,} lines of {column}, budget {budget:,}: remove some, "
                              f"or raise the budget in {PAGE} in the same commit and give the reason in its message")
+    drawing = ROOT / "docs" / "rooms.svg"
+    for name, count in re.findall(r">([\w-]+) (\d+)k<", drawing.read_text() if drawing.exists() else ""):
+        lines = rooms.get(f"src/{name}", rooms.get(name, {})).get("product", 0)
+        if abs(lines - 1000 * int(count)) > 1000 + lines / 5:
+            wrong.append(f"docs/rooms.svg: {name} has {lines:,} lines: draw it again with tools/size.py --picture")
     paths = [file.path for file in files]
     wrong += [f"{PAGE}: {pattern} ({name}) matches no file" for name, patterns in features for pattern in patterns
               if not fnmatch.filter(paths, pattern)]

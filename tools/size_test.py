@@ -89,6 +89,13 @@ class Size(unittest.TestCase):
         self.write("docs/size.md", PAGE.replace("| 9 | 2 |", "| 9 |"))
         self.complains("docs/size.md:3: a row has four cells (a room) or two (a feature), not 3")
 
+    def test_picture(self):
+        self.assertEqual(self.size("--picture"), (0, ""))
+        self.assertEqual(self.size("--check")[0], 0)
+        drawing = self.folder / "docs" / "rooms.svg"
+        drawing.write_text(drawing.read_text().replace("base 0k", "base 3k"))
+        self.complains("docs/rooms.svg: base has 9 lines: draw it again with tools/size.py --picture")
+
     def test_tables(self):
         self.git("commit", "-q", "-m", "first")
         self.write("src/base/a.c", CODE + "\n")
