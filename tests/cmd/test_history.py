@@ -17,24 +17,12 @@ from support import BEGIN, GPU, GPUWHY, PythonCase, WAIT_S
 NO_LOCKS = os.environ.get("NO_LOCKS", "")
 GIB = 1 << 30
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENT = ROOT / "docs" / "commands" / "history.md"
 # The five arguments of a row in past_columns.def; the last one may be several strings.
 ROW = re.compile(r'^GWI_COLUMN\((\w+), (\w+), "(\w+)", "(\w+)",\s*((?:"[^"]*"\s*)+)\)', re.M)
 
 
 def column_rows():
     return ROW.findall((ROOT / "src" / "apps" / "past" / "past_columns.def").read_text())
-
-
-def document_with_columns():
-    """Return the document with the table of the columns as past_columns.def has them."""
-    lines = ["| column | JSON name | unit and meaning |", "|---|---|---|"]
-    for _, _, column, name, meaning in column_rows():
-        text = "".join(re.findall('"([^"]*)"', meaning))
-        lines.append(f"| `{column}` | `{name}` | {text} |")
-    table = "\n".join(lines)
-    return re.sub(r"(<!-- columns.* -->\n)(?:.*\n)*?(<!-- end -->)", lambda found: f"{found[1]}{table}\n{found[2]}",
-                  DOCUMENT.read_text())
 
 # Allocates GIB gigabytes and exits with CODE.
 PROGRAM = BEGIN + """
@@ -305,10 +293,6 @@ class History(PythonCase):
         database.execute("rollback")
         self.assertEqual((self.state / "runs.db").read_bytes(), before)
 
-    def test_the_document_lists_the_columns(self):
-        self.assertGreaterEqual(len(column_rows()), 19)
-        self.assertEqual(DOCUMENT.read_text(), document_with_columns(), "python3 tests/cmd/test_history.py --write mends it")
-
     def test_a_newer_database(self):
         self.run_program()
         self.columns("pragma user_version = 7")
@@ -358,7 +342,4 @@ class History(PythonCase):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        DOCUMENT.write_text(document_with_columns())
-    else:
-        unittest.main()
+    unittest.main()
