@@ -147,9 +147,17 @@ def tags(root, paths, letter):
 
 
 def documented(root, prototypes):
-    """Count the prototypes with a comment on their line or at the end of the line before."""
+    """Count the prototypes with a comment on their line or before it. What the comment also describes may stand between:
+    other prototypes, and the enum or typedef of an argument."""
     texts = {path: ["", *(root / path).read_text(errors="replace").split("\n")] for path in {p[0] for p in prototypes}}
-    return sum(texts[path][first - 1].rstrip().endswith("*/") or "/*" in texts[path][first] for path, _, first, _ in prototypes)
+
+    def is_documented(text, line):
+        if "/*" in text[line]:
+            return True
+        while text[line - 1].rstrip().endswith(";"):
+            line -= 1
+        return text[line - 1].rstrip().endswith("*/")
+    return sum(is_documented(texts[path], first) for path, _, first, _ in prototypes)
 
 
 def figures(root, files):

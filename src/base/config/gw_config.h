@@ -111,8 +111,9 @@ typedef struct gw_config {
     unsigned error_count;
 } gw_config;
 
-/* Set all values to the standard ones. Free with gw_config_free(). */
+/* Set all values to the standard ones. */
 void gw_config_init(gw_config *config);
+/* Free the values and the errors, and set all values to the standard ones. */
 void gw_config_free(gw_config *config);
 
 /* Return the configuration of this process. It has the standard values until main() has read the files. */

@@ -45,6 +45,7 @@ typedef struct gw_pages {
 /* Allocate `bytes` > 0. Returns false if the GPU has no memory left or the addresses are used up. *ret_page is set to
  * the page that a small block shares, or to NULL; pass it to gw_pages_free(). */
 bool gw_pages_alloc(gw_pages *pages, uint64_t bytes, uint64_t *ret_address, gw_small_page **ret_page);
+/* Free a block of `bytes` bytes. `page` is the one that gw_pages_alloc() returned for it. */
 void gw_pages_free(gw_pages *pages, uint64_t address, uint64_t bytes, gw_small_page *page);
 /* Return the size of the pages that a block of this size uses alone. Returns 0 if such a block shares a page. */
 uint64_t gw_pages_own_bytes(uint64_t bytes);

@@ -24,6 +24,7 @@ typedef struct gw_ranges {
 
 /* Add a range. Returns false and changes nothing if the range is empty, wraps round or overlaps a member. */
 bool gw_ranges_add(gw_ranges *ranges, gw_range *range);
+/* Remove a member, which the caller owns again. Does nothing if the range is no member. */
 void gw_ranges_remove(gw_ranges *ranges, gw_range *range);
 /* Return the member that covers `address`; NULL if none does. */
 gw_range *gw_ranges_at(const gw_ranges *ranges, uint64_t address);
@@ -51,7 +52,9 @@ bool gw_runs_take(gw_runs *runs, uint64_t bytes, uint64_t align, uint64_t *ret_b
 bool gw_runs_take_best(gw_runs *runs, uint64_t bytes, uint64_t *ret_base);
 /* Take `bytes` from the high end of the highest run that has them. Returns false if there is no such run. */
 bool gw_runs_take_highest(gw_runs *runs, uint64_t bytes, uint64_t *ret_base);
+/* Return the bytes of the largest run, or 0 if there is none. */
 uint64_t gw_runs_largest(const gw_runs *runs);
+/* Free the list, and set it to zeros. */
 void gw_runs_free(gw_runs *runs);
 
 #endif

@@ -32,6 +32,7 @@ typedef struct gw_replay_settings {
     uint32_t divisions[GW_REPLAY_INTERVALS]; /* roundup_power2_divisions; 0 or 1: off */
 } gw_replay_settings;
 
+/* Return the settings that PyTorch has if neither the environment nor the program changes any. */
 gw_replay_settings gw_replay_settings_default(void);
 
 /* Change `settings` as the text of PYTORCH_ALLOC_CONF says, for example

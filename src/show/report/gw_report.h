@@ -26,6 +26,7 @@ typedef struct gw_report_assets {
 /* Read the files from `folder`. Returns GW_OK; GW_MISSING if a file is missing; GW_VERSION if dygraphs has another
  * version; GW_IO; GW_NOMEM. `err` then has the reason, and *ret_assets is empty. */
 GW_MUST_CHECK gw_status gw_report_assets_read(const char *folder, gw_report_assets *ret_assets, gw_error *err);
+/* Free the texts, which are then empty. */
 void gw_report_assets_free(gw_report_assets *assets);
 
 /* A recording. Everything is borrowed. */

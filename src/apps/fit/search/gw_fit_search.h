@@ -94,14 +94,15 @@ typedef struct gw_fit_plan {
  * every case. */
 GW_MUST_CHECK gw_status gw_fit_plan_make(char *const *command, const char *const *values, size_t count,
                                          gw_fit_plan *ret_plan, gw_error *err);
+/* Free the names and values, and set the plan to zeros. */
 void gw_fit_plan_free(gw_fit_plan *plan);
 
 /* The value of a name in a combination, from 0 on; the last name changes first. Borrowed from the plan. */
 const char *gw_fit_plan_value(const gw_fit_plan *plan, size_t combination, size_t name);
 
-/* Return the command of a combination for a number, ending with NULL. NULL: no memory. Free it with
- * gw_fit_command_free(), which takes NULL. */
+/* Return the command of a combination for a number, ending with NULL. NULL: no memory. */
 char **gw_fit_plan_command(const gw_fit_plan *plan, size_t combination, uint64_t number);
+/* Free a command; NULL is allowed. */
 void gw_fit_command_free(char **command);
 
 #endif
