@@ -23,7 +23,7 @@ typedef struct gwi_part {
     bool failed;                /* out of memory */
 } gwi_part;
 
-/* chart.c. Begin a section with this id and heading, and end it. */
+/* marks.c. Begin a section with this id and heading, and end it. */
 void gwi_section_begin(gwi_part *at, const char *id, const char *title);
 void gwi_section_end(gwi_part *at);
 
@@ -31,7 +31,7 @@ void gwi_section_end(gwi_part *at);
 void gwi_verdict_part(gwi_part *at, const gw_verdict *verdict, bool is_whole);
 /* memory_part.c: memory over time, a chart for each device. */
 void gwi_memory_part(gwi_part *at);
-/* tensor_part.c: a chart of the blocks in a framework's allocator, if the recording has the lines that requested them.
+/* memory_part.c: a chart of the blocks in a framework's allocator, if the recording has the lines that requested them.
  */
 void gwi_tensor_chart(gwi_part *at, int device);
 /* map_part.c: the map at the failure and at the peak. */
@@ -44,10 +44,10 @@ void gwi_failures_part(gwi_part *at);
 void gwi_libraries_part(gwi_part *at);
 /* health_part.c: temperature, power, clocks, errors of the cards. */
 void gwi_health_part(gwi_part *at);
-/* unknown_part.c: what is not known, and why. */
+/* ledger_part.c: what is not known, and why. */
 void gwi_unknown_part(gwi_part *at);
 
-/* chart.c. Add a chart to at->charts. The caller adds "series", and can add "limit". Returns NULL if out of memory. */
+/* marks.c. Add a chart to at->charts. The caller adds "series", and can add "limit". Returns NULL if out of memory. */
 struct json_object *gwi_chart_add(gwi_part *at, const char *id, const char *unit, bool is_stacked);
 /* Add a series: its name, and the number of its colour. */
 void gwi_chart_series(gwi_part *at, struct json_object *chart, const char *name, unsigned colour);
