@@ -420,7 +420,7 @@ int gwi_see_fault(void);
 void gwi_log_line(const char *line, CUlogLevel level);
 void gwi_log_result(const char *symbol, int result);
 
-/* cards.c: faults of the GPUs themselves. Call with the lock held. */
+/* core.c: faults of the GPUs themselves. Call with the lock held. */
 /* Apply the GPU faults that are due. If a GPU fault occurred since the last call, ruin the contexts of this process
  * that it affects. */
 void gwi_cards_look(void);

@@ -5,7 +5,7 @@
 
 #include "gw_clock.h"
 #include "gw_fact.h"
-#include "gwi_values.h"
+#include "gwi_host.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -236,7 +236,7 @@ void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors
  * used a driver without any recorded event. */
 void gwi_watch_last(gwi_watch *watch, gwi_record *record);
 
-/* ---- hangs (hang_run.c) ---- */
+/* ---- hangs (hang_watch.c) ---- */
 
 typedef struct gwi_hangs {
     /* Judge the recording in the run folder. If it shows a hang, report it and return true. */

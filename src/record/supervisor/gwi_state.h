@@ -1,4 +1,4 @@
-/* The state of a supervised program, shared by supervisor.c, loop.c, finish.c and second.c. */
+/* The state of a supervised program, shared by supervisor.c, loop.c, finish.c and attempt.c. */
 #ifndef GWI_STATE_H
 #define GWI_STATE_H
 

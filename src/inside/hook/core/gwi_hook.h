@@ -366,8 +366,8 @@ typedef struct gwi_start {
 } gwi_start;
 extern GWI_HIDDEN gwi_start gwi_at_start;
 
-/* forks.c. From now on, record the call site of each fork() of this process. Call this at the first call into the hook,
- * without any of our locks. */
+/* attach.c. From now on, record the call site of each fork() of this process. Call this at the first call into the
+ * hook, without any of our locks. */
 void gwi_forks_watch(void);
 /* Return the call site at which this process was forked, as a site number of the parent. 0: not known, or already
  * returned. If `slot` belongs to the thread that forked, it gets the limits of its stack. Call with the lock held. */
@@ -376,7 +376,7 @@ uint32_t gwi_fork_take(gw_slot *slot);
 /* crash.c. If GPUWHY_CATCH_CRASH=1, record fault signals from now on, before they take effect. */
 void gwi_crash_watch(void);
 
-/* record.c. Remember the facade, whose table gpuwhy_record() switches. Call this with the lock held, once the table
+/* event.c. Remember the facade, whose table gpuwhy_record() switches. Call this with the lock held, once the table
  * points to the wrappers. */
 void gwi_facade_attached(gw_facade_head *head);
 /* Call this when cuInit has succeeded. From now on, functions whose row in driver.api says READ go straight to the
