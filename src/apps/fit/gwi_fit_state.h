@@ -1,5 +1,5 @@
 /* The parts of `gpuwhy fit`: trials are child processes (fit_child.c), the search decides which are started
- * (fit_find.c), real runs confirm and measure (fit_real.c), and the result is printed (fit_text.c, fit_json.c). One
+ * (fit_find.c), real runs confirm and measure (also there), and the result is printed (fit_text.c, fit_json.c). One
  * thread; only one gwi_fit at a time, because it takes signals. */
 #ifndef GWI_FIT_STATE_H
 #define GWI_FIT_STATE_H
@@ -101,7 +101,7 @@ GW_MUST_CHECK gw_status gwi_fit_start(gwi_fit *fit, const gwi_fit_trial *wanted,
 /* Wait until a trial has ended. Returns NULL if none is running, or if a signal stops the search (stop_signal). */
 gwi_fit_trial *gwi_fit_wait(gwi_fit *fit);
 
-/* ---- what a trial does (fit_watch.c) ---- */
+/* ---- what a trial does (fit_child.c) ---- */
 
 /* The newest trial of this kind, or NULL. */
 const gwi_fit_trial *gwi_fit_trial_of(const gwi_fit *fit, size_t combination, uint64_t number, gwi_fit_kind kind);
@@ -118,7 +118,7 @@ void gwi_fit_measure(const gwi_fit *fit, gwi_fit_trial *trial);
  * stopped it. */
 GW_MUST_CHECK gw_status gwi_fit_find(gwi_fit *fit, gw_error *err);
 
-/* ---- real runs (fit_real.c) ---- */
+/* ---- real runs (fit_find.c) ---- */
 
 /* Search with real runs where rehearsals did not serve, confirm the answers and measure the speed, as the options say.
  */

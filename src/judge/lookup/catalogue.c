@@ -1,5 +1,7 @@
 /* Looks up causes in the catalogue: their fixes for each framework, and the log lines that point to them. It can be
  * searched for words, too. */
+#include "gw_text.h"
+#include "gw_verdict.h"
 #include "gwi_log.h"
 
 #include "gw_data.h"
@@ -167,4 +169,43 @@ size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hi
     if (count > 0)
         qsort(ret_hits, count, sizeof *ret_hits, compare);
     return count;
+}
+
+/* Suggests a known name that is similar to an unknown word. */
+
+typedef struct search {
+    const char *word, *best;
+    size_t best_edits;
+} search;
+
+static void consider(search *s, const char *name)
+{
+    if (name == NULL)
+        return;
+    size_t count = gw_name_edits(s->word, name);
+    if (count < s->best_edits) {
+        s->best_edits = count;
+        s->best = name;
+    }
+}
+
+const char *gw_suggest_name(const char *word)
+{
+    enum { BYTES_FOR_EDIT = 5, BYTES_MIN = 4 }; /* allow one edit per BYTES_FOR_EDIT characters, and one more */
+    size_t causes_count, bytes = strlen(word);
+    if (bytes < BYTES_MIN || bytes > GW_NAME_EDITS_MAX)
+        return NULL;
+    search s = {.word = word, .best_edits = bytes / BYTES_FOR_EDIT + 2};
+    const gw_cause_info *causes = gw_causes(&causes_count);
+    for (size_t i = 0; i < causes_count; i++)
+        consider(&s, causes[i].id);
+    for (size_t i = 0; i < gw_data_cuda_errors_count; i++) {
+        consider(&s, gw_data_cuda_errors[i].driver_name);
+        consider(&s, gw_data_cuda_errors[i].runtime_name);
+    }
+    for (size_t i = 0; i < gw_data_cudnn_status_count; i++)
+        consider(&s, gw_data_cudnn_status[i].name);
+    for (size_t i = 0; i < gw_data_library_status_count; i++)
+        consider(&s, gw_data_library_status[i].name);
+    return s.best;
 }
