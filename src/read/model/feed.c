@@ -221,7 +221,8 @@ void gwi_model_event(gw_model *model, const gw_event *event)
     }
     if (facts->t_first_call_ns == 0)
         facts->t_first_call_ns = event->t_ns;
-    gwi_memory_call(model, process, event);
+    if (!process->memory_calls.is_cut)
+        gwi_memory_call(model, process, event);
     if (process->injection_plus_1 != 0)
         gwi_injected_call(model, process, event);
     if ((event->flags & GW_EVF_FENCED) != 0)

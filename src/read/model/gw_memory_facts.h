@@ -65,8 +65,8 @@ typedef struct gw_group {
     uint32_t kin;  /* index of the group that this group was merged into; its own index if it was not merged */
     uint16_t fn;
     uint8_t cls, device;
+    uint32_t buried_count; /* how many of free_count were destroyed with their context */
     uint64_t alloc_count, free_count, live_count, live_count_peak;
-    uint64_t buried_count; /* how many of free_count were destroyed with their context */
     uint64_t t_first_ns, t_last_ns;
     uint64_t t_kept_ns; /* creation time of the newest object that was never freed; gw_model_finish() sets it */
     /* Numbers of the group's first and last allocation. Each process numbers its device and managed allocations
@@ -76,6 +76,7 @@ typedef struct gw_group {
     uint64_t step_count;    /* how often the process freed something between two successive allocations of this group */
     uint64_t grown_at;      /* value of alloc_count when live_count_peak was first reached */
 } gw_group;
+_Static_assert(sizeof(gw_group) == 128, "a group is two cache lines");
 
 /* The memory and the objects of one process on one device. live_bytes is memory that the process requested and has
  * not freed. It excludes the driver's own memory, and managed memory, which may be elsewhere. */

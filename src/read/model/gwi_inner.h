@@ -97,21 +97,33 @@ typedef struct gwi_request {
     uint64_t t_ns, bytes, live_bytes; /* live_bytes: live bytes on the request's device just before the request */
     uint64_t launches; /* launches, frees, copies, reads and waits are totals of the process up to this request */
     uint64_t frees;
-    /* number of frees in the process up to and including the free of this request's block; 0: still live */
-    uint64_t ended;
     uint32_t copies, reads, waits;
     uint32_t group;
-    uint32_t lifetime; /* number of requests between this one and the free of its block; valid if `ended` is not 0 */
-    uint16_t thread;   /* mark of the requesting thread, from gwi_thread_mark() */
+    uint16_t thread; /* mark of the requesting thread, from gwi_thread_mark() */
     uint8_t device;
 } gwi_request;
+_Static_assert(sizeof(gwi_request) == 64, "a request is one cache line");
 
 /* Return a 16-bit mark for a thread id, never 0. Different threads may have the same mark. */
 static inline uint16_t gwi_thread_mark(uint32_t tid)
 {
     return (uint16_t)(tid % UINT16_MAX + 1);
 }
-typedef struct gwi_requests gwi_requests;
+
+/* The free of a request's block. Frees come in any order, so these are in an array of their own, which stays in the
+ * processor's cache. */
+typedef struct gwi_request_end {
+    uint32_t frees;           /* number of frees in the process, including this one: the lower 32 bits */
+    uint32_t lifetime_plus_1; /* number of requests between the request and the free, + 1; 0: still live */
+} gwi_request_end;
+
+/* The newest requests of a process; the request `order` is at `order` modulo `room`. */
+typedef struct gwi_requests {
+    gwi_request *item;    /* owned */
+    gwi_request_end *end; /* owned */
+    uint64_t room;        /* number of elements of `item` and `end`: a power of two, or 0 */
+    uint64_t newest, oldest;
+} gwi_requests;
 
 /* A call that requests device memory from the driver or returns it, or that reserves or unmaps addresses. */
 typedef struct gwi_memory_call_made {
@@ -161,7 +173,6 @@ typedef struct gwi_process {
     uint32_t open_count;
     /* size in bytes of the smallest later allocation that can show a recovery from a failure in open_failure */
     uint64_t open_bytes_min;
-    uint64_t frees_total;   /* number of freed blocks of device and managed memory */
     uint64_t ends_total;    /* number of ended objects of all classes that have groups */
     uint64_t t_teardown_ns; /* time at which a context of the process last ended */
     /* how many more failures look_up_named() examines; set to 32 when a context is destroyed or reset */
@@ -192,7 +203,7 @@ typedef struct gwi_process {
     struct gwi_order *order; /* owned; NULL: the recording has no ORDER records of this process */
     /* t_ns of the last call that waited for all work on the device as a side effect, such as cuMemFree; 0: none */
     uint64_t t_waited_ns;
-    gwi_requests *requests; /* owned; NULL: no request was granted */
+    gwi_requests requests;
     gwi_memory_calls memory_calls;
     /* a request's event had a count of the work before it, so the recording contains these counts */
     bool work_known;
@@ -323,7 +334,8 @@ bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint
 /* Add or end a block of device or managed memory, with the address arg[0] and the size arg[1]. Most events of a
  * recording do one of these. */
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
-void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
+/* Returns the class of the block, GW_CLASS_COUNT if it is not known. */
+gw_class gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
 
 /* Return the hash of the group of an object that `event` created. The class is not included: a function nearly always
  * creates objects of one class. */
@@ -380,15 +392,26 @@ void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *
 /* requests.c. Return the entry of the request with the number `order`, which is added if new. Without memory, sets
  * nomem and returns NULL. */
 gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order);
-/* Record that the block of request `order` was freed. `frees` is the process's number of frees, including this one.
- * `order_now` is the newest request's number. */
-void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now);
+/* Record that the block of request `order` was freed. `frees` is the process's number of frees, including this one. */
+static inline void gwi_request_freed(gwi_process *process, uint64_t order, uint64_t frees)
+{
+    const gwi_requests *list = &process->requests;
+    if (list->room != 0 && order >= list->oldest && order <= list->newest)
+        list->end[order & (list->room - 1)] = (gwi_request_end){(uint32_t)frees, (uint32_t)(list->newest - order) + 1};
+}
 /* add the work before a request to the totals of the process; `work` is `extra` of the request's event */
-void gwi_work_add(gwi_process *process, uint32_t work);
+static inline void gwi_work_add(gwi_process *process, uint32_t work)
+{
+    process->work_known = process->work_known || work != 0;
+    process->launches += gw_work_launches(work);
+    process->copies += gw_work_copies(work);
+    process->reads += gw_work_reads(work);
+    process->waits += gw_work_waits(work);
+}
 /* Count the pairs of successive requests, from `order`, between which memory was freed. Stops after 1,024 requests or
  * 16 pairs. */
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order);
-void gwi_requests_free(gwi_process *process);
+void gwi_requests_free(gwi_requests *list);
 /* List the stored requests on the snapshot's device, up to the snapshot. The caller frees the list, which has room for
  * the refused request. NULL: no request is known, or no memory. */
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
@@ -419,7 +442,7 @@ gwi_call *gwi_calls_at(const gw_model *model, const uint32_t *site, size_t count
 /* Find `call` of each request by the Python frames of its call site. */
 void gwi_requests_calls(const gw_model *model, gw_request *request, size_t count);
 
-/* memory_calls.c. Store the call if it requests or returns device memory. */
+/* memory_calls.c. Store the call if it requests or returns device memory. Not needed once the list is cut. */
 void gwi_memory_call(gw_model *model, gwi_process *process, const gw_event *event);
 
 /* failures.c */

@@ -49,7 +49,7 @@ static void process_free(gwi_process *process)
     free(process->node);
     free(process->history);
     free(process->order);
-    gwi_requests_free(process);
+    gwi_requests_free(&process->requests);
     free(process->memory_calls.call);
     free(process);
 }

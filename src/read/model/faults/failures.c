@@ -279,7 +279,7 @@ static void count_granted(const gw_model *model, gwi_process *process, gw_failur
 /* Without a recovery, the same request was refused again. From now on, count only what succeeds after this refusal. */
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
-    failure->after.frees = process->frees_total;
+    failure->after.frees = model->process[process->index].free_order;
     count_granted(model, process, failure);
     failure->after.launches = UINT64_MAX;
     failure->t_recovered_ns = 0;
@@ -437,8 +437,9 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         return;
     if (failure->guard && process->has_refusal)
         take_refusal(process, failure);
-    failure->after.frees = process->frees_total; /* count so far; settle_counts() computes the difference */
-    failure->after.launches = UINT64_MAX;        /* unknown until the counters are read after the failure */
+    failure->after.frees =
+        model->process[process->index].free_order; /* count so far; settle_counts() computes the difference */
+    failure->after.launches = UINT64_MAX;          /* unknown until the counters are read after the failure */
     count_granted(model, process, failure);
     look_around(model, failure);
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
@@ -465,8 +466,8 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
             gwi_snapshot_unneed(model, failure->snapshot);
             continue;
         }
-        if (!object && bytes > 0 && process->frees_total > failure->after.frees && failure->t_recovered_ns == 0 &&
-            bytes >= failure->bytes_wanted / RETREAT_PART)
+        if (!object && bytes > 0 && model->process[process->index].free_order > failure->after.frees &&
+            failure->t_recovered_ns == 0 && bytes >= failure->bytes_wanted / RETREAT_PART)
             /* counts as a recovery if later work succeeds: see settle_allocation() */
             failure->t_recovered_ns = event->t_ns;
         process->open_failure[kept++] = process->open_failure[i];
@@ -589,7 +590,7 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     }
     failure->after.launches = launches > found.launches ? launches : found.launches;
     failure->after.work = work > found.work ? work : found.work;
-    failure->after.frees = inner == NULL ? 0 : inner->frees_total - failure->after.frees;
+    failure->after.frees = process == NULL ? 0 : process->free_order - failure->after.frees;
     uint64_t first_later = failure->after.allocs + 1;
     failure->after.allocs = process == NULL ? 0 : process->alloc_order - failure->after.allocs;
     const gwi_asker *asker = inner == NULL ? NULL : gwi_asker_find(inner, failure->tid, false);

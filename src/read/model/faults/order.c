@@ -413,12 +413,6 @@ static void host_free(gw_model *model, gwi_process *process, const gw_event *eve
     }
 }
 
-static bool is_pool_memory(const gwi_process *process, uint64_t address)
-{
-    uint32_t index;
-    return gwi_object_find(process, GWI_SPACE_MEMORY, address, &index) && process->object[index].cls == GW_CLASS_POOL;
-}
-
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event)
 {
     const gwi_order *order = process->order;
@@ -429,9 +423,7 @@ void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event
     case GW_EV_FREE:
         if (known)
             pool_free(model, process, event);
-        if (event->kind == GW_EV_FREE && !is_pool_memory(process, event->arg[0]))
-            process->t_waited_ns = event->t_ns;
-        break;
+        break; /* cuMemFree waits for the device unless the memory is stream-ordered: see the ledger */
     case GW_EV_HOST_FREE:
     case GW_EV_HOST_UNREGISTER:
         if (known)

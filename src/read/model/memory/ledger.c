@@ -575,7 +575,8 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         break;
     case GW_EV_FREE:
         model->process[process->index].allocation_us += event->took_us;
-        gwi_memory_free(model, process, event);
+        if (gwi_memory_free(model, process, event) != GW_CLASS_POOL)
+            process->t_waited_ns = event->t_ns;
         break;
     case GW_EV_ALLOC_ASYNC:
     case GW_EV_FREE_ASYNC:

@@ -225,9 +225,8 @@ static inline void object_drop(gw_model *model, gwi_process *process, uint32_t i
     if (gwi_is_counted(object->cls)) {
         if (object->order <= process->pictured_order)
             gwi_snapshot_bury(model, process, object);
-        process->frees_total++;
         facts->free_order++;
-        gwi_request_end(process, object->order, facts->free_order, facts->alloc_order);
+        gwi_request_freed(process, object->order, facts->free_order);
     }
     if (model->inner->follower != NULL)
         follow(model, process, object, false);
@@ -254,7 +253,7 @@ bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32
     return object_take(process, space, key, ret_index);
 }
 
-static inline bool object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
+bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
 {
     uint32_t index;
     if (!object_take(process, space, key, &index))
@@ -263,21 +262,22 @@ static inline bool object_end(gw_model *model, gwi_process *process, gwi_space s
     return true;
 }
 
-bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
-{
-    return object_end(model, process, space, key);
-}
-
 static GWI_RARE void free_of_nothing(gw_model *model, const gwi_process *process, const gw_event *event)
 {
     if (event->arg[0] != 0)
         model->process[process->index].unknown_frees++;
 }
 
-void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event)
+gw_class gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    if (event->arg[0] == 0 || !object_end(model, process, GWI_SPACE_MEMORY, event->arg[0]))
+    uint32_t index;
+    if (event->arg[0] == 0 || !object_take(process, GWI_SPACE_MEMORY, event->arg[0], &index)) {
         free_of_nothing(model, process, event);
+        return GW_CLASS_COUNT;
+    }
+    gw_class cls = process->object[index].cls;
+    object_drop(model, process, index);
+    return cls;
 }
 
 /* End an object because a new object got its address or handle. The old one must have been freed, but the event of its
@@ -299,7 +299,7 @@ static inline void request_add(gw_model *model, gwi_process *process, const gwi_
                                  .bytes = object->bytes,
                                  .live_bytes = live_bytes,
                                  .launches = process->launches,
-                                 .frees = process->frees_total,
+                                 .frees = model->process[process->index].free_order,
                                  .copies = (uint32_t)process->copies,
                                  .reads = (uint32_t)process->reads,
                                  .waits = (uint32_t)process->waits,
@@ -344,7 +344,7 @@ static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *mo
     if (cls != GW_CLASS_FUNCTION && cls != GW_CLASS_MAPPING) {
         object->group = group_of(model, process->pid, event, (uint8_t)cls, on, bytes);
         facts->made_total++;
-        group_grow(&model->group[object->group], counted ? process->frees_total : process->ends_total,
+        group_grow(&model->group[object->group], counted ? facts->free_order : process->ends_total,
                    counted ? facts->alloc_order : facts->made_total, event->t_ns);
     }
     if (counted) {

@@ -7,76 +7,49 @@
 enum { ROOM_MIN = 256, ROOM_MAX = 1 << 15 };
 _Static_assert((ROOM_MAX & (ROOM_MAX - 1)) == 0, "a power of two");
 
-struct gwi_requests {
-    gwi_request *item; /* indexed by order, modulo `room`; owned */
-    uint64_t room;     /* number of elements of `item`: a power of two, or 0 */
-    uint64_t newest;   /* order of the newest request */
-    uint64_t oldest;
-};
-
 /* Double the size of the ring. A request is stored at index `order` modulo the size, so copy each one to its new
  * index. */
-static bool grow(gwi_requests *list)
+static GWI_RARE bool grow(gw_model *model, gwi_requests *list, uint64_t order)
 {
-    uint64_t room = list->room == 0 ? ROOM_MIN : list->room * 2;
-    gwi_request *wider = malloc(room * sizeof *wider);
-    if (wider == NULL)
+    gwi_requests wider = {.room = list->room == 0 ? ROOM_MIN : list->room * 2, .oldest = list->oldest};
+    wider.item = gwi_big_alloc(wider.room * sizeof *wider.item);
+    wider.end = gwi_big_alloc(wider.room * sizeof *wider.end);
+    if (wider.item == NULL || wider.end == NULL) {
+        gwi_requests_free(&wider);
+        model->inner->nomem = true;
         return false;
-    for (uint64_t order = list->oldest; list->room != 0 && order <= list->newest; order++)
-        wider[order & (room - 1)] = list->item[order & (list->room - 1)];
-    free(list->item);
-    list->item = wider;
-    list->room = room;
+    }
+    if (list->room == 0)
+        wider.oldest = order;
+    for (uint64_t i = wider.oldest; i < order; i++) {
+        wider.item[i & (wider.room - 1)] = list->item[i & (list->room - 1)];
+        wider.end[i & (wider.room - 1)] = list->end[i & (list->room - 1)];
+    }
+    gwi_requests_free(list);
+    *list = wider;
     return true;
 }
 
-GWI_RARE gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order)
+gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order)
 {
-    gwi_requests *list = process->requests;
-    if (list == NULL) {
-        list = process->requests = calloc(1, sizeof *list);
-        if (list == NULL) {
-            model->inner->nomem = true;
+    gwi_requests *list = &process->requests;
+    if (order - list->oldest >= list->room) {
+        if (list->room == ROOM_MAX)
+            list->oldest = order - list->room + 1;
+        else if (!grow(model, list, order))
             return NULL;
-        }
-        list->oldest = order;
     }
-    bool full = list->room == 0 || order - list->oldest >= list->room;
-    if (full && list->room < ROOM_MAX && !grow(list)) {
-        model->inner->nomem = true;
-        return NULL;
-    }
-    if (order - list->oldest >= list->room)
-        list->oldest = order - list->room + 1;
     list->newest = order;
+    list->end[order & (list->room - 1)] = (gwi_request_end){0};
     return &list->item[order & (list->room - 1)];
-}
-
-void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now)
-{
-    const gwi_requests *list = process->requests;
-    if (list == NULL || order < list->oldest || order > list->newest)
-        return;
-    gwi_request *request = &list->item[order & (list->room - 1)];
-    request->ended = frees;
-    request->lifetime = order_now - order;
-}
-
-void gwi_work_add(gwi_process *process, uint32_t work)
-{
-    process->work_known = process->work_known || work != 0;
-    process->launches += gw_work_launches(work);
-    process->copies += gw_work_copies(work);
-    process->reads += gw_work_reads(work);
-    process->waits += gw_work_waits(work);
 }
 
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order)
 {
     enum { LOOKED_AT_MAX = 1024, TURNS_MAX = 16 };
-    const gwi_requests *list = process->requests;
+    const gwi_requests *list = &process->requests;
     uint32_t turns = 0;
-    if (list == NULL || list->room == 0)
+    if (list->room == 0)
         return 0;
     order = order < list->oldest ? list->oldest : order;
     uint64_t last = list->newest < order + LOOKED_AT_MAX ? list->newest : order + LOOKED_AT_MAX;
@@ -88,11 +61,10 @@ uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order)
     return turns;
 }
 
-void gwi_requests_free(gwi_process *process)
+void gwi_requests_free(gwi_requests *list)
 {
-    if (process->requests != NULL)
-        free(process->requests->item);
-    free(process->requests);
+    free(list->item);
+    free(list->end);
 }
 
 /* ---- work of other threads ---- */
@@ -145,8 +117,8 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
 {
     const gw_process *facts = gw_model_process(model, pid);
     const gwi_process *process = facts == NULL ? NULL : model->inner->process[facts - model->process];
-    const gwi_requests *list = process == NULL ? NULL : process->requests;
-    if (list == NULL || snapshot == NULL || snapshot->order < list->oldest)
+    const gwi_requests *list = process == NULL ? NULL : &process->requests;
+    if (list == NULL || list->room == 0 || snapshot == NULL || snapshot->order < list->oldest)
         return NULL;
     uint64_t last = snapshot->order < list->newest ? snapshot->order : list->newest;
     gw_request *copy = malloc((last - list->oldest + 2) * sizeof *copy); /* with room for the refused request */
@@ -156,7 +128,9 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
         if (from->device != snapshot->device)
             continue;
         const gw_group *group = &model->group[from->group];
-        bool alive = from->ended == 0 || from->ended > snapshot->frees;
+        const gwi_request_end *end = &list->end[order & (list->room - 1)];
+        uint32_t frees_between = (uint32_t)(snapshot->frees - from->frees);
+        bool alive = end->lifetime_plus_1 == 0 || end->frees - (uint32_t)from->frees > frees_between;
         copy[count++] = (gw_request){.t_ns = from->t_ns,
                                      .bytes = from->bytes,
                                      .live_bytes = from->live_bytes,
@@ -166,7 +140,7 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
                                      .reads = from->reads,
                                      .waits = from->waits,
                                      .order = order,
-                                     .lifetime = alive ? GW_ALIVE : from->lifetime,
+                                     .lifetime = alive ? GW_ALIVE : end->lifetime_plus_1 - 1,
                                      .site = group->site,
                                      .group = group->kin,
                                      .thread = from->thread};
