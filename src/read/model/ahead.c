@@ -15,10 +15,14 @@ static const uint8_t ways[UINT8_MAX + 1] = {
 };
 
 typedef struct glance {
-    const gwi_bucket *home;   /* the bucket of the event's first argument; NULL: nothing to prefetch */
+    const gwi_bucket *home;   /* the bucket of the event's first argument */
     const gwi_object *object; /* first the process's object array (fetch_bucket()), then one object (fetch_object()) */
     uint32_t hash;
 } glance;
+
+/* Used for an event with nothing to prefetch. */
+static const gwi_bucket no_bucket;
+static const gwi_object no_object;
 
 static const gwi_process *process_of(const gw_model *model, uint32_t pid)
 {
@@ -30,27 +34,21 @@ static inline void fetch_bucket(const gwi_process *process, const gw_event *even
 {
     /* a kind of event that is not in `ways` gets table 0, which is always empty */
     const gwi_table *table = &process->table[ways[event->kind]];
-    it->home = NULL;
-    if (table->bucket == NULL)
-        return;
+    bool empty = table->bucket == NULL;
     it->hash = gwi_hash(event->arg[0]);
-    it->home = gwi_table_home(table, it->hash);
-    it->object = process->object;
+    it->home = empty ? &no_bucket : gwi_table_home(table, it->hash);
+    it->object = empty ? &no_object : process->object;
     gwi_prefetch(it->home);
 }
 
 static inline void fetch_object(glance *it)
 {
-    if (it->home == NULL)
-        return;
     it->object += gwi_bucket_guess(it->home, it->hash);
     gwi_prefetch(it->object);
 }
 
 static inline void fetch_group(const gw_model *model, const glance *it)
 {
-    if (it->home == NULL)
-        return;
     uint32_t group = it->object->group; /* not the index of a group if the object is dead */
     gwi_prefetch(&model->group[group < model->group_count ? group : 0]);
 }
@@ -63,7 +61,7 @@ static void fetch(const gw_model *model, const gw_event *event, size_t count)
         if (process == NULL || process->pid != event[i].pid)
             process = process_of(model, event[i].pid);
         if (process == NULL)
-            seen[i].home = NULL;
+            seen[i] = (glance){&no_bucket, &no_object, 0};
         else
             fetch_bucket(process, &event[i], &seen[i]);
     }

@@ -331,11 +331,12 @@ bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
 /* Call gwi_object_take() and gwi_object_drop(). Returns false if there is no such object. */
 bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key);
-/* Add or end a block of device or managed memory, with the address arg[0] and the size arg[1]. Most events of a
- * recording do one of these. */
+/* Add or end a block of device or managed memory, with the address arg[0] and the size arg[1]. */
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
-/* Returns the class of the block, GW_CLASS_COUNT if it is not known. */
-gw_class gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
+/* Update the ledger after a successful call. Most events of a recording are cuMemAlloc and cuMemFree. These are handled
+ * here, and all others by gwi_ledger_apply(). */
+void gwi_objects_apply(gw_model *model, gwi_process *process, const gw_event *event);
 
 /* Return the hash of the group of an object that `event` created. The class is not included: a function nearly always
  * creates objects of one class. */
@@ -346,7 +347,7 @@ static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
     return gwi_hash(bytes ^ who * 0xc2b2ae3d27d4eb4fu);
 }
 
-/* ledger.c. Update the ledger after a successful call. */
+/* ledger.c. Update the ledger after a successful call other than cuMemAlloc and cuMemFree. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
 /* Return the index of a device in the model's arrays: its number, or GW_MODEL_DEVICE_BEYOND if the number is too
  * large. */
@@ -389,9 +390,25 @@ void gwi_snapshot_end(gw_model *model, gwi_process *process, int device, uint64_
  * stored. */
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
 
-/* requests.c. Return the entry of the request with the number `order`, which is added if new. Without memory, sets
- * nomem and returns NULL. */
-gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order);
+/* requests.c. Make room for one more request. Without memory, sets nomem and returns false. */
+bool gwi_requests_grow(gw_model *model, gwi_requests *list, uint64_t order);
+enum { GWI_REQUESTS_MAX = 1 << 15, GWI_REQUESTS_AHEAD = 16 }; /* MAX is a power of two */
+/* Return the entry of the request with the number `order`, which is added if new. Without memory, sets nomem and
+ * returns NULL. */
+static inline gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order)
+{
+    gwi_requests *list = &process->requests;
+    if (order - list->oldest >= list->room) {
+        if (list->room == GWI_REQUESTS_MAX)
+            list->oldest = order - list->room + 1;
+        else if (!gwi_requests_grow(model, list, order))
+            return NULL;
+    }
+    list->newest = order;
+    gwi_prefetch(&list->item[(order + GWI_REQUESTS_AHEAD) & (list->room - 1)]); /* the ring is larger than the caches */
+    list->end[order & (list->room - 1)] = (gwi_request_end){0};
+    return &list->item[order & (list->room - 1)];
+}
 /* Record that the block of request `order` was freed. `frees` is the process's number of frees, including this one. */
 static inline void gwi_request_freed(gwi_process *process, uint64_t order, uint64_t frees)
 {
@@ -519,7 +536,7 @@ void gwi_machine_free(gw_model *model);
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
 
 /* order.c. gwi_order_step() handles ORDER and ORDER_RANGE. gwi_order_call() handles a successful call for which
- * gwi_order_matters(); call it before gwi_ledger_apply(). */
+ * gwi_order_matters(); call it before the ledger is updated. */
 void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
 #define GWI_ORDER_MATTERS(name, price, effect, thing, fold, order, ...)                                                \

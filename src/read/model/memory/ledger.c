@@ -166,13 +166,6 @@ static void primary_end(gw_model *model, gwi_process *process, const gw_event *e
 
 /* ---- memory ---- */
 
-static gw_class class_of_space(uint64_t space)
-{
-    static const gw_class classes[GW_SPACE_COUNT] = {GW_CLASS_PLAIN, GW_CLASS_PITCHED, GW_CLASS_MANAGED, GW_CLASS_ARRAY,
-                                                     GW_CLASS_MIPMAP};
-    return space < GW_SPACE_COUNT ? classes[space] : GW_CLASS_PLAIN;
-}
-
 static void pin(gw_process *facts, uint64_t bytes)
 {
     facts->pinned_bytes += bytes;
@@ -473,8 +466,8 @@ typedef struct thing_rule {
     effect *make, *end;
 } thing_rule;
 
-/* gwi_ledger_apply() handles device and managed memory. No event ends a function, because its name is needed after its
- * module was unloaded. */
+/* gwi_objects_apply() and apply_async() handle device and managed memory. No event ends a function, because its name is
+ * needed after its module was unloaded. */
 static const thing_rule things[GW_THING_COUNT] = {
     [GW_THING_CONTEXT] = {.make = context_create, .end = context_destroy},
     [GW_THING_HOST_MEMORY] = {.make = host_make, .end = host_end},
@@ -512,7 +505,7 @@ static void end(gw_model *model, gwi_process *process, const gw_event *event, co
         gwi_object_end(model, process, rule->space, event->arg[0]);
 }
 
-static GWI_RARE void apply_effect(gw_model *model, gwi_process *process, const gw_event *event)
+static void apply_effect(gw_model *model, gwi_process *process, const gw_event *event)
 {
     const gw_kind_traits *kind = gw_event_kind_traits(event->kind);
     const thing_rule *rule = &things[kind->thing];
@@ -532,10 +525,25 @@ static GWI_RARE void apply_effect(gw_model *model, gwi_process *process, const g
     }
 }
 
-/* Handle the calls that need more than a rule in `things`. The end of a capture adds no graph to the ledger. */
-static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw_event *event)
+/* A captured call becomes part of a graph, so it does not allocate or free anything now. */
+static void apply_async(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (captured_now(process, event))
+        return;
+    if (event->kind == GW_EV_ALLOC_ASYNC)
+        gwi_memory_add(model, process, event, GW_CLASS_POOL);
+    else
+        gwi_memory_free(model, process, event);
+}
+
+/* Some calls need more than a rule in `things`. The end of a capture adds no graph to the ledger. */
+void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
 {
     switch ((gw_event_kind)event->kind) {
+    case GW_EV_ALLOC_ASYNC:
+    case GW_EV_FREE_ASYNC:
+        apply_async(model, process, event);
+        break;
     case GW_EV_VMM_RETAIN:
         vmm_retain(process, event);
         break;
@@ -550,40 +558,6 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
         break;
     default:
         apply_effect(model, process, event);
-        break;
-    }
-}
-
-/* A captured call becomes part of a graph, so it does not allocate or free anything now. */
-static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw_event *event)
-{
-    if (captured_now(process, event))
-        return;
-    if (event->kind == GW_EV_ALLOC_ASYNC)
-        gwi_memory_add(model, process, event, GW_CLASS_POOL);
-    else
-        gwi_memory_free(model, process, event);
-}
-
-void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
-{
-    /* allocations and frees come first, because they are nearly all events of a program that allocates often */
-    switch ((gw_event_kind)event->kind) {
-    case GW_EV_ALLOC:
-        model->process[process->index].allocation_us += event->took_us;
-        gwi_memory_add(model, process, event, class_of_space(event->arg[2]));
-        break;
-    case GW_EV_FREE:
-        model->process[process->index].allocation_us += event->took_us;
-        if (gwi_memory_free(model, process, event) != GW_CLASS_POOL)
-            process->t_waited_ns = event->t_ns;
-        break;
-    case GW_EV_ALLOC_ASYNC:
-    case GW_EV_FREE_ASYNC:
-        apply_async(model, process, event);
-        break;
-    default:
-        apply_other(model, process, event);
         break;
     }
 }

@@ -209,20 +209,22 @@ static GWI_RARE void follow(const gw_model *model, const gwi_process *process, c
         follower->memory(follower->user, model, &change);
 }
 
-static inline void object_drop(gw_model *model, gwi_process *process, uint32_t index)
+/* Does the work of gwi_object_drop(). Always inlined, so that the compiler removes the checks of a constant `cls`. */
+static inline __attribute__((always_inline)) void object_drop(gw_model *model, gwi_process *process, uint32_t index,
+                                                              gw_class cls)
 {
     gwi_object *object = &process->object[index];
     gw_process *facts = &model->process[process->index];
-    usage_take(&facts->usage[object->device], object->cls, object->bytes);
-    if (object->cls == GW_CLASS_HOST || object->cls == GW_CLASS_REGISTERED)
+    usage_take(&facts->usage[object->device], (uint8_t)cls, object->bytes);
+    if (cls == GW_CLASS_HOST || cls == GW_CLASS_REGISTERED)
         facts->pinned_bytes -= object->bytes;
-    if (object->cls != GW_CLASS_FUNCTION && object->cls != GW_CLASS_MAPPING) {
+    if (cls != GW_CLASS_FUNCTION && cls != GW_CLASS_MAPPING) {
         gw_group *group = &model->group[object->group];
         group->live_count--;
         group->free_count++;
         process->ends_total++;
     }
-    if (gwi_is_counted(object->cls)) {
+    if (gwi_is_counted((uint8_t)cls)) {
         if (object->order <= process->pictured_order)
             gwi_snapshot_bury(model, process, object);
         facts->free_order++;
@@ -235,7 +237,7 @@ static inline void object_drop(gw_model *model, gwi_process *process, uint32_t i
 
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index)
 {
-    object_drop(model, process, index);
+    object_drop(model, process, index, process->object[index].cls);
 }
 
 static inline bool object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index)
@@ -258,7 +260,7 @@ bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint
     uint32_t index;
     if (!object_take(process, space, key, &index))
         return false;
-    object_drop(model, process, index);
+    gwi_object_drop(model, process, index);
     return true;
 }
 
@@ -268,16 +270,25 @@ static GWI_RARE void free_of_nothing(gw_model *model, const gwi_process *process
         model->process[process->index].unknown_frees++;
 }
 
-gw_class gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event)
+void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (event->arg[0] == 0 || !gwi_object_end(model, process, GWI_SPACE_MEMORY, event->arg[0]))
+        free_of_nothing(model, process, event);
+}
+
+/* cuMemFree waits for the device, unless the memory is stream-ordered. */
+static inline void plain_free(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t index;
-    if (event->arg[0] == 0 || !object_take(process, GWI_SPACE_MEMORY, event->arg[0], &index)) {
+    bool found = event->arg[0] != 0 && object_take(process, GWI_SPACE_MEMORY, event->arg[0], &index);
+    if (!found)
         free_of_nothing(model, process, event);
-        return GW_CLASS_COUNT;
-    }
-    gw_class cls = process->object[index].cls;
-    object_drop(model, process, index);
-    return cls;
+    if (!found || process->object[index].cls != GW_CLASS_POOL)
+        process->t_waited_ns = event->t_ns;
+    if (found && process->object[index].cls == GW_CLASS_PLAIN)
+        object_drop(model, process, index, GW_CLASS_PLAIN);
+    else if (found)
+        gwi_object_drop(model, process, index);
 }
 
 /* End an object because a new object got its address or handle. The old one must have been freed, but the event of its
@@ -366,6 +377,30 @@ gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event
 
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls)
 {
-    (void)object_add(model, process, event, GWI_SPACE_MEMORY, cls, event->arg[0], event->arg[1],
-                     gwi_device_of(process, event->context));
+    (void)gwi_object_add(model, process, event, GWI_SPACE_MEMORY, cls, event->arg[0], event->arg[1],
+                         gwi_device_of(process, event->context));
+}
+
+static gw_class class_of_space(uint64_t space)
+{
+    static const gw_class classes[GW_SPACE_COUNT] = {GW_CLASS_PLAIN, GW_CLASS_PITCHED, GW_CLASS_MANAGED, GW_CLASS_ARRAY,
+                                                     GW_CLASS_MIPMAP};
+    return space < GW_SPACE_COUNT ? classes[space] : GW_CLASS_PLAIN;
+}
+
+void gwi_objects_apply(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (event->kind == GW_EV_ALLOC) {
+        model->process[process->index].allocation_us += event->took_us;
+        if (event->arg[2] == GW_SPACE_DEVICE)
+            (void)object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_PLAIN, event->arg[0], event->arg[1],
+                             gwi_device_of(process, event->context));
+        else
+            gwi_memory_add(model, process, event, class_of_space(event->arg[2]));
+    } else if (event->kind == GW_EV_FREE) {
+        model->process[process->index].allocation_us += event->took_us;
+        plain_free(model, process, event);
+    } else {
+        gwi_ledger_apply(model, process, event);
+    }
 }

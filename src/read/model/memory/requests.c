@@ -4,12 +4,11 @@
 
 #include <string.h>
 
-enum { ROOM_MIN = 256, ROOM_MAX = 1 << 15 };
-_Static_assert((ROOM_MAX & (ROOM_MAX - 1)) == 0, "a power of two");
+enum { ROOM_MIN = 256 };
 
 /* Double the size of the ring. A request is stored at index `order` modulo the size, so copy each one to its new
  * index. */
-static GWI_RARE bool grow(gw_model *model, gwi_requests *list, uint64_t order)
+GWI_RARE bool gwi_requests_grow(gw_model *model, gwi_requests *list, uint64_t order)
 {
     gwi_requests wider = {.room = list->room == 0 ? ROOM_MIN : list->room * 2, .oldest = list->oldest};
     wider.item = gwi_big_alloc(wider.room * sizeof *wider.item);
@@ -28,20 +27,6 @@ static GWI_RARE bool grow(gw_model *model, gwi_requests *list, uint64_t order)
     gwi_requests_free(list);
     *list = wider;
     return true;
-}
-
-gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order)
-{
-    gwi_requests *list = &process->requests;
-    if (order - list->oldest >= list->room) {
-        if (list->room == ROOM_MAX)
-            list->oldest = order - list->room + 1;
-        else if (!grow(model, list, order))
-            return NULL;
-    }
-    list->newest = order;
-    list->end[order & (list->room - 1)] = (gwi_request_end){0};
-    return &list->item[order & (list->room - 1)];
 }
 
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order)
