@@ -312,6 +312,10 @@ static void test_host_crash(void **state)
     end_by(6, false);
     expect_fault("host-crash-of-process", GW_ESTABLISHED);
     judge_close();
+    end_by(6, false); /* an uncaught exception aborts, too, and only stderr shows it */
+    gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
+    expect_fault("host-crash-of-process", GW_SUPPORTED);
+    judge_close();
 }
 
 static void feed_host_crash_near_an_allocation_failed(void)

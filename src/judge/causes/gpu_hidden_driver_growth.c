@@ -37,9 +37,9 @@ static bool is_alone(const gwi_case *c)
 static bool find_growth(const gwi_case *c, uint64_t *ret_bytes, uint64_t *ret_first)
 {
     const gwi_memory *m = &c->memory;
-    if (!m->known || m->has_gaps || m->from_stderr || !m->rest_known || !m->foreign_known || m->limit_is_guard ||
-        !m->has_total || m->device < 0 || m->device >= GW_MODEL_DEVICES_MAX || c->process == NULL ||
-        c->oom_last == NULL)
+    if (!m->known || m->has_losses || m->has_gaps || m->from_stderr || !m->rest_known || !m->foreign_known ||
+        m->limit_is_guard || !m->has_total || m->device < 0 || m->device >= GW_MODEL_DEVICES_MAX ||
+        c->process == NULL || c->oom_last == NULL)
         return false;
     const gw_device *device = &c->model->device[m->device];
     if (device->bytes_free_first == 0 || device->bytes_free_first > m->total_bytes || device->t_first_ns >= m->t_ns ||

@@ -165,7 +165,8 @@ static gw_certainty certainty_of(const gwi_case *c)
         c->oom_last != NULL && has_gone_on(c->oom_last) && c->sticky == NULL && c->exception != GW_EXCEPTION_OOM;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
-    if (explained_otherwise(memory) || memory->has_gaps || gwi_cache_may_explain(memory) || gwi_cache_is_much(memory))
+    if (explained_otherwise(memory) || memory->has_losses || memory->has_gaps || gwi_cache_may_explain(memory) ||
+        gwi_cache_is_much(memory))
         return GW_HYPOTHESIS;
     if (gwi_unseen_driver(c->model) != NULL && memory->rest_known && gwi_would_fit(memory, memory->rest_bytes))
         return GW_HYPOTHESIS; /* an unobserved process may hold the memory that nothing accounts for */

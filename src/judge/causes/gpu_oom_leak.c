@@ -430,8 +430,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         most = certainty;
         caught = i < CAUGHT_KINDS && most >= GW_SUPPORTED;
     }
-    if (most > GW_HYPOTHESIS && c->memory.has_gaps)
-        most = GW_HYPOTHESIS; /* events were lost, so the blocks may have been freed */
+    /* If events were lost, the blocks may have been freed, or other work may explain them. */
+    if (most > GW_HYPOTHESIS && (c->memory.has_gaps || (c->memory.has_losses && most < GW_ESTABLISHED)))
+        most = GW_HYPOTHESIS;
     if (most != GW_CERTAINTY_NONE && c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
     return most;

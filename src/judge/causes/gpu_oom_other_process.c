@@ -135,6 +135,8 @@ static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
     return kept > 0 && kept * KEPT_PART >= own_bytes;
 }
 
+#define CONTEXT_BYTES ((uint64_t)1 << 30) /* the most that a context with its libraries uses */
+
 /* Return the memory of other processes, or 0 if it is unknown. *ret_least is the part that certainly belongs to them.
  *
  * If they were not counted, return the memory that no known process holds, and set *ret_by_difference. It includes this
@@ -142,12 +144,11 @@ static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
  * result is 0 unless more than 1 GiB is left beyond that, and fewer than 256 streams are alive. */
 static uint64_t foreign_bytes(const gwi_memory *memory, uint64_t *ret_least, bool *ret_by_difference)
 {
-    const uint64_t context_bytes = (uint64_t)1 << 30;
     *ret_by_difference = !memory->foreign_known && memory->rest_known &&
-                         memory->rest_bytes > context_bytes * (1 + memory->context_count) && memory->stream_count < 256;
+                         memory->rest_bytes > CONTEXT_BYTES * (1 + memory->context_count) && memory->stream_count < 256;
     *ret_least = memory->foreign_known ? memory->foreign_bytes : 0;
     if (*ret_by_difference) {
-        *ret_least = memory->rest_bytes - context_bytes * memory->context_count;
+        *ret_least = memory->rest_bytes - CONTEXT_BYTES * memory->context_count;
         return memory->rest_bytes;
     }
     return *ret_least;
@@ -200,11 +201,13 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_next(finding, "End pid %" PRIu32 " (its whole process group), or wait for it", memory->foreign_pid);
     if (c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
+    /* A difference includes a context of the other processes, but the ledger does not. */
+    uint64_t requested = by_difference ? foreign_least - CONTEXT_BYTES : foreign;
+    if (gwi_leak_bytes(memory) > requested || memory->has_gaps)
+        return GW_HYPOTHESIS; /* the leak, which lost events may hide, would have filled the card a little later */
     if (by_difference)
-        return held * 2 < memory->limit_bytes && !memory->has_gaps ? GW_SUPPORTED : GW_HYPOTHESIS;
+        return held * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
     bool would_fit_alone = held + memory->wanted_bytes <= memory->limit_bytes;
-    if (gwi_leak_bytes(memory) > memory->foreign_bytes)
-        return GW_HYPOTHESIS; /* the leak would have filled the card a little later anyway */
     /* If this process holds more than twice as much as the others, it may simply need too much. */
     bool is_less = memory->foreign_bytes * 2 < held;
     bool may_leak = may_have_kept(&memory->growth, memory->own_bytes);

@@ -5,7 +5,8 @@
  * - a thread inside a driver call;
  * - a GPU core dump;
  * - a crash address inside device memory, or a bad access at an unknown address in a process that had device memory;
- * - a driver call of the process that was not recorded, or may not have been.
+ * - a driver call of the process that was not recorded, or may not have been;
+ * - SIGABRT, if stderr was not recorded: an uncaught exception may have ended the program.
  * Only host code faults like this. A signal from kill() looks the same unless the crash itself was recorded.
  *
  * A SIGBUS is only supported if its reason was not recorded, or if a page of /dev/shm was missing. /dev/shm may have
@@ -143,6 +144,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_bus bus = gwi_bus_of(c);
     may_follow = may_follow || gwi_may_be_in_block(c) || (crash != NULL && crash->in_block);
     may_follow = may_follow || (c->signal == SIGBUS && (bus == GWI_BUS_UNKNOWN || bus == GWI_BUS_SHM));
+    /* An uncaught exception of C++ aborts the program, too, and only stderr shows it. */
+    may_follow = may_follow || (c->signal == SIGABRT && gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL);
     return may_follow || inside != NULL || !is_observed(c) ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 

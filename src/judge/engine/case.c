@@ -249,8 +249,9 @@ static void find_rest(gwi_memory *memory)
 }
 
 /* True if the count of the process's own memory may be wrong: it is the sum of several processes with the same pid, or
- * events were lost. The count is trusted if a framework reported it. After losses it is trusted, too, if it explains
- * nearly all memory that the driver had in use.
+ * events were lost, or blocks of the recording are damaged. A framework's report shows the process's own memory, but
+ * its events may be lost, too. After losses, the driver's events are trusted if they explain nearly all memory that the
+ * driver had in use.
  *
  * A lost free makes the count too high. It makes the rest (memory in use that nothing accounts for) too low by as many
  * bytes. Without errors, the rest is at most `contexts_bytes`. So the error is at most `contexts_bytes` minus the rest.
@@ -262,11 +263,18 @@ static bool has_gaps(const gwi_case *c)
     const uint64_t contexts_bytes = ((uint64_t)1 << 30) * (1 + memory->context_count);
     uint64_t pages = memory->snapshot == NULL ? 0 : memory->snapshot->held_bytes;
     uint64_t own_bytes = pages > memory->own_bytes ? pages : memory->own_bytes;
-    bool confirmed = memory->rest_known && memory->rest_bytes <= contexts_bytes &&
-                     (contexts_bytes - memory->rest_bytes) * 4 <= own_bytes;
-    if (c->process == NULL || memory->report != NULL)
-        return false;
-    return c->process->is_several || (c->process->lost_events > 0 && !confirmed);
+    bool is_several = c->process != NULL && c->process->is_several;
+    bool confirmed = memory->report == NULL && c->model->damaged_count == 0 && memory->rest_known &&
+                     memory->rest_bytes <= contexts_bytes && (contexts_bytes - memory->rest_bytes) * 4 <= own_bytes;
+    return (is_several && memory->report == NULL) || (gwi_lost_after(c, 0) && !confirmed);
+}
+
+static bool has_losses(const gw_model *model)
+{
+    bool lost = model->damaged_count > 0;
+    for (size_t i = 0; i < model->process_count; i++)
+        lost = lost || model->process[i].lost_events > 0;
+    return lost;
 }
 
 static const gw_allocator_report *report_of(const gwi_case *c)
@@ -398,6 +406,7 @@ static void find_memory(gwi_case *c)
         memory->limit_is_guard = c->model->device[memory->device].has_limit;
     }
     find_rest(memory);
+    memory->has_losses = has_losses(c->model);
     memory->has_gaps = has_gaps(c);
     find_caught(c->model, memory);
     bool by_report = report != NULL && memory->live == report->live;

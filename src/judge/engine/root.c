@@ -207,6 +207,13 @@ static bool is_unknown_which(const gwi_case *c)
     return false;
 }
 
+/* True if the events that show that the program went on after c->oom may be missing, and its end does not show that it
+ * did not. */
+static bool may_have_gone_on(const gwi_case *c)
+{
+    return end_of(c) != ENDED_BY_MEMORY && gwi_lost_after(c, c->oom_last->t_last_ns);
+}
+
 bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
 {
     if (c->process == NULL || failure->pid != c->process->pid || c->sticky != NULL)
@@ -272,6 +279,8 @@ void gwi_root_find(gwi_case *c)
             c->is_root_unknown = is_unknown_which(c);
         }
     }
+    if (c->oom != NULL && c->sticky == NULL && may_have_gone_on(c))
+        c->is_root_unknown = true;
     found.oom = c->oom;
     c->root = gwi_root_of(&found);
 }

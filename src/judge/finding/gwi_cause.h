@@ -40,7 +40,8 @@ typedef struct gwi_memory {
     bool foreign_by_ledger; /* foreign_bytes counts only allocations of this run's processes, not their contexts */
     bool rest_known;
     uint64_t rest_bytes;         /* in use beyond all recorded allocations: contexts, streams, code, other programs */
-    bool has_gaps;               /* own_bytes may be wrong: see case.c */
+    bool has_losses;             /* events were lost or damaged: those that show another cause may be among them */
+    bool has_gaps;               /* own_bytes may be wrong, too: see case.c */
     const gw_pool_state *pools;  /* stream-ordered pools of the process; NULL: none, or not known */
     const gw_snapshot *snapshot; /* the ledger at the refusal; NULL: none */
     const gw_allocator_report *report; /* a framework's report of the refusal; NULL: none */
@@ -89,7 +90,7 @@ typedef struct gwi_case {
     const gw_failure *other;      /* first failure of any other kind */
     const gw_failure *handled;    /* first allocation failure from which the program recovered */
     bool is_root_unsure;          /* another thread may have ended the run, so no cause is established */
-    bool is_root_unknown;         /* several requests were refused, and no output shows which refusal ended the run */
+    bool is_root_unknown;         /* no output shows which refusal ended the run, or whether one did: see root.c */
     const gw_failure *start;      /* failed cuInit, or failed first context under an address-space limit */
     const gw_failure *no_context; /* the first context was refused for lack of memory, without an address limit */
     bool has_address_limit;       /* the address space was limited, as by ulimit -v */
@@ -124,6 +125,9 @@ const gw_pair *gwi_unseen_driver(const gw_model *model);
 /* True if no failed driver call can be missing: the recording reaches its end, or the present state of a run that still
  * runs, no block is damaged, and no buffer was too full for a failed call. */
 bool gwi_is_whole(const gw_model *model);
+
+/* True if events of the judged process at or after `t_ns` may be missing: some were lost, or blocks are damaged. */
+bool gwi_lost_after(const gwi_case *c, uint64_t t_ns);
 
 /* Whose actions could confirm an explanation. */
 typedef enum gwi_concerns {

@@ -56,6 +56,12 @@ bool gwi_is_whole(const gw_model *model)
     return is_whole;
 }
 
+bool gwi_lost_after(const gwi_case *c, uint64_t t_ns)
+{
+    return c->model->damaged_count > 0 ||
+           (c->process != NULL && c->process->lost_events > 0 && c->process->t_lost_ns >= t_ns);
+}
+
 static bool is_process_observed(const gwi_case *c)
 {
     if (gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL)

@@ -461,6 +461,8 @@ static void feed_lost(gw_model *model, const gw_item *item)
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
+    if (item->lost.events > facts->lost_events)
+        facts->t_lost_ns = item->t_ns;
     facts->lost_events = item->lost.events;
     facts->lost_failures = item->lost.failures;
     facts->lost_threads = item->lost.threads;
