@@ -187,6 +187,13 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
     }
 }
 
+/* True for a time before the start of the run, which is below 0 but stored without a sign. Only a damaged recording, or
+ * one that a foreign program wrote, has one. The model moves it to the start. */
+static inline bool is_before_start(uint64_t t_ns)
+{
+    return __builtin_expect(t_ns > INT64_MAX, 0);
+}
+
 static bool is_fact(uint8_t kind)
 {
     return kind >= GW_EV_TEXT;
@@ -201,8 +208,19 @@ static GWI_RARE void initialised(gw_model *model, gw_process *facts, const gw_ev
     facts->init_site = model->inner->event_site;
 }
 
+static GWI_RARE void event_at_start(gw_model *model, const gw_event *event)
+{
+    gw_event moved = *event;
+    moved.t_ns = 0;
+    gwi_model_event(model, &moved);
+}
+
 void gwi_model_event(gw_model *model, const gw_event *event)
 {
+    if (is_before_start(event->t_ns)) {
+        event_at_start(model, event);
+        return;
+    }
     if (event->t_ns > model->inner->t_last_ns)
         model->inner->t_last_ns = event->t_ns;
     gwi_process *process = gwi_process_of(model, event->pid, event->t_ns);
@@ -295,8 +313,9 @@ static void feed_counters(gw_model *model, const gw_item *item)
         thread->counter[i] = item->counters.counter[i];
     }
     thread->calls = item->counters.calls;
-    thread->synced_at_ns = item->counters.synced_at_ns;
-    thread->inside_since_ns = item->counters.inside_since_ns;
+    uint64_t synced_at_ns = item->counters.synced_at_ns, inside_since_ns = item->counters.inside_since_ns;
+    thread->synced_at_ns = is_before_start(synced_at_ns) ? 0 : synced_at_ns;
+    thread->inside_since_ns = is_before_start(inside_since_ns) ? 0 : inside_since_ns;
     model->inner->inside_fn_plus_1[index] = item->counters.inside_fn_plus_1;
     if (item->counters.thread_name != NULL)
         snprintf(thread->name, sizeof thread->name, "%.15s", item->counters.thread_name);
@@ -325,6 +344,8 @@ static void feed_ring(gw_model *model, const gw_item *item)
     }
     if (call != NULL)
         memcpy(call, item->ring.call, bytes);
+    for (uint32_t i = 0; i < item->ring.count; i++)
+        call[i].t_ns = is_before_start(call[i].t_ns) ? 0 : call[i].t_ns;
     free(ring->call);
     *ring = (gwi_hot_ring){call, item->ring.count, item->ring.total, item->ring.synced_total};
 }
@@ -468,9 +489,18 @@ static void feed_lost(gw_model *model, const gw_item *item)
     facts->lost_threads = item->lost.threads;
 }
 
+static GWI_RARE gw_status feed_at_start(gw_model *model, const gw_item *item, gw_error *err)
+{
+    gw_item moved = *item;
+    moved.t_ns = 0;
+    return gw_model_feed(model, &moved, err);
+}
+
 gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
 {
     gwi_model *inner = model->inner;
+    if (is_before_start(item->t_ns))
+        return feed_at_start(model, item, err);
     if (item->t_ns > inner->t_last_ns)
         inner->t_last_ns = item->t_ns;
     switch (item->kind) {

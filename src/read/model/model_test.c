@@ -192,6 +192,29 @@ static void test_a_crash_names_its_site(void **state)
     gw_model_free(model);
 }
 
+/* A recording from elsewhere may have times below 0, which would be hundreds of years without a sign. */
+static void test_times_before_the_start(void **state)
+{
+    (void)state;
+    gw_hot_call call = {.t_ns = UINT64_MAX - 9};
+    gw_item ring = {.kind = GW_ITEM_RING, .t_ns = UINT64_MAX, .pid = GW_FEED_PID, .tid = GW_FEED_PID};
+    gw_error err;
+    open_feed();
+    uint64_t t_ns = feed.t_ns;
+    feed.t_ns = UINT64_MAX - 99999;
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, mib, 0, 0);
+    feed.t_ns = t_ns;
+    gw_feed_exit(&feed, 1, 0);
+    ring.ring.call = &call;
+    ring.ring.count = ring.ring.total = 1;
+    assert_int_equal(gw_model_feed(feed.model, &ring, &err), GW_OK);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->failure[0].t_ns, 0);
+    assert_int_equal(model->thread[0].ring[0].t_ns, 0);
+    assert_true(model->t_end_ns < 10000000000u);
+    gw_model_free(model);
+}
+
 static void test_failed_calls_change_nothing(void **state)
 {
     (void)state;
@@ -1258,6 +1281,7 @@ int main(void)
         cmocka_unit_test(test_one_kind_is_one_place),
         cmocka_unit_test(test_what_is_buried_knows_where_it_was_made),
         cmocka_unit_test(test_a_crash_names_its_site),
+        cmocka_unit_test(test_times_before_the_start),
         cmocka_unit_test(test_failed_calls_change_nothing),
         cmocka_unit_test(test_vmm_lives_until_released_and_unmapped),
         cmocka_unit_test(test_vmm_number_given_out_twice),
