@@ -57,7 +57,7 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
                 gw_bytes_text(used, snapshot->small_bytes), idle);
     say_small(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
-    if (gwi_leak_bytes(memory) > idle_bytes || memory->has_gaps)
+    if (gwi_may_leak_more(memory, idle_bytes))
         return GW_HYPOTHESIS;
     /* Rounding alone can leave half as many bytes unused as used: a page of 2 MiB holds only two blocks of just over
      * 2/3 MiB. The threshold is higher than that. */
@@ -76,7 +76,7 @@ static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
     bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80;
     /* A leak, or a need for memory that keeps growing, leaves free pieces in the cache, too. */
     const gw_growth *growth = &memory->growth;
-    bool grew = (growth->repeats && growth->repeat_goes_on) ||
+    bool grew = memory->has_gaps || (growth->repeats && growth->repeat_goes_on) ||
                 (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes) ||
                 (gwi_leak_bytes(memory) > 0 && gwi_leak_bytes(memory) * 4 >= memory->own_bytes);
     /* A saved snapshot without times does not show whether anything grew. */
@@ -189,7 +189,7 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
     if (memory->pools->has_threshold)
         gwi_next(finding, "Lower the pool's release threshold (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)");
     gwi_next(finding, "Allocate this block from the pool, too (cuMemAllocAsync)");
-    if (gwi_leak_bytes(memory) > idle_bytes)
+    if (gwi_may_leak_more(memory, idle_bytes))
         return GW_HYPOTHESIS;
     /* If the process holds more than the pools have unused, growing memory use could look the same. */
     return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED;

@@ -19,9 +19,9 @@ static void rule_out_foreign(const gwi_case *c, gwi_finding *finding)
     else if (memory->limit_is_framework)
         gwi_rule_out(c, finding, GWI_OF_PROCESS, "other processes (PyTorch's own limit counts only this program)");
     else if (memory->foreign_known && !gwi_would_fit(memory, memory->foreign_bytes))
-        gwi_rule_out(c, finding, GWI_OF_PROCESS, "other processes (%s)", gw_bytes_text(bytes, memory->foreign_bytes));
+        gwi_rule_out(c, finding, GWI_OF_RUN, "other processes (%s)", gw_bytes_text(bytes, memory->foreign_bytes));
     else if (!memory->foreign_known && memory->rest_known && !gwi_would_fit(memory, memory->rest_bytes))
-        gwi_rule_out(c, finding, GWI_OF_PROCESS, "other processes (at most %s, contexts included)",
+        gwi_rule_out(c, finding, GWI_OF_RUN, "other processes (at most %s, contexts included)",
                      gw_bytes_text(bytes, memory->rest_bytes));
 }
 
@@ -43,6 +43,8 @@ static void rule_out_fragmentation(const gwi_case *c, gwi_finding *finding)
 void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which)
 {
     const gwi_memory *memory = &c->memory;
+    if (memory->has_losses)
+        return; /* the sizes and counts below may be wrong */
     if (which & GWI_NOT_FOREIGN)
         rule_out_foreign(c, finding);
     if (which & GWI_NOT_FRAGMENTED)

@@ -51,6 +51,11 @@ uint64_t gwi_leak_bytes(const gwi_memory *memory)
     return loop > runs ? loop : runs;
 }
 
+bool gwi_may_leak_more(const gwi_memory *memory, uint64_t bytes)
+{
+    return memory->has_gaps || gwi_leak_bytes(memory) > bytes;
+}
+
 /* True if the refused request might have fitted without contexts, streams, graphs or modules. In measurements, a stream
  * took 0.55 MiB, and a context with its code 527 MiB. The size of a graph or a module depends on its kernels. */
 bool gwi_objects_may_hold(const gwi_memory *memory)
