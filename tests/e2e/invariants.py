@@ -9,7 +9,7 @@ The columns:
     no crash   gpuwhy itself ended normally, and no sanitizer reported anything
     no claim   nothing is established but the cause that the scenario is about
     counted    each event that was counted as written is in the recording, and each lost one is counted
-    less       with less evidence, no cause is more certain (src/judge/less_test.c)
+    less       with less evidence, no cause is more certain and nothing more is ruled out (src/judge/less_test.c)
     coverage   the verdict names every process that the recording has, and says what was not observed
 """
 import collections
@@ -53,7 +53,7 @@ def covered(items, verdict):
 
 
 def raised(recording):
-    """Return the causes that are more certain with less evidence, as text."""
+    """Return what the verdict claims with less evidence but not with all, as text."""
     done = subprocess.run([str(BUILD / "src" / "judge" / "verdict_less_test"), str(recording)], capture_output=True,
                           text=True, timeout=240, check=False)
     return None if done.returncode == 0 else done.stdout + done.stderr

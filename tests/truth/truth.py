@@ -223,8 +223,8 @@ def run_observed(program, tools, folder):
 
 
 def raised(tools, recording):
-    """Return the causes that are more certain with less evidence (src/judge/less_test.c), as text; None: there are
-    none."""
+    """Return what the verdict claims with less evidence but not with all (src/judge/less_test.c), as text; None:
+    nothing."""
     done = subprocess.run([str(tools.build / "src" / "judge" / "verdict_less_test"), str(recording)],
                           capture_output=True, text=True, timeout=TIMEOUT_S)
     return None if done.returncode == 0 else done.stdout + done.stderr
@@ -405,7 +405,7 @@ def report(results, options, seconds):
     bad = len(over) > options.overclaims_max or 100 * right < options.right_min * len(judged) or bool(broken)
     raised_ones = [r for r in results if r.raised]
     for r in raised_ones[:options.show]:
-        print(f"less evidence, but more certain: {command_of(r)}\n{r.raised}")
+        print(f"less evidence, but more claims: {command_of(r)}\n{r.raised}")
     bad = bad or len(noisy) > options.noisy_max or bool(unstable) or bool(raised_ones)
     return 1 if bad else 0
 
