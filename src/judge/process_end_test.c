@@ -252,7 +252,7 @@ static void test_fork_after_init_told(void **state)
     (void)state;
     told_of_a_fork("");
     expect_fault("fork-after-init", GW_ESTABLISHED);
-    assert_true(says("raised at /project/train.py:7 in worker"));
+    assert_true(says("raised at train.py:7 in worker"));
     assert_true(says("initialised CUDA"));
     judge_close();
     told_of_a_fork("Traceback (most recent call last):\n  File \"/project/train.py\", line 30, in <module>\n"

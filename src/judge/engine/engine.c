@@ -269,7 +269,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
     bool is_replayed = best->cause->replay != GWI_NO_REPLAY &&
                        gwi_say_whatif(c, &best->finding, best->cause->replay == GWI_REPLAY_OF_LEAK);
     if (best->by_text)
-        return take_finding(c, verdict, &best->finding) && gwi_log_add_next(c->text, c->said, &verdict->next);
+        return gwi_log_take(c->text, c->said, &best->finding, verdict);
     gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
     return take_finding(c, verdict, &best->finding) &&
            gwi_add_fixes_for(c, &verdict->next, best->cause, words, is_replayed);

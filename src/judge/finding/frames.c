@@ -219,13 +219,13 @@ static const char *what_happened(const text_frame *innermost, const char *cause)
                : "the exception was raised here";
 }
 
-static bool fill_frame(const text_frame *from, gw_where_frame *frame)
+static bool fill_frame(const text_frame *from, bool is_short, gw_where_frame *frame)
 {
     char text[480], line[16] = "";
     if (from->line != 0)
         snprintf(line, sizeof line, ":%" PRIu32, from->line);
-    snprintf(text, sizeof text, "%.250s%s%s%.200s", from->file, line, from->function != NULL ? " in " : "",
-             from->function != NULL ? from->function : "");
+    snprintf(text, sizeof text, "%.250s%s%s%.200s", is_short ? gw_path_last(from->file) : from->file, line,
+             from->function != NULL ? " in " : "", from->function != NULL ? from->function : "");
     frame->python = from->python;
     frame->whose = "user";
     frame->line = from->line;
@@ -234,7 +234,8 @@ static bool fill_frame(const text_frame *from, gw_where_frame *frame)
            gw_str_copy(from->function, &frame->function) && gw_str_copy(text, &frame->text);
 }
 
-bool gwi_where_in_text(const gw_log *log, const gw_log_find *exception, const char *cause, gw_where **ret_where)
+bool gwi_where_in_text(const gw_log *log, const gw_log_find *exception, const char *cause, bool is_short,
+                       gw_where **ret_where)
 {
     text_frame frame[FRAMES_MAX];
     size_t count = exception == NULL ? 0 : python_frames(log, exception, frame);
@@ -246,7 +247,7 @@ bool gwi_where_in_text(const gw_log *log, const gw_log_find *exception, const ch
     gw_where *where = calloc(1, sizeof *where);
     bool good = where != NULL && (where->frame = calloc(count, sizeof *where->frame)) != NULL;
     for (size_t i = 0; i < count && good; i++)
-        good = fill_frame(&frame[i], &where->frame[where->frame_count++]);
+        good = fill_frame(&frame[i], is_short, &where->frame[where->frame_count++]);
     if (!good) {
         gwi_where_free(where);
         return false;

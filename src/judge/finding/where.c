@@ -334,7 +334,7 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
 static bool where_raised(const gwi_case *c, const char *cause, gw_where **ret_where)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
-    return gwi_where_in_text(facts->log, facts->exception.find, cause, ret_where);
+    return gwi_where_in_text(facts->log, facts->exception.find, cause, true, ret_where);
 }
 
 /* True if the exception that ended the program is about the GPU or its memory. */

@@ -163,8 +163,10 @@ uint64_t gwi_log_t_ns(const gwi_log_case *c, const gw_log_find *find);
 void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_find *find);
 /* Set the headline, and report the lines of the text that led to the conclusion, which is no silence. */
 void gwi_log_say(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding);
-/* Add the fixes for the conclusion's cause that suit the programs in the text. Returns false if there is no memory. */
-bool gwi_log_add_next(const gwi_log_case *c, const gwi_conclusion *end, gw_string_list *next);
+/* Move the finding into the verdict, with the place of the exception that belongs to the conclusion, and the fixes that
+ * suit the programs in the text. Returns false if there is no memory. */
+GW_MUST_CHECK bool gwi_log_take(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding,
+                                gw_verdict *verdict);
 /* Add the causes that the conclusion does not decide for. Returns false if there is no memory. */
 bool gwi_log_add_alternatives(gw_verdict *verdict, const gwi_conclusion *end);
 

@@ -308,7 +308,7 @@ const char *gwi_log_decider(const char *cause)
 static bool find_place(const gwi_log_case *c, const gwi_conclusion *end, gw_where **ret_at)
 {
     const char *cause = end->it.cause_count > 0 ? end->it.cause[0] : NULL;
-    return gwi_where_in_text(c->log, gwi_log_exception_of(c, end->it.find), cause, ret_at);
+    return gwi_where_in_text(c->log, gwi_log_exception_of(c, end->it.find), cause, c->recorded != NULL, ret_at);
 }
 
 /* If the log shows which card was used, store this card in the verdict. Returns false if there is no memory. */
@@ -378,13 +378,23 @@ void gwi_log_say(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *
         say_consequences(c, finding, &end->it);
 }
 
-bool gwi_log_add_next(const gwi_log_case *c, const gwi_conclusion *end, gw_string_list *next)
+/* Take the place of the exception that belongs to the conclusion, and the fixes for its cause. */
+static bool take_place_and_next(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)
 {
-    gw_where *at;
-    bool good = find_place(c, end, &at) &&
-                gwi_log_add_fixes(c, gwi_cause_of(end->it.cause[0]), at == NULL ? "" : at->frame[0].text, next);
-    gwi_where_free(at);
-    return good;
+    if (!find_place(c, end, &verdict->where))
+        return false;
+    const char *at = verdict->where == NULL ? "" : verdict->where->frame[0].text;
+    if (verdict->where == NULL &&
+        !gw_str_copy(c->recorded == NULL ? "the log has no traceback with a line of the program itself"
+                                         : "the output has no traceback with a line of the program itself",
+                     &verdict->where_reason))
+        return false;
+    return end->it.cause_count == 0 || gwi_log_add_fixes(c, gwi_cause_of(end->it.cause[0]), at, &verdict->next);
+}
+
+bool gwi_log_take(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding, gw_verdict *verdict)
+{
+    return !finding->failed && gwi_take_words(finding, verdict) && take_place_and_next(c, end, verdict);
 }
 
 /* Judge a log that shows what ended the program. */
@@ -396,12 +406,9 @@ static bool judge_end(const gwi_log_case *c, const gwi_conclusion *end, gw_verdi
     verdict->cause = cause != NULL ? cause->id : NULL;
     verdict->certainty = end->it.certainty;
     gwi_log_say(c, end, &finding);
-    bool good = gwi_take_words(&finding, verdict) && gwi_log_add_alternatives(verdict, end) &&
-                find_place(c, end, &verdict->where) && fill_card(c, verdict) &&
-                (cause == NULL || gwi_log_add_next(c, end, &verdict->next));
+    bool good =
+        gwi_log_take(c, end, &finding, verdict) && gwi_log_add_alternatives(verdict, end) && fill_card(c, verdict);
     gwi_finding_free(&finding);
-    if (good && verdict->where == NULL)
-        good = gw_str_copy("the log has no traceback with a line of the program itself", &verdict->where_reason);
     const char *option = cause != NULL && end->kind == GWI_ENDED_BY_FAULT ? gwi_log_decider(cause->id) : NULL;
     if (good && verdict->certainty != GW_ESTABLISHED && option != NULL)
         good = gwi_list_addf(&verdict->next, "To confirm: %s", option);

@@ -65,7 +65,6 @@ gw_certainty gwi_judge_by_text(const gwi_case *c, gwi_finding *finding)
     if (!gwi_is_told(c, finding->cause))
         return GW_CERTAINTY_NONE;
     gwi_log_say(c->text, c->said, finding);
-    gwi_where_raised(finding);
     const gw_cudnn_line *logged = gw_begins(finding->cause->id, "library-") ? gwi_cudnn_error(c, NULL) : NULL;
     if (logged != NULL)
         gwi_cudnn_say(finding, logged);
