@@ -5,7 +5,7 @@ import re
 import sys
 
 FOLDERS = ("src", "virtual-gpu", "libgpuscope/src", "libgpuscope/include", "include")
-TEXTS_MAX, STICKY_MAX = 3, 5  # more in one file is a list
+TEXTS_MAX, STICKY_MAX = 3, 5  # more texts in one file, or numbers in one function or table, are a list
 NAME = r"CUDA_ERROR_[A-Z_]+|cudaError[A-Z]\w+"
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
@@ -35,9 +35,10 @@ def complaints(source, codes, texts, sticky):
     held = [text for text in texts if text in strings]
     if len(held) > TEXTS_MAX:
         yield f"a list of results' texts: {', '.join(held)}"
-    numbers = sticky & set(re.findall(r"(?<![\w.])\d{3}(?![\w.])", bare))
-    if len(numbers) > STICKY_MAX:
-        yield f"a list of sticky results: {', '.join(sorted(numbers))}"
+    for part in re.split(r"^}", bare, flags=re.M):
+        numbers = sticky & set(re.findall(r"(?<![\w.])\d{3}(?![\w.])", part))
+        if len(numbers) > STICKY_MAX:
+            yield f"a list of sticky results: {', '.join(sorted(numbers))}"
 
 
 def check_itself(codes, texts, sticky):
