@@ -14,6 +14,9 @@ static const uint8_t ways[UINT8_MAX + 1] = {
     [GW_EV_FUNCTION] = GWI_SPACE_FUNCTION,
 };
 
+/* A smaller ledger stays in the processor's caches without help. */
+enum { WORTH_FETCHING = 8192 };
+
 typedef struct glance {
     const gwi_bucket *home;   /* the bucket of the event's first argument */
     const gwi_object *object; /* first the process's object array (fetch_bucket()), then one object (fetch_object()) */
@@ -73,7 +76,9 @@ static void fetch(const gw_model *model, const gw_event *event, size_t count)
 
 void gwi_ahead_feed(gw_model *model, const gw_event *event, size_t count)
 {
-    fetch(model, event, count);
+    const gwi_process *last = model->inner->last;
+    if (last != NULL && last->object_count >= WORTH_FETCHING)
+        fetch(model, event, count);
     for (size_t i = 0; i < count; i++)
         gwi_model_event(model, &event[i]);
 }
