@@ -255,7 +255,8 @@ void gwi_model_event(gw_model *model, const gw_event *event)
         gwi_order_call(model, process, event);
     if (model->rehearsal.card_count > 0 && gw_is_request(event->kind))
         gwi_rehearsal_request(model, event);
-    gwi_objects_apply(model, process, event);
+    if (!gwi_objects_apply(model, process, event))
+        gwi_ledger_apply(model, process, event);
 }
 
 /* ---- the other items ---- */

@@ -335,8 +335,8 @@ bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint
 void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
 void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
 /* Update the ledger after a successful call. Most events of a recording are cuMemAlloc and cuMemFree. These are handled
- * here, and all others by gwi_ledger_apply(). */
-void gwi_objects_apply(gw_model *model, gwi_process *process, const gw_event *event);
+ * here. Returns false for all others: gwi_ledger_apply() applies them. */
+bool gwi_objects_apply(gw_model *model, gwi_process *process, const gw_event *event);
 
 /* Return the hash of the group of an object that `event` created. The class is not included: a function nearly always
  * creates objects of one class. */

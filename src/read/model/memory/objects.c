@@ -388,7 +388,7 @@ static gw_class class_of_space(uint64_t space)
     return space < GW_SPACE_COUNT ? classes[space] : GW_CLASS_PLAIN;
 }
 
-void gwi_objects_apply(gw_model *model, gwi_process *process, const gw_event *event)
+bool gwi_objects_apply(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (event->kind == GW_EV_ALLOC) {
         model->process[process->index].allocation_us += event->took_us;
@@ -401,6 +401,7 @@ void gwi_objects_apply(gw_model *model, gwi_process *process, const gw_event *ev
         model->process[process->index].allocation_us += event->took_us;
         plain_free(model, process, event);
     } else {
-        gwi_ledger_apply(model, process, event);
+        return false;
     }
+    return true;
 }
