@@ -9,13 +9,6 @@
 
 enum { LINES_SAID_MAX = 3, LINE_SAID_BYTES = 160 };
 
-/* Return how many bytes of the text were read from stderr. The text after these bytes was read from the Python
- * interpreter. */
-static size_t stderr_bytes(const gw_stderr_facts *facts)
-{
-    return facts->inside_pid != 0 ? facts->inside_at : facts->text_bytes;
-}
-
 bool gwi_said_nothing(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -28,9 +21,11 @@ void gwi_say_last_words(const gwi_case *c, gwi_finding *finding)
     const gw_pair *not_recorded = gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED);
     bool both = gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL;
     const char *line[LINES_SAID_MAX];
-    size_t bytes[LINES_SAID_MAX], count = 0;
-    for (size_t end = stderr_bytes(facts); end > 0 && count<LINES_SAID_MAX; count += bytes[count]> 0)
+    size_t bytes[LINES_SAID_MAX], count = 0, end = SIZE_MAX;
+    while (end > 0 && count < LINES_SAID_MAX) {
         line[count] = gw_stderr_line_before(facts, &end, &bytes[count]);
+        count += bytes[count] > 0;
+    }
     if (count == 0 && not_recorded != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "stderr", "the program's output was not recorded: %s", not_recorded->value);
     for (size_t i = count; i-- > 0;)

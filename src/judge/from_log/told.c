@@ -11,7 +11,7 @@
 static bool is_open_question(const gwi_case *c)
 {
     return c->ended && c->bad_end && c->root == NULL && c->sticky == NULL && c->start == NULL && c->told == NULL &&
-           !c->memory.known && c->hang.kind == GWI_HANG_NONE && c->model->stderr_facts.text_bytes > 0;
+           !c->memory.known && c->hang.kind == GWI_HANG_NONE;
 }
 
 bool gwi_told_open(gwi_case *c, gwi_told *ret_told)

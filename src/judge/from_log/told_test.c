@@ -149,9 +149,10 @@ static void of_much_the_end_is_read(void **state)
     gw_feed_stderr(&feed, cases[0].text);
     gw_feed_exit(&feed, 1, 0);
     judge();
-    assert_true(model->stderr_facts.text_bytes <= MIB);
-    assert_true(model->stderr_facts.text_gap > 0);
-    assert_int_equal(model->stderr_facts.text[model->stderr_facts.text_gap - 1], '\n');
+    const gw_log *log = model->stderr_facts.log;
+    assert_int_equal(log->file_count, 2); /* the begin and the end of the text, in whole lines */
+    assert_true(log->file[0].bytes > LINE && log->file[0].bytes + log->file[1].bytes <= MIB);
+    assert_int_equal(log->file[0].bytes % LINE, 0);
     assert_string_equal(verdict->cause, cases[0].cause);
     assert_true(says("end of stderr:"));
     judge_close();

@@ -25,24 +25,14 @@ typedef enum gw_exception_kind {
     GW_EXCEPTION_GPU
 } gw_exception_kind;
 
-/* When the output was read from this byte on, counted from its beginning. */
-typedef struct gw_stderr_time {
-    uint64_t byte, t_ns;
-} gw_stderr_time;
 typedef struct gw_stderr_facts {
     uint64_t bytes;
-    /* The output to stderr. Beyond 1 MiB, lines in the middle are omitted. `text_gap` is the index of the first byte
-     * after the gap, 0 if there is none. */
-    char *text; /* owned */
-    size_t text_bytes, text_gap;
-    gw_stderr_time *time; /* owned; when parts of the output were read, in rising order, at most every 100 ms */
-    size_t time_count;
+    struct gwi_stderr_output *output; /* owned; the text, which belongs to the model alone; NULL: none */
     /* The text, read as a log when the model was finished; owned. NULL: there is no text, or this build has no matcher.
      * Its second file is the text after the gap. */
     struct gw_log *log;
-    /* Index in `text` of an exception that ended a Python interpreter but is missing on stderr; it was appended.
-     * `inside_pid` is the interpreter's pid, 0 if nothing was appended. */
-    size_t inside_at;
+    /* The pid of a Python interpreter whose last exception is missing on stderr; it was appended to the text. 0:
+     * nothing was appended. */
     uint32_t inside_pid;
     /* the appended traceback begins at the top level of a program, so probably nothing caught it */
     bool inside_from_top;
@@ -104,9 +94,9 @@ bool gw_log_old_cuda_code(unsigned number, unsigned *ret_code);
 uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line);
 /* True if the line was not on stderr: it is part of the exception that was appended (`inside_pid`). */
 bool gw_stderr_is_inside(const gw_stderr_facts *facts, const struct gw_log_find *find);
-/* Return the last line of text[0..*at) that is neither empty nor gpuwhy's own, without spaces around it. A carriage
- * return also begins a line, because progress bars overwrite their line. *ret_bytes is its length, 0 if there is none.
- * *at becomes the end of the text before the line. */
+/* For display: return the last line before *at that is neither empty nor gpuwhy's own, without spaces around it. A
+ * carriage return also begins a line, because progress bars overwrite their line. *at is SIZE_MAX for the end of what
+ * was on stderr, and becomes the place before the line. *ret_bytes is the line's length, 0 if there is none. */
 const char *gw_stderr_line_before(const gw_stderr_facts *facts, size_t *at, size_t *ret_bytes);
 /* Determine the kind of the exception that ended the program from the last line of its traceback. */
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);

@@ -269,9 +269,6 @@ typedef struct gwi_model {
     bool failures_stay;
     gwi_string_pool fn_names;
     gwi_string_pool names; /* names of kernels, and of graphs as "kernel, kernel" */
-    struct gwi_stderr_state {
-        size_t text_capacity, time_room;
-    } stderr_state;
     uint64_t t_last_ns;
     uint32_t event_site; /* call site, as numbered by the model, of the event that is being added; 0: unknown */
     size_t cudnn_line_capacity;
@@ -561,7 +558,20 @@ void gwi_alone_finish(gw_model *model);
 void gwi_hangs_finish(gw_model *model);
 void gwi_hangs_free(gw_model *model);
 
-/* stderr_lines.c */
+/* stderr_lines.c: the output as text, which only this file and raised.c read */
+typedef struct gwi_stderr_time { /* when the output was read from this byte on, counted from its beginning */
+    uint64_t byte, t_ns;
+} gwi_stderr_time;
+struct gwi_stderr_output {
+    /* Beyond 1 MiB, lines in the middle are omitted. `gap` is the index of the first byte after the gap, 0 if there is
+     * none. */
+    char *text; /* owned */
+    size_t bytes, gap, capacity;
+    gwi_stderr_time *time; /* owned; in rising order, at most every 100 ms */
+    size_t time_count, time_room;
+    size_t inside_at; /* index of the exception that was appended (gw_stderr_facts.inside_pid) */
+};
+void gwi_stderr_free(gw_stderr_facts *facts);
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
 void gwi_stderr_finish(gw_model *model);
 /* True if the first line of the text is a message in which a parent process reports a failed child. */

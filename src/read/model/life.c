@@ -90,9 +90,7 @@ void gw_model_free(gw_model *model)
     free(model->alone);
     gwi_machine_free(model);
     gwi_cudnn_free(model);
-    free(model->stderr_facts.text);
-    free(model->stderr_facts.time);
-    gw_log_free(model->stderr_facts.log);
+    gwi_stderr_free(&model->stderr_facts);
     for (size_t i = 0; i < model->process_count; i++) {
         if (model->process[i].usage != gwi_no_usage)
             free(model->process[i].usage);

@@ -101,7 +101,9 @@ static bool is_from_top(const char *raised)
 
 static bool is_said(const gw_stderr_facts *facts, const char *line, size_t bytes)
 {
-    const char *at = facts->text, *end = at + facts->text_bytes;
+    if (facts->output == NULL)
+        return false;
+    const char *at = facts->output->text, *end = at + facts->output->bytes;
     while (at != NULL && (size_t)(end - at) >= bytes &&
            (at = memchr(at, line[0], (size_t)(end - at) - bytes + 1)) != NULL) {
         if (memcmp(at, line, bytes) == 0)
@@ -123,7 +125,7 @@ void gwi_raised_finish(gw_model *model)
     if (!wanted)
         return;
     uint64_t said = facts->bytes;
-    if (facts->text_bytes > 0 && facts->text[facts->text_bytes - 1] != '\n')
+    if (facts->output != NULL && facts->output->bytes > 0 && facts->output->text[facts->output->bytes - 1] != '\n')
         gwi_stderr_part(model, process->t_raised_ns, "\n", 1);
     facts->inside_pid = process->pid;
     /* A child's exception counts as having ended the command only if the command has an exception, too. */
@@ -131,6 +133,7 @@ void gwi_raised_finish(gw_model *model)
     facts->inside_from_top =
         is_from_top(process->raised) && (process == command || (command != NULL && command->raised != NULL));
     gwi_stderr_part(model, process->t_raised_ns, process->raised, process->raised_bytes);
-    facts->inside_at = facts->text_bytes - process->raised_bytes;
+    if (facts->output != NULL)
+        facts->output->inside_at = facts->output->bytes - process->raised_bytes;
     facts->bytes = said;
 }

@@ -23,19 +23,19 @@ enum { TEXT_BYTES_MAX = 1 << 20, TEXT_BEGIN_BYTES = 256 << 10, TEXT_END_BYTES = 
 static bool make_text_room(gw_model *model, size_t more)
 {
     gw_stderr_facts *facts = &model->stderr_facts;
-    if (facts->text_bytes + more > TEXT_BYTES_MAX) {
-        const char *end = facts->text + facts->text_bytes - TEXT_END_BYTES;
+    if (facts->output->bytes + more > TEXT_BYTES_MAX) {
+        const char *end = facts->output->text + facts->output->bytes - TEXT_END_BYTES;
         const char *line = memchr(end, '\n', TEXT_END_BYTES);
-        size_t kept = line == NULL ? TEXT_END_BYTES : (size_t)(facts->text + facts->text_bytes - line) - 1;
-        if (facts->text_gap == 0) {
-            facts->text_gap = TEXT_BEGIN_BYTES;
-            while (facts->text_gap > 1 && facts->text[facts->text_gap - 1] != '\n')
-                facts->text_gap--;
+        size_t kept = line == NULL ? TEXT_END_BYTES : (size_t)(facts->output->text + facts->output->bytes - line) - 1;
+        if (facts->output->gap == 0) {
+            facts->output->gap = TEXT_BEGIN_BYTES;
+            while (facts->output->gap > 1 && facts->output->text[facts->output->gap - 1] != '\n')
+                facts->output->gap--;
         }
-        memmove(facts->text + facts->text_gap, facts->text + facts->text_bytes - kept, kept);
-        facts->text_bytes = facts->text_gap + kept;
+        memmove(facts->output->text + facts->output->gap, facts->output->text + facts->output->bytes - kept, kept);
+        facts->output->bytes = facts->output->gap + kept;
     }
-    return gw_array_reach(&facts->text, facts->text_bytes + more, &model->inner->stderr_state.text_capacity, 1);
+    return gw_array_reach(&facts->output->text, facts->output->bytes + more, &facts->output->capacity, 1);
 }
 
 static void keep_text(gw_model *model, const char *bytes, size_t count)
@@ -47,8 +47,8 @@ static void keep_text(gw_model *model, const char *bytes, size_t count)
             model->inner->nomem = true;
             return;
         }
-        memcpy(facts->text + facts->text_bytes, bytes, part);
-        facts->text_bytes += part;
+        memcpy(facts->output->text + facts->output->bytes, bytes, part);
+        facts->output->bytes += part;
         bytes += part;
         count -= part;
     }
@@ -59,41 +59,44 @@ static void keep_time(gw_model *model, uint64_t t_ns)
     enum { TIMES_MAX = 1 << 16 };
     const uint64_t apart_ns = 100000000u;
     gw_stderr_facts *facts = &model->stderr_facts;
-    if (facts->time_count == TIMES_MAX) { /* drop every second time */
-        for (facts->time_count = 0; facts->time_count < TIMES_MAX / 2; facts->time_count++)
-            facts->time[facts->time_count] = facts->time[2 * facts->time_count];
+    if (facts->output->time_count == TIMES_MAX) { /* drop every second time */
+        for (facts->output->time_count = 0; facts->output->time_count < TIMES_MAX / 2; facts->output->time_count++)
+            facts->output->time[facts->output->time_count] = facts->output->time[2 * facts->output->time_count];
     }
-    if (facts->time_count > 0 && t_ns < facts->time[facts->time_count - 1].t_ns + apart_ns)
+    if (facts->output->time_count > 0 && t_ns < facts->output->time[facts->output->time_count - 1].t_ns + apart_ns)
         return;
-    if (gw_array_room(&facts->time, facts->time_count, &model->inner->stderr_state.time_room, sizeof *facts->time))
-        facts->time[facts->time_count++] = (gw_stderr_time){facts->bytes, t_ns};
+    if (gw_array_room(&facts->output->time, facts->output->time_count, &facts->output->time_room,
+                      sizeof *facts->output->time))
+        facts->output->time[facts->output->time_count++] = (gwi_stderr_time){facts->bytes, t_ns};
     else
         model->inner->nomem = true;
 }
 
 static uint64_t t_ns_of(const gw_stderr_facts *facts, size_t at)
 {
-    uint64_t byte = at < facts->text_gap || facts->text_gap == 0 ? at : facts->bytes - (facts->text_bytes - at);
+    uint64_t byte =
+        at < facts->output->gap || facts->output->gap == 0 ? at : facts->bytes - (facts->output->bytes - at);
     size_t first = 0;
-    for (size_t end = facts->time_count; end - first > 1;) {
+    for (size_t end = facts->output->time_count; end - first > 1;) {
         size_t middle = first + (end - first) / 2;
-        if (facts->time[middle].byte <= byte)
+        if (facts->output->time[middle].byte <= byte)
             first = middle;
         else
             end = middle;
     }
-    return facts->time_count == 0 ? 0 : facts->time[first].t_ns;
+    return facts->output->time_count == 0 ? 0 : facts->output->time[first].t_ns;
 }
 
 /* Return the index in `text` at which this line of the log begins. */
 static size_t begin_of(const gw_stderr_facts *facts, uint32_t file, uint64_t line)
 {
-    const char *end = facts->text + facts->text_bytes, *at = facts->text + (file == 0 ? 0 : facts->text_gap);
+    const char *end = facts->output->text + facts->output->bytes,
+               *at = facts->output->text + (file == 0 ? 0 : facts->output->gap);
     for (uint64_t i = 1; i < line && at < end; i++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         at = stop == NULL ? end : stop + 1;
     }
-    return (size_t)(at - facts->text);
+    return (size_t)(at - facts->output->text);
 }
 
 uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64_t line)
@@ -103,14 +106,17 @@ uint64_t gw_stderr_line_t_ns(const gw_stderr_facts *facts, uint32_t file, uint64
 
 bool gw_stderr_is_inside(const gw_stderr_facts *facts, const gw_log_find *find)
 {
-    return facts->inside_pid != 0 && begin_of(facts, find->file, find->line) >= facts->inside_at;
+    return facts->inside_pid != 0 && begin_of(facts, find->file, find->line) >= facts->output->inside_at;
 }
 
 const char *gw_stderr_line_before(const gw_stderr_facts *facts, size_t *at, size_t *ret_bytes)
 {
     static const char ours[] = "gpuwhy: ";
-    const char *text = facts->text;
+    const struct gwi_stderr_output none = {0}, *output = facts->output == NULL ? &none : facts->output;
+    const char *text = output->text;
     *ret_bytes = 0;
+    if (*at == SIZE_MAX)
+        *at = facts->inside_pid != 0 ? output->inside_at : output->bytes;
     while (*at > 0 && *ret_bytes == 0) {
         size_t begin = *at, end = *at;
         while (begin > 0 && text[begin - 1] != '\n' && text[begin - 1] != '\r')
@@ -130,9 +136,24 @@ const char *gw_stderr_line_before(const gw_stderr_facts *facts, size_t *at, size
 
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count)
 {
+    gw_stderr_facts *facts = &model->stderr_facts;
+    if (facts->output == NULL && (facts->output = calloc(1, sizeof *facts->output)) == NULL) {
+        model->inner->nomem = true;
+        return;
+    }
     keep_time(model, t_ns);
-    model->stderr_facts.bytes += count;
+    facts->bytes += count;
     keep_text(model, bytes, count);
+}
+
+void gwi_stderr_free(gw_stderr_facts *facts)
+{
+    if (facts->output != NULL) {
+        free(facts->output->text);
+        free(facts->output->time);
+    }
+    free(facts->output);
+    gw_log_free(facts->log);
 }
 
 /* ---- the lines ---- */
@@ -301,11 +322,11 @@ static void plain_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
 /* Find the last line, and return the index in `text` at which it begins. */
 static size_t find_last(gw_stderr_facts *facts)
 {
-    size_t end = facts->text_bytes, bytes;
+    size_t end = facts->output->bytes, bytes;
     const char *line = gw_stderr_line_before(facts, &end, &bytes);
     if (bytes == 0)
         return 0;
-    size_t at = (size_t)(line - facts->text);
+    size_t at = (size_t)(line - facts->output->text);
     facts->last = (gw_stderr_line){.seen = true, .count = 1, .t_ns = t_ns_of(facts, at)};
     return at;
 }
@@ -316,7 +337,7 @@ static const gw_log_find *find_at(const gw_stderr_facts *facts, size_t at)
     for (size_t i = facts->log->find_count; i-- > 0;) {
         size_t begin = begin_of(facts, facts->log->find[i].file, facts->log->find[i].line);
         if (begin <= at)
-            return memchr(facts->text + begin, '\n', at - begin) == NULL ? &facts->log->find[i] : NULL;
+            return memchr(facts->output->text + begin, '\n', at - begin) == NULL ? &facts->log->find[i] : NULL;
     }
     return NULL;
 }
@@ -324,16 +345,17 @@ static const gw_log_find *find_at(const gw_stderr_facts *facts, size_t at)
 static gw_status read_text(const gw_stderr_facts *facts, gw_log **ret_log, gw_error *err)
 {
     gw_log_reader *reader = NULL;
-    size_t first = facts->text_gap > 0 ? facts->text_gap : facts->text_bytes;
+    size_t first = facts->output->gap > 0 ? facts->output->gap : facts->output->bytes;
     gw_status st = gw_log_open(&reader, err);
     if (st == GW_OK)
         st = gw_log_begin(reader, "stderr", err);
     if (st == GW_OK)
-        st = gw_log_feed(reader, facts->text, first, err);
-    if (st == GW_OK && facts->text_gap > 0)
+        st = gw_log_feed(reader, facts->output->text, first, err);
+    if (st == GW_OK && facts->output->gap > 0)
         st = gw_log_begin(reader, "end of stderr", err); /* a separate file: text before it is missing */
-    if (st == GW_OK && facts->text_gap > 0)
-        st = gw_log_feed(reader, facts->text + facts->text_gap, facts->text_bytes - facts->text_gap, err);
+    if (st == GW_OK && facts->output->gap > 0)
+        st = gw_log_feed(reader, facts->output->text + facts->output->gap, facts->output->bytes - facts->output->gap,
+                         err);
     if (st == GW_OK)
         return gw_log_finish(reader, ret_log, err);
     gw_log_cancel(reader);
@@ -346,7 +368,7 @@ void gwi_stderr_finish(gw_model *model)
     gw_error err = {0};
     trace it = {0};
     unsigned about = 0;
-    if (facts->text_bytes == 0)
+    if (facts->output == NULL || facts->output->bytes == 0)
         return;
     size_t last = find_last(facts);
     if (!gw_logs_are_supported())
