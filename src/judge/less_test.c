@@ -8,8 +8,9 @@
  * A copy has the mark of what it lacks, as the hook or the supervisor would have written it. Rules:
  * - No verdict is established and lists an alternative.
  * - No cause becomes more certain, except that an explanation which was refuted may become a hypothesis: nothing
- *   refutes it any more. No cause and no clean verdict becomes established. No verdict becomes clean.
- * - Nothing is ruled out that was not ruled out before.
+ *   refutes it any more. No cause and no clean verdict becomes established. No verdict becomes clean, unless no call
+ *   had failed and the loss of what showed the fault was counted: then its certainty is supported.
+ * - The same cause rules nothing out that it did not rule out before, and another one rules out no failed driver call.
  * - A verdict rules something out, is clean or says that the GPU is not at fault only if the recording reaches its end,
  *   is not damaged and lost no failed call. What a driver call could confirm is ruled out only if calls were recorded,
  *   and what a call of any process could confirm only if no process was unobserved.
@@ -102,7 +103,7 @@ static const kind kinds[] = {
     {.name = "forks", .events = EVENTS(GW_EV_FORK), .is_counted = true},
     {.name = "cards", .events = EVENTS(GW_EV_DEVICE, GW_EV_DEVICE_ATTRIBUTE, GW_EV_DRIVER), .is_counted = true},
     {.name = "last launches", .items = ITEM(RING), .is_counted = true},
-    {.name = "counters", .items = ITEM(COUNTERS), .is_counted = true},
+    {.name = "counters", .items = ITEM(COUNTERS), .is_counted = true}, /* there were too many threads */
     {.name = "mapped files", .items = ITEM(MAPS), .events = EVENTS(GW_EV_MAPPED), .is_counted = true},
     {.name = "the environment", .pairs = FACTS("env.")},
     {.name = "limits of processes", .pairs = FACTS("rlimit.")},
@@ -191,7 +192,7 @@ typedef struct checked {
 typedef struct copy {
     gw_model *model;
     uint64_t left_out; /* number of items */
-    uint64_t lost_events, lost_failures;
+    uint64_t lost_events, lost_failures, lost_threads;
     bool is_whole, has_calls, has_unseen_driver;
 } copy;
 
@@ -246,8 +247,8 @@ static void feed(copy *to, const gw_item *item)
     gw_error err;
     bool is_fact = item->kind == GW_ITEM_SUPERVISOR;
     must(gw_model_feed(to->model, item, &err), &err);
-    to->is_whole =
-        to->is_whole && item->kind != GW_ITEM_TRUNCATED && !(item->kind == GW_ITEM_LOST && item->lost.failures > 0);
+    to->is_whole = to->is_whole && item->kind != GW_ITEM_TRUNCATED &&
+                   !(item->kind == GW_ITEM_LOST && item->lost.failures + item->lost.threads > 0);
     to->has_calls = to->has_calls || (item->kind == GW_ITEM_EVENT && is_call(&item->event));
     to->has_unseen_driver = to->has_unseen_driver || (is_fact && gw_begins(item->pair.key, "unobserved.driver"));
 }
@@ -282,12 +283,15 @@ static void feed_lost(copy *to, const gw_item *item)
     if (item->kind == GW_ITEM_LOST) {
         to->lost_events += item->lost.events;
         to->lost_failures += item->lost.failures;
+        to->lost_threads += item->lost.threads;
     } else {
         to->lost_events++;
         to->lost_failures += item->kind == GW_ITEM_EVENT && is_call(&item->event) && item->event.result != 0;
+        to->lost_threads += item->kind == GW_ITEM_COUNTERS;
     }
     lost.lost.events = to->lost_events;
     lost.lost.failures = to->lost_failures;
+    lost.lost.threads = to->lost_threads;
     feed(to, &lost);
 }
 
@@ -357,17 +361,14 @@ __attribute__((format(printf, 3, 4))) static void complain(checked *it, const la
 
 static gw_certainty certainty_of(const gw_verdict *verdict, const gw_cause *cause)
 {
-    if (verdict->cause != NULL && strcmp(verdict->cause, cause->id) == 0)
-        return verdict->certainty;
+    const gw_cause *best = verdict->cause == NULL ? NULL : gwi_cause_of(verdict->cause);
+    if (best == cause || (best != NULL && best->excludes != NULL && strcmp(best->excludes, cause->id) == 0))
+        return verdict->certainty; /* or the same observation, in less detail */
     for (size_t i = 0; i < verdict->alternative_count; i++)
         if (strcmp(verdict->alternatives[i].cause, cause->id) == 0)
             return verdict->alternatives[i].certainty;
-    const gw_cause *best = verdict->cause == NULL ? NULL : gwi_cause_of(verdict->cause);
-    if (best == NULL || verdict->certainty != GW_ESTABLISHED)
-        return GW_HYPOTHESIS;
-    if (best->excludes != NULL && strcmp(best->excludes, cause->id) == 0)
-        return GW_ESTABLISHED; /* the same observation, in less detail */
-    return cause->depth > best->depth ? GW_SUPPORTED : GW_HYPOTHESIS;
+    bool is_explained = best != NULL && verdict->certainty == GW_ESTABLISHED && cause->depth > best->depth;
+    return is_explained ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
 /* True if the verdict rules out the explanation `wanted`, for whatever reason, which is in parentheses. */
@@ -386,6 +387,22 @@ static bool acquits_gpu(const gw_verdict *verdict)
            strstr(verdict->headline, "the GPU is ruled out") != NULL;
 }
 
+/* Return what the verdict claims: that the run is clean, that the GPU is innocent, or an explanation that it rules out.
+ * Only explanations that begin with one of `begin` count, or with `is_other`, only the other ones. NULL: none. */
+static const char *claim_of(const gw_verdict *verdict, const char *const *begin, bool is_other)
+{
+    if (verdict->status == GW_VERDICT_CLEAN || acquits_gpu(verdict))
+        return verdict->headline;
+    for (size_t i = 0; i < verdict->ruled_out.count; i++)
+        if (begins_with_any(verdict->ruled_out.item[i], begin) != is_other)
+            return verdict->ruled_out.item[i];
+    return NULL;
+}
+
+/* Explanations that a failed driver call could confirm. */
+static const char *const of_calls[] = {"the GPU (", "a fault on the GPU", "a failed driver call",
+                                       "a shortage of GPU memory", NULL};
+
 /* Compare with the verdict on the whole recording. */
 static void compare(checked *it, const lack *without, const gw_verdict *less)
 {
@@ -397,27 +414,20 @@ static void compare(checked *it, const lack *without, const gw_verdict *less)
                      gw_certainty_text(before));
     }
     bool was_clean = whole->status == GW_VERDICT_CLEAN;
-    if (less->status == GW_VERDICT_CLEAN && (!was_clean || less->certainty > whole->certainty))
+    bool may_be_clean = was_clean || (is_counted(without) && !whole->has_failure && less->certainty < GW_ESTABLISHED);
+    if (less->status == GW_VERDICT_CLEAN && (!may_be_clean || (was_clean && less->certainty > whole->certainty)))
         complain(it, without, "it is clean (%s)", gw_certainty_text(less->certainty));
     if (was_clean) /* which needs no list */
         return;
-    for (size_t i = 0; i < less->ruled_out.count; i++)
-        if (!rules_out(whole, less->ruled_out.item[i]))
-            complain(it, without, "it rules out %s", less->ruled_out.item[i]);
-    if (acquits_gpu(less) && !acquits_gpu(whole))
+    bool is_same = whole->cause == less->cause;
+    bool was_ruled_out = claim_of(whole, of_calls, false) != NULL;
+    for (size_t i = 0; i < less->ruled_out.count; i++) {
+        const char *item = less->ruled_out.item[i];
+        if (!rules_out(whole, item) && (is_same || (!was_ruled_out && begins_with_any(item, of_calls))))
+            complain(it, without, "it rules out %s", item);
+    }
+    if (acquits_gpu(less) && !was_ruled_out)
         complain(it, without, "the GPU is acquitted: %s", less->headline);
-}
-
-/* Return what the verdict claims: that the run is clean, that the GPU is innocent, or an explanation that it rules out.
- * Only explanations that begin with one of `begin` count, or with `is_other`, only the other ones. NULL: none. */
-static const char *claim_of(const gw_verdict *verdict, const char *const *begin, bool is_other)
-{
-    if (verdict->status == GW_VERDICT_CLEAN || acquits_gpu(verdict))
-        return verdict->headline;
-    for (size_t i = 0; i < verdict->ruled_out.count; i++)
-        if (begins_with_any(verdict->ruled_out.item[i], begin) != is_other)
-            return verdict->ruled_out.item[i];
-    return NULL;
 }
 
 /* Check that the verdict claims nothing that the copy cannot show. */

@@ -313,5 +313,6 @@ const gw_cause gwi_cause_context_destroyed = {
                   "Remove cudaDeviceReset and numba's cuda.close() from the process: PyTorch continues to use the "
                   "memory and streams that they destroy\n"
                   "Leave PyTorch's context alone: libraries and extensions must not destroy or release it"},
+    .excludes = "illegal-address", /* the kernel used memory that the reset had freed */
     .judge = judge,
 };

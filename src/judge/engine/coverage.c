@@ -97,6 +97,15 @@ static bool is_told_of_gpu(const gwi_case *c)
     return c->bad_end && (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_GPU);
 }
 
+/* True if the program may have printed such an exception, but its output was not recorded. */
+static bool is_not_told(const gwi_case *c)
+{
+    enum { ABORTED = 6 };
+    bool may_print = c->bad_end && (c->signal == 0 || c->signal == ABORTED);
+    return may_print && c->model->stderr_facts.bytes == 0 &&
+           gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL;
+}
+
 static bool hangs(const gwi_case *c)
 {
     return c->hang.hang != NULL && c->ended && c->bad_end;
@@ -106,7 +115,7 @@ bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
     return c->root == NULL && gwi_is_observed(c, GWI_OF_RUN) && !hangs(c) && !is_left_alone(c) &&
            thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
-           gwi_doubtful_refusal(c) == NULL && !is_told_of_gpu(c);
+           gwi_doubtful_refusal(c) == NULL && !is_told_of_gpu(c) && !is_not_told(c);
 }
 
 const char *gwi_gpu_words(const gwi_case *c)
@@ -156,6 +165,9 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, c->model->stderr_facts.exception.t_ns, "stderr",
                      "no driver call failed, but the program's last exception is about the GPU%s",
                      c->exception == GW_EXCEPTION_OOM ? "'s memory" : "");
+    if (is_not_told(c))
+        gwi_evidence(finding, GWI_NO_TIME, "stderr",
+                     "no driver call failed, but stderr, which may have an exception about the GPU, was not recorded");
     gwi_say_alone(c, finding);
     failure = gwi_doubtful_refusal(c);
     if (failure != NULL)

@@ -279,8 +279,8 @@ void gwi_root_find(gwi_case *c)
             c->is_root_unknown = is_unknown_which(c);
         }
     }
-    if (c->oom != NULL && c->sticky == NULL && may_have_gone_on(c))
-        c->is_root_unknown = true;
     found.oom = c->oom;
     c->root = gwi_root_of(&found);
+    if (c->oom != NULL && c->root == c->oom && may_have_gone_on(c))
+        c->is_root_unknown = true;
 }

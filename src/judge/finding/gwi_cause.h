@@ -123,7 +123,7 @@ const gw_pair *gwi_unseen(const gw_model *model, const gw_pair *after);
 /* Return the first unobserved part that may have used a driver, or NULL if there is none. */
 const gw_pair *gwi_unseen_driver(const gw_model *model);
 /* True if no failed driver call can be missing: the recording reaches its end, or the present state of a run that still
- * runs, no block is damaged, and no buffer was too full for a failed call. */
+ * runs, no block is damaged, no buffer was too full for a failed call, and no process had too many threads. */
 bool gwi_is_whole(const gw_model *model);
 
 /* True if events of the judged process at or after `t_ns` may be missing: some were lost, or blocks are damaged. */
@@ -135,7 +135,8 @@ typedef enum gwi_concerns {
     GWI_OF_PROCESS, /* those of the judged process */
     GWI_OF_RUN      /* those of any process of the run */
 } gwi_concerns;
-/* True if the recording is whole, and the driver calls of every concerned process were recorded. */
+/* True if the recording is whole, and the driver calls of every concerned process were recorded: for the judged process
+ * all of them, for the run at least those that failed. */
 bool gwi_is_observed(const gwi_case *c, gwi_concerns concerns);
 
 /* ---- the finding ---- */

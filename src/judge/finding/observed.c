@@ -52,7 +52,7 @@ bool gwi_is_whole(const gw_model *model)
 {
     bool is_whole = !model->truncated && model->damaged_count == 0;
     for (size_t i = 0; i < model->process_count; i++)
-        is_whole = is_whole && model->process[i].lost_failures == 0;
+        is_whole = is_whole && model->process[i].lost_failures == 0 && model->process[i].lost_threads == 0;
     return is_whole;
 }
 
@@ -66,7 +66,7 @@ static bool is_process_observed(const gwi_case *c)
 {
     if (gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL)
         return true; /* PyTorch saved the state of its allocator, and the claim is about this state */
-    return c->process != NULL && has_calls(c->process) && !c->process->is_several;
+    return c->process != NULL && has_calls(c->process) && !c->process->is_several && c->process->lost_events == 0;
 }
 
 bool gwi_is_observed(const gwi_case *c, gwi_concerns concerns)
