@@ -362,8 +362,9 @@ __attribute__((format(printf, 3, 4))) static void complain(checked *it, const la
 static gw_certainty certainty_of(const gw_verdict *verdict, const gw_cause *cause)
 {
     const gw_cause *best = verdict->cause == NULL ? NULL : gwi_cause_of(verdict->cause);
-    if (best == cause || (best != NULL && best->excludes != NULL && strcmp(best->excludes, cause->id) == 0))
-        return verdict->certainty; /* or the same observation, in less detail */
+    for (const gw_cause *it = best; it != NULL; it = it->excludes == NULL ? NULL : gwi_cause_of(it->excludes))
+        if (it == cause)
+            return verdict->certainty; /* or the same observation, in less detail */
     for (size_t i = 0; i < verdict->alternative_count; i++)
         if (strcmp(verdict->alternatives[i].cause, cause->id) == 0)
             return verdict->alternatives[i].certainty;
