@@ -171,6 +171,18 @@ static void test_damaged_blocks(void **state)
     }
 }
 
+/* A lost refusal may explain the fault of a kernel: the program did not check it, and used a NULL pointer. */
+static void test_a_fault_and_damaged_blocks(void **state)
+{
+    (void)state;
+    fault_with(700);
+    feed.model->damaged_count = 1;
+    close_program(1);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(has_alternative("illegal-address"));
+    judge_close();
+}
+
 /* A leak that is larger than the memory of unknown owner would have filled the card a little later anyway. */
 static void test_a_leak_beside_memory_of_unknown_owner(void **state)
 {
@@ -245,6 +257,7 @@ static const row rows[] = {
     TEST(test_few_blocks_and_lost_events),
     TEST(test_leak_and_lost_events),
     TEST(test_damaged_blocks),
+    TEST(test_a_fault_and_damaged_blocks),
     TEST(test_a_leak_beside_memory_of_unknown_owner),
     TEST(test_driver_fragmentation_and_lost_events),
 };

@@ -4,11 +4,12 @@
 
 #include "gwi_fault.h"
 
-/* True if an earlier problem explains the fault better: an allocation failure that the program did not check, or a
- * reset that destroyed its memory. */
+/* True if an earlier problem explains the fault better, or if its events may be missing: an allocation failure that the
+ * program did not check, or a reset that destroyed its memory. */
 static inline bool gwi_is_explained_earlier(const gwi_case *c, const gw_failure *sticky)
 {
-    if (c->oom != NULL && c->oom->t_ns < sticky->t_ns)
+    bool may_be_lost = c->model->damaged_count > 0 || (c->process != NULL && c->process->lost_failures > 0);
+    if (may_be_lost || (c->oom != NULL && c->oom->t_ns < sticky->t_ns))
         return true;
     for (size_t i = 0; i < c->model->teardown_count; i++) {
         const gw_teardown *teardown = &c->model->teardown[i];
