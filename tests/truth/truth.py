@@ -225,7 +225,7 @@ def run_observed(program, tools, folder):
 def raised(tools, recording):
     """Return what the verdict claims with less evidence but not with all (src/judge/less_test.c), as text; None:
     nothing."""
-    done = subprocess.run([str(tools.build / "src" / "judge" / "verdict_less_test"), str(recording)],
+    done = subprocess.run([str(tools.build / "src" / "judge" / "verdict_less_test"), *tools.copies, str(recording)],
                           capture_output=True, text=True, timeout=TIMEOUT_S)
     return None if done.returncode == 0 else done.stdout + done.stderr
 
@@ -425,6 +425,7 @@ def main():
     parser.add_argument("--overclaims-max", type=int, default=0, metavar="N", help="fail with more [0]")
     parser.add_argument("--noisy-max", type=int, default=0, metavar="N",
                         help="fail when more healthy ones are not silent [0]")
+    parser.add_argument("--few", action="store_true", help="leave out evidence in fixed ways alone, not at random")
     parser.add_argument("--json", metavar="FILE", help="write one line a program there")
     options = parser.parse_args()
     if options.seed is None:
@@ -434,6 +435,7 @@ def main():
     parent.mkdir(parents=True, exist_ok=True)
     try:
         tools = Tools(options.build, parent)
+        tools.copies = ["--few"] if options.few else []
         if options.only is not None:
             return show_one(options, tools, parent)
         started = time.monotonic()

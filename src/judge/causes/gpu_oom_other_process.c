@@ -203,8 +203,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_consequences(c, finding, c->oom_last);
     /* A difference includes a context of the other processes, but the ledger does not. */
     uint64_t requested = by_difference ? foreign_least - CONTEXT_BYTES : foreign;
-    if (gwi_may_leak_more(memory, requested))
-        return GW_HYPOTHESIS; /* the leak would have filled the card a little later anyway */
+    /* A leak, which lost events may hide, would have filled the card a little later anyway. */
+    if (memory->has_losses || gwi_may_leak_more(memory, requested))
+        return GW_HYPOTHESIS;
     if (by_difference)
         return held * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
     bool would_fit_alone = held + memory->wanted_bytes <= memory->limit_bytes;
