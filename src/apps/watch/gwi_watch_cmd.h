@@ -4,7 +4,6 @@
 
 #include "gw_status.h"
 #include "gw_watch.h"
-#include "gw_watch_screen.h"
 
 #include <stdbool.h>
 

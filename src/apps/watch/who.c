@@ -6,7 +6,6 @@
 #include "gw_say.h"
 #include "gw_text.h"
 #include "gw_watch.h"
-#include "gw_watch_screen.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* Tells steady growth of the held memory from warm-up, caches, plateaus and memory that every iteration frees. */
-#include "gwi_forecast.h"
+#include "gwi_held.h"
 
 /* The history is divided into PARTS parts with equally many rounds. The last part does not count as growth, because its
  * memory may still be freed: it may be the rising side of one iteration. */

@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "gw_event.h"
-#include "gwi_forecast.h"
 #include "gwi_held.h"
 
 #include <math.h>

@@ -8,7 +8,6 @@
 #include "gwi_alarm.h"
 #include "gwi_child.h"
 #include "gwi_cudnn.h"
-#include "gwi_forecast.h"
 #include "gwi_held.h"
 #include "gwi_room_wait.h"
 #include "gwi_run.h"

@@ -1,8 +1,8 @@
-/* Parts of the screen. All append text, with marks (gw_watch_screen.h) and without control characters. */
+/* Parts of the screen. All append text, with marks (gw_watch.h) and without control characters. */
 #ifndef GWI_SCREEN_H
 #define GWI_SCREEN_H
 
-#include "gw_watch_screen.h"
+#include "gw_watch.h"
 
 /* ---- pieces of a line (screen_parts.c) ---- */
 

@@ -1,6 +1,5 @@
 /* Writes a snapshot as JSON with json-c (gw_watch.h, docs/json-schema.md). Unknown values are null. */
 #include "gw_watch.h"
-#include "gw_watch_screen.h"
 
 #include "gw_json.h"
 

@@ -1,4 +1,4 @@
-/* Draws a snapshot (gw_watch_screen.h): a title, the cards, the runs, and the processes.
+/* Draws a snapshot: a title, the cards, the runs, and the processes.
  *
  * All lines below the title are drawn first; then those that fit are copied, so that scrolling needs no second layout.
  */

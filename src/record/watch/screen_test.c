@@ -1,5 +1,5 @@
 /* Tests the screen: width, height, order, filter, scrolling, and text of other programs. */
-#include "gw_watch_screen.h"
+#include "gw_watch.h"
 #include "watch_testlib.h"
 
 #include "gw_text.h"
