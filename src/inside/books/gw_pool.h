@@ -8,7 +8,7 @@
 #ifndef GW_POOL_H
 #define GW_POOL_H
 
-#include "gw_places.h"
+#include "gw_pages.h"
 
 typedef struct gw_pool {
     uint64_t base; /* 0: no addresses yet */
