@@ -26,7 +26,6 @@
 #include "gw_ranges.h"
 #include "gw_virt_calls.h"
 #include "gw_virt_spec.h"
-#include "gwi_health.h"
 #include "gwi_image.h"
 #include "gwi_shared.h"
 

@@ -1,5 +1,5 @@
-/* Faults of a GPU: see gwi_health.h. */
-#include "gwi_health.h"
+/* Faults of a GPU: see gwi_shared.h. */
+#include "gwi_shared.h"
 
 #include <stddef.h>
 

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "gw_clock.h"
-#include "gwi_health.h"
 
 uint64_t gwi_process_start_ticks(int pid)
 {

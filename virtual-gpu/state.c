@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gwi_health.h"
 #include "gwi_shared.h"
 
 _Static_assert((int)GW_VIRT_PROCESSES_MAX == (int)GWI_SHARED_PROCESSES, "one entry a process");

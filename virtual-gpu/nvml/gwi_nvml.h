@@ -15,7 +15,6 @@
 #include "gw_cuda_abi.h"
 #include "gw_nvml_abi.h"
 #include "gw_virt_spec.h"
-#include "gwi_health.h"
 #include "gwi_shared.h"
 
 #define GWI_NVML __attribute__((visibility("default")))

@@ -15,7 +15,6 @@
 
 #include "gw_nvml_abi.h"
 #include "gw_virt_spec.h"
-#include "gwi_health.h"
 #include "gwi_shared.h"
 
 static void *library;
