@@ -2,7 +2,7 @@
  * that do not apply are empty. */
 #include "gw_names.h"
 #include "gw_text.h"
-#include "gwi_export.h"
+#include "gwi_curve.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The table of export formats, and the loop that passes every item of a recording to one of them. */
-#include "gwi_export.h"
+#include "gwi_curve.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #ifndef GWI_CURVE_H
 #define GWI_CURVE_H
 
+#include "gw_export.h"
 #include "gw_recording.h"
 #include "gw_status.h"
 
@@ -45,5 +46,14 @@ GW_MUST_CHECK gw_status gwi_curve_new(gwi_curve **ret_memory, gw_error *err);
 GW_MUST_CHECK gw_status gwi_curve_feed(gwi_curve *memory, const gw_item *item, gwi_curve_sink *sink, void *user,
                                        gw_error *err);
 void gwi_curve_free(gwi_curve *memory); /* takes NULL */
+
+/* The export formats, which export.c lists in its table. */
+
+extern const gw_export_format gwi_export_json;
+extern const gw_export_format gwi_export_csv;
+extern const gw_export_format gwi_export_csv_sheet;
+extern const gw_export_format gwi_export_memory_csv;
+extern const gw_export_format gwi_export_memory_json;
+extern const gw_export_format gwi_export_perfetto;
 
 #endif

@@ -3,7 +3,7 @@
  * become U+FFFD. */
 #include "gw_names.h"
 #include "gw_text.h"
-#include "gwi_export.h"
+#include "gwi_curve.h"
 
 #include <json-c/json.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* Writes the device memory over time as CSV or JSON: one row for each value that changed. */
 #include "gwi_curve.h"
-#include "gwi_export.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 #include "gw_hash.h"
 #include "gw_recording.h"
 #include "gwi_curve.h"
-#include "gwi_export.h"
 #include "gwi_perfetto.h"
 
 #include "gw_data.h"

@@ -32,7 +32,7 @@ enum { GW_RENDER_LINES = 23 };
  * has the number of lines that were left out.
  *
  * The source line of the user's frame is printed if the file exists here and is unchanged since the run
- * (gwi_source.h). */
+ * (gwi_page.h). */
 void gw_render_text(const gw_verdict *verdict, const gw_render_style *style, gw_text *text);
 
 /* Append the verdict as a short text for a narrow reader, such as the termination message of a container: the head

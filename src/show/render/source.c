@@ -10,7 +10,6 @@
 #include "gw_sites.h"
 #include "gw_text.h"
 #include "gwi_page.h"
-#include "gwi_source.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -13,7 +13,6 @@
 #include "gw_render.h"
 #include "gw_text.h"
 #include "gwi_page.h"
-#include "gwi_source.h"
 
 #include <stdint.h>
 #include <stdio.h>
