@@ -3,7 +3,7 @@
 #include "gwi_doctor.h"
 
 #include "gw_clock.h"
-#include "gw_survey.h"
+#include "gw_room.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Reads the facts about every card from NVML once, for `gpuwhy doctor`. */
-#include "gw_survey.h"
+#include "gw_room.h"
 #include "gwi_nvml.h"
 
 #include "gw_fact.h"
