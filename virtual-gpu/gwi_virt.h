@@ -527,7 +527,7 @@ int gwi_copy_work(const CUDA_MEMCPY3D *copy, gwi_work *ret_work);
 int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes, size_t width, size_t height,
                   gwi_work *ret_work);
 
-/* capture.c */
+/* commands.c: captures */
 /* Return the stream where this stream's capture began. Returns NULL if the stream is not being captured. */
 gwi_stream *gwi_capture_owner(gwi_stream *stream);
 void gwi_capture_forget(gwi_stream *stream);
