@@ -146,7 +146,7 @@ static void damaged(void **state)
     }
 }
 
-/* Test tables that were written by hand, and damaged_lines tables. python_lines_test.py tests tables of real
+/* Test tables that were written by hand, and damaged tables. python_lines_test.py tests tables of real
  * interpreters. */
 
 #define TABLE(...) ((const uint8_t[]){__VA_ARGS__}), sizeof((const uint8_t[]){__VA_ARGS__})

@@ -414,7 +414,7 @@ static void test_exceptions(void **state)
         assert_true(gw_gpucore_exception_result(i) >= 700);
 }
 
-/* Tests the reader with core dumps that the test builds, both intact and damaged_host_core. */
+/* Tests the reader with core dumps that the test builds, both intact and damaged. */
 
 #if defined(__x86_64__)
 enum { OWN_MACHINE = EM_X86_64, PC_INDEX = offsetof(struct user_regs_struct, rip) / sizeof(long) };
@@ -572,7 +572,7 @@ static void no_core(void **state)
     assert_int_equal(core.pid, 7);
 }
 
-/* Read dumps that are truncated at every possible length, and dumps with one damaged_host_core byte. The reader must
+/* Read dumps that are truncated at every possible length, and dumps with one damaged byte. The reader must
  * not crash.
  */
 static void cut_and_damaged(void **state)
