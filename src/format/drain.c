@@ -688,7 +688,8 @@ static gw_status hand_lost(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
         return GW_OK;
     memcpy(buffer->lost_said, lost, sizeof lost);
     gw_item item = {.kind = GW_ITEM_LOST,
-                    .t_ns = since_t0(drain, drain->now.monotonic_ns),
+                    .t_ns = head.lost_ticks != 0 ? ticks_ns(drain, buffer, head.lost_ticks)
+                                                 : since_t0(drain, drain->now.monotonic_ns),
                     .pid = buffer->head.pid,
                     .lost = {lost[0], lost[1], lost[2]}};
     return hand(drain, &item, err);

@@ -168,7 +168,8 @@ typedef struct gw_buffer_head {
     /* GW_RANK_VARIABLES_INSIDE at the process's first driver call, in the format of /proc/PID/environ; empty: none. Ray
      * and Lightning set them inside the process, where /proc does not show them */
     char launcher[GW_LAUNCHER_BYTES];
-    uint8_t reserved[1312];
+    _Atomic uint64_t lost_ticks; /* time of the latest lost event; 0: none, or unknown */
+    uint8_t reserved[1304];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");
 

@@ -26,7 +26,8 @@ typedef enum gw_item_kind {
     GW_ITEM_EVENT,      /* a driver call or another event; sorted by time over all threads and processes */
     GW_ITEM_COUNTERS,   /* a thread's counters at an instant; replaces the thread's previous counters */
     GW_ITEM_RING,       /* a thread's ring at an instant, oldest call first; replaces the thread's previous ring */
-    GW_ITEM_LOST,       /* numbers of events, failures and threads lost in a process so far */
+    GW_ITEM_LOST,       /* numbers of events, failures and threads lost in a process so far; its
+                         * time is that of the latest lost event */
     GW_ITEM_STDERR,     /* bytes of stderr, in order; the end of stderr is always kept, the start may be missing */
     GW_ITEM_EXIT,       /* a process ended; if exit.is_command, it is the process that `run` started */
     GW_ITEM_MAPS,       /* a mapped file of a process: path, and build id or "" */

@@ -82,7 +82,7 @@ typedef struct gw_process {
     gw_exit_fact exit;
     uint64_t t_exit_ns;
     uint64_t lost_events, lost_failures, lost_threads;
-    uint64_t t_lost_ns; /* when lost events were last counted: no later event was lost; 0: none were lost */
+    uint64_t t_lost_ns;               /* when the latest event was lost; 0: none were lost */
     uint64_t counter[GW_COUNT_COUNT]; /* sum of each counter over the process's threads */
     uint64_t synced_at_ns;            /* time of the last successful synchronisation by any thread */
     gw_usage *usage; /* array of GW_MODEL_DEVICE_PLACES; all zero until the process creates its first object */

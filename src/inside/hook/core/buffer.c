@@ -431,6 +431,8 @@ bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
     uint32_t chunk = chunk_with_room(slot, records, is_precious);
     if (chunk == 0) {
         gwi_bump(&slot->counter[GW_COUNT_LOST], 1);
+        if (event->ticks > atomic_load_explicit(&gwi.head->lost_ticks, memory_order_relaxed))
+            atomic_store_explicit(&gwi.head->lost_ticks, event->ticks, memory_order_relaxed);
         atomic_fetch_add_explicit(&gwi.head->lost_events, 1, memory_order_relaxed);
         if (is_failure)
             atomic_fetch_add_explicit(&gwi.head->lost_failures, 1, memory_order_relaxed);
