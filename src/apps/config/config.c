@@ -9,8 +9,8 @@
 #include "gw_say.h"
 #include "gw_text.h"
 
-#include <inttypes.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -87,8 +87,8 @@ void gwi_share_tell(int device, uint64_t more);
 /* Return the bytes of the other processes. `sweep`: first clear the places of processes that have ended. */
 uint64_t gwi_share_others(int device, bool sweep);
 
-/* guard_shared.c. Map the file that the processes of a run share. NULL: there is none. Any thread may call this, with or
- * without a lock. */
+/* guard_shared.c. Map the file that the processes of a run share. NULL: there is none. Any thread may call this, with
+ * or without a lock. */
 struct gw_run_shared *gwi_run_shared(void);
 
 #endif

@@ -253,8 +253,8 @@ bool gwi_objects_may_hold(const gwi_memory *memory);
 bool gwi_loop_is_balanced(const gwi_memory *memory);
 /* Return the bytes that iterations, or an earlier run in the same process, left behind. 0: no leak. */
 uint64_t gwi_leak_bytes(const gwi_memory *memory);
-/* True if a leak of more than `bytes` explains the refusal better than other memory of that size does, or if lost events
- * may hide one. */
+/* True if a leak of more than `bytes` explains the refusal better than other memory of that size does, or if lost
+ * events may hide one. */
 bool gwi_may_leak_more(const gwi_memory *memory, uint64_t bytes);
 void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding);
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding);

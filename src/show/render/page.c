@@ -1,7 +1,7 @@
 /* Formats the paragraphs of a page: wraps lines at the width and shortens texts. */
 #include "gw_array.h"
-#include "gw_text.h"
 #include "gw_render.h"
+#include "gw_text.h"
 #include "gwi_page.h"
 
 #include <stdlib.h>

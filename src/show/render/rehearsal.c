@@ -1,8 +1,8 @@
 /* The answer of a rehearsal as text. */
 #include "gw_render.h"
 
-#include "gw_text.h"
 #include "gw_say.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <string.h>

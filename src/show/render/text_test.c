@@ -1,7 +1,7 @@
 /* Tests verdicts as text: strings with control characters, the limit of one screen, and the user's source line. */
-#include "gw_text.h"
-#include "gw_say.h"
 #include "gw_render.h"
+#include "gw_say.h"
+#include "gw_text.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
