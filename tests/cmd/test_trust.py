@@ -40,8 +40,10 @@ class Planted(Case):
         wait_until(recording.exists, "the recording")
         planted = pathlib.Path(f"/dev/shm/gpuwhy-{os.getuid()}-1-planted{os.getpid()}")
         shutil.rmtree(planted, ignore_errors=True)
-        shutil.copytree(folder, planted)
         self.addCleanup(shutil.rmtree, planted, True)
+        self.process.send_signal(signal.SIGSTOP)  # so that no file comes or goes meanwhile
+        shutil.copytree(folder, planted)
+        self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         self.process.wait(WAIT_S)
         return planted
@@ -84,7 +86,6 @@ class Planted(Case):
         meta.symlink_to(planted / "real.meta")
         done = self.run_gpuwhy("explain", planted)
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
-
 
     @needs_root
     def test_a_program_that_outlives_its_run_uses_no_folder_of_another_user(self):
