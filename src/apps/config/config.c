@@ -105,11 +105,7 @@ gw_status gwi_config_json(const gw_config *config, gw_text *text, gw_error *err)
         json_object_array_add(keys, key_of(config, id));
     json_object_object_add(root, "keys", keys);
     json_object_object_add(root, "errors", errors_of(config));
-    const char *json = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-    gw_text_addf(text, "%s\n", json == NULL ? "" : json);
-    gw_status st = json == NULL || text->failed ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
-    json_object_put(root);
-    return st;
+    return gw_json_write(root, text, err);
 }
 
 #define GWI_CONFIG_OPTIONS(X)                                                                                          \

@@ -3,6 +3,9 @@
 #ifndef GW_JSON_H
 #define GW_JSON_H
 
+#include "gw_status.h"
+#include "gw_text.h"
+
 #include <json-c/json.h>
 
 #include <stdbool.h>
@@ -14,6 +17,9 @@ json_object *gw_json_string(const char *text);
 json_object *gw_json_text(const char *text);
 /* Return a number, or null if it is not known. */
 json_object *gw_json_number(bool is_known, uint64_t number);
+
+/* Append `whole` to `text`, indented and with a line break at the end, and free it. GW_NOMEM: out of memory. */
+gw_status gw_json_write(json_object *whole, gw_text *text, gw_error *err);
 
 /* Return a member of an object, borrowed from it. NULL: there is none, it is null, or `object` is not an object. */
 json_object *gw_json_member(json_object *object, const char *name);

@@ -1,8 +1,6 @@
 /* Small helpers for json-c. */
 #include "gw_json.h"
 
-#include "gw_text.h"
-
 json_object *gw_json_string(const char *text)
 {
     gw_text clean = {0};
@@ -22,6 +20,16 @@ json_object *gw_json_text(const char *text)
 json_object *gw_json_number(bool is_known, uint64_t number)
 {
     return is_known ? json_object_new_uint64(number) : NULL;
+}
+
+gw_status gw_json_write(json_object *whole, gw_text *text, gw_error *err)
+{
+    const char *written =
+        json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
+    if (written != NULL)
+        gw_text_addf(text, "%s\n", written);
+    json_object_put(whole);
+    return written == NULL || text->failed ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
 }
 
 json_object *gw_json_member(json_object *object, const char *name)

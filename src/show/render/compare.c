@@ -104,13 +104,7 @@ gw_status gw_render_comparison_json(const gw_comparison *comparison, gw_portrait
     json_object_object_add(whole, "differences", list);
     json_object_object_add(whole, "same", same);
     json_object_object_add(whole, "parting", of_parting(&comparison->parting));
-    const char *written =
-        json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-    gw_status st = written == NULL ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
-    if (st == GW_OK)
-        gw_text_addf(text, "%s\n", written);
-    json_object_put(whole);
-    return st;
+    return gw_json_write(whole, text, err);
 }
 
 enum { LABEL_COLUMNS = 9, AREA_COLUMNS = 13, VALUE_BYTES_MAX = 100, LINES_MAX = 30, LIGHT_MAX = 8 };

@@ -92,13 +92,7 @@ gw_status gw_render_whatif_json(const gw_whatif_story *story, gw_text *text, gw_
     json_object_object_add(whole, "reason", gw_json_string(story->impossible));
     if (story->impossible == NULL)
         add_whatif(whole, story->whatif);
-    const char *written =
-        json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-    gw_status st = written == NULL ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
-    if (st == GW_OK)
-        gw_text_addf(text, "%s\n", written);
-    json_object_put(whole);
-    return st;
+    return gw_json_write(whole, text, err);
 }
 
 enum { LABEL_COLUMNS = 10, NAME_COLUMNS = 38, PEAK_COLUMNS = 19, WIDTH = 80 };
