@@ -25,38 +25,6 @@ static char folder[64];
 static char record_path[96];
 static uint64_t t0_ns;
 
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/gw-drain-XXXXXX");
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    snprintf(record_path, sizeof record_path, "%s/r.gpuwhy", folder);
-    t0_ns = gw_monotonic_ns();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-    while (dir != NULL && (entry = readdir(dir)) != NULL)
-        unlinkat(dirfd(dir), entry->d_name, 0);
-    closedir(dir);
-    return rmdir(folder);
-}
-
-static gw_drain *open_drain(void)
-{
-    gw_drain *drain = NULL;
-    gw_error err = {""};
-    if (gw_drain_open(folder, t0_ns, &drain, &err) != GW_OK)
-        fail_msg("%s", err.text);
-    gw_drain_expect(drain, TEST_FN_COUNT, TEST_FN_HASH);
-    return drain;
-}
-
 /* Data about the items that the drain passed to see(), for the checks of a test. */
 typedef struct seen {
     unsigned count[GW_ITEM_COUNT];
@@ -120,11 +88,74 @@ static gw_status see(void *user, const gw_item *item, gw_error *err)
 
 static const seen seen_start = {.in_order = true, .args_in_order = true};
 
-static void run(gw_drain *drain, bool last, seen *s)
+/* What each test has: a drain of its own folder, what it has passed on, and usually one process with one thread. */
+static gw_drain *drain;
+static seen s;
+static test_buffer b; /* all zero without a process */
+static test_thread thread;
+
+static void open_drain(void)
 {
     gw_error err = {""};
-    if (gw_drain_run(drain, last, see, s, &err) != GW_OK)
+    if (gw_drain_open(folder, t0_ns, &drain, &err) != GW_OK)
         fail_msg("%s", err.text);
+    gw_drain_expect(drain, TEST_FN_COUNT, TEST_FN_HASH);
+    s = seen_start;
+}
+
+static void make_buffer(void)
+{
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    thread = test_thread_start(&b, 0, 0);
+}
+
+static void close_drain(void)
+{
+    gw_drain_close(drain);
+    if (b.map != NULL)
+        test_buffer_drop(&b);
+    b = (test_buffer){0};
+}
+
+static void begin_again(void)
+{
+    close_drain();
+    open_drain();
+}
+
+static int make_folder(void **state)
+{
+    strcpy(folder, "/tmp/gw-drain-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(record_path, sizeof record_path, "%s/r.gpuwhy", folder);
+    t0_ns = gw_monotonic_ns();
+    open_drain();
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    close_drain();
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+    return rmdir(folder);
+}
+
+static void run(bool last)
+{
+    gw_error err = {""};
+    if (gw_drain_run(drain, last, see, &s, &err) != GW_OK)
+        fail_msg("%s", err.text);
+}
+
+static void write_events(uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
 }
 
 /* Number of rounds of 4 ms to wait for a condition that is soon met on an idle machine. */
@@ -139,53 +170,40 @@ static void pause_ms(unsigned ms)
 
 static void events_of_threads_come_in_order(void **state)
 {
-    (void)state;
     enum { EVENTS = 3000, THREADS = 3 };
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    test_thread thread[THREADS];
+    make_buffer();
+    test_thread threads[THREADS];
     uint64_t next[THREADS] = {0};
     for (uint32_t i = 0; i < THREADS; i++)
-        thread[i] = test_thread_start(&b, i, i);
+        threads[i] = test_thread_start(&b, i, i);
     for (uint32_t i = 0; i < EVENTS; i++) {
         uint32_t k = (i * 7 + i / 5) % THREADS;
-        assert_true(test_write_event(&thread[k], GW_EV_ALLOC, next[k]++));
+        assert_true(test_write_event(&threads[k], GW_EV_ALLOC, next[k]++));
     }
-    seen s = seen_start;
-    gw_drain *drain = open_drain();
     pause_ms(4);
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_PROCESS], 1);
     assert_int_equal(s.count[GW_ITEM_EVENT], EVENTS);
     assert_true(s.in_order && s.args_in_order);
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_EVENT], EVENTS);
     assert_int_equal(s.count[GW_ITEM_PROCESS], 1);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 static void young_events_wait(void **state)
 {
-    (void)state;
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    test_thread thread = test_thread_start(&b, 0, 0);
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
+    make_buffer();
     gw_raw_event event = {.ticks = gw_monotonic_ns(), .fn = 1, .kind = GW_EV_ALLOC};
     assert_true(test_write(&thread, &event, 1));
     event.ticks += 3600 * 1000000000ull; /* an hour in the future: never old enough before the last drain */
     event.arg[0] = 1;
     assert_true(test_write(&thread, &event, 1));
     pause_ms(4);
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
-    run(drain, true, &s);
+    run(true);
     assert_int_equal(s.count[GW_ITEM_EVENT], 2);
     assert_true(s.args_in_order && s.in_order);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 #if defined(__x86_64__)
@@ -193,28 +211,22 @@ static void young_events_wait(void **state)
  * around the event. */
 static bool is_told_in_time(void)
 {
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    begin_again();
+    make_buffer();
     b.head->clock = GW_CLOCK_TSC;
     b.head->start_monotonic_ns = gw_monotonic_ns();
     b.head->start_ticks = __rdtsc();
     uint64_t pair_ns = gw_monotonic_ns() - b.head->start_monotonic_ns;
-    test_thread thread = test_thread_start(&b, 0, 0);
     pause_ms(20);
     uint64_t before_ns = gw_monotonic_ns() - t0_ns;
     gw_raw_event event = {.ticks = __rdtsc(), .fn = 1, .kind = GW_EV_ALLOC};
     uint64_t after_ns = gw_monotonic_ns() - t0_ns;
     assert_true(test_write(&thread, &event, 1));
     pause_ms(20);
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
     uint64_t slack_ns = pair_ns + 1000000; /* start_monotonic_ns and start_ticks were not read at the same instant */
-    bool in_time = s.t_ns_last + slack_ns >= before_ns && s.t_ns_last <= after_ns + slack_ns;
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
-    return in_time;
+    return s.t_ns_last + slack_ns >= before_ns && s.t_ns_last <= after_ns + slack_ns;
 }
 
 /* The clock and the TSC are read one after the other. On a busy machine, another process may run in between, so try
@@ -222,7 +234,6 @@ static bool is_told_in_time(void)
 static void ticks_become_times(void **state)
 {
     enum { TRIES = 5 };
-    (void)state;
     unsigned tries = 1;
     while (!is_told_in_time())
         assert_true(tries++ < TRIES);
@@ -231,10 +242,7 @@ static void ticks_become_times(void **state)
 
 static void texts_are_joined(void **state)
 {
-    (void)state;
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    test_thread thread = test_thread_start(&b, 0, 0);
+    make_buffer();
     gw_raw_event record[3] = {{.ticks = gw_monotonic_ns(), .kind = GW_EV_FUNCTION, .flags = GW_EVF_TEXT_FOLLOWS}};
     gw_raw_text part = {.kind = GW_EV_TEXT, .flags = GW_EVF_TEXT_FOLLOWS, .bytes = 48};
     memset(part.text, 'a', 48);
@@ -246,10 +254,8 @@ static void texts_are_joined(void **state)
     assert_true(test_write(&thread, record, 3));
     part.bytes = 60000; /* more bytes than a record can hold */
     memcpy(&record[1], &part, sizeof part);
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
     pause_ms(4);
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
     assert_int_equal(strlen(s.text), 51);
     assert_int_equal(s.text[47], 'a');
@@ -258,11 +264,9 @@ static void texts_are_joined(void **state)
     /* the last drain does not wait for an event whose text never arrives */
     record[0].ticks = gw_monotonic_ns();
     assert_true(test_write(&thread, record, 1));
-    run(drain, true, &s);
+    run(true);
     assert_int_equal(s.count[GW_ITEM_EVENT], 3);
     assert_int_equal(strlen(s.text), 48);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 /* A thread that writes more events than the buffer can hold. The buffer is drained meanwhile, so that chunks are
@@ -270,45 +274,38 @@ static void texts_are_joined(void **state)
 typedef struct pusher {
     test_thread thread;
     uint64_t events;
-    uint64_t waits;
 } pusher;
 
 static void *push(void *user)
 {
     pusher *p = user;
     for (uint64_t i = 0; i < p->events; i++)
-        while (!test_write_event(&p->thread, GW_EV_ALLOC, i)) {
-            p->waits++;
+        while (!test_write_event(&p->thread, GW_EV_ALLOC, i))
             usleep(100);
-        }
     test_thread_end(&p->thread);
     return NULL;
 }
 
 static void nothing_is_lost_or_doubled_while_chunks_go_round(void **state)
 {
-    (void)state;
     enum { EVENTS = 100000, THREADS = 2 };
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
+    make_buffer();
     pusher p[THREADS];
     pthread_t id[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {
-        p[i] = (pusher){test_thread_start(&b, i, i), EVENTS, 0};
+        p[i] = (pusher){test_thread_start(&b, i, i), EVENTS};
         assert_int_equal(pthread_create(&id[i], NULL, push, &p[i]), 0);
     }
     while (s.count[GW_ITEM_EVENT] < THREADS * EVENTS) {
-        run(drain, false, &s);
+        run(false);
         assert_true(s.args_in_order && s.in_order);
         pause_ms(2);
     }
     for (uint32_t i = 0; i < THREADS; i++)
         pthread_join(id[i], NULL);
-    run(drain, false, &s);
+    run(false);
     gw_drain_commit(drain);
-    run(drain, false, &s);
+    run(false);
     gw_drain_commit(drain);
     assert_int_equal(s.count[GW_ITEM_EVENT], THREADS * EVENTS);
     assert_int_equal(s.count[GW_ITEM_LOST], 0);
@@ -316,73 +313,52 @@ static void nothing_is_lost_or_doubled_while_chunks_go_round(void **state)
         assert_int_equal(b.chunk[i].head.state, GW_CHUNK_FREE);
     assert_int_equal(b.slot[0].state, GW_SLOT_FREE);
     assert_int_equal(b.slot[1].state, GW_SLOT_FREE);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 static void a_busy_program_is_foreseen(void **state)
 {
-    (void)state;
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    test_thread thread = test_thread_start(&b, 0, 0);
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
+    make_buffer();
     uint64_t i = 0, begun_ns = gw_monotonic_ns();
-    run(drain, false, &s);
+    run(false);
     assert_true(gw_drain_fill_ratio(drain) < 0.01);
     while (i < GW_CHUNK_COUNT * GW_CHUNK_RECORDS / 2)
         assert_true(test_write_event(&thread, GW_EV_ALLOC, i++));
     assert_true(gw_drain_fill_ratio(drain) > 0.45); /* the buffer is half full */
-    run(drain, true, &s);
+    run(true);
     gw_drain_commit(drain);
     if (gw_monotonic_ns() - begun_ns < 100000000)       /* only if the machine was fast enough */
         assert_true(gw_drain_fill_ratio(drain) > 0.45); /* new events at this rate would fill half of the buffer */
     for (unsigned k = 0; k < 30; k++)
-        run(drain, true, &s);
+        run(true);
     gw_drain_commit(drain);
     assert_true(gw_drain_fill_ratio(drain) < 0.01);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 static void a_full_sink_loses_nothing(void **state)
 {
-    (void)state;
     enum { EVENTS = 100 };
     gw_error err = {""};
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    test_thread thread = test_thread_start(&b, 0, 0);
-    for (uint64_t i = 0; i < EVENTS; i++)
-        assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
+    make_buffer();
+    write_events(EVENTS);
     s.fail_after = 30;
     pause_ms(4);
     assert_int_equal(gw_drain_run(drain, false, see, &s, &err), GW_IO);
     assert_string_equal(err.text, "the sink is full");
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_EVENT], EVENTS);
     assert_true(s.args_in_order);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 /* ---- slots and rings ---- */
 
 static void failures_bring_rings_and_counters(void **state)
 {
-    (void)state;
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    test_thread thread = test_thread_start(&b, 3, 3);
+    make_buffer();
+    thread = test_thread_start(&b, 3, 3);
     for (uint64_t i = 0; i < 5000; i++)
         test_ring_add(&thread, i, 3);
     b.slot[3].calls = 5001;
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_COUNTERS], 1);
     assert_int_equal(s.calls, 5001);
     assert_string_equal(s.thread_name, "thread 3");
@@ -390,7 +366,7 @@ static void failures_bring_rings_and_counters(void **state)
     gw_raw_event failure = {.ticks = gw_monotonic_ns(), .kind = GW_EV_ALLOC, .result = 2};
     assert_true(test_write(&thread, &failure, 1));
     pause_ms(4);
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_RING], 0); /* no ring is passed on after an out-of-memory error */
     failure.ticks = gw_monotonic_ns();
     failure.result = 700;
@@ -398,55 +374,45 @@ static void failures_bring_rings_and_counters(void **state)
     assert_true(test_write(&thread, &failure, 1));
     atomic_store(&b.head->lost_events, 5);
     pause_ms(4);
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_RING], 1);
     assert_int_equal(s.ring_total, 5000);
     assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* without the entry that may be overwritten right now */
     assert_int_equal(s.ring_torn, 0);
     assert_int_equal(s.count[GW_ITEM_LOST], 1);
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_RING], 1);
     test_ring_add(&thread, 5000, 3);
-    run(drain, true, &s);
+    run(true);
     assert_int_equal(s.count[GW_ITEM_RING], 2);
     assert_int_equal(s.ring_total, 5001);
     assert_int_equal(s.count[GW_ITEM_LOST], 1);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 static atomic_bool stop;
 
 static void *spin_ring(void *user)
 {
-    test_thread *thread = user;
     for (uint64_t i = 0; !atomic_load(&stop); i++)
-        test_ring_add(thread, i, 3);
+        test_ring_add(&thread, i, 3);
     return NULL;
 }
 
 static void torn_ring_entries_are_left_out(void **state)
 {
-    (void)state;
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    test_thread thread = test_thread_start(&b, 0, 0);
+    make_buffer();
     pthread_t id;
     atomic_store(&stop, false);
-    assert_int_equal(pthread_create(&id, NULL, spin_ring, &thread), 0);
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
+    assert_int_equal(pthread_create(&id, NULL, spin_ring, NULL), 0);
     while (s.count[GW_ITEM_RING] < 100) { /* a ring is passed on only after its owner has added entries */
-        run(drain, true, &s);
+        run(true);
         assert_int_equal(s.ring_torn, 0);
     }
     atomic_store(&stop, true);
     pthread_join(id, NULL);
-    run(drain, true, &s);
+    run(true);
     assert_int_equal(s.ring_torn, 0);
     assert_true(s.ring_count > 0);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 /* ---- processes that end ---- */
@@ -460,11 +426,8 @@ static uint32_t make_dead_stranger(uint64_t events)
     pid_t middle = fork();
     if (middle == 0) {
         if (fork() == 0) {
-            test_buffer b;
-            test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-            test_thread thread = test_thread_start(&b, 0, 0);
-            for (uint64_t i = 0; i < events; i++)
-                test_write_event(&thread, GW_EV_ALLOC, i);
+            make_buffer();
+            write_events(events);
             test_ring_add(&thread, 0, 3);
             uint32_t pid = (uint32_t)getpid();
             if (write(fds[1], &pid, sizeof pid) != sizeof pid)
@@ -494,29 +457,30 @@ static unsigned buffers_left(void)
     return count;
 }
 
-static void a_dead_process_is_finished(void **state)
+static void run_until_exit(void)
 {
-    (void)state;
-    uint32_t pid = make_dead_stranger(600);
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
     for (unsigned i = 0; i < ROUNDS_MAX && s.count[GW_ITEM_EXIT] == 0; i++) {
         pause_ms(4);
-        run(drain, false, &s);
+        run(false);
     }
+    assert_int_equal(s.count[GW_ITEM_EXIT], 1);
+}
+
+static void a_dead_process_is_finished(void **state)
+{
+    uint32_t pid = make_dead_stranger(600);
+    run_until_exit();
     assert_int_equal(s.count[GW_ITEM_EVENT], 600);
     assert_int_equal(s.count[GW_ITEM_RING], 1);
-    assert_int_equal(s.count[GW_ITEM_EXIT], 1);
     assert_int_equal(s.exit.pid, pid);
     /* The status is known only if init has not waited for the process yet. */
     assert_true(!s.exit.status_known || s.exit.signal == SIGKILL);
     assert_int_equal(buffers_left(), 1);
     gw_drain_commit(drain);
     assert_int_equal(buffers_left(), 0);
-    run(drain, true, &s);
+    run(true);
     assert_int_equal(s.count[GW_ITEM_EXIT], 1);
     assert_int_equal(s.count[GW_ITEM_EVENT], 600);
-    gw_drain_close(drain);
 }
 
 /* A process that is our grandchild. When we close end_fd, it ends with status 7. When we close wait_fd, its parent
@@ -530,16 +494,15 @@ static stranger start_stranger(void)
 {
     int end[2], wait_[2], waited[2];
     assert_int_equal(pipe(end) | pipe(wait_) | pipe(waited), 0);
-    stranger s = {.end_fd = end[1], .wait_fd = wait_[1], .waited_fd = waited[0]};
-    s.parent = fork();
-    if (s.parent == 0) {
+    stranger child = {.end_fd = end[1], .wait_fd = wait_[1], .waited_fd = waited[0]};
+    child.parent = fork();
+    if (child.parent == 0) {
         char byte;
         close(end[1]);
         close(wait_[1]);
         close(waited[0]);
         if (fork() == 0) {
-            test_buffer b;
-            test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+            make_buffer();
             _exit(write(waited[1], "r", 1) == 1 && read(end[0], &byte, 1) == 0 ? 7 : 1);
         }
         _exit(read(wait_[0], &byte, 1) == 0 && wait(NULL) > 0 && write(waited[1], "w", 1) == 1 ? 0 : 1);
@@ -548,115 +511,86 @@ static stranger start_stranger(void)
     close(wait_[0]);
     close(waited[1]);
     char byte;
-    assert_int_equal(read(s.waited_fd, &byte, 1), 1);
-    return s;
+    assert_int_equal(read(child.waited_fd, &byte, 1), 1);
+    return child;
 }
 
-static void end_stranger(stranger *s)
+static void end_stranger(stranger *child)
 {
-    close(s->wait_fd);
+    close(child->wait_fd);
     char byte;
-    assert_int_equal(read(s->waited_fd, &byte, 1), 1);
-    assert_int_equal(waitpid(s->parent, NULL, 0), s->parent);
-    close(s->waited_fd);
-}
-
-static void run_until_exit(gw_drain *drain, seen *s)
-{
-    for (unsigned i = 0; i < ROUNDS_MAX && s->count[GW_ITEM_EXIT] == 0; i++) {
-        pause_ms(4);
-        run(drain, false, s);
-    }
-    assert_int_equal(s->count[GW_ITEM_EXIT], 1);
+    assert_int_equal(read(child->waited_fd, &byte, 1), 1);
+    assert_int_equal(waitpid(child->parent, NULL, 0), child->parent);
+    close(child->waited_fd);
 }
 
 static void how_an_unwaited_stranger_ended_is_known(void **state)
 {
-    (void)state;
     stranger child = start_stranger();
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
-    run(drain, false, &s);
+    run(false);
     struct pollfd ends = {.fd = gw_drain_end_fd(drain), .events = POLLIN};
     assert_int_equal(poll(&ends, 1, 0), 0);
     close(child.end_fd);
     assert_int_equal(poll(&ends, 1, 200000), 1);
-    run_until_exit(drain, &s);
+    run_until_exit();
     assert_true(s.exit.status_known);
     assert_int_equal(s.exit.exit_code, 7);
     assert_int_equal(s.exit.signal, 0);
     /* The end is reported only once. Otherwise, a supervisor would loop without waiting. */
     assert_int_equal(poll(&ends, 1, 0), 0);
-    gw_drain_close(drain);
     end_stranger(&child);
 }
 
 static void how_a_waited_for_stranger_ended_is_known_or_unknown(void **state)
 {
-    (void)state;
     stranger child = start_stranger();
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
-    run(drain, false, &s);
+    run(false);
     close(child.end_fd);
     end_stranger(&child); /* its parent has waited for it before the next drain */
-    run_until_exit(drain, &s);
+    run_until_exit();
     if (!s.exit.status_known)
         print_message("skipped: this kernel does not tell how a process ended that was waited for (Linux 6.15 does)\n");
     else
         assert_int_equal(s.exit.exit_code, 7);
-    gw_drain_close(drain);
 }
 
 /* ---- damage ---- */
 
 static void what_is_no_buffer_is_said_once(void **state)
 {
-    (void)state;
     char path[160];
-    test_buffer b;
-    seen s = seen_start;
     snprintf(path, sizeof path, "%s/1-1.buf", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
     snprintf(path, sizeof path, "%s/1-2.buf", folder);
     assert_int_equal(symlink("/etc/passwd", path), 0);
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    make_buffer();
     b.head->magic[0] = 'X';
-    gw_drain *drain = open_drain();
-    run(drain, false, &s);
-    run(drain, true, &s);
+    run(false);
+    run(true);
     assert_int_equal(s.count[GW_ITEM_SUPERVISOR], 1);
     assert_string_equal(s.key, "buffer.damaged");
     assert_int_equal(s.count[GW_ITEM_PROCESS], 0);
     test_buffer_drop(&b);
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    make_buffer();
     b.head->fn_table_hash++;
-    run(drain, false, &s);
-    run(drain, true, &s);
+    run(false);
+    run(true);
     assert_int_equal(s.count[GW_ITEM_SUPERVISOR], 2);
     assert_string_equal(s.key, "buffer.refused");
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 static void an_unready_buffer_is_awaited(void **state)
 {
-    (void)state;
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    make_buffer();
     atomic_store(&b.head->ready, 0);
     b.head->magic[0] = 0;
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_PROCESS] + s.count[GW_ITEM_SUPERVISOR], 0);
     b.head->magic[0] = 'G';
     b.head->start_ticks = b.head->start_monotonic_ns = gw_monotonic_ns();
     atomic_store(&b.head->ready, 1);
-    run(drain, false, &s);
+    run(false);
     assert_int_equal(s.count[GW_ITEM_PROCESS], 1);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 static uint32_t random_next(uint32_t *seed)
@@ -668,18 +602,15 @@ static uint32_t random_next(uint32_t *seed)
 /* Write random bytes at random offsets of a buffer, and shrink its file while it is drained. */
 static void damaged_buffers_do_no_harm(void **state)
 {
-    (void)state;
     uint32_t seed = 1;
     for (unsigned round = 0; round < 300; round++) {
-        test_buffer b;
-        test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-        test_thread thread = test_thread_start(&b, round % 100, 0);
+        begin_again();
+        make_buffer();
+        thread = test_thread_start(&b, round % 100, 0);
         for (uint64_t i = 0; i < 600; i++)
             assert_true(test_write_event(&thread, (uint8_t)(i % GW_EV_COUNT), i));
-        gw_drain *drain = open_drain();
-        seen s = seen_start;
         if (round % 2)
-            run(drain, false, &s);
+            run(false);
         for (unsigned i = 0; i < 40; i++) {
             static const uint32_t area[] = {128, 4096, GW_RINGS_OFFSET, GW_BUFFER_BYTES, GW_CHUNKS_OFFSET + 64};
             uint32_t end = area[random_next(&seed) % 5];
@@ -687,14 +618,12 @@ static void damaged_buffers_do_no_harm(void **state)
                 end == GW_CHUNKS_OFFSET + 64 ? GW_CHUNKS_OFFSET + random_next(&seed) % 64 : random_next(&seed) % end;
             b.map[at] = (uint8_t)random_next(&seed);
         }
-        run(drain, false, &s);
+        run(false);
         if (round % 3 == 0)
             assert_int_equal(truncate(b.path, random_next(&seed) % GW_BUFFER_BYTES), 0);
-        run(drain, false, &s);
-        run(drain, true, &s);
+        run(false);
+        run(true);
         (void)gw_drain_fill_ratio(drain);
-        gw_drain_close(drain);
-        test_buffer_drop(&b);
     }
 }
 
@@ -707,6 +636,21 @@ static void write_meta(uint32_t supervisor_pid)
     gw_run_meta meta = {record_path, t0_ns, supervisor_pid, argv};
     if (gw_run_meta_write(folder, &meta, fn_names, TEST_FN_COUNT, &err) != GW_OK)
         fail_msg("%s", err.text);
+}
+
+static const char *meta_path(void)
+{
+    static char path[96];
+    snprintf(path, sizeof path, "%s/run.meta", folder);
+    return path;
+}
+
+/* Let the drain write into a new recording. */
+static void create_recording(void)
+{
+    gw_error err = {""};
+    unlink(record_path);
+    assert_int_equal(gw_writer_create(record_path, 0, fn_names, TEST_FN_COUNT, &s.writer, &err), GW_OK);
 }
 
 /* Return the pid of a process that has ended. */
@@ -722,7 +666,7 @@ static uint32_t dead_pid(void)
 
 static seen read_folder_items(gw_status expected_open)
 {
-    seen s = seen_start;
+    seen r = seen_start;
     gw_error err = {""};
     gw_reader *reader;
     const gw_item *item;
@@ -730,16 +674,16 @@ static seen read_folder_items(gw_status expected_open)
     if (st != expected_open)
         fail_msg("%s", err.text);
     if (st != GW_OK)
-        return s;
+        return r;
     while ((st = gw_reader_next(reader, &item, &err)) == GW_OK) {
         if (item->kind == GW_ITEM_EVENT)
             assert_string_equal(gw_reader_fn_name(reader, item->event.fn), "cuMemAlloc_v2");
-        assert_int_equal(see(&s, item, &err), GW_OK);
+        assert_int_equal(see(&r, item, &err), GW_OK);
     }
     if (st != GW_END)
         fail_msg("%s", err.text);
     gw_reader_close(reader);
-    return s;
+    return r;
 }
 
 static uint32_t checksum_of(const char *path)
@@ -757,19 +701,14 @@ static uint32_t checksum_of(const char *path)
  * lost or duplicated. */
 static void a_dead_supervisor_loses_nothing(void **state)
 {
-    (void)state;
     enum { PART = 700 };
     gw_error err = {""};
     for (unsigned died_at = 0; died_at < 5; died_at++) {
-        test_buffer b;
         uint64_t next = 0;
+        begin_again();
         write_meta(died_at == 0 ? (uint32_t)getpid() : dead_pid());
-        test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-        test_thread thread = test_thread_start(&b, 0, 0);
-        gw_drain *drain = open_drain();
-        seen s = seen_start;
-        unlink(record_path);
-        assert_int_equal(gw_writer_create(record_path, 0, fn_names, TEST_FN_COUNT, &s.writer, &err), GW_OK);
+        make_buffer();
+        create_recording();
         for (unsigned round = 0; round < 3; round++) {
             for (unsigned i = 0; i < PART; i++)
                 assert_true(test_write_event(&thread, GW_EV_ALLOC, next++));
@@ -777,7 +716,7 @@ static void a_dead_supervisor_loses_nothing(void **state)
             bool dies = round == 2;
             if (dies && died_at == 1)
                 break;
-            run(drain, false, &s);
+            run(false);
             if (dies && died_at == 2)
                 break;
             assert_int_equal(gw_writer_flush(s.writer, false, &err), GW_OK);
@@ -795,32 +734,21 @@ static void a_dead_supervisor_loses_nothing(void **state)
         assert_int_equal(r.count[GW_ITEM_PROCESS], 1);
         assert_int_equal(r.count[GW_ITEM_TRUNCATED], died_at == 0 ? 0 : 1);
         assert_string_equal(r.key, "run.state");
-        gw_drain_close(drain);
         gw_writer_close(s.writer, NULL);
-        test_buffer_drop(&b);
-        char path[96];
-        snprintf(path, sizeof path, "%s/run.meta", folder);
-        unlink(path);
+        unlink(meta_path());
     }
 }
 
 static void a_folder_without_its_recording_still_speaks(void **state)
 {
-    (void)state;
-    char path[96];
     write_meta(dead_pid());
-    test_buffer b;
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    test_thread thread = test_thread_start(&b, 0, 0);
-    for (uint64_t i = 0; i < 10; i++)
-        assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
+    make_buffer();
+    write_events(10);
     unlink(record_path);
     seen r = read_folder_items(GW_OK);
     assert_int_equal(r.count[GW_ITEM_EVENT], 10);
     assert_int_equal(r.count[GW_ITEM_TRUNCATED], 1);
-    test_buffer_drop(&b);
-    snprintf(path, sizeof path, "%s/run.meta", folder);
-    unlink(path);
+    unlink(meta_path());
     read_folder_items(GW_IO);
 }
 
@@ -844,10 +772,9 @@ static gw_status pairs_of(gw_status (*open)(const char *, gw_reader **, gw_error
 
 static void pairs_are_the_same_without_the_dictionary(void **state)
 {
-    (void)state;
-    char path[96], with[500], without[500], wanted[200];
+    const char *path = meta_path();
+    char with[500], without[500], wanted[200];
     write_meta(4711);
-    snprintf(path, sizeof path, "%s/run.meta", folder);
     assert_int_equal(pairs_of(gw_reader_open, path, with, sizeof with), GW_END);
     assert_int_equal(pairs_of(gw_reader_open_pairs, path, without, sizeof without), GW_END);
     assert_string_equal(with, without);
@@ -864,80 +791,50 @@ static void pairs_are_the_same_without_the_dictionary(void **state)
  * once. */
 static void a_reader_disturbs_nobody(void **state)
 {
-    (void)state;
     enum { EVENTS = 60000 };
     gw_error err = {""};
-    test_buffer b;
     write_meta((uint32_t)getpid());
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    pusher p = {test_thread_start(&b, 0, 0), EVENTS, 0};
+    make_buffer();
+    pusher p = {thread, EVENTS};
     pthread_t id;
-    gw_drain *drain = open_drain();
-    seen s = seen_start;
-    unlink(record_path);
-    assert_int_equal(gw_writer_create(record_path, 0, fn_names, TEST_FN_COUNT, &s.writer, &err), GW_OK);
+    create_recording();
     assert_int_equal(pthread_create(&id, NULL, push, &p), 0);
     for (unsigned i = 0; s.count[GW_ITEM_EVENT] < EVENTS; i++) {
-        run(drain, false, &s);
-        if (i % 3 == 0) {
-            seen r = read_folder_items(GW_OK);
-            assert_true(r.args_in_order);
-        }
+        run(false);
+        assert_true(i % 3 != 0 || read_folder_items(GW_OK).args_in_order);
         assert_int_equal(gw_writer_flush(s.writer, false, &err), GW_OK);
-        if (i % 3 == 1) {
-            seen r = read_folder_items(GW_OK);
-            assert_true(r.args_in_order);
-        }
+        assert_true(i % 3 != 1 || read_folder_items(GW_OK).args_in_order);
         pause_ms(1);
     }
     pthread_join(id, NULL);
     assert_int_equal(gw_writer_close(s.writer, &err), GW_OK);
     assert_int_equal(check_recording(record_path, &err), GW_OK);
     assert_true(s.args_in_order);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
-}
-
-static pid_t a_dead_pid(void)
-{
-    int status;
-    pid_t child = fork();
-    if (child == 0)
-        _exit(0);
-    waitpid(child, &status, 0);
-    return child;
 }
 
 /* The drain must not use the pid of a process in a container to find out whether it has ended. Outside, this pid may be
  * unused or another process. */
 static void a_process_of_another_namespace_is_not_called_gone(void **state)
 {
-    (void)state;
-    test_buffer b;
-    seen s = seen_start;
-    test_buffer_make(&b, folder, (uint32_t)a_dead_pid(), 1);
+    test_buffer_make(&b, folder, dead_pid(), 1);
     b.head->pid_namespace = 12345;
-    gw_drain *drain = open_drain();
     for (uint64_t i = 0; i < 4; i++) {
-        test_thread thread = test_thread_start(&b, (uint32_t)i, 7);
+        thread = test_thread_start(&b, (uint32_t)i, 7);
         assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
         pause_ms(4);
-        run(drain, false, &s);
+        run(false);
         gw_drain_commit(drain);
     }
     assert_int_equal(s.count[GW_ITEM_EVENT], 4);
     assert_int_equal(s.count[GW_ITEM_EXIT], 0);
     assert_int_equal(access(b.path, F_OK), 0);
-    gw_drain_close(drain);
-    test_buffer_drop(&b);
 }
 
 static void *become_ready(void *argument)
 {
-    test_buffer *b = argument;
     usleep(200); /* meanwhile the drain looks at the buffer */
-    b->head->start_ticks = b->head->start_monotonic_ns = gw_monotonic_ns();
-    atomic_store_explicit(&b->head->ready, 1, memory_order_release);
+    b.head->start_ticks = b.head->start_monotonic_ns = gw_monotonic_ns();
+    atomic_store_explicit(&b.head->ready, 1, memory_order_release);
     return NULL;
 }
 
@@ -945,22 +842,17 @@ static void *become_ready(void *argument)
  * buffer as damaged. */
 static void a_process_may_start_during_a_drain(void **state)
 {
-    (void)state;
     for (unsigned round = 0; round < 300; round++) {
-        test_buffer b;
         pthread_t id;
-        seen s = seen_start;
-        test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+        begin_again();
+        make_buffer();
         atomic_store(&b.head->ready, 0);
-        gw_drain *drain = open_drain();
-        assert_int_equal(pthread_create(&id, NULL, become_ready, &b), 0);
+        assert_int_equal(pthread_create(&id, NULL, become_ready, NULL), 0);
         while (s.count[GW_ITEM_PROCESS] == 0 && s.count[GW_ITEM_SUPERVISOR] == 0)
-            run(drain, false, &s);
+            run(false);
         pthread_join(id, NULL);
         if (s.count[GW_ITEM_PROCESS] != 1)
             fail_msg("round %u: %s", round, s.key);
-        gw_drain_close(drain);
-        test_buffer_drop(&b);
     }
 }
 

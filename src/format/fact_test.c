@@ -18,7 +18,6 @@
 
 static void words_are_written_and_read(void **state)
 {
-    (void)state;
     gw_text text = {0};
     WRITE(holder, &text, GW_FACT_SET(pid, 4711), GW_FACT_SET(bytes, 9663676416), GW_FACT_SET(card, 1),
           GW_FACT_SET(user, gw_fact_text_of("ann")), GW_FACT_SET(command, gw_fact_text_of("python x.py device=7")));
@@ -38,7 +37,6 @@ static void words_are_written_and_read(void **state)
 
 static void lines_are_written_and_read(void **state)
 {
-    (void)state;
     gw_text text = {0};
     WRITE(gpu_fault, &text, GW_FACT_SET(exception, 14), GW_FACT_SET(name, gw_fact_text_of("WARP_ILLEGAL_ADDRESS")),
           GW_FACT_SET(block, ((gw_fact_THREE){{1, 2, 3}})), GW_FACT_SET(pc, 0x1f), GW_FACT_SET(line, 4),
@@ -58,7 +56,6 @@ static void lines_are_written_and_read(void **state)
 
 static void columns_are_written_and_read(void **state)
 {
-    (void)state;
     gw_text text = {0};
     WRITE(blame_frame, &text, GW_FACT_SET(kind, gw_fact_text_of("python")), GW_FACT_SET(line, 0),
           GW_FACT_SET(address, 0), GW_FACT_SET(text, gw_fact_text_of("x.py:1\tin f")));
@@ -73,7 +70,6 @@ static void columns_are_written_and_read(void **state)
 /* In facts of older versions and other builds, fields may be missing, unknown, empty or in another order. */
 static void what_is_missing_or_new_does_no_harm(void **state)
 {
-    (void)state;
     gw_fact_hang_thread thread;
     gw_fact_hang_thread_read(gw_fact_text_of("in_ms=7 later=1 wait=lock in= name=a name=b"), &thread);
     assert_true(thread.has_in_ms && thread.has_wait && thread.has_fn && !thread.has_site && !thread.has_owner);
@@ -88,7 +84,6 @@ static void a_value_of_another_type_is_none(void **state)
     static const char *const numbers[] = {"",   "x",    "-1", "1x",   "4294967296", "99999999999999999999999",
                                           "0x", "1 2=", "+1", "0x1g", "="};
     static const char *const threes[] = {"", "1", "1,2", "1,2,", "1,2,3,4", "1,,3", ",,", "1,2,x", "1,2,4294967296"};
-    (void)state;
     char text[80];
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         gw_fact_core core;
@@ -111,7 +106,6 @@ static void a_value_of_another_type_is_none(void **state)
 static void cut_text_is_read_up_to_its_end(void **state)
 {
     static const char whole[] = "pid=4711 bytes=1 card=1 user=ann cmd=python";
-    (void)state;
     for (size_t bytes = 0; bytes < sizeof whole; bytes++) {
         char *cut = malloc(bytes + 1);
         assert_non_null(cut);
@@ -129,7 +123,6 @@ static void cut_text_is_read_up_to_its_end(void **state)
 
 static void long_texts_are_cut(void **state)
 {
-    (void)state;
     char path[1200], small[4];
     gw_text text = {0};
     memset(path, 'a', sizeof path);
@@ -143,7 +136,6 @@ static void long_texts_are_cut(void **state)
 
 static void keys_have_texts(void **state)
 {
-    (void)state;
     assert_string_equal(gw_fact_key_text(GW_FACT_OTHER), "");
     assert_int_equal(gw_fact_key_of(NULL), GW_FACT_OTHER);
     assert_int_equal(gw_fact_key_of(""), GW_FACT_OTHER);

@@ -20,14 +20,12 @@ static gw_live written, got;
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) == NULL;
 }
 
 static int remove_folder(void **state)
 {
     char path[100];
-    (void)state;
     snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
     unlink(path);
     return rmdir(folder);
@@ -54,7 +52,6 @@ static void change(off_t at, const void *bytes, size_t count)
 static void what_was_written_is_read(void **state)
 {
     gw_error err;
-    (void)state;
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_MISSING);
     write_one();
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
@@ -67,7 +64,6 @@ static void a_damaged_file_is_refused(void **state)
 {
     gw_error err;
     char path[100];
-    (void)state;
     write_one();
     for (off_t at = 0; at < (off_t)sizeof got; at += 97) {
         uint8_t byte = (uint8_t)(~((const uint8_t *)&written)[at]);
@@ -87,7 +83,6 @@ static void foreign_files_and_links_are_refused(void **state)
 {
     gw_error err;
     char path[100];
-    (void)state;
     write_one();
     assert_int_equal(gw_live_read(folder, getuid() + 1, &got, &err), GW_UNSUPPORTED);
     snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
@@ -103,7 +98,6 @@ static void foreign_files_and_links_are_refused(void **state)
 static void forged_counts_and_texts_are_confined(void **state)
 {
     gw_error err;
-    (void)state;
     memset(&written, 0xff, sizeof written);
     assert_int_equal(gw_live_write(folder, &written, NULL), GW_OK);
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);

@@ -28,7 +28,6 @@ enum { FN_COUNT = 4 };
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (mkdtemp(folder) == NULL)
         return -1;
     snprintf(path, sizeof path, "%s/r.gpuwhy", folder);
@@ -37,7 +36,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(path);
     return rmdir(folder);
 }
@@ -240,7 +238,6 @@ static void assert_same(const test_lines *got, const test_lines *expected)
 
 static void every_item_comes_back(void **state)
 {
-    (void)state;
     gw_error err = {""};
     test_lines expected = {0}, got = {0};
     gw_writer *writer = create(0);
@@ -260,7 +257,6 @@ static void every_item_comes_back(void **state)
 
 static void functions_have_names(void **state)
 {
-    (void)state;
     gw_error err;
     close_writer(create(0));
     gw_reader *reader;
@@ -276,7 +272,6 @@ static void functions_have_names(void **state)
  * must be read as they were written. */
 static void many_templates(void **state)
 {
-    (void)state;
     enum { COUNT = 60000 };
     gw_error err = {""};
     gw_writer *writer = create(0);
@@ -308,7 +303,6 @@ static void many_templates(void **state)
  * need all eight bytes. Texts, sites and durations are present or missing. */
 static void events_come_in_numbers(void **state)
 {
-    (void)state;
     enum { COUNT = 30000, ROOM = 64 };
     static gw_event event[ROOM];
     gw_error err = {""};
@@ -419,7 +413,6 @@ static void check_flipped(size_t at, const test_lines *whole)
 
 static void every_flipped_byte_is_noticed(void **state)
 {
-    (void)state;
     gw_error err;
     test_lines whole = {0};
     gw_writer *writer = create(0);
@@ -446,7 +439,6 @@ static void every_flipped_byte_is_noticed(void **state)
 
 static void every_truncation_gives_a_prefix(void **state)
 {
-    (void)state;
     gw_error err;
     test_lines whole = {0};
     gw_writer *writer = create(0);
@@ -483,7 +475,6 @@ static void every_truncation_gives_a_prefix(void **state)
  * change. */
 static void shifted_blocks_are_found(void **state)
 {
-    (void)state;
     gw_error err;
     test_lines whole = {0};
     gw_writer *writer = create(0);
@@ -512,7 +503,6 @@ static void shifted_blocks_are_found(void **state)
  * and memory. */
 static void nested_heads_end(void **state)
 {
-    (void)state;
     enum { HEADS = 100000 };
     close_writer(create(0));
     size_t bytes;
@@ -552,7 +542,6 @@ static void refuse(const char *content, size_t bytes, gw_status expected, const 
 
 static void what_is_no_recording_is_refused(void **state)
 {
-    (void)state;
     gw_error err = {""};
     gw_reader *reader;
     refuse("", 0, GW_CORRUPT, "empty");
@@ -568,7 +557,6 @@ static void what_is_no_recording_is_refused(void **state)
 
 static void a_newer_version_is_refused(void **state)
 {
-    (void)state;
     gw_error err = {""};
     gw_reader *reader;
     size_t bytes;
@@ -589,7 +577,6 @@ static void a_newer_version_is_refused(void **state)
  * the numbers of this build. */
 static void numbers_of_another_build(void **state)
 {
-    (void)state;
     gw_error err = {""};
     static const char *const names[] = {"FREE", "TELEPORT", "ALLOC", "COPY_BYTES", "SPIN", "LAUNCH", "cuOne"};
     gwi_bytes dict = {0};
@@ -639,7 +626,6 @@ static void numbers_of_another_build(void **state)
 
 static void unknown_items_are_passed_over(void **state)
 {
-    (void)state;
     gwi_bytes bytes = {0};
     gw_item meta = {.kind = GW_ITEM_META, .pair = {"a", "b"}};
     assert_int_equal(gwi_item_encode(&bytes, &meta), GW_OK);
@@ -729,7 +715,6 @@ static tally count_items(void)
 
 static void the_limit_keeps_what_is_alive(void **state)
 {
-    (void)state;
     enum { ROUNDS = 200000, LIMIT = 600 << 10 };
     gw_error err = {""};
     struct stat info;
@@ -760,7 +745,6 @@ static void the_limit_keeps_what_is_alive(void **state)
 /* When the file is compacted at its size limit, it must keep the first and the last full sample of each device. */
 static void the_limit_keeps_first_and_last_samples(void **state)
 {
-    (void)state;
     enum { ROUNDS = 40, LIMIT = 300 << 10, FIRST = 7 };
     gw_error err = {""};
     gw_writer *writer = create(LIMIT);
@@ -804,7 +788,6 @@ static void the_limit_keeps_first_and_last_samples(void **state)
 
 static void a_full_disk_is_said_and_closed(void **state)
 {
-    (void)state;
     gw_error err = {""};
     struct rlimit unlimited, tight;
     gw_writer *writer = create(0);
@@ -840,7 +823,6 @@ static void a_full_disk_is_said_and_closed(void **state)
  * block. */
 static void a_full_file_system_leaves_room_for_the_end(void **state)
 {
-    (void)state;
     gw_error err = {""};
     if (mount("tmpfs", folder, "tmpfs", 0, "size=1m") != 0) {
         print_message("skipped: mounting a small tmpfs: %s\n", strerror(errno));
@@ -872,7 +854,6 @@ static void a_full_file_system_leaves_room_for_the_end(void **state)
 
 static void an_existing_file_is_not_overwritten(void **state)
 {
-    (void)state;
     gw_error err = {""};
     gw_writer *writer;
     close_writer(create(0));
@@ -882,7 +863,6 @@ static void an_existing_file_is_not_overwritten(void **state)
 
 static void both_checksums_agree(void **state)
 {
-    (void)state;
     uint8_t data[300];
     for (unsigned i = 0; i < sizeof data; i++)
         data[i] = (uint8_t)(i * 37 + i / 7);
@@ -954,13 +934,11 @@ static void check_fixture(const char *name)
 
 static void version_1_is_read(void **state)
 {
-    (void)state;
     check_fixture("version-1-plain.gpuwhy");
 }
 
 static void version_1_packed_is_read(void **state)
 {
-    (void)state;
     check_fixture("version-1-packed.gpuwhy");
 }
 
@@ -968,7 +946,6 @@ static void version_1_packed_is_read(void **state)
  * objects of a type, another kind must end them. */
 static void columns_of_kinds_go_together(void **state)
 {
-    (void)state;
     unsigned pairs[GW_THING_COUNT] = {0};
     for (unsigned i = 0; i < GW_EV_COUNT; i++) {
         const gw_kind_traits *kind = gw_event_kind_traits(i);

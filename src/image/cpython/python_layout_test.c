@@ -50,7 +50,6 @@ static void publish(unsigned version, uint64_t words[WORDS])
 
 static void versions(void **state)
 {
-    (void)state;
     for (unsigned version = GW_PYTHON_FIRST; version <= GW_PYTHON_LAST; version++) {
         const gw_python_layout *row = gw_python_layout_of(version);
         assert_non_null(row);
@@ -63,7 +62,6 @@ static void versions(void **state)
 
 static void published(void **state)
 {
-    (void)state;
     for (unsigned version = 0x030D; version <= GW_PYTHON_LAST; version++) {
         uint64_t words[WORDS];
         const gw_python_layout *row = gw_python_layout_of(version);
@@ -88,7 +86,6 @@ static void published(void **state)
 /* Test the offsets that lead from _PyRuntime to the thread states. */
 static void lists(void **state)
 {
-    (void)state;
     gw_python_lists lists;
     for (unsigned version = GW_PYTHON_FIRST; version <= GW_PYTHON_LAST; version++) {
         const gw_python_layout *row = gw_python_layout_of(version);
@@ -126,7 +123,6 @@ static void lists(void **state)
 /* Damage each word in turn. The words must be rejected, or every offset must be inside its structure. */
 static void damaged(void **state)
 {
-    (void)state;
     static const uint64_t bad[] = {1, 3, 0xffff, 0x10000, UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63};
     for (unsigned version = 0x030D; version <= GW_PYTHON_LAST; version++) {
         for (unsigned at = 0; at < WORDS; at++) {
@@ -153,7 +149,6 @@ static void damaged(void **state)
 
 static void increments(void **state)
 {
-    (void)state;
     assert_int_equal(gw_python_line(0x0309, NULL, 0, 7, 0), 7);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 0), 8);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 5), 8);
@@ -169,7 +164,6 @@ static void increments(void **state)
 
 static void ranges(void **state)
 {
-    (void)state;
     assert_int_equal(gw_python_line(0x030A, NULL, 0, 7, 0), -1);
     assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 0), 8);
     assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 4), -1); /* no line in the source */
@@ -180,7 +174,6 @@ static void ranges(void **state)
 
 static void locations(void **state)
 {
-    (void)state;
     /* Three entries: one unit, line + 1 (kind 11), two bytes of columns; two units without a location; eight units with
      * a line increment of -3 and nothing else. */
     const uint8_t table[] = {0x80 | 11 << 3, 1, 2, 0x80 | 15 << 3 | 1, 0x80 | 13 << 3 | 7, 3 << 1 | 1};
@@ -199,7 +192,6 @@ static void locations(void **state)
 
 static void columns(void **state)
 {
-    (void)state;
     /* kind 2, one byte: begin 2 * 8 + 5, length 9; kind 10, two bytes; kind 13 without columns; kind 14 on one line,
      * from 70 (stored as 71) to 80 */
     const uint8_t table[] = {0x80 | 2 << 3, 5 << 4 | 9, 0x80 | 10 << 3, 3, 7, 0x80 | 13 << 3, 0, 0x80 | 14 << 3, 0, 0,
@@ -226,7 +218,6 @@ static void columns(void **state)
 
 static void not_known(void **state)
 {
-    (void)state;
     static const unsigned versions[] = {0, 0x0207, 0x0308, 0x030F, 0x0400, 0xffffffff};
     for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++)
         assert_int_equal(gw_python_line(versions[i], TABLE(4, 1), 7, 0), -1);
@@ -237,7 +228,6 @@ static void not_known(void **state)
 /* Each table is in a memory block of exactly its size, so that the sanitizer detects a read past the end. */
 static void damaged_lines(void **state)
 {
-    (void)state;
     uint32_t random = 12345;
     for (unsigned round = 0; round < 20000; round++) {
         size_t bytes = (random >> 8) % 40;

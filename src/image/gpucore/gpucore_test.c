@@ -111,7 +111,6 @@ static void assert_illegal_address(const gw_gpucore *core)
 
 static void test_illegal_address(void **state)
 {
-    (void)state;
     dump file = dump_open("illegal-address.cudacore");
     gw_gpucore *core = read_whole(&file);
     assert_device(core);
@@ -125,7 +124,6 @@ static void test_illegal_address(void **state)
  * the assertion handler. */
 static void test_device_assert(void **state)
 {
-    (void)state;
     dump file = dump_open("device-assert.cudacore");
     gw_gpucore *core = read_whole(&file);
     assert_device(core);
@@ -351,19 +349,16 @@ static void damage_many(const char *name)
 
 static void test_damaged_illegal_address(void **state)
 {
-    (void)state;
     damage_many("illegal-address.cudacore");
 }
 
 static void test_damaged_device_assert(void **state)
 {
-    (void)state;
     damage_many("device-assert.cudacore");
 }
 
 static void test_cut_short(void **state)
 {
-    (void)state;
     dump file = dump_open("device-assert.cudacore");
     for (size_t left = file.count; left-- > 0; left -= left > 997 ? 997 : left) {
         gw_gpucore *core = NULL;
@@ -389,7 +384,6 @@ static void assert_refused(const void *bytes, size_t count, gw_status wanted, co
 
 static void test_other_files(void **state)
 {
-    (void)state;
     assert_refused("", 0, GW_CORRUPT, "empty");
     assert_refused("hello", 5, GW_CORRUPT, "not an ELF file");
     assert_refused("\x1f\x8b\x08", 3, GW_UNSUPPORTED, "gzip");
@@ -404,7 +398,6 @@ static void test_other_files(void **state)
 
 static void test_exceptions(void **state)
 {
-    (void)state;
     char name[GW_GPUCORE_NAME_MAX];
     assert_string_equal(gw_gpucore_exception_name(name, 6), "WARP_MISALIGNED_ADDRESS");
     assert_int_equal(gw_gpucore_exception_result(6), 716);
@@ -492,7 +485,6 @@ static void the_fault(void **state)
 {
     static image it;
     gw_hostcore core = {0};
-    (void)state;
     make(&it, ET_CORE, OWN_MACHINE, SEGV_MAPERR, 0x7f0000001000);
     assert_int_equal(read_bytes(&it, it.count, &core), GW_OK);
     assert_int_equal(core.pid, PID);
@@ -534,7 +526,6 @@ static void the_mapped_file(void **state)
                 {0x7abc, 1ull << 61, "", false},
                 {0x7abc, UINT64_MAX, "", false},
                 {0x7abc, 0, "", true}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         static image it;
         gw_hostcore core = {0};
@@ -551,7 +542,6 @@ static void of_another_machine(void **state)
 {
     static image it;
     gw_hostcore core = {0};
-    (void)state;
     make(&it, ET_CORE, OWN_MACHINE == EM_X86_64 ? EM_AARCH64 : EM_X86_64, SEGV_MAPERR, 0x1000);
     assert_int_equal(read_bytes(&it, it.count, &core), GW_OK);
     assert_true(core.has_code && !core.has_registers && core.address == 0x1000);
@@ -563,7 +553,6 @@ static void no_core(void **state)
 {
     static image it;
     gw_hostcore core = {.pid = 7};
-    (void)state;
     make(&it, ET_EXEC, OWN_MACHINE, SEGV_MAPERR, 0x1000);
     assert_int_equal(read_bytes(&it, it.count, &core), GW_CORRUPT);
     memcpy(it.bytes, "hello", 5);
@@ -579,7 +568,6 @@ static void cut_and_damaged(void **state)
 {
     static image it, bad;
     gw_hostcore core;
-    (void)state;
     make(&it, ET_CORE, OWN_MACHINE, SEGV_MAPERR, 0x7f0000001000);
     for (size_t count = 0; count < it.count; count++)
         (void)!read_bytes(&it, count, &core);

@@ -16,8 +16,6 @@
 
 pid_t waitpid(pid_t pid, int *status, int options)
 {
-    (void)pid;
-    (void)status;
     if ((options & WNOHANG) == 0)
         fail_msg("this call would wait for ever");
     return 0;
@@ -39,14 +37,12 @@ static void resolve(uint32_t hard_ms, bool is_late)
 
 static void a_killed_child_is_not_waited_for_without_limit(void **state)
 {
-    (void)state;
     resolve(0, true);
 }
 
 /* A child that has sent all its results but does not exit is not waited for without limit either. */
 static void nor_is_one_that_has_finished(void **state)
 {
-    (void)state;
     resolve(60000, false);
 }
 

@@ -92,8 +92,6 @@ static const char *instead; /* path to report instead of this program's path; NU
 static int feed_mapping(struct dl_phdr_info *info, size_t bytes, void *user)
 {
     char self[4096] = "";
-    (void)bytes;
-    (void)user;
     if (info->dlpi_name[0] == '\0' && readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -113,7 +111,6 @@ static unsigned line_inner, line_middle, line_outer, line_named;
 /* Record one frame. backtrace() is not used, because some sanitizers replace it and add a frame of their own. */
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *user)
 {
-    (void)user;
     if (stack_depth == 64 || _Unwind_GetIP(context) == 0)
         return _URC_END_OF_STACK;
     stack_now[stack_depth++] = (void *)(uintptr_t)_Unwind_GetIP(context);
@@ -178,7 +175,6 @@ static void expect_frame(const gw_frame *frame, const char *function, const char
 
 static void functions_lines_and_inlined_frames(void **state)
 {
-    (void)state;
     gw_sites *sites = this_program();
     const gw_stack *stack = resolved(sites);
     assert_true(stack->count >= 5);
@@ -198,7 +194,6 @@ static void functions_lines_and_inlined_frames(void **state)
 /* Names that were found on one machine are enough to show the same stack on another machine. */
 static void names_survive_the_machine(void **state)
 {
-    (void)state;
     gw_sites *here = this_program();
     instead = "/not/on/this/machine";
     gw_sites *there = this_program();
@@ -241,7 +236,6 @@ static char other[sizeof folder + 8];
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (mkdtemp(folder) == NULL)
         return -1;
     snprintf(other, sizeof other, "%s/other", folder);
@@ -258,7 +252,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(other);
     free(self);
     return rmdir(folder);
@@ -266,7 +259,6 @@ static int remove_folder(void **state)
 
 static void another_file_in_its_place_is_not_used(void **state)
 {
-    (void)state;
     instead = "/usr/bin/env"; /* another program, so its build id differs */
     gw_sites *sites = this_program();
     const gw_stack *stack = resolved(sites);
@@ -291,7 +283,6 @@ static void another_file_in_its_place_is_not_used(void **state)
 /* The lookup must end for every damaged file, whether it finds names or not. */
 static void damaged_files_end_in_an_answer(void **state)
 {
-    (void)state;
     enum { FLIPS = 40, CUTS = 8 };
     uint64_t random = 88172645463325252u;
     unsigned right = 0;
@@ -371,7 +362,6 @@ static void expect_stack(gw_sites *sites, const uint64_t *frame, uint32_t count,
 
 static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
 {
-    (void)state;
     gw_sites *sites = a_python_program();
     const uint64_t plain[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), PYTHON(IN_EVAL), FRAME(1, false), FRAME(2, true)};
     expect_stack(sites, plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
@@ -394,7 +384,6 @@ static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
 
 static void python_frames_without_a_place(void **state)
 {
-    (void)state;
     gw_sites *sites = a_python_program();
     const uint64_t stripped[] = {TORCH(IN_TORCH), PYTHON(IN_DARK), PYTHON(IN_DARK), FRAME(1, false), FRAME(2, true)};
     expect_stack(sites, stripped, 5, 0, "THPModule_empty load_batch train ? ?", "load_batch");
@@ -405,7 +394,6 @@ static void python_frames_without_a_place(void **state)
 
 static void a_thread_without_python_borrows(void **state)
 {
-    (void)state;
     gw_sites *sites = a_python_program();
     const uint64_t lender[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), FRAME(3, false), FRAME(2, true)};
     const uint64_t borrower[] = {TORCH(IN_TORCH)};
@@ -426,7 +414,6 @@ static void a_thread_without_python_borrows(void **state)
 /* Frames of PyTorch's own stacks have line numbers instead of instructions. These stacks have their own ids. */
 static void frameworks_stacks(void **state)
 {
-    (void)state;
     gw_sites *sites = a_python_program();
     uint32_t code = GW_SITE_FRAMEWORK_CODE_FIRST + 1, id = GW_SITE_FRAMEWORK_FIRST;
     feed_event(sites, GW_EV_PYTHON_CODE, code, 0, 0, 0, "step\n/project/model.py");
@@ -456,7 +443,6 @@ static void frameworks_stacks(void **state)
  * a framework. */
 static void stacks_from_outside(void **state)
 {
-    (void)state;
     gw_sites *sites = a_python_program();
     uint32_t code = GW_SITE_OUTSIDE_CODE_FIRST + 1, id = GW_SITE_OUTSIDE_FIRST + 1;
     feed_event(sites, GW_EV_PYTHON_CODE, code, 41, 0x030B, 0, "take\n/project/locks.py");
@@ -474,7 +460,6 @@ static void stacks_from_outside(void **state)
 
 static void the_users_frame(void **state)
 {
-    (void)state;
     gw_sites *sites = a_python_program();
     const uint64_t inside[] = {PYTHON(IN_EVAL), FRAME(4, false), FRAME(3, false), FRAME(2, true)};
     expect_stack(sites, inside, 4, 0, "run Module.__call__ train", "train");
@@ -487,7 +472,6 @@ static void the_users_frame(void **state)
 
 static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
 {
-    (void)state;
     gw_sites *sites = a_python_program();
     const uint64_t frame[] = {TORCH(IN_TORCH)};
     feed_site(sites, 1, frame, 1, 0);
@@ -508,7 +492,6 @@ static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
 
 static void nonsense_is_passed_over(void **state)
 {
-    (void)state;
     gw_sites *sites = gw_sites_new();
     assert_int_equal(gw_sites_number(sites, PID, 0), 0);
     assert_int_equal(gw_sites_number(sites, PID, UINT32_MAX), 0);
@@ -536,7 +519,6 @@ static void nonsense_is_passed_over(void **state)
  * kept, and freed only once. */
 static void a_name_is_kept_once(void **state)
 {
-    (void)state;
     gw_sites *sites = gw_sites_new();
     for (int i = 0; i < 2; i++) {
         gw_symbol_frame frame = {i == 0 ? "first" : "second", NULL, 0, 0};
@@ -555,7 +537,6 @@ static void a_name_is_kept_once(void **state)
 
 static void names_are_readable(void **state)
 {
-    (void)state;
     static const char *const names[][2] = {
         {"load_batch", "load_batch"},
         {"_ZN6Loader4nextEi", "Loader::next"},
@@ -600,7 +581,6 @@ static void feed_process_in(gw_sites *sites, uint64_t start, uint64_t pid_namesp
 /* Processes of two containers may have the same pid. A site of one must not get the place of the other. */
 static void equal_pids_in_two_namespaces(void **state)
 {
-    (void)state;
     gw_sites *sites = gw_sites_new();
     feed_process_in(sites, 1, 4026531836);
     uint32_t first = gw_sites_number(sites, PID, 1);

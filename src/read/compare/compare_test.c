@@ -104,7 +104,6 @@ static const gw_difference *difference(gw_area area, const char *name)
 
 static void equal_runs_have_no_difference(void **state)
 {
-    (void)state;
     begin_both();
     for (int i = 0; i < 3; i++) {
         alloc(&good, (uint64_t)(i + 1) * mib);
@@ -123,7 +122,6 @@ static void equal_runs_have_no_difference(void **state)
 /* Two runs diverge at the first call with a different size. Addresses differ in every run and are ignored. */
 static void runs_part_at_the_first_other_size(void **state)
 {
-    (void)state;
     begin_both();
     alloc(&good, mib);
     bad.feed.address_next += 64 * mib;
@@ -146,7 +144,6 @@ static void runs_part_at_the_first_other_size(void **state)
 
 static void a_thread_that_ends_early_parts(void **state)
 {
-    (void)state;
     begin_both();
     alloc(&good, mib);
     alloc(&bad, mib);
@@ -160,7 +157,6 @@ static void a_thread_that_ends_early_parts(void **state)
  * difference. */
 static void threads_are_compared_one_by_one(void **state)
 {
-    (void)state;
     side *both[] = {&good, &bad};
     begin_both();
     for (int i = 0; i < 2; i++) {
@@ -183,7 +179,6 @@ static void threads_are_compared_one_by_one(void **state)
 
 static void another_threads_parting_alone_does_not_matter(void **state)
 {
-    (void)state;
     begin_both();
     alloc(&good, mib);
     alloc(&bad, mib);
@@ -201,7 +196,6 @@ static void another_threads_parting_alone_does_not_matter(void **state)
 
 static void what_is_new_for_each_run_does_not_matter(void **state)
 {
-    (void)state;
     begin_both();
     gw_feed_meta(&good.feed, "env.SLURM_JOB_ID", "7");
     gw_feed_meta(&bad.feed, "env.SLURM_JOB_ID", "8");
@@ -218,7 +212,6 @@ static void what_is_new_for_each_run_does_not_matter(void **state)
 
 static void software_and_card_are_compared(void **state)
 {
-    (void)state;
     begin_both();
     gw_feed_meta(&good.feed, "driver.module", "550.54.14");
     gw_feed_meta(&bad.feed, "driver.module", "535.104.05");
@@ -240,7 +233,6 @@ static void software_and_card_are_compared(void **state)
 
 static void lost_calls_are_no_difference(void **state)
 {
-    (void)state;
     begin_both();
     gw_feed_fact(&bad.feed, "dropped.events", "500");
     alloc(&good, mib);
@@ -254,7 +246,6 @@ static void lost_calls_are_no_difference(void **state)
 
 static void nothing_recorded_is_said(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&good.feed);
     gw_feed_open_bare(&bad.feed);
     good.calls = gw_calls_new();
@@ -268,7 +259,6 @@ static void nothing_recorded_is_said(void **state)
 /* Calls and threads beyond the limits are not stored, and `cut` is set. */
 static void what_is_kept_is_bounded(void **state)
 {
-    (void)state;
     side *both[] = {&good, &bad};
     begin_both();
     for (int i = 0; i < 2; i++) {
@@ -316,7 +306,6 @@ static const gw_split *split_of(const gw_splits *splits, const char *name)
 
 static void what_failed_attempts_share_is_found(void **state)
 {
-    (void)state;
     gw_error err;
     gw_splits splits;
     gw_attempts *attempts = gw_attempts_new();
@@ -340,7 +329,6 @@ static void what_failed_attempts_share_is_found(void **state)
 
 static void overlapping_attempts_share_nothing(void **state)
 {
-    (void)state;
     gw_error err;
     gw_splits splits;
     gw_attempts *attempts = gw_attempts_new();
@@ -356,7 +344,6 @@ static void overlapping_attempts_share_nothing(void **state)
 /* With one attempt of each kind, every difference splits the attempts, so `chance` is high. */
 static void few_attempts_may_differ_by_chance(void **state)
 {
-    (void)state;
     gw_error err;
     gw_splits splits;
     gw_attempts *attempts = gw_attempts_new();

@@ -52,7 +52,6 @@ static void expect_refused(const void *data, size_t bytes, gw_status status, con
 
 static void nothing_is_called(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         unsigned char opcode;
@@ -77,7 +76,6 @@ static void nothing_is_called(void **state)
 
 static void damage_is_named(void **state)
 {
-    (void)state;
     expect_refused(BYTES(""), GW_CORRUPT, "ends early");
     expect_refused(BYTES("PK\x03\x04"), GW_UNSUPPORTED, "not a pickle");
     expect_refused(BYTES("\x80\x01N."), GW_UNSUPPORTED, "not a pickle");
@@ -108,7 +106,6 @@ static void damage_is_named(void **state)
  * items would loop forever. */
 static void cycles_are_refused(void **state)
 {
-    (void)state;
     expect_refused(BYTES("\x80\x04]\x94h\x00"
                          "a."),
                    GW_UNSUPPORTED, "changed after its use");
@@ -123,7 +120,6 @@ static void cycles_are_refused(void **state)
 
 static void missing_file(void **state)
 {
-    (void)state;
     gw_pickle *pickle = NULL;
     gw_pickle_value root;
     gw_error err;
@@ -139,7 +135,6 @@ static void missing_file(void **state)
 
 static void values(void **state)
 {
-    (void)state;
     static const char data[] =
         "\x80\x04\x95\x08\x00\x00\x00\x00\x00\x00\x00]\x94(N\x88\x89K\xffM\xff\xffJ\xfe\xff\xff\xff"
         "\x8a\x06\x00\x00\x00\x00\x00\x7f\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00\x8a\x00"
@@ -191,7 +186,6 @@ static void values(void **state)
 
 static void truncated_anywhere(void **state)
 {
-    (void)state;
     static const char data[] =
         "\x80\x04\x95\x20\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x08segments\x94]\x94}\x94\x8c\x04size"
         "\x94M\x00\x02sa\x8c\x0d"
@@ -266,7 +260,6 @@ static void make_list(out *o, unsigned count, unsigned batch)
 
 static void folded_values(void **state)
 {
-    (void)state;
     static out o;
     static const unsigned counts[][2] = {{1, 1000},    {999, 1000},   {1000, 1000},
                                          {1001, 1000}, {30000, 1000}, {30000, 30000}};
@@ -293,7 +286,6 @@ static void folded_values(void **state)
 
 static void folded_is_shared_and_final(void **state)
 {
-    (void)state;
     seen s = {0};
     gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .fold = fold, .user = &s};
     gw_pickle *p = NULL;
@@ -325,7 +317,6 @@ static void folded_is_shared_and_final(void **state)
 /* A folded container needs no memory for items: 30,000 dicts fit into 3 MiB if they are folded, but not otherwise. */
 static void memory_is_bounded(void **state)
 {
-    (void)state;
     static out o;
     seen s = {0};
     gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .memory_max = 3 << 20};
@@ -355,7 +346,6 @@ static void add_texts(out *o, unsigned count)
  * limit. */
 static void every_table_is_bounded(void **state)
 {
-    (void)state;
     static out o;
     gw_pickle_options options = {.memory_max = UINT64_C(1) << 40};
     gw_pickle *p = NULL;
@@ -380,7 +370,6 @@ static void every_table_is_bounded(void **state)
 
 static void many_texts(void **state)
 {
-    (void)state;
     static out o;
     gw_pickle *p = NULL;
     gw_pickle_value root;

@@ -25,7 +25,6 @@ static gw_replay_settings settings_of(const char *text)
 
 static void settings_are_read(void **state)
 {
-    (void)state;
     gw_replay_settings settings = settings_of("");
     assert_false(settings.is_expandable);
     assert_true(settings.max_split_bytes == UINT64_MAX);
@@ -43,7 +42,6 @@ static void settings_are_read(void **state)
 
 static void bad_settings_are_refused(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"expandable_segments:yes",
                                       "max_split_size_mb:-1",
                                       "max_split_size_mb:64x",
@@ -69,7 +67,6 @@ static void bad_settings_are_refused(void **state)
 
 static void requests_are_rounded(void **state)
 {
-    (void)state;
     gw_replay_settings settings = settings_of("");
     assert_int_equal(gw_replay_round(&settings, 1), 512);
     assert_int_equal(gw_replay_round(&settings, 512), 512);
@@ -104,7 +101,6 @@ static void begin(const char *text, uint64_t room_bytes)
 
 static int end(void **state)
 {
-    (void)state;
     gwi_allocator_free(&allocator);
     return 0;
 }
@@ -135,7 +131,6 @@ static uint64_t bytes_of(uint32_t block)
 
 static void segments_have_three_sizes(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t request, segment;
     } rows[] = {{1, 2 << 20},
@@ -155,7 +150,6 @@ static void segments_have_three_sizes(void **state)
 
 static void small_blocks_are_split_and_merged(void **state)
 {
-    (void)state;
     begin("", gib);
     uint32_t a = take(1000), b = take(1), c = take(mib);
     assert_int_equal(bytes_of(a), 1024);
@@ -175,7 +169,6 @@ static void small_blocks_are_split_and_merged(void **state)
 
 static void large_blocks_keep_a_small_rest(void **state)
 {
-    (void)state;
     begin("", gib);
     uint32_t a = take(19 * mib); /* a segment of 20 MiB; a rest of 1 MiB is not split off */
     assert_int_equal(bytes_of(a), 20 * mib);
@@ -186,7 +179,6 @@ static void large_blocks_keep_a_small_rest(void **state)
 
 static void the_best_fit_is_chosen(void **state)
 {
-    (void)state;
     begin("", gib);
     uint32_t a = take(60 * mib), b = take(30 * mib), c = take(40 * mib), d = take(30 * mib);
     uint64_t smallest = address(b), middle = address(c);
@@ -201,7 +193,6 @@ static void the_best_fit_is_chosen(void **state)
 
 static void streams_share_nothing(void **state)
 {
-    (void)state;
     uint32_t block;
     begin("", gib);
     gwi_release(&allocator, take(30 * mib));
@@ -211,7 +202,6 @@ static void streams_share_nothing(void **state)
 
 static void the_cache_is_released_before_a_failure(void **state)
 {
-    (void)state;
     begin("", 100 * mib);
     uint32_t a = take(50 * mib), b = take(40 * mib);
     gwi_release(&allocator, a);
@@ -228,7 +218,6 @@ static void the_cache_is_released_before_a_failure(void **state)
 
 static void a_limit_of_pytorch_refuses_without_the_driver(void **state)
 {
-    (void)state;
     begin("", gib);
     settings.limit_bytes = 64 * mib;
     (void)take(40 * mib);
@@ -239,7 +228,6 @@ static void a_limit_of_pytorch_refuses_without_the_driver(void **state)
 
 static void oversize_blocks_are_not_split(void **state)
 {
-    (void)state;
     begin("max_split_size_mb:64", gib);
     uint32_t a = take(100 * mib);
     gwi_release(&allocator, a);
@@ -256,7 +244,6 @@ static void oversize_blocks_are_not_split(void **state)
 
 static void oversize_blocks_are_released_first(void **state)
 {
-    (void)state;
     begin("max_split_size_mb:64", 400 * mib);
     uint32_t a = take(200 * mib), b = take(100 * mib), c = take(40 * mib);
     gwi_release(&allocator, a);
@@ -269,7 +256,6 @@ static void oversize_blocks_are_released_first(void **state)
 
 static void expandable_blocks_are_not_released_as_oversize(void **state)
 {
-    (void)state;
     begin("expandable_segments:True,max_split_size_mb:32", 100 * mib);
     uint32_t a = take(60 * mib), b = take(20 * mib);
     gwi_release(&allocator, a);
@@ -281,7 +267,6 @@ static void expandable_blocks_are_not_released_as_oversize(void **state)
 
 static void garbage_is_collected_above_the_threshold(void **state)
 {
-    (void)state;
     begin("garbage_collection_threshold:0.5", gib);
     settings.limit_bytes = 400 * mib;
     uint32_t old = take(100 * mib), young = take(120 * mib);
@@ -300,7 +285,6 @@ static void garbage_is_collected_above_the_threshold(void **state)
 
 static void expandable_segments_grow_by_pages(void **state)
 {
-    (void)state;
     begin("expandable_segments:True", gib);
     uint32_t a = take(30 * mib);
     assert_int_equal(allocator.reserved_bytes, 40 * mib);
@@ -324,7 +308,6 @@ static void expandable_segments_grow_by_pages(void **state)
 
 static void expandable_segments_share_what_is_free(void **state)
 {
-    (void)state;
     begin("expandable_segments:True", 100 * mib);
     uint32_t a = take(90 * mib);
     assert_int_equal(allocator.reserved_bytes, 100 * mib);
@@ -339,7 +322,6 @@ static void expandable_segments_share_what_is_free(void **state)
 /* The sets are compared with sorted arrays. */
 static void sets_stay_sorted(void **state)
 {
-    (void)state;
     enum { COUNT = 500 };
     begin("", gib);
     uint32_t x = 1;
@@ -373,7 +355,6 @@ static gw_replay_check check;
 
 static int input_begin(void **state)
 {
-    (void)state;
     input = (gw_replay_input){.settings = gw_replay_settings_default(),
                               .event = calloc(64, sizeof *input.event),
                               .step = calloc(64, sizeof *input.step),
@@ -384,7 +365,6 @@ static int input_begin(void **state)
 
 static int input_end(void **state)
 {
-    (void)state;
     gw_replay_input_free(&input);
     return 0;
 }
@@ -430,7 +410,6 @@ static void fragmented_run(void)
 
 static void an_equal_recording_is_exact(void **state)
 {
-    (void)state;
     fragmented_run();
     assert_int_equal(check_now(), GW_OK);
     assert_true(check.is_exact);
@@ -442,7 +421,6 @@ static void an_equal_recording_is_exact(void **state)
 
 static void each_difference_is_found(void **state)
 {
-    (void)state;
     static const char *const words[] = {
         "cudaMalloc of 514.00 MiB", "one call more", "nothing more", "address", "reserved", "is refused",
         "the recorded block has"};
@@ -473,7 +451,6 @@ static void each_difference_is_found(void **state)
 
 static void contradictions_are_corrupt(void **state)
 {
-    (void)state;
     for (unsigned way = 0; way < 6; way++) {
         assert_int_equal(input_begin(NULL), 0);
         fragmented_run();
@@ -496,7 +473,6 @@ static void contradictions_are_corrupt(void **state)
 
 static void an_emptied_cache_is_found(void **state)
 {
-    (void)state;
     event(GW_REPLAY_REQUEST, 0, 30 * mib);
     event(GW_REPLAY_REQUEST, 1, 50 * mib);
     event(GW_REPLAY_FREE, 0, 0);
@@ -522,7 +498,6 @@ static void an_emptied_cache_is_found(void **state)
  * block would have served. */
 static void unknown_sizes_are_narrowed(void **state)
 {
-    (void)state;
     event(GW_REPLAY_REQUEST, 0, 20 * mib); /* a new segment, not split */
     event(GW_REPLAY_REQUEST, 1, 15 * mib); /* split off from 16 MiB? No: a rest of 1 MiB stays */
     event(GW_REPLAY_FREE, 0, 0);
@@ -549,7 +524,6 @@ static const gw_whatif_row *row_of(const gw_whatif *whatif, const char *name)
 
 static void a_cure_is_found(void **state)
 {
-    (void)state;
     static gw_whatif whatif;
     gw_error err;
     fragmented_run();
@@ -574,7 +548,6 @@ static void a_cure_is_found(void **state)
 
 static void another_card_is_tried(void **state)
 {
-    (void)state;
     static gw_whatif whatif;
     gw_error err;
     fragmented_run();
@@ -589,7 +562,6 @@ static void another_card_is_tried(void **state)
 
 static void too_much_is_not_cured(void **state)
 {
-    (void)state;
     static gw_whatif whatif;
     gw_error err;
     fragmented_run();
@@ -608,7 +580,6 @@ static void too_much_is_not_cured(void **state)
 
 static void a_room_that_would_do_is_not_believed(void **state)
 {
-    (void)state;
     static gw_whatif whatif;
     gw_error err;
     fragmented_run();
@@ -621,7 +592,6 @@ static void a_room_that_would_do_is_not_believed(void **state)
 
 static void the_cache_can_be_emptied_at_phases(void **state)
 {
-    (void)state;
     static gw_whatif whatif;
     gw_error err;
     size_t phase[] = {14};
