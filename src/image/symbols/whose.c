@@ -11,122 +11,56 @@
 
 typedef enum field { MODULE, PATH, FUNCTION } field;
 
-/* The first matching row decides. The patterns are shell patterns whose star also matches slashes. They are matched
- * with:
+/* The first row with a matching pattern decides. The patterns are shell patterns whose star also matches slashes. They
+ * are matched with:
  * - MODULE: last part of the mapped file's path
  * - PATH: the source file or the mapped file
  * - FUNCTION: the function's name */
 static const struct {
     field field;
     gw_whose whose;
-    const char *pattern;
+    const char *pattern[20]; /* NULL after the last one */
 } rows[] = {
-    {MODULE, GW_WHOSE_RUNTIME, "libgpuwhy*"},
-    {PATH, GW_WHOSE_OWN, "*/ipykernel_[0-9]*/[0-9]*.py"}, /* IPython's file names of notebook cells */
-    {PATH, GW_WHOSE_RUNTIME, "\\[*"},                     /* [vdso], [vsyscall] */
+    {MODULE, GW_WHOSE_RUNTIME, {"libgpuwhy*"}},
+    {PATH, GW_WHOSE_OWN, {"*/ipykernel_[0-9]*/[0-9]*.py"}}, /* IPython's file names of notebook cells */
+    {PATH, GW_WHOSE_RUNTIME, {"\\[*"}},                     /* [vdso], [vsyscall] */
     /* the C and C++ libraries, and the loader */
-    {MODULE, GW_WHOSE_RUNTIME, "libc.so*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libc-2.*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libm.so*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libpthread*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libdl.so*"},
-    {MODULE, GW_WHOSE_RUNTIME, "librt.so*"},
-    {MODULE, GW_WHOSE_RUNTIME, "ld-*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libstdc++*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libc++*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libgcc_s*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libgomp*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libomp*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libiomp*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libtbb*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libffi*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libasan*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libtsan*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libubsan*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "_start"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "__libc_*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "std::*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "__gnu_cxx::*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "core::*"}, /* Rust */
-    {FUNCTION, GW_WHOSE_RUNTIME, "alloc::*"},
-    {PATH, GW_WHOSE_RUNTIME, "/usr/include/*"},
-    {PATH, GW_WHOSE_RUNTIME, "/usr/lib/gcc/*"},
-    {PATH, GW_WHOSE_RUNTIME, "*/include/c++/*"},
-    {PATH, GW_WHOSE_RUNTIME, "/rustc/*"},
+    {MODULE,
+     GW_WHOSE_RUNTIME,
+     {"libc.so*", "libc-2.*", "libm.so*", "libpthread*", "libdl.so*", "librt.so*", "ld-*", "libstdc++*", "libc++*",
+      "libgcc_s*", "libgomp*", "libomp*", "libiomp*", "libtbb*", "libffi*", "libasan*", "libtsan*", "libubsan*"}},
+    {FUNCTION, GW_WHOSE_RUNTIME, {"_start", "__libc_*", "std::*", "__gnu_cxx::*"}},
+    {FUNCTION, GW_WHOSE_RUNTIME, {"core::*", "alloc::*"}}, /* Rust */
+    {PATH, GW_WHOSE_RUNTIME, {"/usr/include/*", "/usr/lib/gcc/*", "*/include/c++/*", "/rustc/*"}},
     /* the driver and CUDA's libraries, including statically linked ones */
-    {MODULE, GW_WHOSE_RUNTIME, "libcuda.so*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libcudart*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libcublas*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libcudnn*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libcufft*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libcurand*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libcusolver*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libcusparse*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libcupti*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libnccl*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libnvrtc*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libnvidia*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libnvJitLink*"},
-    {MODULE, GW_WHOSE_RUNTIME, "libnvToolsExt*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "libcudart_static_*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "__cudart*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "cudart::*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "cuda[A-Z]*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "__device_stub__*"},
-    {PATH, GW_WHOSE_RUNTIME, "/usr/local/cuda*/include/*"},
-    {PATH, GW_WHOSE_RUNTIME, "/usr/local/cuda*/targets/*"},
+    {MODULE,
+     GW_WHOSE_RUNTIME,
+     {"libcuda.so*", "libcudart*", "libcublas*", "libcudnn*", "libcufft*", "libcurand*", "libcusolver*", "libcusparse*",
+      "libcupti*", "libnccl*", "libnvrtc*", "libnvidia*", "libnvJitLink*", "libnvToolsExt*"}},
+    {FUNCTION, GW_WHOSE_RUNTIME, {"libcudart_static_*", "__cudart*", "cudart::*", "cuda[A-Z]*", "__device_stub__*"}},
+    {PATH, GW_WHOSE_RUNTIME, {"/usr/local/cuda*/include/*", "/usr/local/cuda*/targets/*"}},
     /* programs of `gpuwhy lab`, wherever gpuwhy is installed */
-    {PATH, GW_WHOSE_OWN, "*/lib/gpuwhy/lab/*"},
+    {PATH, GW_WHOSE_OWN, {"*/lib/gpuwhy/lab/*"}},
     /* frameworks, by package, library or function name */
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/torch/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/torch[a-z_]*/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/functorch/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/triton/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/jax/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/jax[a-z_]*/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/tensorflow*/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/keras/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/tf_keras/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/flax/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/cupy*/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/numba*/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/numpy/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/nvidia/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/*lightning*/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/accelerate/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/deepspeed/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*-packages/transformers/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "*/torchinductor_*/*.py"}, /* code that torch.compile generated */
-    {PATH, GW_WHOSE_FRAMEWORK, "*/.triton/cache/*"},
-    {PATH, GW_WHOSE_FRAMEWORK, "<eval_with_key>*"}, /* code of torch.fx */
-    {MODULE, GW_WHOSE_FRAMEWORK, "libtorch*"},
-    {MODULE, GW_WHOSE_FRAMEWORK, "libc10*"},
-    {MODULE, GW_WHOSE_FRAMEWORK, "libtensorflow*"},
-    {MODULE, GW_WHOSE_FRAMEWORK, "xla_*"},
-    {FUNCTION, GW_WHOSE_FRAMEWORK, "at::*"},
-    {FUNCTION, GW_WHOSE_FRAMEWORK, "c10::*"},
-    {FUNCTION, GW_WHOSE_FRAMEWORK, "torch::*"},
-    {FUNCTION, GW_WHOSE_FRAMEWORK, "thrust::*"},
-    {FUNCTION, GW_WHOSE_FRAMEWORK, "cub::*"},
-    {FUNCTION, GW_WHOSE_FRAMEWORK, "pybind11::*"},
+    {PATH,
+     GW_WHOSE_FRAMEWORK,
+     {"*-packages/torch/*", "*-packages/torch[a-z_]*/*", "*-packages/functorch/*", "*-packages/triton/*",
+      "*-packages/jax/*", "*-packages/jax[a-z_]*/*", "*-packages/tensorflow*/*", "*-packages/keras/*",
+      "*-packages/tf_keras/*", "*-packages/flax/*", "*-packages/cupy*/*", "*-packages/numba*/*", "*-packages/numpy/*",
+      "*-packages/nvidia/*", "*-packages/*lightning*/*", "*-packages/accelerate/*", "*-packages/deepspeed/*",
+      "*-packages/transformers/*"}},
+    /* code that torch.compile, Triton and torch.fx generated */
+    {PATH, GW_WHOSE_FRAMEWORK, {"*/torchinductor_*/*.py", "*/.triton/cache/*", "<eval_with_key>*"}},
+    {MODULE, GW_WHOSE_FRAMEWORK, {"libtorch*", "libc10*", "libtensorflow*", "xla_*"}},
+    {FUNCTION, GW_WHOSE_FRAMEWORK, {"at::*", "c10::*", "torch::*", "thrust::*", "cub::*", "pybind11::*"}},
     /* all other installed packages */
-    {PATH, GW_WHOSE_PACKAGE, "*/site-packages/*"},
-    {PATH, GW_WHOSE_PACKAGE, "*/dist-packages/*"},
+    {PATH, GW_WHOSE_PACKAGE, {"*/site-packages/*", "*/dist-packages/*"}},
     /* the interpreter and its standard library */
-    {PATH, GW_WHOSE_RUNTIME, "*/lib/python[0-9]*"},
-    {PATH, GW_WHOSE_RUNTIME, "*/lib64/python[0-9]*"},
-    {PATH, GW_WHOSE_RUNTIME, "<frozen *"},
-    {MODULE, GW_WHOSE_RUNTIME, "libpython*"},
-    {MODULE, GW_WHOSE_RUNTIME, "python"},
-    {MODULE, GW_WHOSE_RUNTIME, "python[23]*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "_PyEval_*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "_PyObject_*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "PyObject_*"},
+    {PATH, GW_WHOSE_RUNTIME, {"*/lib/python[0-9]*", "*/lib64/python[0-9]*", "<frozen *"}},
+    {MODULE, GW_WHOSE_RUNTIME, {"libpython*", "python", "python[23]*"}},
+    {FUNCTION, GW_WHOSE_RUNTIME, {"_PyEval_*", "_PyObject_*", "PyObject_*"}},
     /* the system's libraries */
-    {PATH, GW_WHOSE_PACKAGE, "/usr/lib/*"},
-    {PATH, GW_WHOSE_PACKAGE, "/usr/lib64/*"},
-    {PATH, GW_WHOSE_PACKAGE, "/lib/*"},
-    {PATH, GW_WHOSE_PACKAGE, "/lib64/*"},
+    {PATH, GW_WHOSE_PACKAGE, {"/usr/lib/*", "/usr/lib64/*", "/lib/*", "/lib64/*"}},
 };
 
 /* Like fnmatch(), but faster: nearly always, the text lacks the characters that the pattern begins with, after a star.
@@ -142,10 +76,17 @@ static bool fits(const char *pattern, const char *text)
     return may && fnmatch(pattern, text, 0) == 0;
 }
 
+static bool any_fits(const char *const *pattern, const char *text)
+{
+    while (*pattern != NULL && !fits(*pattern, text))
+        pattern++;
+    return *pattern != NULL;
+}
+
 bool gwi_is_runtime(const char *module)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].field == MODULE && fits(rows[i].pattern, gw_path_last(module)))
+        if (rows[i].field == MODULE && any_fits(rows[i].pattern, gw_path_last(module)))
             return rows[i].whose == GW_WHOSE_RUNTIME;
     return false;
 }
@@ -188,8 +129,8 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
                              [PATH] = frame->file,
                              [FUNCTION] = frame->python ? NULL : frame->function};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (fits(rows[i].pattern, subject[rows[i].field]) ||
-            (rows[i].field == PATH && fits(rows[i].pattern, frame->module)))
+        if (any_fits(rows[i].pattern, subject[rows[i].field]) ||
+            (rows[i].field == PATH && any_fits(rows[i].pattern, frame->module)))
             return rows[i].whose;
     }
     if (!frame->python && frame->module == NULL)
