@@ -7,84 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* X(name, byte): all opcodes that exist. Unsupported ones are listed so that errors can name them. */
-#define OPCODES(X)                                                                                                     \
-    X(MARK, '(')                                                                                                       \
-    X(STOP, '.')                                                                                                       \
-    X(POP, '0')                                                                                                        \
-    X(POP_MARK, '1')                                                                                                   \
-    X(DUP, '2')                                                                                                        \
-    X(FLOAT, 'F')                                                                                                      \
-    X(INT, 'I')                                                                                                        \
-    X(BININT, 'J')                                                                                                     \
-    X(BININT1, 'K')                                                                                                    \
-    X(LONG, 'L')                                                                                                       \
-    X(BININT2, 'M')                                                                                                    \
-    X(NONE, 'N')                                                                                                       \
-    X(PERSID, 'P')                                                                                                     \
-    X(BINPERSID, 'Q')                                                                                                  \
-    X(REDUCE, 'R')                                                                                                     \
-    X(STRING, 'S')                                                                                                     \
-    X(BINSTRING, 'T')                                                                                                  \
-    X(SHORT_BINSTRING, 'U')                                                                                            \
-    X(UNICODE, 'V')                                                                                                    \
-    X(BINUNICODE, 'X')                                                                                                 \
-    X(APPEND, 'a')                                                                                                     \
-    X(BUILD, 'b')                                                                                                      \
-    X(GLOBAL, 'c')                                                                                                     \
-    X(DICT, 'd')                                                                                                       \
-    X(EMPTY_DICT, '}')                                                                                                 \
-    X(APPENDS, 'e')                                                                                                    \
-    X(GET, 'g')                                                                                                        \
-    X(BINGET, 'h')                                                                                                     \
-    X(INST, 'i')                                                                                                       \
-    X(LONG_BINGET, 'j')                                                                                                \
-    X(LIST, 'l')                                                                                                       \
-    X(EMPTY_LIST, ']')                                                                                                 \
-    X(OBJ, 'o')                                                                                                        \
-    X(PUT, 'p')                                                                                                        \
-    X(BINPUT, 'q')                                                                                                     \
-    X(LONG_BINPUT, 'r')                                                                                                \
-    X(SETITEM, 's')                                                                                                    \
-    X(TUPLE, 't')                                                                                                      \
-    X(EMPTY_TUPLE, ')')                                                                                                \
-    X(SETITEMS, 'u')                                                                                                   \
-    X(BINFLOAT, 'G')                                                                                                   \
-    X(PROTO, 0x80)                                                                                                     \
-    X(NEWOBJ, 0x81)                                                                                                    \
-    X(EXT1, 0x82)                                                                                                      \
-    X(EXT2, 0x83)                                                                                                      \
-    X(EXT4, 0x84)                                                                                                      \
-    X(TUPLE1, 0x85)                                                                                                    \
-    X(TUPLE2, 0x86)                                                                                                    \
-    X(TUPLE3, 0x87)                                                                                                    \
-    X(NEWTRUE, 0x88)                                                                                                   \
-    X(NEWFALSE, 0x89)                                                                                                  \
-    X(LONG1, 0x8a)                                                                                                     \
-    X(LONG4, 0x8b)                                                                                                     \
-    X(BINBYTES, 'B')                                                                                                   \
-    X(SHORT_BINBYTES, 'C')                                                                                             \
-    X(SHORT_BINUNICODE, 0x8c)                                                                                          \
-    X(BINUNICODE8, 0x8d)                                                                                               \
-    X(BINBYTES8, 0x8e)                                                                                                 \
-    X(EMPTY_SET, 0x8f)                                                                                                 \
-    X(ADDITEMS, 0x90)                                                                                                  \
-    X(FROZENSET, 0x91)                                                                                                 \
-    X(NEWOBJ_EX, 0x92)                                                                                                 \
-    X(STACK_GLOBAL, 0x93)                                                                                              \
-    X(MEMOIZE, 0x94)                                                                                                   \
-    X(FRAME, 0x95)                                                                                                     \
-    X(BYTEARRAY8, 0x96)                                                                                                \
-    X(NEXT_BUFFER, 0x97)                                                                                               \
-    X(READONLY_BUFFER, 0x98)
-
-enum opcode {
-#define GW_X(name, byte) OP_##name = (byte),
-    OPCODES(GW_X)
-#undef GW_X
-};
-
 enum {
+    OP_PROTO = 0x80,
     PROTOCOL_MIN = 2,
     PROTOCOL_MAX = 5,
     BATCH = 1000, /* picklers add items to containers in batches of this size */
@@ -105,19 +29,6 @@ typedef struct machine {
     uint64_t memo_count, memo_capacity;
     bool stopped;
 } machine;
-
-static const char *opcode_name(unsigned char opcode)
-{
-    switch (opcode) {
-#define GW_X(name, byte)                                                                                               \
-    case byte:                                                                                                         \
-        return #name;
-        OPCODES(GW_X)
-#undef GW_X
-    default:
-        return NULL;
-    }
-}
 
 /* ---- reading ---- */
 
@@ -431,63 +342,98 @@ static gw_status do_stop(machine *m, unsigned none, gw_error *err)
 
 /* ---- the whole file ---- */
 
-static gw_status refuse(unsigned char opcode, gw_error *err)
-{
-    const char *name = opcode_name(opcode);
-    if (name == NULL)
-        return gw_fail(err, GW_CORRUPT, "unknown opcode 0x%02x", opcode);
-    return gw_fail(err, GW_UNSUPPORTED,
-                   "opcode %s is not supported: gpuwhy reads only plain data, not calls and objects", name);
-}
-
-/* For each opcode for plain data: the function that runs it, and its argument. This is a type, a count, a truth
- * value, or a number of bytes. `run` is NULL for other opcodes. */
+/* All opcodes. For those for plain data: the function that runs the opcode, and its argument. This is a type, a count,
+ * a truth value, or a number of bytes. `run` is NULL for the others, which are listed so that errors can name them. */
 static const struct {
+    const char *name;
     gw_status (*run)(machine *m, unsigned argument, gw_error *err);
     unsigned argument;
-} actions[UINT8_MAX + 1] = {
-    [OP_MARK] = {do_mark, 0},
-    [OP_STOP] = {do_stop, 0},
-    [OP_FRAME] = {do_frame, 0},
-    [OP_NONE] = {do_none, 0},
-    [OP_NEWTRUE] = {do_bool, true},
-    [OP_NEWFALSE] = {do_bool, false},
-    [OP_BININT] = {do_int, 4},
-    [OP_BININT1] = {do_int, 1},
-    [OP_BININT2] = {do_int, 2},
-    [OP_LONG1] = {do_long, 1},
-    [OP_LONG4] = {do_long, 4},
-    [OP_BINFLOAT] = {do_float, 0},
-    [OP_SHORT_BINUNICODE] = {do_text, 1},
-    [OP_BINUNICODE] = {do_text, 4},
-    [OP_BINUNICODE8] = {do_text, 8},
-    [OP_EMPTY_LIST] = {do_empty, GW_PICKLE_LIST},
-    [OP_EMPTY_DICT] = {do_empty, GW_PICKLE_DICT},
-    [OP_APPEND] = {do_fill_one, GW_PICKLE_LIST},
-    [OP_APPENDS] = {do_fill_marked, GW_PICKLE_LIST},
-    [OP_SETITEM] = {do_fill_one, GW_PICKLE_DICT},
-    [OP_SETITEMS] = {do_fill_marked, GW_PICKLE_DICT},
-    [OP_EMPTY_TUPLE] = {do_tuple, 0},
-    [OP_TUPLE1] = {do_tuple, 1},
-    [OP_TUPLE2] = {do_tuple, 2},
-    [OP_TUPLE3] = {do_tuple, 3},
-    [OP_TUPLE] = {do_tuple_marked, 0},
-    [OP_BINPUT] = {do_memo_put, 1},
-    [OP_LONG_BINPUT] = {do_memo_put, 4},
-    [OP_MEMOIZE] = {do_memoize, 0},
-    [OP_BINGET] = {do_memo_get, 1},
-    [OP_LONG_BINGET] = {do_memo_get, 4},
+} opcodes[UINT8_MAX + 1] = {
+    ['('] = {"MARK", do_mark, 0},
+    ['.'] = {"STOP", do_stop, 0},
+    ['J'] = {"BININT", do_int, 4},
+    ['K'] = {"BININT1", do_int, 1},
+    ['M'] = {"BININT2", do_int, 2},
+    ['N'] = {"NONE", do_none, 0},
+    ['X'] = {"BINUNICODE", do_text, 4},
+    ['a'] = {"APPEND", do_fill_one, GW_PICKLE_LIST},
+    ['}'] = {"EMPTY_DICT", do_empty, GW_PICKLE_DICT},
+    ['e'] = {"APPENDS", do_fill_marked, GW_PICKLE_LIST},
+    ['h'] = {"BINGET", do_memo_get, 1},
+    ['j'] = {"LONG_BINGET", do_memo_get, 4},
+    [']'] = {"EMPTY_LIST", do_empty, GW_PICKLE_LIST},
+    ['q'] = {"BINPUT", do_memo_put, 1},
+    ['r'] = {"LONG_BINPUT", do_memo_put, 4},
+    ['s'] = {"SETITEM", do_fill_one, GW_PICKLE_DICT},
+    ['t'] = {"TUPLE", do_tuple_marked, 0},
+    [')'] = {"EMPTY_TUPLE", do_tuple, 0},
+    ['u'] = {"SETITEMS", do_fill_marked, GW_PICKLE_DICT},
+    ['G'] = {"BINFLOAT", do_float, 0},
+    [0x85] = {"TUPLE1", do_tuple, 1},
+    [0x86] = {"TUPLE2", do_tuple, 2},
+    [0x87] = {"TUPLE3", do_tuple, 3},
+    [0x88] = {"NEWTRUE", do_bool, true},
+    [0x89] = {"NEWFALSE", do_bool, false},
+    [0x8a] = {"LONG1", do_long, 1},
+    [0x8b] = {"LONG4", do_long, 4},
+    [0x8c] = {"SHORT_BINUNICODE", do_text, 1},
+    [0x8d] = {"BINUNICODE8", do_text, 8},
+    [0x94] = {"MEMOIZE", do_memoize, 0},
+    [0x95] = {"FRAME", do_frame, 0},
+    ['0'] = {.name = "POP"},
+    ['1'] = {.name = "POP_MARK"},
+    ['2'] = {.name = "DUP"},
+    ['F'] = {.name = "FLOAT"},
+    ['I'] = {.name = "INT"},
+    ['L'] = {.name = "LONG"},
+    ['P'] = {.name = "PERSID"},
+    ['Q'] = {.name = "BINPERSID"},
+    ['R'] = {.name = "REDUCE"},
+    ['S'] = {.name = "STRING"},
+    ['T'] = {.name = "BINSTRING"},
+    ['U'] = {.name = "SHORT_BINSTRING"},
+    ['V'] = {.name = "UNICODE"},
+    ['b'] = {.name = "BUILD"},
+    ['c'] = {.name = "GLOBAL"},
+    ['d'] = {.name = "DICT"},
+    ['g'] = {.name = "GET"},
+    ['i'] = {.name = "INST"},
+    ['l'] = {.name = "LIST"},
+    ['o'] = {.name = "OBJ"},
+    ['p'] = {.name = "PUT"},
+    [0x80] = {.name = "PROTO"},
+    [0x81] = {.name = "NEWOBJ"},
+    [0x82] = {.name = "EXT1"},
+    [0x83] = {.name = "EXT2"},
+    [0x84] = {.name = "EXT4"},
+    ['B'] = {.name = "BINBYTES"},
+    ['C'] = {.name = "SHORT_BINBYTES"},
+    [0x8e] = {.name = "BINBYTES8"},
+    [0x8f] = {.name = "EMPTY_SET"},
+    [0x90] = {.name = "ADDITEMS"},
+    [0x91] = {.name = "FROZENSET"},
+    [0x92] = {.name = "NEWOBJ_EX"},
+    [0x93] = {.name = "STACK_GLOBAL"},
+    [0x96] = {.name = "BYTEARRAY8"},
+    [0x97] = {.name = "NEXT_BUFFER"},
+    [0x98] = {.name = "READONLY_BUFFER"},
 };
 
 static gw_status step(machine *m, unsigned char opcode, gw_error *err)
 {
-    return actions[opcode].run == NULL ? refuse(opcode, err) : actions[opcode].run(m, actions[opcode].argument, err);
+    if (opcodes[opcode].name == NULL)
+        return gw_fail(err, GW_CORRUPT, "unknown opcode 0x%02x", opcode);
+    if (opcodes[opcode].run == NULL)
+        return gw_fail(err, GW_UNSUPPORTED,
+                       "opcode %s is not supported: gpuwhy reads only plain data, not calls and objects",
+                       opcodes[opcode].name);
+    return opcodes[opcode].run(m, opcodes[opcode].argument, err);
 }
 
-static gw_status read_protocol(machine *m, gw_error *err)
+static gw_status read_protocol(gwi_window *window, gw_error *err)
 {
     unsigned char begin[2];
-    gw_status st = gwi_window_take(&m->window, begin, sizeof begin, err);
+    gw_status st = gwi_window_take(window, begin, sizeof begin, err);
     if (st == GW_OK && (begin[0] != OP_PROTO || begin[1] < PROTOCOL_MIN || begin[1] > PROTOCOL_MAX))
         st = gw_fail(err, GW_UNSUPPORTED, "not a pickle of protocol %d to %d", PROTOCOL_MIN, PROTOCOL_MAX);
     return st;
@@ -514,7 +460,7 @@ static gw_status run(machine *m, uint64_t *ret_offset, gw_error *err)
     *ret_offset = 0;
     gw_status st = enter_names(m, err);
     if (st == GW_OK)
-        st = read_protocol(m, err);
+        st = read_protocol(&m->window, err);
     while (st == GW_OK && !m->stopped) {
         unsigned char opcode;
         *ret_offset = gwi_window_offset(&m->window);
@@ -567,13 +513,11 @@ out:
 bool gw_pickle_is(const char *path)
 {
     gwi_window *window = calloc(1, sizeof *window);
-    unsigned char begin[3] = {0};
+    unsigned char opcode;
     if (window == NULL)
         return false;
-    window->fd = -1;
-    bool is = gwi_window_open(window, path, NULL) == GW_OK &&
-              gwi_window_take(window, begin, sizeof begin, NULL) == GW_OK && begin[0] == OP_PROTO &&
-              begin[1] >= PROTOCOL_MIN && begin[1] <= PROTOCOL_MAX;
+    bool is = gwi_window_open(window, path, NULL) == GW_OK && read_protocol(window, NULL) == GW_OK &&
+              gwi_window_take(window, &opcode, 1, NULL) == GW_OK;
     gwi_window_close(window);
     free(window);
     return is;

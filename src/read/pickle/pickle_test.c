@@ -25,28 +25,39 @@ static void put_file(const void *data, size_t bytes)
     assert_int_equal(pwrite(fd, data, bytes, 0), (ssize_t)bytes);
 }
 
-static gw_status read_bytes(const void *data, size_t bytes, const gw_pickle_options *options, gw_pickle **ret_pickle,
-                            gw_pickle_value *ret_root, gw_error *err)
+/* What was read last. */
+static gw_pickle *p;
+static gw_pickle_value root;
+static gw_error err;
+
+static gw_status read_bytes(const void *data, size_t bytes, const gw_pickle_options *options)
 {
     static const gw_pickle_options plain = {0};
     put_file(data, bytes);
-    err->text[0] = '\0';
-    return gw_pickle_read(path, options == NULL ? &plain : options, ret_pickle, ret_root, err);
+    gw_pickle_free(p);
+    p = NULL;
+    err.text[0] = '\0';
+    return gw_pickle_read(path, options == NULL ? &plain : options, &p, &root, &err);
+}
+
+static int free_last(void **state)
+{
+    gw_pickle_free(p);
+    p = NULL;
+    return 0;
 }
 
 #define BYTES(literal) literal, sizeof(literal) - 1
 
 static void expect_refused(const void *data, size_t bytes, gw_status status, const char *words)
 {
-    gw_pickle *pickle = NULL;
-    gw_pickle_value root = {.type = 77};
-    gw_error err;
-    gw_status st = read_bytes(data, bytes, NULL, &pickle, &root, &err);
+    root.type = 77;
+    gw_status st = read_bytes(data, bytes, NULL);
     if (st != status || strstr(err.text, words) == NULL)
         fail_msg("status %d, not %d; \"%s\" lacks \"%s\"", st, status, err.text, words);
     assert_non_null(strstr(err.text, path));
     assert_null(strchr(err.text, '\n'));
-    assert_null(pickle);
+    assert_null(p);
     assert_int_equal(root.type, 77);
 }
 
@@ -120,12 +131,9 @@ static void cycles_are_refused(void **state)
 
 static void missing_file(void **state)
 {
-    gw_pickle *pickle = NULL;
-    gw_pickle_value root;
-    gw_error err;
     const gw_pickle_options options = {0};
-    assert_int_equal(gw_pickle_read("/nonexistent/x", &options, &pickle, &root, &err), GW_IO);
-    assert_int_equal(gw_pickle_read("/", &options, &pickle, &root, &err), GW_IO);
+    assert_int_equal(gw_pickle_read("/nonexistent/x", &options, &p, &root, &err), GW_IO);
+    assert_int_equal(gw_pickle_read("/", &options, &p, &root, &err), GW_IO);
     assert_string_equal(err.text, "/: not a regular file");
     assert_false(gw_pickle_is("/nonexistent/x"));
     assert_false(gw_pickle_is("/"));
@@ -141,10 +149,8 @@ static void values(void **state)
         "G\x3f\xf8\x00\x00\x00\x00\x00\x00\x8c\x02hi\x94h\x01X\x02\x00\x00\x00hi)\x8a\x01\xff"
         "NN\x86"
         "e.";
-    gw_pickle *p = NULL;
-    gw_pickle_value root, key;
-    gw_error err;
-    assert_int_equal(read_bytes(BYTES(data), NULL, &p, &root, &err), GW_OK);
+    gw_pickle_value key;
+    assert_int_equal(read_bytes(BYTES(data), NULL), GW_OK);
     assert_true(gw_pickle_is(path));
     assert_int_equal(root.type, GW_PICKLE_LIST);
     assert_int_equal(gw_pickle_count(p, root), 16);
@@ -181,7 +187,6 @@ static void values(void **state)
     assert_int_equal((int64_t)gw_pickle_at(p, root, 14, NULL).number, -1);
     assert_int_equal(gw_pickle_count(p, gw_pickle_at(p, root, 15, NULL)), 2);
     assert_int_equal(gw_pickle_at(p, root, 16, NULL).type, GW_PICKLE_NONE); /* no item has this index */
-    gw_pickle_free(p);
 }
 
 static void truncated_anywhere(void **state)
@@ -191,14 +196,10 @@ static void truncated_anywhere(void **state)
         "\x94M\x00\x02sa\x8c\x0d"
         "device_traces\x94]\x94]\x94"
         "au.";
-    gw_pickle *p = NULL;
-    gw_pickle_value root;
-    gw_error err;
     for (size_t cut = 0; cut < sizeof data - 1; cut++)
-        assert_int_not_equal(read_bytes(data, cut, NULL, &p, &root, &err), GW_OK);
-    assert_int_equal(read_bytes(BYTES(data), NULL, &p, &root, &err), GW_OK);
+        assert_int_not_equal(read_bytes(data, cut, NULL), GW_OK);
+    assert_int_equal(read_bytes(BYTES(data), NULL), GW_OK);
     assert_int_equal(gw_pickle_count(p, root), 2);
-    gw_pickle_free(p);
 }
 
 /* ---- folding ---- */
@@ -211,20 +212,22 @@ typedef struct seen {
 } seen;
 
 /* A fold function: replaces a dict by the value of its key "a", and fails for a dict with a key "b". */
-static gw_status fold(void *user, gw_pickle *p, gw_pickle_value container, gw_pickle_value *ret_folded, gw_error *err)
+static gw_status fold(void *user, gw_pickle *store, gw_pickle_value container, gw_pickle_value *ret_folded,
+                      gw_error *ret_err)
 {
     seen *s = user;
     gw_pickle_value b;
     uint64_t number;
     if (container.type == GW_PICKLE_LIST) {
         s->lists++;
-        s->most_items = gw_pickle_count(p, container) > s->most_items ? gw_pickle_count(p, container) : s->most_items;
+        s->most_items =
+            gw_pickle_count(store, container) > s->most_items ? gw_pickle_count(store, container) : s->most_items;
         return GW_OK;
     }
     s->dicts++;
-    if (gw_pickle_get(p, container, NAME_B, &b))
-        return gw_fail(err, GW_USAGE, "no b, please");
-    if (gw_pickle_get_number(p, container, NAME_A, &number))
+    if (gw_pickle_get(store, container, NAME_B, &b))
+        return gw_fail(ret_err, GW_USAGE, "no b, please");
+    if (gw_pickle_get_number(store, container, NAME_A, &number))
         *ret_folded = (gw_pickle_value){.type = GW_PICKLE_FOLDED, .tag = 5, .number = number};
     return GW_OK;
 }
@@ -266,11 +269,8 @@ static void folded_values(void **state)
     for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
         seen s = {0};
         gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .fold = fold, .user = &s};
-        gw_pickle *p = NULL;
-        gw_pickle_value root;
-        gw_error err;
         make_list(&o, counts[k][0], counts[k][1]);
-        assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
+        assert_int_equal(read_bytes(o.data, o.bytes, &options), GW_OK);
         assert_int_equal(s.dicts, counts[k][0]);
         assert_int_equal(s.lists, 1); /* `fold` is called once for the list, regardless of the number of batches */
         assert_int_equal(s.most_items, counts[k][0]);
@@ -280,7 +280,6 @@ static void folded_values(void **state)
             assert_int_equal(value.tag, 5);
             assert_int_equal(value.number, i);
         }
-        gw_pickle_free(p);
     }
 }
 
@@ -288,28 +287,23 @@ static void folded_is_shared_and_final(void **state)
 {
     seen s = {0};
     gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .fold = fold, .user = &s};
-    gw_pickle *p = NULL;
-    gw_pickle_value root;
-    gw_error err;
     assert_int_equal(read_bytes(BYTES("\x80\x04](}\x94\x8c\x01"
                                       "aK\x07sh\x00h\x00"
                                       "e."),
-                                &options, &p, &root, &err),
+                                &options),
                      GW_OK);
     assert_int_equal(s.dicts, 1);
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(gw_pickle_at(p, root, i, NULL).number, 7);
-    gw_pickle_free(p);
-    p = NULL;
     /* a file that changes a dict after it was folded must be rejected */
     gw_status st = read_bytes(BYTES("\x80\x04](}\x94\x8c\x01"
                                     "aK\x07sh\x00\x8c\x01xNse."),
-                              &options, &p, &root, &err);
+                              &options);
     assert_int_not_equal(st, GW_OK);
     assert_null(p);
     st = read_bytes(BYTES("\x80\x04}\x8c\x01"
                           "bNs."),
-                    &options, &p, &root, &err);
+                    &options);
     assert_int_equal(st, GW_USAGE);
     assert_non_null(strstr(err.text, "no b, please"));
 }
@@ -320,16 +314,12 @@ static void memory_is_bounded(void **state)
     static out o;
     seen s = {0};
     gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .memory_max = 3 << 20};
-    gw_pickle *p = NULL;
-    gw_pickle_value root;
-    gw_error err;
     make_list(&o, 30000, 1000);
-    assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_UNSUPPORTED);
+    assert_int_equal(read_bytes(o.data, o.bytes, &options), GW_UNSUPPORTED);
     assert_non_null(strstr(err.text, "more than 3 MiB of memory"));
     options.fold = fold;
     options.user = &s;
-    assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
-    gw_pickle_free(p);
+    assert_int_equal(read_bytes(o.data, o.bytes, &options), GW_OK);
 }
 
 static void add_texts(out *o, unsigned count)
@@ -348,45 +338,35 @@ static void every_table_is_bounded(void **state)
 {
     static out o;
     gw_pickle_options options = {.memory_max = UINT64_C(1) << 40};
-    gw_pickle *p = NULL;
-    gw_pickle_value root;
-    gw_error err;
     o.bytes = 0;
     add(&o, BYTES("\x80\x02]("));
     add_texts(&o, 5000);
     add(&o, BYTES("e."));
-    assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
+    assert_int_equal(read_bytes(o.data, o.bytes, &options), GW_OK);
     uint64_t needed = p->memory;
-    gw_pickle_free(p);
-    p = NULL;
     for (options.memory_max = 1000; options.memory_max < needed; options.memory_max += 1000) {
-        assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_UNSUPPORTED);
+        assert_int_equal(read_bytes(o.data, o.bytes, &options), GW_UNSUPPORTED);
         assert_null(p);
     }
     options.memory_max = needed;
-    assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
-    gw_pickle_free(p);
+    assert_int_equal(read_bytes(o.data, o.bytes, &options), GW_OK);
 }
 
 static void many_texts(void **state)
 {
     static out o;
-    gw_pickle *p = NULL;
-    gw_pickle_value root;
-    gw_error err;
     o.bytes = 0;
     add(&o, BYTES("\x80\x02]("));
     add_texts(&o, 5000);
     add_texts(&o, 5000);
     add(&o, BYTES("e."));
-    assert_int_equal(read_bytes(o.data, o.bytes, NULL, &p, &root, &err), GW_OK);
+    assert_int_equal(read_bytes(o.data, o.bytes, NULL), GW_OK);
     for (unsigned i = 0; i < 5000; i++) {
         char text[32];
         snprintf(text, sizeof text, "text %u", i);
         assert_string_equal(gw_pickle_text(p, gw_pickle_at(p, root, i, NULL), NULL), text);
         assert_int_equal(gw_pickle_at(p, root, i, NULL).number, gw_pickle_at(p, root, 5000 + i, NULL).number);
     }
-    gw_pickle_free(p);
 }
 
 int main(void)
@@ -404,5 +384,5 @@ int main(void)
         cmocka_unit_test(every_table_is_bounded),
         cmocka_unit_test(many_texts),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, free_last);
 }
