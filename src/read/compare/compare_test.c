@@ -31,10 +31,11 @@ static void begin(side *run)
     assert_non_null(run->calls);
 }
 
-static void begin_both(void)
+static int begin_both(void **state)
 {
     begin(&good);
     begin(&bad);
+    return 0;
 }
 
 static uint16_t fn_of(const gw_feed *feed, const char *fn)
@@ -83,12 +84,13 @@ static void compare(void)
     assert_int_equal(gw_compare(of_good, of_bad, &comparison, &err), GW_OK);
 }
 
-static void done(void)
+static int end_both(void **state)
 {
     gw_comparison_free(comparison);
     gw_portrait_free(of_good);
     gw_portrait_free(of_bad);
     comparison = NULL;
+    return 0;
 }
 
 static const gw_difference *difference(gw_area area, const char *name)
@@ -104,7 +106,6 @@ static const gw_difference *difference(gw_area area, const char *name)
 
 static void equal_runs_have_no_difference(void **state)
 {
-    begin_both();
     for (int i = 0; i < 3; i++) {
         alloc(&good, (uint64_t)(i + 1) * mib);
         alloc(&bad, (uint64_t)(i + 1) * mib);
@@ -116,13 +117,11 @@ static void equal_runs_have_no_difference(void **state)
     assert_true(comparison->parting.known);
     assert_false(comparison->parting.parted);
     assert_int_equal(comparison->parting.same, 3);
-    done();
 }
 
 /* Two runs diverge at the first call with a different size. Addresses differ in every run and are ignored. */
 static void runs_part_at_the_first_other_size(void **state)
 {
-    begin_both();
     alloc(&good, mib);
     bad.feed.address_next += 64 * mib;
     alloc(&bad, mib);
@@ -139,18 +138,15 @@ static void runs_part_at_the_first_other_size(void **state)
     assert_non_null(strstr(comparison->parting.bad.place, "train.py:41 in load"));
     const gw_difference *block = difference(GW_AREA_MEMORY, "largest block at train.py:41 in load");
     assert_true(block != NULL && block->matters && block->bad->value == 2 * block->good->value);
-    done();
 }
 
 static void a_thread_that_ends_early_parts(void **state)
 {
-    begin_both();
     alloc(&good, mib);
     alloc(&bad, mib);
     alloc(&good, mib);
     compare();
     assert_true(comparison->parting.parted && comparison->parting.bad.ended && !comparison->parting.good.ended);
-    done();
 }
 
 /* The order of two helper threads is random, and a query is repeated until it succeeds. Neither must be reported as a
@@ -158,7 +154,6 @@ static void a_thread_that_ends_early_parts(void **state)
 static void threads_are_compared_one_by_one(void **state)
 {
     side *both[] = {&good, &bad};
-    begin_both();
     for (int i = 0; i < 2; i++) {
         alloc(both[i], mib);
         for (int k = 0; k < 3 + i; k++)
@@ -174,12 +169,10 @@ static void threads_are_compared_one_by_one(void **state)
     compare();
     assert_false(comparison->parting.parted);
     assert_int_equal(comparison->parting.same, 3);
-    done();
 }
 
 static void another_threads_parting_alone_does_not_matter(void **state)
 {
-    begin_both();
     alloc(&good, mib);
     alloc(&bad, mib);
     good.feed.tid = bad.feed.tid = GW_FEED_PID + 7;
@@ -191,12 +184,10 @@ static void another_threads_parting_alone_does_not_matter(void **state)
     assert_true(comparison->parting.parted);
     assert_false(comparison->parting.is_main);
     assert_int_equal(comparison->parting.thread, 2);
-    done();
 }
 
 static void what_is_new_for_each_run_does_not_matter(void **state)
 {
-    begin_both();
     gw_feed_meta(&good.feed, "env.SLURM_JOB_ID", "7");
     gw_feed_meta(&bad.feed, "env.SLURM_JOB_ID", "8");
     gw_feed_meta(&good.feed, "host", "a");
@@ -207,12 +198,10 @@ static void what_is_new_for_each_run_does_not_matter(void **state)
     assert_false(comparison->differs);
     assert_non_null(difference(GW_AREA_ENVIRONMENT, "SLURM_JOB_ID"));
     assert_non_null(difference(GW_AREA_HOST, "name"));
-    done();
 }
 
 static void software_and_card_are_compared(void **state)
 {
-    begin_both();
     gw_feed_meta(&good.feed, "driver.module", "550.54.14");
     gw_feed_meta(&bad.feed, "driver.module", "535.104.05");
     gw_feed_meta(&bad.feed, "env.CUDA_LAUNCH_BLOCKING", "1");
@@ -228,12 +217,10 @@ static void software_and_card_are_compared(void **state)
     /* no allocation of the good run was refused, so gpuwhy did not look for other processes that hold memory */
     assert_false(holder->matters);
     assert_string_equal(holder->bad->text, "9.00 GiB");
-    done();
 }
 
 static void lost_calls_are_no_difference(void **state)
 {
-    begin_both();
     gw_feed_fact(&bad.feed, "dropped.events", "500");
     alloc(&good, mib);
     alloc(&good, 2 * mib);
@@ -241,7 +228,6 @@ static void lost_calls_are_no_difference(void **state)
     compare();
     assert_false(comparison->parting.known);
     assert_non_null(strstr(comparison->parting.reason, "bad run"));
-    done();
 }
 
 static void nothing_recorded_is_said(void **state)
@@ -253,14 +239,12 @@ static void nothing_recorded_is_said(void **state)
     compare();
     assert_false(comparison->parting.known);
     assert_non_null(comparison->parting.reason);
-    done();
 }
 
 /* Calls and threads beyond the limits are not stored, and `cut` is set. */
 static void what_is_kept_is_bounded(void **state)
 {
     side *both[] = {&good, &bad};
-    begin_both();
     for (int i = 0; i < 2; i++) {
         gw_event event = {.pid = GW_FEED_PID, .tid = GW_FEED_PID, .kind = GW_EV_CTX_CREATE};
         for (int k = 0; k < GW_CALLS_MAX + 10 + i; k++)
@@ -274,12 +258,34 @@ static void what_is_kept_is_bounded(void **state)
     assert_true(comparison->parting.known && comparison->parting.cut);
     assert_false(comparison->parting.parted);
     assert_int_equal(comparison->parting.same, GW_CALLS_MAX);
-    done();
 }
 
 /* ---- several attempts ---- */
 
-static void attempt(gw_attempts *attempts, bool is_good, uint64_t limit_bytes, bool has_holder, const char *variable)
+static gw_attempts *attempts;
+static gw_splits splits;
+
+static int begin_attempts(void **state)
+{
+    attempts = gw_attempts_new();
+    return attempts == NULL;
+}
+
+static int end_attempts(void **state)
+{
+    gw_splits_free(&splits);
+    gw_attempts_free(attempts);
+    return 0;
+}
+
+static void split(void)
+{
+    gw_error err;
+    gw_splits_free(&splits);
+    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
+}
+
+static void attempt(bool is_good, uint64_t limit_bytes, bool has_holder, const char *variable)
 {
     char text[120];
     begin(&good);
@@ -296,84 +302,70 @@ static void attempt(gw_attempts *attempts, bool is_good, uint64_t limit_bytes, b
     gw_portrait_free(portrait);
 }
 
-static const gw_split *split_of(const gw_splits *splits, const char *name)
+static const gw_split *split_of(const char *name)
 {
-    for (size_t i = 0; i < splits->count; i++)
-        if (strcmp(splits->item[i].name, name) == 0)
-            return &splits->item[i];
+    for (size_t i = 0; i < splits.count; i++)
+        if (strcmp(splits.item[i].name, name) == 0)
+            return &splits.item[i];
     return NULL;
 }
 
 static void what_failed_attempts_share_is_found(void **state)
 {
-    gw_error err;
-    gw_splits splits;
-    gw_attempts *attempts = gw_attempts_new();
     for (int i = 0; i < 7; i++) /* some good and some failed attempts set the variable, so it does not split them */
-        attempt(attempts, true, (9 + (uint64_t)i) * gib, false, i % 2 == 0 ? "1" : NULL);
+        attempt(true, (9 + (uint64_t)i) * gib, false, i % 2 == 0 ? "1" : NULL);
     for (int i = 0; i < 3; i++)
-        attempt(attempts, false, (2 + (uint64_t)i) * gib, true, i % 2 == 0 ? "1" : NULL);
-    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
-    const gw_split *limit = split_of(&splits, "GPU 0 limit"), *holder = split_of(&splits, "held by serve.py (pid 77)");
+        attempt(false, (2 + (uint64_t)i) * gib, true, i % 2 == 0 ? "1" : NULL);
+    split();
+    const gw_split *limit = split_of("GPU 0 limit"), *holder = split_of("held by serve.py (pid 77)");
     assert_non_null(limit);
     assert_string_equal(limit->bad, "at most 4.00 GiB");
     assert_string_equal(limit->good, "at least 9.00 GiB");
     assert_non_null(holder);
     assert_string_equal(holder->bad, "9.00 GiB");
     assert_null(holder->good); /* in the good attempts, gpuwhy did not look for other processes that hold memory */
-    assert_null(split_of(&splits, "CUDA_LAUNCH_BLOCKING"));
+    assert_null(split_of("CUDA_LAUNCH_BLOCKING"));
     assert_true(splits.chance < 0.1);
-    gw_splits_free(&splits);
-    gw_attempts_free(attempts);
 }
 
 static void overlapping_attempts_share_nothing(void **state)
 {
-    gw_error err;
-    gw_splits splits;
-    gw_attempts *attempts = gw_attempts_new();
-    attempt(attempts, true, 4 * gib, false, NULL);
-    attempt(attempts, false, 5 * gib, false, NULL);
-    attempt(attempts, false, 3 * gib, false, NULL);
-    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
+    attempt(true, 4 * gib, false, NULL);
+    attempt(false, 5 * gib, false, NULL);
+    attempt(false, 3 * gib, false, NULL);
+    split();
     assert_int_equal(splits.count, 0);
-    gw_splits_free(&splits);
-    gw_attempts_free(attempts);
 }
 
 /* With one attempt of each kind, every difference splits the attempts, so `chance` is high. */
 static void few_attempts_may_differ_by_chance(void **state)
 {
-    gw_error err;
-    gw_splits splits;
-    gw_attempts *attempts = gw_attempts_new();
-    attempt(attempts, true, 4 * gib, false, NULL);
-    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
+    attempt(true, 4 * gib, false, NULL);
+    split();
     assert_int_equal(splits.count, 0);
-    gw_splits_free(&splits);
-    attempt(attempts, false, 3 * gib, false, "1");
-    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
+    attempt(false, 3 * gib, false, "1");
+    split();
     assert_int_equal(splits.count, 2);
-    assert_non_null(split_of(&splits, "CUDA_LAUNCH_BLOCKING"));
+    assert_non_null(split_of("CUDA_LAUNCH_BLOCKING"));
     assert_true(splits.chance == 1);
-    gw_splits_free(&splits);
-    gw_attempts_free(attempts);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_runs_have_no_difference),
-                                       cmocka_unit_test(runs_part_at_the_first_other_size),
-                                       cmocka_unit_test(a_thread_that_ends_early_parts),
-                                       cmocka_unit_test(threads_are_compared_one_by_one),
-                                       cmocka_unit_test(another_threads_parting_alone_does_not_matter),
-                                       cmocka_unit_test(what_is_new_for_each_run_does_not_matter),
-                                       cmocka_unit_test(software_and_card_are_compared),
-                                       cmocka_unit_test(lost_calls_are_no_difference),
-                                       cmocka_unit_test(nothing_recorded_is_said),
-                                       cmocka_unit_test(what_is_kept_is_bounded),
-                                       cmocka_unit_test(what_failed_attempts_share_is_found),
-                                       cmocka_unit_test(overlapping_attempts_share_nothing),
-                                       cmocka_unit_test(few_attempts_may_differ_by_chance)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(equal_runs_have_no_difference, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(runs_part_at_the_first_other_size, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(a_thread_that_ends_early_parts, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(threads_are_compared_one_by_one, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(another_threads_parting_alone_does_not_matter, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(what_is_new_for_each_run_does_not_matter, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(software_and_card_are_compared, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(lost_calls_are_no_difference, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(nothing_recorded_is_said, NULL, end_both),
+        cmocka_unit_test_setup_teardown(what_is_kept_is_bounded, begin_both, end_both),
+        cmocka_unit_test_setup_teardown(what_failed_attempts_share_is_found, begin_attempts, end_attempts),
+        cmocka_unit_test_setup_teardown(overlapping_attempts_share_nothing, begin_attempts, end_attempts),
+        cmocka_unit_test_setup_teardown(few_attempts_may_differ_by_chance, begin_attempts, end_attempts),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

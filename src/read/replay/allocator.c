@@ -252,19 +252,6 @@ static bool should_split(const gwi_allocator *a, const gwi_block *block, uint64_
     return bytes < a->settings->max_split_bytes && rest > GWI_SMALL_MAX;
 }
 
-/* Keep the first `bytes` of the block and put the rest into the set of free blocks. */
-static bool split(gwi_allocator *a, gwi_pool *pool, uint32_t block, uint64_t bytes)
-{
-    uint64_t address = a->block[block].address + bytes;
-    uint32_t rest = gwi_block_new(a, pool, a->block[block].stream, address, a->block[block].bytes - bytes);
-    if (rest == 0)
-        return false;
-    a->block[block].bytes = bytes;
-    gwi_block_link(a, rest, block);
-    gwi_pool_put(a, pool, rest);
-    return true;
-}
-
 gwi_answer gwi_allocate(gwi_allocator *a, uint64_t bytes, uint32_t stream, uint32_t *ret_block)
 {
     gwi_pool *pool = pool_of(a, bytes <= GWI_SMALL_MAX);
@@ -273,8 +260,12 @@ gwi_answer gwi_allocate(gwi_allocator *a, uint64_t bytes, uint32_t stream, uint3
     if (answer != GWI_GRANTED)
         return answer;
     a->was_split = should_split(a, &a->block[block], bytes);
-    if (a->was_split && !split(a, pool, block, bytes))
-        return GWI_STOPPED;
+    if (a->was_split) {
+        uint32_t rest = gwi_block_cut(a, pool, block, bytes);
+        if (rest == 0)
+            return GWI_STOPPED;
+        gwi_pool_put(a, pool, rest);
+    }
     a->block[block].is_used = true;
     a->live_bytes += a->block[block].bytes;
     if (a->live_bytes > a->live_peak)

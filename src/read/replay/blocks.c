@@ -77,38 +77,33 @@ void gwi_set_remove(gwi_allocator *a, gwi_set *set, uint32_t block)
         *place = merge(a, a->block[block].left, a->block[block].right);
 }
 
-uint32_t gwi_set_from(const gwi_allocator *a, const gwi_set *set, gwi_key key)
+/* Return the last block before the key, or the first one that is not before it. */
+static uint32_t find(const gwi_allocator *a, const gwi_set *set, gwi_key key, bool before)
 {
     uint32_t found = 0;
     for (uint32_t at = set->root; at != 0;) {
         bool is_before = compare(set, key_of(a, at), key) < 0;
-        found = is_before ? found : at;
+        found = is_before == before ? at : found;
         at = is_before ? a->block[at].right : a->block[at].left;
     }
     return found;
+}
+
+uint32_t gwi_set_from(const gwi_allocator *a, const gwi_set *set, gwi_key key)
+{
+    return find(a, set, key, false);
 }
 
 uint32_t gwi_set_after(const gwi_allocator *a, const gwi_set *set, uint32_t block)
 {
     gwi_key key = key_of(a, block);
-    uint32_t found = 0;
-    for (uint32_t at = set->root; at != 0;) {
-        bool is_after = compare(set, key_of(a, at), key) > 0;
-        found = is_after ? at : found;
-        at = is_after ? a->block[at].left : a->block[at].right;
-    }
-    return found;
+    key.address++; /* no two blocks begin at one address */
+    return find(a, set, key, false);
 }
 
 uint32_t gwi_set_before(const gwi_allocator *a, const gwi_set *set, gwi_key key)
 {
-    uint32_t found = 0;
-    for (uint32_t at = set->root; at != 0;) {
-        bool is_before = compare(set, key_of(a, at), key) < 0;
-        found = is_before ? at : found;
-        at = is_before ? a->block[at].right : a->block[at].left;
-    }
-    return found;
+    return find(a, set, key, true);
 }
 
 uint32_t gwi_block_new(gwi_allocator *a, const gwi_pool *pool, uint32_t stream, uint64_t address, uint64_t bytes)
@@ -134,15 +129,22 @@ void gwi_block_drop(gwi_allocator *a, uint32_t block)
     a->unused = block;
 }
 
-void gwi_block_link(gwi_allocator *a, uint32_t block, uint32_t before)
+uint32_t gwi_block_cut(gwi_allocator *a, const gwi_pool *pool, uint32_t block, uint64_t bytes)
 {
-    uint32_t after = a->block[before].next;
-    a->block[block].prev = before;
-    a->block[block].next = after;
-    a->block[block].space = a->block[before].space;
-    a->block[before].next = block;
-    if (after != 0)
-        a->block[after].prev = block;
+    uint64_t address = a->block[block].address + bytes;
+    uint32_t rest = gwi_block_new(a, pool, a->block[block].stream, address, a->block[block].bytes - bytes);
+    if (rest == 0)
+        return 0;
+    gwi_block *from = &a->block[block], *to = &a->block[rest];
+    to->is_mapped = from->is_mapped;
+    to->space = from->space;
+    to->prev = block;
+    to->next = from->next;
+    if (to->next != 0)
+        a->block[to->next].prev = rest;
+    from->next = rest;
+    from->bytes = bytes;
+    return rest;
 }
 
 void gwi_block_merge(gwi_allocator *a, gwi_pool *pool, uint32_t block, uint32_t other)

@@ -72,13 +72,9 @@ static gwi_answer map(gwi_allocator *a, gwi_pool *pool, uint32_t block, uint64_t
         return answer;
     gwi_set_remove(a, &pool->unmapped, block);
     if (mapped < a->block[block].bytes) {
-        uint32_t rest = gwi_block_new(a, pool, a->block[block].stream, a->block[block].address + mapped,
-                                      a->block[block].bytes - mapped);
+        uint32_t rest = gwi_block_cut(a, pool, block, mapped);
         if (rest == 0)
             return GWI_STOPPED;
-        a->block[block].bytes = mapped;
-        a->block[rest].is_mapped = false;
-        gwi_block_link(a, rest, block);
         gwi_set_add(a, &pool->unmapped, rest);
     }
     a->block[block].is_mapped = true;
@@ -114,40 +110,6 @@ gwi_answer gwi_expand(gwi_allocator *a, gwi_pool *pool, uint64_t bytes, uint32_t
     return GWI_GRANTED;
 }
 
-/* A part of a free block that stays mapped, after `before`. */
-static bool keep_part(gwi_allocator *a, gwi_pool *pool, uint32_t before, uint64_t address, uint64_t bytes)
-{
-    if (bytes == 0)
-        return true;
-    uint32_t part = gwi_block_new(a, pool, a->block[before].stream, address, bytes);
-    if (part == 0)
-        return false;
-    gwi_block_link(a, part, before);
-    gwi_pool_put(a, pool, part);
-    return true;
-}
-
-/* Put the part before the pages that are unmapped into a block of its own. `block` keeps its index and its end. */
-static bool cut_front(gwi_allocator *a, gwi_pool *pool, uint32_t block, uint64_t bytes)
-{
-    if (bytes == 0)
-        return true;
-    gwi_block *b = &a->block[block];
-    uint32_t part = gwi_block_new(a, pool, b->stream, b->address, bytes);
-    if (part == 0)
-        return false;
-    b = &a->block[block];
-    gwi_block *p = &a->block[part];
-    p->prev = b->prev;
-    p->next = block;
-    p->space = b->space;
-    if (p->prev != 0)
-        a->block[p->prev].next = part;
-    b->prev = part;
-    gwi_pool_put(a, pool, part);
-    return true;
-}
-
 bool gwi_shrink(gwi_allocator *a, gwi_pool *pool, uint32_t block)
 {
     uint64_t page = page_bytes(a, pool), start = a->space[a->block[block].space - 1].address;
@@ -156,10 +118,19 @@ bool gwi_shrink(gwi_allocator *a, gwi_pool *pool, uint32_t block)
     if (first >= end)
         return true;
     gwi_set_remove(a, &pool->free, block);
-    if (!cut_front(a, pool, block, first - from) || !keep_part(a, pool, block, end, to - end))
-        return false;
-    a->block[block].address = first;
-    a->block[block].bytes = end - first;
+    if (first > from) {
+        uint32_t front = block;
+        block = gwi_block_cut(a, pool, front, first - from);
+        if (block == 0)
+            return false;
+        gwi_pool_put(a, pool, front);
+    }
+    if (end < to) {
+        uint32_t rest = gwi_block_cut(a, pool, block, end - first);
+        if (rest == 0)
+            return false;
+        gwi_pool_put(a, pool, rest);
+    }
     a->block[block].is_mapped = false;
     gwi_block_merge(a, pool, block, a->block[block].prev);
     gwi_block_merge(a, pool, block, a->block[block].next);

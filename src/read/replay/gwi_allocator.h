@@ -120,8 +120,8 @@ uint32_t gwi_set_before(const gwi_allocator *a, const gwi_set *set, gwi_key key)
 
 uint32_t gwi_block_new(gwi_allocator *a, const gwi_pool *pool, uint32_t stream, uint64_t address, uint64_t bytes);
 void gwi_block_drop(gwi_allocator *a, uint32_t block);
-/* Put a new block after `before` into the list of its segment. */
-void gwi_block_link(gwi_allocator *a, uint32_t block, uint32_t before);
+/* Keep the first `bytes` of the block. Returns a new block with the rest, which is in no set; 0: no memory. */
+uint32_t gwi_block_cut(gwi_allocator *a, const gwi_pool *pool, uint32_t block, uint64_t bytes);
 /* Merge the neighbour `other` into `block` if both are free and in the same state. `other` must be in its set, `block`
  * in none. */
 void gwi_block_merge(gwi_allocator *a, gwi_pool *pool, uint32_t block, uint32_t other);

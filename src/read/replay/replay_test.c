@@ -408,9 +408,16 @@ static void fragmented_run(void)
     input.room_bytes = input.reserved_bytes + 600 * mib;
 }
 
+static int fragmented_begin(void **state)
+{
+    int failed = input_begin(state);
+    if (failed == 0)
+        fragmented_run();
+    return failed;
+}
+
 static void an_equal_recording_is_exact(void **state)
 {
-    fragmented_run();
     assert_int_equal(check_now(), GW_OK);
     assert_true(check.is_exact);
     assert_int_equal(check.step_count, 9);
@@ -425,8 +432,7 @@ static void each_difference_is_found(void **state)
         "cudaMalloc of 514.00 MiB", "one call more", "nothing more", "address", "reserved", "is refused",
         "the recorded block has"};
     for (unsigned way = 0; way < sizeof words / sizeof words[0]; way++) {
-        assert_int_equal(input_begin(NULL), 0);
-        fragmented_run();
+        assert_int_equal(fragmented_begin(NULL), 0);
         if (way == 0)
             input.step[3].bytes += 2 * mib;
         else if (way == 1)
@@ -452,8 +458,7 @@ static void each_difference_is_found(void **state)
 static void contradictions_are_corrupt(void **state)
 {
     for (unsigned way = 0; way < 6; way++) {
-        assert_int_equal(input_begin(NULL), 0);
-        fragmented_run();
+        assert_int_equal(fragmented_begin(NULL), 0);
         if (way == 0)
             input.event[8].block = 0; /* freed twice */
         else if (way == 1)
@@ -514,20 +519,25 @@ static void unknown_sizes_are_narrowed(void **state)
 
 /* ---- what if ---- */
 
-static const gw_whatif_row *row_of(const gw_whatif *whatif, const char *name)
+static gw_whatif whatif;
+
+static void make_whatif(const gw_whatif_options *options)
 {
-    for (size_t i = 0; i < whatif->row_count; i++)
-        if (strcmp(whatif->row[i].name, name) == 0)
-            return &whatif->row[i];
+    gw_error err;
+    assert_int_equal(gw_whatif_make(&input, options, &whatif, &err), GW_OK);
+}
+
+static const gw_whatif_row *row_of(const char *name)
+{
+    for (size_t i = 0; i < whatif.row_count; i++)
+        if (strcmp(whatif.row[i].name, name) == 0)
+            return &whatif.row[i];
     return NULL;
 }
 
 static void a_cure_is_found(void **state)
 {
-    static gw_whatif whatif;
-    gw_error err;
-    fragmented_run();
-    assert_int_equal(gw_whatif_make(&input, &(gw_whatif_options){0}, &whatif, &err), GW_OK);
+    make_whatif(&(gw_whatif_options){0});
     assert_true(whatif.check.is_exact && whatif.ran_out && whatif.room_is_sure);
     assert_int_equal(whatif.wanted_bytes, gib);
     assert_int_equal(whatif.request_count, 21);
@@ -542,32 +552,27 @@ static void a_cure_is_found(void **state)
         gw_whatif_sentence(text, &whatif),
         "With expandable_segments:True this run peaks at 3.50 to 3.52 GiB reserved, instead of the 4.50 "
         "GiB that its own settings need: the refused request of 1.00 GiB would have been granted");
-    assert_int_equal(row_of(&whatif, "roundup_power2_divisions:4")->outcome, GW_WHATIF_REFUSED);
-    assert_null(row_of(&whatif, "expandable_segments:False")); /* as recorded */
+    assert_int_equal(row_of("roundup_power2_divisions:4")->outcome, GW_WHATIF_REFUSED);
+    assert_null(row_of("expandable_segments:False")); /* as recorded */
 }
 
 static void another_card_is_tried(void **state)
 {
-    static gw_whatif whatif;
-    gw_error err;
-    fragmented_run();
     gw_whatif_options options = {.memory_bytes = 20 * gib, .own = {"max_split_size_mb:300"}, .own_count = 1};
-    assert_int_equal(gw_whatif_make(&input, &options, &whatif, &err), GW_OK);
+    make_whatif(&options);
     assert_true(whatif.is_other_card && whatif.same.lives);
     assert_int_equal(whatif.room_bytes, 4 * gib + input.room_bytes);
-    assert_true(row_of(&whatif, "max_split_size_mb:300")->is_own);
+    assert_true(row_of("max_split_size_mb:300")->is_own);
     options.own[0] = "max_split_size_mb:many";
+    gw_error err;
     assert_int_equal(gw_whatif_make(&input, &options, &whatif, &err), GW_USAGE);
 }
 
 static void too_much_is_not_cured(void **state)
 {
-    static gw_whatif whatif;
-    gw_error err;
-    fragmented_run();
     input.event[input.event_count - 1].bytes = input.event[input.event_count - 1].least = 4 * gib;
     input.step[7].bytes = input.step[8].bytes = 4 * gib;
-    assert_int_equal(gw_whatif_make(&input, &(gw_whatif_options){0}, &whatif, &err), GW_OK);
+    make_whatif(&(gw_whatif_options){0});
     assert_true(whatif.check.is_exact);
     assert_null(gw_whatif_cure(&whatif));
     assert_true(whatif.need_bytes > whatif.room_bytes);
@@ -580,11 +585,8 @@ static void too_much_is_not_cured(void **state)
 
 static void a_room_that_would_do_is_not_believed(void **state)
 {
-    static gw_whatif whatif;
-    gw_error err;
-    fragmented_run();
     input.room_bytes = 16 * gib; /* then the recorded request would not have been refused */
-    assert_int_equal(gw_whatif_make(&input, &(gw_whatif_options){0}, &whatif, &err), GW_OK);
+    make_whatif(&(gw_whatif_options){0});
     assert_false(whatif.room_is_sure);
     assert_null(gw_whatif_cure(&whatif));
     assert_int_equal(whatif.row[0].outcome, GW_WHATIF_UNSURE);
@@ -592,13 +594,10 @@ static void a_room_that_would_do_is_not_believed(void **state)
 
 static void the_cache_can_be_emptied_at_phases(void **state)
 {
-    static gw_whatif whatif;
-    gw_error err;
     size_t phase[] = {14};
-    fragmented_run();
     gw_whatif_options options = {.phase = phase, .phase_count = 1};
-    assert_int_equal(gw_whatif_make(&input, &options, &whatif, &err), GW_OK);
-    const gw_whatif_row *row = row_of(&whatif, "torch.cuda.empty_cache() at each phase");
+    make_whatif(&options);
+    const gw_whatif_row *row = row_of("torch.cuda.empty_cache() at each phase");
     assert_non_null(row);
     assert_false(row->is_setting);
     assert_int_equal(row->outcome, GW_WHATIF_GRANTED); /* then each 256 MiB block has a segment of its own */
@@ -624,16 +623,16 @@ int main(void)
         cmocka_unit_test_teardown(expandable_segments_grow_by_pages, end),
         cmocka_unit_test_teardown(expandable_segments_share_what_is_free, end),
         cmocka_unit_test_teardown(sets_stay_sorted, end),
-        cmocka_unit_test_setup_teardown(an_equal_recording_is_exact, input_begin, input_end),
+        cmocka_unit_test_setup_teardown(an_equal_recording_is_exact, fragmented_begin, input_end),
         cmocka_unit_test(each_difference_is_found),
         cmocka_unit_test(contradictions_are_corrupt),
         cmocka_unit_test_setup_teardown(an_emptied_cache_is_found, input_begin, input_end),
         cmocka_unit_test_setup_teardown(unknown_sizes_are_narrowed, input_begin, input_end),
-        cmocka_unit_test_setup_teardown(a_cure_is_found, input_begin, input_end),
-        cmocka_unit_test_setup_teardown(another_card_is_tried, input_begin, input_end),
-        cmocka_unit_test_setup_teardown(too_much_is_not_cured, input_begin, input_end),
-        cmocka_unit_test_setup_teardown(a_room_that_would_do_is_not_believed, input_begin, input_end),
-        cmocka_unit_test_setup_teardown(the_cache_can_be_emptied_at_phases, input_begin, input_end),
+        cmocka_unit_test_setup_teardown(a_cure_is_found, fragmented_begin, input_end),
+        cmocka_unit_test_setup_teardown(another_card_is_tried, fragmented_begin, input_end),
+        cmocka_unit_test_setup_teardown(too_much_is_not_cured, fragmented_begin, input_end),
+        cmocka_unit_test_setup_teardown(a_room_that_would_do_is_not_believed, fragmented_begin, input_end),
+        cmocka_unit_test_setup_teardown(the_cache_can_be_emptied_at_phases, fragmented_begin, input_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
