@@ -77,36 +77,38 @@ uint16_t gw_gpucore_exception_result(uint32_t number)
 
 enum { ABI_CUDA = 0x33, MACHINE_CUDA = 190, TYPE_FIRST = 0x80000000 };
 
-/* For each type of section: the beginning of its name, its parent's type, and the oldest driver's row length in bytes
- * (0: gpuwhy does not read such rows). */
+/* For each type of section: the beginning of its name, its parent's type, the oldest driver's row length in bytes (0:
+ * gpuwhy does not read such rows), and the word before the last number in the names of its child tables. For example,
+ * the names of tables in an SM end with ".sm" and the SM's row. NULL: they have no such number. */
 static const struct table_kind {
     const char *name;
     gwi_table parent;
     uint32_t row_bytes_min;
+    const char *child_key;
 } kinds[GWI_TABLE_COUNT] = {
-    [GWI_MANAGED_MEMORY] = {".cudbg.", 0, 0},
-    [GWI_GLOBAL_MEMORY] = {".cudbg.global", 0, 0},
-    [GWI_LOCAL_MEMORY] = {".cudbg.local", GWI_LANES, 0},
-    [GWI_SHARED_MEMORY] = {".cudbg.shared", GWI_BLOCKS, 0},
-    [GWI_REGISTERS] = {".cudbg.regs", GWI_LANES, 0},
-    [GWI_IMAGE] = {".cudbg.elfimg", GWI_MODULES, 0},
-    [GWI_RELOCATED_IMAGE] = {".cudbg.relfimg", GWI_MODULES, 0},
-    [GWI_BACKTRACE] = {".cudbg.bt", GWI_LANES, 0},
-    [GWI_DEVICES] = {".cudbg.devtbl", 0, 72},
-    [GWI_CONTEXTS] = {".cudbg.ctxtbl", GWI_DEVICES, 40},
-    [GWI_SMS] = {".cudbg.smtbl", GWI_DEVICES, 8},
-    [GWI_GRIDS] = {".cudbg.gridtbl", GWI_DEVICES, 104},
-    [GWI_BLOCKS] = {".cudbg.ctatbl", GWI_SMS, 24},
-    [GWI_WARPS] = {".cudbg.wptbl", GWI_BLOCKS, 32},
-    [GWI_LANES] = {".cudbg.lntbl", GWI_WARPS, 48},
-    [GWI_MODULES] = {".cudbg.modtbl", GWI_CONTEXTS, 8},
-    [GWI_PREDICATES] = {".cudbg.pred", GWI_LANES, 0},
-    [GWI_PARAMETERS] = {".cudbg.param", GWI_GRIDS, 0},
-    [GWI_UNIFORM_REGISTERS] = {".cudbg.uregs", GWI_WARPS, 0},
-    [GWI_UNIFORM_PREDICATES] = {".cudbg.upred", GWI_WARPS, 0},
-    [GWI_CONSTANT_BANKS] = {".cudbg.cbankstbl", GWI_GRIDS, 16},
-    [GWI_META] = {".cudbg.meta", 0, 0},
-    [GWI_BARRIERS] = {".cudbg.cbu_bar", GWI_WARPS, 0},
+    [GWI_MANAGED_MEMORY] = {".cudbg.", 0, 0, NULL},
+    [GWI_GLOBAL_MEMORY] = {".cudbg.global", 0, 0, NULL},
+    [GWI_LOCAL_MEMORY] = {".cudbg.local", GWI_LANES, 0, NULL},
+    [GWI_SHARED_MEMORY] = {".cudbg.shared", GWI_BLOCKS, 0, NULL},
+    [GWI_REGISTERS] = {".cudbg.regs", GWI_LANES, 0, NULL},
+    [GWI_IMAGE] = {".cudbg.elfimg", GWI_MODULES, 0, NULL},
+    [GWI_RELOCATED_IMAGE] = {".cudbg.relfimg", GWI_MODULES, 0, NULL},
+    [GWI_BACKTRACE] = {".cudbg.bt", GWI_LANES, 0, NULL},
+    [GWI_DEVICES] = {".cudbg.devtbl", 0, 72, ".dev"},
+    [GWI_CONTEXTS] = {".cudbg.ctxtbl", GWI_DEVICES, 40, ".ctx"},
+    [GWI_SMS] = {".cudbg.smtbl", GWI_DEVICES, 8, ".sm"},
+    [GWI_GRIDS] = {".cudbg.gridtbl", GWI_DEVICES, 104, ".grid"},
+    [GWI_BLOCKS] = {".cudbg.ctatbl", GWI_SMS, 24, ".cta"},
+    [GWI_WARPS] = {".cudbg.wptbl", GWI_BLOCKS, 32, ".wp"},
+    [GWI_LANES] = {".cudbg.lntbl", GWI_WARPS, 48, ".ln"},
+    [GWI_MODULES] = {".cudbg.modtbl", GWI_CONTEXTS, 8, NULL},
+    [GWI_PREDICATES] = {".cudbg.pred", GWI_LANES, 0, NULL},
+    [GWI_PARAMETERS] = {".cudbg.param", GWI_GRIDS, 0, NULL},
+    [GWI_UNIFORM_REGISTERS] = {".cudbg.uregs", GWI_WARPS, 0, NULL},
+    [GWI_UNIFORM_PREDICATES] = {".cudbg.upred", GWI_WARPS, 0, NULL},
+    [GWI_CONSTANT_BANKS] = {".cudbg.cbankstbl", GWI_GRIDS, 16, NULL},
+    [GWI_META] = {".cudbg.meta", 0, 0, NULL},
+    [GWI_BARRIERS] = {".cudbg.cbu_bar", GWI_WARPS, 0, NULL},
 };
 
 static gw_status damaged(const gwi_core *core, size_t section, gw_error *err, const char *why)
@@ -237,30 +239,6 @@ static int64_t number_in(const char *name, const char *key)
     return end == at || number < 0 ? -1 : number;
 }
 
-/* Return the word before the last number in the names of child tables. For example, ".sm" is the word for a parent
- * table of SMs, and the number is the parent's row. Returns NULL if the names have no such number. */
-static const char *child_key(gwi_table parent)
-{
-    switch (parent) {
-    case GWI_DEVICES:
-        return ".dev";
-    case GWI_CONTEXTS:
-        return ".ctx";
-    case GWI_SMS:
-        return ".sm";
-    case GWI_BLOCKS:
-        return ".cta";
-    case GWI_WARPS:
-        return ".wp";
-    case GWI_LANES:
-        return ".ln";
-    case GWI_GRIDS:
-        return ".grid";
-    default:
-        return NULL; /* children of a module are images, and their names do not contain a row number */
-    }
-}
-
 /* True if the child's name fits the parent's: after the type, it has the same parts, and one more that begins with
  * `key`, unless that is NULL. For example, ".cudbg.lntbl.dev0.sm1.cta2.wp3" is a child of
  * ".cudbg.wptbl.dev0.sm1.cta2". */
@@ -283,7 +261,7 @@ static const char *check_link(const gwi_core *core, const gwi_section *section)
     const gwi_section *parent = &core->section[section->header.sh_link];
     if (section->header.sh_info >= gwi_row_count(parent))
         return "it refers to a missing row";
-    const char *key = child_key(wanted);
+    const char *key = kinds[wanted].child_key;
     if (!names_agree(section->name, parent->name, key))
         return "its name does not match its parent section";
     if (key != NULL && number_in(section->name, key) != (int64_t)section->header.sh_info)
