@@ -8,7 +8,7 @@
  * buffers once the events are in the file. */
 #define _GNU_SOURCE
 #include "gw_array.h"
-#include "gwi_drain.h"
+#include "gwi_folder.h"
 
 #include "gw_clock.h"
 #include "gw_filter.h"

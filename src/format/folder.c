@@ -3,9 +3,7 @@
 #include "gw_clock.h"
 #include "gw_filter.h"
 #include "gw_own.h"
-#include "gwi_drain.h"
-#include "gwi_reader.h"
-#include "gwi_writer.h"
+#include "gwi_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

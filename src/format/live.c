@@ -3,7 +3,7 @@
 #include "gw_live.h"
 
 #include "gw_own.h"
-#include "gwi_crc32c.h"
+#include "gwi_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Tables with the names of the values in gw_event.h and gw_recording.h. */
+/* Tables with the names of the values in gw_event.h, gw_recording.h, gw_metrics.h and gw_machine.h. */
 #include "gw_names.h"
 
 #include "gw_recording.h"
@@ -36,6 +36,34 @@ static const char *const item_names[] = {
 };
 _Static_assert(sizeof item_names / sizeof item_names[0] == GW_ITEM_COUNT, "one name an item kind");
 
+static const gw_metric_info metrics[] = {
+#define GW_X(name, text, unit, kind) {text, unit, GW_METRIC_##kind},
+    GW_METRICS(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof metrics / sizeof metrics[0] == GW_METRIC_COUNT, "one row a metric");
+
+static const char *const sources[] = {
+#define GW_X(name, text) text,
+    GW_SOURCES(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof sources / sizeof sources[0] == GW_SOURCE_COUNT, "one text a source");
+
+static const char *const states[] = {
+#define GW_X(name, text) text,
+    GW_SAMPLE_STATES(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof states / sizeof states[0] == GW_SAMPLE_STATE_COUNT, "one text a state");
+
+static const char *const events[] = {
+#define GW_X(name, text) text,
+    GW_MACHINE_EVENTS(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof events / sizeof events[0] == GW_MACHINE_EVENT_COUNT, "one text a kind");
+
 const char *gw_event_kind_name(unsigned kind)
 {
     return kind < GW_EV_COUNT ? kinds[kind].name : "?";
@@ -64,4 +92,24 @@ const char *gw_counter_name(unsigned counter)
 const char *gw_item_kind_name(unsigned kind)
 {
     return kind < GW_ITEM_COUNT ? item_names[kind] : "?";
+}
+
+const gw_metric_info *gw_metric_find(unsigned metric)
+{
+    return metric < GW_METRIC_COUNT ? &metrics[metric] : NULL;
+}
+
+const char *gw_source_text(unsigned source)
+{
+    return source < GW_SOURCE_COUNT ? sources[source] : "?";
+}
+
+const char *gw_sample_state_text(unsigned state)
+{
+    return state < GW_SAMPLE_STATE_COUNT ? states[state] : "?";
+}
+
+const char *gw_machine_event_text(unsigned kind)
+{
+    return kind < GW_MACHINE_EVENT_COUNT ? events[kind] : "?";
 }

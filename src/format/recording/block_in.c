@@ -1,9 +1,7 @@
 /* Finds and checks blocks in a file that may be damaged, and unpacks them. */
 #define _GNU_SOURCE
 #include "gw_array.h"
-#include "gwi_block_in.h"
-
-#include "gwi_crc32c.h"
+#include "gwi_block.h"
 
 #include <errno.h>
 #include <stdlib.h>

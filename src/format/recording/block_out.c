@@ -1,8 +1,6 @@
 /* Packs blocks, adds their heads and checksums, and appends them to the file. */
 #define _GNU_SOURCE
-#include "gwi_block_out.h"
-
-#include "gwi_crc32c.h"
+#include "gwi_block.h"
 
 #include <errno.h>
 #include <fcntl.h>

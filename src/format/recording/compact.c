@@ -5,7 +5,6 @@
 
 #include "gw_array.h"
 #include "gw_names.h"
-#include "gwi_event_decode.h"
 #include "gwi_source.h"
 
 #include <errno.h>

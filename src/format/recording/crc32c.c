@@ -1,5 +1,5 @@
 /* Computes CRC-32C with the processor's CRC instruction, or with a table if the processor has none. */
-#include "gwi_crc32c.h"
+#include "gwi_layout.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -63,11 +63,6 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
         crc32 = _mm_crc32_u8(crc32, *p);
     return ~crc32;
 }
-
-static bool has_instruction(void)
-{
-    return __builtin_cpu_supports("sse4.2");
-}
 #elif defined(__ARM_FEATURE_CRC32)
 static uint32_t by_instruction(uint32_t crc, const void *data, size_t bytes)
 {
@@ -82,24 +77,15 @@ static uint32_t by_instruction(uint32_t crc, const void *data, size_t bytes)
         crc = __crc32cb(crc, *p);
     return ~crc;
 }
-
-static bool has_instruction(void)
-{
-    return true;
-}
-#else
-static uint32_t by_instruction(uint32_t crc, const void *data, size_t bytes)
-{
-    return gwi_crc32c_by_table(crc, data, bytes);
-}
-
-static bool has_instruction(void)
-{
-    return false;
-}
 #endif
 
 uint32_t gwi_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
-    return has_instruction() ? by_instruction(crc, data, bytes) : gwi_crc32c_by_table(crc, data, bytes);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2"))
+        return by_instruction(crc, data, bytes);
+#elif defined(__ARM_FEATURE_CRC32)
+    return by_instruction(crc, data, bytes);
+#endif
+    return gwi_crc32c_by_table(crc, data, bytes);
 }

@@ -12,7 +12,7 @@
 #ifndef GWI_COMPACT_H
 #define GWI_COMPACT_H
 
-#include "gwi_block_out.h"
+#include "gwi_block.h"
 
 typedef struct gwi_compacted {
     uint64_t events_dropped; /* number of events dropped by this compaction, not in total */

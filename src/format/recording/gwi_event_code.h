@@ -59,4 +59,103 @@ typedef struct gwi_decoder {
 /* Start decoding a block. Returns false if there are too few bytes for a block of events. */
 bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
 
+/* ---- decoding, inline in the loop over a recording ---- */
+
+static inline uint64_t gwi_take(const uint8_t **at, unsigned bytes)
+{
+    uint64_t word;
+    memcpy(&word, *at, 8);
+    *at += bytes;
+    return word & gwi_length_mask[bytes];
+}
+
+/* The next two functions handle rare cases and are not inline. They pass the position in the block by value, so that
+ * the caller can keep it in a register. */
+
+/* Find the template of an event whose first byte, `mark`, is not the index of a template. `at` points to the next byte.
+ * If the template is not defined, the index is at least decoder->defined. */
+typedef struct gwi_place {
+    const uint8_t *at;
+    unsigned index;
+} gwi_place;
+gwi_place gwi_decoder_find(gwi_decoder *decoder, const uint8_t *at, unsigned mark);
+/* Read the text of an event. Returns the position after the text, or NULL if the text does not end within the block. */
+const uint8_t *gwi_decoder_text(const gwi_decoder *decoder, gw_event *event, const uint8_t *at);
+
+static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigned i, const uint8_t **at,
+                                uint32_t control)
+{
+    template->arg[i] += gwi_unzigzag(gwi_take(at, (control >> (4 * (i + 1))) & 15));
+    event->arg[i] = template->arg[i];
+}
+
+/* Decode the whole next event. Returns GW_OK, GW_END, or GW_CORRUPT if the event is invalid. GW_CORRUPT is permanent.
+ * Up to GWI_EVENT_BYTES_MAX bytes are read before the end is checked, so reads may reach into the zeros after the
+ * block. */
+static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
+{
+    const uint8_t *at = decoder->at;
+    if (at >= decoder->end)
+        return GW_END;
+    unsigned index = (unsigned)gwi_take(&at, 1);
+    if (__builtin_expect(index >= GWI_TEMPLATE_WIDE, 0)) {
+        gwi_place place = gwi_decoder_find(decoder, at, index);
+        at = place.at;
+        index = place.index;
+    }
+    if (__builtin_expect(index >= decoder->defined, 0))
+        return GW_CORRUPT;
+    gwi_template *template = &decoder->template[index];
+    uint32_t control = (uint32_t)gwi_take(&at, 3);
+    uint32_t high = control & GWI_CONTROL_LENGTHS_HIGH;
+    if (__builtin_expect((control & ((high >> 1) | (high >> 2) | (high >> 3))) != 0, 0))
+        return GW_CORRUPT; /* a length above 8 */
+    uint64_t t_ns = decoder->t_ns + gwi_take(&at, control & 15);
+    event->t_ns = t_ns;
+    memcpy(&event->pid, template, GWI_TEMPLATE_COPY_BYTES);
+    event->context = template->context;
+    event->text = NULL;
+    event->text_bytes = 0;
+    gwi_take_arg(template, event, 0, &at, control);
+    gwi_take_arg(template, event, 1, &at, control);
+    if ((control & GWI_CONTROL_LENGTHS_LATTER) != 0) { /* rare: in most events the last two arguments are unchanged */
+        gwi_take_arg(template, event, 2, &at, control);
+        gwi_take_arg(template, event, 3, &at, control);
+    } else {
+        event->arg[2] = template->arg[2];
+        event->arg[3] = template->arg[3];
+    }
+    /* No branch here, because a processor cannot predict which events have a duration. */
+    event->took_us = (uint16_t)gwi_take(&at, (control & GWI_CONTROL_TOOK) / (GWI_CONTROL_TOOK / 2));
+    if (control & (GWI_CONTROL_SITE | GWI_CONTROL_EXTRA | GWI_CONTROL_TEXT)) {
+        if (control & GWI_CONTROL_SITE)
+            template->site = (uint32_t)gwi_take(&at, 4);
+        if (control & GWI_CONTROL_EXTRA)
+            template->extra = (uint32_t)gwi_take(&at, 4);
+        if ((control & GWI_CONTROL_TEXT) && (at = gwi_decoder_text(decoder, event, at)) == NULL)
+            return GW_CORRUPT;
+    }
+    event->site = template->site;
+    event->extra = template->extra;
+    if (__builtin_expect(at > decoder->end, 0))
+        return GW_CORRUPT;
+    decoder->t_ns = t_ns;
+    decoder->at = at;
+    return GW_OK;
+}
+
+/* Decode the next event and return it as an item. The item is valid until the next call. */
+static inline gw_status gwi_decoder_next(gwi_decoder *decoder, const gw_item **ret_item)
+{
+    gw_item *item = &decoder->item;
+    gw_status st = gwi_decoder_event(decoder, &item->event);
+    if (st != GW_OK)
+        return st;
+    item->t_ns = item->event.t_ns;
+    item->pid = item->event.pid;
+    item->tid = item->event.tid;
+    *ret_item = item;
+    return GW_OK;
+}
+
 #endif

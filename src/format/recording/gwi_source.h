@@ -3,7 +3,7 @@
 #ifndef GWI_SOURCE_H
 #define GWI_SOURCE_H
 
-#include "gwi_block_in.h"
+#include "gwi_block.h"
 #include "gwi_item_code.h"
 
 /* A mark in a SYNC block. The first `bytes` bytes of the chunk with this sequence number, in this process's buffer, are

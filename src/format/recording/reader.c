@@ -1,9 +1,8 @@
 /* Returns the items of a recording or a run folder one by one, in the order in which they were recorded. */
 #define _GNU_SOURCE
-#include "gwi_reader.h"
+#include "gwi_folder.h"
 
 #include "gw_own.h"
-#include "gwi_event_decode.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "gw_names.h"
 #include "gwi_compact.h"
-#include "gwi_crc32c.h"
-#include "gwi_event_decode.h"
 #include "gwi_item_code.h"
 #include "test_items.h"
 

@@ -1,8 +1,6 @@
 /* Reads one file of a recording block by block and returns its items. */
 #include "gwi_source.h"
 
-#include "gwi_event_decode.h"
-
 #include <stdlib.h>
 
 static gw_status block_fault(const gwi_source *source, gw_status status, const char *reason, gw_error *err)

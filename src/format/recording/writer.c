@@ -1,7 +1,7 @@
 /* Collects items into blocks by kind, writes them, and compacts the file near its size limit. */
 #define _GNU_SOURCE
 #include "gw_array.h"
-#include "gwi_writer.h"
+#include "gwi_folder.h"
 
 #include "gw_clock.h"
 #include "gwi_compact.h"

@@ -1,7 +1,9 @@
-/* Reads blocks from a file that may be damaged anywhere. If the file shrinks, pread() only reports its end, while a
- * mapping would kill the process with SIGBUS. */
-#ifndef GWI_BLOCK_IN_H
-#define GWI_BLOCK_IN_H
+/* Reads and writes the blocks of a file.
+ *
+ * A file that is read may be damaged anywhere. If it shrinks, pread() only reports its end, while a mapping would kill
+ * the process with SIGBUS. Blocks are written at the end of a file, completely or not at all. */
+#ifndef GWI_BLOCK_H
+#define GWI_BLOCK_H
 
 #include "gwi_layout.h"
 
@@ -38,5 +40,27 @@ void gwi_in_rewind(gwi_in *in);
 gw_status gwi_in_find(gwi_in *in, gw_error *err);
 /* Unpack the current block into `raw`. Returns GW_OK, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. */
 gw_status gwi_in_unpack(gwi_in *in, gw_error *err);
+
+typedef struct gwi_out {
+    int fd;           /* owned */
+    const char *path; /* borrowed, for error texts */
+    uint64_t end;     /* offset of the next block */
+    uint64_t room_until;
+    uint32_t sequence;
+    uint8_t *stored; /* owned: header and stored bytes of the current block */
+    uint32_t stored_capacity;
+    void *packer; /* owned: ZSTD_CCtx; NULL: this build has no zstd */
+} gwi_out;
+
+/* Take ownership of `fd` (an empty file) and write the file header. Returns GW_OK, GW_IO or GW_NOMEM. Call
+ * gwi_out_close() even after a failure. */
+gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created_realtime_ns, gw_error *err);
+void gwi_out_close(gwi_out *out);
+
+/* Write one block of at most GWI_BLOCK_RAW_MAX bytes. The block is compressed if that makes it smaller. */
+gw_status gwi_out_block(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes, gw_error *err);
+
+/* Append a block that was read from another file. Its stored bytes are copied unchanged. */
+gw_status gwi_out_copy(gwi_out *out, const gwi_block_head *head, const uint8_t *stored, gw_error *err);
 
 #endif
