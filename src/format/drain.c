@@ -97,17 +97,21 @@ struct gw_drain {
 
 /* ---- opening and closing ---- */
 
+/* Start or stop watching a file descriptor: while it is watched, gw_drain_end_fd() becomes readable when it does. If
+ * this fails, the next drain finds the new buffer or the end of the process. */
+static void watch(const gw_drain *drain, int fd, bool on)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    if (drain->end_fd >= 0 && fd >= 0)
+        (void)!epoll_ctl(drain->end_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+}
+
 /* Watch the folder for new buffers, so that a process that starts and ends between two drains is found in time. */
 static void watch_folder(gw_drain *drain)
 {
-    struct epoll_event event = {.events = EPOLLIN};
     drain->made_fd = gw_rare_calls_are_safe() ? inotify_init1(IN_CLOEXEC | IN_NONBLOCK) : -1;
-    if (drain->made_fd < 0 || drain->end_fd < 0)
-        return;
-    if (inotify_add_watch(drain->made_fd, drain->folder, IN_CREATE | IN_MOVED_TO) >= 0) {
-        int ignored = epoll_ctl(drain->end_fd, EPOLL_CTL_ADD, drain->made_fd, &event);
-        (void)ignored; /* if this fails, new buffers are found by the next drain */
-    }
+    if (drain->made_fd >= 0 && inotify_add_watch(drain->made_fd, drain->folder, IN_CREATE | IN_MOVED_TO) >= 0)
+        watch(drain, drain->made_fd, true);
 }
 
 gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
@@ -255,17 +259,6 @@ static bool is_mapped(const gwi_buffer *buffer)
     return found;
 }
 
-/* Start or stop watching the process of a buffer. While it is watched, gw_drain_end_fd() becomes readable when the
- * process ends. */
-static void watch_ends(gw_drain *drain, gwi_buffer *buffer, bool on)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    if (drain->end_fd < 0 || buffer->pidfd < 0)
-        return;
-    int ignored = epoll_ctl(drain->end_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, buffer->pidfd, &event);
-    (void)ignored; /* if this fails, the next drain finds out that the process ended */
-}
-
 /* Mark the older buffers that this process no longer maps. After an exec, the process is alive but no longer writes to
  * the buffer of the old program. */
 static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
@@ -275,7 +268,7 @@ static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
         if (older == newer || !older->adopted || older->gone || older->head.pid != newer->head.pid ||
             older->head.start_monotonic_ns > newer->head.start_monotonic_ns || older->is_elsewhere || is_mapped(older))
             continue;
-        watch_ends(drain, older, false);
+        watch(drain, older->pidfd, false);
         older->gone = older->replaced = true;
         older->gone_at_ns = drain->now_ns;
     }
@@ -297,7 +290,7 @@ static gw_status introduce(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .launcher = head->launcher},
     };
     buffer->introduced = true;
-    watch_ends(drain, buffer, true);
+    watch(drain, buffer->pidfd, true);
     return hand(drain, &item, err);
 }
 
@@ -349,7 +342,7 @@ static gw_status look_around(gw_drain *drain, gw_error *err)
             /* Use the same time for all processes that have ended, because the order of their ends is unknown. */
             buffer->gone_at_ns = looked_at_ns;
             gwi_buffer_ask_status(buffer);
-            watch_ends(drain, buffer, false);
+            watch(drain, buffer->pidfd, false);
         }
     }
     return st;
@@ -358,6 +351,12 @@ static gw_status look_around(gw_drain *drain, gw_error *err)
 static bool is_read(const gwi_buffer *buffer)
 {
     return buffer->introduced && !buffer->useless && !buffer->finished;
+}
+
+/* True if the buffer's process is alive, as far as this pid namespace can say. */
+static bool is_alive(const gwi_buffer *buffer)
+{
+    return is_read(buffer) && !buffer->gone && !buffer->is_elsewhere;
 }
 
 /* ---- copying records ---- */
@@ -954,7 +953,7 @@ void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user)
     drain->now = gwi_now_take();
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         const gwi_buffer *buffer = drain->buffer[i];
-        if (is_read(buffer) && !buffer->gone && !buffer->is_elsewhere)
+        if (is_alive(buffer))
             look_at_buffer(drain, buffer, sink, user);
     }
 }
@@ -964,7 +963,7 @@ void gw_drain_look_caches(const gw_drain *drain, gw_cache_sink sink, void *user)
     uint64_t allocated[GW_BUFFER_DEVICES], reserved[GW_BUFFER_DEVICES];
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         const gwi_buffer *buffer = drain->buffer[i];
-        if (!is_read(buffer) || buffer->gone || buffer->is_elsewhere)
+        if (!is_alive(buffer))
             continue;
         gwi_buffer_read(buffer, offsetof(gw_buffer_head, torch_allocated_bytes), allocated, sizeof allocated);
         gwi_buffer_read(buffer, offsetof(gw_buffer_head, torch_reserved_bytes), reserved, sizeof reserved);
@@ -980,11 +979,10 @@ size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
-        const gwi_buffer *buffer = drain->buffer[i];
-        if (!is_read(buffer) || buffer->gone || buffer->is_elsewhere)
+        if (!is_alive(drain->buffer[i]))
             continue;
         if (count < pid_max)
-            pid[count] = buffer->head.pid;
+            pid[count] = drain->buffer[i]->head.pid;
         count++;
     }
     return count;

@@ -196,36 +196,6 @@ static void read_columns(const fact_field *list, size_t count, gw_fact_text text
     }
 }
 
-static void read_fact(const fact_field *list, size_t count, fact_form form, gw_fact_text text, void *fact)
-{
-    if (text.data == NULL)
-        return;
-    if (form == COLUMNS)
-        read_columns(list, count, text, fact);
-    else
-        read_named(list, count, form, text, fact);
-}
-
-static void write_fact(const fact_field *list, size_t count, fact_form form, const void *fact, gw_text *text)
-{
-    bool any = false;
-    for (size_t i = 0; i < count; i++) {
-        bool has = *(const bool *)((const char *)fact + list[i].has_at);
-        if (form == COLUMNS && i > 0)
-            gw_text_add_str(text, "\t");
-        if (!has)
-            continue;
-        if (form == WORDS && any)
-            gw_text_add_str(text, " ");
-        if (form != COLUMNS)
-            gw_text_addf(text, "%s=", list[i].name);
-        write_value(&list[i], form, (const char *)fact + list[i].at, text);
-        if (form == LINES)
-            gw_text_add_str(text, "\n");
-        any = true;
-    }
-}
-
 static const struct {
     const fact_field *list;
     size_t count;
@@ -242,12 +212,33 @@ _Static_assert(sizeof facts / sizeof facts[0] == GW_FACT_KIND_COUNT, "one row a 
 
 void gw_fact_parse(gw_fact_kind kind, gw_fact_text text, void *ret_fact)
 {
-    read_fact(facts[kind].list, facts[kind].count, facts[kind].form, text, ret_fact);
+    const fact_field *list = facts[kind].list;
+    if (text.data != NULL && facts[kind].form == COLUMNS)
+        read_columns(list, facts[kind].count, text, ret_fact);
+    else if (text.data != NULL)
+        read_named(list, facts[kind].count, facts[kind].form, text, ret_fact);
 }
 
 void gw_fact_format(gw_fact_kind kind, const void *fact, gw_text *text)
 {
-    write_fact(facts[kind].list, facts[kind].count, facts[kind].form, fact, text);
+    fact_form form = facts[kind].form;
+    bool any = false;
+    for (size_t i = 0; i < facts[kind].count; i++) {
+        const fact_field *it = &facts[kind].list[i];
+        bool has = *(const bool *)((const char *)fact + it->has_at);
+        if (form == COLUMNS && i > 0)
+            gw_text_add_str(text, "\t");
+        if (!has)
+            continue;
+        if (form == WORDS && any)
+            gw_text_add_str(text, " ");
+        if (form != COLUMNS)
+            gw_text_addf(text, "%s=", it->name);
+        write_value(it, form, (const char *)fact + it->at, text);
+        if (form == LINES)
+            gw_text_add_str(text, "\n");
+        any = true;
+    }
 }
 
 /* ---- keys ---- */

@@ -16,17 +16,20 @@
 #include <cmocka.h>
 
 static char folder[] = "/tmp/gpuwhy-live-XXXXXX";
+static char path[100];
 static gw_live written, got;
+static gw_error err;
 
 static int make_folder(void **state)
 {
-    return mkdtemp(folder) == NULL;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
+    return 0;
 }
 
 static int remove_folder(void **state)
 {
-    char path[100];
-    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
     unlink(path);
     return rmdir(folder);
 }
@@ -41,8 +44,6 @@ static void write_one(void)
 
 static void change(off_t at, const void *bytes, size_t count)
 {
-    char path[100];
-    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
     int fd = open(path, O_WRONLY);
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, bytes, count, at), count);
@@ -51,7 +52,6 @@ static void change(off_t at, const void *bytes, size_t count)
 
 static void what_was_written_is_read(void **state)
 {
-    gw_error err;
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_MISSING);
     write_one();
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
@@ -62,8 +62,6 @@ static void what_was_written_is_read(void **state)
 
 static void a_damaged_file_is_refused(void **state)
 {
-    gw_error err;
-    char path[100];
     write_one();
     for (off_t at = 0; at < (off_t)sizeof got; at += 97) {
         uint8_t byte = (uint8_t)(~((const uint8_t *)&written)[at]);
@@ -72,7 +70,6 @@ static void a_damaged_file_is_refused(void **state)
         assert_non_null(strstr(err.text, folder));
         change(at, (const uint8_t *)&written + at, 1);
     }
-    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
     for (off_t bytes = 0; bytes < (off_t)sizeof got; bytes += 1001) {
         assert_int_equal(truncate(path, bytes), 0);
         assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_CORRUPT);
@@ -81,11 +78,8 @@ static void a_damaged_file_is_refused(void **state)
 
 static void foreign_files_and_links_are_refused(void **state)
 {
-    gw_error err;
-    char path[100];
     write_one();
     assert_int_equal(gw_live_read(folder, getuid() + 1, &got, &err), GW_UNSUPPORTED);
-    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
     unlink(path);
     assert_int_equal(symlink("/etc/passwd", path), 0);
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_IO);
@@ -97,7 +91,6 @@ static void foreign_files_and_links_are_refused(void **state)
 /* A checksum can be forged, so counts and texts must be confined. */
 static void forged_counts_and_texts_are_confined(void **state)
 {
-    gw_error err;
     memset(&written, 0xff, sizeof written);
     assert_int_equal(gw_live_write(folder, &written, NULL), GW_OK);
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);

@@ -70,23 +70,17 @@ static bool image_open(image *it, const char *path, struct stat *ret_status)
 
 static void image_close(image *it)
 {
-    if (it->elf != NULL)
-        elf_end(it->elf);
+    elf_end(it->elf);
     if (it->fd >= 0)
         close(it->fd);
     *it = (image){.fd = -1};
 }
 
-static uint64_t id_start(const image *it)
-{
-    uint64_t value = 0;
-    memcpy(&value, it->id, it->id_bytes < sizeof value ? it->id_bytes : sizeof value);
-    return value;
-}
-
 static bool is_changed(const image *it, const struct stat *status, uint64_t build_id, uint64_t begun_realtime_ns)
 {
-    uint64_t now = it->id_bytes > 0 ? id_start(it) : 0;
+    uint64_t now = 0;
+    if (it->id_bytes > 0)
+        memcpy(&now, it->id, it->id_bytes < sizeof now ? it->id_bytes : sizeof now);
     if (build_id != 0 || now != 0)
         return build_id != now;
     uint64_t changed_ns = (uint64_t)status->st_mtim.tv_sec * 1000000000u + (uint64_t)status->st_mtim.tv_nsec;
@@ -130,8 +124,7 @@ static void debug_find(object *it, const char *path)
 
 static void object_close(object *it)
 {
-    if (it->dwarf != NULL)
-        dwarf_end(it->dwarf);
+    dwarf_end(it->dwarf);
     image_close(&it->debug);
     image_close(&it->main);
     free(it->range);
@@ -188,11 +181,7 @@ static size_t first_from(const wanted *list, size_t count, uint64_t address)
 static int rank_of(const GElf_Sym *symbol)
 {
     int binding = GELF_ST_BIND(symbol->st_info);
-    if (binding == STB_GLOBAL)
-        return 2;
-    if (binding == STB_WEAK)
-        return 1;
-    return 0;
+    return binding == STB_GLOBAL ? 2 : binding == STB_WEAK;
 }
 
 static void take_symbol(Elf *elf, size_t strings, const GElf_Sym *symbol, wanted *list, size_t count)
@@ -276,16 +265,14 @@ static bool has_units(Dwarf *dwarf)
 
 static void dwarf_open(object *it)
 {
-    it->dwarf = dwarf_begin_elf(it->main.elf, DWARF_C_READ, NULL);
-    if (has_units(it->dwarf))
-        return;
-    if (it->dwarf != NULL)
-        dwarf_end(it->dwarf);
-    it->dwarf = it->debug.elf == NULL ? NULL : dwarf_begin_elf(it->debug.elf, DWARF_C_READ, NULL);
-    if (it->dwarf == NULL || has_units(it->dwarf))
-        return;
-    dwarf_end(it->dwarf);
-    it->dwarf = NULL;
+    Elf *const elf[] = {it->main.elf, it->debug.elf};
+    for (int i = 0; i < 2 && it->dwarf == NULL; i++) {
+        Dwarf *found = elf[i] == NULL ? NULL : dwarf_begin_elf(elf[i], DWARF_C_READ, NULL);
+        if (has_units(found))
+            it->dwarf = found;
+        else
+            dwarf_end(found);
+    }
 }
 
 static int by_low(const void *left, const void *right)

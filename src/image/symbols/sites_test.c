@@ -21,48 +21,67 @@ enum { PID = 100, SOFT_MS = 20000, HARD_MS = 60000 };
 
 /* ---- feeding ---- */
 
-static void feed(gw_sites *sites, const gw_item *item)
+static gw_sites *sites; /* of the running test */
+
+static int begin(void **state)
+{
+    sites = gw_sites_new();
+    return sites == NULL;
+}
+
+static int end(void **state)
+{
+    gw_sites_free(sites);
+    return 0;
+}
+
+static void begin_again(void)
+{
+    end(NULL);
+    assert_int_equal(begin(NULL), 0);
+}
+
+static void feed(const gw_item *item)
 {
     assert_true(gw_sites_feed(sites, item));
 }
 
-static void feed_event(gw_sites *sites, gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
-                       const char *text)
+static void feed_event(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
     gw_item item = {.kind = GW_ITEM_EVENT, .pid = PID};
     item.event = (gw_event){.pid = PID, .kind = (uint8_t)kind, .arg = {a0, a1, a2, a3}, .text = text};
     item.event.text_bytes = text == NULL ? 0 : (uint32_t)strlen(text);
-    feed(sites, &item);
+    feed(&item);
 }
 
-static void feed_meta(gw_sites *sites, const char *key, const char *value)
+static void feed_meta(const char *key, const char *value)
 {
     gw_item item = {.kind = GW_ITEM_META, .pair = {key, value}};
-    feed(sites, &item);
+    feed(&item);
 }
 
-static void feed_process(gw_sites *sites, uint64_t start, const char *exe)
+static void feed_process(uint64_t start, const char *exe, uint64_t pid_namespace)
 {
     gw_item item = {.kind = GW_ITEM_PROCESS, .pid = PID};
     item.process.start_realtime_ns = start;
     item.process.exe = exe;
-    feed(sites, &item);
+    item.process.pid_namespace = pid_namespace;
+    feed(&item);
 }
 
-static void feed_site(gw_sites *sites, uint32_t id, const uint64_t *frame, uint32_t count, unsigned flags)
+static void feed_site(uint32_t id, const uint64_t *frame, uint32_t count, unsigned flags)
 {
-    feed_event(sites, GW_EV_SITE, id, count, flags, 0, NULL);
+    feed_event(GW_EV_SITE, id, count, flags, 0, NULL);
     for (uint32_t i = 0; i < count; i += 3)
-        feed_event(sites, GW_EV_SITE_FRAMES, id | (uint64_t)i << 32, frame[i], i + 1 < count ? frame[i + 1] : 0,
+        feed_event(GW_EV_SITE_FRAMES, id | (uint64_t)i << 32, frame[i], i + 1 < count ? frame[i + 1] : 0,
                    i + 2 < count ? frame[i + 2] : 0, NULL);
 }
 
-static void feed_symbol(gw_sites *sites, const char *path, uint64_t address, const char *function, const char *file,
-                        uint32_t line)
+static void feed_symbol(const char *path, uint64_t address, const char *function, const char *file, uint32_t line)
 {
     gw_symbol_frame frame = {function, file, line, 0};
     gw_item item = {.kind = GW_ITEM_SYMBOL, .symbol = {path, 0, address, GW_SYMBOL_LINE, &frame, 1}};
-    feed(sites, &item);
+    feed(&item);
 }
 
 /* ---- this program ---- */
@@ -86,7 +105,6 @@ static uint64_t build_id_of(const struct dl_phdr_info *info)
     return 0;
 }
 
-static gw_sites *feeding;
 static const char *instead; /* path to report instead of this program's path; NULL: none */
 
 static int feed_mapping(struct dl_phdr_info *info, size_t bytes, void *user)
@@ -98,8 +116,8 @@ static int feed_mapping(struct dl_phdr_info *info, size_t bytes, void *user)
         const ElfW(Phdr) *head = &info->dlpi_phdr[i];
         const char *path = info->dlpi_name[0] != '\0' ? info->dlpi_name : instead != NULL ? instead : self;
         if (head->p_type == PT_LOAD && (head->p_flags & PF_X) != 0)
-            feed_event(feeding, GW_EV_MAPPED, info->dlpi_addr + head->p_vaddr, head->p_memsz, info->dlpi_addr,
-                       build_id_of(info), path);
+            feed_event(GW_EV_MAPPED, info->dlpi_addr + head->p_vaddr, head->p_memsz, info->dlpi_addr, build_id_of(info),
+                       path);
     }
     return 0;
 }
@@ -140,22 +158,19 @@ __attribute__((noinline)) static void train(void)
     stack_now[63] = NULL; /* prevents a tail call */
 }
 
-static gw_sites *this_program(void)
+static void this_program(void)
 {
     uint64_t frame[64];
-    gw_sites *sites = gw_sites_new();
-    assert_non_null(sites);
+    begin_again();
     train();
     for (int i = 0; i < stack_depth; i++)
         frame[i] = (uintptr_t)stack_now[i];
-    feed_process(sites, 1, "/somewhere/else");
-    feeding = sites;
+    feed_process(1, "/somewhere/else", 0);
     dl_iterate_phdr(feed_mapping, NULL);
-    feed_site(sites, 1, frame, (uint32_t)stack_depth, 0);
-    return sites;
+    feed_site(1, frame, (uint32_t)stack_depth, 0);
 }
 
-static const gw_stack *resolved(gw_sites *sites)
+static const gw_stack *resolved(void)
 {
     gw_error err;
     assert_int_equal(gw_sites_resolve(sites, SOFT_MS, HARD_MS, &err), GW_OK);
@@ -175,8 +190,8 @@ static void expect_frame(const gw_frame *frame, const char *function, const char
 
 static void functions_lines_and_inlined_frames(void **state)
 {
-    gw_sites *sites = this_program();
-    const gw_stack *stack = resolved(sites);
+    this_program();
+    const gw_stack *stack = resolved();
     assert_true(stack->count >= 5);
     expect_frame(&stack->frame[0], "innermost", "sites_test.c", line_inner, true);
     expect_frame(&stack->frame[1], "middle", "sites_test.c", line_middle, true);
@@ -188,32 +203,32 @@ static void functions_lines_and_inlined_frames(void **state)
     const gw_symbol *symbols = gw_sites_symbols(sites, &count);
     for (size_t i = 0; i < count; i++)
         assert_int_not_equal(symbols[i].state, GW_SYMBOL_NOT_ASKED);
-    gw_sites_free(sites);
 }
 
 /* Names that were found on one machine are enough to show the same stack on another machine. */
 static void names_survive_the_machine(void **state)
 {
-    gw_sites *here = this_program();
-    instead = "/not/on/this/machine";
-    gw_sites *there = this_program();
-    instead = NULL;
-    const gw_stack *stack = resolved(here);
+    this_program();
+    const gw_stack *stack = resolved();
     size_t count;
-    const gw_symbol *symbols = gw_sites_symbols(here, &count);
+    const gw_symbol *symbols = gw_sites_symbols(sites, &count);
+    gw_sites *here = sites;
+    sites = NULL;
+    instead = "/not/on/this/machine";
+    this_program();
+    instead = NULL;
     for (size_t i = 0; i < count; i++) {
         bool own = strcmp(symbols[i].path, stack->frame[0].module) == 0;
         gw_item item = {.kind = GW_ITEM_SYMBOL,
                         .symbol = {own ? "/not/on/this/machine" : symbols[i].path, symbols[i].build_id,
                                    symbols[i].address, symbols[i].state, symbols[i].frame, symbols[i].count}};
-        feed(there, &item);
+        feed(&item);
     }
-    const gw_stack *same = resolved(there);
+    const gw_stack *same = resolved();
     assert_int_equal(same->count, stack->count);
     for (size_t i = 0; i < 4; i++)
         assert_string_equal(same->frame[i].function, stack->frame[i].function);
     gw_sites_free(here);
-    gw_sites_free(there);
 }
 
 static char *self;
@@ -260,23 +275,20 @@ static int remove_folder(void **state)
 static void another_file_in_its_place_is_not_used(void **state)
 {
     instead = "/usr/bin/env"; /* another program, so its build id differs */
-    gw_sites *sites = this_program();
-    const gw_stack *stack = resolved(sites);
+    this_program();
+    const gw_stack *stack = resolved();
     assert_null(stack->frame[0].function);
     assert_int_equal(stack->frame[0].state, GW_SYMBOL_CHANGED);
-    gw_sites_free(sites);
     instead = "/not/there";
-    sites = this_program();
-    stack = resolved(sites);
+    this_program();
+    stack = resolved();
     assert_int_equal(stack->frame[0].state, GW_SYMBOL_MISSING);
     char text[GW_PLACE_TEXT_MAX];
     assert_ptr_equal(strstr(gw_frame_text(sites, &stack->frame[0], text), "there+0x"), text);
-    gw_sites_free(sites);
     instead = "/dev/zero"; /* a device is never read */
-    sites = this_program();
-    stack = resolved(sites);
+    this_program();
+    stack = resolved();
     assert_int_equal(stack->frame[0].state, GW_SYMBOL_CHANGED);
-    gw_sites_free(sites);
     instead = NULL;
 }
 
@@ -295,14 +307,13 @@ static void damaged_files_end_in_an_answer(void **state)
         long at = (long)(random % (i % 4 == 0 ? 64 : (uint64_t)self_bytes));
         at = i % 4 == 1 ? self_bytes - 1 - at % 4096 : at;
         copy_self(other, i < FLIPS ? at : -1, (unsigned char)(1u << (random >> 40) % 8), i < FLIPS ? self_bytes : at);
-        gw_sites *sites = this_program();
+        this_program();
         gw_error err;
         assert_int_equal(gw_sites_resolve(sites, 500, 2000, &err), GW_OK);
         const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
         assert_non_null(stack);
         assert_true(stack->count > 0);
         right += stack->frame[0].function != NULL && strcmp(stack->frame[0].function, "innermost") == 0;
-        gw_sites_free(sites);
     }
     instead = NULL;
     assert_true(right > 0); /* most flips do not change data that is read */
@@ -319,36 +330,35 @@ enum { IN_EVAL = 0x10, IN_CALL = 0x20, IN_TAIL = 0x30, IN_COLD = 0x40, IN_TORCH 
 #define TORCH(offset)      ((uint64_t)TORCH_AT + (offset) + 1)
 #define FRAME(code, entry) (GW_FRAME_OF_CODE(code, 0) | ((entry) ? GW_FRAME_ENTRY : 0))
 
-static gw_sites *a_python_program(void)
+static int a_python_program(void **state)
 {
-    gw_sites *sites = gw_sites_new();
-    assert_non_null(sites);
-    feed_meta(sites, "argv", "python");
-    feed_meta(sites, "argv", "./train.py");
-    feed_meta(sites, "cwd", "/project");
-    feed_process(sites, 1, python_path);
-    feed_event(sites, GW_EV_MAPPED, PYTHON_AT, SIZE, PYTHON_AT, 0, python_path);
-    feed_event(sites, GW_EV_MAPPED, TORCH_AT, SIZE, TORCH_AT, 0, torch_path);
-    feed_symbol(sites, python_path, IN_EVAL, "_PyEval_EvalFrameDefault", NULL, 0);
-    feed_symbol(sites, python_path, IN_COLD, "_PyEval_EvalFrameDefault.cold", NULL, 0);
-    feed_symbol(sites, python_path, IN_TAIL, "_TAIL_CALL_CALL", NULL, 0);
-    feed_symbol(sites, python_path, IN_CALL, "cfunction_call", NULL, 0);
-    feed_symbol(sites, torch_path, IN_TORCH, "THPModule_empty", NULL, 0);
-    feed_event(sites, GW_EV_PYTHON_CODE, 1, 10, 0x030B, 0, "load_batch\n/project/data.py");
-    feed_event(sites, GW_EV_PYTHON_CODE, 2, 20, 0x030B, 0, "train\n/project/train.py");
-    feed_event(sites, GW_EV_PYTHON_CODE, 3, 30, 0x030B, 0,
+    if (begin(state) != 0)
+        return -1;
+    feed_meta("argv", "python");
+    feed_meta("argv", "./train.py");
+    feed_meta("cwd", "/project");
+    feed_process(1, python_path, 0);
+    feed_event(GW_EV_MAPPED, PYTHON_AT, SIZE, PYTHON_AT, 0, python_path);
+    feed_event(GW_EV_MAPPED, TORCH_AT, SIZE, TORCH_AT, 0, torch_path);
+    feed_symbol(python_path, IN_EVAL, "_PyEval_EvalFrameDefault", NULL, 0);
+    feed_symbol(python_path, IN_COLD, "_PyEval_EvalFrameDefault.cold", NULL, 0);
+    feed_symbol(python_path, IN_TAIL, "_TAIL_CALL_CALL", NULL, 0);
+    feed_symbol(python_path, IN_CALL, "cfunction_call", NULL, 0);
+    feed_symbol(torch_path, IN_TORCH, "THPModule_empty", NULL, 0);
+    feed_event(GW_EV_PYTHON_CODE, 1, 10, 0x030B, 0, "load_batch\n/project/data.py");
+    feed_event(GW_EV_PYTHON_CODE, 2, 20, 0x030B, 0, "train\n/project/train.py");
+    feed_event(GW_EV_PYTHON_CODE, 3, 30, 0x030B, 0,
                "Module.__call__\n/v/lib/python3.11/site-packages/torch/nn/modules/module.py");
-    feed_event(sites, GW_EV_PYTHON_CODE, 4, 40, 0x030B, 0, "run\n/usr/lib/python3.11/threading.py");
-    feed_event(sites, GW_EV_PYTHON_CODE, 5, 50, 0x030B, 0, "call\n/tmp/torchinductor_me/e2/ce2nwacekn4.py");
-    return sites;
+    feed_event(GW_EV_PYTHON_CODE, 4, 40, 0x030B, 0, "run\n/usr/lib/python3.11/threading.py");
+    feed_event(GW_EV_PYTHON_CODE, 5, 50, 0x030B, 0, "call\n/tmp/torchinductor_me/e2/ce2nwacekn4.py");
+    return 0;
 }
 
-static void expect_stack(gw_sites *sites, const uint64_t *frame, uint32_t count, unsigned flags, const char *wanted,
-                         const char *user)
+static void expect_stack(const uint64_t *frame, uint32_t count, unsigned flags, const char *wanted, const char *user)
 {
     static uint32_t id;
     char found[1024] = "";
-    feed_site(sites, ++id, frame, count, flags);
+    feed_site(++id, frame, count, flags);
     uint32_t number = gw_sites_number(sites, PID, id);
     const gw_stack *stack = gw_sites_stack(sites, number);
     assert_non_null(stack);
@@ -362,63 +372,55 @@ static void expect_stack(gw_sites *sites, const uint64_t *frame, uint32_t count,
 
 static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
 {
-    gw_sites *sites = a_python_program();
     const uint64_t plain[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), PYTHON(IN_EVAL), FRAME(1, false), FRAME(2, true)};
-    expect_stack(sites, plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
+    expect_stack(plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
     /* The native stack enters Python twice, and the native frame between the entries must stay there. The compiler
      * moved a part of the evaluation loop out of its function. */
     const uint64_t nested[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), PYTHON(IN_CALL), PYTHON(IN_COLD),
                                FRAME(3, false), FRAME(1, true),  FRAME(2, true)};
-    expect_stack(sites, nested, 7, 0, "THPModule_empty Module.__call__ load_batch cfunction_call train", "load_batch");
+    expect_stack(nested, 7, 0, "THPModule_empty Module.__call__ load_batch cfunction_call train", "load_batch");
     const uint64_t tail[] = {TORCH(IN_TORCH), PYTHON(IN_TAIL), PYTHON(IN_EVAL), PYTHON(IN_CALL), FRAME(2, true)};
-    expect_stack(sites, tail, 5, 0, "THPModule_empty train cfunction_call", "train");
+    expect_stack(tail, 5, 0, "THPModule_empty train cfunction_call", "train");
     /* the native stack has a frame of the evaluation loop, but no Python frames were recorded */
     const uint64_t unknown[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL)};
-    expect_stack(sites, unknown, 2, GW_SITE_PYTHON_UNKNOWN, "THPModule_empty _PyEval_EvalFrameDefault",
-                 "THPModule_empty");
+    expect_stack(unknown, 2, GW_SITE_PYTHON_UNKNOWN, "THPModule_empty _PyEval_EvalFrameDefault", "THPModule_empty");
     /* code that torch.compile generated is not the program's */
     const uint64_t compiled[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), FRAME(5, false), FRAME(2, true)};
-    expect_stack(sites, compiled, 4, 0, "THPModule_empty call train", "train");
-    gw_sites_free(sites);
+    expect_stack(compiled, 4, 0, "THPModule_empty call train", "train");
 }
 
 static void python_frames_without_a_place(void **state)
 {
-    gw_sites *sites = a_python_program();
     const uint64_t stripped[] = {TORCH(IN_TORCH), PYTHON(IN_DARK), PYTHON(IN_DARK), FRAME(1, false), FRAME(2, true)};
-    expect_stack(sites, stripped, 5, 0, "THPModule_empty load_batch train ? ?", "load_batch");
+    expect_stack(stripped, 5, 0, "THPModule_empty load_batch train ? ?", "load_batch");
     const uint64_t cut[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), FRAME(1, false), FRAME(2, true)};
-    expect_stack(sites, cut, 4, GW_SITE_NATIVE_CUT, "THPModule_empty cfunction_call load_batch train", "load_batch");
-    gw_sites_free(sites);
+    expect_stack(cut, 4, GW_SITE_NATIVE_CUT, "THPModule_empty cfunction_call load_batch train", "load_batch");
 }
 
 static void a_thread_without_python_borrows(void **state)
 {
-    gw_sites *sites = a_python_program();
     const uint64_t lender[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), FRAME(3, false), FRAME(2, true)};
     const uint64_t borrower[] = {TORCH(IN_TORCH)};
-    feed_site(sites, 501, lender, 4, 0);
-    feed_event(sites, GW_EV_SITE, 502, 1, GW_SITE_PYTHON_BORROWED, 501, NULL);
-    feed_event(sites, GW_EV_SITE_FRAMES, 502, borrower[0], 0, 0, NULL);
+    feed_site(501, lender, 4, 0);
+    feed_event(GW_EV_SITE, 502, 1, GW_SITE_PYTHON_BORROWED, 501, NULL);
+    feed_event(GW_EV_SITE_FRAMES, 502, borrower[0], 0, 0, NULL);
     const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 502));
     assert_int_equal(stack->count, 3);
     assert_int_equal(stack->flags, GW_SITE_PYTHON_BORROWED);
     assert_string_equal(stack->frame[stack->user].function, "train");
     /* a site that borrows from itself gets no borrowed frames */
-    feed_event(sites, GW_EV_SITE, 503, 1, GW_SITE_PYTHON_BORROWED, 503, NULL);
-    feed_event(sites, GW_EV_SITE_FRAMES, 503, borrower[0], 0, 0, NULL);
+    feed_event(GW_EV_SITE, 503, 1, GW_SITE_PYTHON_BORROWED, 503, NULL);
+    feed_event(GW_EV_SITE_FRAMES, 503, borrower[0], 0, 0, NULL);
     assert_int_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 503))->count, 1);
-    gw_sites_free(sites);
 }
 
 /* Frames of PyTorch's own stacks have line numbers instead of instructions. These stacks have their own ids. */
 static void frameworks_stacks(void **state)
 {
-    gw_sites *sites = a_python_program();
     uint32_t code = GW_SITE_FRAMEWORK_CODE_FIRST + 1, id = GW_SITE_FRAMEWORK_FIRST;
-    feed_event(sites, GW_EV_PYTHON_CODE, code, 0, 0, 0, "step\n/project/model.py");
+    feed_event(GW_EV_PYTHON_CODE, code, 0, 0, 0, "step\n/project/model.py");
     const uint64_t frame[] = {GW_FRAME_OF_CODE(code, 77), FRAME(2, false)};
-    feed_site(sites, id, frame, 2, 0);
+    feed_site(id, frame, 2, 0);
     uint32_t number = gw_sites_number(sites, PID, id);
     char text[GW_PLACE_TEXT_MAX];
     const gw_stack *stack = gw_sites_stack(sites, number);
@@ -426,111 +428,100 @@ static void frameworks_stacks(void **state)
     assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:77 in step");
     assert_int_not_equal(number, gw_sites_number(sites, PID, 1));
     /* PyTorch also names native frames. They are never the user's frame. */
-    feed_event(sites, GW_EV_PYTHON_CODE, code + 1, 0, 0, 0, "c10::Allocator::raw_allocate\n??");
-    feed_event(sites, GW_EV_PYTHON_CODE, code + 2, 0, 0, 0, "THPModule_empty\n/pytorch/torch/csrc/Module.cpp");
-    feed_event(sites, GW_EV_PYTHON_CODE, code + 3, 0, 0, 0, "??\n");
+    feed_event(GW_EV_PYTHON_CODE, code + 1, 0, 0, 0, "c10::Allocator::raw_allocate\n??");
+    feed_event(GW_EV_PYTHON_CODE, code + 2, 0, 0, 0, "THPModule_empty\n/pytorch/torch/csrc/Module.cpp");
+    feed_event(GW_EV_PYTHON_CODE, code + 3, 0, 0, 0, "??\n");
     const uint64_t mixed[] = {GW_FRAME_OF_CODE(code + 1, 0), GW_FRAME_OF_CODE(code + 3, -1),
                               GW_FRAME_OF_CODE(code + 2, 9), GW_FRAME_OF_CODE(code, 78)};
-    feed_site(sites, id + 1, mixed, 4, 0);
+    feed_site(id + 1, mixed, 4, 0);
     stack = gw_sites_stack(sites, gw_sites_number(sites, PID, id + 1));
     assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:78 in step");
     assert_false(stack->frame[0].python);
     assert_int_equal(stack->frame[2].whose, GW_WHOSE_FRAMEWORK);
-    gw_sites_free(sites);
 }
 
 /* Stacks that were read from outside the process have their own ids, which are different from those of the hook and of
  * a framework. */
 static void stacks_from_outside(void **state)
 {
-    gw_sites *sites = a_python_program();
     uint32_t code = GW_SITE_OUTSIDE_CODE_FIRST + 1, id = GW_SITE_OUTSIDE_FIRST + 1;
-    feed_event(sites, GW_EV_PYTHON_CODE, code, 41, 0x030B, 0, "take\n/project/locks.py");
-    feed_event(sites, GW_EV_PYTHON_CODE, GW_SITE_FRAMEWORK_CODE_FIRST + 1, 0, 0, 0, "step\n/project/model.py");
+    feed_event(GW_EV_PYTHON_CODE, code, 41, 0x030B, 0, "take\n/project/locks.py");
+    feed_event(GW_EV_PYTHON_CODE, GW_SITE_FRAMEWORK_CODE_FIRST + 1, 0, 0, 0, "step\n/project/model.py");
     const uint64_t mine[] = {GW_FRAME_OF_CODE(code, 0)},
                    framework[] = {GW_FRAME_OF_CODE(GW_SITE_FRAMEWORK_CODE_FIRST + 1, 7)};
-    feed_site(sites, id, mine, 1, 0);
-    feed_site(sites, GW_SITE_FRAMEWORK_FIRST + 1, framework, 1, 0);
+    feed_site(id, mine, 1, 0);
+    feed_site(GW_SITE_FRAMEWORK_FIRST + 1, framework, 1, 0);
     assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, id))->frame[0].function, "take");
     assert_string_equal(
         gw_sites_stack(sites, gw_sites_number(sites, PID, GW_SITE_FRAMEWORK_FIRST + 1))->frame[0].function, "step");
     assert_int_not_equal(gw_sites_number(sites, PID, id), gw_sites_number(sites, PID, 1));
-    gw_sites_free(sites);
 }
 
 static void the_users_frame(void **state)
 {
-    gw_sites *sites = a_python_program();
     const uint64_t inside[] = {PYTHON(IN_EVAL), FRAME(4, false), FRAME(3, false), FRAME(2, true)};
-    expect_stack(sites, inside, 4, 0, "run Module.__call__ train", "train");
+    expect_stack(inside, 4, 0, "run Module.__call__ train", "train");
     const uint64_t none[] = {PYTHON(IN_EVAL), FRAME(4, true)};
-    expect_stack(sites, none, 2, 0, "run", "-");
+    expect_stack(none, 2, 0, "run", "-");
     const uint64_t package[] = {PYTHON(IN_EVAL), FRAME(4, false), FRAME(3, true)};
-    expect_stack(sites, package, 3, 0, "run Module.__call__", "Module.__call__");
-    gw_sites_free(sites);
+    expect_stack(package, 3, 0, "run Module.__call__", "Module.__call__");
 }
 
 static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
 {
-    gw_sites *sites = a_python_program();
     const uint64_t frame[] = {TORCH(IN_TORCH)};
-    feed_site(sites, 1, frame, 1, 0);
-    feed_event(sites, GW_EV_MAPPED, TORCH_AT, SIZE, TORCH_AT, 0, "/opt/new.so");
-    feed_symbol(sites, "/opt/new.so", IN_TORCH, "renewed", NULL, 0);
-    feed_site(sites, 2, frame, 1, 0);
+    feed_site(1, frame, 1, 0);
+    feed_event(GW_EV_MAPPED, TORCH_AT, SIZE, TORCH_AT, 0, "/opt/new.so");
+    feed_symbol("/opt/new.so", IN_TORCH, "renewed", NULL, 0);
+    feed_site(2, frame, 1, 0);
     assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 1))->frame[0].function, "THPModule_empty");
     assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 2))->frame[0].function, "renewed");
     /* A process that is reported twice keeps its sites. Another program with the same pid starts without sites. */
     uint32_t before = gw_sites_number(sites, PID, 1);
-    feed_process(sites, 1, python_path);
+    feed_process(1, python_path, 0);
     assert_int_equal(gw_sites_number(sites, PID, 1), before);
-    feed_process(sites, 2, "/bin/other");
+    feed_process(2, "/bin/other", 0);
     assert_int_not_equal(gw_sites_number(sites, PID, 1), before);
     assert_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 1)));
-    gw_sites_free(sites);
 }
 
 static void nonsense_is_passed_over(void **state)
 {
-    gw_sites *sites = gw_sites_new();
     assert_int_equal(gw_sites_number(sites, PID, 0), 0);
     assert_int_equal(gw_sites_number(sites, PID, UINT32_MAX), 0);
-    feed_event(sites, GW_EV_SITE, 1, UINT64_MAX, 0, 0, NULL);
-    feed_event(sites, GW_EV_SITE, UINT64_MAX, 1, 0, 0, NULL);
-    feed_event(sites, GW_EV_SITE_FRAMES, UINT64_MAX, 1, 2, 3, NULL);
-    feed_event(sites, GW_EV_MAPPED, UINT64_MAX, UINT64_MAX, 0, 0, "x");
-    feed_event(sites, GW_EV_MAPPED, 0, 1, 0, 0, NULL);
-    feed_event(sites, GW_EV_PYTHON_CODE, UINT64_MAX, 0, 0, 0, "f\nx.py");
-    feed_event(sites, GW_EV_PYTHON_CODE, 1, UINT64_MAX, UINT64_MAX, UINT64_MAX, "no newline");
-    feed_event(sites, GW_EV_PYTHON_LINES, 1, UINT64_MAX, UINT64_MAX, 0, "zz");
-    feed_event(sites, GW_EV_PYTHON_LINES, 1, 0, 1, 0, "zz");
-    feed_event(sites, GW_EV_FORK, PID, 0, 0, 0, NULL);
+    feed_event(GW_EV_SITE, 1, UINT64_MAX, 0, 0, NULL);
+    feed_event(GW_EV_SITE, UINT64_MAX, 1, 0, 0, NULL);
+    feed_event(GW_EV_SITE_FRAMES, UINT64_MAX, 1, 2, 3, NULL);
+    feed_event(GW_EV_MAPPED, UINT64_MAX, UINT64_MAX, 0, 0, "x");
+    feed_event(GW_EV_MAPPED, 0, 1, 0, 0, NULL);
+    feed_event(GW_EV_PYTHON_CODE, UINT64_MAX, 0, 0, 0, "f\nx.py");
+    feed_event(GW_EV_PYTHON_CODE, 1, UINT64_MAX, UINT64_MAX, UINT64_MAX, "no newline");
+    feed_event(GW_EV_PYTHON_LINES, 1, UINT64_MAX, UINT64_MAX, 0, "zz");
+    feed_event(GW_EV_PYTHON_LINES, 1, 0, 1, 0, "zz");
+    feed_event(GW_EV_FORK, PID, 0, 0, 0, NULL);
     const uint64_t frame[] = {0, UINT64_MAX, FRAME(77, true), 5};
-    feed_site(sites, 2, frame, 4, UINT32_MAX);
+    feed_site(2, frame, 4, UINT32_MAX);
     assert_non_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 2)));
     assert_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 1)));
     assert_null(gw_sites_stack(sites, 12345));
     gw_error err;
     assert_int_equal(gw_sites_resolve(sites, 100, 1000, &err), GW_OK);
-    gw_sites_free(sites);
 }
 
 /* Feed two damaged SYMBOL items for one address: they have a name, but the state NOT_ASKED. The first name must be
  * kept, and freed only once. */
 static void a_name_is_kept_once(void **state)
 {
-    gw_sites *sites = gw_sites_new();
     for (int i = 0; i < 2; i++) {
         gw_symbol_frame frame = {i == 0 ? "first" : "second", NULL, 0, 0};
         gw_item item = {.kind = GW_ITEM_SYMBOL, .symbol = {"/opt/a.so", 0, 16, GW_SYMBOL_NOT_ASKED, &frame, 1}};
-        feed(sites, &item);
+        feed(&item);
     }
-    feed_event(sites, GW_EV_MAPPED, 4096, 4096, 4096, 0, "/opt/a.so");
+    feed_event(GW_EV_MAPPED, 4096, 4096, 4096, 0, "/opt/a.so");
     const uint64_t frame[] = {4096 + 17};
-    feed_site(sites, 1, frame, 1, 0);
+    feed_site(1, frame, 1, 0);
     const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
     assert_string_equal(stack->frame[0].function, "first");
-    gw_sites_free(sites);
 }
 
 /* ---- names ---- */
@@ -569,50 +560,39 @@ static void names_are_readable(void **state)
     }
 }
 
-static void feed_process_in(gw_sites *sites, uint64_t start, uint64_t pid_namespace)
-{
-    gw_item item = {.kind = GW_ITEM_PROCESS, .pid = PID};
-    item.process.start_realtime_ns = start;
-    item.process.exe = "/usr/bin/python3";
-    item.process.pid_namespace = pid_namespace;
-    feed(sites, &item);
-}
-
 /* Processes of two containers may have the same pid. A site of one must not get the place of the other. */
 static void equal_pids_in_two_namespaces(void **state)
 {
-    gw_sites *sites = gw_sites_new();
-    feed_process_in(sites, 1, 4026531836);
+    feed_process(1, python_path, 4026531836);
     uint32_t first = gw_sites_number(sites, PID, 1);
     assert_int_not_equal(first, 0);
-    feed_process_in(sites, 2, 4026531836); /* exec() */
+    feed_process(2, python_path, 4026531836); /* exec() */
     uint32_t second = gw_sites_number(sites, PID, 1);
     assert_true(second != 0 && second != first);
-    feed_process_in(sites, 3, 4026532800);
+    feed_process(3, python_path, 4026532800);
     assert_int_equal(gw_sites_number(sites, PID, 1), 0);
-    feed_site(sites, 2, (const uint64_t[]){1, 2}, 2, 0);
-    feed_process_in(sites, 4, 4026532800);
+    feed_site(2, (const uint64_t[]){1, 2}, 2, 0);
+    feed_process(4, python_path, 4026532800);
     assert_int_equal(gw_sites_number(sites, PID, 2), 0);
-    gw_sites_free(sites);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_pids_in_two_namespaces),
-        cmocka_unit_test(functions_lines_and_inlined_frames),
-        cmocka_unit_test(names_survive_the_machine),
-        cmocka_unit_test(another_file_in_its_place_is_not_used),
-        cmocka_unit_test(damaged_files_end_in_an_answer),
-        cmocka_unit_test(python_frames_take_the_place_of_the_evaluation_loop),
-        cmocka_unit_test(python_frames_without_a_place),
-        cmocka_unit_test(a_thread_without_python_borrows),
-        cmocka_unit_test(frameworks_stacks),
-        cmocka_unit_test(stacks_from_outside),
-        cmocka_unit_test(the_users_frame),
-        cmocka_unit_test(a_file_mapped_in_anothers_place_counts_from_then_on),
-        cmocka_unit_test(nonsense_is_passed_over),
-        cmocka_unit_test(a_name_is_kept_once),
+        cmocka_unit_test_setup_teardown(equal_pids_in_two_namespaces, begin, end),
+        cmocka_unit_test_setup_teardown(functions_lines_and_inlined_frames, begin, end),
+        cmocka_unit_test_setup_teardown(names_survive_the_machine, begin, end),
+        cmocka_unit_test_setup_teardown(another_file_in_its_place_is_not_used, begin, end),
+        cmocka_unit_test_setup_teardown(damaged_files_end_in_an_answer, begin, end),
+        cmocka_unit_test_setup_teardown(python_frames_take_the_place_of_the_evaluation_loop, a_python_program, end),
+        cmocka_unit_test_setup_teardown(python_frames_without_a_place, a_python_program, end),
+        cmocka_unit_test_setup_teardown(a_thread_without_python_borrows, a_python_program, end),
+        cmocka_unit_test_setup_teardown(frameworks_stacks, a_python_program, end),
+        cmocka_unit_test_setup_teardown(stacks_from_outside, a_python_program, end),
+        cmocka_unit_test_setup_teardown(the_users_frame, a_python_program, end),
+        cmocka_unit_test_setup_teardown(a_file_mapped_in_anothers_place_counts_from_then_on, a_python_program, end),
+        cmocka_unit_test_setup_teardown(nonsense_is_passed_over, begin, end),
+        cmocka_unit_test_setup_teardown(a_name_is_kept_once, begin, end),
         cmocka_unit_test(names_are_readable),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -94,11 +94,7 @@ const gw_trait *gw_portrait_traits(gw_portrait *portrait, size_t *ret_count)
 const gw_trait *gw_portrait_trait(gw_portrait *portrait, gw_area area, const char *name)
 {
     size_t count;
-    const gw_trait *trait = gw_portrait_traits(portrait, &count);
-    for (size_t i = 0; i < count; i++)
-        if (trait[i].area == area && gw_str_same(trait[i].name, name))
-            return &trait[i];
-    return NULL;
+    return gw_portrait_traits(portrait, &count) == NULL ? NULL : gwi_trait_find(&portrait->traits, area, name);
 }
 
 void gw_comparison_free(gw_comparison *comparison)

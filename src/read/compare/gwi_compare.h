@@ -43,6 +43,8 @@ struct gw_portrait {
 /* Find all traits of a run. Returns false if out of memory. */
 bool gwi_traits_find(const gw_model *model, gwi_traits *ret_traits);
 void gwi_traits_free(gwi_traits *traits);
+/* Return the trait with this area and name, or NULL. */
+gw_trait *gwi_trait_find(const gwi_traits *traits, gw_area area, const char *name);
 
 /* Find the first call where the runs diverge. Returns false if out of memory. */
 bool gwi_parting_find(const gw_portrait *good, const gw_portrait *bad, gw_parting *ret_parting);

@@ -42,7 +42,7 @@ void gwi_traits_free(gwi_traits *traits)
 /* A run has a few hundred traits. A damaged recording may have any number, so traits beyond this limit are dropped. */
 enum { TRAITS_MAX = 4096 };
 
-static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
+gw_trait *gwi_trait_find(const gwi_traits *traits, gw_area area, const char *name)
 {
     for (size_t i = 0; i < traits->count; i++)
         if (traits->item[i].area == area && strcmp(traits->item[i].name, name) == 0)
@@ -57,7 +57,7 @@ static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const c
     enum { TEXT_BYTES_MAX = 16384 };
     if (traits->count == TRAITS_MAX)
         return NULL;
-    gw_trait *old = find(traits, area, name);
+    gw_trait *old = gwi_trait_find(traits, area, name);
     if (old != NULL && strlen(old->text) > TEXT_BYTES_MAX)
         return old;
     if (old != NULL) {
@@ -124,7 +124,7 @@ static gw_trait *add_number(gwi_traits *traits, gw_area area, const char *name, 
     else
         snprintf(text, sizeof text, "%.0f%s%s", value, unit[0] == '\0' || strcmp(unit, "count") == 0 ? "" : " ",
                  strcmp(unit, "count") == 0 ? "" : unit);
-    bool is_more = traits->count < TRAITS_MAX && find(traits, area, name) == NULL;
+    bool is_more = traits->count < TRAITS_MAX && gwi_trait_find(traits, area, name) == NULL;
     gw_trait *trait = is_more ? add(traits, area, name, text) : NULL;
     if (trait != NULL) {
         trait->has_value = true;
@@ -201,11 +201,11 @@ static void add_driver(gwi_traits *traits, const gw_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_process *process = &model->process[i];
-        if (process->driver_api != 0 && find(traits, GW_AREA_DRIVER, "CUDA") == NULL)
+        if (process->driver_api != 0 && gwi_trait_find(traits, GW_AREA_DRIVER, "CUDA") == NULL)
             make_optional(addf(traits, GW_AREA_DRIVER, "CUDA", "%u.%u", process->driver_api / 1000,
                                process->driver_api % 1000 / 10));
         if (process->driver_build_id != NULL && process->driver_build_id[0] != '\0' &&
-            find(traits, GW_AREA_DRIVER, "build") == NULL)
+            gwi_trait_find(traits, GW_AREA_DRIVER, "build") == NULL)
             make_optional(addf(traits, GW_AREA_DRIVER, "build", "%.*s", SHORT_ID_BYTES, process->driver_build_id));
     }
 }
@@ -496,12 +496,6 @@ static void add_end(gwi_traits *traits, const gw_model *model)
 
 /* ---- all traits ---- */
 
-static int by_area(const void *left, const void *right)
-{
-    const gw_trait *a = left, *b = right;
-    return a->area != b->area ? (a->area < b->area ? -1 : 1) : 0;
-}
-
 /* Sort the traits by area, and keep their order within an area, which qsort() does not. Insertion sort is fast enough
  * for a few hundred traits. */
 static void sort_by_area(gwi_traits *traits)
@@ -509,7 +503,7 @@ static void sort_by_area(gwi_traits *traits)
     for (size_t i = 1; i < traits->count; i++) {
         gw_trait moved = traits->item[i];
         size_t at = i;
-        for (; at > 0 && by_area(&traits->item[at - 1], &moved) > 0; at--)
+        for (; at > 0 && traits->item[at - 1].area > moved.area; at--)
             traits->item[at] = traits->item[at - 1];
         traits->item[at] = moved;
     }

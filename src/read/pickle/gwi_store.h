@@ -33,15 +33,20 @@ typedef struct gwi_node {
 
 struct gw_pickle {
     gwi_node *node; /* owned */
-    uint32_t node_count, node_capacity;
+    uint32_t node_count, text_count;
+    uint64_t node_capacity, text_capacity;
     gwi_text_ref *text; /* owned */
-    uint32_t text_count, text_capacity;
-    char *bytes; /* all texts, each followed by a NUL; owned */
+    char *bytes;        /* all texts, each followed by a NUL; owned */
     uint64_t bytes_count, bytes_capacity;
     uint32_t *slot; /* hash table of the texts: text id + 1; 0: unused; owned */
     uint32_t slot_count;
     uint64_t memory, memory_max;
 };
+
+static inline bool gwi_is_container(gw_pickle_value value)
+{
+    return value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;
+}
 
 /* Grow an array so that it has room for `wanted` elements. The memory of the array counts against memory_max of the
  * store. */

@@ -79,11 +79,6 @@ static gw_status pop_mark(machine *m, uint64_t *ret_height, gw_error *err)
 
 /* ---- containers ---- */
 
-static bool is_container(gw_pickle_value value)
-{
-    return value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;
-}
-
 /* Mark a container as complete, and let the caller's `fold` replace it. */
 static gw_status complete(machine *m, uint32_t index, gw_error *err)
 {
@@ -102,7 +97,7 @@ static gw_status complete(machine *m, uint32_t index, gw_error *err)
 /* If the value is a container, mark it as complete. If `fold` replaced the container, set *value to the replacement. */
 static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
 {
-    if (!is_container(*value))
+    if (!gwi_is_container(*value))
         return GW_OK;
     uint32_t index = (uint32_t)value->number;
     gw_status st = complete(m, index, err);
@@ -235,7 +230,7 @@ static gw_status do_memo_get(machine *m, unsigned bytes, gw_error *err)
     if (number >= m->memo_count || m->memo[number].type == VALUE_ABSENT)
         return gw_fail(err, GW_CORRUPT, "memo entry %" PRIu64 " was never written", number);
     gw_pickle_value value = m->memo[number];
-    return push(m, is_container(value) ? gwi_store_value(m->store, (uint32_t)value.number) : value, err);
+    return push(m, gwi_is_container(value) ? gwi_store_value(m->store, (uint32_t)value.number) : value, err);
 }
 
 /* ---- values ---- */

@@ -150,13 +150,12 @@ gw_status gwi_store_text(gw_pickle *store, uint32_t bytes, uint32_t *ret_id, gw_
             return GW_OK;
         }
     }
-    uint64_t capacity = store->text_capacity;
     if (store->text_count >= INT32_MAX)
         return gw_fail(err, GW_UNSUPPORTED, "more than 2^31 texts");
-    st = gwi_store_room(store, &store->text, store->text_count + UINT64_C(1), &capacity, sizeof *store->text, err);
+    st = gwi_store_room(store, &store->text, store->text_count + UINT64_C(1), &store->text_capacity,
+                        sizeof *store->text, err);
     if (st != GW_OK)
         return st;
-    store->text_capacity = (uint32_t)capacity;
     store->bytes[store->bytes_count + bytes] = '\0';
     store->text[store->text_count] = (gwi_text_ref){store->bytes_count, bytes, hash};
     store->bytes_count += bytes + UINT64_C(1);
@@ -169,14 +168,12 @@ gw_status gwi_store_text(gw_pickle *store, uint32_t bytes, uint32_t *ret_id, gw_
 
 gw_status gwi_store_node(gw_pickle *store, gw_pickle_type type, uint32_t *ret_index, gw_error *err)
 {
-    uint64_t capacity = store->node_capacity;
     if (store->node_count >= INT32_MAX)
         return gw_fail(err, GW_UNSUPPORTED, "more than 2^31 containers");
-    gw_status st =
-        gwi_store_room(store, &store->node, store->node_count + UINT64_C(1), &capacity, sizeof *store->node, err);
+    gw_status st = gwi_store_room(store, &store->node, store->node_count + UINT64_C(1), &store->node_capacity,
+                                  sizeof *store->node, err);
     if (st != GW_OK)
         return st;
-    store->node_capacity = (uint32_t)capacity;
     store->node[store->node_count] = (gwi_node){.type = (uint8_t)type, .state = GWI_NODE_OPEN};
     *ret_index = store->node_count++;
     return GW_OK;
@@ -236,8 +233,8 @@ void gw_pickle_free(gw_pickle *store)
 
 static const gwi_node *node_of(const gw_pickle *store, gw_pickle_value value)
 {
-    bool container = value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;
-    if (!container || value.number >= store->node_count || store->node[value.number].state == GWI_NODE_FOLDED)
+    if (!gwi_is_container(value) || value.number >= store->node_count ||
+        store->node[value.number].state == GWI_NODE_FOLDED)
         return NULL;
     return &store->node[value.number];
 }
@@ -245,8 +242,8 @@ static const gwi_node *node_of(const gw_pickle *store, gw_pickle_value value)
 /* Return `value` or, if it is a container that was folded in the meantime, the value that replaced it. */
 static gw_pickle_value current(const gw_pickle *store, gw_pickle_value value)
 {
-    bool container = value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;
-    return container && value.number < store->node_count ? gwi_store_value(store, (uint32_t)value.number) : value;
+    return gwi_is_container(value) && value.number < store->node_count ? gwi_store_value(store, (uint32_t)value.number)
+                                                                       : value;
 }
 
 size_t gw_pickle_count(const gw_pickle *store, gw_pickle_value value)
