@@ -21,23 +21,13 @@
 
 enum { BUFFER_BYTES_MAX = 64 << 20, SLOTS_MAX = 1024, RINGS_MAX = 1024, CHUNKS_MAX = 4096 };
 
-static uint64_t read_tsc(void)
+/* Read the counter that this processor has. */
+static void read_ticks(gwi_now *now)
 {
 #if defined(__x86_64__)
-    return __rdtsc();
-#else
-    return 0;
-#endif
-}
-
-static uint64_t read_cntvct(void)
-{
-#if defined(__aarch64__)
-    uint64_t ticks;
-    __asm__ volatile("isb; mrs %0, cntvct_el0" : "=r"(ticks));
-    return ticks;
-#else
-    return 0;
+    now->tsc = __rdtsc();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb; mrs %0, cntvct_el0" : "=r"(now->cntvct));
 #endif
 }
 
@@ -47,13 +37,14 @@ gwi_now gwi_now_take(void)
     gwi_now best = {0};
     uint64_t best_ns = UINT64_MAX;
     for (int i = 0; i < 5; i++) {
-        uint64_t before_ns = gw_monotonic_ns();
-        uint64_t tsc = read_tsc(), cntvct = read_cntvct();
-        uint64_t after_ns = gw_monotonic_ns();
-        if (after_ns - before_ns >= best_ns)
+        gwi_now now = {.monotonic_ns = gw_monotonic_ns()};
+        read_ticks(&now);
+        uint64_t took_ns = gw_monotonic_ns() - now.monotonic_ns;
+        if (took_ns >= best_ns)
             continue;
-        best_ns = after_ns - before_ns;
-        best = (gwi_now){before_ns + best_ns / 2, tsc, cntvct};
+        best_ns = took_ns;
+        now.monotonic_ns += took_ns / 2;
+        best = now;
     }
     return best;
 }
@@ -72,21 +63,13 @@ static size_t read_fd(int fd, uint64_t offset, void *to, size_t bytes)
     return got;
 }
 
-/* These fences order the copies of the buffer, which the kernel makes in pread() and pwrite(). ThreadSanitizer sees
- * neither these copies nor the fences. */
-static void fence_acquire(void)
-{
-#ifndef __SANITIZE_THREAD__
-    atomic_thread_fence(memory_order_acquire);
+/* Fences order the copies of the buffer, which the kernel makes in pread() and pwrite(). ThreadSanitizer sees neither
+ * these copies nor the fences. */
+#ifdef __SANITIZE_THREAD__
+#define FENCE(order)
+#else
+#define FENCE(order) atomic_thread_fence(order)
 #endif
-}
-
-static void fence_release(void)
-{
-#ifndef __SANITIZE_THREAD__
-    atomic_thread_fence(memory_order_release);
-#endif
-}
 
 void gwi_buffer_read(const gwi_buffer *buffer, uint64_t offset, void *to, size_t bytes)
 {
@@ -94,7 +77,7 @@ void gwi_buffer_read(const gwi_buffer *buffer, uint64_t offset, void *to, size_t
     if (buffer->copy == NULL) {
         got = read_fd(buffer->fd, offset, to, bytes);
         /* Later reads must not return older data, because a count is read before the records that it counts. */
-        fence_acquire();
+        FENCE(memory_order_acquire);
     } else if (offset < buffer->copy_bytes) {
         got = buffer->copy_bytes - offset < bytes ? (size_t)(buffer->copy_bytes - offset) : bytes;
         memcpy(to, buffer->copy + offset, got);
@@ -106,7 +89,7 @@ void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *fro
 {
     if (buffer->copy != NULL || buffer->fd < 0)
         return;
-    fence_release();
+    FENCE(memory_order_release);
     /* Ignore errors: only the process of this buffer is affected, because its chunk stays taken. */
     ssize_t ignored = pwrite(buffer->fd, from, bytes, (off_t)offset);
     (void)ignored;

@@ -230,10 +230,10 @@ static gw_drain *drain;
 static seen s;
 static test_buffer b; /* all zero without a process */
 static test_thread thread;
+static gw_error err; /* of the last failure */
 
 static void open_drain(void)
 {
-    gw_error err = {""};
     if (gw_drain_open(folder, t0_ns, &drain, &err) != GW_OK)
         fail_msg("%s", err.text);
     gw_drain_expect(drain, TEST_FN_COUNT, TEST_FN_HASH);
@@ -282,11 +282,22 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
+static void pause_ms(unsigned ms)
+{
+    usleep(ms * 1000);
+}
+
 static void run(bool last)
 {
-    gw_error err = {""};
     if (gw_drain_run(drain, last, see, &s, &err) != GW_OK)
         fail_msg("%s", err.text);
+}
+
+/* Drain when the events written so far are old enough. */
+static void run_later(void)
+{
+    pause_ms(4);
+    run(false);
 }
 
 static void write_events(uint64_t count)
@@ -297,11 +308,6 @@ static void write_events(uint64_t count)
 
 /* Number of rounds of 4 ms to wait for a condition that is soon met on an idle machine. */
 enum { ROUNDS_MAX = 50000 };
-
-static void pause_ms(unsigned ms)
-{
-    usleep(ms * 1000);
-}
 
 /* ---- the whole path ---- */
 
@@ -317,8 +323,7 @@ static void events_of_threads_come_in_order(void **state)
         uint32_t k = (i * 7 + i / 5) % THREADS;
         assert_true(test_write_event(&threads[k], GW_EV_ALLOC, next[k]++));
     }
-    pause_ms(4);
-    run(false);
+    run_later();
     assert_int_equal(s.count[GW_ITEM_PROCESS], 1);
     assert_int_equal(s.count[GW_ITEM_EVENT], EVENTS);
     assert_true(s.in_order && s.args_in_order);
@@ -335,8 +340,7 @@ static void young_events_wait(void **state)
     event.ticks += 3600 * 1000000000ull; /* an hour in the future: never old enough before the last drain */
     event.arg[0] = 1;
     assert_true(test_write(&thread, &event, 1));
-    pause_ms(4);
-    run(false);
+    run_later();
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
     run(true);
     assert_int_equal(s.count[GW_ITEM_EVENT], 2);
@@ -391,8 +395,7 @@ static void texts_are_joined(void **state)
     assert_true(test_write(&thread, record, 3));
     part.bytes = 60000; /* more bytes than a record can hold */
     memcpy(&record[1], &part, sizeof part);
-    pause_ms(4);
-    run(false);
+    run_later();
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
     assert_int_equal(strlen(s.text), 51);
     assert_int_equal(s.text[47], 'a');
@@ -474,7 +477,6 @@ static void a_busy_program_is_foreseen(void **state)
 static void a_full_sink_loses_nothing(void **state)
 {
     enum { EVENTS = 100 };
-    gw_error err = {""};
     make_buffer();
     write_events(EVENTS);
     s.fail_after = 30;
@@ -502,16 +504,14 @@ static void failures_bring_rings_and_counters(void **state)
     assert_int_equal(s.count[GW_ITEM_RING], 0);
     gw_raw_event failure = {.ticks = gw_monotonic_ns(), .kind = GW_EV_ALLOC, .result = 2};
     assert_true(test_write(&thread, &failure, 1));
-    pause_ms(4);
-    run(false);
+    run_later();
     assert_int_equal(s.count[GW_ITEM_RING], 0); /* no ring is passed on after an out-of-memory error */
     failure.ticks = gw_monotonic_ns();
     failure.result = 700;
     failure.kind = GW_EV_SYNC;
     assert_true(test_write(&thread, &failure, 1));
     atomic_store(&b.head->lost_events, 5);
-    pause_ms(4);
-    run(false);
+    run_later();
     assert_int_equal(s.count[GW_ITEM_RING], 1);
     assert_int_equal(s.ring_total, 5000);
     assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* without the entry that may be overwritten right now */
@@ -597,8 +597,7 @@ static unsigned buffers_left(void)
 static void run_until_exit(void)
 {
     for (unsigned i = 0; i < ROUNDS_MAX && s.count[GW_ITEM_EXIT] == 0; i++) {
-        pause_ms(4);
-        run(false);
+        run_later();
     }
     assert_int_equal(s.count[GW_ITEM_EXIT], 1);
 }
@@ -768,7 +767,6 @@ static void damaged_buffers_do_no_harm(void **state)
 
 static void write_meta(uint32_t supervisor_pid)
 {
-    gw_error err = {""};
     const char *argv[] = {"prog", NULL};
     gw_run_meta meta = {record_path, t0_ns, supervisor_pid, argv};
     if (gw_run_meta_write(folder, &meta, fn_names, TEST_FN_COUNT, &err) != GW_OK)
@@ -785,7 +783,6 @@ static const char *meta_path(void)
 /* Let the drain write into a new recording. */
 static void create_recording(void)
 {
-    gw_error err = {""};
     unlink(record_path);
     assert_int_equal(gw_writer_create(record_path, 0, fn_names, TEST_FN_COUNT, &s.writer, &err), GW_OK);
 }
@@ -804,7 +801,6 @@ static uint32_t dead_pid(void)
 static seen read_folder_items(gw_status expected_open)
 {
     seen r = seen_start;
-    gw_error err = {""};
     gw_reader *reader;
     const gw_item *item;
     gw_status st = gw_reader_open(folder, &reader, &err);
@@ -839,7 +835,6 @@ static uint32_t checksum_of(const char *path)
 static void a_dead_supervisor_loses_nothing(void **state)
 {
     enum { PART = 700 };
-    gw_error err = {""};
     for (unsigned died_at = 0; died_at < 5; died_at++) {
         uint64_t next = 0;
         begin_again();
@@ -893,7 +888,6 @@ static void a_folder_without_its_recording_still_speaks(void **state)
 static gw_status pairs_of(gw_status (*open)(const char *, gw_reader **, gw_error *), const char *path, char *out,
                           size_t out_bytes)
 {
-    gw_error err = {""};
     gw_reader *reader = NULL;
     const gw_item *item;
     out[0] = '\0';
@@ -929,7 +923,6 @@ static void pairs_are_the_same_without_the_dictionary(void **state)
 static void a_reader_disturbs_nobody(void **state)
 {
     enum { EVENTS = 60000 };
-    gw_error err = {""};
     write_meta((uint32_t)getpid());
     make_buffer();
     pusher p = {thread, EVENTS};
@@ -958,8 +951,7 @@ static void a_process_of_another_namespace_is_not_called_gone(void **state)
     for (uint64_t i = 0; i < 4; i++) {
         thread = test_thread_start(&b, (uint32_t)i, 7);
         assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
-        pause_ms(4);
-        run(false);
+        run_later();
         gw_drain_commit(drain);
     }
     assert_int_equal(s.count[GW_ITEM_EVENT], 4);

@@ -1,6 +1,6 @@
 /* Encodes and decodes blocks of events. The fields that are equal in many events (process, function, kind, ...) are
  * stored once, as a template. */
-#include "gwi_event_code.h"
+#include "gwi_code.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #define GWI_SOURCE_H
 
 #include "gwi_block.h"
-#include "gwi_item_code.h"
+#include "gwi_code.h"
 
 /* A mark in a SYNC block. The first `bytes` bytes of the chunk with this sequence number, in this process's buffer, are
  * in the recording. */

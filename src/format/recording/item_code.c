@@ -1,7 +1,7 @@
 /* Encodes and decodes items other than events. Each function code_...() does both, so the order of an item's fields is
  * written only once. */
 #include "gw_array.h"
-#include "gwi_item_code.h"
+#include "gwi_code.h"
 
 #include "gw_names.h"
 

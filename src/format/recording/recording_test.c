@@ -1,8 +1,8 @@
 /* Tests the writer together with the reader, and the reader with damaged files. */
 #define _GNU_SOURCE
 #include "gw_names.h"
+#include "gwi_code.h"
 #include "gwi_compact.h"
-#include "gwi_item_code.h"
 #include "test_items.h"
 
 #include <errno.h>
@@ -24,6 +24,8 @@ static char path[512];
 static const char *const fn_names[] = {"cuInit", "cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel"};
 enum { FN_COUNT = 4 };
 
+static gw_error err; /* of the last failure */
+
 static int make_folder(void **state)
 {
     if (mkdtemp(folder) == NULL)
@@ -41,7 +43,6 @@ static int remove_folder(void **state)
 static gw_writer *create(uint64_t bytes_max)
 {
     gw_writer *writer = NULL;
-    gw_error err = {""};
     unlink(path);
     if (gw_writer_create(path, bytes_max, fn_names, FN_COUNT, &writer, &err) != GW_OK)
         fail_msg("%s", err.text);
@@ -50,7 +51,6 @@ static gw_writer *create(uint64_t bytes_max)
 
 static void put(gw_writer *writer, const gw_item *item, test_lines *expected)
 {
-    gw_error err = {""};
     if (gw_writer_put(writer, item, &err) != GW_OK)
         fail_msg("%s", err.text);
     if (expected != NULL)
@@ -59,9 +59,16 @@ static void put(gw_writer *writer, const gw_item *item, test_lines *expected)
 
 static void close_writer(gw_writer *writer)
 {
-    gw_error err = {""};
     if (gw_writer_close(writer, &err) != GW_OK)
         fail_msg("%s", err.text);
+}
+
+static gw_reader *open_reader(void)
+{
+    gw_reader *reader = NULL;
+    if (gw_reader_open(path, &reader, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    return reader;
 }
 
 static gw_item event_item(uint64_t t_ns, uint8_t kind, uint16_t fn, uint64_t arg0, uint64_t arg1)
@@ -142,13 +149,8 @@ static void put_symbols(gw_writer *writer, test_lines *expected)
     gw_symbol_frame frame[GW_SYMBOL_FRAMES_MAX] = {{"std::vector<float>::resize", "stl_vector.h", 940, 8},
                                                    {"load_batch", "train.cpp", 41, 0},
                                                    {"main", NULL, 0, 0}};
-    gw_item item = {.kind = GW_ITEM_SYMBOL, .t_ns = 9};
-    item.symbol.path = "/bin/train";
-    item.symbol.build_id = UINT64_MAX;
-    item.symbol.address = 0x1234;
-    item.symbol.state = GW_SYMBOL_LINE;
-    item.symbol.frame = frame;
-    item.symbol.count = 3;
+    gw_item item = {
+        .kind = GW_ITEM_SYMBOL, .t_ns = 9, .symbol = {"/bin/train", UINT64_MAX, 0x1234, GW_SYMBOL_LINE, frame, 3}};
     put(writer, &item, expected);
     item.symbol.count = GW_SYMBOL_FRAMES_MAX;
     put(writer, &item, expected);
@@ -176,12 +178,8 @@ static void put_machine(gw_writer *writer, test_lines *expected)
     gw_sample_value value[GW_METRIC_COUNT];
     for (unsigned i = 0; i < GW_METRIC_COUNT; i++)
         value[i] = (gw_sample_value){(uint16_t)i, (uint8_t)(i % GW_SAMPLE_STATE_COUNT), i == 0 ? UINT64_MAX : i * i};
-    gw_item item = {.kind = GW_ITEM_SAMPLE, .t_ns = 9, .pid = 12};
-    item.sample.source = GW_SOURCE_NVML;
-    item.sample.whole = true;
-    item.sample.device = 3;
-    item.sample.value = value;
-    item.sample.count = GW_METRIC_COUNT;
+    gw_item item = {
+        .kind = GW_ITEM_SAMPLE, .t_ns = 9, .pid = 12, .sample = {GW_SOURCE_NVML, true, 3, value, GW_METRIC_COUNT}};
     put(writer, &item, expected);
     item.sample.count = 0;
     item.sample.whole = false;
@@ -204,7 +202,6 @@ static void put_machine(gw_writer *writer, test_lines *expected)
 /* Write at least one item of every kind. The texts in `expected` have "?" in place of function names. */
 static void write_all_kinds(gw_writer *writer, test_lines *expected)
 {
-    gw_error err;
     put_facts(writer, expected);
     put_events(writer, expected);
     put_state(writer, expected);
@@ -236,7 +233,6 @@ static void assert_same(const test_lines *got, const test_lines *expected)
 
 static void every_item_comes_back(void **state)
 {
-    gw_error err = {""};
     test_lines expected = {0}, got = {0};
     gw_writer *writer = create(0);
     write_all_kinds(writer, &expected);
@@ -255,10 +251,8 @@ static void every_item_comes_back(void **state)
 
 static void functions_have_names(void **state)
 {
-    gw_error err;
     close_writer(create(0));
-    gw_reader *reader;
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    gw_reader *reader = open_reader();
     assert_int_equal(gw_reader_fn_count(reader), FN_COUNT);
     assert_string_equal(gw_reader_fn_name(reader, 3), "cuLaunchKernel");
     assert_string_equal(gw_reader_fn_name(reader, 4), "?");
@@ -271,7 +265,6 @@ static void functions_have_names(void **state)
 static void many_templates(void **state)
 {
     enum { COUNT = 60000 };
-    gw_error err = {""};
     gw_writer *writer = create(0);
     for (uint32_t i = 0; i < COUNT; i++) {
         gw_item item = event_item(i, GW_EV_ALLOC, (uint16_t)(i % FN_COUNT), i * 4096ull, i);
@@ -280,9 +273,8 @@ static void many_templates(void **state)
         put(writer, &item, NULL);
     }
     close_writer(writer);
-    gw_reader *reader;
+    gw_reader *reader = open_reader();
     const gw_item *item = NULL;
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
     for (uint32_t i = 0; i < COUNT; i++) {
         if (gw_reader_next(reader, &item, &err) != GW_OK)
             fail_msg("event %u: %s", i, err.text);
@@ -303,7 +295,6 @@ static void events_come_in_numbers(void **state)
 {
     enum { COUNT = 30000, ROOM = 64 };
     static gw_event event[ROOM];
-    gw_error err = {""};
     gw_writer *writer = create(0);
     for (uint64_t i = 0; i < COUNT; i++) {
         gw_item item = event_item(i * 3, GW_EV_ALLOC, (uint16_t)(i % FN_COUNT), i * 0x9e3779b97f4a7c15u, i % 5);
@@ -317,10 +308,8 @@ static void events_come_in_numbers(void **state)
         put(writer, &item, NULL);
     }
     close_writer(writer);
-    gw_reader *one, *many;
+    gw_reader *one = open_reader(), *many = open_reader();
     const gw_item *item = NULL;
-    assert_int_equal(gw_reader_open(path, &one, &err), GW_OK);
-    assert_int_equal(gw_reader_open(path, &many, &err), GW_OK);
     assert_int_equal(gw_reader_events(many, event, ROOM), 0); /* gw_reader_next() has not started a block yet */
     size_t seen = 0, calls = 0;
     while (gw_reader_next(many, &item, &err) == GW_OK) {
@@ -387,7 +376,6 @@ static bool is_subsequence(const test_lines *got, const test_lines *whole)
 
 static void check_flipped(size_t at, const test_lines *whole)
 {
-    gw_error err = {""};
     test_lines got = {0};
     gw_status st = test_lines_read(path, &got, &err);
     if (st != GW_END) { /* the whole file was refused, so the error must name an offset */
@@ -412,7 +400,6 @@ static void check_flipped(size_t at, const test_lines *whole)
 /* Write a recording with all kinds of items. Returns its bytes, and its items as lines. */
 static uint8_t *make_whole(size_t *ret_bytes, test_lines *ret_lines)
 {
-    gw_error err;
     gw_writer *writer = create(0);
     write_all_kinds(writer, NULL);
     close_writer(writer);
@@ -422,7 +409,6 @@ static uint8_t *make_whole(size_t *ret_bytes, test_lines *ret_lines)
 
 static void every_flipped_byte_is_noticed(void **state)
 {
-    gw_error err;
     test_lines whole = {0};
     size_t bytes;
     uint8_t *data = make_whole(&bytes, &whole);
@@ -444,7 +430,6 @@ static void every_flipped_byte_is_noticed(void **state)
 
 static void every_truncation_gives_a_prefix(void **state)
 {
-    gw_error err;
     test_lines whole = {0};
     size_t bytes, longest = 0;
     uint8_t *data = make_whole(&bytes, &whole);
@@ -516,7 +501,6 @@ static void nested_heads_end(void **state)
         }
         store(data, 32 + 32 * HEADS);
         test_lines got = {0};
-        gw_error err;
         assert_int_equal(test_lines_read(path, &got, &err), GW_END);
         assert_true(got.faults > 0);
         assert_int_equal(got.count, 1); /* the TRUNCATED item */
@@ -528,7 +512,6 @@ static void nested_heads_end(void **state)
 
 static void refuse(const char *content, size_t bytes, gw_status expected, const char *reason)
 {
-    gw_error err = {""};
     gw_reader *reader;
     store((const uint8_t *)content, bytes);
     assert_int_equal(gw_reader_open(path, &reader, &err), expected);
@@ -538,7 +521,6 @@ static void refuse(const char *content, size_t bytes, gw_status expected, const 
 
 static void what_is_no_recording_is_refused(void **state)
 {
-    gw_error err = {""};
     gw_reader *reader;
     refuse("", 0, GW_CORRUPT, "empty");
     refuse("GPUWHY", 6, GW_CORRUPT, "too short");
@@ -553,7 +535,6 @@ static void what_is_no_recording_is_refused(void **state)
 
 static void a_newer_version_is_refused(void **state)
 {
-    gw_error err = {""};
     gw_reader *reader;
     size_t bytes;
     close_writer(create(0));
@@ -683,7 +664,6 @@ typedef struct tally {
 static tally count_items(void)
 {
     tally t = {.in_order = true};
-    gw_error err = {""};
     gw_reader *reader;
     const gw_item *item = NULL;
     gw_status st;
@@ -710,7 +690,6 @@ static tally count_items(void)
 static void the_limit_keeps_what_is_alive(void **state)
 {
     enum { ROUNDS = 200000, LIMIT = 600 << 10 };
-    gw_error err = {""};
     struct stat info;
     gw_writer *writer = create(LIMIT);
     put_facts(writer, NULL);
@@ -740,7 +719,6 @@ static void the_limit_keeps_what_is_alive(void **state)
 static void the_limit_keeps_first_and_last_samples(void **state)
 {
     enum { ROUNDS = 40, LIMIT = 300 << 10, FIRST = 7 };
-    gw_error err = {""};
     gw_writer *writer = create(LIMIT);
     for (unsigned i = 0; i < ROUNDS; i++) {
         for (uint32_t device = 0; device < 2; device++) {
@@ -781,12 +759,12 @@ static void the_limit_keeps_first_and_last_samples(void **state)
 }
 
 /* Write `count` events that cannot be compressed, although the disk becomes full. Returns the first failure. */
-static gw_status put_noise(gw_writer *writer, uint32_t count, gw_error *err)
+static gw_status put_noise(gw_writer *writer, uint32_t count)
 {
     gw_status st = GW_OK;
     for (uint32_t i = 0; i < count; i++) {
         gw_item item = event_item(i, GW_EV_ALLOC, 1, noise(i), noise(i + count));
-        gw_status now = gw_writer_put(writer, &item, err);
+        gw_status now = gw_writer_put(writer, &item, &err);
         st = st == GW_OK ? now : st;
     }
     return st;
@@ -796,7 +774,6 @@ static const gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit =
 
 static void a_full_disk_is_said_and_closed(void **state)
 {
-    gw_error err = {""};
     struct rlimit unlimited, tight;
     gw_writer *writer = create(0);
     put_facts(writer, NULL);
@@ -806,7 +783,7 @@ static void a_full_disk_is_said_and_closed(void **state)
     tight = unlimited;
     tight.rlim_cur = 200 << 10;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    assert_int_equal(put_noise(writer, 200000, &err), GW_IO);
+    assert_int_equal(put_noise(writer, 200000), GW_IO);
     assert_non_null(strstr(err.text, path));
     /* This call writes only the pending block of events. The write succeeds if the block still fits. */
     gw_status st = gw_writer_put(writer, &end, &err);
@@ -824,13 +801,12 @@ static void a_full_disk_is_said_and_closed(void **state)
  * block. */
 static void a_full_file_system_leaves_room_for_the_end(void **state)
 {
-    gw_error err = {""};
     if (mount("tmpfs", folder, "tmpfs", 0, "size=1m") != 0) {
         print_message("skipped: mounting a small tmpfs: %s\n", strerror(errno));
         skip();
     }
     gw_writer *writer = create(0);
-    gw_status st = put_noise(writer, 300000, &err);
+    gw_status st = put_noise(writer, 300000);
     /* This call writes the last block of events, which is smaller than the others and may still fit. */
     gw_status put_st = gw_writer_put(writer, &end, &err);
     gw_status close_st = gw_writer_close(writer, &err);
@@ -849,7 +825,6 @@ static void a_full_file_system_leaves_room_for_the_end(void **state)
 
 static void an_existing_file_is_not_overwritten(void **state)
 {
-    gw_error err = {""};
     gw_writer *writer;
     close_writer(create(0));
     assert_int_equal(gw_writer_create(path, 0, fn_names, FN_COUNT, &writer, &err), GW_IO);
@@ -895,7 +870,6 @@ static char *fixture_text(const char *name, gw_status *ret_status)
 {
     test_lines got = {0};
     gw_text text = {0};
-    gw_error err = {""};
     *ret_status = test_lines_read(name, &got, &err);
     for (size_t i = 0; i < got.count; i++)
         put_escaped(&text, got.line[i]);

@@ -62,7 +62,7 @@ static void writer_free(gw_writer *writer)
     free(writer);
 }
 
-/* Allocate a writer without a file. */
+/* Allocate a writer without a file. Even after a failure, it must be freed. */
 static gw_status new_writer(const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
                             gw_writer **ret_writer, gw_error *err)
 {
@@ -76,13 +76,21 @@ static gw_status new_writer(const char *path, uint64_t bytes_max, const char *co
     if (bytes_max != 0)
         writer->bytes_max = bytes_max < BYTES_MAX_MIN ? BYTES_MAX_MIN : bytes_max;
     writer->compact_at = full_at(writer->bytes_max);
-    if (writer->path == NULL || writer->encoder == NULL ||
-        gwi_dict_encode(&writer->dict, fn_names, writer->fn_count) != GW_OK) {
-        writer_free(writer);
-        return gw_fail(err, GW_NOMEM, "%s: no memory for the writer", path);
-    }
     *ret_writer = writer;
+    if (writer->path == NULL || writer->encoder == NULL ||
+        gwi_dict_encode(&writer->dict, fn_names, writer->fn_count) != GW_OK)
+        return gw_fail(err, GW_NOMEM, "%s: no memory for the writer", path);
     return GW_OK;
+}
+
+/* The end of making a writer: return it, or free it after a failure. */
+static gw_status hand_out(gw_writer *writer, gw_status st, gw_writer **ret_writer)
+{
+    if (st == GW_OK)
+        *ret_writer = writer;
+    else
+        writer_free(writer);
+    return st;
 }
 
 /* Write the file header and the dictionary. The writer owns `fd` even if this fails. */
@@ -99,16 +107,11 @@ gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const c
 {
     gw_writer *writer = NULL;
     gw_status st = new_writer(path, bytes_max, fn_names, fn_count, &writer, err);
-    if (st != GW_OK) {
-        close(fd);
-        return st;
-    }
-    st = begin_file(writer, fd, err);
-    if (st != GW_OK)
-        writer_free(writer);
+    if (st == GW_OK)
+        st = begin_file(writer, fd, err);
     else
-        *ret_writer = writer;
-    return st;
+        close(fd);
+    return hand_out(writer, st, ret_writer);
 }
 
 /* Create a file without a name in the folder of `path`. Returns -1 if the file system does not support this. */
@@ -166,19 +169,13 @@ gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *con
                            gw_writer **ret_writer, gw_error *err)
 {
     gw_writer *writer = NULL;
-    bool is_made;
+    bool is_made = false;
     gw_status st = new_writer(path, bytes_max, fn_names, fn_count, &writer, err);
-    if (st != GW_OK)
-        return st;
-    st = begin_unnamed(writer, &is_made, err);
+    if (st == GW_OK)
+        st = begin_unnamed(writer, &is_made, err);
     if (st == GW_OK && !is_made)
         st = begin_named(writer, err);
-    if (st == GW_OK) {
-        *ret_writer = writer;
-        writer = NULL;
-    }
-    writer_free(writer);
-    return st;
+    return hand_out(writer, st, ret_writer);
 }
 
 /* Store the first error, because gw_writer_close() reports it again. */

@@ -56,10 +56,11 @@ static void dump_close(dump *file)
     free(file->bytes);
 }
 
+static gw_error err; /* of the last failure */
+
 static gw_gpucore *read_whole(const dump *file)
 {
     gw_gpucore *core = NULL;
-    gw_error err = {0};
     gw_status st = gw_gpucore_read(file->fd, "dump", &core, &err);
     if (st != GW_OK)
         print_error("%s\n", err.text);
@@ -67,7 +68,9 @@ static gw_gpucore *read_whole(const dump *file)
     return core;
 }
 
-static void assert_device(const gw_gpucore *core)
+/* Check what both dumps have in common: the machine, one grid, one fault, and that the flag GW_GPUCORE_SKIP_ABORT is
+ * not set (the default). */
+static void assert_common(const gw_gpucore *core)
 {
     assert_string_equal(core->device_name, "NVIDIA H200");
     assert_string_equal(core->device_sm, "sm_90");
@@ -76,12 +79,6 @@ static void assert_device(const gw_gpucore *core)
     assert_int_equal(core->driver_version[1], 159);
     assert_int_equal(core->cuda_version[0], 13);
     assert_int_equal(core->image_count, 10);
-}
-
-/* Check what both dumps have in common: one grid, one fault, and the flag GW_GPUCORE_SKIP_ABORT is not set (the
- * default). */
-static void assert_made_with_abort(const gw_gpucore *core)
-{
     assert_true(core->has_flags);
     assert_false(core->flags & GW_GPUCORE_SKIP_ABORT);
     assert_int_equal(core->grid_count, 1);
@@ -91,10 +88,13 @@ static void assert_made_with_abort(const gw_gpucore *core)
 /* The faulting warp had left its SM before the fault was detected. The SM records the exception and the PC, but no
  * warp is marked as faulting. So the reader finds the kernel by the image that contains the PC. Block and thread
  * are unknown. */
-static void assert_illegal_address(const gw_gpucore *core)
+static void test_illegal_address(void **state)
 {
+    dump file = dump_open("illegal-address.cudacore");
+    gw_gpucore *core = read_whole(&file);
     const gw_gpucore_fault *fault = &core->fault[0];
     char name[GW_GPUCORE_NAME_MAX];
+    assert_common(core);
     assert_string_equal(gw_gpucore_exception_name(name, fault->exception), "WARP_ILLEGAL_ADDRESS");
     assert_int_equal(gw_gpucore_exception_result(fault->exception), 700);
     assert_int_equal(fault->sm, 124);
@@ -107,15 +107,6 @@ static void assert_illegal_address(const gw_gpucore *core)
     assert_int_equal(fault->offset, 0xa0);
     assert_string_equal(gw_path_last(fault->file), "s12_bad_address.cu");
     assert_int_equal(fault->line, 7);
-}
-
-static void test_illegal_address(void **state)
-{
-    dump file = dump_open("illegal-address.cudacore");
-    gw_gpucore *core = read_whole(&file);
-    assert_device(core);
-    assert_made_with_abort(core);
-    assert_illegal_address(core);
     gw_gpucore_free(core);
     dump_close(&file);
 }
@@ -126,8 +117,7 @@ static void test_device_assert(void **state)
 {
     dump file = dump_open("device-assert.cudacore");
     gw_gpucore *core = read_whole(&file);
-    assert_device(core);
-    assert_made_with_abort(core);
+    assert_common(core);
     const gw_gpucore_fault *fault = &core->fault[0];
     char name[GW_GPUCORE_NAME_MAX];
     assert_string_equal(gw_gpucore_exception_name(name, fault->exception), "WARP_ASSERT");
@@ -294,7 +284,6 @@ typedef struct tally {
 static void judge_copy(const dump *file, const gw_gpucore *whole, bool tells, tally *sum)
 {
     gw_gpucore *core = NULL;
-    gw_error err = {0};
     gw_status st = gw_gpucore_read(file->fd, "copy", &core, &err);
     if (st != GW_OK) {
         assert_int_equal(st, GW_CORRUPT);
@@ -351,7 +340,6 @@ static void test_cut_short(void **state)
     dump file = dump_open("device-assert.cudacore");
     for (size_t left = file.count; left-- > 0; left -= left > 997 ? 997 : left) {
         gw_gpucore *core = NULL;
-        gw_error err = {0};
         assert_int_equal(ftruncate(file.fd, (off_t)left), 0);
         assert_int_equal(gw_gpucore_read(file.fd, "cut", &core, &err), GW_CORRUPT);
         assert_true(strlen(err.text) > 5);
@@ -363,7 +351,6 @@ static void assert_refused(const void *bytes, size_t count, gw_status wanted, co
 {
     int fd = memfd_create("other", MFD_CLOEXEC);
     gw_gpucore *core = NULL;
-    gw_error err = {0};
     assert_int_equal(write(fd, bytes, count), (ssize_t)count);
     assert_int_equal(gw_gpucore_read(fd, "file", &core, &err), wanted);
     assert_non_null(strstr(err.text, part));
@@ -379,7 +366,6 @@ static void test_other_files(void **state)
     assert_refused("\177ELF", 4, GW_CORRUPT, "file: ");
     int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     gw_gpucore *core = NULL;
-    gw_error err = {0};
     assert_int_equal(gw_gpucore_read(self, "self", &core, &err), GW_CORRUPT);
     assert_non_null(strstr(err.text, "not a GPU core dump"));
     close(self);
@@ -464,7 +450,6 @@ static gw_hostcore core;
 
 static gw_status read_bytes(const image *from, size_t count)
 {
-    gw_error err;
     int fd = memfd_create("core", 0);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, from->bytes, count), (ssize_t)count);

@@ -13,6 +13,7 @@
 #include "gwi_inner.h"
 
 #include "gw_clock.h"
+#include "gw_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,33 +40,28 @@ typedef struct head {
 
 typedef struct teller {
     int fd;
-    size_t used;
-    char buffer[64 << 10];
+    gw_text text; /* not written yet */
 } teller;
 
 static void tell_now(teller *to)
 {
-    for (size_t at = 0; at < to->used;) {
-        ssize_t written = write(to->fd, to->buffer + at, to->used - at);
+    for (size_t at = 0; at < to->text.bytes;) {
+        ssize_t written = write(to->fd, to->text.data + at, to->text.bytes - at);
         if (written < 0 && errno != EINTR)
             _exit(1); /* the parent no longer reads the pipe */
         at += written > 0 ? (size_t)written : 0;
     }
-    to->used = 0;
+    gw_text_clear(&to->text);
 }
 
 static void tell(teller *to, const void *data, size_t bytes)
 {
-    const char *from = data;
-    while (bytes > 0) {
-        size_t part = sizeof to->buffer - to->used < bytes ? sizeof to->buffer - to->used : bytes;
-        memcpy(to->buffer + to->used, from, part);
-        to->used += part;
-        from += part;
-        bytes -= part;
-        if (to->used == sizeof to->buffer)
-            tell_now(to);
-    }
+    enum { PART_BYTES = 64 << 10 };
+    gw_text_add(&to->text, data, bytes);
+    if (to->text.failed)
+        _exit(1);
+    if (to->text.bytes >= PART_BYTES)
+        tell_now(to);
 }
 
 static void child_begin(void *user, size_t index, bool lines)

@@ -23,6 +23,8 @@ enum { PID = 100, SOFT_MS = 20000, HARD_MS = 60000 };
 
 static gw_sites *sites; /* of the running test */
 
+static gw_error err; /* of the last failure */
+
 static int begin(void **state)
 {
     sites = gw_sites_new();
@@ -172,7 +174,6 @@ static void this_program(void)
 
 static const gw_stack *resolved(void)
 {
-    gw_error err;
     assert_int_equal(gw_sites_resolve(sites, SOFT_MS, HARD_MS, &err), GW_OK);
     const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
     assert_non_null(stack);
@@ -308,7 +309,6 @@ static void damaged_files_end_in_an_answer(void **state)
         at = i % 4 == 1 ? self_bytes - 1 - at % 4096 : at;
         copy_self(other, i < FLIPS ? at : -1, (unsigned char)(1u << (random >> 40) % 8), i < FLIPS ? self_bytes : at);
         this_program();
-        gw_error err;
         assert_int_equal(gw_sites_resolve(sites, 500, 2000, &err), GW_OK);
         const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
         assert_non_null(stack);
@@ -504,7 +504,6 @@ static void nonsense_is_passed_over(void **state)
     assert_non_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 2)));
     assert_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 1)));
     assert_null(gw_sites_stack(sites, 12345));
-    gw_error err;
     assert_int_equal(gw_sites_resolve(sites, 100, 1000, &err), GW_OK);
 }
 

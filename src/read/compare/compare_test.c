@@ -68,9 +68,10 @@ static void alloc(side *run, uint64_t bytes)
     call(run, "cuMemAlloc_v2", GW_EV_ALLOC, 0, run->feed.address_next, bytes);
 }
 
+static gw_error err; /* of the last failure */
+
 static gw_portrait *finish(side *run)
 {
-    gw_error err;
     gw_portrait *portrait = NULL;
     assert_int_equal(gw_portrait_make(gw_feed_finish(&run->feed), run->calls, &portrait, &err), GW_OK);
     return portrait;
@@ -78,7 +79,6 @@ static gw_portrait *finish(side *run)
 
 static void compare(void)
 {
-    gw_error err;
     of_good = finish(&good);
     of_bad = finish(&bad);
     assert_int_equal(gw_compare(of_good, of_bad, &comparison, &err), GW_OK);
@@ -280,7 +280,6 @@ static int end_attempts(void **state)
 
 static void split(void)
 {
-    gw_error err;
     gw_splits_free(&splits);
     assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
 }

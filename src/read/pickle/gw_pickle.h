@@ -89,5 +89,9 @@ bool gw_pickle_get_number(const gw_pickle *pickle, gw_pickle_value dict, uint32_
 /* Return the bytes of a text, followed by a NUL, or "" if the value is not a text. The text may contain more NULs.
  * *ret_bytes (may be NULL) is its length without the final NUL. */
 const char *gw_pickle_text(const gw_pickle *pickle, gw_pickle_value value, size_t *ret_bytes);
+/* Add a text of any bytes. *ret_id is its id, which is that of an equal text if there is one. So `fold` can store equal
+ * records only once. Texts that gw_pickle_text() returned may move. */
+GW_MUST_CHECK gw_status gw_pickle_add_text(gw_pickle *pickle, const void *data, uint32_t bytes, uint32_t *ret_id,
+                                           gw_error *err);
 
 #endif

@@ -438,13 +438,9 @@ static gw_status enter_names(machine *m, gw_error *err)
 {
     gw_status st = GW_OK;
     for (size_t i = 0; st == GW_OK && i < m->options.name_count; i++) {
-        uint32_t id, bytes = (uint32_t)strlen(m->options.names[i]);
-        char *room;
-        st = gwi_store_text_room(m->store, bytes, &room, err);
-        if (st == GW_OK) {
-            memcpy(room, m->options.names[i], bytes);
-            st = gwi_store_text(m->store, bytes, &id, err);
-        }
+        const char *name = m->options.names[i];
+        uint32_t id;
+        st = gw_pickle_add_text(m->store, name, (uint32_t)strlen(name), &id, err);
     }
     return st;
 }

@@ -164,6 +164,16 @@ gw_status gwi_store_text(gw_pickle *store, uint32_t bytes, uint32_t *ret_id, gw_
     return GW_OK;
 }
 
+gw_status gw_pickle_add_text(gw_pickle *store, const void *data, uint32_t bytes, uint32_t *ret_id, gw_error *err)
+{
+    char *room;
+    gw_status st = gwi_store_text_room(store, bytes, &room, err);
+    if (st != GW_OK)
+        return st;
+    memcpy(room, data, bytes);
+    return gwi_store_text(store, bytes, ret_id, err);
+}
+
 /* ---- containers ---- */
 
 gw_status gwi_store_node(gw_pickle *store, gw_pickle_type type, uint32_t *ret_index, gw_error *err)

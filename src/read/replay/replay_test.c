@@ -13,12 +13,13 @@
 
 static const uint64_t mib = 1 << 20, gib = 1 << 30;
 
+static gw_error err; /* of the last failure */
+
 /* ---- settings ---- */
 
 static gw_replay_settings settings_of(const char *text)
 {
     gw_replay_settings settings = gw_replay_settings_default();
-    gw_error err;
     assert_int_equal(gw_replay_settings_read(&settings, text, &err), GW_OK);
     return settings;
 }
@@ -56,11 +57,9 @@ static void bad_settings_are_refused(void **state)
                                       "expandable_segments"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         gw_replay_settings settings = gw_replay_settings_default();
-        gw_error err;
         assert_int_equal(gw_replay_settings_read(&settings, bad[i], &err), GW_USAGE);
     }
     gw_replay_settings settings = gw_replay_settings_default();
-    gw_error err;
     assert_int_equal(gw_replay_settings_read(&settings, "backend:cudaMallocAsync", &err), GW_UNSUPPORTED);
     assert_non_null(strstr(err.text, "cudaMallocAsync"));
 }
@@ -384,7 +383,6 @@ static void step(gw_replay_step_kind kind, uint64_t address_, uint64_t bytes)
 
 static gw_status check_now(void)
 {
-    gw_error err;
     return gw_replay_check_input(&input, &check, &err);
 }
 
@@ -494,7 +492,6 @@ static void an_emptied_cache_is_found(void **state)
     assert_int_equal(input.event[3].kind, GW_REPLAY_EMPTY);
     gw_replay_result result;
     gw_replay_variant variant = {.settings = input.settings, .room_bytes = gib};
-    gw_error err;
     assert_int_equal(gw_replay_try(&input, &variant, &result, &err), GW_OK);
     assert_int_equal(result.reserved_most, 82 * mib);
 }
@@ -523,7 +520,6 @@ static gw_whatif whatif;
 
 static void make_whatif(const gw_whatif_options *options)
 {
-    gw_error err;
     assert_int_equal(gw_whatif_make(&input, options, &whatif, &err), GW_OK);
 }
 
@@ -564,7 +560,6 @@ static void another_card_is_tried(void **state)
     assert_int_equal(whatif.room_bytes, 4 * gib + input.room_bytes);
     assert_true(row_of("max_split_size_mb:300")->is_own);
     options.own[0] = "max_split_size_mb:many";
-    gw_error err;
     assert_int_equal(gw_whatif_make(&input, &options, &whatif, &err), GW_USAGE);
 }
 

@@ -10,18 +10,12 @@ typedef struct gwi_torch_frame {
     int32_t line;        /* -1: not known */
 } gwi_torch_frame;
 
-/* A stack: the numbers of its `count` frames are in gwi_torch.pool from index `first` on, innermost frame first. Stack
- * 0 is the unknown stack. */
-typedef struct gwi_torch_stack {
-    uint32_t first, count;
-} gwi_torch_stack;
-
 typedef struct gwi_torch_block {
     bool has_address;
     uint8_t state; /* gw_block_state */
     uint64_t address, bytes;
     uint64_t requested_bytes; /* 0: not known */
-    uint32_t stack;
+    uint32_t stack;           /* 0: not known */
 } gwi_torch_block;
 
 typedef struct gwi_torch_segment {
@@ -86,14 +80,9 @@ enum { GWI_TORCH_STREAMS_MAX = 256 };
 typedef struct gwi_torch {
     gw_pickle *pickle; /* owned */
     gw_pickle_value root;
-    gwi_torch_frame *frame; /* owned; index 0 is unused */
-    size_t frame_count, frame_capacity;
-    gwi_torch_stack *stack; /* owned; index 0 is the unknown stack */
-    size_t stack_count, stack_capacity;
-    uint32_t *pool; /* frame numbers of all stacks; owned */
-    size_t pool_count, pool_capacity;
-    uint32_t *frame_slot, *stack_slot; /* hash tables of frame and stack numbers; 0: empty slot; owned */
-    size_t frame_slot_count, stack_slot_count;
+    uint32_t *frame; /* the frames of the list that is read now; owned */
+    size_t frame_capacity;
+    uint32_t number_most;   /* the highest number of a frame or a stack */
     gwi_torch_block *block; /* owned */
     size_t block_count, block_capacity;
     gwi_torch_segment *segment; /* owned */
@@ -109,6 +98,10 @@ typedef struct gwi_torch {
  * reason and `torch` is freed. */
 GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
 void gwi_torch_free(gwi_torch *torch);
+
+gwi_torch_frame gwi_torch_frame_of(const gwi_torch *torch, uint32_t number);
+/* Copy the numbers of a stack's frames, innermost frame first and at most `frame_max`. Returns how many it has. */
+size_t gwi_torch_stack_of(const gwi_torch *torch, uint32_t number, uint32_t *ret_frame, size_t frame_max);
 
 /* Return the list of the devices' histories ("device_traces" in the root). Without such a list, the returned value has
  * the type NONE. */

@@ -3,7 +3,6 @@
 #include "gwi_records.h"
 
 #include "gw_array.h"
-#include "gw_hash.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,98 +29,40 @@ static bool is_folded(gw_pickle_value value, uint32_t tag)
     return value.type == GW_PICKLE_FOLDED && value.tag == tag;
 }
 
-/* ---- frames and stacks, each stored once ---- */
+/* ---- frames and stacks ---- */
 
-static uint64_t hash_of_frame(const gwi_torch_frame *frame)
+/* Store a frame or a stack as a text of the pickle, so that equal ones have one number: the text's id. */
+static gw_status store(gwi_torch *torch, gw_pickle *pickle, const void *data, size_t bytes, uint32_t tag,
+                       gw_pickle_value *ret_folded, gw_error *err)
 {
-    return gw_hash_mix(gw_hash_mix(gw_hash_mix(1, frame->file), frame->name), (uint32_t)frame->line);
-}
-
-static uint64_t hash_of_stack(const uint32_t *frame, size_t count)
-{
-    uint64_t hash = 2;
-    for (size_t i = 0; i < count; i++)
-        hash = gw_hash_mix(hash, frame[i]);
-    return hash;
-}
-
-/* Make room for one more entry in a hash table, which stays at most half full. `again` returns the hash of a stored
- * entry, to move it to a larger table. Returns false if there is no memory. */
-static bool table_room(const gwi_torch *torch, uint32_t **slot, size_t *slot_count, size_t count,
-                       uint64_t (*again)(const gwi_torch *torch, uint32_t number))
-{
-    if (2 * (count + 1) <= *slot_count)
-        return true;
-    size_t wider = *slot_count == 0 ? 1024 : 2 * *slot_count;
-    uint32_t *moved = calloc(wider, sizeof *moved);
-    if (moved == NULL)
-        return false;
-    for (size_t i = 0; i < *slot_count; i++) {
-        if ((*slot)[i] == 0)
-            continue;
-        size_t at = again(torch, (*slot)[i]) & (wider - 1);
-        while (moved[at] != 0)
-            at = (at + 1) & (wider - 1);
-        moved[at] = (*slot)[i];
-    }
-    free(*slot);
-    *slot = moved;
-    *slot_count = wider;
-    return true;
-}
-
-static uint64_t frame_again(const gwi_torch *torch, uint32_t number)
-{
-    return hash_of_frame(&torch->frame[number]);
-}
-
-static uint64_t stack_again(const gwi_torch *torch, uint32_t number)
-{
-    return hash_of_stack(torch->pool + torch->stack[number].first, torch->stack[number].count);
-}
-
-static gw_status frame_number(gwi_torch *torch, gwi_torch_frame frame, uint64_t *ret_number, gw_error *err)
-{
-    if (!table_room(torch, &torch->frame_slot, &torch->frame_slot_count, torch->frame_count, frame_again) ||
-        !gw_array_room(&torch->frame, torch->frame_count + 1, &torch->frame_capacity, sizeof frame))
-        return no_memory(err);
-    size_t at = hash_of_frame(&frame) & (torch->frame_slot_count - 1);
-    for (; torch->frame_slot[at] != 0; at = (at + 1) & (torch->frame_slot_count - 1)) {
-        const gwi_torch_frame *known = &torch->frame[torch->frame_slot[at]];
-        if (known->file == frame.file && known->name == frame.name && known->line == frame.line) {
-            *ret_number = torch->frame_slot[at];
-            return GW_OK;
-        }
-    }
-    torch->frame_count += torch->frame_count == 0; /* frame number 0 is unused */
-    torch->frame[torch->frame_count] = frame;
-    torch->frame_slot[at] = (uint32_t)torch->frame_count;
-    *ret_number = torch->frame_count++;
+    uint32_t number;
+    gw_status st = gw_pickle_add_text(pickle, data, (uint32_t)bytes, &number, err);
+    if (st != GW_OK)
+        return st;
+    torch->number_most = number > torch->number_most ? number : torch->number_most;
+    *ret_folded = folded(tag, number);
     return GW_OK;
 }
 
-/* Return the number of the stack whose `count` frames are just after the end of the pool (pool_count). The frames of a
- * new stack become part of the pool. Those of a known stack are dropped. */
-static gw_status stack_number(gwi_torch *torch, size_t count, uint64_t *ret_number, gw_error *err)
+static const char *stored(const gwi_torch *torch, uint32_t number, size_t *ret_bytes)
 {
-    const uint32_t *frames = torch->pool + torch->pool_count;
-    if (!table_room(torch, &torch->stack_slot, &torch->stack_slot_count, torch->stack_count, stack_again) ||
-        !gw_array_room(&torch->stack, torch->stack_count + 1, &torch->stack_capacity, sizeof *torch->stack))
-        return no_memory(err);
-    size_t at = hash_of_stack(frames, count) & (torch->stack_slot_count - 1);
-    for (; torch->stack_slot[at] != 0; at = (at + 1) & (torch->stack_slot_count - 1)) {
-        const gwi_torch_stack *known = &torch->stack[torch->stack_slot[at]];
-        if (known->count == count && memcmp(torch->pool + known->first, frames, count * sizeof *frames) == 0) {
-            *ret_number = torch->stack_slot[at];
-            return GW_OK;
-        }
-    }
-    torch->stack_count += torch->stack_count == 0;
-    torch->stack[torch->stack_count] = (gwi_torch_stack){(uint32_t)torch->pool_count, (uint32_t)count};
-    torch->stack_slot[at] = (uint32_t)torch->stack_count;
-    torch->pool_count += count;
-    *ret_number = torch->stack_count++;
-    return GW_OK;
+    return gw_pickle_text(torch->pickle, (gw_pickle_value){.type = GW_PICKLE_TEXT, .number = number}, ret_bytes);
+}
+
+gwi_torch_frame gwi_torch_frame_of(const gwi_torch *torch, uint32_t number)
+{
+    gwi_torch_frame frame;
+    memcpy(&frame, stored(torch, number, NULL), sizeof frame);
+    return frame;
+}
+
+size_t gwi_torch_stack_of(const gwi_torch *torch, uint32_t number, uint32_t *ret_frame, size_t frame_max)
+{
+    size_t bytes;
+    const char *data = stored(torch, number, &bytes);
+    size_t count = bytes / sizeof *ret_frame;
+    memcpy(ret_frame, data, (count < frame_max ? count : frame_max) * sizeof *ret_frame);
+    return count;
 }
 
 /* ---- contents of a dict ---- */
@@ -146,15 +87,12 @@ static gw_status fold_frame(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
                             gw_error *err)
 {
     gwi_torch_frame frame = {.line = -1};
-    uint64_t line, number = 0;
+    uint64_t line;
     if (!text_at(pickle, dict, GWI_NAME_filename, &frame.file) || !text_at(pickle, dict, GWI_NAME_name, &frame.name))
         return GW_OK; /* not a frame: leave the dict unchanged */
     if (gw_pickle_get_number(pickle, dict, GWI_NAME_line, &line) && line <= INT32_MAX)
         frame.line = (int32_t)line;
-    gw_status st = frame_number(torch, frame, &number, err);
-    if (st == GW_OK)
-        *ret_folded = folded(GWI_TAG_FRAME, number);
-    return st;
+    return store(torch, pickle, &frame, sizeof frame, GWI_TAG_FRAME, ret_folded, err);
 }
 
 static gw_status fold_block(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
@@ -264,21 +202,17 @@ static gw_status fold_list(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value 
                            gw_error *err)
 {
     size_t count = gw_pickle_count(pickle, list);
-    uint64_t number = 0;
     for (size_t i = 0; i < count; i++) {
         gw_pickle_value item = gw_pickle_at(pickle, list, i, NULL);
         if (!is_folded(item, GWI_TAG_FRAME))
             return GW_OK;
-        if (!gw_array_room(&torch->pool, torch->pool_count + i, &torch->pool_capacity, sizeof *torch->pool))
+        if (!gw_array_room(&torch->frame, i, &torch->frame_capacity, sizeof *torch->frame))
             return no_memory(err);
-        torch->pool[torch->pool_count + i] = (uint32_t)item.number;
+        torch->frame[i] = (uint32_t)item.number;
     }
-    if (count == 0 || torch->pool_count + count > UINT32_MAX)
+    if (count == 0 || count > UINT32_MAX / sizeof *torch->frame)
         return GW_OK;
-    gw_status st = stack_number(torch, count, &number, err);
-    if (st == GW_OK)
-        *ret_folded = folded(GWI_TAG_STACK, number);
-    return st;
+    return store(torch, pickle, torch->frame, count * sizeof *torch->frame, GWI_TAG_STACK, ret_folded, err);
 }
 
 static gw_status fold(void *user, gw_pickle *pickle, gw_pickle_value container, gw_pickle_value *ret_folded,
@@ -389,10 +323,6 @@ void gwi_torch_free(gwi_torch *torch)
 {
     gw_pickle_free(torch->pickle);
     free(torch->frame);
-    free(torch->stack);
-    free(torch->pool);
-    free(torch->frame_slot);
-    free(torch->stack_slot);
     free(torch->block);
     free(torch->segment);
     free(torch->entry);

@@ -107,13 +107,13 @@ static uint64_t age_of(const feeder *f, const gwi_torch_entry *entry)
 
 static void tell_frame(feeder *f, uint32_t number)
 {
-    const gwi_torch_frame *frame = &f->torch->frame[number];
+    gwi_torch_frame frame = gwi_torch_frame_of(f->torch, number);
     char text[GW_TEXT_BYTES_MAX];
     if (f->told_frame[number])
         return;
     f->told_frame[number] = 1;
-    gw_pickle_value name = {.type = GW_PICKLE_TEXT, .number = frame->name};
-    gw_pickle_value file = {.type = GW_PICKLE_TEXT, .number = frame->file};
+    gw_pickle_value name = {.type = GW_PICKLE_TEXT, .number = frame.name};
+    gw_pickle_value file = {.type = GW_PICKLE_TEXT, .number = frame.file};
     snprintf(text, sizeof text, "%.300s\n%.600s", gw_pickle_text(f->torch->pickle, name, NULL),
              gw_pickle_text(f->torch->pickle, file, NULL));
     feed_event(f, GW_EV_PYTHON_CODE, 0, (const uint64_t[4]){GW_SITE_FRAMEWORK_CODE_FIRST + number, 0, 0, 0}, text);
@@ -129,17 +129,16 @@ static uint32_t site_of(feeder *f, uint32_t stack)
     if (f->told_stack[stack])
         return site;
     f->told_stack[stack] = 1;
-    const gwi_torch_stack *it = &f->torch->stack[stack];
-    const uint32_t *frame = f->torch->pool + it->first;
-    uint32_t count = it->count < FRAMES_MAX ? it->count : FRAMES_MAX;
-    for (uint32_t i = 0; i < count; i++)
+    uint32_t frame[FRAMES_MAX];
+    size_t all = gwi_torch_stack_of(f->torch, stack, frame, FRAMES_MAX), count = all < FRAMES_MAX ? all : FRAMES_MAX;
+    for (size_t i = 0; i < count; i++)
         tell_frame(f, frame[i]);
-    fact(f, GW_EV_SITE, 0, site, count, it->count > count ? GW_SITE_PYTHON_CUT : 0, 0);
-    for (uint32_t i = 0; i < count; i += 3) {
+    fact(f, GW_EV_SITE, 0, site, count, all > count ? GW_SITE_PYTHON_CUT : 0, 0);
+    for (size_t i = 0; i < count; i += 3) {
         uint64_t three[3] = {0};
-        for (uint32_t k = 0; k < 3 && i + k < count; k++)
-            three[k] =
-                GW_FRAME_OF_CODE(GW_SITE_FRAMEWORK_CODE_FIRST + frame[i + k], f->torch->frame[frame[i + k]].line);
+        for (size_t k = 0; k < 3 && i + k < count; k++)
+            three[k] = GW_FRAME_OF_CODE(GW_SITE_FRAMEWORK_CODE_FIRST + frame[i + k],
+                                        gwi_torch_frame_of(f->torch, frame[i + k]).line);
         fact(f, GW_EV_SITE_FRAMES, 0, site | (uint64_t)i << 32, three[0], three[1], three[2]);
     }
     return site;
@@ -578,8 +577,8 @@ gw_status gw_torch_snapshot_model(const char *path, gw_model **ret_model, gw_err
     if (st != GW_OK)
         return st;
     f.first_us = first_time_us(&torch);
-    f.told_stack = calloc(torch.stack_count + 1, 1);
-    f.told_frame = calloc(torch.frame_count + 1, 1);
+    f.told_stack = calloc(torch.number_most + 1u, 1);
+    f.told_frame = calloc(torch.number_most + 1u, 1);
     if (f.told_stack == NULL || f.told_frame == NULL) {
         st = gw_fail(err, GW_NOMEM, "%s: no memory for its stacks", path);
         goto out;
