@@ -109,13 +109,11 @@ static void put_state(gw_writer *writer, test_lines *expected)
     uint64_t counter[GW_COUNT_COUNT];
     for (unsigned i = 0; i < GW_COUNT_COUNT; i++)
         counter[i] = i * i * 1000003u;
-    gw_item item = {.kind = GW_ITEM_COUNTERS, .t_ns = 5, .pid = 10, .tid = 11};
-    item.counters.counter = counter;
-    item.counters.calls = UINT64_MAX;
-    item.counters.synced_at_ns = 3;
-    item.counters.inside_since_ns = 4;
-    item.counters.inside_fn_plus_1 = 2;
-    item.counters.thread_name = "worker";
+    gw_item item = {.kind = GW_ITEM_COUNTERS,
+                    .t_ns = 5,
+                    .pid = 10,
+                    .tid = 11,
+                    .counters = {counter, UINT64_MAX, 3, 4, 2, "worker"}};
     put(writer, &item, expected);
     gw_hot_call call[3] = {{5, 0x1000, 0x2000, 3}, {9, 0x1000, 0, 3}, {9, UINT64_MAX, UINT64_MAX, 0}};
     item = (gw_item){.kind = GW_ITEM_RING, .t_ns = 6, .pid = 10, .tid = 11, .ring = {call, 3, 77, 76}};

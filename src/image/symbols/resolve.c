@@ -146,33 +146,32 @@ typedef struct listening {
     bool at_lines, begun, nomem;
 } listening;
 
-typedef struct cursor {
-    const char *at, *end;
-} cursor;
-
-static bool take(cursor *from, void *data, size_t bytes)
+/* Take a text with its final 0 from *at. Returns false if the message is malformed. */
+static bool take_text(const char **at, const char *end, int32_t bytes, const char **ret_text)
 {
-    if ((size_t)(from->end - from->at) < bytes)
-        return false;
-    memcpy(data, from->at, bytes);
-    from->at += bytes;
-    return true;
-}
-
-/* Copy a text to *room. Returns false if the message is malformed. */
-static bool take_text(cursor *from, int32_t bytes, char **room, const char **ret_text)
-{
-    *ret_text = NULL;
+    *ret_text = bytes == NO_TEXT ? NULL : *at;
     if (bytes == NO_TEXT)
         return true;
-    if (bytes < 0 || !take(from, *room, (size_t)bytes + 1) || (*room)[bytes] != '\0')
+    if (bytes < 0 || end - *at <= bytes || (*at)[bytes] != '\0')
         return false;
-    *ret_text = *room;
-    *room += bytes + 1;
+    *at += bytes + 1;
     return true;
 }
 
-static bool take_frames(listening *to, const head *message, cursor from)
+static bool take_frame(const char **at, const char *end, gw_symbol_frame *frame)
+{
+    int32_t numbers[4];
+    if ((size_t)(end - *at) < sizeof numbers)
+        return false;
+    memcpy(numbers, *at, sizeof numbers);
+    *at += sizeof numbers;
+    frame->line = (uint32_t)numbers[0];
+    frame->column = (uint32_t)numbers[3];
+    return take_text(at, end, numbers[1], &frame->function) && take_text(at, end, numbers[2], &frame->file);
+}
+
+/* Store the frames of a message, which keep a copy of the message with their texts. */
+static bool take_frames(listening *to, const head *message, const char *payload)
 {
     gw_symbol *symbol = &to->symbols[message->index];
     gw_symbol_frame *frame = NULL;
@@ -184,16 +183,12 @@ static bool take_frames(listening *to, const head *message, cursor from)
             to->nomem = true;
             return true;
         }
-        char *room = (char *)(frame + message->count);
+        const char *at = memcpy(frame + message->count, payload, message->bytes), *end = at + message->bytes;
         for (unsigned i = 0; i < message->count; i++) {
-            int32_t numbers[4];
-            if (!take(&from, numbers, sizeof numbers) || !take_text(&from, numbers[1], &room, &frame[i].function) ||
-                !take_text(&from, numbers[2], &room, &frame[i].file)) {
+            if (!take_frame(&at, end, &frame[i])) {
                 free(frame);
                 return false;
             }
-            frame[i].line = (uint32_t)numbers[0];
-            frame[i].column = (uint32_t)numbers[3];
         }
     }
     free(symbol->frame);
@@ -216,12 +211,11 @@ static bool take_messages(listening *to)
             return false;
         if (to->used - at - sizeof message < message.bytes)
             break;
-        cursor payload = {to->buffer + at + sizeof message, to->buffer + at + sizeof message + message.bytes};
         if (message.kind == MESSAGE_BEGIN) {
             to->at_index = message.index;
             to->at_lines = message.state != 0;
             to->begun = true;
-        } else if (message.kind != MESSAGE_FOUND || !take_frames(to, &message, payload)) {
+        } else if (message.kind != MESSAGE_FOUND || !take_frames(to, &message, to->buffer + at + sizeof message)) {
             return false;
         }
         at += sizeof message + message.bytes;

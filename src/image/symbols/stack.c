@@ -129,27 +129,16 @@ static void add_rest(building *it, gw_stack *stack)
 
 /* ---- native ---- */
 
-static bool is_named(const gw_symbol_frame *frame, const char *name)
+/* True if the name of one of the symbol's functions begins with `name`, and one of the characters `ends` or the end of
+ * the name follows. NULL: anything may follow. */
+static bool has_function(const gw_symbol *symbol, const char *name, const char *ends)
 {
-    size_t bytes = strlen(name);
-    return frame->function != NULL && strncmp(frame->function, name, bytes) == 0 &&
-           (frame->function[bytes] == '\0' || frame->function[bytes] == '.' || frame->function[bytes] == ' ');
-}
-
-static bool is_evaluation(const gw_symbol *symbol)
-{
-    for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++)
-        if (is_named(&symbol->frame[i], "_PyEval_EvalFrameDefault"))
+    for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++) {
+        const char *function = symbol->frame[i].function;
+        if (function != NULL && gw_begins(function, name) &&
+            (ends == NULL || strchr(ends, function[strlen(name)]) != NULL)) /* strchr() also finds the final 0 */
             return true;
-    return false;
-}
-
-/* True if the function executes a single Python instruction, as in the tail-calling interpreter of Python 3.14. */
-static bool is_evaluation_part(const gw_symbol *symbol)
-{
-    for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++)
-        if (symbol->frame[i].function != NULL && gw_begins(symbol->frame[i].function, "_TAIL_CALL_"))
-            return true;
+    }
     return false;
 }
 
@@ -188,11 +177,12 @@ static void add_native(building *it, uint64_t address)
         symbol = gwi_symbol_find(it->sites, mapping->path, mapping->build_id, frame.address);
         frame.state = symbol == NULL ? (uint8_t)GW_SYMBOL_NOT_ASKED : symbol->state;
     }
-    if (is_python_left(it) && is_evaluation(symbol)) {
+    if (is_python_left(it) && has_function(symbol, "_PyEval_EvalFrameDefault", ". ")) {
         add_python_call(it);
         return;
     }
-    if (is_python_left(it) && is_evaluation_part(symbol))
+    /* In the tail-calling interpreter of Python 3.14, such a function executes a single Python instruction. */
+    if (is_python_left(it) && has_function(symbol, "_TAIL_CALL_", NULL))
         return;
     if (it->interpreter_at == SIZE_MAX && gwi_is_interpreter(frame.module))
         it->interpreter_at = it->count;
