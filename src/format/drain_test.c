@@ -36,90 +36,94 @@ typedef struct test_buffer {
     char path[160];
 } test_buffer;
 
+static test_buffer b; /* all zero without a process */
+static char folder[64];
+
 typedef struct test_thread {
-    test_buffer *buffer;
     uint32_t slot;
     gw_chunk *chunk;
 } test_thread;
 
 enum { TEST_FN_COUNT = 4, TEST_FN_HASH = 0x1234 };
 
-static void test_buffer_make(test_buffer *b, const char *folder, uint32_t pid, uint32_t parent_pid)
+static void test_buffer_make(uint32_t pid)
 {
     static unsigned count;
-    snprintf(b->path, sizeof b->path, "%s/%u-%x.buf", folder, pid, ++count);
-    int fd = open(b->path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    snprintf(b.path, sizeof b.path, "%s/%u-%x.buf", folder, pid, ++count);
+    int fd = open(b.path, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0 || ftruncate(fd, GW_BUFFER_BYTES) != 0)
         abort();
-    b->map = mmap(NULL, GW_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    b.map = mmap(NULL, GW_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (b->map == MAP_FAILED)
+    if (b.map == MAP_FAILED)
         abort();
-    b->head = (gw_buffer_head *)b->map;
-    b->slot = (gw_slot *)(b->map + GW_SLOTS_OFFSET);
-    b->ring = (gw_ring *)(b->map + GW_RINGS_OFFSET);
-    b->chunk = (gw_chunk *)(b->map + GW_CHUNKS_OFFSET);
-    memcpy(b->head->magic, GW_BUFFER_MAGIC, 8);
-    b->head->version = GW_BUFFER_VERSION;
-    b->head->bytes = GW_BUFFER_BYTES;
-    b->head->clock = GW_CLOCK_MONOTONIC;
-    b->head->pid = pid;
-    b->head->parent_pid = parent_pid;
-    b->head->start_ticks = b->head->start_monotonic_ns = gw_monotonic_ns();
-    b->head->start_realtime_ns = gw_realtime_ns();
-    b->head->slot_offset = GW_SLOTS_OFFSET;
-    b->head->slot_count = GW_SLOT_COUNT;
-    b->head->ring_offset = GW_RINGS_OFFSET;
-    b->head->ring_count = GW_RING_COUNT;
-    b->head->chunk_offset = GW_CHUNKS_OFFSET;
-    b->head->chunk_count = GW_CHUNK_COUNT;
-    b->head->fn_count = TEST_FN_COUNT;
-    b->head->fn_table_hash = TEST_FN_HASH;
-    strcpy(b->head->exe, "/bin/test");
-    strcpy(b->head->driver_path, "/lib/libcuda.so.1");
-    atomic_store(&b->head->ready, 1);
+    b.head = (gw_buffer_head *)b.map;
+    b.slot = (gw_slot *)(b.map + GW_SLOTS_OFFSET);
+    b.ring = (gw_ring *)(b.map + GW_RINGS_OFFSET);
+    b.chunk = (gw_chunk *)(b.map + GW_CHUNKS_OFFSET);
+    memcpy(b.head->magic, GW_BUFFER_MAGIC, 8);
+    b.head->version = GW_BUFFER_VERSION;
+    b.head->bytes = GW_BUFFER_BYTES;
+    b.head->clock = GW_CLOCK_MONOTONIC;
+    b.head->pid = pid;
+    b.head->parent_pid = 1;
+    b.head->start_ticks = b.head->start_monotonic_ns = gw_monotonic_ns();
+    b.head->start_realtime_ns = gw_realtime_ns();
+    b.head->slot_offset = GW_SLOTS_OFFSET;
+    b.head->slot_count = GW_SLOT_COUNT;
+    b.head->ring_offset = GW_RINGS_OFFSET;
+    b.head->ring_count = GW_RING_COUNT;
+    b.head->chunk_offset = GW_CHUNKS_OFFSET;
+    b.head->chunk_count = GW_CHUNK_COUNT;
+    b.head->fn_count = TEST_FN_COUNT;
+    b.head->fn_table_hash = TEST_FN_HASH;
+    strcpy(b.head->exe, "/bin/test");
+    strcpy(b.head->driver_path, "/lib/libcuda.so.1");
+    atomic_store(&b.head->ready, 1);
 }
 
-static void test_buffer_drop(test_buffer *b)
+static void test_buffer_drop(void)
 {
-    munmap(b->map, GW_BUFFER_BYTES);
-    unlink(b->path);
+    if (b.map != NULL) {
+        munmap(b.map, GW_BUFFER_BYTES);
+        unlink(b.path);
+    }
+    b = (test_buffer){0};
 }
 
-static test_thread test_thread_start(test_buffer *b, uint32_t slot, uint32_t tid)
+static test_thread test_thread_start(uint32_t slot, uint32_t tid)
 {
-    gw_slot *s = &b->slot[slot];
-    s->tid = tid;
-    atomic_store(&s->ring_index, (int32_t)slot < GW_RING_COUNT ? (int32_t)slot : -1);
-    atomic_fetch_add(&s->generation, 1);
-    snprintf(s->name, sizeof s->name, "thread %u", slot);
-    atomic_store(&s->state, GW_SLOT_LIVE);
-    return (test_thread){b, slot, NULL};
+    gw_slot *it = &b.slot[slot];
+    it->tid = tid;
+    atomic_store(&it->ring_index, (int32_t)slot < GW_RING_COUNT ? (int32_t)slot : -1);
+    atomic_fetch_add(&it->generation, 1);
+    snprintf(it->name, sizeof it->name, "thread %u", slot);
+    atomic_store(&it->state, GW_SLOT_LIVE);
+    return (test_thread){slot, NULL};
 }
 
 static void test_thread_end(test_thread *t)
 {
     if (t->chunk != NULL)
         atomic_store(&t->chunk->head.state, GW_CHUNK_FULL);
-    atomic_store(&t->buffer->slot[t->slot].state, GW_SLOT_ENDED);
+    atomic_store(&b.slot[t->slot].state, GW_SLOT_ENDED);
 }
 
 static bool test_chunk_take(test_thread *t)
 {
-    test_buffer *b = t->buffer;
     if (t->chunk != NULL)
         atomic_store_explicit(&t->chunk->head.state, GW_CHUNK_FULL, memory_order_release);
     t->chunk = NULL;
     for (uint32_t i = 0; i < GW_CHUNK_COUNT; i++) {
         uint32_t expected = GW_CHUNK_FREE;
-        gw_chunk_head *head = &b->chunk[i].head;
+        gw_chunk_head *head = &b.chunk[i].head;
         if (!atomic_compare_exchange_strong(&head->state, &expected, GW_CHUNK_OWNED))
             continue;
         head->slot_index = t->slot;
-        head->tid = b->slot[t->slot].tid;
-        head->generation = b->slot[t->slot].generation;
-        head->sequence = atomic_fetch_add(&b->head->chunk_sequence, 1);
-        t->chunk = &b->chunk[i];
+        head->tid = b.slot[t->slot].tid;
+        head->generation = b.slot[t->slot].generation;
+        head->sequence = atomic_fetch_add(&b.head->chunk_sequence, 1);
+        t->chunk = &b.chunk[i];
         return true;
     }
     return false;
@@ -146,9 +150,9 @@ static bool test_write_event(test_thread *t, uint8_t kind, uint64_t arg0)
 
 static void test_ring_add(test_thread *t, uint64_t what, uint16_t fn)
 {
-    gw_slot *slot = &t->buffer->slot[t->slot];
+    gw_slot *slot = &b.slot[t->slot];
     uint64_t head = atomic_load_explicit(&slot->ring_head, memory_order_relaxed);
-    volatile gw_ring_entry *entry = &t->buffer->ring[slot->ring_index].entry[head % GW_RING_ENTRIES];
+    volatile gw_ring_entry *entry = &b.ring[slot->ring_index].entry[head % GW_RING_ENTRIES];
     entry->ticks = gw_monotonic_ns();
     entry->what = what;
     entry->stream_fn = (what & 0xffffffff) << 16 | fn;
@@ -158,7 +162,6 @@ static void test_ring_add(test_thread *t, uint64_t what, uint16_t fn)
 /* ---- fixtures ---- */
 
 static const char *const fn_names[] = {"cuInit", "cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel"};
-static char folder[64];
 static char record_path[96];
 static uint64_t t0_ns;
 
@@ -228,7 +231,6 @@ static const seen seen_start = {.in_order = true, .args_in_order = true};
 /* What each test has: a drain of its own folder, what it has passed on, and usually one process with one thread. */
 static gw_drain *drain;
 static seen s;
-static test_buffer b; /* all zero without a process */
 static test_thread thread;
 static gw_error err; /* of the last failure */
 
@@ -242,16 +244,14 @@ static void open_drain(void)
 
 static void make_buffer(void)
 {
-    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
-    thread = test_thread_start(&b, 0, 0);
+    test_buffer_make((uint32_t)getpid());
+    thread = test_thread_start(0, 0);
 }
 
 static void close_drain(void)
 {
     gw_drain_close(drain);
-    if (b.map != NULL)
-        test_buffer_drop(&b);
-    b = (test_buffer){0};
+    test_buffer_drop();
 }
 
 static void begin_again(void)
@@ -318,7 +318,7 @@ static void events_of_threads_come_in_order(void **state)
     test_thread threads[THREADS];
     uint64_t next[THREADS] = {0};
     for (uint32_t i = 0; i < THREADS; i++)
-        threads[i] = test_thread_start(&b, i, i);
+        threads[i] = test_thread_start(i, i);
     for (uint32_t i = 0; i < EVENTS; i++) {
         uint32_t k = (i * 7 + i / 5) % THREADS;
         assert_true(test_write_event(&threads[k], GW_EV_ALLOC, next[k]++));
@@ -433,7 +433,7 @@ static void nothing_is_lost_or_doubled_while_chunks_go_round(void **state)
     pusher p[THREADS];
     pthread_t id[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {
-        p[i] = (pusher){test_thread_start(&b, i, i), EVENTS};
+        p[i] = (pusher){test_thread_start(i, i), EVENTS};
         assert_int_equal(pthread_create(&id[i], NULL, push, &p[i]), 0);
     }
     while (s.count[GW_ITEM_EVENT] < THREADS * EVENTS) {
@@ -493,7 +493,7 @@ static void a_full_sink_loses_nothing(void **state)
 static void failures_bring_rings_and_counters(void **state)
 {
     make_buffer();
-    thread = test_thread_start(&b, 3, 3);
+    thread = test_thread_start(3, 3);
     for (uint64_t i = 0; i < 5000; i++)
         test_ring_add(&thread, i, 3);
     b.slot[3].calls = 5001;
@@ -706,7 +706,7 @@ static void what_is_no_buffer_is_said_once(void **state)
     assert_int_equal(s.count[GW_ITEM_SUPERVISOR], 1);
     assert_string_equal(s.key, "buffer.damaged");
     assert_int_equal(s.count[GW_ITEM_PROCESS], 0);
-    test_buffer_drop(&b);
+    test_buffer_drop();
     make_buffer();
     b.head->fn_table_hash++;
     run(false);
@@ -742,7 +742,7 @@ static void damaged_buffers_do_no_harm(void **state)
     for (unsigned round = 0; round < 300; round++) {
         begin_again();
         make_buffer();
-        thread = test_thread_start(&b, round % 100, 0);
+        thread = test_thread_start(round % 100, 0);
         for (uint64_t i = 0; i < 600; i++)
             assert_true(test_write_event(&thread, (uint8_t)(i % GW_EV_COUNT), i));
         if (round % 2)
@@ -946,10 +946,10 @@ static void a_reader_disturbs_nobody(void **state)
  * unused or another process. */
 static void a_process_of_another_namespace_is_not_called_gone(void **state)
 {
-    test_buffer_make(&b, folder, dead_pid(), 1);
+    test_buffer_make(dead_pid());
     b.head->pid_namespace = 12345;
     for (uint64_t i = 0; i < 4; i++) {
-        thread = test_thread_start(&b, (uint32_t)i, 7);
+        thread = test_thread_start((uint32_t)i, 7);
         assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
         run_later();
         gw_drain_commit(drain);

@@ -9,17 +9,24 @@
 
 #include <cmocka.h>
 
-#define WRITE(fact, text, ...)                                                                                         \
+static gw_text text; /* of the last WRITE() */
+
+static int free_text(void **state)
+{
+    gw_text_free(&text);
+    return 0;
+}
+
+#define WRITE(fact, ...)                                                                                               \
     do {                                                                                                               \
         const gw_fact_##fact given = {__VA_ARGS__};                                                                    \
-        gw_text_clear(text);                                                                                           \
-        gw_fact_##fact##_write(&given, text);                                                                          \
+        gw_text_clear(&text);                                                                                          \
+        gw_fact_##fact##_write(&given, &text);                                                                         \
     } while (0)
 
 static void words_are_written_and_read(void **state)
 {
-    gw_text text = {0};
-    WRITE(holder, &text, GW_FACT_SET(pid, 4711), GW_FACT_SET(bytes, 9663676416), GW_FACT_SET(card, 1),
+    WRITE(holder, GW_FACT_SET(pid, 4711), GW_FACT_SET(bytes, 9663676416), GW_FACT_SET(card, 1),
           GW_FACT_SET(user, gw_fact_text_of("ann")), GW_FACT_SET(command, gw_fact_text_of("python x.py device=7")));
     assert_string_equal(gw_text_str(&text), "pid=4711 bytes=9663676416 card=1 user=ann cmd=python x.py device=7");
     gw_fact_holder holder;
@@ -30,15 +37,13 @@ static void words_are_written_and_read(void **state)
     assert_int_equal(holder.card, 1);
     assert_true(gw_fact_text_is(holder.user, "ann"));
     assert_true(gw_fact_text_is(holder.command, "python x.py device=7"));
-    WRITE(hang, &text, GW_FACT_SET(for_ms, 5000));
+    WRITE(hang, GW_FACT_SET(for_ms, 5000));
     assert_string_equal(gw_text_str(&text), "for_ms=5000");
-    gw_text_free(&text);
 }
 
 static void lines_are_written_and_read(void **state)
 {
-    gw_text text = {0};
-    WRITE(gpu_fault, &text, GW_FACT_SET(exception, 14), GW_FACT_SET(name, gw_fact_text_of("WARP_ILLEGAL_ADDRESS")),
+    WRITE(gpu_fault, GW_FACT_SET(exception, 14), GW_FACT_SET(name, gw_fact_text_of("WARP_ILLEGAL_ADDRESS")),
           GW_FACT_SET(block, ((gw_fact_THREE){{1, 2, 3}})), GW_FACT_SET(pc, 0x1f), GW_FACT_SET(line, 4),
           GW_FACT_SET(file, gw_fact_text_of("a\nb.cu")));
     assert_string_equal(gw_text_str(&text),
@@ -49,22 +54,19 @@ static void lines_are_written_and_read(void **state)
     assert_int_equal(fault.block.at[2], 3);
     assert_int_equal(fault.pc, 0x1f);
     assert_true(gw_fact_text_is(fault.file, "a?b.cu"));
-    WRITE(core, &text, GW_FACT_SET(code, -6));
+    WRITE(core, GW_FACT_SET(code, -6));
     assert_string_equal(gw_text_str(&text), "code=-6\n");
-    gw_text_free(&text);
 }
 
 static void columns_are_written_and_read(void **state)
 {
-    gw_text text = {0};
-    WRITE(blame_frame, &text, GW_FACT_SET(kind, gw_fact_text_of("python")), GW_FACT_SET(line, 0),
-          GW_FACT_SET(address, 0), GW_FACT_SET(text, gw_fact_text_of("x.py:1\tin f")));
+    WRITE(blame_frame, GW_FACT_SET(kind, gw_fact_text_of("python")), GW_FACT_SET(line, 0), GW_FACT_SET(address, 0),
+          GW_FACT_SET(text, gw_fact_text_of("x.py:1\tin f")));
     assert_string_equal(gw_text_str(&text), "python\t\t0\t0x0\t\t\t\tx.py:1?in f");
     gw_fact_blame_frame frame;
     gw_fact_blame_frame_read(gw_fact_text_of(gw_text_str(&text)), &frame);
     assert_true(frame.has_kind && !frame.has_whose && frame.has_line && !frame.has_module && frame.has_text);
     assert_true(gw_fact_text_is(frame.text, "x.py:1?in f"));
-    gw_text_free(&text);
 }
 
 /* In facts of older versions and other builds, fields may be missing, unknown, empty or in another order. */
@@ -84,18 +86,18 @@ static void a_value_of_another_type_is_none(void **state)
     static const char *const numbers[] = {"",   "x",    "-1", "1x",   "4294967296", "99999999999999999999999",
                                           "0x", "1 2=", "+1", "0x1g", "="};
     static const char *const threes[] = {"", "1", "1,2", "1,2,", "1,2,3,4", "1,,3", ",,", "1,2,x", "1,2,4294967296"};
-    char text[80];
+    char field[80];
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         gw_fact_core core;
-        snprintf(text, sizeof text, "tid=%s\npath=p\n", numbers[i]);
-        gw_fact_core_read(gw_fact_text_of(text), &core);
+        snprintf(field, sizeof field, "tid=%s\npath=p\n", numbers[i]);
+        gw_fact_core_read(gw_fact_text_of(field), &core);
         assert_false(core.has_tid);
         assert_true(core.has_path);
     }
     for (size_t i = 0; i < sizeof threes / sizeof threes[0]; i++) {
         gw_fact_gpu_fault fault;
-        snprintf(text, sizeof text, "block=%s\nthread=1,2,3\n", threes[i]);
-        gw_fact_gpu_fault_read(gw_fact_text_of(text), &fault);
+        snprintf(field, sizeof field, "block=%s\nthread=1,2,3\n", threes[i]);
+        gw_fact_gpu_fault_read(gw_fact_text_of(field), &fault);
         assert_false(fault.has_block);
         assert_true(fault.has_thread);
     }
@@ -124,14 +126,12 @@ static void cut_text_is_read_up_to_its_end(void **state)
 static void long_texts_are_cut(void **state)
 {
     char path[1200], small[4];
-    gw_text text = {0};
     memset(path, 'a', sizeof path);
     path[sizeof path - 1] = '\0';
-    WRITE(gpu_dump, &text, GW_FACT_SET(path, gw_fact_text_of(path)));
+    WRITE(gpu_dump, GW_FACT_SET(path, gw_fact_text_of(path)));
     assert_int_equal(text.bytes, strlen("path=\n") + 1000);
     assert_string_equal(gw_fact_text_copy(small, sizeof small, gw_fact_text_of(path)), "aaa");
     assert_string_equal(gw_fact_text_copy(small, sizeof small, gw_fact_text_of(NULL)), "");
-    gw_text_free(&text);
 }
 
 static void keys_have_texts(void **state)
@@ -156,5 +156,5 @@ int main(void)
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(keys_have_texts),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, free_text);
 }

@@ -1,7 +1,6 @@
 /* Drops the oldest events of a recording that is near its size limit. Keeps those that made objects which still
  * exist. */
 #define _GNU_SOURCE
-#include "gwi_compact.h"
 
 #include "gw_array.h"
 #include "gw_names.h"
@@ -334,6 +333,12 @@ static gw_status flush_state(copier *c, gw_error *err)
     return st;
 }
 
+static gw_status flush(copier *c, gw_error *err)
+{
+    gw_status st = flush_carry(c, err);
+    return st == GW_OK ? flush_state(c, err) : st;
+}
+
 static gw_status carry(void *user, const gw_item *item, gw_error *err)
 {
     copier *c = user;
@@ -383,9 +388,7 @@ static gw_status copy_block(gwi_source *source, const plan *p, copier *c, gw_err
         return visit_block(source, carry, c, err);
     if (!newer && !copied_as_is(in, p))
         return GW_OK;
-    gw_status st = flush_carry(c, err);
-    if (st == GW_OK)
-        st = flush_state(c, err);
+    gw_status st = flush(c, err);
     return st == GW_OK ? gwi_out_copy(c->out, &in->head, in->stored, err) : st;
 }
 
@@ -394,9 +397,7 @@ static gw_status copy_all(gwi_source *source, const plan *p, copier *c, gw_error
     gw_status st = GW_OK;
     while (st == GW_OK && (st = gwi_in_find(&source->in, err)) == GW_OK)
         st = copy_block(source, p, c, err);
-    if (st == GW_END)
-        st = flush_carry(c, err);
-    return st == GW_OK ? flush_state(c, err) : st;
+    return st == GW_END ? flush(c, err) : st;
 }
 
 static gw_status rewrite(gwi_source *source, const plan *p, older *o, gwi_out *out, gwi_compacted *ret_done,

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "gw_names.h"
 #include "gwi_code.h"
-#include "gwi_compact.h"
 #include "test_items.h"
 
 #include <errno.h>

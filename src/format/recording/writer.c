@@ -4,7 +4,6 @@
 #include "gwi_folder.h"
 
 #include "gw_clock.h"
-#include "gwi_compact.h"
 #include "gwi_source.h"
 
 #include <errno.h>
