@@ -782,12 +782,13 @@ static gw_status hand_ring(gw_drain *drain, gwi_buffer *buffer, uint32_t slot_in
     return hand(drain, &item, err);
 }
 
-/* Read up to SLOTS_AT_ONCE slots, starting at `first`. Returns their number. */
-static uint32_t read_slots(const gwi_buffer *buffer, uint32_t first, gw_slot *ret_slots)
+/* Return a slot, for a walk along all slots of a buffer. They are read into `room`, SLOTS_AT_ONCE at a time. */
+static const gw_slot *slot_at(const gwi_buffer *buffer, uint32_t index, gw_slot room[SLOTS_AT_ONCE])
 {
-    uint32_t left = buffer->head.slot_count - first, count = left < SLOTS_AT_ONCE ? left : (uint32_t)SLOTS_AT_ONCE;
-    gwi_buffer_read(buffer, gwi_slot_offset(buffer, first), ret_slots, count * sizeof *ret_slots);
-    return count;
+    uint32_t left = buffer->head.slot_count - index, count = left < SLOTS_AT_ONCE ? left : (uint32_t)SLOTS_AT_ONCE;
+    if (index % SLOTS_AT_ONCE == 0)
+        gwi_buffer_read(buffer, gwi_slot_offset(buffer, index), room, count * sizeof *room);
+    return &room[index % SLOTS_AT_ONCE];
 }
 
 static gw_status hand_slot(gw_drain *drain, gwi_buffer *buffer, uint32_t index, const gw_slot *slot, bool final,
@@ -810,13 +811,9 @@ static gw_status hand_slot(gw_drain *drain, gwi_buffer *buffer, uint32_t index, 
 static gw_status hand_slots(gw_drain *drain, gwi_buffer *buffer, bool final, gw_error *err)
 {
     gw_status st = GW_OK;
-    for (uint32_t i = 0; i < buffer->head.slot_count && st == GW_OK;) {
-        gw_slot slot[SLOTS_AT_ONCE];
-        uint32_t count = read_slots(buffer, i, slot);
-        for (uint32_t k = 0; k < count && st == GW_OK; k++)
-            st = hand_slot(drain, buffer, i + k, &slot[k], final, err);
-        i += count;
-    }
+    gw_slot room[SLOTS_AT_ONCE];
+    for (uint32_t i = 0; i < buffer->head.slot_count && st == GW_OK; i++)
+        st = hand_slot(drain, buffer, i, slot_at(buffer, i, room), final, err);
     buffer->ring_due = false;
     return st;
 }
@@ -935,16 +932,13 @@ static gw_thread_look look_at_slot(const gw_drain *drain, const gwi_buffer *buff
 
 static void look_at_buffer(const gw_drain *drain, const gwi_buffer *buffer, gw_thread_sink sink, void *user)
 {
-    for (uint32_t i = 0; i < buffer->head.slot_count;) {
-        gw_slot slot[SLOTS_AT_ONCE];
-        uint32_t count = read_slots(buffer, i, slot);
-        for (uint32_t k = 0; k < count; k++) {
-            if (slot[k].state != GW_SLOT_LIVE)
-                continue;
-            gw_thread_look look = look_at_slot(drain, buffer, &slot[k]);
-            sink(user, &look);
-        }
-        i += count;
+    gw_slot room[SLOTS_AT_ONCE];
+    for (uint32_t i = 0; i < buffer->head.slot_count; i++) {
+        const gw_slot *slot = slot_at(buffer, i, room);
+        if (slot->state != GW_SLOT_LIVE)
+            continue;
+        gw_thread_look look = look_at_slot(drain, buffer, slot);
+        sink(user, &look);
     }
 }
 

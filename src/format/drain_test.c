@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "gw_buffer.h"
 #include "gw_clock.h"
-#include "test_items.h"
+#include "gw_recording.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,6 +14,8 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -894,11 +896,14 @@ static gw_status pairs_of(gw_status (*open)(const char *, gw_reader **, gw_error
     gw_status st = open(path, &reader, &err);
     if (st != GW_OK)
         return st;
-    while ((st = gw_reader_next(reader, &item, &err)) == GW_OK)
+    bool truncated = false;
+    while ((st = gw_reader_next(reader, &item, &err)) == GW_OK) {
+        truncated = truncated || item->kind == GW_ITEM_TRUNCATED;
         if (item->kind == GW_ITEM_META)
             snprintf(out + strlen(out), out_bytes - strlen(out), "%s=%s ", item->pair.key, item->pair.value);
+    }
     gw_reader_close(reader);
-    return st;
+    return truncated ? GW_CORRUPT : st;
 }
 
 static void pairs_are_the_same_without_the_dictionary(void **state)
@@ -938,7 +943,8 @@ static void a_reader_disturbs_nobody(void **state)
     }
     pthread_join(id, NULL);
     assert_int_equal(gw_writer_close(s.writer, &err), GW_OK);
-    assert_int_equal(check_recording(record_path, &err), GW_OK);
+    char pairs[500];
+    assert_int_equal(pairs_of(gw_reader_open, record_path, pairs, sizeof pairs), GW_END);
     assert_true(s.args_in_order);
 }
 

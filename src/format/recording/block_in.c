@@ -98,8 +98,7 @@ void gwi_in_rewind(gwi_in *in)
     in->offset = GWI_FILE_HEAD_BYTES;
     in->sequence = 0;
     in->sequence_known = true;
-    in->ended = false;
-    in->truncated = false;
+    in->head_told = in->ended = in->truncated = false;
     in->wasted_bytes = 0;
 }
 
@@ -224,8 +223,8 @@ static gw_status pass_over(gwi_in *in, verdict why, gw_error *err)
 
 gw_status gwi_in_find(gwi_in *in, gw_error *err)
 {
-    if (in->head_damaged) {
-        in->head_damaged = false;
+    if (in->head_damaged && !in->head_told) {
+        in->head_told = true;
         return fail_at(in, 0, GW_CORRUPT, "damaged file header", err);
     }
     if (in->offset >= in->file_bytes) {

@@ -17,7 +17,8 @@ typedef struct gwi_in {
     gwi_block_head head;   /* header of the current block */
     uint32_t sequence;     /* expected sequence number of the next block */
     bool sequence_known;   /* false after damage: then any sequence number is accepted */
-    bool head_damaged;     /* the file header is damaged, and this was not reported to the caller yet */
+    bool head_damaged;     /* the file header is damaged */
+    bool head_told;        /* the caller knows that */
     bool ended;            /* the END block was read */
     bool truncated;        /* the file ends without an END block */
     uint64_t wasted_bytes; /* bytes read for blocks whose checksum was wrong; limits gwi_in_find() in a hostile file */

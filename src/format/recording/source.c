@@ -28,7 +28,6 @@ static gw_status read_dict(gwi_source *source, gw_error *err)
  * block is damaged. */
 static gw_status find_dict(gwi_source *source, gw_error *err)
 {
-    bool head_damaged = source->in.head_damaged;
     gw_status st;
     do {
         st = gwi_in_find(&source->in, err);
@@ -39,7 +38,6 @@ static gw_status find_dict(gwi_source *source, gw_error *err)
         }
     } while ((st == GW_OK || st == GW_CORRUPT) && !source->dict_known);
     gwi_in_rewind(&source->in);
-    source->in.head_damaged = head_damaged;
     return st == GW_END || st == GW_CORRUPT ? GW_OK : st;
 }
 
@@ -151,7 +149,6 @@ static void hand_out_marks(const gwi_source *source, gwi_mark_sink sink, void *u
 
 gw_status gwi_source_scan_marks(gwi_source *source, gwi_mark_sink sink, void *user, gw_error *err)
 {
-    bool head_damaged = source->in.head_damaged;
     uint64_t uncommitted_at = 0;
     gw_status st;
     do {
@@ -164,7 +161,6 @@ gw_status gwi_source_scan_marks(gwi_source *source, gwi_mark_sink sink, void *us
         }
     } while (st == GW_OK || st == GW_CORRUPT);
     gwi_in_rewind(&source->in);
-    source->in.head_damaged = head_damaged;
     source->uncommitted_at = uncommitted_at;
     return st == GW_END ? GW_OK : st;
 }

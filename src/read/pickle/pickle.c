@@ -319,11 +319,10 @@ static gw_status do_mark(machine *m, unsigned none, gw_error *err)
 }
 
 /* Read the length of a frame and ignore it, because it only helps a reader to read the frame as a whole. */
-static gw_status do_frame(machine *m, unsigned none, gw_error *err)
+static gw_status do_frame(machine *m, unsigned length_bytes, gw_error *err)
 {
-    (void)none;
     uint64_t bytes;
-    return take_number(m, 8, &bytes, err);
+    return take_number(m, length_bytes, &bytes, err);
 }
 
 static gw_status do_stop(machine *m, unsigned none, gw_error *err)
@@ -374,7 +373,7 @@ static const struct {
     [0x8c] = {"SHORT_BINUNICODE", do_text, 1},
     [0x8d] = {"BINUNICODE8", do_text, 8},
     [0x94] = {"MEMOIZE", do_memoize, 0},
-    [0x95] = {"FRAME", do_frame, 0},
+    [0x95] = {"FRAME", do_frame, 8},
     ['0'] = {.name = "POP"},
     ['1'] = {.name = "POP_MARK"},
     ['2'] = {.name = "DUP"},

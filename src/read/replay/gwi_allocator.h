@@ -4,8 +4,7 @@
  *                 ordered sets of blocks: best fit is a search in one
  *   allocator.c   requests, frees, splitting, merging, release of the cache, garbage collection
  *   expandable.c  expandable segments: mapping and unmapping pages
- *   recorded.c    a device that follows a recording, and reports where it differs
- *   card.c        a device with a given amount of memory
+ *   devices.c     a device that follows a recording, and reports where it differs; one with a given amount of memory
  *   replay.c      the events of an input, one by one */
 #ifndef GWI_REPLAY_ALLOCATOR_H
 #define GWI_REPLAY_ALLOCATOR_H
