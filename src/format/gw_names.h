@@ -10,12 +10,10 @@
 const char *gw_event_kind_name(unsigned kind);
 /* Return the name of an argument of an event kind, for example "bytes"; "" if the kind does not use this argument. */
 const char *gw_event_arg_name(unsigned kind, unsigned arg_index);
-/* Return the price of an event kind: which of its calls are recorded (see GW_EVENT_KINDS). */
-gw_price gw_event_kind_price(unsigned kind);
 
 /* The traits of an event kind: its columns in GW_EVENT_KINDS. */
 typedef struct gw_kind_traits {
-    gw_price price;
+    gw_price price; /* which of its calls are recorded */
     gw_effect effect;
     gw_thing thing;
     gw_fold fold;

@@ -74,11 +74,6 @@ const char *gw_event_arg_name(unsigned kind, unsigned arg_index)
     return kind < GW_EV_COUNT && arg_index < 4 ? kinds[kind].arg[arg_index] : "";
 }
 
-gw_price gw_event_kind_price(unsigned kind)
-{
-    return gw_event_kind_traits(kind)->price;
-}
-
 const gw_kind_traits *gw_event_kind_traits(unsigned kind)
 {
     return &kinds[kind < GW_EV_COUNT ? kind : GW_EV_CALL].traits;

@@ -894,12 +894,8 @@ static void the_limit_keeps_first_and_last_samples(void **state)
     for (unsigned i = 0; i < ROUNDS; i++) {
         for (uint32_t device = 0; device < 2; device++) {
             gw_sample_value value = {GW_METRIC_CARD_ECC_UNCORRECTED, GW_SAMPLE_KNOWN, FIRST + i};
-            gw_item item = {.kind = GW_ITEM_SAMPLE, .t_ns = i};
-            item.sample.source = GW_SOURCE_NVML;
-            item.sample.whole = i % 4 == 0;
-            item.sample.device = device;
-            item.sample.value = &value;
-            item.sample.count = 1;
+            gw_item item = {
+                .kind = GW_ITEM_SAMPLE, .t_ns = i, .sample = {GW_SOURCE_NVML, i % 4 == 0, device, &value, 1}};
             put(writer, &item, NULL);
         }
         put_churn(writer, 8000);

@@ -369,15 +369,14 @@ static char *function_name(Dwarf_Die *die)
 }
 
 typedef struct frames {
-    gw_symbol_frame list[GW_SYMBOL_FRAMES_MAX];
-    char *name[GW_SYMBOL_FRAMES_MAX]; /* owned; the frames in `list` borrow these names */
+    gw_symbol_frame list[GW_SYMBOL_FRAMES_MAX]; /* with their names, which are owned */
     uint32_t count;
 } frames;
 
 static void frames_free(frames *it)
 {
     for (uint32_t i = 0; i < it->count; i++)
-        free(it->name[i]);
+        free((char *)(uintptr_t)it->list[i].function);
     it->count = 0;
 }
 
@@ -387,7 +386,6 @@ static void frame_add(frames *it, char *name, const char *file, int line, int co
         free(name);
         return;
     }
-    it->name[it->count] = name;
     it->list[it->count++] =
         (gw_symbol_frame){name, file, line > 0 ? (uint32_t)line : 0, line > 0 && column > 0 ? (uint32_t)column : 0};
 }
@@ -476,12 +474,11 @@ static void tell_function(const reading *how, const wanted *it)
 static void mark_part(frames *it)
 {
     char *name = NULL;
-    uint32_t outer = it->count - 1;
-    if (it->name[outer] == NULL || asprintf(&name, "%s.part.0", it->name[outer]) < 0)
+    const char **outer = &it->list[it->count - 1].function;
+    if (*outer == NULL || asprintf(&name, "%s.part.0", *outer) < 0)
         return;
-    free(it->name[outer]);
-    it->name[outer] = name;
-    it->list[outer].function = name;
+    free((char *)(uintptr_t)*outer);
+    *outer = name;
 }
 
 static void tell_lines(const reading *how, object *from, const wanted *it)
@@ -491,7 +488,7 @@ static void tell_lines(const reading *how, object *from, const wanted *it)
     if (found.count > 0) {
         gw_symbol_frame *outer = &found.list[found.count - 1];
         if (outer->function == NULL && it->name != NULL)
-            outer->function = found.name[found.count - 1] = gwi_demangle(it->name);
+            outer->function = gwi_demangle(it->name);
         else if (it->name != NULL && strstr(it->name, ".part.") != NULL)
             mark_part(&found);
         how->listener->found(how->listener->user, it->index, GW_SYMBOL_LINE, found.list, found.count);

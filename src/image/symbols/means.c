@@ -56,12 +56,6 @@ static int by_function(const void *left, const void *right)
     return a->caller < b->caller ? -1 : a->caller > b->caller;
 }
 
-static int by_line(const void *left, const void *right)
-{
-    const passing *a = left, *b = right;
-    return a->line < b->line ? -1 : a->line > b->line;
-}
-
 typedef struct gathering {
     passing *list; /* owned */
     size_t count, capacity;
@@ -86,21 +80,6 @@ static bool gather(gathering *to, const gw_stack *stack)
     return true;
 }
 
-/* True if a function is a helper. `list` has one element for each stack that contains the function, sorted by
- * caller. */
-static bool is_means(passing *list, size_t count)
-{
-    size_t callers = 0, lines = 0;
-    for (size_t i = 0; i < count; i++)
-        callers += list[i].caller != list[i].function && (i == 0 || list[i].caller != list[i - 1].caller);
-    if (callers < CALLERS_MIN)
-        return false;
-    qsort(list, count, sizeof *list, by_line);
-    for (size_t i = 0; i < count; i++)
-        lines += i == 0 || list[i].line != list[i - 1].line;
-    return lines <= LINES_MAX;
-}
-
 static bool is_known(const gw_sites *sites, uint64_t function)
 {
     for (size_t i = 0; i < sites->means_count; i++)
@@ -109,16 +88,13 @@ static bool is_known(const gw_sites *sites, uint64_t function)
     return false;
 }
 
-/* True if a helper calls this function, and at most LINES_MAX of its lines appear in stacks. `list` has one element for
- * each stack with the function. */
-static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t count)
+/* True if at most LINES_MAX lines of a function appear in stacks. */
+static bool has_few_lines(const passing *list, size_t count)
 {
     uint64_t line[LINES_MAX];
     size_t lines = 0;
-    bool called = false;
     for (size_t i = 0; i < count; i++) {
         size_t k = 0;
-        called = called || (list[i].caller != list[i].function && is_known(sites, list[i].caller));
         while (k < lines && line[k] != list[i].line)
             k++;
         if (k == LINES_MAX)
@@ -126,7 +102,26 @@ static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t
         if (k == lines)
             line[lines++] = list[i].line;
     }
-    return called;
+    return true;
+}
+
+/* True if a function is a helper. `list` has one element for each stack that contains the function, sorted by
+ * caller. */
+static bool is_means(const passing *list, size_t count)
+{
+    size_t callers = 0;
+    for (size_t i = 0; i < count; i++)
+        callers += list[i].caller != list[i].function && (i == 0 || list[i].caller != list[i - 1].caller);
+    return callers >= CALLERS_MIN && has_few_lines(list, count);
+}
+
+/* The same for a function that another helper calls. */
+static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t count)
+{
+    bool called = false;
+    for (size_t i = 0; i < count && !called; i++)
+        called = list[i].caller != list[i].function && is_known(sites, list[i].caller);
+    return called && has_few_lines(list, count);
 }
 
 /* Find helpers that are called by helpers. Helpers found in one round may call helpers of the next round. */

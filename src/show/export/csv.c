@@ -77,7 +77,7 @@ static void put_event(gw_export_to *to, const gw_event *event)
 {
     const char *separator = "";
     fprintf(to->file, ",%s,", gw_event_kind_name(event->kind));
-    bool is_call = gw_event_kind_price(event->kind) != GW_PRICE_FACT;
+    bool is_call = gw_event_kind_traits(event->kind)->price != GW_PRICE_FACT;
     const char *fn_name = is_call ? gw_reader_fn_name(to->reader, event->fn) : "";
     put_field(to, fn_name, strlen(fn_name));
     fprintf(to->file, ",%u,%u,%u,%u,%u,%" PRIu64, event->result, event->took_us, event->flags, event->site,

@@ -71,7 +71,7 @@ static void add_flags(json_object *object, unsigned flags)
 static void add_event(const gw_export_to *to, json_object *object, const gw_event *event)
 {
     add_string(object, "kind", gw_event_kind_name(event->kind));
-    if (gw_event_kind_price(event->kind) != GW_PRICE_FACT) /* a fact is not a call, so it has no function */
+    if (gw_event_kind_traits(event->kind)->price != GW_PRICE_FACT) /* a fact is not a call, so it has no function */
         add_fn(to, object, "function", event->fn);
     add_number(object, "result", event->result);
     add_number(object, "took_us", event->took_us);

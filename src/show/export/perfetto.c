@@ -451,7 +451,7 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
     case GW_ITEM_EVENT:
         if (item->event.kind == GW_EV_FUNCTION && !kernels_add(&p->kernels, &item->event))
             return gw_fail(err, GW_NOMEM, "no memory for the export");
-        if (gw_event_kind_price(item->event.kind) == GW_PRICE_FACT)
+        if (gw_event_kind_traits(item->event.kind)->price == GW_PRICE_FACT)
             put_fact(p, &item->event);
         else
             put_call(p, &item->event);
