@@ -8,13 +8,11 @@
 
 /* A mark in a SYNC block. The first `bytes` bytes of the chunk with this sequence number, in this process's buffer, are
  * in the recording. */
-typedef struct gwi_mark {
-    uint32_t pid;
-    uint64_t start_monotonic_ns;
-    uint64_t sequence;
-    uint32_t bytes;
+typedef struct gwi_mark { /* as it lies in the file */
+    uint32_t pid, bytes;
+    uint64_t start_monotonic_ns, sequence;
 } gwi_mark;
-enum { GWI_MARK_BYTES = 24 };
+_Static_assert(sizeof(gwi_mark) == 24, "as in the document");
 
 typedef enum gwi_source_mode { GWI_AT_BLOCK, GWI_IN_EVENTS, GWI_IN_ITEMS } gwi_source_mode;
 

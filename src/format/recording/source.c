@@ -135,14 +135,9 @@ gw_status gwi_source_next(gwi_source *source, const gw_item **ret_item, gw_error
 
 static void hand_out_marks(const gwi_source *source, gwi_mark_sink sink, void *user)
 {
-    uint32_t count = source->in.head.raw_bytes / GWI_MARK_BYTES;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *at = source->in.raw + (size_t)i * GWI_MARK_BYTES;
-        gwi_mark mark;
-        memcpy(&mark.pid, at, 4);
-        memcpy(&mark.bytes, at + 4, 4);
-        memcpy(&mark.start_monotonic_ns, at + 8, 8);
-        memcpy(&mark.sequence, at + 16, 8);
+    gwi_mark mark;
+    for (size_t at = 0; at + sizeof mark <= source->in.head.raw_bytes; at += sizeof mark) {
+        memcpy(&mark, source->in.raw + at, sizeof mark);
         sink(user, &mark);
     }
 }

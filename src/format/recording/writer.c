@@ -352,17 +352,16 @@ static gw_status put_stderr(gw_writer *writer, const gw_item *item, gw_error *er
 
 static gw_status put_marks(gw_writer *writer, const gw_item *item, gw_error *err)
 {
-    size_t wanted = writer->marks.used_bytes + (size_t)item->drained.count * GWI_MARK_BYTES;
+    size_t wanted = writer->marks.used_bytes + (size_t)item->drained.count * sizeof(gwi_mark);
     if (wanted > GWI_BLOCK_RAW_MAX)
         return GW_OK; /* over 40,000 chunks, more than any run has; without marks, a reader returns some events twice */
     if (!gw_array_reach(&writer->marks.data, wanted, &writer->marks.capacity, 1))
         return gw_fail(err, GW_NOMEM, "%s: no memory for marks", writer->path);
     uint8_t *at = writer->marks.data + writer->marks.used_bytes;
-    for (uint32_t i = 0; i < item->drained.count; i++, at += GWI_MARK_BYTES) {
-        memcpy(at, &item->pid, 4);
-        memcpy(at + 4, &item->drained.mark[i].bytes, 4);
-        memcpy(at + 8, &item->drained.start_monotonic_ns, 8);
-        memcpy(at + 16, &item->drained.mark[i].sequence, 8);
+    for (uint32_t i = 0; i < item->drained.count; i++, at += sizeof(gwi_mark)) {
+        const gw_drained_mark *from = &item->drained.mark[i];
+        gwi_mark mark = {item->pid, from->bytes, item->drained.start_monotonic_ns, from->sequence};
+        memcpy(at, &mark, sizeof mark);
     }
     writer->marks.used_bytes = (uint32_t)wanted;
     return GW_OK;

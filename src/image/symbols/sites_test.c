@@ -86,6 +86,11 @@ static void feed_symbol(const char *path, uint64_t address, const char *function
     feed(&item);
 }
 
+static const gw_stack *stack_of(uint32_t id)
+{
+    return gw_sites_stack(sites, gw_sites_number(sites, PID, id));
+}
+
 /* ---- this program ---- */
 
 static uint64_t build_id_of(const struct dl_phdr_info *info)
@@ -175,7 +180,7 @@ static void this_program(void)
 static const gw_stack *resolved(void)
 {
     assert_int_equal(gw_sites_resolve(sites, SOFT_MS, HARD_MS, &err), GW_OK);
-    const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
+    const gw_stack *stack = stack_of(1);
     assert_non_null(stack);
     return stack;
 }
@@ -310,7 +315,7 @@ static void damaged_files_end_in_an_answer(void **state)
         copy_self(other, i < FLIPS ? at : -1, (unsigned char)(1u << (random >> 40) % 8), i < FLIPS ? self_bytes : at);
         this_program();
         assert_int_equal(gw_sites_resolve(sites, 500, 2000, &err), GW_OK);
-        const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
+        const gw_stack *stack = stack_of(1);
         assert_non_null(stack);
         assert_true(stack->count > 0);
         right += stack->frame[0].function != NULL && strcmp(stack->frame[0].function, "innermost") == 0;
@@ -404,14 +409,14 @@ static void a_thread_without_python_borrows(void **state)
     feed_site(501, lender, 4, 0);
     feed_event(GW_EV_SITE, 502, 1, GW_SITE_PYTHON_BORROWED, 501, NULL);
     feed_event(GW_EV_SITE_FRAMES, 502, borrower[0], 0, 0, NULL);
-    const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 502));
+    const gw_stack *stack = stack_of(502);
     assert_int_equal(stack->count, 3);
     assert_int_equal(stack->flags, GW_SITE_PYTHON_BORROWED);
     assert_string_equal(stack->frame[stack->user].function, "train");
     /* a site that borrows from itself gets no borrowed frames */
     feed_event(GW_EV_SITE, 503, 1, GW_SITE_PYTHON_BORROWED, 503, NULL);
     feed_event(GW_EV_SITE_FRAMES, 503, borrower[0], 0, 0, NULL);
-    assert_int_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 503))->count, 1);
+    assert_int_equal(stack_of(503)->count, 1);
 }
 
 /* Frames of PyTorch's own stacks have line numbers instead of instructions. These stacks have their own ids. */
@@ -434,7 +439,7 @@ static void frameworks_stacks(void **state)
     const uint64_t mixed[] = {GW_FRAME_OF_CODE(code + 1, 0), GW_FRAME_OF_CODE(code + 3, -1),
                               GW_FRAME_OF_CODE(code + 2, 9), GW_FRAME_OF_CODE(code, 78)};
     feed_site(id + 1, mixed, 4, 0);
-    stack = gw_sites_stack(sites, gw_sites_number(sites, PID, id + 1));
+    stack = stack_of(id + 1);
     assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:78 in step");
     assert_false(stack->frame[0].python);
     assert_int_equal(stack->frame[2].whose, GW_WHOSE_FRAMEWORK);
@@ -451,9 +456,8 @@ static void stacks_from_outside(void **state)
                    framework[] = {GW_FRAME_OF_CODE(GW_SITE_FRAMEWORK_CODE_FIRST + 1, 7)};
     feed_site(id, mine, 1, 0);
     feed_site(GW_SITE_FRAMEWORK_FIRST + 1, framework, 1, 0);
-    assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, id))->frame[0].function, "take");
-    assert_string_equal(
-        gw_sites_stack(sites, gw_sites_number(sites, PID, GW_SITE_FRAMEWORK_FIRST + 1))->frame[0].function, "step");
+    assert_string_equal(stack_of(id)->frame[0].function, "take");
+    assert_string_equal(stack_of(GW_SITE_FRAMEWORK_FIRST + 1)->frame[0].function, "step");
     assert_int_not_equal(gw_sites_number(sites, PID, id), gw_sites_number(sites, PID, 1));
 }
 
@@ -474,15 +478,15 @@ static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
     feed_event(GW_EV_MAPPED, TORCH_AT, SIZE, TORCH_AT, 0, "/opt/new.so");
     feed_symbol("/opt/new.so", IN_TORCH, "renewed", NULL, 0);
     feed_site(2, frame, 1, 0);
-    assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 1))->frame[0].function, "THPModule_empty");
-    assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 2))->frame[0].function, "renewed");
+    assert_string_equal(stack_of(1)->frame[0].function, "THPModule_empty");
+    assert_string_equal(stack_of(2)->frame[0].function, "renewed");
     /* A process that is reported twice keeps its sites. Another program with the same pid starts without sites. */
     uint32_t before = gw_sites_number(sites, PID, 1);
     feed_process(1, python_path, 0);
     assert_int_equal(gw_sites_number(sites, PID, 1), before);
     feed_process(2, "/bin/other", 0);
     assert_int_not_equal(gw_sites_number(sites, PID, 1), before);
-    assert_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 1)));
+    assert_null(stack_of(1));
 }
 
 static void nonsense_is_passed_over(void **state)
@@ -501,8 +505,8 @@ static void nonsense_is_passed_over(void **state)
     feed_event(GW_EV_FORK, PID, 0, 0, 0, NULL);
     const uint64_t frame[] = {0, UINT64_MAX, FRAME(77, true), 5};
     feed_site(2, frame, 4, UINT32_MAX);
-    assert_non_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 2)));
-    assert_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 1)));
+    assert_non_null(stack_of(2));
+    assert_null(stack_of(1));
     assert_null(gw_sites_stack(sites, 12345));
     assert_int_equal(gw_sites_resolve(sites, 100, 1000, &err), GW_OK);
 }
@@ -519,7 +523,7 @@ static void a_name_is_kept_once(void **state)
     feed_event(GW_EV_MAPPED, 4096, 4096, 4096, 0, "/opt/a.so");
     const uint64_t frame[] = {4096 + 17};
     feed_site(1, frame, 1, 0);
-    const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
+    const gw_stack *stack = stack_of(1);
     assert_string_equal(stack->frame[0].function, "first");
 }
 

@@ -225,20 +225,17 @@ static const char *lack_of(const gw_portrait *portrait)
     return NULL;
 }
 
-static bool say_lack(const char *which, const char *why, gw_parting *parting)
-{
-    gw_text text = {0};
-    gw_text_addf(&text, "in the %s run, %s", which, why);
-    parting->reason = text.data;
-    return !text.failed;
-}
-
 bool gwi_parting_find(const gw_portrait *good, const gw_portrait *bad, gw_parting *ret_parting)
 {
     const char *why_good = lack_of(good), *why_bad = lack_of(bad);
     *ret_parting = (gw_parting){0};
-    if (why_good != NULL || why_bad != NULL)
-        return say_lack(why_good != NULL ? "good" : "bad", why_good != NULL ? why_good : why_bad, ret_parting);
+    if (why_good != NULL || why_bad != NULL) {
+        gw_text text = {0};
+        gw_text_addf(&text, "in the %s run, %s", why_good != NULL ? "good" : "bad",
+                     why_good != NULL ? why_good : why_bad);
+        ret_parting->reason = text.data;
+        return !text.failed;
+    }
     ret_parting->known = true;
     ret_parting->cut = good->calls->cut || bad->calls->cut;
     parting_place first = {0};

@@ -106,12 +106,8 @@ static void say_other_card(char out[GW_WHATIF_TEXT_MAX], const gw_whatif *whatif
 {
     char room[GW_BYTES_TEXT_MAX];
     gw_bytes_text(room, whatif->room_bytes);
-    if (whatif->same.lives)
-        snprintf(out, GW_WHATIF_TEXT_MAX, "On that card, where PyTorch could have %s, the recorded settings are enough",
-                 room);
-    else
-        snprintf(out, GW_WHATIF_TEXT_MAX, "On that card, where PyTorch could have %s, this run is refused memory",
-                 room);
+    snprintf(out, GW_WHATIF_TEXT_MAX, "On that card, where PyTorch could have %s, %s", room,
+             whatif->same.lives ? "the recorded settings are enough" : "this run is refused memory");
 }
 
 char *gw_whatif_sentence(char out[GW_WHATIF_TEXT_MAX], const gw_whatif *whatif)
