@@ -95,15 +95,6 @@ void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *fro
     (void)ignored;
 }
 
-static gw_status make_copy(gwi_buffer *buffer, uint64_t bytes)
-{
-    buffer->copy = malloc(bytes + 1);
-    if (buffer->copy == NULL)
-        return GW_NOMEM;
-    buffer->copy_bytes = read_fd(buffer->fd, 0, buffer->copy, bytes);
-    return GW_OK;
-}
-
 static int open_pidfd(uint32_t pid)
 {
 #ifdef SYS_pidfd_open
@@ -141,11 +132,13 @@ gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer
     buffer->opened_at_ns = gw_monotonic_ns();
     /* Open the pidfd now, because the process may have ended when the buffer becomes ready. */
     buffer->pidfd = open_pidfd((uint32_t)strtoul(name, NULL, 10));
-    st = GW_OK;
-    if (copy)
-        st = make_copy(buffer, info.st_size < BUFFER_BYTES_MAX ? (uint64_t)info.st_size : BUFFER_BYTES_MAX);
-    if (st != GW_OK)
+    uint64_t bytes = info.st_size < BUFFER_BYTES_MAX ? (uint64_t)info.st_size : BUFFER_BYTES_MAX;
+    buffer->copy = copy ? malloc(bytes + 1) : NULL;
+    if (copy && buffer->copy == NULL)
         goto out;
+    if (copy)
+        buffer->copy_bytes = read_fd(buffer->fd, 0, buffer->copy, bytes);
+    st = GW_OK;
     *ret_buffer = buffer;
     buffer = NULL;
 out:

@@ -523,14 +523,6 @@ static bool find_group(const gw_drain *drain, uint32_t first, uint32_t end, grou
     return whole;
 }
 
-static bool add_group(gw_drain *drain, const group *found)
-{
-    if (!gw_array_room(&drain->group, drain->group_count, &drain->group_capacity, sizeof *found))
-        return false;
-    drain->group[drain->group_count++] = *found;
-    return true;
-}
-
 /* The group at `first` must wait for the next drain. Return the record where the thread's next group may start: the
  * start of the next chunk. A thread may have two chunks at once (one of them for failures), so the next chunk may
  * contain earlier events. But if it begins with the rest of this group's text, all further records of the thread must
@@ -566,8 +558,9 @@ static gw_status find_events(gw_drain *drain, uint32_t first, uint32_t end, uint
             first = skip_to_next_part(drain, first, end);
             continue;
         }
-        if (!add_group(drain, &found))
+        if (!gw_array_room(&drain->group, drain->group_count, &drain->group_capacity, sizeof found))
             return gw_fail(err, GW_NOMEM, "run folder %s: no memory to drain", drain->folder);
+        drain->group[drain->group_count++] = found;
         t_ns = found.t_ns;
         first += found.count;
     }

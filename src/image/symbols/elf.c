@@ -281,14 +281,6 @@ static int by_low(const void *left, const void *right)
     return a->low < b->low ? -1 : a->low > b->low;
 }
 
-static bool range_add(object *it, size_t *capacity, const unit_range *range)
-{
-    if (it->range_count >= RANGES_MAX || !gw_array_room(&it->range, it->range_count, capacity, sizeof *it->range))
-        return false;
-    it->range[it->range_count++] = *range;
-    return true;
-}
-
 /* Build an index from addresses to compilation units. It is needed only if the file's own index does not contain an
  * address. Files compiled by GCC have such an index. */
 static void make_ranges(object *it, uint64_t deadline_ns)
@@ -309,8 +301,11 @@ static void make_ranges(object *it, uint64_t deadline_ns)
         for (ptrdiff_t at = 0; (at = dwarf_ranges(&die, at, &base, &low, &high)) > 0;) {
             range.low = low;
             range.high = high;
-            if (low < high && !range_add(it, &capacity, &range))
+            if (low >= high)
+                continue;
+            if (it->range_count >= RANGES_MAX || !gw_array_room(&it->range, it->range_count, &capacity, sizeof range))
                 break;
+            it->range[it->range_count++] = range;
         }
     }
     if (it->range_count > 0)

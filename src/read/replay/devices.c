@@ -42,7 +42,7 @@ static gwi_answer differ(gwi_recorded *recorded, const gw_replay_step *wanted, c
     return GWI_STOPPED;
 }
 
-static const gw_replay_step *next_step(const gwi_recorded *recorded)
+const gw_replay_step *gwi_recorded_step(const gwi_recorded *recorded)
 {
     return recorded->at < recorded->input->step_count ? &recorded->input->step[recorded->at] : NULL;
 }
@@ -51,7 +51,7 @@ static const gw_replay_step *next_step(const gwi_recorded *recorded)
 static gwi_answer follow(gwi_recorded *recorded, gw_replay_step_kind granted, gw_replay_step_kind refused,
                          uint64_t bytes, uint64_t *ret_address)
 {
-    const gw_replay_step *step = next_step(recorded);
+    const gw_replay_step *step = gwi_recorded_step(recorded);
     bool is_equal = step != NULL && (step->kind == granted || step->kind == refused) && step->bytes == bytes;
     bool has_refusals = recorded->input->steps_have_refusals;
     if (!is_equal && !has_refusals && (step == NULL || step->kind != granted))
@@ -71,7 +71,7 @@ static gwi_answer take(void *user, uint64_t bytes, uint64_t *ret_address)
 static bool give(void *user, uint64_t address, uint64_t bytes)
 {
     gwi_recorded *recorded = user;
-    const gw_replay_step *step = next_step(recorded);
+    const gw_replay_step *step = gwi_recorded_step(recorded);
     if (step == NULL || step->kind != GW_REPLAY_GIVE || step->address != address) {
         (void)differ(recorded, &(gw_replay_step){.kind = GW_REPLAY_GIVE, .bytes = bytes}, step);
         return false;
@@ -84,7 +84,7 @@ static bool give(void *user, uint64_t address, uint64_t bytes)
 static gwi_answer reserve(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     const gwi_recorded *recorded = user;
-    const gw_replay_step *step = next_step(recorded);
+    const gw_replay_step *step = gwi_recorded_step(recorded);
     if (!recorded->input->steps_have_refusals && step != NULL && step->kind == GW_REPLAY_CREATE) {
         *ret_address = step->address;
         return GWI_GRANTED;
@@ -105,7 +105,7 @@ static bool unmap(void *user, uint64_t address, uint64_t page_bytes, uint64_t co
 {
     gwi_recorded *recorded = user;
     for (uint64_t i = 0; i < count; i++, recorded->at++) {
-        const gw_replay_step *step = next_step(recorded);
+        const gw_replay_step *step = gwi_recorded_step(recorded);
         if (step == NULL || step->kind != GW_REPLAY_UNMAP || step->address != address + i * page_bytes ||
             step->bytes != page_bytes) {
             (void)differ(recorded, &(gw_replay_step){.kind = GW_REPLAY_UNMAP, .bytes = page_bytes}, step);

@@ -161,6 +161,7 @@ typedef struct gwi_recorded {
 enum { GWI_DIFFERENCE_MAX = 256 };
 
 gwi_device gwi_recorded_device(gwi_recorded *recorded);
+const gw_replay_step *gwi_recorded_step(const gwi_recorded *recorded); /* the next one; NULL: none */
 __attribute__((format(printf, 2, 3))) void gwi_recorded_differ(gwi_recorded *recorded, const char *format, ...);
 /* Format "cudaMalloc of 20.00 MiB". Writes to `out` and returns it. */
 enum { GWI_STEP_TEXT_MAX = 96 };

@@ -29,17 +29,13 @@ void gwi_run_free(gwi_run *run)
     free(run->place);
 }
 
-static bool same_divisions(const gw_replay_settings *left, const gw_replay_settings *right)
-{
-    return memcmp(left->divisions, right->divisions, sizeof left->divisions) == 0;
-}
-
 /* The size that the allocator looks for. The size of a block is already rounded, by the recorded settings. */
 static uint64_t size_of(const gwi_run *run, const gw_replay_event *event)
 {
     uint64_t bytes = run->use_least ? event->least : event->bytes;
-    bool is_rounded = !event->is_requested && same_divisions(run->allocator.settings, &run->input->settings);
-    return is_rounded ? bytes : gw_replay_round(run->allocator.settings, bytes);
+    const gw_replay_settings *settings = run->allocator.settings, *recorded = &run->input->settings;
+    bool same_rounding = memcmp(settings->divisions, recorded->divisions, sizeof settings->divisions) == 0;
+    return !event->is_requested && same_rounding ? bytes : gw_replay_round(settings, bytes);
 }
 
 gwi_answer gwi_run_event(gwi_run *run, const gw_replay_event *event)
@@ -204,11 +200,6 @@ static gw_status check_input(const gw_replay_input *input, gw_error *err)
 
 /* ---- the cache, emptied by the program ---- */
 
-static const gw_replay_step *step_now(const check *c)
-{
-    return c->recorded.at < c->input->step_count ? &c->input->step[c->recorded.at] : NULL;
-}
-
 /* True if the wholly free segments of the pool are those that are freed from step *at on. Advances *at. */
 static bool frees_follow(const check *c, const gwi_pool *pool, size_t *at)
 {
@@ -242,7 +233,7 @@ static bool was_emptied(const check *c, size_t index)
 {
     enum { CLOCK_SLACK_NS = 1000000 };
     const gw_replay_input *input = c->input;
-    const gw_replay_step *step = step_now(c);
+    const gw_replay_step *step = gwi_recorded_step(&c->recorded);
     size_t at = c->recorded.at;
     bool is_end = index == input->event_count;
     if (step == NULL || (step->kind != GW_REPLAY_GIVE && step->kind != GW_REPLAY_UNMAP))
@@ -325,7 +316,7 @@ static bool empty_if_recorded(check *c, size_t index)
 
 static void compare_end(check *c)
 {
-    const gw_replay_step *step = step_now(c);
+    const gw_replay_step *step = gwi_recorded_step(&c->recorded);
     char text[GWI_STEP_TEXT_MAX], have[GW_BYTES_TEXT_MAX], want[GW_BYTES_TEXT_MAX];
     uint64_t reserved = c->input->reserved_bytes;
     if (step != NULL)
