@@ -12,6 +12,7 @@
 
 #include "gw_clock.h"
 #include "gw_filter.h"
+#include "gw_text.h"
 #include "gwi_buffer.h"
 
 #include <dirent.h>
@@ -200,12 +201,6 @@ static bool is_known(const gw_drain *drain, const char *name)
     return false;
 }
 
-static bool is_buffer_name(const char *name)
-{
-    size_t length = strlen(name);
-    return length > 4 && strcmp(name + length - 4, ".buf") == 0;
-}
-
 static gw_status read_folder(gw_drain *drain, gw_error *err)
 {
     gw_status st = GW_OK;
@@ -220,7 +215,7 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
     struct dirent *entry;
     while (st == GW_OK && (entry = readdir(dir)) != NULL) {
         gwi_buffer *buffer = NULL;
-        if (!is_buffer_name(entry->d_name) || is_known(drain, entry->d_name))
+        if (!gw_ends_with(entry->d_name, ".buf") || entry->d_name[4] == '\0' || is_known(drain, entry->d_name))
             continue;
         st = gwi_buffer_open(dirfd(dir), entry->d_name, drain->copy, &buffer);
         if (st == GW_MISSING || st == GW_IO) { /* not a buffer, or too many open files: try again in the next drain */

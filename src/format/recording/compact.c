@@ -407,7 +407,7 @@ static gw_status rewrite(gwi_source *source, const plan *p, older *o, gwi_out *o
     gw_status st = c.encoder == NULL ? gw_fail(err, GW_NOMEM, "no memory to compact") : GW_OK;
     if (st == GW_OK)
         st = copy_all(source, p, &c, err);
-    gwi_encoder_free(c.encoder);
+    free(c.encoder);
     gwi_bytes_free(&c.items);
     ret_done->events_dropped = o->events - o->events_kept;
     ret_done->alive_dropped = c.alive_dropped;

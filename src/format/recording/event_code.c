@@ -39,11 +39,6 @@ gwi_encoder *gwi_encoder_new(void)
     return encoder;
 }
 
-void gwi_encoder_free(gwi_encoder *encoder)
-{
-    free(encoder);
-}
-
 void gwi_encoder_reset(gwi_encoder *encoder)
 {
     encoder->used_bytes = 0;

@@ -9,8 +9,7 @@
 
 typedef struct gwi_encoder gwi_encoder;
 
-gwi_encoder *gwi_encoder_new(void); /* returns NULL if out of memory */
-void gwi_encoder_free(gwi_encoder *encoder);
+gwi_encoder *gwi_encoder_new(void); /* free() it; returns NULL if out of memory */
 /* Add one event. `fn` and `kind` are numbers from the recording's dictionary. Returns false if the block is full: write
  * it, reset the encoder and add the event again. */
 bool gwi_encoder_add(gwi_encoder *encoder, const gw_event *event);

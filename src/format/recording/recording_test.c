@@ -765,7 +765,7 @@ static void numbers_of_another_build(void **state)
     assert_string_equal(decoded.fn_name[0], "cuOne");
     free(decoder);
     free(raw);
-    gwi_encoder_free(encoder);
+    free(encoder);
     gwi_dict_free(&decoded);
     gwi_bytes_free(&dict);
 }

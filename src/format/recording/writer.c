@@ -52,7 +52,7 @@ static void writer_free(gw_writer *writer)
     if (writer == NULL)
         return;
     gwi_out_close(&writer->out);
-    gwi_encoder_free(writer->encoder);
+    free(writer->encoder);
     gwi_bytes_free(&writer->dict);
     gwi_bytes_free(&writer->items);
     gwi_bytes_free(&writer->marks);
