@@ -22,20 +22,30 @@ static const gw_usage *usage_of(uint32_t pid)
     return &gw_model_process(feed.model, pid)->usage[0];
 }
 
-static void open_feed(void)
+static int open_feed(void **state)
 {
+    (void)state;
     gw_feed_open(&feed, 16 * gib);
+    return 0;
 }
 
-static void close_feed(void)
+static int open_bare(void **state)
 {
-    gw_model_free(gw_feed_finish(&feed));
+    (void)state;
+    gw_feed_open_bare(&feed);
+    return 0;
+}
+
+static int close_feed(void **state)
+{
+    (void)state;
+    gw_feed_close(&feed);
+    return 0;
 }
 
 static void test_plain_memory(void **state)
 {
     (void)state;
-    open_feed();
     uint64_t a = gw_feed_alloc(&feed, 3 * mib), b = gw_feed_alloc(&feed, 100);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 3 * mib + 100);
     gw_feed_free(&feed, a);
@@ -46,7 +56,6 @@ static void test_plain_memory(void **state)
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->unknown_frees, 1);
     gw_feed_free(&feed, b);
     assert_int_equal(usage_of(GW_FEED_PID)->live_count, 0);
-    close_feed();
 }
 
 /* Devices with a number beyond the model's table must not be mixed up with other devices. A bug once treated device 16
@@ -54,7 +63,6 @@ static void test_plain_memory(void **state)
 static void test_devices_beyond_the_table_are_nobody_elses(void **state)
 {
     (void)state;
-    open_feed();
     (void)gw_feed_alloc(&feed, mib);
     gw_feed_text_call(&feed, "cuInit", GW_EV_DEVICE, 16, gib, gib, 0, "Another card");
     gw_feed_call(&feed, "cuDeviceGetAttribute", GW_EV_DEVICE_ATTRIBUTE, 0, 16, 33, 7, 0);
@@ -84,7 +92,6 @@ static void test_devices_beyond_the_table_are_nobody_elses(void **state)
     assert_int_equal(feed.model->info[0].device, GW_MODEL_DEVICE_BEYOND);
     assert_string_equal(gw_device_text(text, 15), "GPU 15");
     assert_string_equal(gw_device_text(text, GW_MODEL_DEVICE_BEYOND), "a GPU beyond the first 16");
-    close_feed();
 }
 
 /* ---- call sites ---- */
@@ -119,7 +126,6 @@ static const gw_group *group_of_site(const char *place, uint64_t bytes)
 static void test_one_kind_is_one_place(void **state)
 {
     (void)state;
-    open_feed();
     uint32_t load = gw_feed_site(&feed, "load data.py 10, train train.py 20, main train.py 30");
     uint32_t again = gw_feed_site(&feed, "load data.py 10, train train.py 20, main train.py 30, again train.py 99");
     uint32_t other = gw_feed_site(&feed, "load data.py 10, test train.py 25, main train.py 31");
@@ -157,13 +163,11 @@ static void test_one_kind_is_one_place(void **state)
     char text[GW_PLACE_TEXT_MAX];
     const gw_stack *stack = gw_sites_stack(model->sites, model->failure[0].site);
     assert_string_equal(gw_frame_text(model->sites, &stack->frame[1], text), "train.py:25 in test");
-    gw_model_free(model);
 }
 
 static void test_what_is_buried_knows_where_it_was_made(void **state)
 {
     (void)state;
-    open_feed();
     uint32_t made = gw_feed_site(&feed, "build model.py 5"), reset = gw_feed_site(&feed, "restart main.py 9");
     alloc_at(made, mib);
     feed.site = reset;
@@ -175,21 +179,18 @@ static void test_what_is_buried_knows_where_it_was_made(void **state)
     assert_int_equal(model->teardown[0].buried_count, 1);
     assert_string_equal(place_of(model->sites, model->teardown[0].buried[0].site, text), "model.py:5 in build");
     assert_int_equal(model->group[model->group_count - 1].buried_count, 1);
-    gw_model_free(model);
 }
 
 /* Site ids may start at any number in each process. The model numbers the sites of all processes from 1. */
 static void test_a_crash_names_its_site(void **state)
 {
     (void)state;
-    open_feed();
     feed.site_last = 40;
     feed.site = gw_feed_site(&feed, "peek model.py 7");
     gw_feed_call(&feed, "?", GW_EV_CRASH, 0, 11, 0x1000, 1, 0x401000);
     gw_model *model = gw_feed_finish(&feed);
     char text[GW_PLACE_TEXT_MAX];
     assert_string_equal(place_of(model->sites, model->process[0].crash.site, text), "model.py:7 in peek");
-    gw_model_free(model);
 }
 
 /* A recording from elsewhere may have times below 0, which would be hundreds of years without a sign. */
@@ -199,7 +200,6 @@ static void test_times_before_the_start(void **state)
     gw_hot_call call = {.t_ns = UINT64_MAX - 9};
     gw_item ring = {.kind = GW_ITEM_RING, .t_ns = UINT64_MAX, .pid = GW_FEED_PID, .tid = GW_FEED_PID};
     gw_error err;
-    open_feed();
     uint64_t t_ns = feed.t_ns;
     feed.t_ns = UINT64_MAX - 99999;
     gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, mib, 0, 0);
@@ -212,25 +212,21 @@ static void test_times_before_the_start(void **state)
     assert_int_equal(model->failure[0].t_ns, 0);
     assert_int_equal(model->thread[0].ring[0].t_ns, 0);
     assert_true(model->t_end_ns < 10000000000u);
-    gw_model_free(model);
 }
 
 static void test_failed_calls_change_nothing(void **state)
 {
     (void)state;
-    open_feed();
     uint64_t a = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, a, 0, 0, 0);
     gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, 0, 0);
     gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 700, 0, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, mib);
-    close_feed();
 }
 
 static void test_vmm_lives_until_released_and_unmapped(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 4 * mib, 0, 1);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x200000, 4 * mib, 0, 0x11);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x800000, 4 * mib, 0, 0x11);
@@ -245,7 +241,6 @@ static void test_vmm_lives_until_released_and_unmapped(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 2 * mib);
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x11, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
-    close_feed();
 }
 
 /* Two blocks get the same handle. The event that released the first block was lost, but a mapping keeps this block
@@ -254,7 +249,6 @@ static void test_vmm_number_given_out_twice(void **state)
 {
     (void)state;
     const uint64_t first_at = 0x7000000000, second_at = 0x7100000000, handle = 0x900;
-    open_feed();
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, handle, 2 * mib, 0, 1);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, first_at, 2 * mib, 0, handle);
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, handle, 4 * mib, 0, 1);
@@ -267,13 +261,11 @@ static void test_vmm_number_given_out_twice(void **state)
     gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, second_at, 4 * mib, 0, 0);
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, handle, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_count, 0);
-    close_feed();
 }
 
 static void test_vmm_retain_and_host_memory(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 4 * mib, 0, 1);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x200000, 4 * mib, 0, 0x11);
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x11, 0, 0, 0);
@@ -289,13 +281,11 @@ static void test_vmm_retain_and_host_memory(void **state)
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x33, 0, 0, 0);
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes, 0);
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes_peak, gib);
-    close_feed();
 }
 
 static void test_unmap_takes_several_mappings(void **state)
 {
     (void)state;
-    open_feed();
     for (uint64_t i = 0; i < 4; i++) {
         gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x10 + i, 2 * mib, 0, 1);
         gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x40000000 + i * 2 * mib, 2 * mib, 0, 0x10 + i);
@@ -304,13 +294,11 @@ static void test_unmap_takes_several_mappings(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 8 * mib);
     gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, 0x40000000, 8 * mib, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
-    close_feed();
 }
 
 static void test_contexts_own_what_was_made_in_them(void **state)
 {
     (void)state;
-    open_feed();
     uint64_t kept = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xbeef, 0, 0, GW_CONTEXT_PLAIN);
     feed.context = 0xbeef;
@@ -325,13 +313,11 @@ static void test_contexts_own_what_was_made_in_them(void **state)
     assert_int_equal(feed.model->teardown_count, 1);
     assert_int_equal(feed.model->teardown[0].bytes, 8 * mib);
     gw_feed_free(&feed, kept);
-    close_feed();
 }
 
 static void test_primary_context_counts_its_holders(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
     gw_feed_call(&feed, "cuDevicePrimaryCtxRelease_v2", GW_EV_CTX_RELEASE, 0, 0, 0, 0, 0);
@@ -339,27 +325,23 @@ static void test_primary_context_counts_its_holders(void **state)
     gw_feed_call(&feed, "cuDevicePrimaryCtxRelease_v2", GW_EV_CTX_RELEASE, 0, 0, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
     assert_int_equal(feed.model->teardown[0].kind, GW_TEARDOWN_RELEASE);
-    close_feed();
 }
 
 static void test_reset_takes_everything_whoever_holds_it(void **state)
 {
     (void)state;
-    open_feed();
     uint64_t a = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, 0x9000, mib, 0, 0);
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
     gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
     assert_int_equal(feed.model->teardown[0].buried[0].key, a);
-    close_feed();
 }
 
 /* exec() ends all objects of the old program. Its last events may be recorded after the description of the new one. */
 static void test_exec_ends_everything(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
     const gw_process *facts = gw_model_process(feed.model, GW_FEED_PID);
     gw_feed_alloc(&feed, gib);
@@ -386,27 +368,23 @@ static void test_exec_ends_everything(void **state)
     assert_int_equal(facts->unknown_frees, 0);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x10000000, gib, 0, 0x77); /* of nothing that still exists */
     assert_int_equal(facts->usage[0].live_bytes, 4096);
-    close_feed();
 }
 
 /* A new program that does nothing with the driver is only known from its description. */
 static void test_exec_without_a_later_event(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
     gw_feed_alloc(&feed, gib);
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/true");
     gw_feed_exit(&feed, 0, 0);
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, 0);
-    close_feed();
 }
 
 /* The drain may find the buffers of both programs at once, and then describes them in any order. */
 static void test_exec_described_in_reverse(void **state)
 {
     (void)state;
-    open_feed();
     gw_error err;
     gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns + 1000000000, .pid = GW_FEED_PID};
     item.process.exe = "/usr/bin/python3";
@@ -419,7 +397,6 @@ static void test_exec_described_in_reverse(void **state)
     assert_true(facts->called_exec);
     assert_int_equal(facts->usage[0].live_bytes, 4096);
     assert_int_equal(facts->usage[0].peak_bytes, gib);
-    close_feed();
 }
 
 static void describe_started_at(uint64_t start_realtime_ns)
@@ -434,7 +411,6 @@ static void describe_started_at(uint64_t start_realtime_ns)
 static void test_a_repeated_description_is_no_exec(void **state)
 {
     (void)state;
-    open_feed();
     describe_started_at(1763600000000000000);
     gw_feed_alloc(&feed, gib);
     describe_started_at(1763600000000000000);
@@ -443,7 +419,6 @@ static void test_a_repeated_description_is_no_exec(void **state)
     describe_started_at(1763600000000000001);
     gw_feed_alloc(&feed, 4096);
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, 4096);
-    close_feed();
 }
 
 static void describe_in_namespace(uint64_t pid_namespace)
@@ -459,7 +434,6 @@ static void describe_in_namespace(uint64_t pid_namespace)
 static void test_equal_pids_in_two_namespaces(void **state)
 {
     (void)state;
-    open_feed();
     describe_in_namespace(4026531836);
     gw_feed_alloc(&feed, gib);
     describe_in_namespace(4026532800);
@@ -470,24 +444,20 @@ static void test_equal_pids_in_two_namespaces(void **state)
     describe_in_namespace(4026532800); /* which of them called exec() is unknown */
     gw_feed_alloc(&feed, 4096);
     assert_int_equal(facts->usage[0].live_bytes, gib + 8192);
-    close_feed();
 }
 
 static void test_green_contexts_borrow(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_call(&feed, "cuGreenCtxCreate", GW_EV_CTX_CREATE, 0, 0x9e, 0, 0, GW_CONTEXT_GREEN);
     gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuGreenCtxDestroy", GW_EV_CTX_DESTROY, 0, 0x9e, 0, 0, GW_CONTEXT_GREEN);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, mib);
-    close_feed();
 }
 
 static void test_imports_are_the_exporters(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_call(&feed, "cuIpcOpenMemHandle_v2", GW_EV_IPC_OPEN, 0, 0x123000, 0, 0, 0);
     gw_feed_call(&feed, "cuMemImportFromShareableHandle", GW_EV_VMM_IMPORT, 0, 0x77, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
@@ -495,13 +465,11 @@ static void test_imports_are_the_exporters(void **state)
     gw_feed_call(&feed, "cuIpcCloseMemHandle", GW_EV_IPC_CLOSE, 0, 0x123000, 0, 0, 0);
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x77, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->class_count[GW_CLASS_IMPORT], 0);
-    close_feed();
 }
 
 static void test_captured_allocations_have_not_happened(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_call(&feed, "cuStreamBeginCapture_v2", GW_EV_CAPTURE_BEGIN, 0, 0, 0, 0, 0x51);
     gw_event event = {.t_ns = feed.t_ns + 10,
                       .pid = feed.pid,
@@ -521,13 +489,11 @@ static void test_captured_allocations_have_not_happened(void **state)
     gw_model *model = gw_feed_finish(&feed);
     assert_true(model->thread[0].ring[0].captured);
     assert_false(model->thread[0].ring[1].captured);
-    gw_model_free(model);
 }
 
 static void test_kernels_have_names(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_call(&feed, "cuLibraryLoadData", GW_EV_LIBRARY_LOAD, 0, 0x71, 0, 0, 0);
     gw_feed_text_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, 0xf0, 0x71, GW_OWNER_LIBRARY, 0, "conv_forward");
     gw_feed_call(&feed, "cuKernelGetFunction", GW_EV_FUNCTION, 0, 0xf1, 0xf0, GW_OWNER_KERNEL, 0);
@@ -545,7 +511,6 @@ static void test_kernels_have_names(void **state)
     assert_string_equal(model->thread[0].ring[0].kernel, "conv_forward");
     assert_string_equal(model->thread[0].ring[1].kernel, "conv_forward");
     assert_null(model->thread[0].ring[2].kernel);
-    gw_model_free(model);
 }
 
 /* ---- failures ---- */
@@ -553,7 +518,6 @@ static void test_kernels_have_names(void **state)
 static void test_recovered_by_a_retry(void **state)
 {
     (void)state;
-    open_feed();
     uint64_t a = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
     gw_feed_free(&feed, a);
@@ -564,7 +528,6 @@ static void test_recovered_by_a_retry(void **state)
     assert_true(model->failure[0].next.is_retry);
     assert_true(model->failure[0].has_info);
     assert_int_equal(model->failure[0].info.bytes_free, gib);
-    gw_model_free(model);
 }
 
 /* CuPy's pool repeats a refused request twice, each time after freeing idle blocks. Then CuPy raises an exception.
@@ -572,7 +535,6 @@ static void test_recovered_by_a_retry(void **state)
 static void test_a_pool_that_asks_again_fails_once(void **state)
 {
     (void)state;
-    open_feed();
     uint64_t a = gw_feed_alloc(&feed, gib), b = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
     gw_feed_free(&feed, a);
@@ -590,27 +552,23 @@ static void test_a_pool_that_asks_again_fails_once(void **state)
     /* the free memory that was reported after the last refusal */
     assert_int_equal(failure->info.bytes_free, 2 * gib - mib);
     assert_int_equal(failure->recovery, GW_RECOVERED_NOT);
-    gw_model_free(model);
 }
 
 /* A refused request is a new failure if it has another size, or if another request succeeded since the last refusal. */
 static void test_two_requests_fail_twice(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
     gw_feed_no_room(&feed, 3 * gib, mib, 16 * gib);
     gw_feed_alloc(&feed, mib);
     gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
     gw_model *model = gw_feed_finish(&feed);
     assert_int_equal(model->failure_count, 3);
-    gw_model_free(model);
 }
 
 static void test_recovered_by_a_smaller_batch(void **state)
 {
     (void)state;
-    open_feed();
     uint64_t a = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
     gw_feed_free(&feed, a);
@@ -620,14 +578,13 @@ static void test_recovered_by_a_smaller_batch(void **state)
     gw_feed_drain(&feed);
     gw_model *model = gw_feed_finish(&feed);
     assert_int_equal(model->failure[0].recovery, GW_RECOVERED_BY_SMALLER);
-    gw_model_free(model);
 }
 
 static void test_recovered_by_launches_that_were_waited_for(void **state)
 {
     (void)state;
     for (int waits = 0; waits < 2; waits++) {
-        open_feed();
+        gw_feed_open(&feed, 16 * gib);
         gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
         for (int i = 0; i < 100; i++)
             gw_feed_launch(&feed, 1, 0);
@@ -643,7 +600,6 @@ static void test_recovered_by_launches_that_were_waited_for(void **state)
 static void test_echoes_and_probes(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_call(&feed, "cuModuleGetFunction", GW_EV_CALL, 500, 0, 0, 0, 0);
     gw_feed_call(&feed, "cuCtxGetDevice", GW_EV_CALL, 201, 0, 0, 0, 0);
     gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
@@ -658,7 +614,6 @@ static void test_echoes_and_probes(void **state)
     assert_false(model->failure[2].is_echo);
     assert_true(model->failure[3].is_echo);
     assert_int_equal(model->failure[4].repeat_count, 2);
-    gw_model_free(model);
 }
 
 /* Test which errors are sticky, so that the process can no longer use the GPU. The list includes errors of the MPS
@@ -670,7 +625,7 @@ static void test_sticky_results(void **state)
     for (size_t i = 0; i < sizeof sticky / sizeof sticky[0] + sizeof harmless / sizeof harmless[0]; i++) {
         bool is_sticky = i < sizeof sticky / sizeof sticky[0];
         uint16_t result = is_sticky ? sticky[i] : harmless[i - sizeof sticky / sizeof sticky[0]];
-        open_feed();
+        gw_feed_open(&feed, 16 * gib);
         gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, result, 0, 0, 0, 0);
         gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, 0, 0);
         gw_model *model = gw_feed_finish(&feed);
@@ -683,7 +638,6 @@ static void test_sticky_results(void **state)
 static void test_driver_log_keeps_sticky_results(void **state)
 {
     (void)state;
-    open_feed();
     static const char text[] = "Returning 2 (CUDA_ERROR_OUT_OF_MEMORY) from cuMemAlloc_v2\n"
                                "Returning 703 (CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING) from cuLaunchKernel\n"
                                "Returning 709 (CUDA_ERROR_CONTEXT_IS_DESTROYED) from cuMemFree_v2\n"
@@ -701,13 +655,11 @@ static void test_driver_log_keeps_sticky_results(void **state)
     assert_string_equal(model->faults.log[0].text,
                         "Returning 700 (CUDA_ERROR_ILLEGAL_ADDRESS) from cuCtxSynchronize_v2");
     assert_string_equal(model->faults.log[1].text, "Sticky error detected");
-    gw_model_free(model);
 }
 
 static void test_half_used_pages(void **state)
 {
     (void)state;
-    open_feed();
     uint64_t block[64];
     for (int i = 0; i < 64; i++)
         block[i] = gw_feed_alloc(&feed, mib);
@@ -719,7 +671,6 @@ static void test_half_used_pages(void **state)
     assert_int_equal(snapshot->small_page_count, 32);
     assert_int_equal(snapshot->small_bytes, 32 * mib);
     assert_int_equal(snapshot->small_idle_bytes, 32 * mib);
-    gw_model_free(model);
 }
 
 /* ---- growth ---- */
@@ -760,14 +711,12 @@ static gw_growth growth_at_failure(uint64_t wanted)
                                    .order_now = snapshot->order,
                                    .snapshot = snapshot};
     gw_growth_find(model, &question, &growth);
-    gw_model_free(model);
     return growth;
 }
 
 static void test_a_second_run_is_seen(void **state)
 {
     (void)state;
-    open_feed();
     for (int run = 0; run < 2; run++) {
         allocate_weights();
         gw_feed_alloc(&feed, 900 * mib);
@@ -784,7 +733,6 @@ static void test_a_second_run_is_seen(void **state)
 static void test_gradients_are_no_second_run(void **state)
 {
     (void)state;
-    open_feed();
     allocate_weights();
     gw_feed_copy(&feed, mib);
     for (int i = 0; i < 40; i++) { /* first forward pass: workspaces are allocated and freed */
@@ -801,7 +749,6 @@ static void test_gradients_are_no_second_run(void **state)
 static void test_a_leak_each_step_is_seen(void **state)
 {
     (void)state;
-    open_feed();
     allocate_weights();
     for (int i = 0; i < 40; i++) {
         gw_feed_alloc(&feed, 5 * mib);
@@ -817,7 +764,6 @@ static void test_a_leak_each_step_is_seen(void **state)
 static void test_layers_of_one_pass_are_no_leak(void **state)
 {
     (void)state;
-    open_feed();
     allocate_weights();
     gw_feed_copy(&feed, mib);
     for (int i = 0; i < 40; i++) { /* saved activations of forty equal layers */
@@ -896,7 +842,6 @@ static void test_stderr_after_the_exception(void **state)
 static void test_chained_traceback_keeps_the_out_of_memory(void **state)
 {
     (void)state;
-    gw_feed_open_bare(&feed);
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
                           "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB\n\n"
                           "During handling of the above exception, another exception occurred:\n\n"
@@ -906,13 +851,11 @@ static void test_chained_traceback_keeps_the_out_of_memory(void **state)
     assert_true(model->stderr_facts.exception_chain_oom);
     assert_true(model->stderr_facts.oom.seen);
     assert_int_equal(gw_exception_kind_of(&model->stderr_facts), GW_EXCEPTION_OOM);
-    gw_model_free(model);
 }
 
 static void test_hostile_stderr(void **state)
 {
     (void)state;
-    gw_feed_open_bare(&feed);
     char line[9000];
     memset(line, 'x', sizeof line - 1);
     line[sizeof line - 1] = '\0';
@@ -921,7 +864,6 @@ static void test_hostile_stderr(void **state)
     gw_feed_stderr(&feed, "\nTraceback (most recent call last):\n:::\n\t\n");
     gw_model *model = gw_feed_finish(&feed);
     assert_false(model->stderr_facts.exception.seen);
-    gw_model_free(model);
 }
 
 static void feed_raised(const char *line)
@@ -965,7 +907,6 @@ static void feed_requests(uint64_t first, uint64_t count, const char *text)
 static void test_a_course_of_requests(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_wait(&feed, 1000000000);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 0, 0, 0);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_COURSE_REQUESTS, 1000, 0, 0);
@@ -1003,7 +944,6 @@ static void test_a_course_of_requests(void **state)
     assert_int_equal(request[1].waits, 1);
     assert_int_equal(request[1].t_ns, told_ns - 1000 + 70000);
     assert_int_equal(request[2].launches, (UINT64_C(1) << 32) + 1);
-    gw_model_free(model);
 }
 
 static void feed_totals(uint64_t requests, uint64_t frees, uint64_t live_bytes)
@@ -1022,7 +962,6 @@ static void feed_totals(uint64_t requests, uint64_t frees, uint64_t live_bytes)
 static void test_a_report_shares_lists(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_wait(&feed, 1000000000);
     feed_totals(2, 1, mib);
     feed_requests(1, 2, "gBAAAAAgBAAAAA");
@@ -1044,14 +983,12 @@ static void test_a_report_shares_lists(void **state)
     assert_int_equal(later->request_count, 0);
     assert_int_equal(later->order, 3);
     assert_int_equal(later->live[0].order, 3);
-    gw_model_free(model);
 }
 
 /* A report about PyTorch's memory belongs to the refused request just before it, although PyTorch did not make it. */
 static void test_a_report_beside_a_refusal(void **state)
 {
     (void)state;
-    open_feed();
     gw_feed_no_room(&feed, 64 * mib, mib, gib);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_WHEN, GW_WHEN_OTHER_REFUSED, 3, 0);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_ALLOCATED, mib, 3, 0);
@@ -1065,7 +1002,6 @@ static void test_a_report_beside_a_refusal(void **state)
     assert_int_equal(beside->field[GW_ALLOCATOR_ALLOCATED], mib);
     assert_false(model->allocator[1].is_other_refused);
     assert_int_equal(model->allocator[1].device, 3);
-    gw_model_free(model);
 }
 
 /* A pile is many equal arrays that a loop probably keeps. 1,100 arrays are a pile if they hold most of the memory. 99
@@ -1073,7 +1009,6 @@ static void test_a_report_beside_a_refusal(void **state)
 static void test_a_pile_of_arrays(void **state)
 {
     (void)state;
-    open_feed();
     assert_null(gw_arrays_pile(&(gw_arrays){.seen = true}, 2000));
     gw_feed_text_call(&feed, "?", GW_EV_ARRAYS_OOM, 8 * mib, 12 * gib, 12 * gib, 12 * gib, "JAX");
     gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, 8 * mib, 1100, 0, 0, "float32[2048,1024]");
@@ -1099,7 +1034,6 @@ static void test_a_pile_of_arrays(void **state)
     model->arrays.kind[0].count = 15;
     model->arrays.rest_bytes = 0;
     assert_null(gw_arrays_pile(&model->arrays, 99));
-    gw_model_free(model);
 }
 
 /* All ages in a report are relative to the time at which the history was read, even if writing the report took long. */
@@ -1108,7 +1042,6 @@ static void test_ages_of_a_report_are_of_one_moment(void **state)
     enum { BLOCKS = 4 };
     const uint64_t pause_ns = 50000000, age_ns = 300000000;
     (void)state;
-    open_feed();
     gw_feed_wait(&feed, 1000000000);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 16 * gib, mib, 0);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_HISTORY_TOTAL, BLOCKS, 0, 0);
@@ -1129,7 +1062,6 @@ static void test_ages_of_a_report_are_of_one_moment(void **state)
         assert_int_equal(report->peak[i].t_ns, read_ns - age_ns + i);
     }
     assert_int_equal(report->t_held_ns, read_ns - age_ns);
-    gw_model_free(model);
 }
 
 /* Check the rules that hold for every ledger, whatever the program did. Bytes are not compared with totals, because a
@@ -1211,7 +1143,6 @@ static size_t expect_sound_snapshots(const gw_model *model)
 static void test_hostile_events(void **state)
 {
     (void)state;
-    gw_feed_open_bare(&feed);
     uint64_t random = 88172645463325252u;
     for (int i = 0; i < 200000; i++) {
         random ^= random << 13;
@@ -1240,7 +1171,6 @@ static void test_hostile_events(void **state)
     expect_sound_failures(model);
     assert_true(model->failure_count > 100);
     assert_true(expect_sound_snapshots(model) > 0);
-    gw_model_free(model);
 }
 
 static void live_blocks_are_listed_at_once(void **state)
@@ -1276,53 +1206,53 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(live_blocks_are_listed_at_once),
-        cmocka_unit_test(test_plain_memory),
-        cmocka_unit_test(test_devices_beyond_the_table_are_nobody_elses),
-        cmocka_unit_test(test_one_kind_is_one_place),
-        cmocka_unit_test(test_what_is_buried_knows_where_it_was_made),
-        cmocka_unit_test(test_a_crash_names_its_site),
-        cmocka_unit_test(test_times_before_the_start),
-        cmocka_unit_test(test_failed_calls_change_nothing),
-        cmocka_unit_test(test_vmm_lives_until_released_and_unmapped),
-        cmocka_unit_test(test_vmm_number_given_out_twice),
-        cmocka_unit_test(test_vmm_retain_and_host_memory),
-        cmocka_unit_test(test_unmap_takes_several_mappings),
-        cmocka_unit_test(test_contexts_own_what_was_made_in_them),
-        cmocka_unit_test(test_primary_context_counts_its_holders),
-        cmocka_unit_test(test_reset_takes_everything_whoever_holds_it),
-        cmocka_unit_test(test_exec_ends_everything),
-        cmocka_unit_test(test_exec_without_a_later_event),
-        cmocka_unit_test(test_exec_described_in_reverse),
-        cmocka_unit_test(test_a_repeated_description_is_no_exec),
-        cmocka_unit_test(test_equal_pids_in_two_namespaces),
-        cmocka_unit_test(test_green_contexts_borrow),
-        cmocka_unit_test(test_imports_are_the_exporters),
-        cmocka_unit_test(test_captured_allocations_have_not_happened),
-        cmocka_unit_test(test_kernels_have_names),
-        cmocka_unit_test(test_recovered_by_a_retry),
-        cmocka_unit_test(test_a_pool_that_asks_again_fails_once),
-        cmocka_unit_test(test_two_requests_fail_twice),
-        cmocka_unit_test(test_recovered_by_a_smaller_batch),
+        cmocka_unit_test_setup_teardown(test_plain_memory, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_devices_beyond_the_table_are_nobody_elses, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_one_kind_is_one_place, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_what_is_buried_knows_where_it_was_made, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_a_crash_names_its_site, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_times_before_the_start, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_failed_calls_change_nothing, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_vmm_lives_until_released_and_unmapped, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_vmm_number_given_out_twice, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_vmm_retain_and_host_memory, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_unmap_takes_several_mappings, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_contexts_own_what_was_made_in_them, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_primary_context_counts_its_holders, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_reset_takes_everything_whoever_holds_it, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_exec_ends_everything, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_exec_without_a_later_event, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_exec_described_in_reverse, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_a_repeated_description_is_no_exec, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_equal_pids_in_two_namespaces, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_green_contexts_borrow, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_imports_are_the_exporters, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_captured_allocations_have_not_happened, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_kernels_have_names, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_recovered_by_a_retry, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_a_pool_that_asks_again_fails_once, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_two_requests_fail_twice, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_recovered_by_a_smaller_batch, open_feed, close_feed),
         cmocka_unit_test(test_recovered_by_launches_that_were_waited_for),
-        cmocka_unit_test(test_echoes_and_probes),
+        cmocka_unit_test_setup_teardown(test_echoes_and_probes, open_feed, close_feed),
         cmocka_unit_test(test_sticky_results),
-        cmocka_unit_test(test_driver_log_keeps_sticky_results),
-        cmocka_unit_test(test_half_used_pages),
-        cmocka_unit_test(test_a_second_run_is_seen),
-        cmocka_unit_test(test_gradients_are_no_second_run),
-        cmocka_unit_test(test_a_leak_each_step_is_seen),
-        cmocka_unit_test(test_layers_of_one_pass_are_no_leak),
+        cmocka_unit_test_setup_teardown(test_driver_log_keeps_sticky_results, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_half_used_pages, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_a_second_run_is_seen, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_gradients_are_no_second_run, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_a_leak_each_step_is_seen, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_layers_of_one_pass_are_no_leak, open_feed, close_feed),
         cmocka_unit_test(test_traceback),
-        cmocka_unit_test(test_chained_traceback_keeps_the_out_of_memory),
+        cmocka_unit_test_setup_teardown(test_chained_traceback_keeps_the_out_of_memory, open_bare, close_feed),
         cmocka_unit_test(test_stderr_after_the_exception),
-        cmocka_unit_test(test_hostile_stderr),
+        cmocka_unit_test_setup_teardown(test_hostile_stderr, open_bare, close_feed),
         cmocka_unit_test(test_an_empty_line_is_no_exception),
-        cmocka_unit_test(test_a_course_of_requests),
-        cmocka_unit_test(test_a_report_shares_lists),
-        cmocka_unit_test(test_a_report_beside_a_refusal),
-        cmocka_unit_test(test_a_pile_of_arrays),
-        cmocka_unit_test(test_ages_of_a_report_are_of_one_moment),
-        cmocka_unit_test(test_hostile_events),
+        cmocka_unit_test_setup_teardown(test_a_course_of_requests, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_a_report_shares_lists, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_a_report_beside_a_refusal, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_a_pile_of_arrays, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_ages_of_a_report_are_of_one_moment, open_feed, close_feed),
+        cmocka_unit_test_setup_teardown(test_hostile_events, open_bare, close_feed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

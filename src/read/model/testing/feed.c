@@ -65,7 +65,13 @@ gw_model *gw_feed_finish(gw_feed *feed)
     gw_error err;
     must(gw_model_name_fns(feed->model, feed->name, feed->name_count, &err) == GW_OK, "names");
     must(gw_model_finish(feed->model, &err) == GW_OK, "the model did not finish");
+    feed->is_finished = true;
     return feed->model;
+}
+
+void gw_feed_close(gw_feed *feed)
+{
+    gw_model_free(feed->is_finished ? feed->model : gw_feed_finish(feed));
 }
 
 void gw_feed_wait(gw_feed *feed, uint64_t ns)

@@ -20,6 +20,7 @@ typedef struct gw_feed_thread {
 
 typedef struct gw_feed {
     gw_model *model;
+    bool is_finished;
     uint64_t t_ns, context;
     uint32_t pid, tid;
     uint32_t site, site_last; /* `site`: call site of the next calls, set by the test; `site_last`: the newest site */
@@ -40,6 +41,8 @@ void gw_feed_open_bare(gw_feed *feed);
  * function. */
 void gw_feed_begin_cuda(gw_feed *feed, uint64_t total_bytes);
 gw_model *gw_feed_finish(gw_feed *feed); /* Finish the model and return it. The caller frees it with gw_model_free(). */
+/* Free the model, after finishing it unless gw_feed_finish() did. */
+void gw_feed_close(gw_feed *feed);
 
 /* Feed a call of the driver function `fn` by feed->tid, 10 us after the previous call. a0 to a3 are the event's
  * arguments. */
