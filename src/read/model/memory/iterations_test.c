@@ -26,6 +26,13 @@ static void begin(void)
     now = (gw_request){0};
 }
 
+static int set_up(void **state)
+{
+    (void)state;
+    begin();
+    return 0;
+}
+
 /* Add a granted request for memory and return its index in the list. */
 static size_t take(uint32_t site, uint64_t bytes)
 {
@@ -70,6 +77,12 @@ static void find(gw_request_source source)
     gw_iterations_find(list, count, source, live, &found);
 }
 
+static void expect(gw_request_source source, gw_loop_doubt doubt)
+{
+    find(source);
+    assert_int_equal(found.doubt, doubt);
+}
+
 /* Simulate a training step: activations are allocated and freed, and `kept` bytes stay. */
 static void step(uint64_t kept)
 {
@@ -86,12 +99,10 @@ static void step(uint64_t kept)
 static void test_three_that_keep_are_seen_and_not_proven(void **state)
 {
     (void)state;
-    begin();
     take(9, 512 * MIB);
     for (int i = 0; i < 5; i++)
         step(100 * MIB);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
     assert_true(found.leak_count >= 3);
     assert_int_equal(found.leak_bytes_median, 100 * MIB);
     assert_int_equal(found.keeper[0].site, 3);
@@ -101,7 +112,6 @@ static void test_three_that_keep_are_seen_and_not_proven(void **state)
 static void test_many_after_idle_ones_are_proven(void **state)
 {
     (void)state;
-    begin();
     for (int i = 0; i < 5; i++)
         step(0);
     for (int i = 0; i < 12; i++)
@@ -114,7 +124,6 @@ static void test_many_after_idle_ones_are_proven(void **state)
 static void test_nothing_is_kept(void **state)
 {
     (void)state;
-    begin();
     take(9, 512 * MIB);
     for (int i = 0; i < 12; i++)
         step(0);
@@ -150,27 +159,15 @@ static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 static void test_a_phase_outgrows_what_was_kept(void **state)
 {
     (void)state;
-    begin();
     for (int i = 0; i < 10; i++)
         step(16 * MIB);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE); /* as long as no phase with a larger need follows */
     for (uint32_t layer = 0; layer < 4; layer++) {
         take(20 + layer, 300 * MIB);
         launch(3);
     }
-    find(GW_REQUESTS_OF_DRIVER);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_OUTGROWN);
     assert_true(found.leak_count >= 3);
-    assert_int_equal(found.doubt, GW_LOOP_OUTGROWN);
-}
-
-/* If each step keeps memory and no phase with a larger need follows, the steps must count as a leak. */
-static void test_kept_near_a_phase(void **state)
-{
-    (void)state;
-    begin();
-    for (int i = 0; i < 10; i++)
-        step(16 * MIB);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
 /* Simulate loading of layers with two weights each. Each weight is copied into a staging buffer and converted by
@@ -194,21 +191,13 @@ static void load_layers(int layers, int kernels)
 static void test_a_model_is_loaded_through_buffers(void **state)
 {
     (void)state;
-    begin();
     load_layers(30, 1);
-    find(GW_REQUESTS_OF_DRIVER);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_LOADING);
     assert_true(found.leak_count >= 3);
-    assert_int_equal(found.doubt, GW_LOOP_LOADING);
-}
-
-/* Each weight is used by nine kernels, as in a training loop, so this is not loading. Loading runs one kernel. */
-static void test_loading_near_a_training(void **state)
-{
-    (void)state;
+    /* Each weight is used by nine kernels, as in a training loop, so this is not loading. Loading runs one kernel. */
     begin();
     load_layers(30, 9);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
 }
 
 /* Allocate 20 blocks. After each allocation, copy into the block, launch one kernel and call `then`, which waits for
@@ -228,17 +217,10 @@ static void test_blocks_are_copied_into(void **state)
 {
     (void)state;
     copy_into_blocks(wait_for_gpu);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_LOADING);
-}
-
-/* The host reads results after each block, like a loop that keeps its outputs. This must not count as loading. */
-static void test_copied_into_near_results_that_are_read(void **state)
-{
-    (void)state;
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_LOADING);
+    /* The host reads results after each block, like a loop that keeps its outputs. This must not count as loading. */
     copy_into_blocks(read_back);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
 }
 
 /* Simulate repeated relu(linear(x)). Each operation launches `kernels` and requests memory for its result. The results
@@ -261,64 +243,37 @@ static void pass_through_layers(int layers, uint64_t kernels, bool waits)
 static void test_layers_of_a_framework(void **state)
 {
     (void)state;
-    begin();
     pass_through_layers(8, 1, false);
-    find(GW_REQUESTS_OF_FRAMEWORK);
+    expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_ONE_PASS);
     assert_true(found.leak_count >= 3);
-    assert_int_equal(found.doubt, GW_LOOP_ONE_PASS);
-}
-
-static void test_layers_near_iterations_that_wait(void **state)
-{
-    (void)state;
     begin();
-    pass_through_layers(8, 1, true);
-    find(GW_REQUESTS_OF_FRAMEWORK);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    pass_through_layers(8, 1, true); /* iterations, which wait */
+    expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_SURE);
 }
 
-/* Layers of several kernels each, all requested in the call with this number. With `waits`, the host waits after each.
- */
-static void layers_in_call(uint64_t call, bool waits)
-{
-    begin();
-    pass_through_layers(8, 3, waits);
-    for (size_t i = 0; i < count; i++)
-        list[i].call = call;
-    find(GW_REQUESTS_OF_FRAMEWORK);
-}
-
+/* Layers of several kernels each, all requested in the call with this number. With `waits`, the host waits after
+ * each. */
 static void test_layers_in_one_call(void **state)
 {
     (void)state;
-    layers_in_call(7, false);
-    assert_int_equal(found.doubt, GW_LOOP_ONE_PASS);
-}
-
-static void test_near_layers_outside_of_any_call(void **state)
-{
-    (void)state;
-    layers_in_call(0, false);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
-}
-
-/* One line calls the model again and again, and the host waits each time: an evaluation that keeps its outputs. */
-static void test_near_a_model_that_is_called_again(void **state)
-{
-    (void)state;
-    layers_in_call(7, true);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
-}
-
-/* Weights that are moved wait, too. */
-static void test_layers_whose_weights_are_moved(void **state)
-{
-    (void)state;
-    layers_in_call(7, true);
-    for (size_t i = 0; i < count; i++)
-        list[i].moves_weights = true;
-    find(GW_REQUESTS_OF_FRAMEWORK);
-    assert_int_equal(found.doubt, GW_LOOP_ONE_PASS);
+    static const struct {
+        uint64_t call; /* 0: outside of any call */
+        bool waits, moves_weights;
+        gw_loop_doubt doubt;
+    } cases[] = {{7, false, false, GW_LOOP_ONE_PASS},
+                 {0, false, false, GW_LOOP_SURE},
+                 /* one line calls the model again and again, as in an evaluation that keeps its outputs */
+                 {7, true, false, GW_LOOP_SURE},
+                 {7, true, true, GW_LOOP_ONE_PASS}}; /* weights that are moved wait, too */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        begin();
+        pass_through_layers(8, 3, cases[i].waits);
+        for (size_t k = 0; k < count; k++) {
+            list[k].call = cases[i].call;
+            list[k].moves_weights = cases[i].moves_weights;
+        }
+        expect(GW_REQUESTS_OF_FRAMEWORK, cases[i].doubt);
+    }
 }
 
 /* Weights, forward and backward pass and an optimizer's state: the same sizes at one place, but other calls. With
@@ -340,24 +295,16 @@ static void test_phases_of_one_iteration(void **state)
 {
     (void)state;
     phases(false);
-    find(GW_REQUESTS_OF_FRAMEWORK);
+    expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_UNLIKE);
     assert_true(found.leak_count >= 3);
-    assert_int_equal(found.doubt, GW_LOOP_UNLIKE);
-}
-
-static void test_near_phases_that_are_alike(void **state)
-{
-    (void)state;
     phases(true);
-    find(GW_REQUESTS_OF_FRAMEWORK);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_SURE);
 }
 
 /* Weights are moved layer by layer, with a wait for each tensor; kernels ran only later. */
 static void test_weights_that_wait(void **state)
 {
     (void)state;
-    begin();
     for (int i = 0; i < 20; i++) {
         take(90, 32 * MIB);
         wait_for_gpu();
@@ -366,15 +313,13 @@ static void test_weights_that_wait(void **state)
     }
     launch(1);
     take(92, 8 * MIB);
-    find(GW_REQUESTS_OF_FRAMEWORK);
-    assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
+    expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_NO_WORK);
 }
 
 /* Simulate host.cuda().half(), layer by layer: each layer is copied to the GPU and converted, and the copy is freed. */
 static void test_layers_are_converted_in_a_framework(void **state)
 {
     (void)state;
-    begin();
     for (int i = 0; i < 100; i++) {
         size_t whole = take(70, 64 * MIB);
         wait_for_gpu();
@@ -382,8 +327,7 @@ static void test_layers_are_converted_in_a_framework(void **state)
         launch(1);
         give_back(whole);
     }
-    find(GW_REQUESTS_OF_FRAMEWORK);
-    assert_int_equal(found.doubt, GW_LOOP_LOADING);
+    expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_LOADING);
 }
 
 /* Allocate 20 blocks. After each allocation, copy into the block if `copies`, and wait for the GPU if `waits`. */
@@ -401,23 +345,18 @@ static void test_blocks_and_waits(void **state)
 {
     (void)state;
     take_blocks(false, true);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
     /* a framework's copies are not recorded, so a wait may belong to a copy and does not count as work */
-    find(GW_REQUESTS_OF_FRAMEWORK);
-    assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
+    expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_NO_WORK);
     take_blocks(true, true);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_NO_WORK);
     take_blocks(true, false);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_NO_WORK);
 }
 
 static void test_work_that_is_not_counted(void **state)
 {
     (void)state;
-    begin();
     for (int i = 0; i < 12; i++)
         step(100 * MIB);
     find(GW_REQUESTS_WITHOUT_WORK);
@@ -430,7 +369,6 @@ static void test_work_that_is_not_counted(void **state)
 static void test_work_before_the_last_request(void **state)
 {
     (void)state;
-    begin();
     take(80, MIB);
     launch(3);
     take(81, MIB);
@@ -477,8 +415,7 @@ static void test_another_thread_at_its_own_pace(void **state)
             train();
         }
         load(1);
-        find(GW_REQUESTS_OF_DRIVER);
-        assert_int_equal(found.doubt, GW_LOOP_OTHER_WORK);
+        expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_OTHER_WORK);
         assert_int_equal(found.keeper[0].site, 70);
         assert_false(gw_iterations_prove_leak(&found));
     }
@@ -489,27 +426,23 @@ static void test_another_thread_at_its_own_pace(void **state)
 static void test_another_thread_keeps(void **state)
 {
     (void)state;
-    begin();
     for (int i = 0; i < 3; i++) {
         train();
         load(30 + i);
     }
     train();
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_OTHER_WORK);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_OTHER_WORK);
 }
 
 static void test_near_threads_in_step(void **state)
 {
     (void)state;
-    begin();
     for (int i = 0; i < 12; i++) {
         load(1);
         train();
     }
     load(1);
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
     assert_int_equal(found.launches, 6);
     begin();
     /* the loading thread is up to one block ahead, as with a short queue between the threads */
@@ -517,8 +450,7 @@ static void test_near_threads_in_step(void **state)
         load(i % 3 == 0 ? 2 : i % 3 == 1 ? 1 : 0);
         train();
     }
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
 }
 
 /* If one thread both keeps the blocks and does the work, this is a leak, even if another thread requests memory at its
@@ -526,7 +458,6 @@ static void test_near_threads_in_step(void **state)
 static void test_near_a_thread_with_work_of_its_own(void **state)
 {
     (void)state;
-    begin();
     for (int i = 0; i < 12; i++) {
         now.thread = 9;
         for (int k = 0; k < i * 7 % 5; k++)
@@ -534,41 +465,32 @@ static void test_near_a_thread_with_work_of_its_own(void **state)
         now.thread = 8;
         step(100 * MIB);
     }
-    find(GW_REQUESTS_OF_DRIVER);
-    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
     assert_int_equal(found.keeper[0].site, 3);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_three_that_keep_are_seen_and_not_proven),
-        cmocka_unit_test(test_many_after_idle_ones_are_proven),
-        cmocka_unit_test(test_nothing_is_kept),
-        cmocka_unit_test(test_what_the_first_of_many_keeps_is_not_growth),
-        cmocka_unit_test(test_a_phase_outgrows_what_was_kept),
-        cmocka_unit_test(test_kept_near_a_phase),
-        cmocka_unit_test(test_a_model_is_loaded_through_buffers),
-        cmocka_unit_test(test_loading_near_a_training),
-        cmocka_unit_test(test_blocks_are_copied_into),
-        cmocka_unit_test(test_copied_into_near_results_that_are_read),
-        cmocka_unit_test(test_layers_of_a_framework),
-        cmocka_unit_test(test_layers_near_iterations_that_wait),
-        cmocka_unit_test(test_layers_are_converted_in_a_framework),
-        cmocka_unit_test(test_blocks_and_waits),
-        cmocka_unit_test(test_work_that_is_not_counted),
-        cmocka_unit_test(test_work_before_the_last_request),
-        cmocka_unit_test(test_another_thread_at_its_own_pace),
-        cmocka_unit_test(test_another_thread_keeps),
-        cmocka_unit_test(test_near_threads_in_step),
-        cmocka_unit_test(test_near_a_thread_with_work_of_its_own),
-        cmocka_unit_test(test_layers_in_one_call),
-        cmocka_unit_test(test_near_layers_outside_of_any_call),
-        cmocka_unit_test(test_near_a_model_that_is_called_again),
-        cmocka_unit_test(test_layers_whose_weights_are_moved),
-        cmocka_unit_test(test_phases_of_one_iteration),
-        cmocka_unit_test(test_near_phases_that_are_alike),
-        cmocka_unit_test(test_weights_that_wait),
+        cmocka_unit_test_setup(test_three_that_keep_are_seen_and_not_proven, set_up),
+        cmocka_unit_test_setup(test_many_after_idle_ones_are_proven, set_up),
+        cmocka_unit_test_setup(test_nothing_is_kept, set_up),
+        cmocka_unit_test_setup(test_what_the_first_of_many_keeps_is_not_growth, set_up),
+        cmocka_unit_test_setup(test_a_phase_outgrows_what_was_kept, set_up),
+        cmocka_unit_test_setup(test_a_model_is_loaded_through_buffers, set_up),
+        cmocka_unit_test_setup(test_blocks_are_copied_into, set_up),
+        cmocka_unit_test_setup(test_layers_of_a_framework, set_up),
+        cmocka_unit_test_setup(test_layers_are_converted_in_a_framework, set_up),
+        cmocka_unit_test_setup(test_blocks_and_waits, set_up),
+        cmocka_unit_test_setup(test_work_that_is_not_counted, set_up),
+        cmocka_unit_test_setup(test_work_before_the_last_request, set_up),
+        cmocka_unit_test_setup(test_another_thread_at_its_own_pace, set_up),
+        cmocka_unit_test_setup(test_another_thread_keeps, set_up),
+        cmocka_unit_test_setup(test_near_threads_in_step, set_up),
+        cmocka_unit_test_setup(test_near_a_thread_with_work_of_its_own, set_up),
+        cmocka_unit_test_setup(test_layers_in_one_call, set_up),
+        cmocka_unit_test_setup(test_phases_of_one_iteration, set_up),
+        cmocka_unit_test_setup(test_weights_that_wait, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
