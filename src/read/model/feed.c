@@ -28,13 +28,8 @@ static void device_fact(gw_model *model, const gw_event *event)
         device->has_total = true;
         device->bytes_total = event->arg[1];
     }
-    if (event->text != NULL && event->text_bytes > 0 && device->name == NULL) {
-        device->name = malloc(event->text_bytes + 1);
-        if (device->name != NULL) {
-            memcpy(device->name, event->text, event->text_bytes);
-            device->name[event->text_bytes] = '\0';
-        }
-    }
+    if (event->text != NULL && device->name == NULL)
+        device->name = gwi_copy_bytes(model, event->text, event->text_bytes);
 }
 
 static void attribute_fact(gw_model *model, const gw_event *event)
@@ -558,14 +553,12 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
 
 gw_status gw_model_name_fns(gw_model *model, const char *const *names, uint32_t count, gw_error *err)
 {
-    gwi_string_pool *pool = &model->inner->fn_names;
-    for (uint32_t i = (uint32_t)pool->count; i < count; i++) {
+    gwi_texts *known = &model->inner->fn_names;
+    for (uint32_t i = (uint32_t)known->count; i < count; i++) {
         char *name = gwi_copy_text(model, names[i] == NULL ? "?" : names[i]);
-        if (name == NULL || !gwi_room(model, &pool->item, pool->count, &pool->capacity, sizeof(char *))) {
-            free(name);
+        if (name == NULL || !gwi_room(model, &known->item, known->count, &known->capacity, sizeof(char *)))
             return gw_fail(err, GW_NOMEM, "the names of the functions");
-        }
-        pool->item[pool->count++] = name;
+        known->item[known->count++] = name;
     }
     return GW_OK;
 }

@@ -57,7 +57,7 @@ const char *gw_blame_end_text(gw_blame_end end); /* such as "in-launch", as in t
 /* A frame in the stack of the call that reported the fault, from the verdict on --blame's second run
  * (gw_where_frame). */
 typedef struct gw_blame_frame {
-    char *function, *file, *module, *text, *whose; /* owned; NULL: not known */
+    char *function, *file, *module, *text, *whose; /* owned by the model; NULL: not known */
     uint64_t address;
     uint32_t line;
     bool python, inlined;

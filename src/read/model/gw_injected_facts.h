@@ -23,7 +23,7 @@ typedef struct gw_injection {
     uint64_t order;  /* number of the rule's injections in the process, including this one */
     uint64_t slow_ns;
     bool closes; /* all later calls of the process fail with `result`, too */
-    char *rule;  /* as the user wrote it; owned; NULL: not known */
+    char *rule;  /* as the user wrote it; owned by the model; NULL: not known */
     /* The failed call itself, if its event was recorded. */
     bool has_call;
     uint32_t site;  /* 0: not known */

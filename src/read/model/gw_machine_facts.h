@@ -41,7 +41,7 @@ typedef struct gw_machine_event {
     uint32_t pid;    /* 0: the event names no process */
     uint32_t device; /* GW_NO_DEVICE: unknown, or the event is not about a card */
     uint64_t code, value, count;
-    char *text;       /* owned; "": none */
+    char *text;       /* owned by the model; "": none */
     bool is_ours;     /* the event names a process of this run, or a card that a process of this run used */
     bool may_be_ours; /* is_ours, or nothing shows that the event belongs to another process or card */
 } gw_machine_event;

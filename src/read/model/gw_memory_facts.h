@@ -149,7 +149,7 @@ typedef struct gw_pool_state {
 
 typedef struct gw_device {
     bool known;
-    char *name; /* owned; NULL: unknown */
+    char *name; /* owned by the model; NULL: unknown */
     bool has_total;
     uint64_t bytes_total, bytes_free_first;
     uint64_t t_first_ns;

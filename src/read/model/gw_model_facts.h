@@ -44,7 +44,7 @@ typedef struct gw_phase {
     uint64_t t_ns;
     uint32_t pid;
     uint32_t alike; /* index of the process's first phase with the same name */
-    char *name;     /* owned; NULL: from t_ns on, the process is in no phase */
+    char *name;     /* owned by the model; NULL: from t_ns on, the process is in no phase */
 } gw_phase;
 
 typedef struct gw_pair {

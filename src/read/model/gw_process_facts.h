@@ -59,7 +59,7 @@ typedef struct gw_crash {
 typedef struct gw_process {
     uint32_t pid, parent_pid;
     bool is_command;
-    char *exe, *driver_path, *driver_build_id; /* owned; NULL: unknown */
+    char *exe, *driver_path, *driver_build_id; /* owned by the model; NULL: unknown */
     bool is_described;                         /* its item PROCESS was read */
     uint64_t start_realtime_ns;                /* 0: unknown */
     uint64_t pid_namespace;                    /* that the pid belongs to; 0: unknown */

@@ -26,7 +26,7 @@ enum { GW_REHEARSAL_REFUSED_MAX = 32, GW_REHEARSAL_READS_MAX = 64 };
 typedef struct gw_rehearsal {
     gw_rehearsed *card; /* owned; empty: the run was no rehearsal */
     size_t card_count;
-    char *refused[GW_REHEARSAL_REFUSED_MAX]; /* owned: names of calls that a rehearsal does not support */
+    char *refused[GW_REHEARSAL_REFUSED_MAX]; /* owned by the model: names of calls that a rehearsal does not support */
     size_t refused_count;
     uint32_t read_site[GW_REHEARSAL_READS_MAX]; /* call sites that read small values from the card */
     size_t read_count;

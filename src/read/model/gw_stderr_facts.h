@@ -74,7 +74,7 @@ typedef struct gw_cudnn_line {
     uint32_t version;                 /* cuDNN version, such as 90300 or 8204; 0: unknown */
     uint32_t more;                    /* number of messages in the entry besides `reason` */
     bool is_error;                    /* false: the entry is a warning */
-    char *function, *status, *reason; /* owned; NULL: unknown */
+    char *function, *status, *reason; /* owned by the model; NULL: unknown */
 } gw_cudnn_line;
 
 /* Return the last line of the output with this sign, or NULL. With `field`, only lines count that have this field. */

@@ -43,7 +43,7 @@ typedef struct gwi_object {
     union {
         /* VMM block: references that are still to be released; memory of another process: how often it is open */
         uint32_t refs;
-        uint32_t name; /* function: index + 1 of its name in gwi_model.names; 0: unknown */
+        uint32_t name; /* function: index + 1 of its name in gwi_model.texts; 0: unknown */
     };
     union {
         uint32_t maps; /* VMM block: number of mappings */
@@ -221,10 +221,10 @@ typedef struct gwi_pid {
     uint32_t failure_plus_1, failure_last_plus_1;
 } gwi_pid;
 
-typedef struct gwi_string_pool {
-    char **item; /* owned, like each string */
+typedef struct gwi_texts {
+    char **item; /* owned */
     size_t count, capacity;
-} gwi_string_pool;
+} gwi_texts;
 
 /* Data about a snapshot that only the files of the model need. */
 typedef struct gwi_picture {
@@ -267,8 +267,8 @@ typedef struct gwi_model {
     uint32_t failures_recovered; /* number of failures that recovered since failures were last dropped to make room */
     /* the last attempt to drop failures made too little room; do not try again */
     bool failures_stay;
-    gwi_string_pool fn_names;
-    gwi_string_pool names; /* names of kernels, and of graphs as "kernel, kernel" */
+    gwi_texts texts;    /* every text that the model copied, each owned */
+    gwi_texts fn_names; /* borrowed from `texts`, by number of the function */
     uint64_t t_last_ns;
     uint32_t event_site; /* call site, as numbered by the model, of the event that is being added; 0: unknown */
     size_t cudnn_line_capacity;
@@ -280,9 +280,10 @@ typedef struct gwi_model {
 /* room.c. Make room for one more element in an array of `count` elements. If there is no memory, set nomem and return
  * false. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
+/* Copy a text, up to its terminating zero or `bytes` bytes. The model owns the copy until it is freed itself. NULL: the
+ * text is NULL or, except for gwi_copy_text(), empty; or, with nomem set, there is no memory. */
+char *gwi_copy_bytes(gw_model *model, const char *text, size_t bytes);
 char *gwi_copy_text(gw_model *model, const char *text);
-/* Copy a fact's text. The caller owns the copy. Returns NULL if the text is empty, or (with nomem set) if there is no
- * memory. */
 char *gwi_copy_fact_text(gw_model *model, gw_fact_text text);
 
 /* feed.c. Add an event of any kind to the model. */
@@ -493,19 +494,16 @@ void gwi_injected_event(gw_model *model, gwi_process *process, const gw_event *e
 void gwi_fence_event(gw_model *model, const gw_event *event);
 void gwi_injected_call(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_fenced_call(gw_model *model, const gw_event *event);
-void gwi_injected_free(gw_model *model);
 
 /* phases.c */
 void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event);
 /* call this before gw_model_phase_at(); may be called again after more phases were added */
 void gwi_phases_sort(gw_model *model);
-void gwi_phases_free(gw_model *model);
 
 /* faults.c */
 void gwi_fault_fact(gw_model *model, gw_fact_key what, const gw_item *item);
 void gwi_fault_log(gw_model *model, const gw_event *event); /* handles a DRIVER_LOG event */
 void gwi_faults_finish(gw_model *model);
-void gwi_faults_free(gw_model *model);
 
 /* machine.c */
 void gwi_machine_sample(gw_model *model, const gw_item *item);
@@ -519,7 +517,6 @@ void gwi_machine_finish(gw_model *model);
 
 /* cudnn.c */
 void gwi_cudnn_fact(gw_model *model, const gw_item *item);
-void gwi_cudnn_free(gw_model *model);
 
 /* crash.c. gwi_crash_event() handles a CRASH event. gwi_crash_finish() adds crashes from the supervisor or the kernel
  * log, and finds the memory block of each address. */
@@ -580,7 +577,6 @@ bool gwi_stderr_is_about_child(const char *text);
 /* rehearsal.c. gwi_rehearsal_request() takes each successful request for memory in a rehearsal. */
 void gwi_rehearsal_event(gw_model *model, const gw_event *event);
 void gwi_rehearsal_request(gw_model *model, const gw_event *event);
-void gwi_rehearsal_free(gw_model *model);
 
 /* raised.c. gwi_raised_event() stores a line of the exception that ended a Python interpreter. gwi_raised_finish()
  * appends it to the text of stderr if missing there; call it after gwi_stderr_finish(). */

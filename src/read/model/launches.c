@@ -24,7 +24,7 @@ const char *gwi_function_name(const gw_model *model, const gwi_process *process,
     uint32_t index;
     if (!gwi_object_find(process, GWI_SPACE_FUNCTION, function, &index) || process->object[index].name == 0)
         return NULL;
-    return model->inner->names.item[process->object[index].name - 1];
+    return model->inner->texts.item[process->object[index].name - 1];
 }
 
 const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
@@ -47,13 +47,7 @@ const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
     }
     if (used > 0 && more > 0)
         snprintf(text + used, sizeof text - used, " +%zu", more);
-    gwi_string_pool *names = &model->inner->names;
-    if (used == 0 || !gwi_room(model, &names->item, names->count, &names->capacity, sizeof(char *)))
-        return NULL;
-    char *copy = gwi_copy_text(model, text);
-    if (copy != NULL)
-        names->item[names->count++] = copy;
-    return copy;
+    return gwi_copy_bytes(model, text, used);
 }
 
 /* ---- launch sites ---- */

@@ -21,22 +21,6 @@ gw_status gw_model_new(gw_model **ret_model, gw_error *err)
     return GW_OK;
 }
 
-static void free_pairs(gw_pair *pair, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        free(pair[i].key);
-        free(pair[i].value);
-    }
-    free(pair);
-}
-
-static void free_pool(gwi_string_pool *pool)
-{
-    for (size_t i = 0; i < pool->count; i++)
-        free(pool->item[i]);
-    free(pool->item);
-}
-
 static void process_free(gwi_process *process)
 {
     if (process == NULL)
@@ -72,8 +56,10 @@ static void free_inner(gw_model *model)
     free(inner->inside_fn_plus_1);
     gwi_table_free(&inner->group_table);
     free(inner->picture);
-    free_pool(&inner->fn_names);
-    free_pool(&inner->names);
+    for (size_t i = 0; i < inner->texts.count; i++)
+        free(inner->texts.item[i]);
+    free(inner->texts.item);
+    free(inner->fn_names.item);
     free(inner);
 }
 
@@ -82,28 +68,26 @@ void gw_model_free(gw_model *model)
     if (model == NULL)
         return;
     free_inner(model);
-    gwi_injected_free(model);
-    gwi_phases_free(model);
-    gwi_rehearsal_free(model);
-    gwi_faults_free(model);
+    free(model->injection);
+    free(model->fence);
+    free(model->phase);
+    free(model->rehearsal.card);
+    free(model->faults.fault);
+    free(model->faults.dump);
+    free(model->faults.blame.stack);
     free(model->launch_site);
     free(model->alone);
     gwi_machine_free(model);
-    gwi_cudnn_free(model);
+    free(model->cudnn_line);
     gwi_stderr_free(&model->stderr_facts);
     for (size_t i = 0; i < model->process_count; i++) {
         if (model->process[i].usage != gwi_no_usage)
             free(model->process[i].usage);
-        free(model->process[i].exe);
-        free(model->process[i].driver_path);
         free(model->process[i].raised);
-        free(model->process[i].driver_build_id);
         gw_libraries_free(&model->process[i].libraries);
     }
     for (size_t i = 0; i < model->thread_count; i++)
         free(model->thread[i].ring);
-    for (size_t i = 0; i < GW_MODEL_DEVICES_MAX; i++)
-        free(model->device[i].name);
     for (size_t i = 0; i < model->failure_count; i++)
         free(model->failure[i].text);
     for (size_t i = 0; i < model->snapshot_count; i++)
@@ -130,7 +114,7 @@ void gw_model_free(gw_model *model)
     gwi_hangs_free(model);
     free(model->unordered);
     free(model->unwaited);
-    free_pairs(model->meta, model->meta_count);
-    free_pairs(model->fact, model->fact_count);
+    free(model->meta);
+    free(model->fact);
     free(model);
 }

@@ -196,10 +196,7 @@ static void merge(gw_model *model, gw_machine_event *event, const gw_item *item)
     event->value = event->value == 0 ? item->machine.value : event->value;
     if (event->text[0] == '\0' && item->machine.text[0] != '\0') {
         char *text = gwi_copy_text(model, item->machine.text);
-        if (text == NULL)
-            return;
-        free(event->text);
-        event->text = text;
+        event->text = text == NULL ? event->text : text;
     }
 }
 
@@ -387,8 +384,6 @@ void gwi_machine_finish(gw_model *model)
 void gwi_machine_free(gw_model *model)
 {
     gw_machine *machine = &model->machine;
-    for (size_t i = 0; i < machine->event_count; i++)
-        free(machine->event[i].text);
     free(machine->event);
     free(machine->holder);
     free(machine->series);

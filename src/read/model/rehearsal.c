@@ -3,7 +3,6 @@
 
 #include "gw_array.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static gw_rehearsed *card_of(gw_model *model, uint32_t pid, uint64_t device)
@@ -53,11 +52,8 @@ static void refused(gw_model *model, const gw_event *event)
     for (size_t i = 0; i < it->refused_count; i++)
         if (strcmp(it->refused[i], event->text) == 0)
             return;
-    it->refused[it->refused_count] = strdup(event->text);
-    if (it->refused[it->refused_count] == NULL)
-        model->inner->nomem = true;
-    else
-        it->refused_count++;
+    it->refused[it->refused_count] = gwi_copy_text(model, event->text);
+    it->refused_count += it->refused[it->refused_count] != NULL;
 }
 
 void gwi_rehearsal_event(gw_model *model, const gw_event *event)
@@ -103,11 +99,4 @@ void gwi_rehearsal_request(gw_model *model, const gw_event *event)
         card->peak_site = model->inner->event_site;
         card->site_due = false;
     }
-}
-
-void gwi_rehearsal_free(gw_model *model)
-{
-    for (size_t i = 0; i < model->rehearsal.refused_count; i++)
-        free(model->rehearsal.refused[i]);
-    free(model->rehearsal.card);
 }

@@ -71,19 +71,6 @@ static void take_dump(gw_model *model, const gw_item *item)
                                                      .skip_abort = said.skip_abort};
 }
 
-static void free_blame_stack(gw_blame *blame)
-{
-    for (size_t i = 0; i < blame->stack_count; i++) {
-        const gw_blame_frame *frame = &blame->stack[i];
-        char *const texts[] = {frame->function, frame->file, frame->module, frame->text, frame->whose};
-        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
-            free(texts[k]);
-    }
-    free(blame->stack);
-    blame->stack = NULL;
-    blame->stack_count = 0;
-}
-
 static void take_blame_frame(gw_model *model, gw_blame_frame *frame, gw_fact_text columns)
 {
     gw_fact_blame_frame said;
@@ -121,7 +108,7 @@ static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value
     blame->where_reason = gwi_copy_fact_text(model, said->where_reason);
     /* Without the user's frame, the stack is of no use: drop it. */
     if (said->user >= blame->stack_count || blame->stack[said->user].text == NULL)
-        free_blame_stack(blame);
+        blame->stack_count = 0;
     else
         blame->stack_user = (size_t)said->user;
 }
@@ -294,29 +281,4 @@ void gwi_faults_finish(gw_model *model)
     }
     for (size_t i = 0; i < facts->dump_count; i++)
         add_told_by_abort(model, &model->faults.dump[i]);
-}
-
-void gwi_faults_free(gw_model *model)
-{
-    gw_fault_facts *facts = &model->faults;
-    for (size_t i = 0; i < facts->fault_count; i++) {
-        free(facts->fault[i].name);
-        free(facts->fault[i].kernel);
-        free(facts->fault[i].function);
-        free(facts->fault[i].file);
-    }
-    for (size_t i = 0; i < facts->dump_count; i++) {
-        free(facts->dump[i].path);
-        free(facts->dump[i].refused);
-    }
-    free(facts->fault);
-    free(facts->dump);
-    gw_blame *blame = &facts->blame;
-    char *const texts[] = {blame->recording, blame->ended, blame->call,  blame->kernel,
-                           blame->thread,    blame->frame, blame->where, blame->where_reason};
-    free_blame_stack(blame);
-    for (size_t i = 0; i < GW_BLAME_NOTES_MAX; i++)
-        free(blame->note[i]);
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        free(texts[i]);
 }

@@ -1,9 +1,6 @@
 /* Follows what the program did after each injected failure, and counts the calls that the fence refused. */
 #include "gwi_inner.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { INJECTIONS_MAX = 4096, FENCES_MAX = 1024 };
 
 void gwi_injected_event(gw_model *model, gwi_process *process, const gw_event *event)
@@ -22,8 +19,8 @@ void gwi_injected_event(gw_model *model, gwi_process *process, const gw_event *e
                            .order = event->arg[1],
                            .slow_ns = event->arg[2],
                            .closes = event->arg[3] != 0};
-    if (event->text != NULL && event->text_bytes > 0 && (made->rule = strndup(event->text, event->text_bytes)) == NULL)
-        model->inner->nomem = true;
+    if (event->text != NULL)
+        made->rule = gwi_copy_bytes(model, event->text, event->text_bytes);
     if (made->result != 0)
         process->injection_plus_1 = (uint32_t)model->injection_count;
 }
@@ -105,12 +102,4 @@ void gwi_injected_call(gw_model *model, gwi_process *process, const gw_event *ev
     last->work_count++;
     if (last->next_count < GW_INJECTED_NEXT_MAX)
         last->next[last->next_count++] = (gw_injected_next){event->fn, event->result, site, event->t_ns};
-}
-
-void gwi_injected_free(gw_model *model)
-{
-    for (size_t i = 0; i < model->injection_count; i++)
-        free(model->injection[i].rule);
-    free(model->injection);
-    free(model->fence);
 }

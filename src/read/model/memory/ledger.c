@@ -330,18 +330,8 @@ static void function_add(gw_model *model, gwi_process *process, const gw_event *
     object->site = model->inner->event_site;
     uint32_t kernel;
     if (event->text != NULL && event->text_bytes > 0) {
-        gwi_string_pool *names = &model->inner->names;
-        if (!gwi_room(model, &names->item, names->count, &names->capacity, sizeof(char *)))
-            return;
-        char *name = malloc(event->text_bytes + 1);
-        if (name == NULL) {
-            model->inner->nomem = true;
-            return;
-        }
-        memcpy(name, event->text, event->text_bytes);
-        name[event->text_bytes] = '\0';
-        names->item[names->count++] = name;
-        object->name = (uint32_t)names->count;
+        if (gwi_copy_bytes(model, event->text, event->text_bytes) != NULL)
+            object->name = (uint32_t)model->inner->texts.count;
     } else if (event->arg[2] == GW_OWNER_KERNEL &&
                gwi_object_find(process, GWI_SPACE_FUNCTION, event->arg[1], &kernel)) {
         object->name = process->object[kernel].name;

@@ -15,21 +15,9 @@ void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *even
         return;
     gw_phase *phase = &model->phase[model->phase_count];
     *phase = (gw_phase){.t_ns = event->arg[0] <= event->t_ns ? event->t_ns - event->arg[0] : 0, .pid = event->pid};
-    if (event->text != NULL && event->text_bytes > 0) {
-        phase->name = strndup(event->text, event->text_bytes);
-        if (phase->name == NULL) {
-            model->inner->nomem = true;
-            return;
-        }
-    }
+    if (event->text != NULL)
+        phase->name = gwi_copy_bytes(model, event->text, event->text_bytes);
     model->phase_count++;
-}
-
-void gwi_phases_free(gw_model *model)
-{
-    for (size_t i = 0; i < model->phase_count; i++)
-        free(model->phase[i].name);
-    free(model->phase);
 }
 
 /* ---- order ---- */

@@ -14,20 +14,25 @@ bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capaci
     return good;
 }
 
-char *gwi_copy_text(gw_model *model, const char *text)
+char *gwi_copy_bytes(gw_model *model, const char *text, size_t bytes)
 {
-    if (text == NULL)
+    gwi_texts *texts = &model->inner->texts;
+    if (bytes == 0 || !gwi_room(model, &texts->item, texts->count, &texts->capacity, sizeof(char *)))
         return NULL;
-    char *copy = strdup(text);
+    char *copy = strndup(text, bytes);
     if (copy == NULL)
         model->inner->nomem = true;
+    else
+        texts->item[texts->count++] = copy;
     return copy;
+}
+
+char *gwi_copy_text(gw_model *model, const char *text)
+{
+    return text == NULL ? NULL : gwi_copy_bytes(model, text, strlen(text) + 1);
 }
 
 char *gwi_copy_fact_text(gw_model *model, gw_fact_text text)
 {
-    char *copy = text.bytes == 0 ? NULL : strndup(text.data, text.bytes);
-    if (text.bytes > 0 && copy == NULL)
-        model->inner->nomem = true;
-    return copy;
+    return gwi_copy_bytes(model, text.data, text.bytes);
 }
