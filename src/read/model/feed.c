@@ -246,7 +246,7 @@ void gwi_model_event(gw_model *model, const gw_event *event)
     }
     if (event->kind == GW_EV_INIT)
         initialised(model, facts, event);
-    if (gwi_order_matters(event->kind) && (process->order != NULL || event->kind != GW_EV_FREE))
+    if (gwi_order_matters(process, event->kind))
         gwi_order_call(model, process, event);
     if (model->rehearsal.card_count > 0 && gw_is_request(event->kind))
         gwi_rehearsal_request(model, event);

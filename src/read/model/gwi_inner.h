@@ -141,12 +141,14 @@ typedef struct gwi_memory_calls {
     bool is_cut; /* there were too many: later ones are missing */
 } gwi_memory_calls;
 
-/* The number of granted requests of one thread for device and managed memory. */
+/* The number of granted requests of one thread for device and managed memory; 0: this element is unused. */
 typedef struct gwi_asker {
     uint64_t count;
     uint32_t tid;
 } gwi_asker;
-enum { GWI_ASKERS_MAX = 16 }; /* per process; the requests of further threads are not counted */
+/* Per process; the requests of further threads are not counted. A thread's element is at its tid modulo this number, or
+ * after it if that one is taken. */
+enum { GWI_ASKERS_MAX = 16 };
 
 enum { GWI_GRAVES_MAX = 8 << 20, GWI_PICTURES_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
 
@@ -168,7 +170,6 @@ typedef struct gwi_process {
     uint64_t context_last;
     uint8_t context_last_device;
     gwi_asker asker[GWI_ASKERS_MAX];
-    uint32_t asker_count, asker_last;
     uint32_t open_failure[64]; /* indexes in gw_model.failure of failed allocations without a known recovery */
     uint32_t open_count;
     /* size in bytes of the smallest later allocation that can show a recovery from a failure in open_failure */
@@ -462,14 +463,13 @@ void gwi_memory_call(gw_model *model, gwi_process *process, const gw_event *even
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
-/* Return the thread's counter of granted requests. If `add`, a missing one is added. Returns NULL if there is still
- * none: at most GWI_ASKERS_MAX threads have one. */
-gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add);
+/* Return the thread's counter of granted requests, or an unused one for it. Returns NULL if there is none. */
+gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid);
 static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
 {
-    gwi_asker *asker = &process->asker[process->asker_last];
+    gwi_asker *asker = &process->asker[tid % GWI_ASKERS_MAX];
     if (asker->tid != tid)
-        asker = gwi_asker_find(process, tid, true);
+        asker = gwi_asker_find(process, tid);
     if (asker != NULL)
         asker->count++;
 }
@@ -530,14 +530,16 @@ void gwi_machine_free(gw_model *model);
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
 
 /* order.c. gwi_order_step() handles ORDER and ORDER_RANGE. gwi_order_call() handles a successful call for which
- * gwi_order_matters(); call it before the ledger is updated. */
+ * gwi_order_matters(); call it before the ledger is updated. A FREE matters only once the process has ORDER records. */
 void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
 #define GWI_ORDER_MATTERS(name, price, effect, thing, fold, order, ...)                                                \
     GW_KIND_BIT(name, GW_ORDERING_##order != GW_ORDERING_NONE && GW_ORDERING_##order != GW_ORDERING_PINS)
-static inline bool gwi_order_matters(uint8_t kind)
+/* Has no branch on FREE, the only frequent kind that matters, because the processor cannot predict it. */
+static inline bool gwi_order_matters(const gwi_process *process, uint8_t kind)
 {
-    return gw_kind_is_in(GW_KINDS(GWI_ORDER_MATTERS), kind);
+    uint64_t without_order = GW_KINDS(GWI_ORDER_MATTERS) & ~(UINT64_C(1) << GW_EV_FREE);
+    return gw_kind_is_in(process->order == NULL ? without_order : GW_KINDS(GWI_ORDER_MATTERS), kind);
 }
 void gwi_order_finish(gw_model *model);
 

@@ -252,26 +252,23 @@ static void make_way(gw_model *model)
     inner->failures_stay = model->failure_count + WORTH_IT / 2 > GWI_FAILURES_MAX;
 }
 
-gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add)
+gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid)
 {
-    for (uint32_t i = 0; i < process->asker_count; i++) {
-        if (process->asker[i].tid != tid)
-            continue;
-        process->asker_last = i;
-        return &process->asker[i];
+    for (uint32_t i = 0; i < GWI_ASKERS_MAX; i++) {
+        gwi_asker *asker = &process->asker[(tid + i) % GWI_ASKERS_MAX];
+        if (asker->count == 0)
+            asker->tid = tid;
+        if (asker->tid == tid)
+            return asker;
     }
-    if (!add || process->asker_count == GWI_ASKERS_MAX)
-        return NULL;
-    process->asker_last = process->asker_count++;
-    process->asker[process->asker_last].tid = tid;
-    return &process->asker[process->asker_last];
+    return NULL;
 }
 
 /* Store how many requests have succeeded so far, in the process and in the thread. settle_counts() subtracts them from
  * the final totals. */
 static void count_granted(const gw_model *model, gwi_process *process, gw_failure *failure)
 {
-    const gwi_asker *asker = gwi_asker_find(process, failure->tid, false);
+    const gwi_asker *asker = gwi_asker_find(process, failure->tid);
     failure->after.allocs = model->process[process->index].alloc_order;
     failure->after.own_allocs = asker == NULL ? 0 : asker->count;
 }
@@ -593,7 +590,7 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->after.frees = process == NULL ? 0 : process->free_order - failure->after.frees;
     uint64_t first_later = failure->after.allocs + 1;
     failure->after.allocs = process == NULL ? 0 : process->alloc_order - failure->after.allocs;
-    const gwi_asker *asker = inner == NULL ? NULL : gwi_asker_find(inner, failure->tid, false);
+    const gwi_asker *asker = inner == NULL ? NULL : gwi_asker_find(inner, failure->tid);
     failure->after.own_allocs = asker == NULL ? 0 : asker->count - failure->after.own_allocs;
     failure->after.own_work = found.own_work;
     failure->after.own_waits = found.own_waits;
