@@ -94,10 +94,6 @@ class PythonCase(Case):
         self.json = self.folder / "verdict.json"
 
 
-if __name__ == "__main__":
-    unittest.main()
-
-
 def children_of(pid):
     """The children of a process. Reads all processes, because the kernel's list of children misses some while others end."""
     found = []

@@ -111,7 +111,3 @@ class Answers(unittest.TestCase):
                     self.assertTrue((page.parent / link).exists(), link)
                 for program in re.findall(r"`(tests/[^`]+\.py)`", text):
                     self.assertTrue((ROOT / program).exists(), program)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -132,7 +132,3 @@ class Causes(unittest.TestCase):
         self.assertIn("\nPyTorch\n  1. ", out)
         self.assertIn("\nTensorFlow\n  1. ", out)
         self.assertIn("only cause: ", causes("fork-after-init").stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()

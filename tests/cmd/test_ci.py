@@ -66,7 +66,3 @@ class Workflow(Case):
                 self.assertIn("timeout-minutes", job)
                 names = {step["name"]: step.get("run") for step in job["steps"] if "run" in step}
                 self.assertEqual({n: c.strip() for n, c in names.items()}, steps(path.name))
-
-
-if __name__ == "__main__":
-    unittest.main()

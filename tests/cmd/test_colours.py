@@ -10,7 +10,6 @@ import subprocess
 import sys
 import termios
 import time
-import unittest
 
 from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, run_command
 
@@ -359,7 +358,3 @@ class Pager(Screen):
     def test_no_default_pager_on_a_dumb_terminal(self):
         seen = self.script_of("causes", {"TERM": "dumb"})
         self.assertEqual(seen, self.plain("causes"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -216,7 +216,3 @@ class Zsh(Shell):
         self.check(self.offered)
         self.assertEqual(self.offered(["run", "--gpu", "virtual:h2"]), {"virtual:h200"})
         self.assertEqual(self.offered(["run", "--gpu=virtual:h2"]), {"--gpu=virtual:h200"})
-
-
-if __name__ == "__main__":
-    unittest.main()

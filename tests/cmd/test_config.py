@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import unittest
 
 from support import BEGIN, Case, GPU, GPUWHY, WAIT_S
 
@@ -442,7 +441,3 @@ class Site(ConfigCase):
         done = self.inside("sh", "-c", f'chown 4711 {SITE}; exec "$0" config quiet', GPUWHY)
         self.assertEqual(done.stdout, b"false\n")
         self.assertIn(f"{SITE}: ignored, because it belongs to user 4711, not to root", done.stderr.decode())
-
-
-if __name__ == "__main__":
-    unittest.main()

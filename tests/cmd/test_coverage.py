@@ -3,7 +3,6 @@ import json
 import subprocess
 import sys
 import threading
-import unittest
 
 from support import BEGIN, GPU, GPUWHY, PythonCase, WAIT_S, run_command, wait_until
 
@@ -107,7 +106,3 @@ class Coverage(PythonCase):
         done, verdict = self.run_it("import os; os._exit(4)", gpu="real")
         self.assertEqual((done.returncode, verdict["status"]), (4, "undetermined"))
         self.assert_claims_nothing(verdict)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 from support import Case, GPU, GPUWHY, WAIT_S, run_command, wait_until
 
@@ -117,7 +116,3 @@ class Evidence(Case):
         process.wait(WAIT_S)
         done = self.run_gpuwhy("explain", self.folder / "r")
         self.assertIn(done.returncode, (0, 1), done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import unittest
 
 from support import BEGIN, Case, GPU, GPUWHY, lines_of, run_command, wait_until
 
@@ -175,7 +174,3 @@ class ExitStatus(Case):
     def test_without_a_command(self):
         for words in ((), ("xyzzyx",), ("--xyzzyx",), ("--color", "red")):
             self.assertEqual(self.run_gpuwhy(*words).returncode, 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

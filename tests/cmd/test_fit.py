@@ -5,7 +5,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import unittest
 
 from support import GPU, GPUWHY, Case, wait_until
 import json_schemas
@@ -206,7 +205,3 @@ class Fit(Case):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             with self.subTest(signal=number):
                 self.check_stop(number)
-
-
-if __name__ == "__main__":
-    unittest.main()

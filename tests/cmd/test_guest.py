@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 from support import Case, GPU, GPUWHY, WAIT_S, children_of, lines_of, run_command, wait_until
 
@@ -279,7 +278,3 @@ class Supervisor(Case):
 
         wait_until(lambda: not witnesses(), "the witness to end")
         os.killpg(process.pid, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    unittest.main()

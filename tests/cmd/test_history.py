@@ -339,7 +339,3 @@ class History(PythonCase):
     def test_many_programs_that_find_an_older_database(self):
         self.with_old_database()
         self.check_many_programs(self.environment, before=5)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -193,7 +193,3 @@ class Page(unittest.TestCase):
             said = self.make(f"| `f` | {text} | |")
             self.assertIsInstance(said, str, text)
             self.assertIn("json-schema.md: f", said, text)
-
-
-if __name__ == "__main__":
-    unittest.main()

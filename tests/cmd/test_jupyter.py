@@ -3,7 +3,6 @@ Python is a script that answers like one with ipykernel. tests/e2e/notebook.py r
 import json
 import os
 import stat
-import unittest
 
 from support import Case, GPUWHY
 
@@ -126,7 +125,3 @@ class Jupyter(Case):
         self.assertIn("install", self.jupyter("--help")[0])
         (self.folder / "file").write_text("")
         self.assertIn("make folder", self.install("--prefix", self.folder / "file", status=2)[1])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ import os
 import pathlib
 import signal
 import time
-import unittest
 
 from support import BEGIN, Case, PythonCase, WAIT_S, wait_until
 
@@ -256,7 +255,3 @@ open("over", "w").close()
         self.age(foreign, 60)
         self.next_run()
         self.assertTrue(foreign.exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

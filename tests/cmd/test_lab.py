@@ -211,7 +211,3 @@ class Lab(Case):
             self.assertEqual(done.returncode, 2, (words, done.stderr))
             self.assertEqual(len(done.stderr.splitlines()), 1, (words, done.stderr))
             self.assertIn(says, done.stderr.decode(), words)
-
-
-if __name__ == "__main__":
-    unittest.main()

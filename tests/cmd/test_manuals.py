@@ -119,7 +119,3 @@ class Topics(Case):
         done = self.run_gpuwhy("help", "exit-statsu")
         self.assertEqual(done.returncode, 2)
         self.assertIn(b"did you mean exit-status?", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 import os
 import pathlib
 import shutil
-import unittest
 
 from support import Case
 
@@ -105,7 +104,3 @@ class Meant(Case):
     def test_the_programs_own_short_help(self):
         _, observed = self.run_both("echo", "-h")
         self.assertEqual(observed.stdout, b"-h\n")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,6 @@
 """`gpuwhy run --message FILE`: a short text about a failure, as for the termination message of a container."""
 import shlex
 import sys
-import unittest
 
 from support import BEGIN, Case, PythonCase
 
@@ -72,7 +71,3 @@ class Cause(PythonCase):
         self.assertEqual(labels, ["Verdict", "Where", "Next", "Details", "Why"], text)
         self.assertIn(f"gpuwhy explain {self.folder}/state/gpuwhy/", " ".join(text.split()))
         self.assertTrue(all(len(line) <= 72 or "/" in line for line in text.splitlines()), text)
-
-
-if __name__ == "__main__":
-    unittest.main()

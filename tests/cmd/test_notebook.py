@@ -279,7 +279,3 @@ class Cell(Case):
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr.decode())
             self.assertEqual(len(done.stderr.decode().splitlines()), 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

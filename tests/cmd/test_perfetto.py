@@ -6,7 +6,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import unittest
 
 from support import GPU, GPUWHY, Case, WAIT_S
 
@@ -211,7 +210,3 @@ print(json.dumps([len(trace.packet), found, units]))
         first = [[name for name in one if name] for one in names.values()]
         self.assertIn(["first", "by a thread", "x" * 200], [one[:3] for one in first])
         self.assertIn(["in the child"], first)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import unittest
 
 from support import Case, GPUWHY, WAIT_S, run_command
 
@@ -81,7 +80,3 @@ class Phases(Case):
                                   capture_output=True, text=True, timeout=WAIT_S)
             self.assertEqual((done.returncode, done.stderr.count("gpuwhy.h:")), (0, 0), done.stderr)
         self.assertGreater(tried, 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

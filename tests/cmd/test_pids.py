@@ -3,7 +3,6 @@ import os
 import shutil
 import signal
 import subprocess
-import unittest
 
 from support import Case, GPU, GPUWHY, WAIT_S, lines_of, wait_until
 
@@ -52,7 +51,3 @@ class Pids(Case):
         process.kill()  # with unshare, all processes of its namespace end
         process.wait(WAIT_S)
         wait_until(lambda: not self.is_running(), "the end of the run")
-
-
-if __name__ == "__main__":
-    unittest.main()

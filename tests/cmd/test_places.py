@@ -2,7 +2,6 @@
 import os
 import pathlib
 import subprocess
-import unittest
 
 from support import Case, GPU, GPUWHY, WAIT_S, run_command
 
@@ -101,7 +100,3 @@ class Arguments(Case):
     def test_the_programs_own_options_are_its_own(self):
         _, observed = self.run_both("echo", "--quiet", "-o", "x", "--help")
         self.assertEqual(observed.stdout, b"--quiet -o x --help\n")
-
-
-if __name__ == "__main__":
-    unittest.main()

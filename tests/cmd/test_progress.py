@@ -9,7 +9,6 @@ import subprocess
 import termios
 import threading
 import time
-import unittest
 
 from support import GPU, GPUWHY, Case, WAIT_S
 
@@ -107,7 +106,3 @@ class Progress(Case):
         self.finish(process, output)
         self.assertEqual(process.stderr.read(), b"")
         process.stderr.close()
-
-
-if __name__ == "__main__":
-    unittest.main()

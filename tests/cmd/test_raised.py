@@ -4,7 +4,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import unittest
 
 from support import BEGIN, PythonCase, WAIT_S, lines_of, run_command
 
@@ -142,7 +141,3 @@ class Raised(PythonCase):
         self.assertEqual(self.texts(self.verdict_of(body, "2> log", status=5), "stderr"), ["last output: four"])
         self.assertIn("printed no reason", self.verdict_of("os._exit(5)\n", "> log 2>&1", status=5)["headline"])
         self.assertNotIn("printed no reason", self.verdict_of("os._exit(5)\n", "2> /dev/null", status=5)["headline"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -82,7 +82,3 @@ class Screen(unittest.TestCase):
             out = explain(stdin=log).stdout
         if out:
             self.assertIn("more lines: the same command with --all", words_of(out))
-
-
-if __name__ == "__main__":
-    unittest.main()

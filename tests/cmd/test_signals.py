@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 from support import Case, WAIT_S, lines_of, wait_until
 
@@ -91,7 +90,3 @@ class Signals(Case):
         self.assertNotIn(state(process.pid), "Tt")
         os.kill(pid, signal.SIGCONT)
         self.assertEqual(process.wait(WAIT_S), 8)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -352,7 +352,3 @@ class Screens(Case):
                     self.skipTest(f"{program} is not installed")
             else:
                 self.play(name, steps)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -499,7 +499,3 @@ class Killed(Case):
 
     def test_stopped(self):
         self.check(signal.SIGSTOP, ["copier", "relay", "supervisor", "witness"], int(os.environ.get("GPUWHY_KILLS", "1" if os.environ.get("GPUWHY_SANITIZE") else "2")))
-
-
-if __name__ == "__main__":
-    unittest.main()

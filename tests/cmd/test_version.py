@@ -20,7 +20,3 @@ class Version(unittest.TestCase):
             with_versions = ", ".join(re.escape(library) + r" \d+\.[\d.]*\d" for library in libraries)
             without = re.escape(f"no (built without {' and '.join(libraries)})")
             self.assertRegex(told[part].strip(), f"^({with_versions}|{without})$")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -175,6 +175,39 @@ static void same_behaviour(const char *what)
     CHECK(strcmp(plain.out, with.out) == 0, "%s: without us\n%s\nwith us\n%s", what, plain.out, with.out);
 }
 
+/* Run an action of the probe with the hook. `extra`: one more NAME=value for the environment, or NULL. */
+static void probe_with(const char *action, const char *extra)
+{
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", action, extra);
+}
+
+/* Run an action without and with the hook and `extra`. The program must behave in the same way. */
+static void probe_both(int doors, const char *action, const char *extra)
+{
+    probe(&plain, "fake_same", DOOR_NONE, "soname", action, NULL);
+    probe(&with, "fake_same", doors, "soname", action, extra);
+    same_behaviour(extra != NULL ? extra : action);
+}
+
+/* Read the first buffer of the latest run into `seen`. Without one, the test fails. */
+static bool walk_first(void)
+{
+    bool is_there = walk_run(&with, 0);
+    CHECK(is_there, "no buffer");
+    return is_there;
+}
+
+/* Run the probe's action "basic" with this facade and GPUWHY_RUN_DIR. The variable is set by env(1), because it must
+ * not be set twice: C libraries differ in which value getenv() returns. */
+static void run_basic(const char *facade, const char *run_dir)
+{
+    char preload[900], setting[400];
+    set_preload(preload, sizeof preload, facade);
+    snprintf(setting, sizeof setting, "GPUWHY_RUN_DIR=%s", run_dir);
+    const char *const argv[] = {"/usr/bin/env", setting, preload, probe_program(), "soname", "basic", NULL};
+    run(&with, "fake_same", DOOR_NONE, argv, NULL);
+}
+
 static void part_routes(void)
 {
     static const struct {
@@ -207,11 +240,9 @@ static void part_routes(void)
 /* Check the content of the buffer after the calls of the probe's action "basic". */
 static void part_buffer(void)
 {
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", NULL);
-    if (!walk_run(&with, 0)) {
-        CHECK(false, "no buffer");
+    probe_with("basic", NULL);
+    if (!walk_first())
         return;
-    }
     char driver[512];
     fake_path("fake_same", driver, sizeof driver);
     CHECK(strcmp(seen.head->driver_path, driver) == 0, "%s", seen.head->driver_path);
@@ -252,14 +283,10 @@ static void part_buffer(void)
 /* Recording is switched off and on again. The calls made while it was off must be missing, and all others present. */
 static void part_switch(void)
 {
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "switched", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched", NULL);
-    same_behaviour("switched off and on");
+    probe_both(DOOR_PRELOAD, "switched", NULL);
     CHECK(strstr(with.out, "switched 1 1") != NULL, "%s", with.out);
-    if (!walk_run(&with, 0)) {
-        CHECK(false, "no buffer");
+    if (!walk_first())
         return;
-    }
     CHECK(seen.counter[GW_COUNT_LAUNCH] == 3 + 4 + 1, "%llu launches",
           (unsigned long long)seen.counter[GW_COUNT_LAUNCH]);
     CHECK(count_events(GW_EV_ALLOC) == 1 && count_events(GW_EV_FREE) == 0, "%d allocations, %d frees",
@@ -270,23 +297,19 @@ static void part_switch(void)
     CHECK(slot->calls == 2 + 3 + 4 + 1 + 1, "%llu calls", (unsigned long long)slot->calls);
     /* With a memory limit, the guard must keep counting memory. So recording cannot be switched off, and every launch
      * is recorded. */
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched", "GPUWHY_MEMORY=536870912");
+    probe_with("switched", "GPUWHY_MEMORY=536870912");
     CHECK(strstr(with.out, "switched 0 0") != NULL, "%s", with.out);
     CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] == 108, "under the guard");
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "switched-load", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched-load", NULL);
-    same_behaviour("switched under load");
+    probe_both(DOOR_PRELOAD, "switched-load", NULL);
     CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] > 0, "nothing recorded under load");
 }
 
 /* The hook records the function of each CUkernel once, and again after a library was loaded. */
 static void part_kernels(void)
 {
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "kernels", NULL);
-    if (!walk_run(&with, 0)) {
-        CHECK(false, "no buffer");
+    probe_with("kernels", NULL);
+    if (!walk_first())
         return;
-    }
     CHECK(count_events(GW_EV_FUNCTION) == 4, "%d of 6 said", count_events(GW_EV_FUNCTION));
     const walk_event *e = walk_event_find(&seen, GW_EV_FUNCTION, 0);
     CHECK(e != NULL && e->raw.arg[0] == 0x500 && e->raw.arg[1] == 0x100 && e->raw.arg[2] == GW_OWNER_KERNEL,
@@ -299,9 +322,7 @@ static void part_kernels(void)
  * - After a module was unloaded, and in a child, the sites are recorded again. */
 static void part_launch_places(void)
 {
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "launch-places", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "launch-places", NULL);
-    same_behaviour("launch-places");
+    probe_both(DOOR_PRELOAD, "launch-places", NULL);
     int of_parent = 0, of_child = 0, others = 0;
     for (int n = 0; walk_run(&with, n); n++) {
         int count = count_events(GW_EV_LAUNCH_SITE), sites = 0;
@@ -314,44 +335,35 @@ static void part_launch_places(void)
     }
     CHECK(of_parent == 1 + 3 + 1 && of_child == 1 && others == 0, "%d in the parent, %d in the child", of_parent,
           of_child);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "launch-places", "GPUWHY_SITES=0");
+    probe_with("launch-places", "GPUWHY_SITES=0");
     CHECK(walk_run(&with, 0) && count_events(GW_EV_LAUNCH_SITE) == 0, "sites that nobody wants");
 }
 
 /* A full buffer, a full or missing file system, or a file size limit must not affect the program. */
 static void part_room(void)
 {
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "stress", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "stress", NULL);
-    same_behaviour("full buffer");
+    probe_both(DOOR_PRELOAD, "stress", NULL);
     if (walk_run(&with, 0)) {
         CHECK(atomic_load(&seen.head->lost_events) > 0, "nothing was lost");
         CHECK(seen.counter[GW_COUNT_LOST] == atomic_load(&seen.head->lost_events), "lost counts");
         CHECK(atomic_load(&seen.head->lost_failures) < 600, "%llu failures lost",
               (unsigned long long)atomic_load(&seen.head->lost_failures));
     }
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "basic", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", "GPUWHY_OFF=1");
-    same_behaviour("GPUWHY_OFF");
+    probe_both(DOOR_PRELOAD, "basic", "GPUWHY_OFF=1");
     CHECK(with.buffers == 0, "%d buffers", with.buffers);
-    static const char *const refusals[] = {"GPUWHY_RUN_DIR=/nonexistent/folder", "GPUWHY_RUN_DIR=relative",
-                                           "GPUWHY_RUN_DIR="};
-    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        /* Set the variable with env(1) and call run() without it. A variable must not be set twice: C libraries differ
-         * in which value getenv() returns. */
-        char facade[512], preload[900];
-        make_facade("fake_same", facade, sizeof facade);
-        set_preload(preload, sizeof preload, facade);
-        const char *const argv[] = {"/usr/bin/env", refusals[i], preload, probe_program(), "soname", "basic", NULL};
-        run(&with, "fake_same", DOOR_NONE, argv, NULL);
-        same_behaviour(refusals[i]);
+    char facade[512];
+    make_facade("fake_same", facade, sizeof facade);
+    static const char *const no_folders[] = {"/nonexistent/folder", "relative", ""};
+    for (size_t i = 0; i < sizeof no_folders / sizeof no_folders[0]; i++) {
+        run_basic(facade, no_folders[i]);
+        same_behaviour(no_folders[i]);
     }
     struct rlimit limit, small;
     getrlimit(RLIMIT_FSIZE, &limit);
     small = limit;
     small.rlim_cur = 1 << 20;
     setrlimit(RLIMIT_FSIZE, &small);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", NULL);
+    probe_with("basic", NULL);
     setrlimit(RLIMIT_FSIZE, &limit);
     same_behaviour("file size limit");
     CHECK(with.buffers == 0, "%d buffers", with.buffers);
@@ -362,13 +374,7 @@ static void part_room(void)
         printf("SKIPPED full tmpfs: mount: %s\n", strerror(errno));
         return;
     }
-    char setting[400];
-    snprintf(setting, sizeof setting, "GPUWHY_RUN_DIR=%s", full);
-    char facade[512], preload[900];
-    make_facade("fake_same", facade, sizeof facade);
-    set_preload(preload, sizeof preload, facade);
-    const char *const argv[] = {"/usr/bin/env", setting, preload, probe_program(), "soname", "basic", NULL};
-    run(&with, "fake_same", DOOR_NONE, argv, NULL);
+    run_basic(facade, full);
     same_behaviour("full tmpfs");
     CHECK(count_buffers(full) == 0, "a buffer on a full tmpfs");
     umount(full);
@@ -414,9 +420,7 @@ static void part_fork_sites(void)
         CHECK(no_handler ? site == 0 : site > 0 && site_is_known(parent, (uint64_t)site), "%s: site %lld", single[i],
               (long long)site);
     }
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "fork-threads", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD | DOOR_PATH, "soname", "fork-threads", NULL);
-    same_behaviour("fork-threads");
+    probe_both(DOOR_PRELOAD | DOOR_PATH, "fork-threads", NULL);
     /* One place can have more than one site, because the C library takes another path when only one thread is left. */
     enum { SITES_MAX = 64 };
     uint64_t owner[SITES_MAX] = {0}, seen_of[2] = {0, 0};
@@ -449,9 +453,7 @@ static void part_processes(void)
             printf("SKIPPED %s: the thread sanitizer does not bear a raw clone\n", action);
             continue;
         }
-        probe(&plain, "fake_same", DOOR_NONE, "soname", action, NULL);
-        probe(&with, "fake_same", DOOR_PRELOAD | DOOR_PATH, "soname", action, NULL);
-        same_behaviour(action);
+        probe_both(DOOR_PRELOAD | DOOR_PATH, action, NULL);
         CHECK(with.buffers == actions[i].buffers, "%s: %d buffers", action, with.buffers);
         int forks = 0, allocs = 0, parents = 0;
         for (int n = 0; walk_run(&with, n); n++) {
@@ -486,9 +488,7 @@ static void part_processes(void)
         printf("SKIPPED forks within calls: sanitizers do not bear them\n");
         return;
     }
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "fork-in-calls", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "fork-in-calls", NULL);
-    same_behaviour("forks within calls");
+    probe_both(DOOR_PRELOAD, "fork-in-calls", NULL);
     CHECK(strstr(with.out, " 0 bad") != NULL, "%s", with.out);
 }
 
@@ -496,9 +496,7 @@ static void part_processes(void)
  * child. */
 static void part_reads(void)
 {
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "reads", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD | DOOR_PATH, "soname", "reads", NULL);
-    same_behaviour("reads");
+    probe_both(DOOR_PRELOAD | DOOR_PATH, "reads", NULL);
     CHECK(with.buffers == 2, "%d buffers", with.buffers);
     for (int n = 0; walk_run(&with, n); n++) {
         bool is_child = walk_event_find(&seen, GW_EV_FORK, 0) != NULL;
@@ -515,15 +513,6 @@ static void copy_file(const char *from, const char *to)
     CHECK(system(command) == 0, "%s", command);
 }
 
-static void run_facade(const char *facade, const char *run_dir)
-{
-    char preload[900], setting[400];
-    set_preload(preload, sizeof preload, facade);
-    snprintf(setting, sizeof setting, "GPUWHY_RUN_DIR=%s", run_dir);
-    const char *const argv[] = {"/usr/bin/env", setting, preload, probe_program(), "soname", "basic", NULL};
-    run(&with, "fake_same", DOOR_NONE, argv, NULL);
-}
-
 /* A facade without a hook passes calls to the driver. Without a driver, every call returns CUDA_ERROR_STUB_LIBRARY
  * (34). */
 static void part_fallback(void)
@@ -538,20 +527,18 @@ static void part_fallback(void)
     copy_file(HOOK, copy);
     CHECK(gw_facade_write(driver, copy, facade, &err) == GW_OK, "%s", err.text);
     unlink(copy);
-    run_facade(facade, run_dir);
+    run_basic(facade, run_dir);
     same_behaviour("no hook");
     CHECK(count_buffers(run_dir) == 0, "a buffer without a hook");
     copy_file(driver, copy);
     CHECK(gw_facade_write(copy, HOOK, facade, &err) == GW_OK, "%s", err.text);
     unlink(copy);
-    run_facade(facade, run_dir);
+    run_basic(facade, run_dir);
     CHECK(with.status == 0 && strstr(with.out, "cuInit 34 ") != NULL, "%x %s", with.status, with.out);
     snprintf(with.run_dir, sizeof with.run_dir, "%.255s", run_dir);
-    if (walk_run(&with, 0)) {
+    if (walk_first()) {
         const walk_event *e = walk_event_find(&seen, GW_EV_NOTE, 0);
         CHECK(e != NULL && e->raw.arg[0] == GW_NOTE_DRIVER_MISSING && strcmp(e->text, copy) == 0, "NOTE");
-    } else {
-        CHECK(false, "no buffer");
     }
 }
 
@@ -559,30 +546,26 @@ static void part_fallback(void)
  * others. */
 static void part_threads(void)
 {
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "many", NULL);
+    probe_both(DOOR_PRELOAD, "many", NULL);
     CHECK(strstr(plain.out, "200 of 200") != NULL, "%s", plain.out);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "many", NULL);
-    same_behaviour("many threads");
-    if (!walk_run(&with, 0)) {
-        CHECK(false, "no buffer");
+    if (!walk_first())
         return;
-    }
     CHECK(seen.slots_ended == GW_SLOT_COUNT - 1 && seen.slots_live == 1, "%d ended, %d live", seen.slots_ended,
           seen.slots_live);
     CHECK(atomic_load(&seen.head->threads_without_slot) == 200 - (GW_SLOT_COUNT - 1), "%llu",
           (unsigned long long)atomic_load(&seen.head->threads_without_slot));
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "many", "GPUWHY_MEMORY=268435456");
+    probe_with("many", "GPUWHY_MEMORY=268435456");
     same_behaviour("many threads under the guard");
 }
 
 static void part_guard(void)
 {
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "guarded", "GPUWHY_MEMORY=268435456");
+    probe_with("guarded", "GPUWHY_MEMORY=268435456");
     /* The context uses 64 MiB of the limit of 256 MiB. */
     CHECK(strstr(with.out, "total 268435456 free 201326592\n") != NULL, "%s", with.out);
     CHECK(strstr(with.out, "total 268435456 free 96468992\n") != NULL, "%s", with.out);
     CHECK(strstr(with.out, "cuMemAlloc_v2 2 ") != NULL, "%s", with.out);
-    if (walk_run(&with, 0)) {
+    if (walk_first()) {
         const walk_event *e = walk_event_find(&seen, GW_EV_GUARD_REFUSED, 0);
         CHECK(e != NULL && e->raw.arg[0] == 100u << 20 && e->raw.arg[1] == 256u << 20 && e->raw.arg[2] == 164u << 20,
               "GUARD_REFUSED");
@@ -590,8 +573,6 @@ static void part_guard(void)
         CHECK(e != NULL && (e->raw.flags & GW_EVF_GUARD), "the flag");
         e = walk_event_find(&seen, GW_EV_ALLOC, 0);
         CHECK(e != NULL && !(e->raw.flags & GW_EVF_GUARD), "the flag");
-    } else {
-        CHECK(false, "no buffer");
     }
 }
 
@@ -600,7 +581,7 @@ static void part_guard_kinds(void)
 {
     static const char *const expected[] = {"free 192 MiB", "free 152 MiB", "free 112 MiB", "free 112 MiB",
                                            "free 152 MiB", "free 88 MiB",  "free 64 MiB"};
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "guarded-kinds", "GPUWHY_MEMORY=268435456");
+    probe_with("guarded-kinds", "GPUWHY_MEMORY=268435456");
     const char *at = with.out;
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         at = strstr(at, "free ");
@@ -632,33 +613,30 @@ static void part_inject(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "gated", NULL);
     /* The 4th of all allocations and no other call fails, although the hook makes calls of its own after it. */
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated", "GPUWHY_INJECT=oom@alloc:4");
-    if (!walk_run(&with, 0)) {
-        CHECK(false, "no buffer");
+    probe_with("gated", "GPUWHY_INJECT=oom@alloc:4");
+    if (!walk_first())
         return;
-    }
     const walk_event *fact = injected_fact();
     CHECK(strstr(with.out, "cuMemAlloc_v2 2 errno") != NULL, "%s", with.out);
     CHECK(fact != NULL && strcmp(fact->text, "oom@alloc:4") == 0 && fact->raw.fn == GW_FN_cuMemAlloc_v2, "the fact");
     CHECK(fact != NULL && fact->raw.arg[0] == 2 && fact->raw.arg[1] == 1 && fact->raw.arg[3] == 0, "its values");
     CHECK(count_flagged(GW_EV_ALLOC, 2, GW_EVF_INJECTED) == 1 && count_flagged(GW_EV_ALLOC, 0, 0) == 4, "allocations");
     /* A GET, a hot call, and a rule for a READ function, which normally goes past its wrapper. */
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated",
-          "GPUWHY_INJECT=1@launch:3;34@query,p=1,seed=3;3@cuDeviceGetAttribute");
+    probe_with("gated", "GPUWHY_INJECT=1@launch:3;34@query,p=1,seed=3;3@cuDeviceGetAttribute");
     CHECK(walk_run(&with, 0) && count_flagged(GW_EV_LAUNCH, 1, GW_EVF_INJECTED) == 1, "a launch\n%s", with.out);
     CHECK(count_flagged(GW_EV_QUERY, 34, GW_EVF_INJECTED) == 3, "all queries\n%s", with.out);
     CHECK(strstr(with.out, "cuDeviceGetAttribute 3 errno") != NULL, "%s", with.out);
     /* From then on, everything fails, and nothing reaches the driver. */
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated", "GPUWHY_INJECT=700@launch:2");
+    probe_with("gated", "GPUWHY_INJECT=700@launch:2");
     CHECK(strstr(with.out, "reached 0\n") != NULL && strstr(with.out, "cuDeviceGetAttribute 0") != NULL, "%s",
           with.out);
     CHECK(walk_run(&with, 0) && count_flagged(GW_EV_ALLOC, 700, GW_EVF_INJECTED) == 3, "allocations after it");
     CHECK(count_flagged(GW_EV_INJECTED, 0, GW_EVF_TEXT_FOLLOWS) == 1, "one fact for a closed driver");
     /* No rule names a call: the output is that of a run without gpuwhy. */
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated", "GPUWHY_INJECT=oom@alloc:99;1@any,rank=3");
+    probe_with("gated", "GPUWHY_INJECT=oom@alloc:99;1@any,rank=3");
     same_behaviour("a plan without effect");
     CHECK(walk_run(&with, 0) && injected_fact() == NULL, "a fact without effect");
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "gated", "GPUWHY_INJECT=nonsense");
+    probe_with("gated", "GPUWHY_INJECT=nonsense");
     same_behaviour("a wrong plan");
 }
 
@@ -666,26 +644,22 @@ static void part_fence(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "lost", NULL);
     CHECK(strstr(plain.out, "reached 6\n") != NULL, "%s", plain.out);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "lost", "GPUWHY_FENCE=on");
+    probe_with("lost", "GPUWHY_FENCE=on");
     CHECK(strstr(with.out, "reached 0\n") != NULL, "%s", with.out);
     CHECK(strstr(with.out, "cuMemFree_v2 700 ") != NULL && strstr(with.out, "cuLaunchKernel 700 ") != NULL, "%s",
           with.out);
-    if (walk_run(&with, 0)) {
+    if (walk_first()) {
         const walk_event *fact = walk_event_find(&seen, GW_EV_FENCED, 0);
         CHECK(fact != NULL && fact->raw.arg[0] == 700 && fact->raw.arg[1] == 0, "the fact");
         CHECK(count_flagged(GW_EV_LAUNCH, 700, GW_EVF_FENCED) == 3 && count_flagged(GW_EV_ALLOC, 700, 0) == 1,
               "the flags");
         CHECK(count_flagged(GW_EV_FREE, 700, GW_EVF_FENCED) == 1, "a free");
-    } else {
-        CHECK(false, "no buffer");
     }
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "lost", "GPUWHY_FENCE=exit");
+    probe_with("lost", "GPUWHY_FENCE=exit");
     CHECK(WIFEXITED(with.status) && WEXITSTATUS(with.status) == GW_FENCE_EXIT_STATUS, "status %d", with.status);
     CHECK(strstr(with.out, "cuMemAlloc_v2 700 ") != NULL && strstr(with.out, "free ") == NULL, "%s", with.out);
     /* Without an error that is sticky, the fence does nothing. */
-    probe(&plain, "fake_same", DOOR_NONE, "soname", "basic", NULL);
-    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", "GPUWHY_FENCE=exit");
-    same_behaviour("an open fence");
+    probe_both(DOOR_PRELOAD, "basic", "GPUWHY_FENCE=exit");
 }
 
 /* ---- in this process: names and resolver ---- */

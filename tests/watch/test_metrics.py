@@ -234,7 +234,3 @@ class Prometheus(Server):
         # The series of an ended run end, too.
         program.end()
         wait_for(lambda: self.query(port, "gpuwhy_run_memory_needed_bytes") == [], "the end of the series")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -190,7 +190,3 @@ class Unusual(Case):
         self.assertIn(b"cannot move its cursor", self.read(b"\n"))
         self.assertEqual(process.wait(WAIT_S), 2)
         os.close(self.master)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,7 +7,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import unittest
 
 from support import CARD_USER, GIB, GPUWHY, WAIT_S, Case, Program, needed, wait_for
 
@@ -339,7 +338,3 @@ class Usage(Case):
         self.assertEqual(done.returncode, 0)
         self.assertIn("The cards of this machine cannot be read: ", done.stdout)
         self.assertIn("cannot be read", self.gpuwhy("who").stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -49,7 +49,3 @@ class Unit(Case):
                 self.assertIn(b"gpuwhy_gpus_readable 1", answer.read())
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(WAIT_S), 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

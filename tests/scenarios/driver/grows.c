@@ -81,16 +81,14 @@ static int wait_for_file(const char *path)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *until = NULL, *cached = NULL;
-    int repaired = 0, plateau = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "free the block of each round"},
-                                      {"plateau", OPTION_FLAG, &plateau, "allocate everything at first"},
+    const char *until = NULL, *cached = NULL;
+    int plateau = 0;
+    const struct option_row rows[] = {{"plateau", OPTION_FLAG, &plateau, "allocate everything at first"},
                                       {"cached", OPTION_TEXT, &cached, "path of the fake libc10_cuda.so"},
                                       {"until", OPTION_TEXT, &until, "wait at the end until this file exists"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Memory grows with each round of work.");
-    truth_open(truth_path);
+    bool repaired =
+        scenario_begin(argc, argv, rows, "Memory grows with each round of work; repaired, a round frees its block.");
     static struct state s;
     struct gpu gpu;
     CUmodule module;

@@ -133,16 +133,13 @@ static void serve(struct program *p)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *what = "window";
+    const char *what = "window";
     struct program p = {.steps = 0};
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &p.repaired, "nothing is forgotten"},
-                                      {"wide", OPTION_FLAG, &p.wide, "repaired, but one model is too wide"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+    const struct option_row rows[] = {{"wide", OPTION_FLAG, &p.wide, "repaired, but one model is too wide"},
                                       {"what", OPTION_TEXT, &what, "window, search or server"},
                                       {"steps", OPTION_NUMBER, &p.steps, "how many (20; 400 but for a window)"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Keeps memory on purpose, and some that it forgets.");
-    truth_open(truth_path);
+    p.repaired = scenario_begin(argc, argv, rows, "Keeps memory on purpose, and some that it forgets.");
     gpu_open(&p.gpu, 0);
     p.store = gpu_kernel(gpu_load(scenario_ptx), "store");
     CHECK(cuMemAlloc(&p.scratch, 4096));

@@ -120,19 +120,17 @@ static int launch_again(const char *program, char *list)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *of = "address", *starts = NULL;
-    int repaired = 0, is_worker = 0;
+    const char *of = "address", *starts = NULL;
+    int is_worker = 0;
     long long ready_fd = -1, go_fd = -1;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"of", OPTION_TEXT, &of, "what rank 2 dies of: address or crash"},
+    const struct option_row rows[] = {{"of", OPTION_TEXT, &of, "what rank 2 dies of: address or crash"},
                                       {"starts", OPTION_TEXT, &starts, "--of for each start, such as address,crash"},
                                       {"inside", OPTION_FLAG, &is_inside, "each rank sets its variables itself"},
                                       {"worker", OPTION_FLAG, &is_worker, "be a worker"},
                                       {"ready-fd", OPTION_NUMBER, &ready_fd, "where a worker says it is ready"},
                                       {"go-fd", OPTION_NUMBER, &go_fd, "where a worker waits"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Of four ranks one fails, and the launcher ends the others.");
+    bool repaired = scenario_begin(argc, argv, rows, "Of four ranks one fails, and the launcher ends the others.");
     if (is_worker) {
         if (getenv("WORKER") != NULL) {
             set_rank(getenv("WORKER"), 0);
@@ -143,7 +141,6 @@ int main(int argc, char **argv)
         worker(of, fails, (int)ready_fd, (int)go_fd);
         return 0;
     }
-    truth_open(truth_path);
     char list[64] = "";
     snprintf(list, sizeof list, "%s", starts == NULL ? "" : starts);
     int failed = starts != NULL ? launch_again(argv[0], list) : launch(argv[0], repaired ? "nothing" : of);

@@ -142,15 +142,11 @@ static struct layer *layer_new(size_t bytes)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *kind = "pool";
-    int repaired = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"kind", OPTION_TEXT, &kind, "what is refused, and what comes of it"},
+    const char *kind = "pool";
+    const struct option_row rows[] = {{"kind", OPTION_TEXT, &kind, "what is refused, and what comes of it"},
                                       {"pause", OPTION_NUMBER, &pause_us, "us before asking again (crumbs)"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Asks for memory that it cannot have.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Asks for memory that it cannot have.");
     struct gpu gpu;
     gpu_open(&gpu, 0);
     if (strcmp(kind, "handled") == 0)

@@ -22,13 +22,7 @@ static size_t fill(size_t block_bytes, size_t leave_bytes)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL;
-    int repaired = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Fragments the driver's memory with small blocks.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, NULL, "Fragments the driver's memory with small blocks.");
     struct gpu gpu;
     CUdeviceptr large;
     gpu_open(&gpu, 0);

@@ -30,19 +30,15 @@ static void take_nearly_all(void)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *path = NULL, *what = "handle", *until = NULL;
-    int repaired = 0;
+    const char *path = NULL, *what = "handle", *until = NULL;
     long long warnings = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"library", OPTION_TEXT, &path, "the library"},
+    const struct option_row rows[] = {{"library", OPTION_TEXT, &path, "the library"},
                                       {"what", OPTION_TEXT, &what, "handle or argument"},
                                       {"warnings", OPTION_NUMBER, &warnings, "how often the library warns before"},
                                       {"until", OPTION_TEXT, &until, "a file to wait for before the end"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
     const struct timespec a_while = {.tv_nsec = 400000000}, moment = {.tv_nsec = 10000000};
-    options_parse(argc, argv, rows, "Uses a library whose status it does not print.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Uses a library whose status it does not print.");
     void *library = path == NULL ? NULL : dlopen(path, RTLD_NOW), *handle = NULL;
     if (library == NULL)
         scenario_fail("%s", path == NULL ? "no --library" : dlerror());

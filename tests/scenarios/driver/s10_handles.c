@@ -44,16 +44,13 @@ static void request_with_context(struct server *s)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *kind = "stream";
+    const char *kind = "stream";
     struct server s = {.made = 0};
     long long requests = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &s.repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"kind", OPTION_TEXT, &kind, "stream or context"},
+    const struct option_row rows[] = {{"kind", OPTION_TEXT, &kind, "stream or context"},
                                       {"requests", OPTION_NUMBER, &requests, "how many (20,000 or 400)"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Makes a stream or a context for each request.");
-    truth_open(truth_path);
+    s.repaired = scenario_begin(argc, argv, rows, "Makes a stream or a context for each request.");
     s.contexts = strcmp(kind, "context") == 0;
     if (requests == 0)
         requests = s.contexts ? 400 : 20000;

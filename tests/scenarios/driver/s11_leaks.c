@@ -250,16 +250,12 @@ static int is_kept(const struct kind *kind, const char *keep, int round)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *keep = "stream";
-    int repaired = 0;
+    const char *keep = "stream";
     long long rounds = 300, left = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"keep", OPTION_TEXT, &keep, "the kind that is kept"},
+    const struct option_row rows[] = {{"keep", OPTION_TEXT, &keep, "the kind that is kept"},
                                       {"rounds", OPTION_NUMBER, &rounds, "how many"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Gives everything back but things of one kind.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Gives everything back but things of one kind.");
     if (repaired)
         keep = "";
     struct things t;

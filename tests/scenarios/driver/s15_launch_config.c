@@ -6,16 +6,11 @@
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL;
-    int repaired = 0;
     long long threads = 4096, shared_bytes = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"threads", OPTION_NUMBER, &threads, "threads in a block"},
+    const struct option_row rows[] = {{"threads", OPTION_NUMBER, &threads, "threads in a block"},
                                       {"shared", OPTION_NUMBER, &shared_bytes, "dynamic shared memory in bytes"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Launches a kernel with a configuration that no device takes.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Launches a kernel with a configuration that no device takes.");
     if (repaired) {
         threads = 256;
         shared_bytes = 0;

@@ -329,12 +329,10 @@ static void read_result(const char *by, int repaired, int keep)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *what = "block", *by = "event";
-    int repaired = 0, in_thread = 0, at_once = 0, blocking = 0, keep = 0, forget = 0;
+    const char *what = "block", *by = "event";
+    int in_thread = 0, at_once = 0, blocking = 0, keep = 0, forget = 0;
     long long iterations = 200;
     const struct option_row rows[] = {
-        {"repaired", OPTION_FLAG, &repaired, "without the fault"},
-        {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
         {"what", OPTION_TEXT, &what, "block, pipeline, threads (never a fault) or host"},
         {"by", OPTION_TEXT, &by, "what puts things in order when repaired"},
         {"thread", OPTION_FLAG, &in_thread, "another thread makes the copy"},
@@ -344,8 +342,7 @@ int main(int argc, char **argv)
         {"forget", OPTION_FLAG, &forget, "pipeline: one wait is missing"},
         {"iterations", OPTION_NUMBER, &iterations, "pipeline, threads: so many"},
         {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Frees memory that another stream still uses.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Frees memory that another stream still uses.");
     struct gpu gpu;
     open_all(&gpu, blocking);
     if (strcmp(what, "pipeline") == 0)

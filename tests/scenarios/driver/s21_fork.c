@@ -33,13 +33,8 @@ static int child_start(void)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL;
-    int repaired = 0, pid = -1;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Uses the GPU in a child made by fork().");
-    truth_open(truth_path);
+    int pid = -1;
+    bool repaired = scenario_begin(argc, argv, NULL, "Uses the GPU in a child made by fork().");
     truth("parent_pid", "%d", (int)getpid());
     struct gpu gpu;
     if (repaired)

@@ -67,23 +67,19 @@ static int launch_workers(const char *program, int gpus)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL;
-    int repaired = 0, is_worker = 0;
+    int is_worker = 0;
     long long ordinal = 0, ready_fd = -1, go_fd = -1, gpus = 2;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"gpus", OPTION_NUMBER, &gpus, "GPUs that the repaired program uses (2)"},
+    const struct option_row rows[] = {{"gpus", OPTION_NUMBER, &gpus, "GPUs that the repaired program uses (2)"},
                                       {"worker", OPTION_FLAG, &is_worker, "be a worker"},
                                       {"ordinal", OPTION_NUMBER, &ordinal, "a worker's GPU"},
                                       {"ready-fd", OPTION_NUMBER, &ready_fd, "where a worker says it is ready"},
                                       {"go-fd", OPTION_NUMBER, &go_fd, "where a worker waits"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Four workers pile up on one of two GPUs.");
+    bool repaired = scenario_begin(argc, argv, rows, "Four workers pile up on one of two GPUs.");
     if (is_worker) {
         worker((int)ordinal, (int)ready_fd, (int)go_fd);
         return 0;
     }
-    truth_open(truth_path);
     truth("workers", "%d", WORKERS);
     int failed = launch_workers(argv[0], repaired ? (int)gpus : 1);
     if (failed > 0)

@@ -293,17 +293,13 @@ static void load_data(void)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *kind = "kernel";
-    int repaired = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"kind", OPTION_TEXT, &kind,
+    const char *kind = "kernel";
+    const struct option_row rows[] = {{"kind", OPTION_TEXT, &kind,
                                        "kernel, ask, other, again, join, alone, alone-fast, left, left-asked, locks, "
                                        "late-locks, input, sleep, load or pool"},
                                       {"seconds", OPTION_NUMBER, &seconds, "how long it stands still (60)"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Stands still.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Stands still.");
     alarm((unsigned)seconds + 30);
     struct gpu gpu;
     open_all(&gpu);

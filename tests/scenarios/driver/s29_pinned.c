@@ -33,15 +33,10 @@ static CUresult ask_for_much(long long bytes)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL;
-    int repaired = 0;
     long long bytes = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"bytes", OPTION_NUMBER, &bytes, "ask for that much instead of registering"},
+    const struct option_row rows[] = {{"bytes", OPTION_NUMBER, &bytes, "ask for that much instead of registering"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Asks for page-locked memory that it cannot have.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Asks for page-locked memory that it cannot have.");
     struct gpu gpu;
     gpu_open(&gpu, 0);
     CUresult result = bytes > 0 ? ask_for_much(repaired ? 1 << 20 : bytes) : register_twice(repaired);

@@ -112,17 +112,13 @@ static void keep(struct call *second, const struct call *first, const char *use)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *use = "pointer", *by = "program";
-    int repaired = 0;
+    const char *use = "pointer", *by = "program";
     const struct option_row rows[] = {
-        {"repaired", OPTION_FLAG, &repaired, "without the fault"},
-        {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
         {"use", OPTION_TEXT, &use,
          "what is kept: pointer, copy, free, stream, event, module, function, graph or context"},
         {"by", OPTION_TEXT, &by, "who resets: program, or library on a thread of its own"},
         {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Resets the device between two model calls.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Resets the device between two model calls.");
     struct gpu gpu;
     struct call first = {0}, second = {0};
     gpu_open(&gpu, 0);

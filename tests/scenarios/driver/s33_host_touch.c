@@ -66,16 +66,13 @@ static void cope(int signal)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *what = "block";
-    int repaired = 0, handles = 0;
+    const char *what = "block";
+    int handles = 0;
     struct gpu gpu;
     const struct option_row rows[] = {{"what", OPTION_TEXT, &what, "block or null"},
                                       {"handles", OPTION_FLAG, &handles, "has a handler of its own, which exits 7"},
-                                      {"repaired", OPTION_FLAG, &repaired, "does it right"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Reads GPU memory by a plain access of the host.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Reads GPU memory by a plain access of the host.");
     if (handles)
         signal(SIGSEGV, cope);
     gpu_open(&gpu, 0);

@@ -32,16 +32,12 @@ static int check(const char *where)
 int main(int argc, char **argv)
 {
     enum { BYTES = 1 << 20 };
-    const char *truth_path = NULL;
-    int repaired = 0, unnoticed = 0;
+    int unnoticed = 0;
     struct gpu gpu;
     CUdeviceptr block;
     const struct option_row rows[] = {{"unnoticed", OPTION_FLAG, &unnoticed, "looks at no result"},
-                                      {"repaired", OPTION_FLAG, &repaired, "copies what there is"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Loses the result of a copy.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Loses the result of a copy; repaired, copies what there is.");
     gpu_open(&gpu, 0);
     CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
     void *host = calloc(2, BYTES);

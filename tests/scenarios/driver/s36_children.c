@@ -65,17 +65,14 @@ static int start_child(const struct order *order)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *of = "address";
-    int repaired = 0, replace = 0, handle = 0, late = 0, pid[CHILDREN];
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"of", OPTION_TEXT, &of, "what the child dies of: address or memory"},
+    const char *of = "address";
+    int replace = 0, handle = 0, late = 0, pid[CHILDREN];
+    const struct option_row rows[] = {{"of", OPTION_TEXT, &of, "what the child dies of: address or memory"},
                                       {"replace", OPTION_FLAG, &replace, "another child takes its place"},
                                       {"handle", OPTION_FLAG, &handle, "the child makes do with less memory"},
                                       {"late", OPTION_FLAG, &late, "do not wait until all are done"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Does not look at how its children end.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Does not look at how its children end.");
     for (int index = 0; index < CHILDREN; index++)
         pid[index] = start_child(&(struct order){of, index == 1 && !repaired, handle});
     if (late)

@@ -16,6 +16,20 @@ const char scenario_ptx[] = PTX_HEAD PTX_FAULTS("store", "0") //
     ".visible .entry store(.param .u64 p)\n{\n.reg .b64 %d0;\n.reg .b32 %r0;\n"
     "ld.param.u64 %d0, [p];\nmov.u32 %r0, 1;\nst.global.u32 [%d0], %r0;\nret;\n}\n";
 
+bool scenario_begin(int argc, char **argv, const struct option_row *rows, const char *summary)
+{
+    enum { ROWS_MAX = 16 };
+    const char *truth_path = NULL;
+    int repaired = 0, count = 2;
+    struct option_row all[ROWS_MAX] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
+                                       {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"}};
+    for (; rows != NULL && rows->name != NULL && count < ROWS_MAX - 1; rows++)
+        all[count++] = *rows;
+    options_parse(argc, argv, all, summary);
+    truth_open(truth_path);
+    return repaired;
+}
+
 CUresult scenario_store(CUfunction store, CUdeviceptr address, CUstream stream)
 {
     void *arguments[] = {&address};

@@ -5,17 +5,13 @@
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL;
-    int repaired = 0;
     long long launches = 4000;
     struct gpu gpu;
     CUdeviceptr block;
     const struct option_row rows[] = {{"launches", OPTION_NUMBER, &launches, "how many (4000)"},
-                                      {"repaired", OPTION_FLAG, &repaired, "waits after a hundred launches"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Waits for the GPU again and again.");
-    truth_open(truth_path);
+    bool repaired =
+        scenario_begin(argc, argv, rows, "Waits for the GPU again and again; repaired, after a hundred launches.");
     gpu_open(&gpu, 0);
     CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
     long long waits = 0;

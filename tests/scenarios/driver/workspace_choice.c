@@ -40,14 +40,10 @@ static int convolve(const CUfunction kernel[ALGORITHMS])
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *library = NULL;
-    int repaired = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"library", OPTION_TEXT, &library, "a library to load first"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+    const char *library = NULL;
+    const struct option_row rows[] = {{"library", OPTION_TEXT, &library, "a library to load first"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Takes the workspace that there is room for.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Takes the workspace that there is room for.");
     if (library != NULL && dlopen(library, RTLD_NOW) == NULL)
         scenario_fail("%s", dlerror());
     struct gpu gpu;

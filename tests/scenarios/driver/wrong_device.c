@@ -40,14 +40,10 @@ static CUresult train(const struct side *side, CUstream stream)
 
 int main(int argc, char **argv)
 {
-    const char *truth_path = NULL, *use = "kernel";
-    int repaired = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"use", OPTION_TEXT, &use, "what is the other GPU's: kernel, stream or event"},
+    const char *use = "kernel";
+    const struct option_row rows[] = {{"use", OPTION_TEXT, &use, "what is the other GPU's: kernel, stream or event"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Uses something of one GPU on another one.");
-    truth_open(truth_path);
+    bool repaired = scenario_begin(argc, argv, rows, "Uses something of one GPU on another one.");
     struct side first, second;
     CUresult result;
     side_open(&first, 0);
