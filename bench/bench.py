@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import random
-import re
 import statistics
 import subprocess
 import sys

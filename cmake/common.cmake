@@ -40,6 +40,15 @@ else()
   set(GW_ONE_THREAD_TESTS ON)
 endif()
 
+# Programs of tests are linked by the fastest linker here: in a build of all tests, linking takes a quarter of the time.
+set(GW_TEST_LINKER)
+foreach(linker lld gold)
+  find_program(GW_LD_${linker} ld.${linker})
+  if(GW_LD_${linker} AND NOT GW_TEST_LINKER AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CROSSCOMPILING)
+    set(GW_TEST_LINKER -fuse-ld=${linker})
+  endif()
+endforeach()
+
 # gw_add_unit_test(name [ONE_THREAD] sources... [LIBRARIES ours...]): one cmocka program, run by ctest under its name.
 # ONE_THREAD: the tested code starts no threads. A build that will run only some tests compiles no other ones (GW_TESTS).
 set(GW_TESTS "" CACHE STRING "Build only the unit tests whose names match this regular expression; empty: all")
@@ -53,5 +62,6 @@ function(gw_add_unit_test name)
   target_link_libraries(${name} PRIVATE ${GW_CMOCKA_LIBRARY} ${test_LIBRARIES})
   # cmocka passes a state to every test, and most tests do not need it.
   target_compile_options(${name} PRIVATE -Wno-unused-parameter)
+  target_link_options(${name} PRIVATE ${GW_TEST_LINKER})
   add_test(NAME ${name} COMMAND ${name})
 endfunction()

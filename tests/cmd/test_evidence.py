@@ -1,14 +1,13 @@
 """Evidence from the supervisor itself: all forms of stderr, how the program ended, and what the program was."""
 import json
 import os
-import pathlib
 import pty
 import signal
 import subprocess
 import sys
 import time
 
-from support import Case, GPU, GPUWHY, WAIT_S, run_command, wait_until
+from support import Case, GPUWHY, WAIT_S, run_command, wait_until
 
 RAISES = [sys.executable, "-c", "raise ValueError('the reason')"]
 

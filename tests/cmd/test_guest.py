@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from support import Case, GPU, GPUWHY, WAIT_S, children_of, lines_of, run_command, wait_until
+from support import Case, GPU, WAIT_S, children_of, lines_of, run_command, wait_until
 
 
 class Status(Case):

@@ -1,9 +1,8 @@
 """Where recordings are stored, and what happens if they cannot be stored there."""
-import os
 import pathlib
 import subprocess
 
-from support import Case, GPU, GPUWHY, WAIT_S, run_command
+from support import Case, GPU, GPUWHY, WAIT_S
 
 
 class Places(Case):

@@ -16,7 +16,7 @@ import termios
 import time
 import unittest
 
-from support import Case, WAIT_S, lines_of, run_command, wait_until
+from support import Case, WAIT_S, run_command
 
 
 class OnTerminal(Case):

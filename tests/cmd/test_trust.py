@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from support import BEGIN, Case, GPU, GPUWHY, PythonCase, WAIT_S, children_of, lines_of, run_command, wait_until
+from support import BEGIN, Case, GPU, PythonCase, WAIT_S, children_of, lines_of, run_command, wait_until
 
 OTHER = 65534  # another user: nobody
 

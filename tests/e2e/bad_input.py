@@ -1,8 +1,5 @@
 """Bad input of every kind gets one clear line and the right exit status. Nothing crashes, no good data is lost, and
 the program under test is not affected.
-
-Prints one line per case. A case that cannot run on this machine is printed as skipped; the test fails if a case
-fails.
 """
 import os
 import random
@@ -10,16 +7,11 @@ import shutil
 import stat
 import struct
 import subprocess
-import sys
 
-from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, execute, expect, gpuwhy,
-                     main, new_folder, run_observed, run_plain)
+from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, CaseSkipped, Workplace, base_environment, by_name, execute, expect,
+                     gpuwhy, main, new_folder, run_cases, run_observed, run_plain)
 
 USAGE = 2  # bad usage or unreadable input
-
-
-class CaseSkipped(Exception):
-    pass
 
 
 def one_line(text, *patterns):
@@ -387,32 +379,16 @@ def state_folder_is_read_only(place, recording):
     expect(b"run 1" in run.stdout, "the program's output is gone")
 
 
-CASES = [no_recording_at_all, file_is_missing, file_is_a_folder, file_is_empty, file_is_noise, file_is_unreadable,
+CASES = by_name(no_recording_at_all, file_is_missing, file_is_a_folder, file_is_empty, file_is_noise, file_is_unreadable,
          newer_version, truncated, damaged, report_of_bad_files, report_into_a_folder,
          report_of_damaged_recordings, unknown_option, unknown_command, value_is_no_size, card_is_unknown,
          nothing_to_run, program_is_missing, program_is_not_executable, static_program, program_of_32_bits,
-         setuid_program, file_for_output_exists, disk_is_full, no_tmpfs, tmpfs_is_full, state_folder_is_read_only]
+         setuid_program, file_for_output_exists, disk_is_full, no_tmpfs, tmpfs_is_full, state_folder_is_read_only)
 
 
 def test():
-    failed = []
     with Workplace() as place:
-        recording = recorded(place)
-        for case in CASES:
-            if sys.argv[1:] and case.__name__ not in sys.argv[1:]:
-                continue
-            name = case.__name__.replace("_", " ")
-            folder = place / case.__name__
-            folder.mkdir()
-            try:
-                case(folder, recording)
-                print(f"  ok       {name}")
-            except CaseSkipped as reason:
-                print(f"  skipped  {name}: {reason}")
-            except (Failure, OSError, ValueError, subprocess.SubprocessError) as failure:
-                failed.append(name)
-                print(f"  FAILED   {name}: {failure}")
-    expect(not failed, f"{len(failed)} of {len(CASES)} cases failed: {', '.join(failed)}")
+        run_cases(CASES, recorded(place))
 
 
 if __name__ == "__main__":

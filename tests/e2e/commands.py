@@ -1,8 +1,5 @@
 """The output and files of gpuwhy besides the verdict: --quiet, --json, --on-failure, explain, export. tests/cmd
 checks that gpuwhy does not disturb the program's input, output, signals and terminal.
-
-Prints one line per case. A case that cannot run on this machine is printed as skipped; the test fails if a case
-fails.
 """
 import csv
 import io
@@ -13,17 +10,12 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
-from harness import (CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer,
-                     expect, fill_in, gpuwhy, main, new_folder, run_observed, run_plain)
+from harness import (CNN, GPUWHY, SCENARIOS, Card, base_environment, behind_sanitizer, by_name, expect, fill_in, gpuwhy, main,
+                     new_folder, run_cases, run_observed, run_plain)
 
 CARD = ["--gpu", "virtual:h200,memory=4GiB"]
-
-
-class CaseSkipped(Exception):
-    pass
 
 
 def run(place, *command, options=(), stdin=b"", environment=None):
@@ -161,31 +153,10 @@ def options_change_nothing_for_the_program(place):
         expect(observed.verdict()["status"] == "clean", f"{option}: {observed.verdict()['headline']}")
 
 
-CASES = [program_in_a_path_with_spaces, quiet_says_nothing_of_a_clean_run, quiet_still_tells_a_fault,
+CASES = by_name(program_in_a_path_with_spaces, quiet_says_nothing_of_a_clean_run, quiet_still_tells_a_fault,
          json_to_standard_output, explain_takes_the_last_run, explain_answers_while_the_run_goes_on,
-         recordings_are_judged_together, on_failure_tells_at_once, recording_is_private_and_can_be_exported, options_change_nothing_for_the_program]
-
-
-def test():
-    failed = []
-    only = sys.argv[1:]
-    with Workplace() as place:
-        for case in CASES:
-            if only and case.__name__ not in only:
-                continue
-            name = case.__name__.replace("_", " ")
-            folder = place / case.__name__
-            folder.mkdir()
-            try:
-                case(folder)
-                print(f"  ok       {name}")
-            except CaseSkipped as reason:
-                print(f"  skipped  {name}: {reason}")
-            except (Failure, OSError, ValueError, subprocess.SubprocessError) as failure:
-                failed.append(name)
-                print(f"  FAILED   {name}: {failure}")
-    expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
+         recordings_are_judged_together, on_failure_tells_at_once, recording_is_private_and_can_be_exported, options_change_nothing_for_the_program)
 
 
 if __name__ == "__main__":
-    main(test)
+    main(lambda: run_cases(CASES))

@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import sys
 
-from harness import GPUWHY, SANITIZE, VIRT_LIB, Card, Failure, Workplace, expect, main, new_folder, run_observed, skip
-from sites import SOURCES, VERSIONS, CaseSkipped, build, with_version
+from harness import SANITIZE, VIRT_LIB, Card, CaseSkipped, Failure, expect, main, new_folder, run_cases, run_observed, skip
+from sites import SOURCES, VERSIONS, build, with_version
 from walks import Sites, rows_of
 
 SCRIPT = pathlib.Path(__file__).with_name("debugger_script.py")
@@ -183,20 +183,7 @@ CASES["python on a thread"] = python_program("%d.%d" % sys.version_info[:2], "th
 def all_cases():
     if SANITIZE:
         skip("a debugger of the system loads no sanitized libraries")
-    gdb = find_gdb()
-    failed = []
-    for name, case in CASES.items():
-        if sys.argv[1:] and name not in sys.argv[1:]:
-            continue
-        with Workplace() as place:
-            try:
-                print(f"passed: {name}: {case(place, gdb)}", flush=True)
-            except CaseSkipped as reason:
-                print(f"skipped: {name}: {reason}", flush=True)
-            except Failure as failure:
-                failed.append(name)
-                print(f"FAILED: {name}: {failure}", flush=True)
-    expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
+    run_cases(CASES, find_gdb())
 
 
 if __name__ == "__main__":

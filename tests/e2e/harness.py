@@ -55,6 +55,10 @@ def checked(document):
         raise Failure(str(error)) from None
 
 
+class CaseSkipped(Exception):
+    """Why a case cannot run on this machine."""
+
+
 def skip(reason):
     print(f"skipped: {reason}")
     sys.exit(SKIPPED)
@@ -141,9 +145,11 @@ class Run:
         found = re.findall(rf"^truth {re.escape(key)}=(.*)$", path.read_text(), re.M) if path.exists() else []
         return [int(v) if re.fullmatch(r"-?\d+", v) else v for v in found]
 
-    def verdict(self):
+    def verdict(self, by_schema=True):
+        """Return the verdict. `by_schema`: check it against its schema."""
         expect(self.json_path.exists(), f"gpuwhy wrote no verdict; its stderr: {self.stderr.decode(errors='replace')}")
-        return checked(json.loads(self.json_path.read_text()))
+        verdict = json.loads(self.json_path.read_text())
+        return checked(verdict) if by_schema else verdict
 
 
 def new_folder(parent, name):
@@ -333,6 +339,30 @@ def remove_run_folders(pid):
     for root in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp")):
         for folder in pathlib.Path(root).glob(f"gpuwhy-{os.getuid()}-{pid}-*"):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def by_name(*cases):
+    return {case.__name__: case for case in cases}
+
+
+def run_cases(cases, *arguments):
+    """Run the cases (see by_name), or those that the command line names, each in a folder of its own as `case(folder,
+    *arguments)`. Print a line for each. A case that cannot run on this machine is printed as skipped."""
+    failed = []
+    with Workplace() as place:
+        for name, case in cases.items():
+            if sys.argv[1:] and name not in sys.argv[1:]:
+                continue
+            words = name.replace("_", " ")
+            try:
+                said = case(new_folder(place, name), *arguments)
+                print(f"  ok       {words}" + (f": {said}" if said else ""), flush=True)
+            except CaseSkipped as reason:
+                print(f"skipped: {words}: {reason}", flush=True)
+            except (Failure, OSError, ValueError, LookupError, subprocess.SubprocessError) as failure:
+                failed.append(words)
+                print(f"  FAILED   {words}: {failure!r}", flush=True)
+    expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
 
 
 def main(test):

@@ -4,10 +4,9 @@ import json
 import re
 import shlex
 import signal
-import sys
 
-from harness import (BUILD, CNN, REAL, Card, Workplace, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
-                     run_observed, skip, texts)
+from harness import (BUILD, CNN, REAL, Card, behind_sanitizer, by_name, expect, expect_text, gpuwhy, main, new_folder,
+                     run_cases, run_observed, skip, texts)
 
 SMI = BUILD / "lib" / "gpuwhy" / "virtual" / "bin" / "nvidia-smi"
 REACT = BUILD / "tests" / "inject" / "react"
@@ -161,15 +160,14 @@ def no_plan(place):
     expect(verdict["status"] == "clean" and not re.search("inject|fence|on purpose", texts(verdict)), texts(verdict))
 
 
-CASES = {case.__name__: case for case in (every_allocation_of_the_cnn, reactions, kinds, chance, fence, lost, bad_plans,
-                                     no_plan)}
+CASES = by_name(every_allocation_of_the_cnn, reactions, kinds, chance, fence, lost, bad_plans,
+                                     no_plan)
 
 
 def test():
     if REAL:
         skip("these runs count the calls of a virtual card")
-    with Workplace() as place:
-        CASES[sys.argv[1]](place)
+    run_cases(CASES)
 
 
 if __name__ == "__main__":

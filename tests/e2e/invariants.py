@@ -11,6 +11,7 @@ The columns:
     counted    each event that was counted as written is in the recording, and each lost one is counted
     less       with less evidence, no cause is more certain and nothing more is ruled out (src/judge/less_test.c)
     coverage   the verdict names every process that the recording has, and says what was not observed
+    schema     the verdict is valid by its schema: checked at the end, because loading the checker takes long
 """
 import collections
 import json
@@ -18,10 +19,10 @@ import pathlib
 import subprocess
 import sys
 
-from harness import BUILD, SANITIZE, expect, gpuwhy
+from harness import BUILD, SANITIZE, Failure, checked, expect, gpuwhy
 
 MARKS = {None: "-", "": "?"}
-COLUMNS = ("status", "output", "no crash", "no claim", "counted", "less", "coverage")
+COLUMNS = ("status", "output", "no crash", "no claim", "counted", "less", "coverage", "schema")
 
 
 def counted(items):
@@ -82,13 +83,23 @@ def check(plain, observed, verdict, cause, is_same):
             "no claim": f"established: {claims}" if claims else None,
             "counted": None if good_count else count_text,
             "less": less,
-            "coverage": None if good_coverage else coverage_text}
+            "coverage": None if good_coverage else coverage_text,
+            "schema": ""}
 
 
-def leave(folder, name, row):
+def invalid(verdict):
+    """Return what is wrong with a verdict by its schema, or None."""
+    try:
+        checked(verdict)
+    except Failure as failure:
+        return str(failure)
+    return None
+
+
+def leave(folder, name, row, verdict):
     """Keep the row of a scenario for the table, and fail if something in it is wrong."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(row))
+    (folder / f"{name}.json").write_text(json.dumps({"row": row, "verdict": verdict}))
     wrong = [f"{column}: {said}" for column, said in row.items() if said]
     expect(not wrong, "; ".join(wrong))
 
@@ -103,8 +114,11 @@ def main(folder):
             print(f"{name:34}not run")
             missing += 1
             continue
-        row = json.loads(path.read_text())
+        left = json.loads(path.read_text())
+        row = {**left["row"], "schema": invalid(left["verdict"])}
         print(f"{name:34}" + "  ".join(f"{MARKS.get(row[c], 'WRONG'):{len(c)}}" for c in COLUMNS))
+        for said in filter(None, row.values()):
+            print(f"{name}: {said}")
         wrong += any(row.values())
     print(f"- is right, ? was not checked in this build; {missing} scenarios did not run here, {wrong} are wrong")
     return 1 if wrong else 0

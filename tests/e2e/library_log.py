@@ -3,7 +3,6 @@ the user has already requested one. If it cannot be created, the program runs as
 
     library_log.py
 """
-import os
 import re
 import resource
 import subprocess

@@ -3,10 +3,9 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 
-from harness import (BUILD, GPUWHY, REAL, Card, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main,
-                     new_folder, run_observed, skip, wait_until)
+from harness import (BUILD, GPUWHY, REAL, Card, base_environment, behind_sanitizer, by_name, expect, gpuwhy, main, new_folder,
+                     run_cases, run_observed, skip, wait_until)
 
 RANDOM = BUILD / "tests" / "inject" / "random_memory"
 KINDS = ("plain", "small", "pitch", "managed", "array", "async", "pool", "vmm", "graph", "fail")
@@ -95,14 +94,13 @@ def usage(place):
     expect(status == 2 and "--memory-shared needs --memory" in err, err)
 
 
-CASES = {case.__name__: case for case in (each_kind, all_kinds, sharing, threads, usage)}
+CASES = by_name(each_kind, all_kinds, sharing, threads, usage)
 
 
 def test():
     if REAL:
         skip("the count is compared with that of a virtual card")
-    with Workplace() as place:
-        CASES[sys.argv[1]](place)
+    run_cases(CASES)
 
 
 if __name__ == "__main__":

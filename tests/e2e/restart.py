@@ -8,10 +8,9 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 
-from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer, expect,
-                     expect_screens, expect_text, gpuwhy, library_folder, main, new_folder, run_observed, wait_until)
+from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, Failure, base_environment, behind_sanitizer, by_name, expect, expect_screens,
+                     expect_text, gpuwhy, library_folder, main, new_folder, run_cases, run_observed, wait_until)
 
 SMALL, MIDDLE = Card("4GiB"), Card("16GiB")
 BAD = [CNN, "--runs", "2", "--bad-address"]
@@ -417,29 +416,13 @@ def no_cure_is_known(place):
     expect_interventions(run, "--cure: no cure is known for this failure")
 
 
-CASES = [transient, permanent, not_repeated, without_the_option, halved, set_in_environment,
+CASES = by_name(transient, permanent, not_repeated, without_the_option, halved, set_in_environment,
          nothing_left_to_change, wrong_options, input_is_read_again, dumps_have_their_own_names, with_blame,
          a_signal_never_restarts, a_killed_program_is_not_restarted, a_hang_is_restarted, memory_is_waited_for, the_wait_has_a_limit,
          the_wait_can_be_stopped, memory_that_is_there_is_not_waited_for, impossible_memory_is_not_waited_for,
          another_process_is_waited_for_before_the_restart, growth_raises_the_alarm_once, no_growth_raises_no_alarm,
-         growth_below_the_threshold_raises_no_alarm, a_cache_raises_no_alarm, no_cure_is_known]
-
-
-def test():
-    failed = []
-    with Workplace() as place:
-        for case in CASES:
-            if sys.argv[1:] and case.__name__ not in sys.argv[1:]:
-                continue
-            (place / case.__name__).mkdir()
-            try:
-                case(place / case.__name__)
-                print(f"  ok       {case.__name__.replace('_', ' ')}")
-            except (Failure, OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError) as failure:
-                failed.append(case.__name__)
-                print(f"  FAILED   {case.__name__.replace('_', ' ')}: {failure!r}")
-    expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
+         growth_below_the_threshold_raises_no_alarm, a_cache_raises_no_alarm, no_cure_is_known)
 
 
 if __name__ == "__main__":
-    main(test)
+    main(lambda: run_cases(CASES))

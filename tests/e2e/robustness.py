@@ -8,12 +8,10 @@ succeeds and one that dies of an illegal address. In every row, the program's st
 without gpuwhy, and the verdict either knows the cause or says what was not recorded.
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
 import re
-import resource
 import shutil
 import struct
 import subprocess

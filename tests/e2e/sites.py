@@ -1,9 +1,7 @@
 """Functions, files and lines of call sites, compared with marks in the sources. C++ with deep inlining, stripped and
 without frame pointers; Python with ctypes; names on a machine that no longer has the program.
-
-Prints one line per case. A case that cannot run on this machine is printed as skipped; the test fails if a case
-fails.
 """
+import functools
 import json
 import os
 import pathlib
@@ -12,18 +10,14 @@ import shutil
 import subprocess
 import sys
 
-from harness import (GPUWHY, SANITIZE, Card, Failure, Workplace, base_environment, expect, gpuwhy, library_folder, main,
-                     new_folder, remove_run_folders, run_observed, wait_until)
+from harness import (GPUWHY, SANITIZE, Card, CaseSkipped, base_environment, by_name, expect, gpuwhy, library_folder, main,
+                     new_folder, remove_run_folders, run_cases, run_observed, wait_until)
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 import with_version
 
 SOURCES = pathlib.Path(__file__).parents[1] / "scenarios" / "sites"
 CARD = Card("5GiB")
-
-
-class CaseSkipped(Exception):
-    pass
 
 
 def line_of(source, mark):
@@ -246,33 +240,14 @@ def native_column(place):
     expect("the file has changed since" in out and "^" not in out, f"the changed file is shown: {out}")
 
 
-CASES = [native_column, deep_inlining, without_frame_pointers_or_lines, stripped, stripped_part, separate_debug_file, names_survive,
-         explain_names_what_a_dead_supervisor_did_not]
+CASES = by_name(native_column, deep_inlining, without_frame_pointers_or_lines, stripped, stripped_part, separate_debug_file, names_survive,
+         explain_names_what_a_dead_supervisor_did_not)
 
 
-def cases():
-    """Each entry is (name, function)."""
-    for case in CASES:
-        yield case.__name__, case
-    for version in VERSIONS:
-        for case in (python, python_on_a_thread):
-            yield f"{case.__name__} {version}", lambda place, case=case, version=version: case(place, version)
-
-
-def all_cases():
-    failed = []
-    for name, case in cases():
-        with Workplace() as place:
-            try:
-                case(place)
-                print(f"passed: {name}")
-            except CaseSkipped as reason:
-                print(f"skipped: {name}: {reason}")
-            except Failure as failure:
-                failed.append(name)
-                print(f"FAILED: {name}: {failure}")
-    expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
+for version in VERSIONS:
+    for case in (python, python_on_a_thread):
+        CASES[f"{case.__name__} {version}"] = functools.partial(case, version=version)
 
 
 if __name__ == "__main__":
-    main(all_cases)
+    main(lambda: run_cases(CASES))

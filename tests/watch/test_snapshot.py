@@ -1,7 +1,6 @@
 """`gpuwhy watch --once`, `--json` and `gpuwhy who`: what is on the cards."""
 import glob
 import json
-import os
 import pathlib
 import shutil
 import signal
