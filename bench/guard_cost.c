@@ -6,39 +6,17 @@
  *       gpuwhy run --quiet --gpu virtual:h200 -- bench-guard-cost
  *       gpuwhy run --quiet --gpu virtual:h200 --memory 8GiB -- bench-guard-cost
  *   done */
+#include "calls.h"
 #include "gw_cuda_calls.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { BURSTS_MAX = 2000, CALLS = 100 };
 
 static CUdeviceptr block[CALLS];
-
-static void check(int result, const char *what)
-{
-    if (result == 0)
-        return;
-    fprintf(stderr, "guard_cost: %s: %d\n", what, result);
-    exit(1);
-}
-#define CHECK(call) check((int)(call), #call)
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double median(double *times, int bursts)
 {

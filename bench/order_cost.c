@@ -6,11 +6,11 @@
  * Prints the median time per call in ns. Compare only times of the same run.
  *
  *   gpuwhy run --quiet --gpu virtual:h200 -- bench-order-cost */
+#include "calls.h"
 #include "gw_cuda_calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BURSTS = 300, CALLS = 100 };
@@ -18,28 +18,6 @@ enum { BURSTS = 300, CALLS = 100 };
 static CUstream computing, copying;
 static CUevent event;
 static CUdeviceptr from, to, block[CALLS];
-
-static void check(int result, const char *what)
-{
-    if (result == 0)
-        return;
-    fprintf(stderr, "order_cost: %s: %d\n", what, result);
-    exit(1);
-}
-#define CHECK(call) check((int)(call), #call)
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void record(int i)
 {

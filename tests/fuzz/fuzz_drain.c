@@ -6,6 +6,7 @@
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"
+#include "inputs.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -47,33 +48,10 @@ static void map_file(void)
 
 static void fill_sound(void)
 {
-    gw_buffer_head *head = (gw_buffer_head *)map;
-    memcpy(head->magic, GW_BUFFER_MAGIC, 8);
-    head->version = GW_BUFFER_VERSION;
-    head->bytes = GW_BUFFER_BYTES;
-    head->pid = (uint32_t)getpid();
-    head->start_ticks = head->start_monotonic_ns = gw_monotonic_ns() - 1000000000;
-    head->slot_offset = GW_SLOTS_OFFSET;
-    head->slot_count = GW_SLOT_COUNT;
-    head->ring_offset = GW_RINGS_OFFSET;
-    head->ring_count = GW_RING_COUNT;
-    head->chunk_offset = GW_CHUNKS_OFFSET;
-    head->chunk_count = GW_CHUNK_COUNT;
-    head->fn_count = 4;
+    fuzz_buffer_fill(map, (uint32_t)getpid(), gw_monotonic_ns() - 1000000000);
     gw_slot *slot = (gw_slot *)(map + GW_SLOTS_OFFSET);
     slot->state = GW_SLOT_LIVE;
     slot->ring_head = 5;
-    gw_chunk *chunk = (gw_chunk *)(map + GW_CHUNKS_OFFSET);
-    for (uint32_t i = 0; i < 3; i++) {
-        chunk[i].head.state = GW_CHUNK_FULL;
-        chunk[i].head.sequence = i;
-        chunk[i].head.used_bytes = 4 * 64;
-        for (unsigned k = 0; k < 4; k++) {
-            chunk[i].record[k].ticks = head->start_ticks + k;
-            chunk[i].record[k].kind = k == 3 ? GW_EV_TEXT : GW_EV_ALLOC;
-        }
-    }
-    head->ready = 1;
 }
 
 /* Map a number from the input to an offset in the buffer. It is near the start of one of the four areas, or of one

@@ -6,6 +6,7 @@
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"
+#include "inputs.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -58,30 +59,7 @@ static void write_buffer(void)
     FILE *file = fopen(path[1], "w");
     if (data == NULL || file == NULL)
         abort();
-    gw_buffer_head *head = (gw_buffer_head *)data;
-    memcpy(head->magic, GW_BUFFER_MAGIC, 8);
-    head->version = GW_BUFFER_VERSION;
-    head->bytes = GW_BUFFER_BYTES;
-    head->pid = 1;
-    head->start_ticks = head->start_monotonic_ns = gw_monotonic_ns();
-    head->slot_offset = GW_SLOTS_OFFSET;
-    head->slot_count = GW_SLOT_COUNT;
-    head->ring_offset = GW_RINGS_OFFSET;
-    head->ring_count = GW_RING_COUNT;
-    head->chunk_offset = GW_CHUNKS_OFFSET;
-    head->chunk_count = GW_CHUNK_COUNT;
-    head->fn_count = 4;
-    gw_chunk *chunk = (gw_chunk *)(data + GW_CHUNKS_OFFSET);
-    for (uint32_t i = 0; i < 3; i++) {
-        chunk[i].head.state = GW_CHUNK_FULL;
-        chunk[i].head.sequence = i;
-        chunk[i].head.used_bytes = 4 * 64;
-        for (unsigned k = 0; k < 4; k++) {
-            chunk[i].record[k].ticks = head->start_ticks + k;
-            chunk[i].record[k].kind = k == 3 ? GW_EV_TEXT : GW_EV_ALLOC;
-        }
-    }
-    head->ready = 1;
+    fuzz_buffer_fill(data, 1, gw_monotonic_ns());
     if (fwrite(data, 1, GW_BUFFER_BYTES, file) != GW_BUFFER_BYTES || fclose(file) != 0)
         abort();
     free(data);

@@ -1,10 +1,6 @@
 /* Fuzz the reader of GPU core dumps. Seeds: the files in tests/fixtures/gpucore, unpacked into the folder of seeds. */
 #include "gw_gpucore.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "inputs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -12,13 +8,9 @@ static volatile size_t sink;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static int fd = -1;
+    int fd = fuzz_file(data, bytes);
     gw_error err;
     gw_gpucore *core = NULL;
-    if (fd < 0)
-        fd = memfd_create("fuzz", 0);
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, bytes, 0) != (ssize_t)bytes)
-        abort();
     if (gw_gpucore_read(fd, "fuzz", &core, &err) != GW_OK)
         return 0;
     for (size_t i = 0; i < core->fault_count; i++) {

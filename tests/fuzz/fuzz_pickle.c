@@ -1,11 +1,8 @@
 /* Fuzz the memory snapshots that PyTorch saves: read a snapshot, build the model and judge it. */
 #include "gw_torch.h"
 #include "gw_verdict.h"
+#include "inputs.h"
 #include "seeds.h"
-
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Write a seed with one segment, one block, and one trace entry with a stack. */
 static void write_seeds(const char *folder)
@@ -34,15 +31,11 @@ static void write_seeds(const char *folder)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static int fd = -1;
+    int fd = fuzz_file(data, bytes);
     char path[64];
     gw_error err = {""};
     gw_model *model;
     gw_verdict *verdict;
-    if (fd < 0)
-        fd = memfd_create("fuzz", 0);
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, bytes, 0) != (ssize_t)bytes)
-        abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     gw_status st = gw_torch_snapshot_model(path, &model, &err);
     if (st != GW_OK) {

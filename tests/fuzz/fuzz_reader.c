@@ -1,10 +1,7 @@
 /* Fuzz the reader of recordings: read a recording to its end, and access everything that the reader returns. */
 #include "gw_recording.h"
+#include "inputs.h"
 #include "seeds.h"
-
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Write a seed: a recording with one item of each kind. */
 static void write_seeds(const char *folder)
@@ -119,14 +116,10 @@ static void read_all(gw_reader *reader, size_t room)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static int fd = -1;
+    int fd = fuzz_file(data, bytes);
     char path[64];
     gw_error err;
     gw_reader *reader;
-    if (fd < 0)
-        fd = memfd_create("fuzz", 0);
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, bytes, 0) != (ssize_t)bytes)
-        abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (gw_reader_open(path, &reader, &err) == GW_OK)
         read_all(reader, bytes % 5);

@@ -26,15 +26,13 @@
  *   device N requests frees live_count live_bytes peak_bytes           one used device
  *   passed USAGES OOMS STRANGE      calls that reached the fake libc10.so (STRANGE: with wrong arguments)
  *   made USAGES OOMS                calls that the program made */
-#include <dlfcn.h>
+#include "prog.h"
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -63,12 +61,6 @@ static void (*fake_block)(uint64_t address, int64_t bytes, int device);
 static void (*fake_host_block)(uint64_t address, int64_t bytes);
 static void (*fake_refuse)(int64_t bytes, int device);
 static void (*fake_event)(uint64_t address, int64_t bytes, uint64_t allocated_bytes, uint64_t reserved_bytes);
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "course_prog: %s\n", what);
-    exit(9);
-}
 
 static uint64_t next_random(books *b)
 {
@@ -146,45 +138,6 @@ static void one_event(int device)
         allocate(device, odd[next_random(b) % (sizeof odd / sizeof odd[0])]);
     else
         allocate(device, 512 * (1 + next_random(b) % 8192));
-}
-
-/* ---- the driver calls that are needed ---- */
-
-typedef int call_1(void *a);
-typedef int call_2(void *a, void *b);
-
-static int (*launch_graph)(void *exec, void *stream);
-static int (*synchronize)(void *stream);
-static int (*driver_allocate)(uint64_t *ret_address, size_t bytes);
-static call_1 *set_current;
-static void *exec, *context;
-
-static void *driver_name(void *driver, const char *name)
-{
-    void *found = dlsym(driver, name);
-    if (found == NULL)
-        fail(name);
-    return found;
-}
-
-static void begin_driver(void)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *graph = NULL;
-    if (driver == NULL)
-        fail("no driver");
-    int (*init)(unsigned) = (int (*)(unsigned))driver_name(driver, "cuInit");
-    int (*retain)(void **, int) = (int (*)(void **, int))driver_name(driver, "cuDevicePrimaryCtxRetain");
-    set_current = (call_1 *)driver_name(driver, "cuCtxSetCurrent");
-    int (*create)(void **, unsigned) = (int (*)(void **, unsigned))driver_name(driver, "cuGraphCreate");
-    int (*instantiate)(void **, void *, unsigned long long) =
-        (int (*)(void **, void *, unsigned long long))driver_name(driver, "cuGraphInstantiateWithFlags");
-    launch_graph = (call_2 *)driver_name(driver, "cuGraphLaunch");
-    driver_allocate = (int (*)(uint64_t *, size_t))driver_name(driver, "cuMemAlloc_v2");
-    synchronize = (call_1 *)driver_name(driver, "cuStreamSynchronize");
-    if (init(0) != 0 || retain(&context, 0) != 0 || set_current(context) != 0)
-        fail("no context");
-    if (create(&graph, 0) != 0 || instantiate(&exec, graph, 0) != 0)
-        fail("no graph");
 }
 
 static void launch(void)
@@ -548,10 +501,10 @@ int main(int argc, char **argv)
     void *fakes = dlopen(argv[2], RTLD_LAZY | (global ? RTLD_GLOBAL : RTLD_LOCAL));
     if (out == NULL || fakes == NULL)
         fail(fakes == NULL ? dlerror() : "no file for the truth");
-    fake_block = (void (*)(uint64_t, int64_t, int))driver_name(fakes, "fake_block");
-    fake_host_block = (void (*)(uint64_t, int64_t))driver_name(fakes, "fake_host_block");
-    fake_refuse = (void (*)(int64_t, int))driver_name(fakes, "fake_refuse");
-    fake_event = (void (*)(uint64_t, int64_t, uint64_t, uint64_t))driver_name(fakes, "fake_event");
+    fake_block = (void (*)(uint64_t, int64_t, int))name_in(fakes, "fake_block");
+    fake_host_block = (void (*)(uint64_t, int64_t))name_in(fakes, "fake_host_block");
+    fake_refuse = (void (*)(int64_t, int))name_in(fakes, "fake_refuse");
+    fake_event = (void (*)(uint64_t, int64_t, uint64_t, uint64_t))name_in(fakes, "fake_event");
     for (int i = 0; i < DEVICES; i++) {
         of[i].random = UINT64_C(0x2545f4914f6cdd1d) + (uint64_t)i;
         of[i].next_address = UINT64_C(0x7f0000000000) + ((uint64_t)i << 40);

@@ -19,12 +19,10 @@
  *   holder    the other process: allocates 6 GiB, then waits for the end of its standard input
  *
  * If the library gets no memory, the program prints the exception that PyTorch raises, and exits with 1. */
-#include <dlfcn.h>
+#include "prog.h"
+
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,12 +31,7 @@
 
 enum { SEGMENT_MIB = 16, SEGMENTS_MAX = 4096, HANDLE_MIB = 64, TEMPORARIES = 20 };
 
-static int (*driver_allocate)(uint64_t *ret_address, size_t bytes);
 static int (*get_info)(size_t *ret_free, size_t *ret_total);
-static int (*launch_graph)(void *exec, void *stream);
-static int (*synchronize)(void *stream);
-static void *exec;
-
 static void (*fake_event)(uint64_t address, int64_t bytes, uint64_t allocated_bytes, uint64_t reserved_bytes);
 static void (*fake_refuse)(int64_t bytes, int device);
 static int (*fake_segment)(uint64_t *ret_address, uint64_t bytes);
@@ -48,38 +41,6 @@ static uint64_t segment[SEGMENTS_MAX];
 static size_t segment_count;
 static uint64_t next, left_bytes; /* unused end of the last segment */
 static uint64_t allocated, reserved;
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "handle_prog: %s\n", what);
-    exit(9);
-}
-
-static void *name_in(void *library, const char *name)
-{
-    void *found = library == NULL ? NULL : dlsym(library, name);
-    if (found == NULL)
-        fail(name);
-    return found;
-}
-
-static void begin_driver(void)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *graph = NULL, *context = NULL;
-    int (*init)(unsigned) = (int (*)(unsigned))name_in(driver, "cuInit");
-    int (*retain)(void **, int) = (int (*)(void **, int))name_in(driver, "cuDevicePrimaryCtxRetain");
-    int (*set_current)(void *) = (int (*)(void *))name_in(driver, "cuCtxSetCurrent");
-    int (*create)(void **, unsigned) = (int (*)(void **, unsigned))name_in(driver, "cuGraphCreate");
-    int (*instantiate)(void **, void *, unsigned long long) =
-        (int (*)(void **, void *, unsigned long long))name_in(driver, "cuGraphInstantiateWithFlags");
-    launch_graph = (int (*)(void *, void *))name_in(driver, "cuGraphLaunch");
-    synchronize = (int (*)(void *))name_in(driver, "cuStreamSynchronize");
-    driver_allocate = (int (*)(uint64_t *, size_t))name_in(driver, "cuMemAlloc_v2");
-    get_info = (int (*)(size_t *, size_t *))name_in(driver, "cuMemGetInfo_v2");
-    if (init(0) != 0 || retain(&context, 0) != 0 || set_current(context) != 0 || create(&graph, 0) != 0 ||
-        instantiate(&exec, graph, 0) != 0)
-        fail("no context");
-}
 
 static void work(void)
 {
@@ -375,7 +336,7 @@ int main(int argc, char **argv)
     fake_refuse = (void (*)(int64_t, int))name_in(cuda, "fake_refuse");
     fake_segment = (int (*)(uint64_t *, uint64_t))name_in(cuda, "fake_segment");
     fake_segment_end = (int (*)(uint64_t))name_in(cuda, "fake_segment_end");
-    begin_driver();
+    get_info = (int (*)(size_t *, size_t *))name_in(begin_driver(), "cuMemGetInfo_v2");
     if (strcmp(scenario, "leak") == 0)
         leak(repaired);
     else if (strcmp(scenario, "cache") == 0 || strcmp(scenario, "pieces") == 0)

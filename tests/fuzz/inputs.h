@@ -1,0 +1,54 @@
+/* Forms in which several fuzzers need their input: a file in memory, or a valid buffer. */
+#ifndef GW_FUZZ_INPUTS_H
+#define GW_FUZZ_INPUTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Store the input in a file in memory, the same one in each call. Returns its descriptor. */
+static inline int fuzz_file(const uint8_t *data, size_t bytes)
+{
+    static int fd = -1;
+    if (fd < 0)
+        fd = memfd_create("fuzz", 0);
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, bytes, 0) != (ssize_t)bytes)
+        abort();
+    return fd;
+}
+
+#ifdef GW_BUFFER_MAGIC
+/* Make a valid buffer with three full chunks from GW_BUFFER_BYTES bytes of zeros. */
+static inline void fuzz_buffer_fill(uint8_t *map, uint32_t pid, uint64_t start_ns)
+{
+    gw_buffer_head *head = (gw_buffer_head *)map;
+    memcpy(head->magic, GW_BUFFER_MAGIC, 8);
+    head->version = GW_BUFFER_VERSION;
+    head->bytes = GW_BUFFER_BYTES;
+    head->pid = pid;
+    head->start_ticks = head->start_monotonic_ns = start_ns;
+    head->slot_offset = GW_SLOTS_OFFSET;
+    head->slot_count = GW_SLOT_COUNT;
+    head->ring_offset = GW_RINGS_OFFSET;
+    head->ring_count = GW_RING_COUNT;
+    head->chunk_offset = GW_CHUNKS_OFFSET;
+    head->chunk_count = GW_CHUNK_COUNT;
+    head->fn_count = 4;
+    gw_chunk *chunk = (gw_chunk *)(map + GW_CHUNKS_OFFSET);
+    for (uint32_t i = 0; i < 3; i++) {
+        chunk[i].head.state = GW_CHUNK_FULL;
+        chunk[i].head.sequence = i;
+        chunk[i].head.used_bytes = 4 * 64;
+        for (unsigned k = 0; k < 4; k++) {
+            chunk[i].record[k].ticks = head->start_ticks + k;
+            chunk[i].record[k].kind = k == 3 ? GW_EV_TEXT : GW_EV_ALLOC;
+        }
+    }
+    head->ready = 1;
+}
+#endif
+
+#endif
