@@ -4,9 +4,10 @@ add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototy
 if(GW_STRICT)
   add_compile_options(-Werror)
 endif()
-# gw_optimise_sanitized(target...): optimise targets that do most of the work in the tests and are very slow under a sanitizer.
+# gw_optimise_sanitized(target...): optimise targets that do most of the work in the tests, also in a build for debugging. They are
+# very slow under a sanitizer.
 function(gw_optimise_sanitized)
-  if(GW_SANITIZE)
+  if(GW_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     foreach(target ${ARGN})
       target_compile_options(${target} PRIVATE -O1)
     endforeach()

@@ -182,10 +182,10 @@ def check_sources(folder):
 
 
 def check_memory():
-    """A text sixteen times as long, with a line of every healthy log, needs no more memory."""
+    """A text eight times as long, with a line of every healthy log, needs no more memory."""
     text = b"".join(p.read_bytes() for p in sorted((HERE / "healthy").glob("*.log")) if p.stem != "utf16")
     kib = []
-    for times in (32, 512):
+    for times in (32, 256):
         process = subprocess.Popen([GPUWHY, "explain"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         for _ in range(times):
             process.stdin.write(text)
@@ -193,7 +193,7 @@ def check_memory():
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
         kib.append(int(status.split("VmHWM:")[1].split()[0]))
         process.communicate()
-    print(f"memory: {kib[0]} KiB for {32 * len(text) >> 20} MiB of text, {kib[1]} KiB for {512 * len(text) >> 20} MiB")
+    print(f"memory: {kib[0]} KiB for {32 * len(text) >> 20} MiB of text, {kib[1]} KiB for {256 * len(text) >> 20} MiB")
     return kib[1] > kib[0] * 1.25 + 1024
 
 
