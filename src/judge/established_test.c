@@ -726,6 +726,7 @@ static void a_signal_after_an_exception(void **state)
     expect("killed-by-scheduler-or-user", GW_SUPPORTED);
     open_run();
     gw_feed_stderr(&feed, TRACE "KeyboardInterrupt\n");
+    gw_feed_fact(&feed, "stop.signal", "signal=2 outside=1 from=the terminal");
     gw_feed_exit(&feed, -1, 2);
     expect("killed-by-scheduler-or-user", GW_ESTABLISHED);
 }

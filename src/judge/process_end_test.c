@@ -326,9 +326,21 @@ static void feed_host_crash_near_an_allocation_failed(void)
 static void test_killed(void **state)
 {
     (void)state;
-    end_by(15, false);
-    expect_fault("killed-by-scheduler-or-user", GW_ESTABLISHED);
-    judge_close();
+    static const struct {
+        const char *sender;
+        gw_certainty certainty;
+    } terms[] = {{NULL, GW_SUPPORTED}, /* the program may have sent it */
+                 {"signal=15 outside=0 pid=9 from=python watchdog.py", GW_SUPPORTED},
+                 {"signal=2 outside=1 from=the terminal", GW_SUPPORTED},
+                 {"signal=15 outside=1 pid=7 from=timeout 60", GW_ESTABLISHED}};
+    for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
+        end_by(15, false);
+        if (terms[i].sender != NULL)
+            gw_feed_fact(&feed, "stop.signal", terms[i].sender);
+        expect_fault("killed-by-scheduler-or-user", terms[i].certainty);
+        assert_int_equal(says("sent by pid 7, timeout 60"), terms[i].certainty == GW_ESTABLISHED);
+        judge_close();
+    }
     end_by(9, false);
     expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* the Linux kernel may have sent SIGKILL */
     judge_close();

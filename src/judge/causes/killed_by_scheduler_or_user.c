@@ -1,6 +1,7 @@
 /* A signal from outside ended the program.
  *
- * Established only by: death by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, if:
+ * Established only by: death by SIGHUP, SIGINT, SIGQUIT or SIGTERM, if:
+ * - gpuwhy received this signal, too, and its sender does not belong to the program (fact "stop.signal")
  * - no driver call failed, and nothing hung
  * - no stream had work that the program never waits for
  * - stderr was recorded and does not explain a failure (KeyboardInterrupt is Python's report of SIGINT)
@@ -8,14 +9,17 @@
  * A failing program may end its own process group with such a signal, but it then prints a reason.
  *
  * Supported by:
+ * - such a signal that only the program received: it may have sent the signal itself (raise, kill, alarm)
  * - SIGKILL, which the kernel may have sent
  * - an exit status that stands for a signal
  * - a signal after an exception
  * - a signal while a stream had unawaited work: a kernel that never finishes may be why someone ended the program */
+#include "gw_fact.h"
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
 #include "gwi_machine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *sender_of(int signal)
@@ -59,13 +63,36 @@ static bool may_have_said_why(const gwi_case *c)
     return (facts->exception.seen && !interrupted) || facts->terminate.seen || facts->fatal.seen;
 }
 
+/* Report who sent the signal, if gpuwhy received it, too. Returns true if that was not the program itself. */
+static bool say_sender(const gwi_case *c, gwi_finding *finding, int signal)
+{
+    const gw_pair *pair = gw_model_fact(c->model, GW_FACT_STOP_SIGNAL);
+    if (pair == NULL)
+        return false;
+    gw_fact_stop stop;
+    gw_fact_stop_read(gw_fact_text_of(pair->value), &stop);
+    if (stop.signal != (uint32_t)signal || !stop.outside)
+        return false;
+    char pid[32] = "";
+    if (stop.has_pid)
+        snprintf(pid, sizeof pid, "pid %u, ", stop.pid);
+    gwi_evidence(finding, GWI_NO_TIME, "supervisor", "the signal was sent by %s%.*s", pid, (int)stop.from.bytes,
+                 stop.from.data);
+    return true;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     int signal = c->ended ? signal_of(c) : 0;
     const char *sender = sender_of(signal);
     if (sender == NULL)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "signal %d from outside ended the program", signal);
+    bool is_outside = say_sender(c, finding, signal);
+    gwi_headline(finding, is_outside ? "signal %d from outside ended the program" : "signal %d ended the program",
+                 signal);
+    if (!is_outside && signal != 9)
+        gwi_next(finding, "Who sent the signal is not known: search the program and its libraries for kill, raise, "
+                          "alarm and watchdogs of their own");
     if (c->signal == 0)
         gwi_evidence(finding, c->model->t_end_ns, "exit", "exit status %d means that signal", c->exit_code);
     const gwi_oom_kill kill = gwi_find_oom_kill(c);
@@ -82,7 +109,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
         return GW_HYPOTHESIS; /* the program may have been ended because of this failure or hang */
     bool direct = c->signal != 0 && signal != 9 && !gwi_is_any_alone(c);
-    return direct && c->root == NULL && !may_have_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
+    return is_outside && direct && c->root == NULL && !may_have_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_killed_by_scheduler_or_user = {

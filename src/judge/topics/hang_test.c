@@ -42,6 +42,8 @@ static void hang(const char *cpu)
 
 static void judge(int code, int signal_)
 {
+    if (signal_ == SIGTERM)
+        gw_feed_fact(&feed, "stop.signal", "signal=15 outside=1 pid=7 from=timeout 60");
     if (code != -1 || signal_ != 0)
         gw_feed_exit(&feed, code, signal_);
     verdict = judge_fed(&feed);

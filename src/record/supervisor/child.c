@@ -3,10 +3,12 @@
 #include "gwi_child.h"
 
 #include "gw_exit.h"
+#include "gw_process.h"
 #include "gwi_cudnn.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -146,13 +148,46 @@ static bool is_nohup(int signal)
     return signal == SIGHUP && sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+/* Return when a process started, in clock ticks since the machine started; UINT64_MAX if it cannot be read. */
+static uint64_t started_at(pid_t pid)
+{
+    char path[48], stat[1024] = "";
+    uint64_t ticks = UINT64_MAX;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    const char *at = file != NULL && fgets(stat, sizeof stat, file) != NULL ? strrchr(stat, ')') : NULL;
+    if (at == NULL || sscanf(at, ") %*c%*d%*d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%" SCNu64, &ticks) != 1)
+        ticks = UINT64_MAX;
+    if (file != NULL)
+        fclose(file);
+    return ticks;
+}
+
+/* Remember who sent a signal that asks us to end. The program and its descendants started after us, so a process that
+ * is older than we are does not belong to them. */
+static void look_at_sender(gwi_signals *signals, const struct signalfd_siginfo *info)
+{
+    bool is_terminal = info->ssi_code == SI_KERNEL;
+    signals->sender = is_terminal ? 0 : (pid_t)info->ssi_pid;
+    signals->is_from_outside = signals->sender == 0 || started_at(signals->sender) < started_at(getpid());
+    gw_text name = {0};
+    if (signals->sender == 0)
+        gw_text_add_str(&name, is_terminal ? "the terminal" : "a process outside of this pid namespace");
+    else
+        gw_process_command_add(&name, signals->sender);
+    snprintf(signals->sender_name, sizeof signals->sender_name, "%s", gw_text_str(&name));
+    gw_text_free(&name);
+}
+
 void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
 {
     struct signalfd_siginfo info;
     while (signals->fd >= 0 && read(signals->fd, &info, sizeof info) == sizeof info) {
         int signal = (int)info.ssi_signo;
-        if (gwi_signal_is_stop(signal) && !is_nohup(signal))
+        if (gwi_signal_is_stop(signal) && !is_nohup(signal)) {
             signals->stop_signal = signal;
+            look_at_sender(signals, &info);
+        }
         if (child <= 0 || !is_ours_alone(signals, &info))
             continue;
         union sigval value = {.sival_ptr = (void *)(uintptr_t)info.ssi_ptr};

@@ -5,6 +5,7 @@
 #include "gw_clock.h"
 #include "gw_fact.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -72,6 +73,28 @@ static void take_nested(gw_supervisor *run)
         fclose(file);
 }
 
+/* Record who asked the program to end, if that signal reached us, too. */
+static void take_stop_signal(gw_supervisor *run)
+{
+    const gwi_signals *signals = &run->signals;
+    gwi_signals_pass_on(&run->signals, 0);
+    bool is_parent = run->parent_gone_at_ns != 0;
+    if (signals->stop_signal == 0 && !is_parent)
+        return;
+    gw_fact_stop fact = {
+        GW_FACT_SET(signal, is_parent ? SIGTERM : (uint32_t)signals->stop_signal),
+        GW_FACT_SET(outside, is_parent || signals->is_from_outside),
+        .has_pid = !is_parent && signals->sender != 0,
+        .pid = (uint32_t)signals->sender,
+        GW_FACT_SET(from, gw_fact_text_of(is_parent ? "gpuwhy, because its own parent had ended (--end-with-parent)"
+                                                    : signals->sender_name)),
+    };
+    gw_text text = {0};
+    gw_fact_stop_write(&fact, &text);
+    gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STOP_SIGNAL), "%s", gw_text_str(&text));
+    gw_text_free(&text);
+}
+
 void gwi_finish_recording(gw_supervisor *run)
 {
     uint64_t ended_at_ns = gwi_record_now_ns(&run->record);
@@ -85,6 +108,7 @@ void gwi_finish_recording(gw_supervisor *run)
     gwi_cudnn_end(&run->cudnn);
     take_virtual_notes(run);
     take_nested(run);
+    take_stop_signal(run);
     gwi_dumps_take(&run->dumps, &run->record, run->child);
     gwi_host_cores_take(&run->record, run->child, run->status);
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
