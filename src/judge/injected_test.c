@@ -138,7 +138,7 @@ static const row rows[] = {
     NO_FAULT(retried_after_a_free, GW_VERDICT_CLEAN, .advice = {"retried: called cuMemAlloc again, with success"}),
     FAULT(went_on_with_null, "injected-failure", GW_ESTABLISHED,
           .says = {"went on: next cuMemcpyHtoD (which returned 1)", "went on with the NULL pointer"}),
-    FAULT(died, "injected-failure", GW_ESTABLISHED, .says = {"died of signal 11"}),
+    FAULT(died, "injected-failure", GW_SUPPORTED, .says = {"died of signal 11"}),
     FAULT(died_near_ended_from_outside, "injected-failure", GW_ESTABLISHED, .silent = {"died of"}),
     FAULT(a_real_fault_first, "illegal-address", GW_ESTABLISHED, .advice = {"--inject 800@stream: gpuwhy let 1 call"}),
     NO_FAULT(a_plan_without_effect, GW_VERDICT_CLEAN, .advice = {"no rule took effect"}),

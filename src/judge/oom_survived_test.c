@@ -61,7 +61,8 @@ static void test_an_exception_after_an_outlived_refusal(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         refuse_then(bad[i]);
         say_value_error();
-        expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+        /* the program may have gone on without the GPU, unless it used the NULL pointer */
+        expect_fault("gpu-oom-capacity", bad[i] == AFTER_NULL ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_false(list_has(&verdict->advice, "handled"));
         judge_close();
     }

@@ -19,8 +19,10 @@
  *
  * If only other threads went on, the refused thread may have ended the process. Then no cause is established, and only
  * very much work shows that the program handled the refusal. */
+#include "gwi_crash.h"
 #include "gwi_roots.h"
 
+#include <signal.h>
 #include <string.h>
 
 typedef enum went_on {
@@ -158,19 +160,23 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 
 /* ---- the rule ---- */
 
-/* True if the root may be another failure. Either other threads went on, or the main thread raised the last exception
- * but another thread was refused. */
+/* True if the program may have handled the refusal on the host, without the GPU, and something else ended it:
+ * - the exception that ended it is about something else
+ * - it crashed, and did not use the NULL address of the refused request
+ * - it ran for a while after the refusal, and did not say that it ended for lack of memory */
 static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
-    switch (end_of(c)) {
-    case ENDED_BY_MEMORY:
-        return false;
-    case ENDED_BY_OTHER_EXCEPTION:
-        return failure->recovery != GW_RECOVERED_NOT || failure->tid != failure->pid;
-    case ENDED_SILENTLY:
-        break;
-    }
-    return failure->recovery != GW_RECOVERED_NOT;
+    static const uint64_t soon_ns = 1000000000u; /* enough to print a message, unwind and exit */
+    if (failure->after.null_used_at != 0 || end_of(c) == ENDED_BY_MEMORY)
+        return end_of(c) != ENDED_BY_MEMORY && failure->recovery != GW_RECOVERED_NOT;
+    if (end_of(c) == ENDED_BY_OTHER_EXCEPTION)
+        return true;
+    const gw_crash *crash = gwi_crash_of(c);
+    bool crashed = (c->signal == SIGSEGV || c->signal == SIGBUS || c->signal == SIGFPE || c->signal == SIGILL) &&
+                   (crash == NULL || !gwi_is_at_null(crash));
+    bool says_memory = c->model->stderr_facts.oom_last.seen || c->model->stderr_facts.exception_mentions_memory;
+    return failure->recovery != GW_RECOVERED_NOT || crashed ||
+           (!says_memory && c->model->t_end_ns > failure->t_last_ns + soon_ns);
 }
 
 static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const gw_failure *next, bool is_last)

@@ -26,11 +26,15 @@ static bool is_refused_memory(const gw_failure *failure)
     return failure->is_allocation || failure->kind == GW_EV_HOST_ALLOC;
 }
 
-bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash)
+bool gwi_is_at_null(const gw_crash *crash)
 {
     enum { NULL_ENDS = 64 << 10 }; /* no memory is mapped below this address */
-    return crash->has_address && !crash->in_block && crash->address < NULL_ENDS && c->root != NULL &&
-           is_refused_memory(c->root) && c->root->t_ns <= crash->t_ns;
+    return crash->has_address && !crash->in_block && crash->address < NULL_ENDS;
+}
+
+bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash)
+{
+    return gwi_is_at_null(crash) && c->root != NULL && is_refused_memory(c->root) && c->root->t_ns <= crash->t_ns;
 }
 
 bool gwi_may_be_in_block(const gwi_case *c)

@@ -9,6 +9,8 @@
  * end is enough if no driver call followed the crash. */
 const gw_crash *gwi_crash_of(const gwi_case *c);
 bool gwi_died_of(const gwi_case *c, const gw_crash *crash); /* true if the process died of the crash's signal */
+bool gwi_is_at_null(
+    const gw_crash *crash); /* true if the crash's address is that of a NULL pointer, or shortly after */
 /* True if the root failure is a refused allocation, and the program crashed later because host code used the NULL
  * pointer of this allocation. */
 bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash);
