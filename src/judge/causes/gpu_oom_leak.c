@@ -1,27 +1,25 @@
 /* The program keeps memory that it no longer needs: from an earlier run in the same process, from every iteration, or
  * as streams or contexts that are never destroyed.
  *
- * Established only by: one of three observations:
- * - (1) Iterations (gw_iterations_prove_leak()): eight iterations in a row, with kernels and a wait, left memory
- *   behind, after three of the same loop that left nothing. Or 256 iterations left memory behind.
- * - (2) One size, if the recording does not count work between requests: 16 live blocks of one size, each after a wait
- *   for the GPU. Meanwhile, other memory was allocated and freed.
- * - (3) Streams or contexts (judge_handles()) hold at least half of the limit, and no less than the program's own
- *   allocations. Both their number and the driver's memory beyond all allocations must show this.
+ * Established only by: streams or contexts (judge_handles()) that hold at least half of the limit, and no less than the
+ * program's own allocations. Both their number and the driver's memory beyond all allocations must show this.
  *
- * If the refused request was not one of PyTorch's, (1) and (2) are supported at most: nothing links such a request to
- * the error that ended the program. They are a hypothesis if PyTorch's unused cache is large and would have been
- * enough, or if the iterations left less than a quarter of the live memory behind.
+ * Memory that grows never establishes a leak, however often it grew: a replay buffer, a cache or a data set that is
+ * loaded in pieces makes the same calls, and so does one long sentence.
+ *
+ * If the refused request was not one of PyTorch's, the cause is a hypothesis if PyTorch's unused cache is large and
+ * would have been enough, or if the iterations left less than a quarter of the live memory behind.
  *
  * Supported by:
+ * - iterations that left memory behind (gwi_loop_certainty())
+ * - live blocks of one size, if the recording does not count work between requests
  * - a second run while the first one's memory is still live (an ensemble that needs all its models makes the same
  *   calls)
- * - fewer iterations
  * - a caught failure whose memory is still alive
  * - many equal JAX arrays
  *
- * Only a hypothesis in a framework without a report of its allocator, except (3) and the JAX arrays. This does not
- * apply if the framework allocates each tensor from the driver. */
+ * Only a hypothesis in a framework without a report of its allocator, except streams, contexts and the JAX arrays. This
+ * does not apply if the framework allocates each tensor from the driver. */
 #include "gwi_cause.h"
 #include "gwi_plateau.h"
 
@@ -155,9 +153,7 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
                     "%" PRIu64 " others of the same kind were freed", growth->step_freed);
     say_iterations(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
-    enum { STEPS_SURE = 16 };
-    bool sure = growth->step_waited >= STEPS_SURE && growth->step_turnover > 0;
-    return sure ? GW_ESTABLISHED : GW_SUPPORTED;
+    return GW_SUPPORTED;
 }
 
 /* True if memory use was level for most of the run, and only the last, short phase kept more. That phase might have
@@ -431,7 +427,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         caught = i < CAUGHT_KINDS && most >= GW_SUPPORTED;
     }
     /* If events were lost, the blocks may have been freed, or other work may explain them. */
-    if (most > GW_HYPOTHESIS && (c->memory.has_gaps || (c->memory.has_losses && most < GW_ESTABLISHED)))
+    bool is_sure = most == GW_ESTABLISHED || gw_iterations_are_sure(&c->memory.growth.loop);
+    if (most > GW_HYPOTHESIS && (c->memory.has_gaps || (c->memory.has_losses && !is_sure)))
         most = GW_HYPOTHESIS;
     if (most != GW_CERTAINTY_NONE && c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);

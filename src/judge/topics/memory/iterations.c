@@ -1,4 +1,5 @@
-/* Judges and reports memory that iterations leave behind. gw_iterations_prove_leak() defines what proves a leak. */
+/* Judges and reports memory that iterations leave behind. It is never established that this is a leak: a program that
+ * fills a buffer, loads a data set in pieces or generates one long sentence makes the same calls. */
 #include "gwi_cause.h"
 
 #include <inttypes.h>
@@ -40,7 +41,7 @@ gw_certainty gwi_loop_certainty(const gwi_memory *memory)
     }
     if (!loop->leak_is_current) /* other work followed the iterations and may have used their memory */
         return loop->each_waited && loop->leak_count >= COUNT_MANY ? GW_SUPPORTED : GW_HYPOTHESIS;
-    return gw_iterations_prove_leak(loop) ? GW_ESTABLISHED : GW_SUPPORTED;
+    return GW_SUPPORTED;
 }
 
 uint64_t gwi_leak_bytes(const gwi_memory *memory)
@@ -160,6 +161,9 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
                         "%s of it, in %" PRIu64 " block%s, was allocated%s", gw_bytes_text(bytes, keeper->bytes),
                         keeper->count, GWI_PLURAL(keeper->count), at);
     }
+    gwi_next(finding,
+             "Does this loop fill a buffer, a cache or a data set on purpose? Then give it a smaller bound, or "
+             "keep it in host memory");
     if (loop->idle_count > 0)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
                     "the %" PRIu64 " iteration%s before them left nothing behind", loop->idle_count,
@@ -181,6 +185,7 @@ void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
         [GW_LOOP_UNEVEN] = "one of them left nearly all of it: it looks like one large iteration",
         [GW_LOOP_LATE] = "most of the work was done before: it looks like a phase that needs more memory",
         [GW_LOOP_OUTGROWN] = "a later phase needed more than all of them",
+        [GW_LOOP_GROUP] = "earlier groups of them kept their memory, too, and freed it together",
         [GW_LOOP_HELD_BEFORE] = "that call site had held as much before and freed it",
     };
     const gwi_memory *memory = &c->memory;

@@ -50,6 +50,7 @@ typedef enum gw_loop_doubt {
     GW_LOOP_LATE,     /* most of the work was done before the loop, which may be a later phase that needs more memory */
     /* a later phase needed more than the loop left behind, and more than twice what any iteration needed */
     GW_LOOP_OUTGROWN,
+    GW_LOOP_GROUP,      /* iterations before kept memory, too, and freed it together: a group of them is a unit */
     GW_LOOP_HELD_BEFORE /* the same places held about as much memory before, and freed it */
 } gw_loop_doubt;
 
@@ -78,7 +79,8 @@ typedef struct gw_iterations {
     uint64_t leak_begin_ns, leak_end_ns;        /* start of the first and end of the last of these iterations */
     /* medians per iteration; passing: mean number of blocks that were freed again */
     uint64_t requests, launches, copies, reads, waits, passing;
-    uint64_t idle_count;  /* number of whole iterations directly before the leak that left nothing behind */
+    uint64_t idle_count; /* number of whole iterations directly before the leak that left nothing behind at their end */
+    uint64_t group_count; /* longest row of earlier iterations that left memory behind at their end; all is freed now */
     bool leak_is_current; /* the list ends at most about one iteration after the leak */
     bool each_waited;     /* the host waited for the GPU or read results in nearly every iteration */
     bool is_interleaved;  /* nearly every request came after some work */
@@ -109,13 +111,12 @@ typedef enum gw_request_source {
 void gw_iterations_find(const gw_request *request, size_t count, gw_request_source source, uint64_t live_bytes_now,
                         gw_iterations *ret_found);
 
-/* True if the iterations prove a leak, so that a cause may be *established*. One pass through layers, or building a
- * model, looks like a leak, too. But it is short and does not follow iterations that kept nothing. A leak is proven
- * only if:
+/* True if the iterations are no pass through layers and no model that is being built: these are short and do not follow
+ * iterations that kept nothing. The growth may still be planned. All of this is required:
  * - there is no doubt (gw_loop_doubt)
  * - at least eight consecutive iterations, up to the current one, left memory behind
  * - each of them had kernels and a wait by the host
  * - three earlier iterations of the same loop left nothing behind, or there are at least 256 iterations */
-bool gw_iterations_prove_leak(const gw_iterations *found);
+bool gw_iterations_are_sure(const gw_iterations *found);
 
 #endif

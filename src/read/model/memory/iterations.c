@@ -626,7 +626,7 @@ static bool are_unlike(const list *all, const candidate *it)
 
 static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_iterations *found)
 {
-    enum { COUNT_FEW = 3 };
+    enum { COUNT_FEW = 3, GROUP_MIN = 3 };
     if (are_in_one_call(all, it, found))
         return GW_LOOP_ONE_PASS;
     if (are_unlike(all, it))
@@ -643,23 +643,30 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
         return GW_LOOP_ONE_PASS;
     if (held_before(all, found) * 5 >= kept_there(found) * 4)
         return GW_LOOP_HELD_BEFORE;
+    if (found->group_count >= GROUP_MIN)
+        return GW_LOOP_GROUP;
     if (is_outgrown(all, it, found))
         return GW_LOOP_OUTGROWN;
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
 
-/* Return the number of whole iterations directly before the leak that left nothing behind and launched a similar number
- * of kernels. */
-static uint64_t idle_before(const list *all, const candidate *it, const gw_iterations *found)
+/* Describe the whole iterations directly before the leak that launched a similar number of kernels and of which nothing
+ * is live any more. At its own end, such an iteration may have left memory behind, which a later one freed. */
+static void look_before(const list *all, const candidate *it, gw_iterations *found)
 {
-    uint64_t idle = 0;
+    bool is_idle = true;
+    uint64_t in_row = 0;
     for (size_t i = it->first; i-- > 0 && measured(all, &it->marks, i, OF_KEPT) == 0;) {
         uint64_t launches = measured(all, &it->marks, i, OF_LAUNCHES);
         if (launches * 2 < found->launches || launches > found->launches * 2)
             break;
-        idle++;
+        const gw_request *begin = &all->request[it->marks.at[i]], *end = &all->request[it->marks.at[i + 1]];
+        bool left = end->live_bytes >= begin->live_bytes + found->leak_bytes_median / 2;
+        in_row = left ? in_row + 1 : 0;
+        is_idle = is_idle && !left;
+        found->group_count = in_row > found->group_count ? in_row : found->group_count;
+        found->idle_count += is_idle;
     }
-    return idle;
 }
 
 static void describe(const list *all, const candidate *it, gw_iterations *found)
@@ -686,7 +693,7 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     found->reads = median(all, marks, it->first, OF_READS);
     found->waits = median(all, marks, it->first, OF_WAITS);
     found->passing = passing_in(all, it);
-    found->idle_count = idle_before(all, it, found);
+    look_before(all, it, found);
     found->is_interleaved = is_interleaved(all, it);
     found->is_late = is_late(all, it);
     found->leak_is_current = it->is_current;
@@ -700,7 +707,7 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     found->doubt = by_others ? GW_LOOP_OTHER_WORK : doubt_of(all, it, found);
 }
 
-bool gw_iterations_prove_leak(const gw_iterations *found)
+bool gw_iterations_are_sure(const gw_iterations *found)
 {
     enum { COUNT_MIN = 8, IDLE_MIN = 3, MANY = 256 };
     if (found->doubt != GW_LOOP_SURE || !found->leak_is_current || found->launches == 0 || !found->each_waited ||
@@ -713,7 +720,7 @@ bool gw_iterations_prove_leak(const gw_iterations *found)
 
 static int rank_of(const gw_iterations *found)
 {
-    if (gw_iterations_prove_leak(found))
+    if (gw_iterations_are_sure(found))
         return 3;
     if (found->doubt != GW_LOOP_SURE)
         return 0;
