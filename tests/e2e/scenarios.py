@@ -707,7 +707,7 @@ TABLE = {
                                used=("call_begin", DRIVER / "s32_reset.c", "cuModuleGetFunction(")), on="virtual"),
     "S32-function": Scenario(program("s32_reset", "--use", "function"), Card(), "context-destroyed",
                              s32("cuModuleGetFunction(",
-                                 used=("scenario_store", DRIVER / "scenario.c", "cuLaunchKernel(")), on="virtual"),
+                                 used=("steps_record", DRIVER / "s32_reset.c", "scenario_store(")), on="virtual"),
     "S32-graph": Scenario(program("s32_reset", "--use", "graph"), Card(), "context-destroyed",
                           s32("cuGraphInstantiate(", "steps_record"), on="virtual"),
     # Another part of the process resets the device, as if it were the only user.

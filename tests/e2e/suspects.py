@@ -14,8 +14,7 @@ def python_line(place):
         return
     verdict = run.verdict()
     expect(verdict["cause"] == "illegal-address", f"{verdict['cause']}: {verdict['headline']}")
-    expect_text(verdict, rf"bad launched on .*first launched at \S*launches.py:\d+ in launch, called at \S*launches.py:"
-                         rf"{line_of(source, 'fault')} in work", "the launch")
+    expect_text(verdict, rf"bad launched on .*first launched at \S*launches.py:{line_of(source, 'fault')} in work", "the launch")
     expect_text(verdict, r"last launch: good on .*, one of 20 launches", "the other kernel")
     where = verdict["where"]  # two suspects: only the place of the report is shown
     expect(where["line"] == line_of(source, "report"), f"{where['text']} ({where['what']})")

@@ -1,7 +1,9 @@
-/* Finds helper functions in the user's own code, such as "xmalloc", whose caller is more interesting. At most two lines
- * of a helper appear in stacks, and one of these must be true:
- * - At least three other functions of the user call it on the way to the driver.
- * - Another helper calls it. */
+/* Finds helper functions in the user's own code, such as "xmalloc", whose caller is more interesting. One of these must
+ * be true:
+ * - At least three other functions of the user call it on the way to the driver, and at most two of its lines appear in
+ *   stacks.
+ * - It calls the driver itself, always from the same line, and two lines of the user call it.
+ * - Another helper calls it, and at most two of its lines appear in stacks. */
 #include "gwi_sites.h"
 
 #include "gw_array.h"
@@ -10,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLERS_MIN = 3, LINES_MAX = 2, SITES_MAX = 1 << 14 };
+enum { CALLERS_MIN = 3, CALLS_MIN = 2, LINES_MAX = 2, SITES_MAX = 1 << 14 };
 
-/* a function in one stack: hashes of the function and of its caller, and the function's line */
+/* a function in one stack: hashes of the function, of its caller, and of its caller's line; the function's line */
 typedef struct passing {
-    uint64_t function, caller, line;
+    uint64_t function, caller, call, line;
+    bool is_direct; /* no other library lies between the function and the driver */
 } passing;
 
 /* Return a hash of the names of a frame's function and file. */
@@ -32,7 +35,12 @@ static uint64_t key_of(const gw_frame *frame)
 
 static bool may_be_means(const gw_frame *frame)
 {
-    return !frame->python && frame->function != NULL && frame->whose <= GW_WHOSE_USER;
+    return frame->function != NULL && frame->whose <= GW_WHOSE_USER;
+}
+
+static uint64_t line_of(const gw_frame *frame)
+{
+    return frame->line != 0 ? frame->line : frame->address;
 }
 
 static int by_value(const void *left, const void *right)
@@ -53,7 +61,9 @@ static int by_function(const void *left, const void *right)
     const passing *a = left, *b = right;
     if (a->function != b->function)
         return a->function < b->function ? -1 : 1;
-    return a->caller < b->caller ? -1 : a->caller > b->caller;
+    if (a->caller != b->caller)
+        return a->caller < b->caller ? -1 : 1;
+    return a->call < b->call ? -1 : a->call > b->call;
 }
 
 typedef struct gathering {
@@ -63,9 +73,11 @@ typedef struct gathering {
 
 static bool gather(gathering *to, const gw_stack *stack)
 {
+    bool is_direct = true;
     for (size_t i = 0; i < stack->count; i++) {
         size_t caller = i + 1;
-        if (!may_be_means(&stack->frame[i]))
+        is_direct = is_direct && (stack->frame[i].whose <= GW_WHOSE_USER || stack->frame[i].whose >= GW_WHOSE_RUNTIME);
+        if (!may_be_means(&stack->frame[i]) || (stack->frame[i].python && !is_direct))
             continue;
         while (caller < stack->count && stack->frame[caller].whose > GW_WHOSE_USER)
             caller++;
@@ -74,8 +86,13 @@ static bool gather(gathering *to, const gw_stack *stack)
         if (!gw_array_room(&to->list, to->count, &to->capacity, sizeof *to->list))
             return false;
         const gw_frame *frame = &stack->frame[i];
-        to->list[to->count++] =
-            (passing){key_of(frame), key_of(&stack->frame[caller]), frame->line != 0 ? frame->line : frame->address};
+        uint64_t called_by = key_of(&stack->frame[caller]);
+        to->list[to->count++] = (passing){.function = key_of(frame),
+                                          .caller = called_by,
+                                          .call = gw_hash_step(called_by, line_of(&stack->frame[caller])),
+                                          .line = line_of(frame),
+                                          .is_direct = is_direct};
+        is_direct = false;
     }
     return true;
 }
@@ -88,8 +105,8 @@ static bool is_known(const gw_sites *sites, uint64_t function)
     return false;
 }
 
-/* True if at most LINES_MAX lines of a function appear in stacks. */
-static bool has_few_lines(const passing *list, size_t count)
+/* True if at most `most` lines of a function appear in stacks. */
+static bool has_few_lines(const passing *list, size_t count, size_t most)
 {
     uint64_t line[LINES_MAX];
     size_t lines = 0;
@@ -97,7 +114,7 @@ static bool has_few_lines(const passing *list, size_t count)
         size_t k = 0;
         while (k < lines && line[k] != list[i].line)
             k++;
-        if (k == LINES_MAX)
+        if (k == most)
             return false;
         if (k == lines)
             line[lines++] = list[i].line;
@@ -105,14 +122,21 @@ static bool has_few_lines(const passing *list, size_t count)
     return true;
 }
 
-/* True if a function is a helper. `list` has one element for each stack that contains the function, sorted by
- * caller. */
+/* True if a function is a helper. `list` has one element for each stack that contains the function, sorted by caller
+ * and by its line. */
 static bool is_means(const passing *list, size_t count)
 {
-    size_t callers = 0;
-    for (size_t i = 0; i < count; i++)
-        callers += list[i].caller != list[i].function && (i == 0 || list[i].caller != list[i - 1].caller);
-    return callers >= CALLERS_MIN && has_few_lines(list, count);
+    size_t callers = 0, calls = 0;
+    bool is_direct = true;
+    for (size_t i = 0; i < count; i++) {
+        bool is_other = list[i].caller != list[i].function;
+        callers += is_other && (i == 0 || list[i].caller != list[i - 1].caller);
+        calls += is_other && (i == 0 || list[i].call != list[i - 1].call);
+        is_direct = is_direct && list[i].is_direct;
+    }
+    if (callers >= CALLERS_MIN)
+        return has_few_lines(list, count, LINES_MAX);
+    return calls >= CALLS_MIN && is_direct && has_few_lines(list, count, 1);
 }
 
 /* The same for a function that another helper calls. */
@@ -121,7 +145,7 @@ static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t
     bool called = false;
     for (size_t i = 0; i < count && !called; i++)
         called = list[i].caller != list[i].function && is_known(sites, list[i].caller);
-    return called && has_few_lines(list, count);
+    return called && has_few_lines(list, count, LINES_MAX);
 }
 
 /* Find helpers that are called by helpers. Helpers found in one round may call helpers of the next round. */

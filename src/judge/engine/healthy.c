@@ -70,6 +70,11 @@ void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
     if (has_unseen)
         gwi_next(finding,
                  "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
+    else if (is_partly)
+        gwi_next(finding, "Run it once more if its results matter: what happened in the missing parts is not known");
+    else
+        gwi_next(finding, "If it should use the GPU, let it print whether it found one (torch.cuda.is_available(), "
+                          "cuInit)");
 }
 
 /* ---- undetermined ---- */
@@ -152,10 +157,17 @@ static void say_other_failure(const gwi_case *c, gwi_finding *finding)
     gwi_call_text(call, root->fn_name);
     gwi_headline(finding, "%s returned %u (%s) at %.2f s; the reason is unknown", call, root->result,
                  gw_result_name(root->result), (double)root->t_ns / 1e9);
-    gwi_evidence(finding, root->t_ns, "driver", "%s%s returned %u (%s)%s%s", call, gwi_at(c, root->site, at),
-                 root->result, gw_result_name(root->result), root->text == NULL ? "" : ": ",
-                 root->text == NULL ? "" : root->text);
     gwi_where(finding, root->site, "the call that failed");
+    if (root == c->oom && c->memory.known) {
+        gwi_say_request(c, finding);
+        gwi_say_sum(c, finding);
+        gwi_say_live_holder(c, finding, "PyTorch's live memory");
+        gwi_say_loop(c, finding);
+    } else {
+        gwi_evidence(finding, root->t_ns, "driver", "%s%s returned %u (%s)%s%s", call, gwi_at(c, root->site, at),
+                     root->result, gw_result_name(root->result), root->text == NULL ? "" : ": ",
+                     root->text == NULL ? "" : root->text);
+    }
     gwi_say_consequences(c, finding, root);
 }
 
@@ -240,7 +252,30 @@ static void say_bad_end(const gwi_case *c, gwi_finding *finding)
     rule_out_gpu(c, finding);
 }
 
-void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
+/* Name a step that decides what the recording leaves open. */
+static void say_what_decides(const gwi_case *c, gwi_finding *finding)
+{
+    if (finding->next.count > 0 || gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL)
+        return;
+    if (c->root != NULL && c->root->is_allocation)
+        gwi_next(finding, "Run it once with half the batch size: if it runs to its end, the batch does not fit; if it "
+                          "only fails later, the program keeps memory");
+    else if (c->root != NULL)
+        gwi_next(finding, "Check the arguments of this call; what its result can mean: gpuwhy explain -m %s",
+                 gw_result_name(c->root->result));
+    else if (!c->ended && c->model->truncated)
+        gwi_next(finding, "Read the machine's log of the time at which the recording stops (journalctl -k, dmesg -T)");
+    else if (!c->ended || c->hang.hang != NULL)
+        gwi_next(finding, "While it runs, look at what each of its threads waits for: gpuwhy poke");
+    else if (c->signal != 0)
+        gwi_next(finding, "Run it once more with core dumps (ulimit -c unlimited): gpuwhy then names the place of the "
+                          "crash");
+    else
+        gwi_next(finding,
+                 "Let the program print why it exits; where it exits: gdb -ex 'catch syscall exit_group' -ex run");
+}
+
+static void say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
 {
     if (gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL) {
         gwi_say_snapshot(c, finding);
@@ -273,6 +308,12 @@ void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *findi
         return;
     }
     say_bad_end(c, finding);
+}
+
+void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
+{
+    say_undetermined(c, unobserved, finding);
+    say_what_decides(c, finding);
 }
 
 /* ---- advice ---- */
