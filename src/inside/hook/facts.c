@@ -153,9 +153,10 @@ static void driver_ready(void)
 /* Memory that a pool has reserved but does not use belongs to the process, but no event shows it. So we query the
  * pools of the device, and those that the calling thread has created. Pools of other threads are not queried,
  * because these threads may be destroying them. */
-enum { POOLS_MAX = 16, RESERVED_NOW = 5, USED_NOW = 7 }; /* attribute numbers of the driver */
+enum { POOLS_MAX = 1024, RESERVED_NOW = 5, USED_NOW = 7 }; /* attribute numbers of the driver */
 static struct {
     _Atomic uint32_t used; /* 1: the program has allocated stream-ordered memory */
+    _Atomic size_t end;    /* entries from here on were never used */
     struct {
         _Atomic uint64_t pool, thread; /* if pool is 0, the entry is free */
         _Atomic uint32_t device;
@@ -175,13 +176,15 @@ static void pool_made(uint64_t pool, uint64_t device)
             continue;
         atomic_store(&pools.made[i].device, (uint32_t)device);
         atomic_store(&pools.made[i].thread, this_thread());
+        for (size_t end = atomic_load(&pools.end); end <= i && !atomic_compare_exchange_weak(&pools.end, &end, i + 1);)
+            ;
         return;
     }
 }
 
 static void pool_gone(uint64_t pool)
 {
-    for (size_t i = 0; i < POOLS_MAX; i++) {
+    for (size_t i = 0; i < atomic_load(&pools.end); i++) {
         if (atomic_load(&pools.made[i].pool) != pool)
             continue;
         atomic_store(&pools.made[i].thread, 0);
@@ -211,7 +214,7 @@ static void write_pools(int device)
         write_pool(usual, device, true);
     if (get_current != NULL && get_current(&current, device) == 0 && current != usual)
         write_pool(current, device, false);
-    for (size_t i = 0; i < POOLS_MAX; i++) {
+    for (size_t i = 0; i < atomic_load(&pools.end); i++) {
         CUmemoryPool pool = (CUmemoryPool)(uintptr_t)atomic_load(&pools.made[i].pool);
         if (pool != NULL && pool != current && atomic_load(&pools.made[i].thread) == this_thread() &&
             atomic_load(&pools.made[i].device) == (uint32_t)device)

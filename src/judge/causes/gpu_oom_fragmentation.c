@@ -169,6 +169,7 @@ static bool is_of_that_pool(const gw_failure *oom, const gw_pool_state *pools)
 
 static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
 {
+    enum { POOLS_MANY = 8 };
     const gwi_memory *memory = &c->memory;
     uint64_t idle_bytes = gwi_pool_idle_bytes(memory);
     char idle[GW_BYTES_TEXT_MAX];
@@ -182,6 +183,9 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
     gwi_say_request(c, finding);
     say_pool(memory, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
+    if (memory->pools->count >= POOLS_MANY)
+        gwi_next(finding,
+                 "Create one pool and reuse it, or destroy each pool (cuMemPoolDestroy) when its work is done");
     gwi_next(
         finding,
         "Release it before such a request: synchronise, then call cuMemPoolTrimTo(pool, 0) (cudaMemPoolTrimTo) on %s",
