@@ -71,13 +71,23 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     const uint64_t plenty_bytes = (uint64_t)2 << 30; /* enough free memory for several contexts */
+    /* Usual and least size of a context with its libraries. */
+    const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
+    const gw_around *around = &c->no_context->around;
+    uint64_t held_by_run = around->other_bytes_total + around->process_count * least_bytes;
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
     uint64_t free_bytes = 0;
     bool has_free = find_free(c, &free_bytes);
-    if (memory->own_bytes > 0 || (has_free && free_bytes >= plenty_bytes))
+    if (memory->own_bytes > 0 || (has_free && free_bytes >= held_by_run + plenty_bytes))
         return GW_CERTAINTY_NONE;
     gwi_call_text(call, c->no_context->fn_name);
-    if (memory->foreign_pid != 0)
+    if (around->process_count > 1) {
+        gwi_headline(finding,
+                     "%" PRIu32 " other processes of this run have a context on the GPU, and no further one fitted",
+                     around->process_count);
+        gwi_next(finding, "End each worker process before the next one starts, or let one process do their work: each "
+                          "context takes about 0.5 GiB");
+    } else if (memory->foreign_pid != 0)
         gwi_headline(finding,
                      "another process (pid %" PRIu32 ") held %s of the GPU's memory, and not even a context fitted",
                      memory->foreign_pid, gw_bytes_text(bytes, memory->foreign_bytes));
@@ -94,6 +104,10 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
                     memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
     else
         say_candidates(c, finding);
+    if (around->process_count > 1)
+        gwi_measure(finding, c->no_context->t_ns, "ledger", (double)around->other_bytes_total, "bytes",
+                    "%" PRIu32 " processes of this run had a context then, and %s in blocks", around->process_count,
+                    gw_bytes_text(bytes, around->other_bytes_total));
     if (has_free)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)free_bytes, "bytes",
                     "at most %s of the GPU's memory was ever free", gw_bytes_text(bytes, free_bytes));
@@ -103,11 +117,8 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     if (unlimited)
         gwi_rule_out(c, finding, GWI_OF_PROCESS, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(c, finding, GWI_OF_PROCESS, "what this program needs (it had allocated nothing yet)");
-    /* Usual and least size of a context with its libraries. The cause is established if the other processes leave no
-     * room for a context. */
-    const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
-    /* The ledger counts only what the other processes allocated. They also have at least one context, so add the least
-     * size of a context. */
+    /* The cause is established if the other processes leave no room for a context. The ledger counts only what the
+     * other processes allocated. They also have at least one context, so add the least size of a context. */
     uint64_t theirs = memory->foreign_bytes + (memory->foreign_by_ledger ? least_bytes : 0);
     if (memory->foreign_known && memory->limit_bytes > 0 && theirs + context_bytes >= memory->limit_bytes)
         return GW_ESTABLISHED;
