@@ -18,6 +18,8 @@
  * - a caught failure whose memory is still alive
  * - many equal JAX arrays
  *
+ * A hypothesis by: a place that allocates again while what it allocated before is held (judge_built_again()).
+ *
  * Only a hypothesis in a framework without a report of its allocator, except streams, contexts and the JAX arrays. This
  * does not apply if the framework allocates each tensor from the driver. */
 #include "gwi_cause.h"
@@ -174,6 +176,22 @@ static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)
     gwi_say_loop_leak(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return certainty;
+}
+
+/* Judge a place that requests memory again while all that it had requested before is held: perhaps a model is built
+ * again in a loop, and the variable still holds the old one. Two models that are needed at once make the same calls. */
+static gw_certainty judge_built_again(const gwi_case *c, gwi_finding *finding)
+{
+    uint64_t bytes = gwi_held_while_built_again(&c->memory);
+    char held[GW_BYTES_TEXT_MAX];
+    if (bytes == 0)
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(held, bytes);
+    gwi_headline(finding, "%s from before is still held while the same place allocates again", held);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, GWI_NO_TIME, gwi_memory_source(&c->memory), (double)bytes, "bytes",
+                "kernels had run and the host had waited since this place allocated; %s more is held now", held);
+    return GW_HYPOTHESIS;
 }
 
 /* ---- streams and contexts ---- */
@@ -392,8 +410,8 @@ static gw_certainty most_of_other(const gwi_case *c)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
-        judge_kept_exception, judge_kept_phase, judge_clear_runs,           judge_iterations,
-        judge_runs,           judge_steps,      judge_streams_and_contexts, judge_arrays};
+        judge_kept_exception, judge_kept_phase,           judge_clear_runs, judge_iterations, judge_runs,
+        judge_steps,          judge_streams_and_contexts, judge_arrays,     judge_built_again};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
     if (c->memory.limit_bytes != 0 && c->memory.wanted_bytes > c->memory.limit_bytes)

@@ -256,6 +256,9 @@ uint64_t gwi_leak_bytes(const gwi_memory *memory);
 /* True if a leak of more than `bytes` explains the refusal better than other memory of that size does, or if lost
  * events may hide one. */
 bool gwi_may_leak_more(const gwi_memory *memory, uint64_t bytes);
+/* Return the bytes that were still held when their place requested memory again, after kernels had run and the host had
+ * waited: perhaps the old model while a new one is built. 0: none, or too little to explain the refusal. */
+uint64_t gwi_held_while_built_again(const gwi_memory *memory);
 void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding);
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding);
 

@@ -57,6 +57,14 @@ bool gwi_may_leak_more(const gwi_memory *memory, uint64_t bytes)
     return memory->has_gaps || gwi_leak_bytes(memory) > bytes;
 }
 
+uint64_t gwi_held_while_built_again(const gwi_memory *memory)
+{
+    enum { PART = 4 };
+    uint64_t bytes = memory->growth.loop.again_bytes;
+    bool matters = bytes * PART >= memory->own_bytes && gwi_would_fit(memory, bytes) && !gwi_would_fit(memory, 0);
+    return matters && !gwi_loop_is_balanced(memory) ? bytes : 0;
+}
+
 /* True if the refused request might have fitted without contexts, streams, graphs or modules. In measurements, a stream
  * took 0.55 MiB, and a context with its code 527 MiB. The size of a graph or a module depends on its kernels. */
 bool gwi_objects_may_hold(const gwi_memory *memory)
