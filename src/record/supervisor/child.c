@@ -179,7 +179,10 @@ static void look_at_sender(gwi_signals *signals, const struct signalfd_siginfo *
     gw_text_free(&name);
 }
 
-void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
+/* Pass on the signals that arrived. `is_new`: the child was started a moment ago. Then a signal to the whole group may
+ * have come before the child was in it. If it came later, the child has it twice, but sees it once, because it still
+ * blocks its signals. */
+static void pass_on(gwi_signals *signals, pid_t child, bool is_new)
 {
     struct signalfd_siginfo info;
     while (signals->fd >= 0 && read(signals->fd, &info, sizeof info) == sizeof info) {
@@ -188,7 +191,8 @@ void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
             signals->stop_signal = signal;
             look_at_sender(signals, &info);
         }
-        if (child <= 0 || !is_ours_alone(signals, &info))
+        bool is_for_all = !is_ours_alone(signals, &info);
+        if (child <= 0 || (is_for_all && !(is_new && gwi_signal_is_stop(signal))))
             continue;
         union sigval value = {.sival_ptr = (void *)(uintptr_t)info.ssi_ptr};
         if (info.ssi_code == SI_QUEUE)
@@ -196,6 +200,11 @@ void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
         else
             kill(child, signal);
     }
+}
+
+void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
+{
+    pass_on(signals, child, false);
 }
 
 void gwi_signals_end(gwi_signals *signals)
@@ -278,6 +287,8 @@ gw_status gwi_child_start(const gwi_start *start, pid_t *ret_pid, int *ret_errno
         become(start, report[1]);
     close(report[1]);
     int why = errno;
+    if (pid > 0)
+        pass_on(start->signals, pid, true);
     gw_status st = GW_OK;
     ssize_t got = 0;
     if (pid < 0) {

@@ -42,7 +42,7 @@ typedef struct gwi_start {
     const gw_run_options *options;
     const gwi_doors *doors;
     const gwi_stderr *capture;
-    const gwi_signals *signals;
+    gwi_signals *signals;
     const struct gwi_cudnn *cudnn;
     const char *run_folder;
     const char *handout; /* see gwi_doors_enter() */
