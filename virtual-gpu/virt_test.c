@@ -61,7 +61,6 @@ static void test_spec_refuse(void **state)
                                       "h200,fault=99999999@cuMemAlloc_v2"};
     char big[2000];
     gw_error err;
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err.text[0] = '\0';
         assert_int_equal(gw_virt_spec_check(bad[i], &err), GW_USAGE);
@@ -78,7 +77,6 @@ static void test_spec_refuse(void **state)
 static void test_spec_unknown_names_known(void **state)
 {
     gw_error err;
-    (void)state;
     assert_int_equal(gw_virt_spec_check("h20", &err), GW_USAGE);
     assert_non_null(strstr(err.text, "h200"));
     assert_non_null(strstr(err.text, "t4"));
@@ -88,7 +86,6 @@ static void test_spec_good(void **state)
 {
     gw_virt_spec spec;
     gw_error err;
-    (void)state;
     assert_int_equal(gw_virt_spec_parse("2xh200,memory=16GiB,driver=12020,hostmem=1GiB,fault=oom-at:12,"
                                         "fault=init:999,fault=2@cuStreamCreate:3,fault=assert@kernel:step,"
                                         "fault=trap@launch:9",
@@ -108,7 +105,6 @@ static void test_spec_card_faults(void **state)
 {
     gw_virt_spec spec;
     gw_error err;
-    (void)state;
     assert_int_equal(gw_virt_spec_parse("2xh200,fault=xid:31#1@launch:7,fault=lost@1500ms,fault=ecc#1@cuMemFree_v2:3,"
                                         "fault=link:3x8,fault=power-cap@2s",
                                         &spec, &err),
@@ -138,7 +134,6 @@ static void test_cards(void **state)
 {
     gw_error err;
     size_t count = 0;
-    (void)state;
     for (; gwi_cards[count].name != NULL; count++) {
         gw_virt_spec spec;
         if (gw_virt_spec_parse(gwi_cards[count].name, &spec, &err) != GW_OK)
@@ -209,7 +204,6 @@ static void test_ptx_refuse(void **state)
                {HEAD ".global .u64", 218},
                {HEAD ".const .u64 a", 218},
                {HEAD ".func f(", 218}};
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         gwi_image image;
         int code = read_text(bad[i].text, &image);
@@ -222,7 +216,6 @@ static void test_ptx_refuse(void **state)
 static void test_ptx_good(void **state)
 {
     gwi_image image;
-    (void)state;
     assert_int_equal(read_text(HEAD "// .entry not_this_one()\n"
                                     ".extern .func (.param .b32 r) printf (.param .b64 a, .param .b64 b);\n"
                                     ".visible .const .align 4 .f32 table[3] = {0f3F800000, 0f40000000, 0f40400000};\n"
@@ -260,7 +253,6 @@ static void test_model_refuse(void **state)
 {
     static const char *const bad[] = {"{1, 1, 1, 0}", "{0x4D4B594857555047, 2, 1, 0}", "{0x4D4B594857555047, 1, 99, 0}",
                                       "{0x4D4B594857555047, 1, 1, 99}"};
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[400];
         gwi_image image;
@@ -276,7 +268,6 @@ static void test_elf_refuse(void **state)
     unsigned char head[64];
     char reason[200];
     gwi_image image;
-    (void)state;
     memset(head, 0xff, sizeof head);
     memcpy(head, "\177ELF", 4);
     for (size_t bytes = 4; bytes <= sizeof head; bytes++) {
@@ -298,7 +289,6 @@ static void test_fatbin_refuse(void **state)
     unsigned char data[128];
     char reason[200];
     gwi_image image;
-    (void)state;
     memset(data, 0, sizeof data);
     memcpy(data, "\x50\xED\x55\xBA", 4);
     data[6] = 16;

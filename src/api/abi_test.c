@@ -11,7 +11,6 @@
 
 static void both_headers_agree(void **state)
 {
-    (void)state;
     int differ_count = 0;
     assert_int_equal(abi_ours_count, abi_theirs_count);
     for (size_t i = 0; i < abi_ours_count; i++) {

@@ -34,7 +34,6 @@ static int run(const char *text, size_t bytes, char *said, size_t said_bytes)
 
 static void bad_rows_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         const char *reason;
@@ -91,7 +90,6 @@ static void bad_rows_are_refused(void **state)
 
 static void noise_is_refused(void **state)
 {
-    (void)state;
     char said[1024], noise[4096];
     assert_int_equal(run("cuA\0 | - | CALL | void\n", 23, said, sizeof said), 1);
     assert_non_null(strstr(said, ":1: a zero byte"));
@@ -105,7 +103,6 @@ static void noise_is_refused(void **state)
 
 static void a_good_row_is_taken(void **state)
 {
-    (void)state;
     static const char text[] = "cuMemAlloc_v2 | cuMemAlloc@3020, =cuMemAlloc | ALLOC a0=*dptr a1=bytesize | "
                                "CUdeviceptr *dptr, size_t bytesize\n";
     char said[1024], path[128], line[256];
@@ -123,7 +120,6 @@ static void a_good_row_is_taken(void **state)
 
 static void files_may_be_missing(void **state)
 {
-    (void)state;
     char command[512];
     snprintf(command, sizeof command, "%s %s/none.api %s 2>/dev/null", GW_TEST_APIGEN, folder, folder);
     assert_int_equal(WEXITSTATUS(system(command)), 1);

@@ -37,14 +37,12 @@ int gwi_virt_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 
 static int begin(void **state)
 {
-    (void)state;
     enter_answer = lacks_count = 0;
     return 0;
 }
 
 static void what_is_there_is_called(void **state)
 {
-    (void)state;
     CUdeviceptr at = 0;
     assert_int_equal(cuMemAlloc(&at, 16), CUDA_SUCCESS); /* a macro: calls cuMemAlloc_v2 */
     assert_int_equal(at, 0x1010);
@@ -54,7 +52,6 @@ static void what_is_there_is_called(void **state)
 
 static void a_per_thread_variant_calls_the_plain_one(void **state)
 {
-    (void)state;
     assert_int_equal(cuMemcpy_ptds(1, 2, 3), CUDA_SUCCESS);
     assert_int_equal(entered_fn, GW_FN_cuMemcpy_ptds);
     assert_true(gw_api_fns[entered_fn].flags & GW_API_PER_THREAD);
@@ -64,7 +61,6 @@ static void a_per_thread_variant_calls_the_plain_one(void **state)
 
 static void what_is_not_there_says_so(void **state)
 {
-    (void)state;
     CUdeviceptr_v1 at = 7;
     assert_int_equal(cuMemAlloc(&at, 1), CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(lacking_fn, GW_FN_cuMemAlloc);
@@ -74,7 +70,6 @@ static void what_is_not_there_says_so(void **state)
 
 static void the_door_may_answer(void **state)
 {
-    (void)state;
     CUdeviceptr at = 7;
     enter_answer = CUDA_ERROR_NOT_INITIALIZED;
     assert_int_equal(cuMemAlloc_v2(&at, 16), CUDA_ERROR_NOT_INITIALIZED);

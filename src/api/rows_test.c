@@ -17,7 +17,6 @@
 
 static void every_export_has_a_row(void **state)
 {
-    (void)state;
     char line[256];
     int count = 0, jump_count = 0;
     FILE *file = fopen(GW_TEST_EXPORTS, "r");
@@ -43,7 +42,6 @@ static void every_export_has_a_row(void **state)
 
 static void variants_say_per_thread(void **state)
 {
-    (void)state;
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
         const char *symbol = gw_api_fns[fn].symbol;
         bool wanted = gw_ends_with(symbol, "_ptsz") || gw_ends_with(symbol, "_ptds");
@@ -68,7 +66,6 @@ static void stem(const char *symbol, char *ret_stem, size_t bytes)
 /* All variants of a call (such as _v2 and _ptsz) must have the same kind. */
 static void variants_agree(void **state)
 {
-    (void)state;
     for (int a = 0; a < GW_FN_COUNT; a++)
         for (int b = 0; b < a; b++) {
             char x[128], y[128];
@@ -172,7 +169,6 @@ static const struct {
  * kind. */
 static void names_have_their_effect(void **state)
 {
-    (void)state;
     static const char *const names[] = {
 #define GW_X(name, ...) #name " ",
         GW_EVENT_KINDS(GW_X)
@@ -197,7 +193,6 @@ static void names_have_their_effect(void **state)
 /* The guard must be able to refuse every call that takes device memory. */
 static void the_guard_sees_all(void **state)
 {
-    (void)state;
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
         const gw_api_fn *row = &gw_api_fns[fn];
         bool takes =
@@ -209,7 +204,6 @@ static void the_guard_sees_all(void **state)
 
 static void routes_lead_where_the_driver_leads(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int version, per_thread;
@@ -256,7 +250,6 @@ static void routes_lead_where_the_driver_leads(void **state)
 
 static void products_stop_at_the_top(void **state)
 {
-    (void)state;
     size_t sizes[] = {SIZE_MAX, 1};
     CUDA_MEMCPY3D copy = {.WidthInBytes = SIZE_MAX, .Height = 2, .Depth = 1};
     CUDA_ARRAY3D_DESCRIPTOR array = {SIZE_MAX, SIZE_MAX, SIZE_MAX, CU_AD_FORMAT_FLOAT, UINT32_MAX, 0};
@@ -272,7 +265,6 @@ static void products_stop_at_the_top(void **state)
 
 static void lists_may_lie(void **state)
 {
-    (void)state;
     assert_int_equal(gw_sum(NULL, SIZE_MAX), 0);
     assert_int_equal(gw_first(NULL, 3), 0);
     assert_int_equal(gw_batch3d_bytes(NULL, 3), 0);
@@ -281,7 +273,6 @@ static void lists_may_lie(void **state)
 
 static void arrays_are_measured(void **state)
 {
-    (void)state;
     CUDA_ARRAY_DESCRIPTOR line = {100, 0, CU_AD_FORMAT_FLOAT, 4};
     CUDA_ARRAY_DESCRIPTOR_v1 old = {10, 10, CU_AD_FORMAT_HALF, 2};
     CUDA_ARRAY_DESCRIPTOR strange = {10, 10, (CUarray_format)4711, 2};
@@ -301,7 +292,6 @@ static void arrays_are_measured(void **state)
 
 static void copies_have_two_ends(void **state)
 {
-    (void)state;
     int there;
     CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                           .srcHost = &there,
@@ -316,7 +306,6 @@ static void copies_have_two_ends(void **state)
 
 static void pool_values_have_two_widths(void **state)
 {
-    (void)state;
     struct {
         int value, beyond;
     } narrow = {1, -1};
@@ -328,7 +317,6 @@ static void pool_values_have_two_widths(void **state)
 
 static void nodes_name_their_object(void **state)
 {
-    (void)state;
     CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
     node.kernel.kern = (CUkernel)(uintptr_t)0x42;
     assert_int_equal(gw_node_object(&node), 0x42);
@@ -363,7 +351,6 @@ static bool names(const char *text, unsigned fn)
 
 static void a_rule_is_read(void **state)
 {
-    (void)state;
     gw_inject_plan plan =
         plan_of("oom@alloc:3,once;700@sync:5+,p=0.25,seed=7,after=1.5s,rank=2,process=python3.12;"
                 "slow=50ms@cuMemcpyHtoD,process=3;lost@any,after=200us;CUDA_ERROR_NOT_PERMITTED@init");
@@ -383,7 +370,6 @@ static void a_rule_is_read(void **state)
 
 static void bad_plans_have_a_reason(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"", "empty"},
         {"oom@alloc;", "empty"},
@@ -431,7 +417,6 @@ static void bad_plans_have_a_reason(void **state)
 
 static void long_plans_are_rejected(void **state)
 {
-    (void)state;
     char text[4096] = "";
     char reason[GW_INJECT_REASON_MAX];
     gw_inject_plan plan;
@@ -446,7 +431,6 @@ static void long_plans_are_rejected(void **state)
 
 static void rules_name_functions(void **state)
 {
-    (void)state;
     assert_true(names("oom@alloc", GW_FN_cuMemAlloc_v2) && names("oom@alloc", GW_FN_cuMemAllocAsync_ptsz));
     assert_true(names("oom@alloc", GW_FN_cuMemCreate) && names("oom@alloc", GW_FN_cuArrayCreate_v2));
     assert_false(names("oom@alloc", GW_FN_cuMemFree_v2));
@@ -464,7 +448,6 @@ static void rules_name_functions(void **state)
 /* Each class of the list names at least one function, and no class is missing from the list. */
 static void every_class_names_something(void **state)
 {
-    (void)state;
     char list[256];
     snprintf(list, sizeof list, "%s", gw_inject_classes());
     for (char *name = strtok(list, ", "); name != NULL; name = strtok(NULL, ", ")) {
@@ -481,7 +464,6 @@ static void every_class_names_something(void **state)
 
 static void draws_can_be_repeated(void **state)
 {
-    (void)state;
     enum { CALLS = 100000 };
     gw_inject_plan plan = plan_of("1@any,p=0.01,seed=7;1@any,p=0.01,seed=8;1@any,p=0;1@any,p=1;1@any,p=0.01,seed=7");
     unsigned count[5] = {0}, equal = 0, same_rule = 0;

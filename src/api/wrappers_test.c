@@ -219,7 +219,6 @@ static int answering_driver(void)
 
 static int begin(void **state)
 {
-    (void)state;
     for (int fn = 0; fn < GW_FN_COUNT; fn++)
         gwi_real[fn] = (void *)answering_driver;
     memset(&gwi_said, 0, sizeof gwi_said);
@@ -263,7 +262,6 @@ static void call_all(void)
 
 static void null_arguments_hurt_nobody(void **state)
 {
-    (void)state;
     driver_answer = 1;
     call_all();
     driver_answer = 0;
@@ -284,7 +282,6 @@ static int allocating_driver(CUdeviceptr *dptr, size_t bytes)
 
 static void an_allocation_says_address_and_bytes(void **state)
 {
-    (void)state;
     CUdeviceptr at = 0;
     gw_fn_t_cuMemAlloc_v2 *wrapper = (gw_fn_t_cuMemAlloc_v2 *)gwi_wrappers[GW_FN_cuMemAlloc_v2];
     gwi_real[GW_FN_cuMemAlloc_v2] = (void *)allocating_driver;
@@ -301,7 +298,6 @@ static void an_allocation_says_address_and_bytes(void **state)
 
 static void the_guard_is_asked_first(void **state)
 {
-    (void)state;
     CUdeviceptr at = 0;
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp prop = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 3}};
@@ -325,7 +321,6 @@ static void the_guard_is_asked_first(void **state)
 
 static void a_launch_keeps_its_shape(void **state)
 {
-    (void)state;
     CUfunction f = (CUfunction)(uintptr_t)0x99;
     CUlaunchConfig config = {2, 3, 4, 5, 6, 7, 8, CU_STREAM_PER_THREAD, NULL, 0};
     gw_fn_t_cuLaunchKernel_ptsz *plain = (gw_fn_t_cuLaunchKernel_ptsz *)gwi_wrappers[GW_FN_cuLaunchKernel_ptsz];
@@ -354,7 +349,6 @@ static int lacking_driver(CUfunction *function, CUmodule module, const char *nam
 
 static void a_failure_says_the_name_asked_for(void **state)
 {
-    (void)state;
     static const char name[] = "no_such_kernel";
     CUfunction f;
     gw_fn_t_cuModuleGetFunction *get = (gw_fn_t_cuModuleGetFunction *)gwi_wrappers[GW_FN_cuModuleGetFunction];
@@ -370,7 +364,6 @@ static void a_failure_says_the_name_asked_for(void **state)
 
 static void copies_and_fills_count_bytes(void **state)
 {
-    (void)state;
     CUstream stream = (CUstream)(uintptr_t)0x55;
     CUDA_MEMCPY2D rectangle = {.WidthInBytes = 100, .Height = 7};
     CUdeviceptr two[2] = {0x10, 0x20};
@@ -399,7 +392,6 @@ static void copies_and_fills_count_bytes(void **state)
 
 static void what_orders_work_is_told(void **state)
 {
-    (void)state;
     CUstream stream = (CUstream)(uintptr_t)0x50;
     CUevent event = (CUevent)(uintptr_t)0x60;
     CUdeviceptr two[2] = {0x10, 0x20};
@@ -444,7 +436,6 @@ static void what_orders_work_is_told(void **state)
 /* A launch must not call gwi_order(), because launches must not be slowed down. */
 static void a_launch_tells_nothing_of_order(void **state)
 {
-    (void)state;
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
         int kind = gw_api_fns[fn].kind;
         if (gwi_wrappers[fn] == NULL || (kind != GW_EV_LAUNCH && kind != GW_EV_GRAPH_LAUNCH))
@@ -464,7 +455,6 @@ static int mapping_driver(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t
 
 static void a_pitched_allocation_counts_its_pitch(void **state)
 {
-    (void)state;
     CUdeviceptr at;
     size_t pitch = 77;
     gw_fn_t_cuMemAllocPitch_v2 *wrapper = (gw_fn_t_cuMemAllocPitch_v2 *)gwi_wrappers[GW_FN_cuMemAllocPitch_v2];
@@ -479,7 +469,6 @@ static void a_pitched_allocation_counts_its_pitch(void **state)
 
 static void a_function_has_its_name(void **state)
 {
-    (void)state;
     CUfunction f = NULL;
     gw_fn_t_cuModuleGetFunction *wrapper = (gw_fn_t_cuModuleGetFunction *)gwi_wrappers[GW_FN_cuModuleGetFunction];
     wrapper(&f, NULL, "saxpy");
@@ -488,7 +477,6 @@ static void a_function_has_its_name(void **state)
 
 static void undocumented_ones_have_no_wrapper(void **state)
 {
-    (void)state;
     for (int fn = 0; fn < GW_FN_COUNT; fn++)
         assert_int_equal(gwi_wrappers[fn] != NULL, (gw_api_fns[fn].flags & GW_API_PUBLIC) != 0);
 }

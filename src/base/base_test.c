@@ -21,7 +21,6 @@
 
 static void sizes_that_are_none_are_refused(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"",        "GiB",   "-1",   "+1", " 1",  "1x",  "1GiBs",
                                       "1 GiB x", "1e400", "9e30", "0x", "nan", "1K K"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -33,7 +32,6 @@ static void sizes_that_are_none_are_refused(void **state)
 
 static void sizes_are_binary(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t bytes;
@@ -55,7 +53,6 @@ static void sizes_are_binary(void **state)
 
 static void bytes_read_well(void **state)
 {
-    (void)state;
     char out[GW_BYTES_TEXT_MAX];
     assert_string_equal(gw_bytes_text(out, 0), "0 B");
     assert_string_equal(gw_bytes_text(out, 1023), "1023 B");
@@ -73,7 +70,6 @@ static void bytes_read_well(void **state)
 
 static void errors_never_outgrow_their_room(void **state)
 {
-    (void)state;
     gw_error err = {""};
     char longest[2000];
     memset(longest, 'x', sizeof longest - 1);
@@ -87,7 +83,6 @@ static void errors_never_outgrow_their_room(void **state)
 
 static void wrapping_prepends(void **state)
 {
-    (void)state;
     gw_error err = {""};
     assert_int_equal(gw_fail(&err, GW_CORRUPT, "byte %d", 7), GW_CORRUPT);
     gw_wrap(&err, "header of %s", "a.gpuwhy");
@@ -97,7 +92,6 @@ static void wrapping_prepends(void **state)
 
 static void texts_grow(void **state)
 {
-    (void)state;
     gw_text text = {0};
     assert_string_equal(gw_text_str(&text), "");
     for (int i = 0; i < 1000; i++)
@@ -113,7 +107,6 @@ static void texts_grow(void **state)
 
 static void strings_are_compared_and_copied(void **state)
 {
-    (void)state;
     char text[] = "ab", *copy = NULL;
     assert_true(gw_str_same(text, "ab"));
     assert_true(gw_str_same(NULL, NULL));
@@ -130,7 +123,6 @@ static void strings_are_compared_and_copied(void **state)
 /* Compare with published results of FNV-1a. */
 static void hashes_are_those_of_fnv(void **state)
 {
-    (void)state;
     assert_true(gw_hash_bytes(GW_HASH_START, "", 0) == UINT64_C(0xcbf29ce484222325));
     assert_true(gw_hash_bytes(GW_HASH_START, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
     assert_true(gw_hash_bytes(GW_HASH_START, "foobar", 6) == UINT64_C(0x85944171f73967e8));
@@ -138,7 +130,6 @@ static void hashes_are_those_of_fnv(void **state)
 
 static void paths_have_last_parts(void **state)
 {
-    (void)state;
     assert_string_equal(gw_path_last("/a/b.c"), "b.c");
     assert_string_equal(gw_path_last("b.c"), "b.c");
     assert_string_equal(gw_path_last("a/b/"), "a/b/");
@@ -149,7 +140,6 @@ static void paths_have_last_parts(void **state)
 
 static void edits_are_counted(void **state)
 {
-    (void)state;
     static const struct {
         const char *a, *b;
         size_t edits;
@@ -176,7 +166,6 @@ static void nearest_word(const char *word, const char *wanted)
 
 static void the_nearest_word_is_found(void **state)
 {
-    (void)state;
     nearest_word("", NULL);
     nearest_word("xyz", NULL);
     nearest_word("r", NULL);
@@ -190,7 +179,6 @@ static void the_nearest_word_is_found(void **state)
 /* Examples of the standard, and data that end on each side of the padding of the last block. */
 static void hashes_are_those_of_sha256(void **state)
 {
-    (void)state;
     static const struct {
         size_t bytes; /* number of letters a */
         const char *sha256;
@@ -217,7 +205,6 @@ static bool opens_for(const char *path, uid_t user)
 /* A user without an account has the rights that both the group of a file and all others have. */
 static void only_what_another_user_can_read_is_opened(void **state)
 {
-    (void)state;
     const uid_t other = geteuid() + 12345;
     char root[] = "/tmp/gpuwhy-own-XXXXXX", folder[64], file[80], link[64], through[80];
     assert_non_null(mkdtemp(root));
@@ -264,7 +251,6 @@ static void only_what_another_user_can_read_is_opened(void **state)
 
 static void every_role_is_an_sgr_sequence_of_its_own(void **state)
 {
-    (void)state;
     assert_string_equal(gw_role_begin(GW_ROLE_PLAIN), "");
     assert_string_equal(gw_role_end(GW_ROLE_PLAIN), "");
     for (int role = GW_ROLE_PLAIN + 1; role < GW_ROLE_COUNT; role++) {
@@ -280,7 +266,6 @@ static void every_role_is_an_sgr_sequence_of_its_own(void **state)
 
 static void no_colour_crosses_a_line_end_or_begins_with_blanks(void **state)
 {
-    (void)state;
     gw_text text = {0};
     gw_text_add_str(&text, "Why      one\n           two three\n\n  four");
     gw_paint(&text, 9, GW_ROLE_GOOD);
@@ -291,7 +276,6 @@ static void no_colour_crosses_a_line_end_or_begins_with_blanks(void **state)
 
 static void a_beginning_is_found_in_wrapped_text(void **state)
 {
-    (void)state;
     gw_text text = {0};
     gw_text_add_str(&text, "no fault\n  found: x");
     gw_paint_begin(&text, 0, "no fault found: x", strlen("no fault found"), GW_ROLE_GOOD);
@@ -302,7 +286,6 @@ static void a_beginning_is_found_in_wrapped_text(void **state)
 /* Paint every part of a text in every role: without the sequences, the text is the same. */
 static void the_text_stays_the_same(void **state)
 {
-    (void)state;
     static const char sample[] = "  a bc\n\n d\xC3\xA4 \n  ";
     for (int role = 0; role < GW_ROLE_COUNT; role++) {
         for (size_t from = 0; from < sizeof sample + 2; from++) {
@@ -324,7 +307,6 @@ static void the_text_stays_the_same(void **state)
 
 static void only_our_sequences_are_removed(void **state)
 {
-    (void)state;
     gw_text text = {0};
     gw_paint_remove("\033[1;31ma\033[0m\033[2Jb\033\033[\033[3", &text);
     assert_string_equal(gw_text_str(&text), "a\033[2Jb\033\033[\033[3");
@@ -333,7 +315,6 @@ static void only_our_sequences_are_removed(void **state)
 
 static void nothing_is_painted_in_an_empty_text(void **state)
 {
-    (void)state;
     gw_text text = {0};
     gw_paint(&text, 0, GW_ROLE_FAILED);
     gw_paint(&text, 5, GW_ROLE_FAILED);
@@ -349,7 +330,6 @@ static void nothing_is_painted_in_an_empty_text(void **state)
 
 static void names_are_judged_by_their_words(void **state)
 {
-    (void)state;
     static const char *const secret[] = {
         "--token",       "HF_TOKEN",    "--api-key",     "WANDB_API_KEY",   "apiKey",
         "SLURM_JWT",     "db_password", "--pass",        "--auth",          "DB_PASS",
@@ -374,7 +354,6 @@ typedef struct argument_case {
 
 static void arguments_are_masked(void **state)
 {
-    (void)state;
     static const argument_case cases[] = {
         {"python", "x", "--token=abc", "--token=***"},
         {"python", "x", "HF_TOKEN=abc", "HF_TOKEN=***"},
@@ -431,7 +410,6 @@ static void arguments_are_masked(void **state)
 
 static void text_is_masked(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         /* masked */
         {"401 for token=hf_AbCdEfGh12345678XyZ", "401 for token=***"},
@@ -467,7 +445,6 @@ static void text_is_masked(void **state)
  * nothing. */
 static void masking_twice_changes_nothing(void **state)
 {
-    (void)state;
     static const char whole[] =
         "a://b:c@d \"key\": \"Ab1Cd2Ef3\" Authorization: Basic x1y2z3w4 pass= 'x' \\\"token\\\": \\\"q";
     for (size_t bytes = 0; bytes < sizeof whole; bytes++) {
@@ -486,7 +463,6 @@ static void masking_twice_changes_nothing(void **state)
 
 static void the_program_itself_is_shown(void **state)
 {
-    (void)state;
     char *argv[] = {(char *)(uintptr_t) "/bin/token", (char *)(uintptr_t) "file", NULL};
     gw_text text = {0};
     gw_mask_argument(&text, argv, 1);
@@ -496,7 +472,6 @@ static void the_program_itself_is_shown(void **state)
 
 static void only_listed_variables_are_recorded(void **state)
 {
-    (void)state;
     assert_true(gw_environment_is_recorded("CUDA_VISIBLE_DEVICES"));
     assert_true(gw_environment_is_recorded("PYTORCH_CUDA_ALLOC_CONF"));
     assert_true(gw_environment_is_recorded("RANK"));

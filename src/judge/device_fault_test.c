@@ -36,7 +36,6 @@ static void feed_kernel_fault_other(void)
 
 static void test_device_faults_near_another_code(void **state)
 {
-    (void)state;
     fault_with(304); /* the operating system refused a call; the catalogue has no cause for 304 */
     close_program(1);
     expect_status(GW_VERDICT_UNDETERMINED);
@@ -78,7 +77,6 @@ static void launch_refused(uint64_t threads, uint32_t shared, int exit_code)
 
 static void test_launch_config(void **state)
 {
-    (void)state;
     launch_refused(4096, 0, 1);
     expect_fault("launch-config-invalid", GW_ESTABLISHED);
     assert_true(has_value(4096, "count"));
@@ -93,7 +91,6 @@ static void test_launch_config(void **state)
 
 static void test_launch_config_near_nothing_is_over(void **state)
 {
-    (void)state;
     launch_refused(32, 0, 1); /* refused for another reason, such as an invalid handle */
     expect_status(GW_VERDICT_UNDETERMINED);
     judge_close();

@@ -64,7 +64,6 @@ static void start_without_a_card(void)
 /* The program starts without a GPU. The cause is established only if the last output is about this failure. */
 static void no_card_and_another_end(void **state)
 {
-    (void)state;
     start_without_a_card(); /* silent: the program may have gone on without a GPU */
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
@@ -96,7 +95,6 @@ static void no_card_and_another_end(void **state)
  * output must be about the failure. */
 static void went_on_and_ended_in_silence(void **state)
 {
-    (void)state;
     static const struct {
         const char *words;
         int code;
@@ -143,7 +141,6 @@ static void a_traceback_that_was_printed(void **state)
 {
     static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
                                          "RuntimeError: No CUDA GPUs are available"};
-    (void)state;
     for (int uncaught = 0; uncaught < 2; uncaught++) {
         gw_feed_open_bare(&feed);
         gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3.12");
@@ -160,7 +157,6 @@ static void a_traceback_that_was_printed(void **state)
 /* The program was killed by a signal, directly or with the exit status that a shell reports for a signal. */
 static void went_on_and_was_killed(void **state)
 {
-    (void)state;
     for (int direct = 0; direct < 2; direct++) {
         start_without_a_card();
         gw_feed_stderr(&feed, "prog: cuInit failed: CUDA_ERROR_NO_DEVICE\n");
@@ -193,7 +189,6 @@ static void refused_by_the_runtime(void)
 
 static void an_old_driver_that_was_outlived(void **state)
 {
-    (void)state;
     refused_by_the_runtime();
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, 1, 0);
@@ -229,7 +224,6 @@ static void an_old_driver_in_an_exception(void **state)
         {"/usr/bin/prog", TRACE TOO_OLD "\nfalling back to CPU\n", false, 1, GW_SUPPORTED},
         {"/usr/bin/prog", TRACE TOO_OLD "\n", false, 1, GW_ESTABLISHED},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         refused_by_the_runtime_of(rows[i].exe);
         gw_feed_stderr(&feed, rows[i].words);
@@ -260,7 +254,6 @@ static void with_two_cudnn(const char *words)
 
 static void two_cudnn_and_another_end(void **state)
 {
-    (void)state;
     with_two_cudnn("warning: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, doing without\n" TRACE "KeyError: 'loss'\n");
     expect_beside("script-exception");
     with_two_cudnn(TRACE "RuntimeError: NCCL error: peer VERSION_MISMATCH\n");
@@ -273,7 +266,6 @@ static void two_cudnn_and_another_end(void **state)
 static void two_cudnn_that_were_outlived(void **state)
 {
 #define MISMATCH "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"
-    (void)state;
     with_two_cudnn(TRACE "RuntimeError: " MISMATCH "\n");
     expect("cudnn-mixed-libraries", GW_ESTABLISHED);
     with_two_cudnn(TRACE "RuntimeError: " MISMATCH "\nfalling back to the CPU\n");
@@ -293,7 +285,6 @@ static void two_cudnn_that_were_outlived(void **state)
  * another one. */
 static void a_forked_child_that_was_told(void **state)
 {
-    (void)state;
     for (int hours = 0; hours < 2; hours++) {
         gw_feed_open_bare(&feed);
         gw_feed_begin_cuda(&feed, 16 * gib);
@@ -310,7 +301,6 @@ static void a_forked_child_that_was_told(void **state)
  * the program. */
 static void a_second_image_that_loads(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 209, 0, 0, 0, 0);
     gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 0, 0x77, 0, 0, 0);
@@ -336,7 +326,6 @@ static void forked_worker_asks(int end_of_child)
 
 static void a_forked_child_that_coped(void **state)
 {
-    (void)state;
     forked_worker_asks(0);
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
@@ -356,7 +345,6 @@ static void a_forked_child_that_coped(void **state)
  * the end. */
 static void a_free_after_the_reset_at_the_end(void **state)
 {
-    (void)state;
     for (int told = 0; told < 2; told++) {
         gw_feed_open(&feed, 16 * gib);
         uint64_t block = gw_feed_alloc(&feed, gib);
@@ -386,7 +374,6 @@ static void launch_too_large(void)
 
 static void a_refused_launch_and_another_end(void **state)
 {
-    (void)state;
     launch_too_large();
     for (int i = 0; i < 100; i++) {
         gw_feed_launch(&feed, 0xf1, 0x51);
@@ -403,7 +390,6 @@ static void a_refused_launch_and_another_end(void **state)
 
 static void no_page_locked_memory_and_another_end(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, 712, 0x1000, gib, 0, 0);
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
@@ -421,7 +407,6 @@ static void no_page_locked_memory_and_another_end(void **state)
 /* One process fills the card by itself. Two helpers that use a little of its memory must not be the cause. */
 static void small_helpers_on_the_card(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/launcher");
     for (uint32_t worker = 0; worker < 3; worker++) {
@@ -443,7 +428,6 @@ static void small_helpers_on_the_card(void **state)
  * not established. */
 static void a_small_neighbour_that_mattered(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t i = 0; i < 14; i++)
         gw_feed_alloc(&feed, gib + i * mib);
@@ -457,7 +441,6 @@ static void a_small_neighbour_that_mattered(void **state)
  * fragmentation. */
 static void pages_wasted_by_rounding(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 8 * gib);
     const uint64_t first = 0x7e0000000000, page = 2 * mib;
     for (uint64_t i = 0; i < 7000; i++)
@@ -470,7 +453,6 @@ static void pages_wasted_by_rounding(void **state)
 /* The process keeps a block in every step. Even without the other process, it would soon have filled the card. */
 static void a_neighbour_of_what_may_be_a_leak(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     for (int i = 0; i < 16; i++) {
         gw_feed_alloc(&feed, 512 * mib);
@@ -510,7 +492,6 @@ static void run_beside_a_neighbour(int keeping_steps)
 
 static void a_neighbour_of_a_small_leak(void **state)
 {
-    (void)state;
     run_beside_a_neighbour(5);
     expect_unproven("gpu-oom-other-process");
     run_beside_a_neighbour(0);
@@ -538,7 +519,6 @@ static void start_beside(uint64_t bytes)
  * not sampled. */
 static void no_context_beside_a_recorded_process(void **state)
 {
-    (void)state;
     start_beside(gib);
     expect("gpu-oom-other-process", GW_ESTABLISHED);
     start_beside(gib / 4);
@@ -575,7 +555,6 @@ static void lose_context(uint16_t result)
 /* An error of the card long before the failure, or one that does not end a process, must not be the cause. */
 static void an_old_error_of_the_card(void **state)
 {
-    (void)state;
     open_card_run();
     xid(48);
     gw_feed_wait(&feed, 3600 * second_ns);
@@ -594,7 +573,6 @@ static void an_old_error_of_the_card(void **state)
 
 static void a_full_card_after_an_error_of_the_card(void **state)
 {
-    (void)state;
     open_card_run();
     xid(119);
     for (int i = 0; i < 7; i++)
@@ -607,7 +585,6 @@ static void a_full_card_after_an_error_of_the_card(void **state)
 /* A kernel had a fault of its own, and the card was lost ten minutes later. The fault is the cause. */
 static void a_card_that_was_lost_later(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 0);
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
@@ -620,7 +597,6 @@ static void a_card_that_was_lost_later(void **state)
 static void a_fault_after_an_unchecked_refusal(void **state)
 {
     static const uint16_t results[] = {710, 716};
-    (void)state;
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
         gw_feed_open(&feed, 4 * gib);
         for (int k = 0; k < 3; k++)
@@ -649,7 +625,6 @@ static void start_fails(uint16_t result, uint64_t mode)
 static void refusals_of_several_meanings(void **state)
 {
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
-    (void)state;
     start_fails(802, 0);
     gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
     gw_feed_exit(&feed, 1, 0);
@@ -684,7 +659,6 @@ static void shm(uint64_t room)
 
 static void shared_memory_that_was_full_once(void **state)
 {
-    (void)state;
     open_run();
     shm(0);
     gw_feed_wait(&feed, 600 * second_ns);
@@ -702,7 +676,6 @@ static void shared_memory_that_was_full_once(void **state)
 /* The program has few open files, so a limit of inotify may be the reason for the message. */
 static void too_many_files_with_few_open(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS, GW_NO_DEVICE, GW_FEED_PID, 40);
     gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, GW_NO_DEVICE, GW_FEED_PID, 1024);
@@ -715,7 +688,6 @@ static void too_many_files_with_few_open(void **state)
  * process group. */
 static void a_signal_after_an_exception(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, -1, 15);
@@ -734,7 +706,6 @@ static void a_signal_after_an_exception(void **state)
 /* A worker was killed for lack of host memory, but the parent replaced it. An exception an hour later ended the run. */
 static void a_killed_worker_that_was_replaced(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/worker");
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 300, 0, 1,

@@ -87,7 +87,6 @@ static void also_empty_recording(void)
 
 static void the_peak_of_a_run(void **state)
 {
-    (void)state;
     open_program(16 * gib);
     gw_feed_free(&feed, gw_feed_alloc(&feed, 3 * gib));
     gw_feed_alloc(&feed, gib);
@@ -102,7 +101,6 @@ static void the_peak_of_a_run(void **state)
 /* An event that is missing may have been the largest allocation. */
 static void the_peak_of_a_partly_recorded_run_is_unknown(void **state)
 {
-    (void)state;
     open_program(16 * gib);
     gw_feed_alloc(&feed, gib);
     lose(1);
@@ -115,7 +113,6 @@ static void the_peak_of_a_partly_recorded_run_is_unknown(void **state)
 /* The driver frees the memory of the old program at exec(), so the memory of both programs is never held at once. */
 static void the_peak_after_exec_is_that_of_one_program(void **state)
 {
-    (void)state;
     open_program(16 * gib);
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
     gw_feed_alloc(&feed, 3 * gib);
@@ -141,7 +138,6 @@ static void judge_on_virtual_card(const char *fn, uint16_t result, int code)
 
 static void test_runtime_api_on_a_virtual_card(void **state)
 {
-    (void)state;
     for (int code = 0; code < 2; code++) {
         judge_on_virtual_card("cuGetExportTable", 1, code);
         assert_true(says("runtime API"));
@@ -152,7 +148,6 @@ static void test_runtime_api_on_a_virtual_card(void **state)
 
 static void test_a_virtual_card_lacks_a_call(void **state)
 {
-    (void)state;
     judge_on_virtual_card("cuTensorMapEncodeTiled", 801, 1);
     assert_true(says("cuTensorMapEncodeTiled"));
     assert_int_equal(verdict->ruled_out.count, 0);
@@ -178,7 +173,6 @@ static void ask_harmless(void)
 
 static void test_harmless_failures(void **state)
 {
-    (void)state;
     open_program(16 * gib);
     ask_harmless();
     gw_feed_exit(&feed, 0, 0);

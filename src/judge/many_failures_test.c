@@ -87,7 +87,6 @@ static void judge_many(manner how, double without_s)
 
 static void test_many_failures_cost_little(void **state)
 {
-    (void)state;
     double without_s = judge(WITHOUT);
     assert_int_equal(model->failure_count, 1);
     close_judged();
@@ -101,7 +100,6 @@ static void test_many_failures_cost_little(void **state)
  * between failures, so all snapshots differ. */
 static void test_the_last_of_many_is_the_root(void **state)
 {
-    (void)state;
     judge(RECOVERED);
     assert_string_equal(gw_verdict_status_text(verdict->status), "fault");
     assert_int_equal(strncmp(verdict->cause, "gpu-oom", 7), 0);

@@ -22,7 +22,6 @@ static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind,
 
 static void test_a_pool_of_its_own(void **state)
 {
-    (void)state;
     refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC, 0);
     assert_non_null(verdict->cause);
     assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
@@ -108,7 +107,6 @@ static void feed_pytorchs_own_limit_after_an_outlived_refusal(void)
 
 static void test_pytorchs_own_limit(void **state)
 {
-    (void)state;
     for (int told = 0; told < 2; told++) {
         at_own_limit(told, false);
         assert_non_null(verdict->cause);

@@ -242,7 +242,6 @@ static void judge_kept_exception_without_ages(uint64_t history_ms)
 
 static void test_kept_exception_of_blocks_older_than_the_history(void **state)
 {
-    (void)state;
     judge_kept_exception_without_ages(1500);
     assert_string_equal(verdict->cause, "gpu-oom-leak");
     assert_true(says("exception"));
@@ -251,7 +250,6 @@ static void test_kept_exception_of_blocks_older_than_the_history(void **state)
 
 static void test_kept_exception_near_ages_that_are_not_known(void **state)
 {
-    (void)state;
     const uint64_t too_short[] = {500, 0};
     for (size_t i = 0; i < 2; i++) {
         judge_kept_exception_without_ages(too_short[i]);

@@ -142,7 +142,6 @@ static void train_another_size(bool keep)
 
 static void test_second_run_of_another_size(void **state)
 {
-    (void)state;
     train_another_size(true);
     assert_string_equal(verdict->cause, "gpu-oom-leak");
     assert_true(says("second run"));
@@ -186,7 +185,6 @@ static void feed_second_run_near_two_threads(void)
  * it is not complete. */
 static void test_second_run_that_fails_in_its_steps(void **state)
 {
-    (void)state;
     open_loader();
     for (int runs = 0; runs < 2; runs++) {
         load_layer_of(900 * mib, NULL);
@@ -332,7 +330,6 @@ static void train_in_contexts(int made)
 
 static void test_further_contexts_are_an_alternative(void **state)
 {
-    (void)state;
     train_in_contexts(2);
     judge_open();
     assert_null(verdict->cause);

@@ -5,7 +5,6 @@
 /* If events were lost, this process itself may have allocated the memory of unknown origin. */
 static void test_other_process_by_difference_and_lost_events(void **state)
 {
-    (void)state;
     for (uint64_t lost = 0; lost < 2; lost++) {
         open_program(16 * gib);
         gw_feed_alloc(&feed, 3 * gib);
@@ -26,7 +25,6 @@ static void test_other_process_by_difference_and_lost_events(void **state)
 /* The driver's own numbers are missing, too, so it is not known whether this program filled the card. */
 static void test_capacity_and_lost_events(void **state)
 {
-    (void)state;
     for (uint64_t lost = 0; lost < 2; lost++) {
         open_program(16 * gib);
         gw_feed_alloc(&feed, 9 * gib);
@@ -46,7 +44,6 @@ static void test_capacity_and_lost_events(void **state)
 /* The memory of a process in another container with the same pid counts, too. */
 static void test_capacity_and_equal_pids(void **state)
 {
-    (void)state;
     for (uint64_t other = 0; other < 2; other++) {
         gw_error err;
         gw_item item = {.kind = GW_ITEM_PROCESS, .pid = GW_FEED_PID};
@@ -77,7 +74,6 @@ static void test_capacity_and_equal_pids(void **state)
  * lost. */
 static void test_no_leak_explains_an_impossible_request(void **state)
 {
-    (void)state;
     for (uint64_t lost = 0; lost < 2; lost++) {
         open_program(16 * gib);
         for (int i = 0; i < 40; i++) {
@@ -99,7 +95,6 @@ static void test_no_leak_explains_an_impossible_request(void **state)
  * the driver's numbers cannot confirm them. */
 static void test_few_blocks_and_lost_events(void **state)
 {
-    (void)state;
     open_program(4 * gib);
     for (int i = 0; i < 40; i++) {
         uint64_t batch = gw_feed_alloc(&feed, 8 * mib);
@@ -139,7 +134,6 @@ static void leak_and_lose(int idle, uint64_t unseen, uint64_t lost)
  * work, so that the iterations are one pass through the layers of a model. */
 static void test_leak_and_lost_events(void **state)
 {
-    (void)state;
     leak_and_lose(5, 0, 1000);
     expect_fault("gpu-oom-leak", GW_SUPPORTED);
     judge_close();
@@ -154,7 +148,6 @@ static void test_leak_and_lost_events(void **state)
 /* A damaged block may have shown that the program handled the refusal. */
 static void test_damaged_blocks(void **state)
 {
-    (void)state;
     for (uint64_t damaged = 0; damaged < 2; damaged++) {
         open_program(16 * gib);
         gw_feed_alloc(&feed, 9 * gib);
@@ -174,7 +167,6 @@ static void test_damaged_blocks(void **state)
 /* A lost refusal may explain the fault of a kernel: the program did not check it, and used a NULL pointer. */
 static void test_a_fault_and_damaged_blocks(void **state)
 {
-    (void)state;
     fault_with(700);
     feed.model->damaged_count = 1;
     close_program(1);
@@ -186,7 +178,6 @@ static void test_a_fault_and_damaged_blocks(void **state)
 /* A leak that is larger than the memory of unknown owner would have filled the card a little later anyway. */
 static void test_a_leak_beside_memory_of_unknown_owner(void **state)
 {
-    (void)state;
     leak_and_lose(5, 13 * gib, 0);
     expect_fault("gpu-oom-leak", GW_SUPPORTED);
     assert_int_equal(certainty_of_alternative(verdict, "gpu-oom-other-process"), GW_HYPOTHESIS);
@@ -197,7 +188,6 @@ static void test_a_leak_beside_memory_of_unknown_owner(void **state)
  * the card of 16 GiB, the driver counts much more. */
 static void test_driver_fragmentation_and_lost_events(void **state)
 {
-    (void)state;
     for (uint64_t total_gib = 8; total_gib <= 16; total_gib += 8) {
         open_program(total_gib * gib);
         small_blocks(true);
@@ -236,7 +226,6 @@ static void train_beside_another(int steps, uint64_t keeps)
 /* A single step that kept much memory may be the start of a leak. So the other process is only a supported cause. */
 static void test_other_process_and_a_first_step_that_keeps(void **state)
 {
-    (void)state;
     train_beside_another(1, 512 * mib);
     expect_fault("gpu-oom-other-process", GW_SUPPORTED);
     judge_close();

@@ -49,7 +49,6 @@ static void test_an_exception_after_an_outlived_refusal(void **state)
 {
     static const after good[] = {AFTER_COPIES, AFTER_FILLS, AFTER_REQUESTS};
     static const after bad[] = {AFTER_NOTHING, AFTER_RESULTS, AFTER_NULL};
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         refuse_then(good[i]);
         say_value_error();
@@ -72,7 +71,6 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
 {
     static const after good[] = {AFTER_COPIES, AFTER_FILLS, AFTER_REQUESTS};
     static const after bad[] = {AFTER_NOTHING, AFTER_RESULTS, AFTER_NULL};
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         refuse_then(good[i]);
         say_illegal();
@@ -94,7 +92,6 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
  * handled it. */
 static void test_an_exit_code_after_an_outlived_refusal(void **state)
 {
-    (void)state;
     refuse_then(AFTER_REQUESTS);
     close_program(3);
     expect_status(GW_VERDICT_UNDETERMINED);
@@ -123,7 +120,6 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
  * that fits, and has handled the refusal. Otherwise it is only the next request. */
 static void test_a_retreat_without_a_free(void **state)
 {
-    (void)state;
     for (int same = 0; same < 2; same++) {
         open_program(8 * gib);
         uint32_t line = gw_feed_site(&feed, "grow /data/t.py 7"), other = gw_feed_site(&feed, "next /data/t.py 9");

@@ -20,7 +20,6 @@ static void name_phase(const char *name)
 
 static void test_capacity_in_a_phase(void **state)
 {
-    (void)state;
     for (int named = 0; named < 2; named++) {
         open_program(16 * gib);
         name_phase("load");
@@ -214,7 +213,6 @@ static void feed_address_space_limit(void)
 
 static void test_address_space_limit_at_the_first_context(void **state)
 {
-    (void)state;
     for (int limited = 0; limited < 2; limited++) {
         gw_feed_open_bare(&feed);
         gw_feed_meta(&feed, "rlimit.as", limited ? "4294967296" : "unlimited");
@@ -316,7 +314,6 @@ static void feed_no_context_fits(void)
 
 static void test_no_context_near_a_host_limit(void **state)
 {
-    (void)state;
     judge_no_context("1000000", "real");
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(has_alternative("gpu-oom-other-process"));

@@ -76,7 +76,6 @@ static void test_no_place_says_why(void **state)
     } cases[] = {{NULL, "contains no call sites"},
                  {"", "none of the frames"},
                  {"wait /usr/lib/python3.11/threading.py 324", "none of the frames"}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         open_program(2 * gib);
         feed.site = cases[i].frames == NULL ? 0 : gw_feed_site(&feed, cases[i].frames);

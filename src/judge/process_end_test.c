@@ -17,7 +17,6 @@ static uint64_t reset_with_things_kept(void)
 
 static void test_context_destroyed(void **state)
 {
-    (void)state;
     uint64_t weights = reset_with_things_kept();
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, weights, 0, 0, 0);
     /* the message is needed, because a failed free alone rarely ends a program */
@@ -56,7 +55,6 @@ static void test_context_destroyed(void **state)
  * it. This last call fails. */
 static void test_context_destroyed_by_kind(void **state)
 {
-    (void)state;
     enum { HANDLE = 0x7f120000, OWNER = 0x7f130000 };
     static const struct {
         const char *make, *use, *said;
@@ -145,7 +143,6 @@ static void pinned(uint16_t result, int exit_code)
 
 static void test_pinned_memory(void **state)
 {
-    (void)state;
     pinned(712, 1);
     expect_fault("pinned-memory-failure", GW_ESTABLISHED);
     assert_true(says("already registered"));
@@ -192,7 +189,6 @@ static void forked(bool parent_had_initialised)
  * 1. */
 static void test_fork_after_init_by_a_question(void **state)
 {
-    (void)state;
     for (int end = 0; end < 2; end++) {
         forked_child_calls(true, "cuCtxGetCurrent", GW_EV_CALL, 1);
         gw_feed_exit(&feed, end, 0);
@@ -205,7 +201,6 @@ static void test_fork_after_init_by_a_question(void **state)
  * with status 77 after 100 s. */
 static void test_fork_near_the_child_worked_on(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         forked_child_asks(true, "cuCtxGetCurrent", GW_EV_CALL);
         gw_feed_wait(&feed, i == 0 ? 0 : 100000000000u);
@@ -249,7 +244,6 @@ static void told_of_a_fork(const char *last)
 
 static void test_fork_after_init_told(void **state)
 {
-    (void)state;
     told_of_a_fork("");
     expect_fault("fork-after-init", GW_ESTABLISHED);
     assert_true(says("raised at train.py:7 in worker"));
@@ -305,7 +299,6 @@ static void end_by(int signal, bool after_failure)
 
 static void test_host_crash(void **state)
 {
-    (void)state;
     end_by(11, false);
     expect_fault("host-crash-of-process", GW_ESTABLISHED);
     judge_close();
@@ -325,7 +318,6 @@ static void feed_host_crash_near_an_allocation_failed(void)
 
 static void test_killed(void **state)
 {
-    (void)state;
     static const struct {
         const char *sender;
         gw_certainty certainty;

@@ -23,7 +23,6 @@ static void open_rehearsal(void)
 
 static void test_peak_and_place(void **state)
 {
-    (void)state;
     open_rehearsal();
     feed.site = gw_feed_site(&feed, "step train.py 31");
     tell(GW_REHEARSAL_PEAK, 4 * gib, 510 * mib, 0, NULL);
@@ -50,7 +49,6 @@ static void test_peak_and_place(void **state)
 
 static void test_the_highest_card_counts(void **state)
 {
-    (void)state;
     open_rehearsal();
     tell(GW_REHEARSAL_LIMIT, 8 * gib, 140 * gib, 1, NULL);
     tell(GW_REHEARSAL_PEAK, 6 * gib, 500 * mib, 1, NULL);
@@ -68,7 +66,6 @@ static void test_the_highest_card_counts(void **state)
 
 static void test_places_that_read_values(void **state)
 {
-    (void)state;
     open_rehearsal();
     const char *const places[] = {"check train.py 57", "mask train.py 40", "check train.py 57"};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -89,7 +86,6 @@ static void test_places_that_read_values(void **state)
 
 static void test_refused_timed_steady(void **state)
 {
-    (void)state;
     open_rehearsal();
     for (int i = 0; i < 3; i++)
         tell(GW_REHEARSAL_REFUSED, 5, 0, 0, "cuIpcGetMemHandle"); /* each process says it once */
@@ -116,7 +112,6 @@ static void test_refused_timed_steady(void **state)
 /* Numbers that no hook writes must not overflow. */
 static void test_wild_numbers(void **state)
 {
-    (void)state;
     open_rehearsal();
     tell(GW_REHEARSAL_PEAK, UINT64_MAX, 2, 0, NULL);
     tell(GW_REHEARSAL_PEAK, UINT64_MAX, 0, UINT64_MAX, NULL);
@@ -136,7 +131,6 @@ static void test_wild_numbers(void **state)
 
 static void test_does_not_fit(void **state)
 {
-    (void)state;
     open_rehearsal();
     gw_feed_alloc(&feed, 15 * gib);
     gw_feed_no_room(&feed, 2 * gib, 500 * mib, 16 * gib);
@@ -149,7 +143,6 @@ static void test_does_not_fit(void **state)
 
 static void test_another_failure_is_no_answer(void **state)
 {
-    (void)state;
     open_rehearsal();
     gw_feed_exit(&feed, 1, 0);
     gw_verdict *verdict = judge_fed(&feed);
@@ -159,7 +152,6 @@ static void test_another_failure_is_no_answer(void **state)
 
 static void test_a_real_run_has_none(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 140 * gib);
     gw_feed_fact(&feed, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "time"); /* damaged: nothing was rehearsed */
     gw_feed_exit(&feed, 1, 0);

@@ -5,7 +5,6 @@
  * judged a fault. */
 static void test_hostile_events(void **state)
 {
-    (void)state;
     unsigned faults = 0, established = 0;
     static const char *const names[] = {"cuMemAlloc_v2", "cuLaunchKernel", "cuStreamSynchronize", "cuMemFree_v2"};
     uint64_t random = 88172645463325252u;
@@ -42,7 +41,6 @@ static void test_hostile_events(void **state)
 
 static void test_catalogue(void **state)
 {
-    (void)state;
     size_t count;
     const gw_cause_info *causes = gw_causes(&count);
     assert_true(count >= 19);

@@ -60,7 +60,6 @@ static void steps(unsigned count, unsigned launches, uint64_t wait_ns, bool wait
 
 static void a_wait_after_every_launch(void **state)
 {
-    (void)state;
     open_run();
     steps(3000, 1, ms_ns / 10, true);
     expect_advice("sync-storm: 1.0 synchronisations per launch", true);
@@ -68,7 +67,6 @@ static void a_wait_after_every_launch(void **state)
 
 static void a_wait_after_every_step(void **state)
 {
-    (void)state;
     open_run();
     steps(3000, 20, ms_ns / 10, true);
     expect_advice("sync-storm", false);
@@ -77,7 +75,6 @@ static void a_wait_after_every_step(void **state)
 /* Each kernel takes much longer than the cost of waiting for it, so the waits do no harm. */
 static void a_wait_for_every_large_kernel(void **state)
 {
-    (void)state;
     open_run();
     steps(3000, 1, 20 * ms_ns, true);
     expect_advice("sync-storm", false);
@@ -85,7 +82,6 @@ static void a_wait_for_every_large_kernel(void **state)
 
 static void few_waits(void **state)
 {
-    (void)state;
     open_run();
     steps(500, 1, ms_ns / 10, true);
     steps(600, 1, ms_ns / 10, false);
@@ -106,7 +102,6 @@ static void launch_for(uint64_t percent, uint64_t gap_ns)
 
 static void small_kernels(void **state)
 {
-    (void)state;
     launch_for(35, 5000);
     expect_advice("launch-bound: one launch every 15.0 us (400000 in total), and the GPU was never more than 35 % busy",
                   true);
@@ -114,7 +109,6 @@ static void small_kernels(void **state)
 
 static void small_kernels_on_a_busy_card(void **state)
 {
-    (void)state;
     launch_for(97, 5000);
     expect_advice("launch-bound", false);
 }
@@ -122,7 +116,6 @@ static void small_kernels_on_a_busy_card(void **state)
 /* The host does other work between launches, so launching does not limit the speed. */
 static void rare_launches(void **state)
 {
-    (void)state;
     launch_for(35, ms_ns);
     expect_advice("launch-bound", false);
 }
@@ -145,28 +138,24 @@ static void load_for(uint64_t percent, uint64_t pause_ns, uint64_t bytes, uint64
 
 static void pauses_before_input(void **state)
 {
-    (void)state;
     load_for(12, 60 * ms_ns, 1 << 20, 0);
     expect_advice("input-bound", true);
 }
 
 static void input_that_comes_in_time(void **state)
 {
-    (void)state;
     load_for(95, 60 * ms_ns, 1 << 20, 0); /* the GPU is busy during the pauses, so they cost nothing */
     expect_advice("input-bound", false);
 }
 
 static void copies_from_plain_memory(void **state)
 {
-    (void)state;
     load_for(90, 0, 8 << 20, 10 * ms_ns);
     expect_advice("pageable-copy", true);
 }
 
 static void copies_from_locked_memory(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 0, 0x7000000, 8 << 20, 0, 0);
     for (unsigned i = 0; i < 200; i++) {
@@ -180,7 +169,6 @@ static void copies_from_locked_memory(void **state)
 
 static void quick_copies(void **state)
 {
-    (void)state;
     load_for(90, 10 * ms_ns, 8 << 20, 0);
     expect_advice("pageable-copy", false);
 }
@@ -200,7 +188,6 @@ static void allocate(unsigned count, unsigned launches, bool frees, uint16_t too
 
 static void memory_again_and_again(void **state)
 {
-    (void)state;
     open_run();
     allocate(2000, 3, true, 6);
     expect_advice("alloc-churn: the program allocated device memory 2001 times", true);
@@ -209,7 +196,6 @@ static void memory_again_and_again(void **state)
 /* Memory is allocated often, but each call takes very little time. */
 static void memory_in_no_time(void **state)
 {
-    (void)state;
     open_run();
     allocate(2000, 3, true, 1);
     expect_advice("alloc-churn", false);
@@ -217,7 +203,6 @@ static void memory_in_no_time(void **state)
 
 static void memory_at_the_start(void **state)
 {
-    (void)state;
     open_run();
     allocate(1100, 1, true, 6);
     steps(15000, 1, 0, false);
@@ -226,7 +211,6 @@ static void memory_at_the_start(void **state)
 
 static void memory_that_is_kept(void **state)
 {
-    (void)state;
     open_run();
     allocate(2000, 3, false, 6);
     expect_advice("alloc-churn", false);
@@ -243,14 +227,12 @@ static void managed(uint64_t first_bytes, uint64_t second_bytes, bool together)
 
 static void more_managed_memory_than_there_is(void **state)
 {
-    (void)state;
     managed(10 * gib, 10 * gib, true);
     expect_advice("uvm-thrash", true);
 }
 
 static void managed_memory_in_turn(void **state)
 {
-    (void)state;
     managed(10 * gib, 10 * gib, false);
     expect_advice("uvm-thrash", false);
 }
@@ -259,7 +241,6 @@ static void managed_memory_in_turn(void **state)
 
 static void a_knob(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "1");
     gw_feed_launch(&feed, 1, 0);
@@ -268,7 +249,6 @@ static void a_knob(void **state)
 
 static void a_knob_that_is_off(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "0");
     gw_feed_launch(&feed, 1, 0);
@@ -290,14 +270,12 @@ static void processors(uint64_t throttled)
 
 static void too_few_processors(void **state)
 {
-    (void)state;
     processors(60);
     expect_advice("cpu-starved: the control group's limit of 2.00 processors throttled its threads in 60 %", true);
 }
 
 static void enough_processors(void **state)
 {
-    (void)state;
     processors(5);
     expect_advice("cpu-starved", false);
 }
@@ -312,7 +290,6 @@ static void waits_for_processors(uint64_t waited_ms, uint64_t of_ms)
 
 static void a_crowd(void **state)
 {
-    (void)state;
     waits_for_processors(6000, 10000);
     expect_advice(
         "cpu-starved: the first thread of pid 100 was ready to run but had to wait for a processor for 6.0 s of 10.0 s",
@@ -323,7 +300,6 @@ static void a_crowd(void **state)
  * advice. */
 static void no_crowd(void **state)
 {
-    (void)state;
     waits_for_processors(3000, 10000);
     expect_advice("cpu-starved", false);
     waits_for_processors(1500, 2000);
@@ -350,7 +326,6 @@ static void with_libraries(unsigned capability, const char *first, const char *s
 
 static void libraries_known_for_wrong_numbers(void **state)
 {
-    (void)state;
     with_libraries(10, CUBLAS("cublas", "12.9.1.4"), NULL);
     expect_advice("silent-data-corruption: cuBLAS 12.9.1", true);
     with_libraries(9, CUBLAS("cublasLt", "12.9.1.4"), CUBLAS("cudnn", "9.8.0.87"));
@@ -361,7 +336,6 @@ static void libraries_known_for_wrong_numbers(void **state)
 /* Known errors of libraries do not apply if the version has the fix, on another card, or with a single GPU. */
 static void libraries_that_are_not(void **state)
 {
-    (void)state;
     with_libraries(10, CUBLAS("cublas", "13.2.0"), NULL);
     expect_advice("silent-data-corruption", false);
     with_libraries(9, CUBLAS("cublas", "12.9.1.4"), NULL);
@@ -372,7 +346,6 @@ static void libraries_that_are_not(void **state)
 
 static void a_row_waits(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_REMAP_PENDING, 0, 0, 1);
     expect_advice("remap-pending: a row of the memory of GPU 0", true);
@@ -380,7 +353,6 @@ static void a_row_waits(void **state)
 
 static void no_row_waits(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_REMAP_PENDING, 0, 0, 0);
     expect_advice("remap-pending", false);
@@ -406,7 +378,6 @@ static void no_room(uint64_t bytes)
 
 static void a_full_disk(void **state)
 {
-    (void)state;
     no_room(4096);
     expect("disk-or-quota-full", GW_ESTABLISHED);
     no_room(100 * gib); /* no sampled disk was full, so the message alone shows the cause */
@@ -415,7 +386,6 @@ static void a_full_disk(void **state)
 
 static void a_used_up_quota(void **state)
 {
-    (void)state;
     open_run();
     ends_with("OSError: [Errno 122] Disk quota exceeded: 'model.pt'");
     expect("disk-or-quota-full", GW_ESTABLISHED);
@@ -424,7 +394,6 @@ static void a_used_up_quota(void **state)
 /* The program printed the message and continued. Another exception ended the run. */
 static void a_full_disk_is_not_the_end(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_stderr(&feed, "warning: cache: No space left on device\n");
     ends_with("ValueError: bad label");
@@ -433,7 +402,6 @@ static void a_full_disk_is_not_the_end(void **state)
 
 static void full_shared_memory_is_no_disk(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_sample(&feed, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0, gib);
     gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, 0);
@@ -451,7 +419,6 @@ static void files(uint64_t open, const char *exception)
 
 static void too_many_files(void **state)
 {
-    (void)state;
     files(1024, "OSError: [Errno 24] Too many open files: 'a.jpg'");
     expect("fd-or-process-limit", GW_ESTABLISHED);
     files(1020, "RuntimeError: received 0 items of ancdata");
@@ -462,7 +429,6 @@ static void too_many_files(void **state)
 
 static void many_files_and_another_end(void **state)
 {
-    (void)state;
     files(1020, "ValueError: bad label");
     expect("script-exception", GW_ESTABLISHED);
     /* The message does not show which limit was reached. */
@@ -472,7 +438,6 @@ static void many_files_and_another_end(void **state)
 
 static void no_more_threads(void **state)
 {
-    (void)state;
     open_run();
     gw_feed_sample(&feed, GW_METRIC_CGROUP_PIDS, GW_NO_DEVICE, 0, 512);
     gw_feed_sample(&feed, GW_METRIC_CGROUP_PIDS_LIMIT, GW_NO_DEVICE, 0, 512);
@@ -507,14 +472,12 @@ static void expect_other(const char *cause)
 
 static void memory_of_the_driver(void **state)
 {
-    (void)state;
     run_out(10, 7, "pid=100 bytes=9663676416 cmd=program");
     expect("gpu-hidden-driver-growth", GW_SUPPORTED);
 }
 
 static void memory_of_somebody(void **state)
 {
-    (void)state;
     run_out(10, 7, "pid=4711 bytes=8589934592 cmd=other");
     expect_other("gpu-hidden-driver-growth");
     run_out(10, 7, NULL); /* the recording does not show which processes held memory */
@@ -523,7 +486,6 @@ static void memory_of_somebody(void **state)
 
 static void it_would_not_fit_in_any_case(void **state)
 {
-    (void)state;
     run_out(16, 7, "pid=100 bytes=9663676416 cmd=program");
     expect_other("gpu-hidden-driver-growth");
     /* the process holds 1 GiB more than it allocated, which a context alone may need */
@@ -546,7 +508,6 @@ static void fail_with(uint16_t result, uint64_t xid, uint32_t pid)
 
 static void links(void **state)
 {
-    (void)state;
     fail_with(220, 74, 0);
     expect("nvlink-fault", GW_ESTABLISHED);
     fail_with(220, 0, 0);
@@ -556,7 +517,6 @@ static void links(void **state)
 /* The driver's log has a line about a switch before the context is lost: the verdict shows the line. */
 static void a_line_about_a_switch(void **state)
 {
-    (void)state;
     static const char line[] = "nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 30 LTSSM Fault Up";
     gw_feed_open(&feed, 16 * gib); /* without NVML, the switch may be of this run */
     gw_feed_launch(&feed, 1, 0);
@@ -577,21 +537,18 @@ static void a_line_about_a_switch(void **state)
 /* The machine has a single card, which has no NVLink partner, so an NVLink error did not cause the failure. */
 static void links_of_a_single_card(void **state)
 {
-    (void)state;
     fail_with(700, 74, 0);
     expect("illegal-address", GW_ESTABLISHED);
 }
 
 static void firmware(void **state)
 {
-    (void)state;
     fail_with(719, 119, 0);
     expect("gsp-failure", GW_ESTABLISHED);
 }
 
 static void an_mps_neighbour(void **state)
 {
-    (void)state;
     fail_with(810, 31, 4711);
     expect("mps-neighbour-fault", GW_ESTABLISHED);
     fail_with(810, 0, 0);

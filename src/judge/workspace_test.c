@@ -63,7 +63,6 @@ static const char *advice_on(const story *told)
 
 static void a_smaller_workspace_is_told(void **state)
 {
-    (void)state;
     const char *text = advice_on(&(story){.library = true, .small_bytes = 96 * mib});
     static const char *const wanted[] = {"2.00 GiB", "96.00 MiB", "net.py:30", "cudnn", "conv_large", "conv_small"};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
@@ -73,7 +72,6 @@ static void a_smaller_workspace_is_told(void **state)
 
 static void what_is_nearly_that_is_not(void **state)
 {
-    (void)state;
     const story near[] = {
         {.small_bytes = 96 * mib},                                       /* cuDNN is not loaded */
         {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* requested at another place */
@@ -93,7 +91,6 @@ static void what_is_nearly_that_is_not(void **state)
  * no reason for advice. */
 static void the_librarys_own_word(void **state)
 {
-    (void)state;
     const char *text = advice_on(&(story){.library = true, .small_bytes = 96 * mib, .logged = true});
     assert_non_null(strstr(text, "cuDNN's own log has a warning at that time: cudnnBackendExecute"));
     assert_non_null(strstr(text, "workspace is too small"));

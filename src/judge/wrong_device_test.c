@@ -34,7 +34,6 @@ static void expect(gw_certainty certainty)
 
 static void handles_of_another_gpu(void **state)
 {
-    (void)state;
     begin(); /* GPU 1 is current, but the kernel belongs to GPU 0 */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
     expect(GW_SUPPORTED);
@@ -49,7 +48,6 @@ static void handles_of_another_gpu(void **state)
 
 static void the_same_answer_for_another_reason(void **state)
 {
-    (void)state;
     begin();
     feed.context = FIRST; /* the current context and the kernel both belong to GPU 0 */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
@@ -73,7 +71,6 @@ static void the_same_answer_for_another_reason(void **state)
 
 static void memory_of_another_gpu_is_a_hypothesis(void **state)
 {
-    (void)state;
     begin();
     gw_feed_call(&feed, "cuMemsetD8_v2", GW_EV_FILL, INVALID_VALUE, block, 0, mib, 0);
     expect(GW_HYPOTHESIS);
@@ -88,7 +85,6 @@ static void memory_of_another_gpu_is_a_hypothesis(void **state)
 
 static void a_framework_says_so(void **state)
 {
-    (void)state;
     begin();
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
                           "ValueError: Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)\n");

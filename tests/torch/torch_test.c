@@ -24,7 +24,6 @@ static char copy_path[64];
 
 static int read_fixture(void **state)
 {
-    (void)state;
     FILE *file = fopen(fixture, "rb");
     if (file == NULL)
         return -1;
@@ -51,7 +50,6 @@ static const gw_live *find_size(const gw_allocator_report *report, uint64_t byte
 
 static void facts_of_the_fixture(void **state)
 {
-    (void)state;
     gw_model *model = NULL;
     gw_error err;
     assert_true(gw_torch_is_snapshot(fixture));
@@ -140,7 +138,6 @@ static size_t damage(unsigned char *data, uint32_t *seed)
 
 static void ten_thousand_damaged_copies(void **state)
 {
-    (void)state;
     enum { COPIES = 10000 };
     static unsigned char data[sizeof sound + 64];
     uint32_t seed = 20240607;
@@ -174,7 +171,6 @@ static void ten_thousand_damaged_copies(void **state)
 
 static void other_files(void **state)
 {
-    (void)state;
     static const struct {
         const char *data;
         size_t bytes;
@@ -208,7 +204,6 @@ static void other_files(void **state)
 /* The verdict on an empty snapshot names no cause, but it is not "clean" either. */
 static void empty_snapshot(void **state)
 {
-    (void)state;
     static const char data[] = "\x80\x04}(\x8c\x08segments]\x8c\x0d"
                                "device_traces]u.";
     put_copy(data, sizeof data - 1);
@@ -222,7 +217,6 @@ static void empty_snapshot(void **state)
  * The age of its block is then zero, not unknown. */
 static void a_block_from_after_the_failure_is_new(void **state)
 {
-    (void)state;
 #define TEXT(length, text) "\x8c" length text
 #define TWO_BLOCKS         "](" BLOCK BLOCK "e"
 #define BLOCK              "}(" TEXT("\x05", "state") TEXT("\x10", "active_allocated") TEXT("\x04", "size") "M\x00\x02u"

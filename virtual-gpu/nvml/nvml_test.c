@@ -38,7 +38,6 @@ static void *symbol_find(const char *name)
 
 static int library_load(void **state)
 {
-    (void)state;
     library = dlopen(GW_TEST_NVML, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL || mkdtemp(folder) == NULL)
         return -1;
@@ -52,7 +51,6 @@ static int library_load(void **state)
 static int library_unload(void **state)
 {
     char path[64];
-    (void)state;
     snprintf(path, sizeof path, "%s/%s", folder, GWI_SHARED_NAME);
     unlink(path);
     rmdir(folder);
@@ -126,7 +124,6 @@ static void expect_no_crash(const char *name, any_function *function)
 
 static void test_nonsense(void **state)
 {
-    (void)state;
     for_each_export(expect_uninitialized);
     begin("h200");
     for_each_export(expect_refused);
@@ -146,7 +143,6 @@ static void test_nonsense(void **state)
 
 static void test_versions_and_sizes(void **state)
 {
-    (void)state;
     begin("2xh200,memory=16GiB");
     nvmlDevice_t device = device_at(1);
     char name[NVML_DEVICE_NAME_V2_BUFFER_SIZE];
@@ -176,7 +172,6 @@ static void test_versions_and_sizes(void **state)
 /* If a GPU does not have a value, the call returns "not supported", not 0. */
 static void test_lacking(void **state)
 {
-    (void)state;
     unsigned value = 0;
     uint64_t count = 0;
     begin("rtx-4090");
@@ -192,7 +187,6 @@ static void test_lacking(void **state)
 
 static void test_bad_beginnings(void **state)
 {
-    (void)state;
     unsigned count = 7;
     setenv("GPUWHY_VIRTUAL", "h9000", 1);
     assert_int_equal(nvmlInit_v2(), NVML_ERROR_DRIVER_NOT_LOADED);
@@ -220,7 +214,6 @@ static gwi_shared *cards_open(unsigned *ret_slot)
 
 static void test_processes(void **state)
 {
-    (void)state;
     unsigned slot = 0;
     begin("2xh200");
     gwi_shared *shared = cards_open(&slot);
@@ -247,7 +240,6 @@ static void test_processes(void **state)
  * the newest ones. */
 static void test_events(void **state)
 {
-    (void)state;
     unsigned slot = 0;
     nvmlEventSet_t set = NULL;
     nvmlEventData_t event;
@@ -285,7 +277,6 @@ static void test_events(void **state)
 /* A fault with a time must have no effect before that time, and must be applied after it. */
 static void test_timed_fault(void **state)
 {
-    (void)state;
     unsigned slot = 0;
     uint64_t reasons = 0;
     begin("2xh200,fault=thermal#1@1000s");
@@ -303,7 +294,6 @@ static void test_timed_fault(void **state)
 
 static void test_lost(void **state)
 {
-    (void)state;
     unsigned value = 0;
     nvmlDevice_t device = NULL;
     begin("2xh200,fault=lost#1@1000s");

@@ -24,7 +24,6 @@ static gw_version v(const char *text)
 
 static void versions_compare_and_hostile_ones_are_refused(void **state)
 {
-    (void)state;
     assert_true(v("525.60.13") < v("525.105.17"));
     assert_true(v("9.10") > v("9.9"));
     assert_true(v("12.4") == v("12.4.0"));
@@ -48,7 +47,6 @@ static void versions_compare_and_hostile_ones_are_refused(void **state)
 
 static void errors_are_found_by_number_and_by_both_names(void **state)
 {
-    (void)state;
     const gw_cuda_error *error = gw_data_cuda_error(700);
     assert_string_equal(error->driver_name, "CUDA_ERROR_ILLEGAL_ADDRESS");
     assert_int_equal(error->sticky, GW_STICKY_YES);
@@ -71,7 +69,6 @@ static void errors_are_found_by_number_and_by_both_names(void **state)
  * reader use it. */
 static void the_header_agrees_with_every_row(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         unsigned code;
@@ -145,7 +142,6 @@ static size_t walk_pattern(const char *pattern)
 
 static void words_of_logs_lead_to_their_rows(void **state)
 {
-    (void)state;
     assert_true(walk_pattern(GW_CUDA_LOG_TEXTS) > 30);
     assert_true(walk_pattern(GW_CUDA_SHORT_LOG_TEXTS) > 3);
     assert_int_equal(gw_data_cuda_error_said("misaligned address")->code, 716);
@@ -160,7 +156,6 @@ static void words_of_logs_lead_to_their_rows(void **state)
 /* According to the headers of CUDA 13.0, the process must be terminated and relaunched after these errors. */
 static void sticky_results_are_those_of_the_headers(void **state)
 {
-    (void)state;
     static const unsigned documented[] = {226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911};
     for (size_t i = 0; i < sizeof documented / sizeof documented[0]; i++) {
         assert_int_equal(gw_data_cuda_error(documented[i])->sticky, GW_STICKY_YES);
@@ -173,7 +168,6 @@ static void sticky_results_are_those_of_the_headers(void **state)
 
 static void cudnn_numbers_depend_on_the_major_version(void **state)
 {
-    (void)state;
     assert_int_equal(gw_data_cudnn_status_named(0, "CUDNN_STATUS_NOT_INITIALIZED")->code, 1001);
     assert_int_equal(gw_data_cudnn_status_named(7, "CUDNN_STATUS_NOT_INITIALIZED")->code, 1);
     assert_null(gw_data_cudnn_status_named(0, "CUDNN_STATUS_"));
@@ -183,7 +177,6 @@ static void cudnn_numbers_depend_on_the_major_version(void **state)
  * 525 drivers run CUDA 12.2 with limits. */
 static void a_525_driver_runs_cuda_12_2(void **state)
 {
-    (void)state;
     const gw_driver_row *row = NULL;
     assert_int_equal(gw_data_driver_fit(v("525.60.13"), v("12.2"), &row), GW_DRIVER_MINOR);
     assert_string_equal(row->driver_minimum_text, "525.60.13");
@@ -206,7 +199,6 @@ static void a_525_driver_runs_cuda_12_2(void **state)
 
 static void code_runs_on_its_own_major_version(void **state)
 {
-    (void)state;
     assert_int_equal(gw_data_covers("7.5 8.0 8.6 9.0", v("8.9")), GW_COVER_NATIVE);
     assert_int_equal(gw_data_covers("7.5 8.6 9.0", v("8.0")), GW_COVER_NONE); /* 8.6 is newer than the card */
     assert_int_equal(gw_data_covers("7.5 8.0 9.0", v("12.0")), GW_COVER_NONE);
@@ -221,7 +213,6 @@ static void code_runs_on_its_own_major_version(void **state)
 
 static void frameworks_are_found_by_release_and_cuda(void **state)
 {
-    (void)state;
     const gw_framework_row *row = gw_data_framework("pytorch", "2.1.2+cu121", v("12.1"));
     assert_string_equal(row->cudnn, "8.9.2.26");
     assert_string_equal(gw_data_framework("PyTorch", "2.11.0", v("12.6"))->cuda, "12.6.3");
@@ -242,7 +233,6 @@ static void frameworks_are_found_by_release_and_cuda(void **state)
 
 static void statuses_of_libraries_are_found_by_number(void **state)
 {
-    (void)state;
     assert_string_equal(gw_data_library_status_of(GW_STATUS_OF_CUBLAS, 3)->name, "CUBLAS_STATUS_ALLOC_FAILED");
     assert_string_equal(gw_data_library_status_of(GW_STATUS_OF_NCCL, 6)->name, "ncclRemoteError");
     assert_null(gw_data_library_status_of(GW_STATUS_OF_CUBLAS, 2));
@@ -252,7 +242,6 @@ static void statuses_of_libraries_are_found_by_number(void **state)
 
 static void paths_say_what_they_are(void **state)
 {
-    (void)state;
     static const struct {
         const char *path;
         gw_library_kind kind;
@@ -293,7 +282,6 @@ static void paths_say_what_they_are(void **state)
 
 static void other_paths_are_none(void **state)
 {
-    (void)state;
     static const char *const paths[] = {"",
                                         "/",
                                         "/usr/lib/libcudacxx.so",
@@ -313,7 +301,6 @@ static void other_paths_are_none(void **state)
 
 static void hostile_names_do_no_harm(void **state)
 {
-    (void)state;
     gw_library library;
     char path[4300] = "/a/libcudnn_";
     memset(path + strlen(path), 'x', 4000);
@@ -339,7 +326,6 @@ static void hostile_names_do_no_harm(void **state)
 
 static void a_line_keeps_what_is_known(void **state)
 {
-    (void)state;
     gw_library library, again;
     gw_text line = {0};
     assert_true(gw_library_of_path("/v/site-packages/nvidia/cudnn/lib/libcudnn_ops.so.9", &library));
@@ -382,7 +368,6 @@ static void expect_clashes(const char *const *paths, const gw_clash_kind *kinds,
 
 static void what_does_not_go_together_is_found(void **state)
 {
-    (void)state;
     const char *one[] = {
         "/s/libcudnn.so.9.1.0",   "/s/libcudnn_ops.so.9.1.0", "/s/libcudnn_cnn.so.9.1.0", "/s/libcudnn.so.9.1.0",
         "/t/libcudart.so.12.4.1", "/u/libcublas.so.12.4.1",   "/u/libcublasLt.so.12.4.1", NULL};
@@ -412,7 +397,6 @@ static void make(const char *format, const char *root)
 
 static void the_package_says_the_version(void **state)
 {
-    (void)state;
     char root[] = "/tmp/gw-libs-XXXXXX", command[64];
     gw_library library;
     assert_non_null(mkdtemp(root));
@@ -449,7 +433,6 @@ static void the_package_says_the_version(void **state)
 
 static void a_real_file_has_a_soname(void **state)
 {
-    (void)state;
     gw_library library = {.path = strdup("/proc/self/exe")};
     gw_library_read("", &library);
     assert_null(library.soname); /* a program has no SONAME */

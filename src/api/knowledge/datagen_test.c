@@ -40,7 +40,6 @@ static void copy_tables(void)
 /* Each sed command breaks one table. datagen must report the reason. */
 static void spoilt_tables_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *table;
         const char *script;
@@ -92,7 +91,6 @@ static void spoilt_tables_are_refused(void **state)
 
 static void what_is_no_table_is_refused(void **state)
 {
-    (void)state;
     char command[512], said[4096];
     copy_tables();
     snprintf(command, sizeof command, "rm %s/xid.tsv", folder);
@@ -110,14 +108,12 @@ static void what_is_no_table_is_refused(void **state)
 
 static int make_folder(void **state)
 {
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/gw-datagen-XXXXXX");
     return mkdtemp(folder) == NULL;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[128], said[16];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return run(command, said, sizeof said);

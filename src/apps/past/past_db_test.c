@@ -30,7 +30,6 @@ static void remove_all(void)
 
 static int begin(void **state)
 {
-    (void)state;
     if (mkdtemp(place) == NULL || setenv("XDG_STATE_HOME", place, 1) != 0)
         return -1;
     bool is_good = gw_path_format(folder, NULL, "%s/gpuwhy", place) == GW_OK &&
@@ -42,7 +41,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     remove_all();
     rmdir(folder);
     return rmdir(place);
@@ -50,7 +48,6 @@ static int end(void **state)
 
 static int clear(void **state)
 {
-    (void)state;
     remove_all();
     return 0;
 }
@@ -101,7 +98,6 @@ static void write_file(const char *path, const char *text)
 
 static void what_is_written_is_read(void **state)
 {
-    (void)state;
     gwi_past_list list = list_now();
     assert_int_equal(list.count, 0);
     add((char[]){"train"}, 5, 0);
@@ -124,7 +120,6 @@ static void what_is_written_is_read(void **state)
 
 static void attempts_are_part_of_their_run(void **state)
 {
-    (void)state;
     char *words[] = {(char[]){"train"}, (char[]){"--batch"}, (char[]){"4"}};
     char *const program[] = {(char[]){"train"}, (char[]){"--batch"}, (char[]){"8"}, (char[]){"--token=abc"}, NULL};
     gw_verdict_attempt attempts[] = {{.number = 1,
@@ -155,7 +150,6 @@ static void attempts_are_part_of_their_run(void **state)
 
 static void an_answer_is_no_run(void **state)
 {
-    (void)state;
     char *words[] = {(char[]){"train"}, (char[]){"{batch}"}};
     gwi_past_add_answer(&(gw_string_list){words, 2}, 9, 35.25, 283, "batch 283");
     add((char[]){"train"}, 10, 0);
@@ -186,7 +180,6 @@ static int64_t ask(const char *sql)
 
 static void unknown_is_null(void **state)
 {
-    (void)state;
     add((char[]){"train"}, 5, 0);
     add_with_peak((char[]){"train"}, 6, 1, true, 0);
     assert_int_equal(ask("SELECT count(*) FROM runs"), 2);
@@ -211,7 +204,6 @@ enum { PROGRAMS = 100 };
 /* 100 programs add a run at the same moment, to a database that does not exist yet. */
 static void many_programs_at_once(void **state)
 {
-    (void)state;
     gwi_past_list none = list_now(); /* creates the state folder */
     assert_int_equal(none.count, 0);
     int gate[2];
@@ -262,7 +254,6 @@ static void expect_count(size_t count, const char *where)
 
 static void expressions_choose_runs(void **state)
 {
-    (void)state;
     add_with_peak((char[]){"small"}, 5, 0, true, 1000000);
     add_with_peak((char[]){"large"}, 6, 1, true, 9000000000);
     add((char[]){"unknown"}, 7, 1);
@@ -285,7 +276,6 @@ static void expect_refused(const char *where, const char *reason)
 
 static void expressions_can_only_read_runs(void **state)
 {
-    (void)state;
     add((char[]){"train"}, 5, 0);
     expect_refused("peek > 8", "no such column: peek (columns: start_ns");
     expect_refused("peak >", "incomplete input");
@@ -308,7 +298,6 @@ static void expressions_can_only_read_runs(void **state)
 /* Four tables of 300 rows have 8,100,000,000 combinations. */
 static void an_endless_query_is_ended(void **state)
 {
-    (void)state;
     add((char[]){"train"}, 5, 0);
     (void)ask(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300) INSERT INTO "
@@ -335,7 +324,6 @@ static void expect_broken(gw_status status, const char *reason)
 /* The database stays as it is, and the run is missing. */
 static void damaged_databases_are_reported(void **state)
 {
-    (void)state;
     struct stat before, after;
     write_file(database,
                "This is not a database, and it is longer than the header of one, which has 100 bytes. Really.\n");
@@ -351,7 +339,6 @@ static void damaged_databases_are_reported(void **state)
 
 static void truncated_databases_are_reported(void **state)
 {
-    (void)state;
     struct stat info;
     for (uint64_t i = 0; i < 200; i++)
         add((char[]){"train"}, i + 1, 0);
@@ -364,7 +351,6 @@ static void truncated_databases_are_reported(void **state)
 
 static void newer_databases_are_left_alone(void **state)
 {
-    (void)state;
     add((char[]){"train"}, 5, 0);
     (void)ask("PRAGMA user_version = 1000");
     expect_broken(GW_VERSION, "newer version");
@@ -375,7 +361,6 @@ static void newer_databases_are_left_alone(void **state)
 /* Another table with this name is not ours. */
 static void other_tables_are_reported(void **state)
 {
-    (void)state;
     write_file(database, "");
     (void)ask("CREATE TABLE runs(x)");
     (void)ask("INSERT INTO runs VALUES(1)");
@@ -389,7 +374,6 @@ static void other_tables_are_reported(void **state)
 
 static void hostile_values_are_read(void **state)
 {
-    (void)state;
     add((char[]){"train"}, 5, 0);
     (void)ask("UPDATE runs SET start_ns = -1, peak = -5, batch = 'x', seconds = 1e999, exit = 1 << 40, key = 'zz', "
               "attempts = char(9) || 'a'");
@@ -403,7 +387,6 @@ static void hostile_values_are_read(void **state)
 /* A program that is killed while it writes leaves a journal. The next reader undoes what it wrote. */
 static void an_unfinished_write_is_undone(void **state)
 {
-    (void)state;
     add((char[]){"train"}, 5, 0);
     pid_t child = fork();
     if (child == 0) {
@@ -428,14 +411,12 @@ static void an_unfinished_write_is_undone(void **state)
 /* A link is not followed, and a database that cannot be opened is no empty list. */
 static void links_are_refused(void **state)
 {
-    (void)state;
     assert_int_equal(symlink("/dev/null", database), 0);
     expect_broken(GW_IO, "open ");
 }
 
 static void no_program_is_waited_for_when_reading(void **state)
 {
-    (void)state;
     sqlite3 *db;
     gwi_past_list list;
     gw_error err = {""};
@@ -451,7 +432,6 @@ static void no_program_is_waited_for_when_reading(void **state)
 
 static void words_do_not_run_together(void **state)
 {
-    (void)state;
     char *one[] = {(char[]){"a b"}}, *two[] = {(char[]){"a"}, (char[]){"b"}};
     assert_true(gwi_past_key(&(gw_string_list){one, 1}, "/srv") != gwi_past_key(&(gw_string_list){two, 2}, "/srv"));
     assert_true(gwi_past_key(&(gw_string_list){one, 1}, "/srv") != gwi_past_key(&(gw_string_list){one, 1}, "/tmp"));
@@ -460,7 +440,6 @@ static void words_do_not_run_together(void **state)
 /* Databases that earlier versions wrote contain keys, so the key of a command must not change. */
 static void keys_never_change(void **state)
 {
-    (void)state;
     char *words[] = {(char[]){"python"}, (char[]){"train.py"}};
     assert_true(gwi_past_key(&(gw_string_list){words, 2}, "/home/ann") == UINT64_C(0xdb93c368040ed5f0));
 }
@@ -475,7 +454,6 @@ static void expect_batch(uint64_t batch, char *first, char *second)
 
 static void batches_are_found_on_the_command_line(void **state)
 {
-    (void)state;
     expect_batch(32, (char[]){"--batch-size"}, (char[]){"32"});
     expect_batch(32, (char[]){"--batch-size=32"}, NULL);
     expect_batch(8, (char[]){"-b"}, (char[]){"8"});
@@ -508,7 +486,6 @@ static void expect_peaks(const char *text, gwi_past *item, size_t count)
 
 static void peaks_are_compared(void **state)
 {
-    (void)state;
     const uint64_t gib = 1 << 30;
     gwi_past item[16];
     for (uint64_t i = 0; i < 14; i++)
@@ -551,7 +528,6 @@ static void peaks_are_compared(void **state)
 
 static void ages_are_told_in_one_unit(void **state)
 {
-    (void)state;
     char out[GWI_AGE_TEXT_MAX];
     assert_string_equal(gwi_age_text(out, 0), "0 s");
     assert_string_equal(gwi_age_text(out, UINT64_C(59000000000)), "59 s");

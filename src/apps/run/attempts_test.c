@@ -142,7 +142,6 @@ static bool fail_once(gwi_attempts *attempts, const char *cause)
 
 static void without_the_option_nothing_is_judged(void **state)
 {
-    (void)state;
     gwi_attempts attempts = begin(&(gw_run_options){0}, NULL);
     world.evidence = NULL; /* a judgement would crash */
     assert_false(fail_once(&attempts, "illegal-address"));
@@ -152,7 +151,6 @@ static void without_the_option_nothing_is_judged(void **state)
 
 static void the_batch_is_halved_until_the_program_succeeds(void **state)
 {
-    (void)state;
     const gw_run_options options = {.restart_count = 5, .on = {{"gpu-oom:batch=/2"}, 1}};
     gwi_attempts attempts = begin(&options, NULL);
     gw_supervisor *run = &world.run;
@@ -173,7 +171,6 @@ static void the_batch_is_halved_until_the_program_succeeds(void **state)
 
 static void a_batch_of_one_ends_the_run(void **state)
 {
-    (void)state;
     const gw_run_options options = {.restart_count = 9, .on = {{"gpu-oom-capacity:batch=/2"}, 1}};
     gwi_attempts attempts = begin(&options, NULL);
     for (int i = 0; i < 3; i++)
@@ -186,7 +183,6 @@ static void a_batch_of_one_ends_the_run(void **state)
 
 static void equal_failures_are_recognised_despite_other_numbers(void **state)
 {
-    (void)state;
     const gw_run_options options = {.restart_count = 9};
     gwi_attempts attempts = begin(&options, NULL);
     world.evidence = "kernel k_90 of pid 17 read 0x7f00aa at 1.25 s";
@@ -200,7 +196,6 @@ static void equal_failures_are_recognised_despite_other_numbers(void **state)
 
 static void another_process_is_waited_for(void **state)
 {
-    (void)state;
     const gw_run_options options = {.restart_count = 9};
     gwi_attempts attempts = begin(&options, NULL);
     world.needed_bytes = 4711;
@@ -216,7 +211,6 @@ static void another_process_is_waited_for(void **state)
 
 static void a_stopped_run_is_not_repeated(void **state)
 {
-    (void)state;
     const gw_run_options options = {.restart_count = 9, .on = {{"illegal-address:batch=/2"}, 1}};
     gwi_attempts attempts = begin(&options, NULL);
     world.is_stopped = true;
@@ -239,7 +233,6 @@ static bool find_one(const char *recording, const gw_verdict *verdict, gwi_cure 
 
 static void a_cure_is_applied_once(void **state)
 {
-    (void)state;
     const gw_run_options options = {.cure = true}; /* implies one more attempt */
     gwi_attempts attempts = begin(&options, find_one);
     unsetenv("GW_TEST_ALLOC_CONF");
@@ -256,7 +249,6 @@ static void a_cure_is_applied_once(void **state)
 
 static void without_a_known_cure_the_run_ends(void **state)
 {
-    (void)state;
     const gw_run_options options = {.cure = true, .restart_count = 3};
     gwi_attempts attempts = begin(&options, NULL);
     assert_false(fail_once(&attempts, "gpu-oom-fragmentation"));
@@ -266,7 +258,6 @@ static void without_a_known_cure_the_run_ends(void **state)
 
 static void on_needs_restart(void **state)
 {
-    (void)state;
     gw_run_options options = {.on = {{"gpu-oom:batch=/2"}, 1}};
     gwi_attempts attempts;
     gw_error err;
@@ -297,7 +288,6 @@ static void expect(const gwi_decision *decision, bool again, const char *why)
 
 static void success_ends_the_run(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_restart_begin(&machine, 3);
     gwi_decision decision = ENDED(&machine, {.has_failed = false});
@@ -306,7 +296,6 @@ static void success_ends_the_run(void **state)
 
 static void transient_failures_are_repeated_as_often_as_allowed(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_restart_begin(&machine, 3);
     for (uint64_t i = 0; i < 4; i++) { /* each failure has other evidence */
@@ -320,7 +309,6 @@ static void transient_failures_are_repeated_as_often_as_allowed(void **state)
 
 static void the_same_failure_twice_is_permanent(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 7), other = failure_of(GW_AGAIN_TRANSIENT, 8);
     gwi_restart_begin(&machine, 10);
@@ -334,7 +322,6 @@ static void the_same_failure_twice_is_permanent(void **state)
 
 static void evidence_of_zero_is_no_earlier_failure(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 0);
     gwi_restart_begin(&machine, 1);
@@ -344,7 +331,6 @@ static void evidence_of_zero_is_no_earlier_failure(void **state)
 
 static void permanent_causes_are_not_repeated(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_PERMANENT, 1);
     gwi_restart_begin(&machine, 3);
@@ -354,7 +340,6 @@ static void permanent_causes_are_not_repeated(void **state)
 
 static void an_unknown_cause_is_not_repeated(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_restart_begin(&machine, 3);
     gwi_decision decision = ENDED(&machine, {.has_failed = true});
@@ -363,7 +348,6 @@ static void an_unknown_cause_is_not_repeated(void **state)
 
 static void a_stopped_run_is_never_repeated(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 1);
     end.is_stopped = end.can_change = true;
@@ -374,7 +358,6 @@ static void a_stopped_run_is_never_repeated(void **state)
 
 static void a_change_allows_another_attempt_until_nothing_is_left_to_change(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_PERMANENT, 1);
     end.can_change = true;
@@ -390,7 +373,6 @@ static void a_change_allows_another_attempt_until_nothing_is_left_to_change(void
 
 static void a_changed_command_may_fail_once_in_the_old_way(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 1);
     gwi_restart_begin(&machine, 10);
@@ -406,7 +388,6 @@ static void a_changed_command_may_fail_once_in_the_old_way(void **state)
 
 static void a_change_helps_after_equal_failures_too(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 1);
     gwi_restart_begin(&machine, 10);
@@ -419,7 +400,6 @@ static void a_change_helps_after_equal_failures_too(void **state)
 
 static void memory_of_others_is_waited_for(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_WAIT, 1);
     end.is_memory = true;
@@ -439,7 +419,6 @@ static void memory_of_others_is_waited_for(void **state)
 
 static void unknown_memory_allows_one_attempt(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_WAIT, 1);
     end.is_memory = true;
@@ -453,7 +432,6 @@ static void unknown_memory_allows_one_attempt(void **state)
 
 static void a_signal_during_the_wait_ends_the_run(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_WAIT, 1);
     end.is_memory = true;
@@ -465,7 +443,6 @@ static void a_signal_during_the_wait_ends_the_run(void **state)
 
 static void a_busy_card_is_tried_again_later(void **state)
 {
-    (void)state;
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_WAIT, 1);
     gwi_restart_begin(&machine, 10);

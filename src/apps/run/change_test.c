@@ -43,7 +43,6 @@ static void expect_command(const gwi_command *command, const char *line)
 
 static void wrong_rules_are_refused_with_a_reason(void **state)
 {
-    (void)state;
     static const struct {
         const char *rule, *reason;
     } wrong[] = {{"batch=/2", "expected CAUSE:ACTION"},
@@ -70,7 +69,6 @@ static void wrong_rules_are_refused_with_a_reason(void **state)
 
 static void options_are_found_in_every_spelling(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *before, *after; /* after NULL: there is no such option */
     } cases[] = {
@@ -119,7 +117,6 @@ static void options_are_found_in_every_spelling(void **state)
 
 static void changes_are_described(void **state)
 {
-    (void)state;
     gw_option_list list = {.item = {"gpu-oom-capacity:batch=/4", "gpu-oom-capacity:mode=small",
                                     "gpu-oom-capacity:env:GW_CHANGE_TEST=1", "illegal-address:batch=/2"},
                            .count = 4};
@@ -144,7 +141,6 @@ static void changes_are_described(void **state)
 
 static void a_value_that_is_already_set_is_no_change(void **state)
 {
-    (void)state;
     gw_option_list list = {.item = {"gpu-oom:mode=small", "gpu-oom:env:GW_CHANGE_TEST=2"}, .count = 2};
     gwi_rules rules;
     gw_text change = {0}, why_not = {0};
@@ -160,7 +156,6 @@ static void a_value_that_is_already_set_is_no_change(void **state)
 
 static void secrets_are_masked(void **state)
 {
-    (void)state;
     gwi_rules rules;
     gw_text change = {0}, why_not = {0};
     gwi_command command = command_of("t");
@@ -173,7 +168,6 @@ static void secrets_are_masked(void **state)
 
 static void missing_options_are_found_before_the_start(void **state)
 {
-    (void)state;
     gwi_rules rules;
     gw_error err;
     gwi_command command = command_of("sh -c train --batch auto");
@@ -202,7 +196,6 @@ static bool find(const char *fixture, const char *cause, gwi_cure *ret_cure)
 
 static void fragmented_memory_has_a_cure(void **state)
 {
-    (void)state;
     gwi_cure cure = {0};
     assert_true(find("fragmented", "gpu-oom-fragmentation", &cure));
     assert_string_equal(cure.name, "PYTORCH_CUDA_ALLOC_CONF");
@@ -214,7 +207,6 @@ static void fragmented_memory_has_a_cure(void **state)
 
 static void nothing_else_has_one(void **state)
 {
-    (void)state;
     gwi_cure cure = {0};
     assert_false(find("fragmented", "gpu-oom-leak", &cure)); /* a leak fills any card */
     assert_false(find("fragmented", NULL, &cure));

@@ -43,7 +43,6 @@ static gw_status parse(sample *fields, int *index, gw_error *err, char **words)
 
 static void bad_input_is_named(void **state)
 {
-    (void)state;
     static const struct {
         const char *word, *next, *says;
     } cases[] = {{"--nonsense", "x", "--nonsense"},
@@ -77,7 +76,6 @@ static void bad_input_is_named(void **state)
 
 static void a_missing_value_is_named(void **state)
 {
-    (void)state;
     sample fields;
     gw_error err = {0};
     int index;
@@ -88,7 +86,6 @@ static void a_missing_value_is_named(void **state)
 
 static void defaults_hold(void **state)
 {
-    (void)state;
     sample fields;
     int index;
     assert_int_equal(parse(&fields, &index, NULL, WORDS((char *)"prog", (char *)"--quiet")), GW_OK);
@@ -101,7 +98,6 @@ static void defaults_hold(void **state)
 
 static void all_spellings_work(void **state)
 {
-    (void)state;
     sample fields;
     int index;
     char *words[] = {
@@ -118,7 +114,6 @@ static void all_spellings_work(void **state)
 
 static void lists_keep_all_values(void **state)
 {
-    (void)state;
     sample fields;
     int index;
     gw_error err = {0};
@@ -138,7 +133,6 @@ static void lists_keep_all_values(void **state)
 
 static void values_may_be_optional(void **state)
 {
-    (void)state;
     int index;
     sample fields;
     assert_int_equal(parse(&fields, &index, NULL, WORDS((char *)"--real", (char *)"prog")), GW_OK);
@@ -155,7 +149,6 @@ static void values_may_be_optional(void **state)
 
 static void a_dash_is_a_file(void **state)
 {
-    (void)state;
     sample fields;
     int index;
     assert_int_equal(parse(&fields, &index, NULL, WORDS((char *)"-")), GW_OK);
@@ -164,7 +157,6 @@ static void a_dash_is_a_file(void **state)
 
 static void mixed_words_are_collected(void **state)
 {
-    (void)state;
     sample fields = {0};
     int words = -1;
     char *argv[] = {(char *)"export",  (char *)"file", (char *)"-o",  (char *)"out", (char *)"-",
@@ -180,7 +172,6 @@ static void mixed_words_are_collected(void **state)
 
 static void help_names_every_option(void **state)
 {
-    (void)state;
     gw_text text = {0};
     gwi_options_add_rows(table, COUNT, &text);
     for (size_t i = 0; i < COUNT; i++) {
@@ -195,7 +186,6 @@ static void help_names_every_option(void **state)
 /* Every command accepts the options about the terminal, before and after its own. */
 static void all_commands_share_the_options_of_the_terminal(void **state)
 {
-    (void)state;
     sample fields;
     int index = 0;
     gw_error err = {0};
@@ -220,7 +210,6 @@ static void all_commands_share_the_options_of_the_terminal(void **state)
 /* The configuration is between the default and the command line, and learns what the command line sets. */
 static void the_configuration_sets_options(void **state)
 {
-    (void)state;
     sample fields;
     int index = 0;
     gw_error err = {0};

@@ -38,7 +38,6 @@ static void signal_first(void)
 
 static void a_signal_before_the_wait_counts(void **state)
 {
-    (void)state;
     expect_good(signal_first);
 }
 
@@ -58,7 +57,6 @@ static void signal_meanwhile(void)
 
 static void a_signal_during_the_wait_counts(void **state)
 {
-    (void)state;
     expect_good(signal_meanwhile);
 }
 
@@ -71,7 +69,6 @@ static void ignored(void)
 
 static void an_ignored_signal_stays_ignored(void **state)
 {
-    (void)state;
     expect_good(ignored);
 }
 

@@ -66,7 +66,6 @@ static void standard_values_are_valid(void **state)
 
 static void variables_are_unique(void **state)
 {
-    (void)state;
     char a[GW_CONFIG_VARIABLE_MAX], b[GW_CONFIG_VARIABLE_MAX];
     assert_string_equal(gw_config_variable(GW_CONFIG_KEEP_DAYS, a), "GPUWHY_KEEP_DAYS");
     for (gw_config_id i = 0; i < GW_CONFIG_COUNT; i++)
@@ -265,7 +264,6 @@ static void no_file_that_is_none(void **state)
 
 static void names_are_matched(void **state)
 {
-    (void)state;
     assert_true(gw_config_names_contain("A,MY_*,B", "MY_NAME"));
     assert_true(gw_config_names_contain("A,MY_*,B", "B"));
     assert_false(gw_config_names_contain("A,MY_*,B", "AB"));
@@ -276,7 +274,6 @@ static void names_are_matched(void **state)
 
 static void options_belong_to_commands(void **state)
 {
-    (void)state;
     gw_config_id id;
     assert_true(gw_config_find_option("run", "--memory", &id));
     assert_int_equal(id, GW_CONFIG_MEMORY);
@@ -288,7 +285,6 @@ static void options_belong_to_commands(void **state)
 
 static void lines_are_found(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\n\"a\": \"keep\", 'b'\n: [{\"keep\": {\"days\": 1}}],\n/* \"keep\": */ \"keep\" /* : */ :\n"
         "{\"q\\\"\": 1, // \"days\": 2\n\"days\": 3}}";

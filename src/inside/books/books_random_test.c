@@ -313,7 +313,6 @@ static void test_million_calls(void **state)
 {
     static block slots[SLOTS];
     uint32_t seed = 2463534242u;
-    (void)state;
     memset(slots, 0, sizeof slots);
     begin();
     while (model.call_count < CALLS)
@@ -347,7 +346,6 @@ static void *calls_of_thread(void *number)
 static void test_threads(void **state)
 {
     pthread_t threads[THREADS];
-    (void)state;
     begin();
     for (uintptr_t i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, calls_of_thread, (void *)i), 0);
@@ -365,7 +363,6 @@ static void test_retired(void **state)
     enum { COUNT = 64 };
     uint64_t first[COUNT], again;
     gw_small_page *page;
-    (void)state;
     begin();
     for (int i = 0; i < COUNT; i++)
         assert_true(gw_pages_alloc(&pages, CHUNK, &first[i], &page));

@@ -27,7 +27,6 @@ static void test_ranges_refuse(void **state)
                               {.base = 120, .bytes = 1}};
     gw_range empty = {.base = 500, .bytes = 0};
     gw_range wrapping = {.base = UINT64_MAX - 1, .bytes = 5};
-    (void)state;
     assert_true(gw_ranges_add(&ranges, &a));
     for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++)
         assert_false(gw_ranges_add(&ranges, &overlapping[i]));
@@ -41,7 +40,6 @@ static void test_ranges_find(void **state)
     enum { COUNT = 5000 };
     static gw_range members[COUNT];
     gw_ranges ranges = {0};
-    (void)state;
     for (unsigned i = 0; i < COUNT; i++) {
         unsigned k = i * 7919u % COUNT; /* pseudo-random order: 7919 and COUNT have no common factor */
         members[k].base = 1000 + (uint64_t)k * 16;
@@ -64,7 +62,6 @@ static void test_runs_join(void **state)
 {
     gw_runs runs = {0};
     uint64_t base = 0;
-    (void)state;
     assert_true(gw_runs_give(&runs, 1000, 100));
     assert_false(gw_runs_take(&runs, 101, 1, &base));
     assert_true(gw_runs_take(&runs, 10, 64, &base)); /* takes 1024 to 1033: a free run remains on either side */
@@ -92,7 +89,6 @@ static void test_places_as_driver(void **state)
                 {2, 1024 - 792}};
     gw_places places = {0};
     uint64_t base = (uint64_t)1 << 40, address = 0;
-    (void)state;
     assert_true(gw_places_add(&places, base, 1024 * MIB));
     for (size_t i = 0; i < sizeof real / sizeof *real; i++) {
         assert_true(gw_places_take(&places, (uint64_t)real[i].size * MIB, &address));
@@ -105,7 +101,6 @@ static void test_places_give_up_chunks(void **state)
 {
     gw_places places = {0};
     uint64_t base = (uint64_t)1 << 40, a, b, c;
-    (void)state;
     assert_true(gw_places_add(&places, base, 96 * MIB));
     assert_true(gw_places_take(&places, 34 * MIB, &a)); /* a chunk of 64 MiB */
     assert_true(gw_places_take(&places, 30 * MIB, &b));
@@ -159,7 +154,6 @@ static void test_pages_refuse(void **state)
     card c;
     uint64_t address = 0;
     gw_small_page *page = NULL;
-    (void)state;
     pages_begin(&pages, &c, 8 * MIB);
     assert_false(gw_pages_alloc(&pages, UINT64_MAX, &address, &page));
     assert_false(gw_pages_alloc(&pages, 8 * MIB + 1, &address, &page));
@@ -174,7 +168,6 @@ static void test_pages_share(void **state)
     static gw_small_page *homes[COUNT];
     gw_pages pages;
     card c;
-    (void)state;
     pages_begin(&pages, &c, 8192 * MIB);
     for (int i = 0; i < COUNT; i++)
         assert_true(gw_pages_alloc(&pages, MIB, &addresses[i], &homes[i]));
@@ -195,7 +188,6 @@ static void test_pages_scattered(void **state)
     gw_small_page *page = NULL;
     gw_pages pages;
     card c;
-    (void)state;
     pages_begin(&pages, &c, 64 * MIB);
     for (int i = 0; i < 16; i++) {
         assert_true(gw_pages_alloc(&pages, 4 * MIB, &addresses[i], &page));
@@ -222,7 +214,6 @@ static void test_pages_random(void **state)
     gw_ranges live = {0};
     card c;
     uint32_t seed = 12345;
-    (void)state;
     memset(slots, 0, sizeof slots);
     pages_begin(&pages, &c, 4096 * MIB);
     for (int i = 0; i < ROUNDS; i++) {

@@ -30,7 +30,6 @@ static int set_up(void **state)
 {
     char out[200];
     gw_error err;
-    (void)state;
     if (mkdtemp(dir) == NULL)
         return -1;
     snprintf(out, sizeof out, "%s/driver", dir);
@@ -49,7 +48,6 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     char command[300];
-    (void)state;
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
     return system(command);
 }
@@ -76,7 +74,6 @@ static void try_file(const char *path)
 static void every_byte_damaged(void **state)
 {
     char path[200];
-    (void)state;
     snprintf(path, sizeof path, "%s/damaged.so", dir);
     static const uint8_t patterns[] = {0x00, 0xff, 0x80};
     static uint8_t copy[sizeof good];
@@ -95,7 +92,6 @@ static void every_byte_damaged(void **state)
 static void every_truncation(void **state)
 {
     char path[200];
-    (void)state;
     snprintf(path, sizeof path, "%s/short.so", dir);
     for (size_t bytes = 0; bytes < good_bytes; bytes += bytes < 600 ? 1 : 13) {
         write_bytes(path, good, bytes);
@@ -108,7 +104,6 @@ static void not_a_driver(void **state)
     gw_error err;
     gw_facade_info info;
     char path[200];
-    (void)state;
     snprintf(path, sizeof path, "%s/text.so", dir);
     write_bytes(path, "not an ELF file, though longer than the head of one would be: 64 bytes", 70);
     assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_CORRUPT);
@@ -129,7 +124,6 @@ static void wrong_use(void **state)
 {
     gw_error err;
     char out[200];
-    (void)state;
     snprintf(out, sizeof out, "%s/out", dir);
     assert_int_equal(gw_facade_write("relative.so", HOOK, out, &err), GW_USAGE);
     assert_int_equal(gw_facade_write(driver, "hook.so", out, &err), GW_USAGE);
@@ -148,7 +142,6 @@ static void names_survive(void **state)
                                            "gpuwhy_failure_count", "gpuwhy_record"};
     enum { EXPORTED = sizeof exported / sizeof exported[0] };
     int names = 0;
-    (void)state;
     assert_int_equal(gw_facade_driver_info(driver, &info, &err), GW_OK);
     assert_string_equal(info.soname, "libcuda.so.1");
     assert_int_equal(info.export_count, EXPORTED);
@@ -171,7 +164,6 @@ static void located_as_the_loader_does(void **state)
 {
     gw_error err;
     char a[100], b[100], path[300], list[400], *found = NULL;
-    (void)state;
     snprintf(a, sizeof a, "%s/a", dir);
     snprintf(b, sizeof b, "%s/b", dir);
     mkdir(a, 0700);

@@ -54,7 +54,6 @@ static const char nested[] = "pid 7 is another gpuwhy run; the processes that it
 
 static void test_a_silent_end(void **state)
 {
-    (void)state;
     work();
     end(3, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
@@ -76,7 +75,6 @@ static void test_a_silent_end(void **state)
 
 static void test_without_a_driver_call(void **state)
 {
-    (void)state;
     for (int driver = 0; driver < 2; driver++) {
         gw_feed_open_bare(&feed);
         if (driver == 0)
@@ -92,7 +90,6 @@ static void test_without_a_driver_call(void **state)
 
 static void test_a_good_end(void **state)
 {
-    (void)state;
     work();
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
@@ -126,7 +123,6 @@ static void test_an_exception_beside_it(void **state)
         "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nValueError: no\n";
     static const char childs[] = "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n"
                                  "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.\n";
-    (void)state;
     for (int i = 0; i < 4; i++) {
         work();
         gw_feed_stderr(&feed, i < 2 ? own : childs);
@@ -147,7 +143,6 @@ static void test_an_exception_beside_it(void **state)
 
 static void test_ended_inside_a_call(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         work();
         if (i == 1)
@@ -164,7 +159,6 @@ static void test_ended_inside_a_call(void **state)
  * ends right after the refusal. */
 static void test_ended_at_a_question(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         work();
         gw_feed_call(&feed, "cuPointerGetAttribute", GW_EV_CALL, 1, 0, 0, 0, 0);
@@ -178,7 +172,6 @@ static void test_ended_at_a_question(void **state)
 
 static void test_a_sibling_was_refused(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         work();
         gw_feed_process(&feed, 900, GW_FEED_PID, "/usr/bin/worker");
@@ -208,7 +201,6 @@ static void lose_failures(void)
 static void test_a_crash_that_was_not_observed(void **state)
 {
     enum { OBSERVED, NO_CALL, NO_DRIVER, NO_END, LOST_FAILURES, CASES };
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         if (i == NO_CALL || i == NO_DRIVER)
             gw_feed_open_bare(&feed);
@@ -236,7 +228,6 @@ static void test_a_crash_that_was_not_observed(void **state)
 /* The shell, which makes no driver call, crashes after its child has ended well. */
 static void test_a_crash_of_another_process(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     feed.pid = feed.tid = 300;
     gw_feed_begin_cuda(&feed, 16 * gib);
@@ -250,7 +241,6 @@ static void test_a_crash_of_another_process(void **state)
 
 static void test_a_message_alone(void **state)
 {
-    (void)state;
     for (int is_observed = 0; is_observed < 2 && gw_logs_are_supported(); is_observed++) {
         if (is_observed)
             work();
@@ -269,7 +259,6 @@ static void test_a_message_alone(void **state)
 /* The supervisor was killed, so the recording stops early. The program may have failed after that. */
 static void test_a_recording_that_stops_early(void **state)
 {
-    (void)state;
     work();
     gw_feed_truncated(&feed);
     verdict = judge_fed(&feed);
@@ -296,7 +285,6 @@ static void test_a_recording_that_stops_early(void **state)
 /* Without samples, a broken card cannot be ruled out as the reason for a kernel's fault. */
 static void test_without_samples(void **state)
 {
-    (void)state;
     for (int is_sensed = 0; is_sensed < 2; is_sensed++) {
         work();
         if (!is_sensed)
@@ -312,7 +300,6 @@ static void test_without_samples(void **state)
 
 static void test_last_words(void **state)
 {
-    (void)state;
     work();
     gw_feed_stderr(&feed, "one\ntwo\n10%\r20%\r30%\n  three\nfour\n\ngpuwhy: a word of ours\n");
     end(3, 0);
@@ -362,7 +349,6 @@ static bool is_from_python(void)
 
 static void test_raised_inside(void **state)
 {
-    (void)state;
     work();
     gw_feed_stderr(&feed, "epoch 1\n");
     raise_inside(at_top);
@@ -389,7 +375,6 @@ static void test_raised_inside(void **state)
  * status is 1. If the traceback does not begin at the top level, the cause is only supported. */
 static void test_raised_and_outlived(void **state)
 {
-    (void)state;
     static const int code[] = {0, 3};
     for (size_t i = 0; i < 2; i++) {
         work();
@@ -414,7 +399,6 @@ static void test_raised_out_of_memory(void **state)
 {
     static const char *const oom[] = {"Traceback (most recent call last):", "  File \"/p/t.py\", line 9, in <module>",
                                       "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", NULL};
-    (void)state;
     work();
     gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
     raise_inside(oom);

@@ -96,7 +96,6 @@ static void done(void)
 
 static void the_first_rank_is_the_root(void **state)
 {
-    (void)state;
     begin_ranks(4);
     lose_context(202);
     lose_context(201); /* a consequence of rank 2's failure */
@@ -116,7 +115,6 @@ static void the_first_rank_is_the_root(void **state)
 /* A rank dies without a failed call, and then another rank loses its context. The verdict must be about the death. */
 static void a_peers_death_comes_before_its_echo(void **state)
 {
-    (void)state;
     begin_ranks(3);
     end_of(201, -1, SIGSEGV);
     lose_context(200);
@@ -129,7 +127,6 @@ static void a_peers_death_comes_before_its_echo(void **state)
 
 static void an_unnoticed_child_is_a_fault(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     begin_worker(200);
     lose_context(200);
@@ -148,7 +145,6 @@ static void refuse_memory(uint32_t pid)
 
 static void an_unnoticed_child_without_memory_is_a_fault(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     begin_worker(200);
     refuse_memory(200);
@@ -160,7 +156,6 @@ static void an_unnoticed_child_without_memory_is_a_fault(void **state)
 
 static void a_child_that_coped_is_none(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     begin_worker(200);
     refuse_memory(200);
@@ -183,7 +178,6 @@ static void replace_worker(void)
 
 static void a_replaced_child_is_none(void **state)
 {
-    (void)state;
     replace_worker();
     judge(0);
     expect(NULL, NULL);
@@ -195,7 +189,6 @@ static void a_replaced_child_is_none(void **state)
  * worker. */
 static void a_replaced_child_of_a_bad_run_counts(void **state)
 {
-    (void)state;
     replace_worker();
     judge(1);
     expect("illegal-address", "pid 200: ");
@@ -205,7 +198,6 @@ static void a_replaced_child_of_a_bad_run_counts(void **state)
 /* A process that started before the failure is not a replacement. */
 static void a_sibling_is_no_replacement(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     begin_worker(200);
     begin_worker(201);
@@ -220,7 +212,6 @@ static void a_sibling_is_no_replacement(void **state)
 /* A pool of workers ends its workers with SIGTERM. This is not a fault. */
 static void ended_workers_of_a_good_run_are_none(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     begin_worker(200);
     begin_worker(201);
@@ -235,7 +226,6 @@ static void ended_workers_of_a_good_run_are_none(void **state)
  * not blame the child. */
 static void a_probing_child_is_not_blamed(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     begin_worker(200);
     end_of(200, 1, 0);
@@ -249,7 +239,6 @@ static void a_probing_child_is_not_blamed(void **state)
 
 static void the_childs_own_exception_counts(void **state)
 {
-    (void)state;
     begin_ranks(2);
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 3, in work\nKeyError: 'x'\n");
     end_of(201, 1, 0);
@@ -264,7 +253,6 @@ static void the_childs_own_exception_counts(void **state)
 
 static void who_lived_on_is_said(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     begin_worker(200);
     feed_fact_of(200, "process.alive", "when the command had ended");
@@ -316,7 +304,6 @@ static void restart_twice(void)
 
 static void the_last_start_is_judged(void **state)
 {
-    (void)state;
     restart_twice();
     end_of(pid_of(2, 1), -1, SIGSEGV);
     end_of(pid_of(2, 0), -1, SIGTERM);
@@ -331,7 +318,6 @@ static void the_last_start_is_judged(void **state)
 
 static void a_failure_before_a_restart_is_no_fault_of_a_good_run(void **state)
 {
-    (void)state;
     restart_twice();
     end_of(pid_of(2, 0), 0, 0);
     end_of(pid_of(2, 1), 0, 0);
@@ -347,7 +333,6 @@ static void a_failure_before_a_restart_is_no_fault_of_a_good_run(void **state)
 /* Rank 0 starts a helper that uses the GPU, too. The helper belongs to the start of its parent. */
 static void a_child_of_an_earlier_rank_is_not_judged(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");
     start_ranks(0);
@@ -370,7 +355,6 @@ static void a_child_of_an_earlier_rank_is_not_judged(void **state)
 /* Only starts among the last eight restarts are listed. The others were started, but did not use the GPU. */
 static void many_restarts_are_cut(void **state)
 {
-    (void)state;
     static const uint32_t used_gpu[] = {0, 3, 4, 11, 12};
     gw_feed_open_bare(&feed);
     gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");

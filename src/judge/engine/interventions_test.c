@@ -41,7 +41,6 @@ static void expect_intervention(const char *key, const char *fact, const char *t
 
 static void waits_are_reported(void **state)
 {
-    (void)state;
     expect_intervention(
         "memory.wait",
         "bytes=12884901888\nwaited_ms=3200\nfree_bytes=13958643712\nend=free\ncards=0 1\n"
@@ -56,7 +55,6 @@ static void waits_are_reported(void **state)
 
 static void alarms_are_reported(void **state)
 {
-    (void)state;
     expect_intervention(
         "memory.alarm",
         "device=1\nheld_bytes=15032385536\nlimit_bytes=17179869184\nbytes_per_minute=1073741824\n"
@@ -69,7 +67,6 @@ static void alarms_are_reported(void **state)
 
 static void a_cure_is_reported_with_its_effect(void **state)
 {
-    (void)state;
     expect_intervention("cure", "name=A_CONF\nvalue=x:True\npeak_bytes=5368709120\npeak_bytes_before=6442450944\n",
                         "this run had A_CONF=x:True; it allocated at most 5.00 GiB (expected: 5.00 GiB; without the "
                         "setting: 6.00 GiB) and succeeded");
@@ -78,7 +75,6 @@ static void a_cure_is_reported_with_its_effect(void **state)
 
 static void attempts_are_listed_in_order(void **state)
 {
-    (void)state;
     gw_feed feed;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_fact(&feed, "attempt",
@@ -99,7 +95,6 @@ static void attempts_are_listed_in_order(void **state)
 
 static void the_needed_memory_is_known_after_a_refusal(void **state)
 {
-    (void)state;
     gw_feed feed;
     gw_feed_open(&feed, 16 * gib);
     (void)gw_feed_alloc(&feed, 3 * gib);
@@ -117,7 +112,6 @@ static void the_needed_memory_is_known_after_a_refusal(void **state)
 
 static void every_cause_says_whether_a_restart_helps(void **state)
 {
-    (void)state;
     size_t count = 0, again[3] = {0};
     const gw_cause_info *causes = gw_causes(&count);
     for (size_t i = 0; i < count; i++) {

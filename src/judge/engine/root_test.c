@@ -80,7 +80,6 @@ static void an_exception_in_the_programs_own_words(void **state)
 {
     static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",
                                         "t.NoRoom: 682557440 bytes do not fit", "RuntimeError: step 12 failed"};
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         open_refused();
         work(20, WORKING);
@@ -104,7 +103,6 @@ static void an_exception_in_the_programs_own_words(void **state)
 
 static void a_value_that_is_missing(void **state)
 {
-    (void)state;
     open_refused();
     work(2, WORKING);
     raise_text("AttributeError: 'NoneType' object has no attribute 'ptr'");
@@ -119,7 +117,6 @@ static void a_value_that_is_missing(void **state)
  * something else. */
 static void an_exception_in_a_chain(void **state)
 {
-    (void)state;
     for (int chained = 0; chained < 2; chained++) {
         open_refused();
         work(3, WORKING);
@@ -133,7 +130,6 @@ static void an_exception_in_a_chain(void **state)
 
 static void work_that_nothing_waited_for(void **state)
 {
-    (void)state;
     open_refused();
     work(10, NOT_WAITED_FOR);
     raise_text("ValueError: label 1204");
@@ -150,7 +146,6 @@ static void a_status_alone(void **state)
         int count;
         rounds how;
     } handled[] = {{12, WORKING}, {12, NOT_WAITED_FOR}, {40, ONLY_MEMORY}}, open[] = {{3, WORKING}, {40, IN_A_ROW}};
-    (void)state;
     for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
         open_refused();
         work(handled[i].count, handled[i].how);
@@ -173,7 +168,6 @@ static void a_status_alone(void **state)
 static void a_crash(void **state)
 {
     static const int signals[] = {SIGSEGV, SIGABRT};
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         open_refused();
         end(-1, signals[i]);
@@ -193,7 +187,6 @@ static void a_crash(void **state)
  * it does much. */
 static void the_work_of_another_thread(void **state)
 {
-    (void)state;
     for (int much = 0; much < 2; much++) {
         open_refused();
         feed.tid = OTHER_THREAD;
@@ -217,7 +210,6 @@ static void the_work_of_another_thread(void **state)
  * root. */
 static void several_refusals(void **state)
 {
-    (void)state;
     for (int between = 0; between < 2; between++) {
         open_refused();
         work(between ? 6 : 0, WORKING);

@@ -111,7 +111,6 @@ static bool has_evidence(const char *part)
 
 static void the_host_that_failed_first_is_the_root(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 5000, 9 * second_ns, 719, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + second_ns, 5000, 3 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
@@ -133,7 +132,6 @@ static void the_host_that_failed_first_is_the_root(void **state)
  * claim an order. */
 static void an_order_within_the_uncertainty_is_not_claimed(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 5000, 9 * second_ns, 719, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + second_ns, 16000000, 3 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
@@ -145,7 +143,6 @@ static void an_order_within_the_uncertainty_is_not_claimed(void **state)
 
 static void an_unrecorded_clock_proves_no_order(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, UINT64_MAX, 9 * second_ns, 719, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + second_ns, 1000, 3 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
@@ -157,7 +154,6 @@ static void an_unrecorded_clock_proves_no_order(void **state)
 /* In nanoseconds the error of alpha's clock does not fit into 64 bits. */
 static void a_very_wrong_clock_proves_no_order(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 18446744073709552u, 9 * second_ns, 719, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + second_ns, 1000, 3 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
@@ -169,7 +165,6 @@ static void a_very_wrong_clock_proves_no_order(void **state)
  * does not matter. */
 static void one_machine_needs_no_clock(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 16000000, 4 * second_ns, 700, 0, 0, 0, false};
     host b = {"alpha", "a", noon_ns + second_ns, 16000000, 4 * second_ns, 719, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
@@ -181,7 +176,6 @@ static void one_machine_needs_no_clock(void **state)
 
 static void a_host_that_was_ended_is_not_the_root(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 16000000, 3 * second_ns, 0, SIGTERM, 0, 0, false};
     host b = {"beta", "b", noon_ns, 16000000, 4 * second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
@@ -192,7 +186,6 @@ static void a_host_that_was_ended_is_not_the_root(void **state)
 
 static void good_runs_are_clean(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 5000, 0, 0, 0, 0, 0, false},
          b = {"beta", "b", noon_ns, 5000, 0, 0, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_OK);
@@ -204,7 +197,6 @@ static void good_runs_are_clean(void **state)
 
 static void runs_of_different_days_are_not_one(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 5000, second_ns, 700, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + 86400 * second_ns, 5000, second_ns, 700, 0, 0, 0, false};
     assert_int_equal(together(&a, &b), GW_UNSUPPORTED);
@@ -222,7 +214,6 @@ static gw_status together_of(const host *hosts, size_t count)
 /* The clocks order alpha before beta, but not gamma. The order of the arguments must not matter. */
 static void the_order_of_the_recordings_does_not_matter(void **state)
 {
-    (void)state;
     const host a = {"alpha", "a", noon_ns, 1000, 3 * second_ns, 719, 0, 0, 0, false};
     const host b = {"beta", "b", noon_ns, 1000, 4 * second_ns, 700, 0, 0, 0, false};
     const host c = {"gamma", "c", noon_ns, 16000000, 5 * second_ns, 716, 0, 0, 0, false};
@@ -238,7 +229,6 @@ static void the_order_of_the_recordings_does_not_matter(void **state)
 
 static void a_missing_rank_may_be_the_first(void **state)
 {
-    (void)state;
     const host hosts[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 700, 0, 0, 4, false},
                           {"beta", "b", noon_ns, 1000, 9 * second_ns, 0, SIGTERM, 2, 4, false}};
     assert_int_equal(together_of(hosts, 2), GW_OK);
@@ -258,7 +248,6 @@ static void a_missing_rank_may_be_the_first(void **state)
 /* A step starts all its ranks at once, but one of them may fail before another one has started. */
 static void the_ranks_of_a_step_need_not_overlap(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 0, 2, false};
     host b = {"beta", "b", noon_ns + 5 * second_ns, 1000, second_ns, 0, SIGTERM, 1, 2, false};
     slurm_job = "12";
@@ -271,7 +260,6 @@ static void the_ranks_of_a_step_need_not_overlap(void **state)
 /* A batch script may start one program after the other. */
 static void programs_of_a_batch_script_are_not_one_launch(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 0, 0, false};
     host b = {"alpha", "a", noon_ns + 5 * second_ns, 1000, second_ns, 719, 0, 0, 0, false};
     slurm_job = "12";
@@ -281,7 +269,6 @@ static void programs_of_a_batch_script_are_not_one_launch(void **state)
 
 static void a_rank_that_a_step_runs_twice_is_not_one_launch(void **state)
 {
-    (void)state;
     host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 1, 2, false};
     host b = {"alpha", "a", noon_ns + 5 * second_ns, 1000, second_ns, 719, 0, 1, 2, false};
     slurm_job = "12";
@@ -294,7 +281,6 @@ static void a_rank_that_a_step_runs_twice_is_not_one_launch(void **state)
  * stopped before. */
 static void a_cancelled_job_has_no_lost_machine(void **state)
 {
-    (void)state;
     const host hosts[] = {{"alpha", "a", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 0, 2, false},
                           {"beta", "b", noon_ns, 16000000, 12 * second_ns, 0, 0, 1, 2, true}};
     assert_int_equal(together_of(hosts, 2), GW_OK);
@@ -306,7 +292,6 @@ static void a_cancelled_job_has_no_lost_machine(void **state)
 /* As when a scheduler loses a machine and ends the others: the clocks agree with it, but they may be wrong. */
 static void a_loss_that_the_clocks_do_not_prove_is_a_hypothesis(void **state)
 {
-    (void)state;
     host hosts[] = {{"alpha", "a", noon_ns, 16000000, 20 * second_ns, 0, SIGTERM, 0, 2, false},
                     {"beta", "b", noon_ns, 16000000, 3 * second_ns, 0, 0, 1, 2, true}};
     assert_int_equal(together_of(hosts, 2), GW_OK);
@@ -322,7 +307,6 @@ static void a_loss_that_the_clocks_do_not_prove_is_a_hypothesis(void **state)
 /* One rank of beta stops early, but another one shows that the machine was alive when alpha failed. */
 static void a_machine_that_outlives_the_failure_is_not_its_cause(void **state)
 {
-    (void)state;
     const host hosts[] = {{"alpha", "a", noon_ns, 1000, 20 * second_ns, 0, 0, 0, 3, false},
                           {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 3, true},
                           {"beta", "b", noon_ns, 1000, 19 * second_ns, 0, 0, 2, 3, true}};
@@ -334,7 +318,6 @@ static void a_machine_that_outlives_the_failure_is_not_its_cause(void **state)
 
 static void a_machine_whose_recordings_all_stop_is_lost(void **state)
 {
-    (void)state;
     host hosts[] = {{"alpha", "a", noon_ns, 1000, 30 * second_ns, 0, SIGTERM, 0, 4, false},
                     {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 4, true},
                     {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 2, 4, true},
@@ -362,7 +345,6 @@ static void a_machine_whose_recordings_all_stop_is_lost(void **state)
 /* As when a scheduler kills programs that ignore SIGTERM, and gpuwhy with them. */
 static void a_job_without_any_end_is_not_determined(void **state)
 {
-    (void)state;
     const host hosts[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 0, 0, 0, 2, true},
                           {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 2, true}};
     assert_int_equal(together_of(hosts, 2), GW_OK);
@@ -374,7 +356,6 @@ static void a_job_without_any_end_is_not_determined(void **state)
 /* A lost peer has no such effect, so the lost machine is no explanation. */
 static void a_refused_rank_is_before_a_lost_machine(void **state)
 {
-    (void)state;
     const host hosts[] = {{"alpha", "a", noon_ns, 1000, 30 * second_ns, 700, 0, 0, 2, false},
                           {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 2, true}};
     assert_int_equal(together_of(hosts, 2), GW_OK);
@@ -386,7 +367,6 @@ static void a_refused_rank_is_before_a_lost_machine(void **state)
 
 static void a_job_that_was_ended_as_a_whole_has_no_first(void **state)
 {
-    (void)state;
     const host hosts[] = {{"alpha", "a", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 0, 2, false},
                           {"beta", "b", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 1, 2, false}};
     assert_int_equal(together_of(hosts, 2), GW_OK);

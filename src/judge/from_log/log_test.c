@@ -403,7 +403,6 @@ static void need_logs(void)
 
 static void logs_are_judged_with_their_place_and_in_their_words(void **state)
 {
-    (void)state;
     need_logs();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const log_row *row = &rows[i];
@@ -426,7 +425,6 @@ static void logs_are_judged_with_their_place_and_in_their_words(void **state)
 
 static void the_callers_of_the_place_are_the_users(void **state)
 {
-    (void)state;
     need_logs();
     gw_verdict *verdict = judge(TRACE IN("main.py", 5, "<module>") IN("train.py", 88, "main") IN("train.py", 41, "step")
                                     IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS);
@@ -448,7 +446,6 @@ static void strange_logs_do_no_harm(void **state)
         "RuntimeError: CUDA error: an illegal memory access was encountered\nframe #99999999999: + 0x (in )\n",
         "----> 7 \nCell In[], line\n<ipython-input--> in \n" TRACE "ValueError\n",
     };
-    (void)state;
     need_logs();
     for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
         gw_verdict *verdict = judge(logs[i]);
@@ -485,7 +482,6 @@ static void what_the_output_outlives_is_no_fault(void **state)
         const char *end;
         bool is_fault;
     } cases[] = {{0, "", true}, {3, "", true}, {30, "", false}, {30, trace, true}, {30, exit_code, true}};
-    (void)state;
     need_logs();
     for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++) {
         for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
@@ -622,7 +618,6 @@ static const struct {
 
 static void clean_is_earned(void **state)
 {
-    (void)state;
     need_logs();
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         gw_verdict *verdict = judge(endings[i].log);
@@ -681,7 +676,6 @@ static void advice_fits_the_program(void **state)
 #include "log_advice.def"
 #undef GWI_ADVICE
     };
-    (void)state;
     need_logs();
     for (size_t i = 0; i < sizeof advice / sizeof advice[0]; i++) {
         char words[200], log[600];
@@ -704,7 +698,6 @@ static void advice_fits_the_driver(void **state)
     static const char unknown[] = "CUDA driver version is insufficient for CUDA runtime version\n";
     static const char smi[] = "| NVIDIA-SMI 470.82.01    Driver Version: 470.82.01 |\n"
                               "CUDA driver version is insufficient for CUDA runtime version\n";
-    (void)state;
     need_logs();
     assert_true(has_advice(old, "The driver in the log supports CUDA 11.4:"));
     assert_true(has_advice(smi, "The driver in the log supports CUDA 11.4:"));

@@ -133,7 +133,6 @@ static void every_message_is_known(void **state)
 {
     enum { MESSAGES_MIN = 1000 };
     known it = {0};
-    (void)state;
     assert_true(for_each_message(judge_known, &it) >= MESSAGES_MIN);
     assert_int_equal(it.wrong, 0);
     check_classes(it.seen);
@@ -255,7 +254,6 @@ static void a_run_has_the_cause_of_its_text(void **state)
     enum { LOGS_MIN = 300 };
     figure sum[MACHINES] = {0};
     glob_t logs;
-    (void)state;
     size_t count = for_each_message(compare_message, sum);
     assert_int_equal(glob(GW_LOGS "/*/*.log", 0, NULL, &logs), 0);
     assert_true(logs.gl_pathc >= LOGS_MIN);

@@ -75,7 +75,6 @@ static const struct {
 
 static void words_tell_what_no_call_does(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         judge_run(cases[i].text, cases[i].signal == 0, cases[i].signal);
         if (verdict->cause == NULL || strcmp(verdict->cause, cases[i].cause) != 0)
@@ -91,7 +90,6 @@ static void words_tell_what_no_call_does(void **state)
 
 static void a_good_end_outweighs_words(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         judge_run(cases[i].text, 0, 0);
         assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
@@ -101,7 +99,6 @@ static void a_good_end_outweighs_words(void **state)
 
 static void events_outweigh_words(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_feed_open(&feed, 16 * gib);
         gw_feed_alloc(&feed, 15 * gib);
@@ -119,7 +116,6 @@ static void events_outweigh_words(void **state)
 
 static void an_early_warning_is_no_reason(void **state)
 {
-    (void)state;
     enum { LINES = 200, BYTES = 16 << 10 };
     char *text = calloc(1, BYTES);
     assert_non_null(text);
@@ -136,7 +132,6 @@ static void an_early_warning_is_no_reason(void **state)
 
 static void of_much_the_end_is_read(void **state)
 {
-    (void)state;
     enum { MIB = 1 << 20, LINE = 64 };
     char *text = malloc(MIB + 1);
     assert_non_null(text);

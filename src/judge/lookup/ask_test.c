@@ -75,7 +75,6 @@ static void check(const char *question, const char *kind, int code, const char *
 
 static void codes_and_names_are_read(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         check(rows[i].question, rows[i].kind, rows[i].code, rows[i].cause, rows[i].command);
 }
@@ -91,7 +90,6 @@ static bool has_kind(const gwi_readings *readings, const char *kind)
 
 static void a_number_with_several_meanings_names_all(void **state)
 {
-    (void)state;
     gwi_readings readings;
     assert_true(gwi_read_question("2", &readings));
     assert_true(has_kind(&readings, "CUDA error"));
@@ -130,7 +128,6 @@ static void what_is_no_code_is_left_alone(void **state)
                                             "\xff\xfe 7",
                                             "epoch 700",
                                             "6543"};
-    (void)state;
     for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
         gw_verdict *verdict = NULL;
         gw_error err = {0};
@@ -160,7 +157,6 @@ static bool has_cudnn_code(unsigned code)
 
 static void every_code_of_the_tables_has_an_answer(void **state)
 {
-    (void)state;
     char question[32];
     for (int code = 0; code < 25000; code++) {
         gw_verdict *verdict = NULL;
@@ -206,7 +202,6 @@ static void a_message_that_is_a_code_in_words_is_no_verdict(void **state)
         {"CUDA out of memory", "gpu-oom-capacity"},
         {"slurmstepd: error: task 0: exited with exit code 137", "host-oom-kill"},
     };
-    (void)state;
     need_logs();
     for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
         gw_verdict *verdict = ask(messages[i].message);
@@ -221,7 +216,6 @@ static void a_message_that_is_a_code_in_words_is_no_verdict(void **state)
 
 static void a_message_that_says_why_is_judged(void **state)
 {
-    (void)state;
     need_logs();
     gw_verdict *verdict = ask("RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
                               "multiprocessing, you must use the 'spawn' start method");

@@ -49,7 +49,6 @@ static void crash_at(uint64_t address, int code)
 
 static void inside_a_block(void **state)
 {
-    (void)state;
     crash_at(open_run() + 4096, MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-touched-device-memory", GW_ESTABLISHED);
@@ -80,7 +79,6 @@ static bool core_says(const char *part)
 
 static void by_a_core_dump(void **state)
 {
-    (void)state;
     core_at(open_run() + 4096, MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-touched-device-memory", GW_ESTABLISHED);
@@ -96,7 +94,6 @@ static void by_a_core_dump_of_another_crash(void **state)
         uint64_t offset;
         int code;
     } rows[] = {{1ull << 40, MAPERR}, {0, BY_KERNEL}, {0, SENT}, {0, -6}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         core_at(open_run() + rows[i].offset, rows[i].code);
         gw_feed_exit(&feed, -1, SIGSEGV);
@@ -109,7 +106,6 @@ static void by_a_core_dump_of_another_crash(void **state)
 
 static void a_handler_says_more_than_a_core(void **state)
 {
-    (void)state;
     uint64_t block = open_run();
     crash_at(block + 4096, MAPERR);
     core_at(block + 8192, MAPERR);
@@ -121,7 +117,6 @@ static void a_handler_says_more_than_a_core(void **state)
 
 static void behind_a_block(void **state)
 {
-    (void)state;
     crash_at(open_run() + (1ull << 40), MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-crash-of-process", GW_ESTABLISHED);
@@ -132,7 +127,6 @@ static void behind_a_block(void **state)
 
 static void in_a_block_that_is_gone(void **state)
 {
-    (void)state;
     uint64_t block = open_run();
     gw_feed_free(&feed, block);
     crash_at(block, MAPERR);
@@ -144,7 +138,6 @@ static void in_a_block_that_is_gone(void **state)
 /* Host code may access managed memory, so a fault address in such a block is not the reason for the crash. */
 static void in_managed_memory(void **state)
 {
-    (void)state;
     (void)open_run();
     gw_feed_call(&feed, "cuMemAllocManaged", GW_EV_ALLOC, 0, 0x600000000000, gib, GW_SPACE_MANAGED, 0);
     crash_at(0x600000000010, MAPERR);
@@ -157,7 +150,6 @@ static void in_managed_memory(void **state)
 static void without_an_address(void **state)
 {
     static const int codes[] = {BY_KERNEL, SENT, -6};
-    (void)state;
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         uint64_t block = open_run();
         crash_at(codes[i] == BY_KERNEL ? 0 : block, codes[i]);
@@ -171,7 +163,6 @@ static void without_an_address(void **state)
 
 static void nobody_told(void **state)
 {
-    (void)state;
     (void)open_run();
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-crash-of-process", GW_SUPPORTED);
@@ -182,7 +173,6 @@ static void nobody_told(void **state)
 
 static void by_the_kernel_log(void **state)
 {
-    (void)state;
     uint64_t block = open_run();
     gw_feed_machine(&feed, GW_MACHINE_CRASH, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, SIGSEGV, block + 64,
                     "program[100]: segfault at 7f0000000040 ip 0000000000401000 sp 00007ffc0 error 4 in program");
@@ -200,7 +190,6 @@ static void by_the_kernel_log(void **state)
 
 static void the_program_copes(void **state)
 {
-    (void)state;
     crash_at(open_run() + 4096, MAPERR);
     gw_feed_exit(&feed, 0, 0);
     expect("none", GW_ESTABLISHED);
@@ -215,7 +204,6 @@ static void the_program_copes(void **state)
 /* The program survived the recorded fault: it made another call and exited with a status. */
 static void an_earlier_fault(void **state)
 {
-    (void)state;
     crash_at(open_run() + 4096, MAPERR);
     gw_feed_alloc(&feed, 4096);
     gw_feed_exit(&feed, 3, 0);
@@ -225,7 +213,6 @@ static void an_earlier_fault(void **state)
 
 static void the_null_of_a_refusal(void **state)
 {
-    (void)state;
     (void)open_run();
     gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
     crash_at(0, MAPERR);
@@ -263,7 +250,6 @@ static void a_lost_error(void **state)
     static const char *const texts[] = {"launch failed: CUDA_ERROR_INVALID_VALUE\n",
                                         "CUDA error at train.cu:88: invalid argument\n",
                                         "Error: cudaErrorInvalidValue\n"};
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         fail_a_copy(20, texts[i], 1);
         expect("first-error-lost", GW_SUPPORTED);
@@ -274,7 +260,6 @@ static void a_lost_error(void **state)
 
 static void an_error_without_a_word(void **state)
 {
-    (void)state;
     fail_a_copy(20, "something went wrong\n", 1);
     expect("none", GW_CERTAINTY_NONE);
     done();
@@ -290,7 +275,6 @@ static void an_error_without_a_word(void **state)
 /* The program printed the error immediately, so it did check the failed call. */
 static void an_error_that_was_looked_at(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     uint64_t block = gw_feed_alloc(&feed, gib);
     gw_feed_launch(&feed, 1, 0);

@@ -68,7 +68,6 @@ static void refused_memory(void)
 
 static void a_handle_without_room(void **state)
 {
-    (void)state;
     refused_memory();
     logged("error", "CUDNN_STATUS_NOT_INITIALIZED", "cudaMalloc(&p) != cudaSuccess");
     gw_feed_exit(&feed, 1, 0);
@@ -81,7 +80,6 @@ static void a_handle_without_room(void **state)
  * or if it is a warning. */
 static void not_about_that_request(void **state)
 {
-    (void)state;
     for (int which = 0; which < 3; which++) {
         refused_memory();
         if (which == 0)
@@ -98,7 +96,6 @@ static void not_about_that_request(void **state)
 
 static void refused_arguments(void **state)
 {
-    (void)state;
     open_run();
     logged("warning", "CUDNN_STATUS_NOT_SUPPORTED", "numUserNodes != 5");
     logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
@@ -112,7 +109,6 @@ static void refused_arguments(void **state)
 
 static void another_reason_came_after(void **state)
 {
-    (void)state;
     open_run();
     logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'x'\n");
@@ -124,7 +120,6 @@ static void another_reason_came_after(void **state)
 /* The logged error did not end a program that continued for a long time, died of a signal, or exited with 0. */
 static void not_the_end(void **state)
 {
-    (void)state;
     for (int which = 0; which < 3; which++) {
         open_run();
         logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
@@ -138,7 +133,6 @@ static void not_the_end(void **state)
 
 static void a_card_that_is_not_served(void **state)
 {
-    (void)state;
     open_run();
     logged("error", "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH", "deviceVer < 700");
     gw_feed_exit(&feed, 1, 0);
@@ -153,7 +147,6 @@ static void map_library(const char *value)
 
 static void two_versions(void **state)
 {
-    (void)state;
     for (int same = 0; same < 2; same++) {
         open_run();
         map_library(

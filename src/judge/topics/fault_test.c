@@ -87,7 +87,6 @@ static void fault_beside(uint64_t bad_stream, bool joined)
 
 static void test_a_launch_before_a_wait_for_another_stream(void **state)
 {
-    (void)state;
     fault_beside(0x6161, false);
     assert_true(says("scribble launched on stream 0x6161"));
     assert_true(says("not of all streams: 2 launches may still have been running, 1 of them from before it"));
@@ -108,7 +107,6 @@ static void test_a_launch_before_a_wait_for_another_stream(void **state)
  * crash of the host. */
 static void test_dump_and_abort(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_inside(&feed, "cuCtxSynchronize");
     gw_feed_fact(&feed, "gpucore.file", file_read);
@@ -130,7 +128,6 @@ static void test_dump_and_abort(void **state)
 
 static void test_dump_of_an_assertion(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_fact(&feed, "gpucore.file", file_read);
     gw_feed_fact(&feed, "gpucore.fault", waiting);
@@ -144,7 +141,6 @@ static void test_dump_of_an_assertion(void **state)
 /* With skip_abort, the driver does not end the process, and a call also reports the fault. */
 static void test_dump_beside_a_call(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=1\nkept=1\nfaults=1\nskip_abort=1\n");
@@ -160,7 +156,6 @@ static void test_dump_beside_a_call(void **state)
 /* A dump with another exception does not name the kernel of the reported fault. */
 static void test_dump_of_another_exception(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 716, 0, 0, 0, 0);
     gw_feed_fact(&feed, "gpucore.file", file_read);
@@ -174,7 +169,6 @@ static void test_dump_of_another_exception(void **state)
 
 static void test_dump_that_cannot_be_read(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nrefused=/tmp/x: not an ELF file\n");
     gw_feed_exit(&feed, -1, ABORT);
@@ -186,7 +180,6 @@ static void test_dump_that_cannot_be_read(void **state)
 /* The program aborts by itself. Dumps are enabled, but the driver wrote none. */
 static void test_abort_without_dump(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_sync(&feed);
     gw_feed_meta(&feed, "option.core", "1");
@@ -198,7 +191,6 @@ static void test_abort_without_dump(void **state)
 /* The user requested a dump. It contains no exception, and the program continued. */
 static void test_dump_without_exception(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_sync(&feed);
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nfaults=0\n");
@@ -211,7 +203,6 @@ static void test_dump_without_exception(void **state)
 /* No content of a recording may cause an invalid read. */
 static void test_hostile_facts(void **state)
 {
-    (void)state;
     static const char *const values[] = {
         "",
         "exception",
@@ -240,7 +231,6 @@ static void test_hostile_facts(void **state)
  * allocation, with or without a dump. */
 static void test_dump_after_an_unchecked_allocation(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, BAD, 0x77, GW_OWNER_MODULE, 0, "_Z8scribblePfm");
     gw_feed_alloc(&feed, 12 * gib);
@@ -259,7 +249,6 @@ static void test_dump_after_an_unchecked_allocation(void **state)
 
 static void test_own_report(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "1");
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 700, BAD, 1, 1, STREAM);
@@ -275,7 +264,6 @@ static void test_own_report(void **state)
 /* Without CUDA_LAUNCH_BLOCKING, a launch may report the fault of another kernel. */
 static void test_launch_that_reports_another(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 700, GOOD, 1, 1, STREAM);
     gw_feed_exit(&feed, 1, 0);
@@ -300,7 +288,6 @@ static void fail_and_blame(const char *blame)
 
 static void test_blame_in_launch(void **state)
 {
-    (void)state;
     fail_and_blame("end=in-launch\nrecording=/tmp/b.gpuwhy\nended=exit status 1\nresult=700\ncall=cuLaunchKernel\n"
                    "kernel=_Z8scribblePfm\nstream=0x5151\ntid=4242\nthread=python\norder=312\nt_ns=1500000000\n"
                    "frame=File \"train.py\", line 12, in step\n");
@@ -316,7 +303,6 @@ static void test_blame_in_launch(void **state)
  * the second run is invalid, the verdict has no place. */
 static void test_blame_place(void **state)
 {
-    (void)state;
     fail_and_blame("end=in-launch\nresult=700\ncall=cuLaunchKernel\nkernel=_Z8scribblePfm\nuser=1\n"
                    "stack.0=native\truntime\t0\t0x5a\tffi_call\t\t/usr/lib/libffi.so.8\tffi_call (libffi.so.8)\n"
                    "stack.1=python\town\t12\t0x0\tstep\t/x/train.py\t\ttrain.py:12 in step\n"
@@ -353,7 +339,6 @@ static void test_blame_place(void **state)
 
 static void test_blame_without_fault(void **state)
 {
-    (void)state;
     fail_and_blame("end=no-fault\nrecording=/tmp/b.gpuwhy\nended=exit status 0\n");
     assert_non_null(strstr(verdict->headline, "a kernel accessed"));
     assert_true(says("did not occur again (exit status 0)"));
@@ -363,7 +348,6 @@ static void test_blame_without_fault(void **state)
 
 static void test_blame_with_another_result(void **state)
 {
-    (void)state;
     fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
     assert_non_null(strstr(verdict->headline, "a kernel accessed")); /* another fault: no kernel is named */
     assert_true(says("two faults"));
@@ -372,7 +356,6 @@ static void test_blame_with_another_result(void **state)
 
 static void test_blame_elsewhere(void **state)
 {
-    (void)state;
     fail_and_blame("end=elsewhere\nended=exit status 1\nresult=700\ncall=cuCtxSynchronize\nkernel=_Z4finePf\n");
     assert_true(says("no launch reported an error itself"));
     assert_true(says("of fine on the default stream, is probably at fault"));
@@ -384,7 +367,6 @@ static void test_blame_elsewhere(void **state)
 
 static void test_window_before_the_ring(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
     gw_feed_launch(&feed, GOOD, STREAM);
@@ -402,7 +384,6 @@ static void test_window_before_the_ring(void **state)
 /* Error 717 means that an address was computed wrongly. It is neither a trap nor an assertion, unlike 718. */
 static void test_wrong_address_space(void **state)
 {
-    (void)state;
     open_program();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 717, 0, 0, 0, 0);
     gw_feed_exit(&feed, 1, 0);
@@ -421,7 +402,6 @@ static void test_wrong_address_space(void **state)
 
 static void test_nothing_was_waited_for(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
     gw_feed_launch(&feed, GOOD, STREAM);

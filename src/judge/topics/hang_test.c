@@ -75,7 +75,6 @@ static void expect(const char *cause, gw_certainty certainty)
 
 static void a_kernel_that_is_waited_for(void **state)
 {
-    (void)state;
     begin("spin");
     hang("2");
     fact(MAIN, "hang.thread",
@@ -94,7 +93,6 @@ static void a_kernel_that_is_waited_for(void **state)
  * waiting function of Python's threading module is not that place. */
 static void a_site_is_the_place(void **state)
 {
-    (void)state;
     char text[96];
     static const char *const frames[] = {"wait /usr/lib/python3.11/threading.py 320, main /data/train.py 40",
                                          "take /data/train.py 12, run /usr/lib/python3.11/threading.py 982"};
@@ -130,7 +128,6 @@ static void a_site_is_the_place(void **state)
 
 static void who_ended_it_is_not_the_cause(void **state)
 {
-    (void)state;
     begin("spin");
     hang("2");
     fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
@@ -141,7 +138,6 @@ static void who_ended_it_is_not_the_cause(void **state)
 
 static void what_went_on_is_no_cause(void **state)
 {
-    (void)state;
     begin("spin");
     hang("2");
     fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
@@ -154,7 +150,6 @@ static void what_went_on_is_no_cause(void **state)
 
 static void a_hang_that_ended_well_is_clean(void **state)
 {
-    (void)state;
     begin("spin");
     hang("2");
     fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
@@ -167,7 +162,6 @@ static void a_hang_that_ended_well_is_clean(void **state)
 /* The program hangs in cuMemFree, but all its launches have ended, so it does not wait for a kernel. */
 static void nothing_outstanding_is_no_kernel(void **state)
 {
-    (void)state;
     begin("spin");
     gw_feed_sync(&feed);
     gw_feed_drain(&feed);
@@ -202,7 +196,6 @@ static void judge_wait(void)
 
 static void a_wait_for_another_stream_says_nothing(void **state)
 {
-    (void)state;
     begin_two_streams();
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
     gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
@@ -263,7 +256,6 @@ static void killed(gw_certainty certainty, gw_certainty hypothesis)
  * hang, because the stream proves nothing. */
 static void a_stream_left_alone_is_told(void **state)
 {
-    (void)state;
     begin_alone(STEPS_FEW);
     killed(GW_SUPPORTED, GW_HYPOTHESIS);
     assert_true(
@@ -292,7 +284,6 @@ static void a_stream_left_alone_is_told(void **state)
  * - the work was launched shortly before the end. */
 static void a_stream_left_alone_is_no_fault(void **state)
 {
-    (void)state;
     begin_alone(STEPS_FEW);
     judge(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
@@ -335,7 +326,6 @@ static void a_stream_left_alone_is_no_fault(void **state)
 static void a_launch_that_left_the_record_is_unknown(void **state)
 {
     enum { NOTHING, ALL_WAIT, ITS_WAIT, ASKED, DESTROYED, HOW_MANY };
-    (void)state;
     for (int what = NOTHING; what < HOW_MANY; what++) {
         begin_alone(STEPS_MANY);
         if (what == ALL_WAIT)
@@ -365,7 +355,6 @@ static void a_launch_that_left_the_record_is_unknown(void **state)
  * ring, it may have waited for the stream of `spin`, too. */
 static void another_thread_may_have_waited(void **state)
 {
-    (void)state;
     for (int steps = STEPS_FEW; steps <= STEPS_MANY; steps += STEPS_MANY - STEPS_FEW) {
         for (int waited = 0; waited < 2; waited++) {
             begin_alone(1);
@@ -403,7 +392,6 @@ static void waits_for(int steps, const char *thread)
 
 static void a_wait_for_what_left_the_record(void **state)
 {
-    (void)state;
     static const char *const waits[] = {"wait=running in=cuStreamSynchronize in_ms=5000 name=main",
                                         "wait=running in=cuEventSynchronize in_ms=5000 name=main",
                                         "wait=sleep in= questions=900 not_ready=900 name=main"};
@@ -429,7 +417,6 @@ static void a_wait_for_what_left_the_record(void **state)
 /* The supervisor may look several times at one hang. It is one hang, and it is over as a whole. */
 static void a_hang_that_is_looked_at_again_is_one(void **state)
 {
-    (void)state;
     begin("spin");
     for (int look = 0; look < 3; look++) {
         hang("2");
@@ -448,7 +435,6 @@ static void a_hang_that_is_looked_at_again_is_one(void **state)
 /* `gpuwhy poke` inspects a process that does not hang (for_ms=0). This is not reported as a hang. */
 static void who_goes_on_hangs_not(void **state)
 {
-    (void)state;
     begin_alone(STEPS_FEW);
     gw_feed_drain(&feed);
     fact(0, "hang", "for_ms=0 cpu_ms=0");
@@ -462,7 +448,6 @@ static void who_goes_on_hangs_not(void **state)
 
 static void a_circle_of_locks(void **state)
 {
-    (void)state;
     begin("spin");
     hang(NULL);
     fact(MAIN, "hang.thread", "wait=input name=main"); /* a thread outside the circle does not matter */
@@ -477,7 +462,6 @@ static void a_circle_of_locks(void **state)
 /* Before it waited for the other threads, a thread asked the GPU for something. */
 static void a_circle_after_a_question(void **state)
 {
-    (void)state;
     begin("spin");
     hang("0");
     fact(MAIN, "hang.thread", "wait=join owner=501 questions=1 name=main");
@@ -490,7 +474,6 @@ static void a_circle_after_a_question(void **state)
 
 static void a_lock_whose_owner_ended(void **state)
 {
-    (void)state;
     begin("spin");
     hang("0");
     fact(LEFT, "hang.thread", "wait=lock owner=77 owner_ended=1 name=left");
@@ -501,7 +484,6 @@ static void a_lock_whose_owner_ended(void **state)
 
 static void all_threads_wait_for_each_other(void **state)
 {
-    (void)state;
     begin("spin");
     hang("3");
     fact(MAIN, "hang.thread", "wait=join owner=501 name=main");
@@ -524,7 +506,6 @@ static void stands(uint32_t tid, const char *name, const char *library, const ch
  * line of evidence. */
 static void idle_workers_are_one_line(void **state)
 {
-    (void)state;
     begin("spin");
     hang("0");
     for (uint32_t i = 0; i < 8; i++)
@@ -558,7 +539,6 @@ static void idle_workers_are_one_line(void **state)
  * runs Python code. */
 static void busy_workers_are_named(void **state)
 {
-    (void)state;
     char text[96];
     begin("spin");
     hang("0");
@@ -584,7 +564,6 @@ static void busy_workers_are_named(void **state)
 
 static void who_waits_for_input_hangs_not(void **state)
 {
-    (void)state;
     static const char *const mains[] = {
         "wait=input name=main",       "wait=sleep name=main",  "wait=child name=main", "wait=timed-lock name=main",
         "wait=shared-lock name=main", "wait=device name=main", "wait= name=main",      "wait=running name=main"};
@@ -604,7 +583,6 @@ static void who_waits_for_input_hangs_not(void **state)
 /* The owner of the lock is running and may release the lock, so this is no deadlock. */
 static void a_busy_owner_is_no_deadlock(void **state)
 {
-    (void)state;
     begin("spin");
     hang("4990");
     fact(MAIN, "hang.thread", "wait=lock owner=501 name=main");
@@ -616,7 +594,6 @@ static void a_busy_owner_is_no_deadlock(void **state)
 
 static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
 {
-    (void)state;
     begin("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
     fact(0, "process.rank", "rank=0 of=2 by=RANK");
     gw_feed_process(&feed, 300, 1, "/usr/bin/python3");
@@ -661,7 +638,6 @@ static void stuck_on(const char *peers, const char *nccl_p2p_disable)
 
 static void copies_are_redirected(void **state)
 {
-    (void)state;
     stuck_on("cards=2 nvswitches=0 iommu=DMA-FQ acs=0000:00:01.0", NULL);
     expect("p2p-iommu-acs", GW_SUPPORTED);
     assert_int_equal(verdict->run.trouble_weight, 1); /* a cause of its own */
@@ -684,7 +660,6 @@ static void copies_are_not_redirected(void **state)
                 {"cards=1 nvswitches=0 iommu=DMA acs=0000:00:01.0", NULL},
                 {"cards=2 nvswitches=0 iommu=DMA acs=0000:00:01.0", "1"},
                 {"cards=2 iommu=DMA", NULL}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         stuck_on(rows[i].peers, rows[i].disable);
         assert_null(verdict->cause);
@@ -695,7 +670,6 @@ static void copies_are_not_redirected(void **state)
 
 static void senseless_facts_do_no_harm(void **state)
 {
-    (void)state;
     static const char *const odd[] = {"",
                                       "for_ms=",
                                       "for_ms=99999999999999999999999 cpu_ms=-3",

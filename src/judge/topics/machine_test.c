@@ -48,7 +48,6 @@ static void open_host_run(void)
 
 static void the_kernel_names_the_command(void **state)
 {
-    (void)state;
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, 1, 1,
                     "Memory cgroup out of memory: Killed process 100 (program) total-vm:9000kB");
@@ -60,7 +59,6 @@ static void the_kernel_names_the_command(void **state)
 
 static void the_group_count_rises_with_the_death(void **state)
 {
-    (void)state;
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1,
                     "the control group's oom_kill count rose from 3 to 4");
@@ -75,7 +73,6 @@ static void the_group_count_rises_with_the_death(void **state)
  * the group was killed. */
 static void the_group_count_rose_earlier(void **state)
 {
-    (void)state;
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1, "oom_kill 3 to 4");
     host_counts(4, 23);
@@ -87,7 +84,6 @@ static void the_group_count_rose_earlier(void **state)
 
 static void a_kill_by_hand(void **state)
 {
-    (void)state;
     open_host_run();
     host_counts(3, 22);
     gw_feed_exit(&feed, -1, 9);
@@ -100,7 +96,6 @@ static void a_kill_by_hand(void **state)
  * group's did not. */
 static void somebody_else_was_killed(void **state)
 {
-    (void)state;
     open_host_run();
     host_counts(3, 23);
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 4711, 0, 1,
@@ -113,7 +108,6 @@ static void somebody_else_was_killed(void **state)
 /* The counts of out-of-memory kills could not be read, so the out-of-memory killer is not ruled out. */
 static void nothing_is_known_of_the_host(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_exit(&feed, -1, 9);
     expect("killed-by-scheduler-or-user", GW_SUPPORTED);
@@ -125,7 +119,6 @@ static void nothing_is_known_of_the_host(void **state)
 /* The kernel killed a worker without driver calls. The parent's exception names the worker's pid. */
 static void a_worker_was_killed(void **state)
 {
-    (void)state;
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 555, 0, 1,
                     "Out of memory: Killed process 555 (python3) total-vm:9000kB");
@@ -138,7 +131,6 @@ static void a_worker_was_killed(void **state)
 
 static void an_oom_kill_elsewhere_harms_nobody(void **state)
 {
-    (void)state;
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1, "oom_kill 3 to 4");
     host_counts(4, 23);
@@ -158,7 +150,6 @@ static void shm(uint64_t total, uint64_t room)
 
 static void shm_is_full_at_sigbus(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     shm(64 << 20, 60 << 20);
     gw_feed_wait(&feed, second_ns);
@@ -170,7 +161,6 @@ static void shm_is_full_at_sigbus(void **state)
 
 static void shm_has_room_at_sigbus(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     shm(8 * gib, 7 * gib);
     gw_feed_exit(&feed, -1, 7);
@@ -185,7 +175,6 @@ static void shm_has_room_at_sigbus(void **state)
  * or died for another reason. */
 static void shm_has_little_room_at_sigbus(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     shm(gib, gib);
     gw_feed_wait(&feed, second_ns);
@@ -208,7 +197,6 @@ static void shm_has_little_room_at_sigbus(void **state)
  * the process died. */
 static void shm_was_full_all_the_time_at_sigbus(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     shm(gib, 0);
     gw_feed_wait(&feed, 600 * second_ns);
@@ -247,7 +235,6 @@ static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char
 static void the_fault_decides_at_sigbus(void **state)
 {
     enum { SENT = -6, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4 };
-    (void)state;
     static const struct {
         uint64_t first, last;
         int code;
@@ -287,7 +274,6 @@ static void the_fault_decides_at_sigbus(void **state)
 
 static void shm_is_full_in_words(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     shm(64 << 20, 0);
     gw_feed_stderr(&feed,
@@ -301,7 +287,6 @@ static void shm_is_full_in_words(void **state)
 
 static void shm_full_and_another_end(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     shm(64 << 20, 0);
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"x.py\", line 3, in <module>\nKeyError: 'a'\n");
@@ -340,7 +325,6 @@ static void xid(uint32_t card, uint64_t number, const char *line)
 
 static void off_the_bus(void **state)
 {
-    (void)state;
     open_card_run();
     xid(1, 79, "");
     lose_context(719);
@@ -351,7 +335,6 @@ static void off_the_bus(void **state)
 
 static void another_card_is_off_the_bus(void **state)
 {
-    (void)state;
     open_card_run();
     xid(0, 79, "");
     lose_context(719);
@@ -361,7 +344,6 @@ static void another_card_is_off_the_bus(void **state)
 
 static void off_the_bus_by_the_log_alone(void **state)
 {
-    (void)state;
     open_card_run();
     xid(GW_NO_DEVICE, 79,
         "NVRM: Xid (PCI:0000:af:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
@@ -373,7 +355,6 @@ static void off_the_bus_by_the_log_alone(void **state)
 /* The card fell off the bus a minute after the program had failed for another reason. */
 static void off_the_bus_too_late(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
     gw_feed_wait(&feed, 60 * second_ns);
@@ -385,7 +366,6 @@ static void off_the_bus_too_late(void **state)
 
 static void nvml_says_lost(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 0);
     gw_feed_wait(&feed, second_ns);
@@ -397,7 +377,6 @@ static void nvml_says_lost(void **state)
 
 static void application_xids_are_no_hardware(void **state)
 {
-    (void)state;
     open_card_run();
     xid(1, 31, "");
     xid(1, 43, "");
@@ -408,7 +387,6 @@ static void application_xids_are_no_hardware(void **state)
 
 static void uncorrectable_memory(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
     gw_feed_wait(&feed, second_ns);
@@ -425,7 +403,6 @@ static void uncorrectable_memory(void **state)
  * (CUDA_ERROR_ECC_UNCORRECTABLE). */
 static void uncorrectable_memory_by_the_counter(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
     gw_feed_wait(&feed, second_ns);
@@ -438,7 +415,6 @@ static void uncorrectable_memory_by_the_counter(void **state)
 /* A memory error hit another process on the card, and our process ran out of memory for another reason. */
 static void contained_error_of_somebody_else(void **state)
 {
-    (void)state;
     open_card_run();
     xid(1, 94, "");
     for (int i = 0; i < 7; i++)
@@ -451,7 +427,6 @@ static void contained_error_of_somebody_else(void **state)
 
 static void off_the_bus_after_a_full_card(void **state)
 {
-    (void)state;
     open_card_run();
     for (int i = 0; i < 7; i++)
         gw_feed_alloc(&feed, 2 * gib);
@@ -464,7 +439,6 @@ static void off_the_bus_after_a_full_card(void **state)
 
 static void old_memory_errors_are_no_news(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
     gw_feed_wait(&feed, second_ns);
@@ -482,7 +456,6 @@ static void old_memory_errors_are_no_news(void **state)
 
 static void nvml_names_the_holder(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=100 bytes=1610612736 card=1 cmd=program");
@@ -496,7 +469,6 @@ static void nvml_names_the_holder(void **state)
 
 static void the_holder_is_on_another_card(void **state)
 {
-    (void)state;
     open_card_run();
     for (int i = 0; i < 6; i++)
         gw_feed_alloc(&feed, 2 * gib);
@@ -511,7 +483,6 @@ static void the_holder_is_on_another_card(void **state)
  * failed for lack of memory. */
 static void the_holder_had_gone(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 card=1 user=ann cmd=python notebook.py");
@@ -531,7 +502,6 @@ static void the_holder_had_gone(void **state)
  * the memory, and say why. */
 static void holders_of_another_namespace(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder.unmatched", "pid=88123 bytes=15032385536 card=1 ");
@@ -561,7 +531,6 @@ static void end_well(void)
 
 static void heat_is_advice(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_TEMPERATURE, 1, 0, 91);
     reasons(0, 10);
@@ -575,7 +544,6 @@ static void heat_is_advice(void **state)
 
 static void a_busy_card_at_its_limit_is_well(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT, 1, 0, 700000);
     gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT_DEFAULT, 1, 0, 700000);
@@ -597,7 +565,6 @@ static void a_busy_card_at_its_limit_is_well(void **state)
 
 static void a_lowered_limit_and_a_brake_are_advice(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT, 1, 0, 400000);
     gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT_DEFAULT, 1, 0, 700000);
@@ -611,7 +578,6 @@ static void a_lowered_limit_and_a_brake_are_advice(void **state)
 
 static void a_narrow_link_is_advice(void **state)
 {
-    (void)state;
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_WIDTH, 1, 0, 4);
     gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_WIDTH_MAX, 1, 0, 16);

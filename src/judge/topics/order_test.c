@@ -71,7 +71,6 @@ static void expect(const char *cause, gw_certainty certainty)
 
 static void nobody_can_have_known(void **state)
 {
-    (void)state;
     begin(NON_BLOCKING);
     gw_feed_launch(&feed, 0xf, B); /* launched before the copy, so it cannot show that the copy has ended */
     copy(weights, block, mib);
@@ -81,7 +80,6 @@ static void nobody_can_have_known(void **state)
 
 static void a_slow_host_changes_nothing(void **state)
 {
-    (void)state;
     begin(NON_BLOCKING);
     copy(weights, block, mib);
     gw_feed_wait(&feed, 500000 * us);
@@ -91,7 +89,6 @@ static void a_slow_host_changes_nothing(void **state)
 
 static void the_host_may_have_looked(void **state)
 {
-    (void)state;
     begin(NON_BLOCKING);
     copy(host, block, mib);
     give_back();
@@ -119,7 +116,6 @@ static void the_host_may_have_looked(void **state)
 
 static void so_much_is_not_copied_so_soon(void **state)
 {
-    (void)state;
     begin(NON_BLOCKING);
     copy(host, block, 4096 * mib);
     tell(GW_ORDER_RECORD, EVENT, B, 0);
@@ -136,7 +132,6 @@ static void so_much_is_not_copied_so_soon(void **state)
 
 static void unknown_work_may_put_it_in_order(void **state)
 {
-    (void)state;
     begin(0);
     copy(weights, block, mib);
     gw_feed_wait(&feed, us);
@@ -167,7 +162,6 @@ static void unknown_work_may_put_it_in_order(void **state)
 
 static void what_was_lost_may_put_it_in_order(void **state)
 {
-    (void)state;
     begin(NON_BLOCKING);
     copy(weights, block, mib);
     give_back();
@@ -183,7 +177,6 @@ static void what_was_lost_may_put_it_in_order(void **state)
 
 static void a_result_may_have_been_read_too_early(void **state)
 {
-    (void)state;
     begin(NON_BLOCKING);
     copy(host, weights, mib);
     gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);

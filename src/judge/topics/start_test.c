@@ -69,7 +69,6 @@ static void init_fails(uint16_t result)
 
 static void test_codes_of_init_say_what_is_wrong(void **state)
 {
-    (void)state;
     static const struct {
         uint16_t result;
         const char *cause;
@@ -98,7 +97,6 @@ static void test_codes_of_init_say_what_is_wrong(void **state)
 
 static void test_paths_make_it_certain(void **state)
 {
-    (void)state;
     init_fails(34);
     library("kind=driver version=? from=0 major_only=0 path=/usr/local/cuda/lib64/stubs/libcuda.so");
     ends_of("cuInit", 34);
@@ -116,7 +114,6 @@ static void test_paths_make_it_certain(void **state)
 
 static void test_no_device_says_why(void **state)
 {
-    (void)state;
     init_fails(100);
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "");
     ends_of("cuInit", 100);
@@ -136,7 +133,6 @@ static void test_no_device_says_why(void **state)
  * no card. */
 static void test_a_card_that_only_nvml_sees(void **state)
 {
-    (void)state;
     for (int hidden = 0; hidden < 2; hidden++) {
         init_fails(100);
         gw_feed_meta(&feed, "device.files", "nvidiactl nvidia0 nvidia-uvm");
@@ -160,7 +156,6 @@ static void raise_error(const char *line)
 /* PyTorch prints its own exception if CUDA does not start. This does not count as a second failure. */
 static void test_frameworks_words_for_a_failed_start(void **state)
 {
-    (void)state;
     init_fails(100);
     raise_error("RuntimeError: No CUDA GPUs are available\n");
     expect("no-device-visible", GW_ESTABLISHED, "cuInit returned 100");
@@ -183,7 +178,6 @@ static void test_frameworks_words_for_a_failed_start(void **state)
 
 static void test_lost_state_needs_the_missing_file(void **state)
 {
-    (void)state;
     init_fails(999);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl");
     gw_feed_exit(&feed, 1, 0);
@@ -198,7 +192,6 @@ static void test_lost_state_needs_the_missing_file(void **state)
 
 static void test_modules_that_do_not_load(void **state)
 {
-    (void)state;
     static const struct {
         uint16_t result;
         const char *cause;
@@ -221,7 +214,6 @@ static void test_modules_that_do_not_load(void **state)
 
 static void test_driver_too_old_needs_a_failing_call(void **state)
 {
-    (void)state;
     open_with_driver(12020);
     library(RUNTIME_13);
     gw_feed_call(&feed, "cuLibraryLoadData", GW_EV_LIBRARY_LOAD, 222, 0, 0, 0, 0);
@@ -257,7 +249,6 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
 
 static void test_ordinals(void **state)
 {
-    (void)state;
     open_with_driver(13000);
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "2");
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 101, 0, 0, 3, 0);
@@ -273,7 +264,6 @@ static void test_ordinals(void **state)
 
 static void test_mixed_cudnn(void **state)
 {
-    (void)state;
     const char
         *wheel = "kind=cudnn version=9.1.0.70 from=3 major_only=0 path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9",
         *system = "kind=cudnn version=9.3.0 from=1 major_only=0 path=/usr/lib/libcudnn_ops.so.9.3.0",
@@ -324,7 +314,6 @@ static void cpu_run(const char *files, const char *runtime)
 
 static void test_a_gpu_that_nobody_used_is_advice(void **state)
 {
-    (void)state;
     cpu_run("nvidia0 nvidiactl", RUNTIME_13);
     advised(true);
     cpu_run("", RUNTIME_13); /* the machine has no GPU */

@@ -78,7 +78,6 @@ static size_t position(const char *part)
 
 static void test_only_kernel(void **state)
 {
-    (void)state;
     open_program();
     launched_at(OTHER, NULL, "warm train.py 3");
     gw_feed_launch(&feed, OTHER, STREAM);
@@ -99,7 +98,6 @@ static void test_only_kernel(void **state)
  * ruled out if the first stream had waited for an event recorded after it. */
 static void test_wait_for_another_stream(void **state)
 {
-    (void)state;
     enum { OTHER_STREAM = 0x6161, EVENT = 0x99 };
     for (int i = 0; i < 3; i++) {
         open_program();
@@ -127,7 +125,6 @@ static void test_wait_for_another_stream(void **state)
 /* Either of two kernels may be at fault, so the verdict's place is the call that reported the fault. */
 static void test_two_kernels(void **state)
 {
-    (void)state;
     open_program();
     wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
@@ -144,7 +141,6 @@ static void test_two_kernels(void **state)
 
 static void test_several_places(void **state)
 {
-    (void)state;
     open_program();
     wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
@@ -163,7 +159,6 @@ static void test_several_places(void **state)
  * fault. */
 static void test_only_kernel_of_a_cut_window(void **state)
 {
-    (void)state;
     open_program();
     wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
@@ -177,7 +172,6 @@ static void test_only_kernel_of_a_cut_window(void **state)
 
 static void test_kernel_of_the_dump(void **state)
 {
-    (void)state;
     open_program();
     wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
@@ -194,7 +188,6 @@ static void test_kernel_of_the_dump(void **state)
 
 static void test_kernel_of_the_assertion(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     name(MINE, "_ZN2at6native12_GLOBAL__N_138nll_loss_forward_reduce_cuda_kernel_2dIfflEEvPT_S4_S4_PlS4_bbllll");
     name(OTHER, "_ZN2at6native29vectorized_elementwise_kernelILi4EEEvi");
@@ -215,7 +208,6 @@ static void test_kernel_of_the_assertion(void **state)
  * kernels. */
 static void test_assertion_without_a_kernel(void **state)
 {
-    (void)state;
     static const char *const functions[] = {"operator()", "void at::operator()(int)", "gather"};
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         char text[256];
@@ -240,7 +232,6 @@ static void test_assertion_without_a_kernel(void **state)
 
 static void test_own_before_libraries(void **state)
 {
-    (void)state;
     open_program();
     wait_for_all();
     launched_at(MINE, "/tmp/triton/launcher.so", "loss train.py 7");
@@ -265,7 +256,6 @@ static void test_own_before_libraries(void **state)
 /* The recording has no launch sites, so the newest kernel comes first. */
 static void test_nothing_known(void **state)
 {
-    (void)state;
     open_program();
     wait_for_all();
     gw_feed_launch(&feed, MINE, STREAM);
@@ -282,7 +272,6 @@ static void test_nothing_known(void **state)
  * not count. */
 static void test_handle_used_again(void **state)
 {
-    (void)state;
     open_program();
     launched_at(MINE, NULL, "old train.py 1");
     gw_feed_call(&feed, "cuModuleUnload", GW_EV_MODULE_UNLOAD, 0, 0x77, 0, 0, 0);

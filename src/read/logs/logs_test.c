@@ -78,7 +78,6 @@ static bool is_class(gw_sign sign)
 
 static void every_sign_is_found_in_its_example(void **state)
 {
-    (void)state;
     bool seen[GW_SIGN_COUNT] = {0};
     for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
         gw_log *log = read_string(examples[i].line);
@@ -114,7 +113,6 @@ static void other_things_are_not_found(void **state)
                   {GW_SAYS_NAN, "NaN detected: False"},
                   {GW_SAYS_NETWORK, "websocket connection failed, retrying"},
                   {GW_SAYS_NETWORK, "socket.timeout: The read operation timed out"}};
-    (void)state;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         gw_log *log = read_string(others[i].line);
         if (log->count[others[i].sign] != 0)
@@ -125,7 +123,6 @@ static void other_things_are_not_found(void **state)
 
 static void every_pattern_has_a_literal(void **state)
 {
-    (void)state;
     gwi_literals literals;
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
         if (gw_sign_kind_of(sign) == GW_SIGN_NEAR)
@@ -138,7 +135,6 @@ static void every_pattern_has_a_literal(void **state)
 
 static void literals_are_what_a_line_must_hold(void **state)
 {
-    (void)state;
     static const struct {
         const char *pattern;
         size_t count;
@@ -190,7 +186,6 @@ static bool holds_one(const char *line, const gwi_literals *literals)
 /* If a pattern matches a line, the line must contain one of the pattern's literals. */
 static void no_match_is_without_a_literal(void **state)
 {
-    (void)state;
     gwi_matcher *matcher = NULL;
     gwi_match match;
     assert_int_equal(gwi_matcher_open(&matcher, NULL), GW_OK);
@@ -211,7 +206,6 @@ static void no_match_is_without_a_literal(void **state)
 
 static void colours_and_progress_bars_do_not_hide_a_line(void **state)
 {
-    (void)state;
     gw_log *log = read_string("one\r\n\x1b[1;31mRuntimeError\x1b[0m: \x1b[31mCUDA error: misaligned \x1b[0maddress\r\n"
                               " 10%|#\r 20%|##\rRuntimeError: CUDA error: unspecified launch failure\n"
                               "\x1b]0;title\x07"
@@ -226,7 +220,6 @@ static void colours_and_progress_bars_do_not_hide_a_line(void **state)
 
 static void broken_sequences_end_with_their_line(void **state)
 {
-    (void)state;
     gw_log *log =
         read_string("\x1b[31\nCUDA error: misaligned address\n\x1b]0;never closed\nCUDA error: misaligned address\n"
                     "\xff\xc3(\x80 CUDA error: misaligned address \xf0\x28\n\x1b");
@@ -236,7 +229,6 @@ static void broken_sequences_end_with_their_line(void **state)
 
 static void sixteen_bit_text_is_read(void **state)
 {
-    (void)state;
     static const char text[] = "x\nCUDA error: misaligned address\n";
     for (int high_first = 0; high_first < 2; high_first++) {
         char wide[2 * sizeof text] = {(char)(high_first ? 0xfe : 0xff), (char)(high_first ? 0xff : 0xfe)};
@@ -254,7 +246,6 @@ static void sixteen_bit_text_is_read(void **state)
 /* The result does not depend on how the text is split into pieces. */
 static void pieces_make_no_difference(void **state)
 {
-    (void)state;
     static const char text[] =
         "Epoch 1\n\x1b[31mTraceback (most recent call last):\x1b[0m\n  File \"a.py\", line 3, in f\n"
         "ValueError: bad\nEpoch 2";
@@ -271,7 +262,6 @@ static void pieces_make_no_difference(void **state)
 /* A line with a failure may have signs of kind NEAR, too, wherever it is. */
 static void failing_lines_are_searched_for_all_signs(void **state)
 {
-    (void)state;
     static const char *const ends[] = {"", "\n", "\nbye\n", "\nCUDA error: misaligned address\n"};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         char text[256];
@@ -288,7 +278,6 @@ enum { MIB = 1 << 20 };
 
 static void lines_longer_than_a_block_are_read(void **state)
 {
-    (void)state;
     size_t count = 3 * MIB;
     char *text = malloc(count);
     assert_non_null(text);
@@ -321,7 +310,6 @@ static void lines_longer_than_a_block_are_read(void **state)
  * continue from block to block. */
 static void finds_are_bounded(void **state)
 {
-    (void)state;
     enum { LINES = 60000 };
     static const char line[] = "CUDA error: misaligned address\n";
     size_t bytes = sizeof line - 1;
@@ -342,7 +330,6 @@ static void finds_are_bounded(void **state)
 
 static void prefixes_name_the_rank(void **state)
 {
-    (void)state;
     static const struct {
         const char *line;
         int rank;
@@ -394,7 +381,6 @@ static void *read_all_examples(void *unused)
  * the first reader. */
 static void readers_of_several_threads_see_the_same(void **state)
 {
-    (void)state;
     pthread_t thread[THREADS];
     size_t *count[THREADS];
     for (size_t i = 0; i < THREADS; i++)
@@ -434,7 +420,6 @@ static void away(scratch *it)
 
 static void packed_files_are_read(void **state)
 {
-    (void)state;
     static const char *const packers[] = {"gzip -n", "xz -T1", "zstd -q --rm"};
     static const char *const suffixes[] = {"gz", "xz", "zst"};
     static const char text[] = "Epoch 1\nCUDA error: misaligned address\n";
@@ -470,7 +455,6 @@ static void packed_files_are_read(void **state)
 
 static void what_is_no_text_is_refused(void **state)
 {
-    (void)state;
     scratch it;
     gw_error err;
     gw_log *log = NULL;
@@ -487,7 +471,6 @@ static void what_is_no_text_is_refused(void **state)
 
 static void fields_are_numbers_and_sizes(void **state)
 {
-    (void)state;
     int64_t number;
     uint64_t bytes;
     gw_log_find find = {.field = {{"a", "1,024"}, {"b", "381.50 MiB"}, {"c", "x"}, {"d", "999999999999999999999999"}},

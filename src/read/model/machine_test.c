@@ -13,7 +13,6 @@ static const uint64_t second_ns = 1000000000u;
 
 static void values_become_series(void **state)
 {
-    (void)state;
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
     static const uint64_t power[] = {100, 300, 300, 200};
@@ -33,7 +32,6 @@ static void values_become_series(void **state)
 /* A value that is not reported again is unchanged. If a counter is reset, its later increases must still count. */
 static void counters_count_what_was_added(void **state)
 {
-    (void)state;
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
     static const uint64_t count[] = {1000, 1003, 2, 4};
@@ -55,7 +53,6 @@ static void counters_count_what_was_added(void **state)
 
 static void bits_have_durations(void **state)
 {
-    (void)state;
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
     static const uint64_t bits[] = {GW_CLOCK_REASON_IDLE, GW_CLOCK_REASON_HW_THERMAL | GW_CLOCK_REASON_HW_SLOWDOWN,
@@ -76,7 +73,6 @@ static void bits_have_durations(void **state)
  * GW_SAMPLE_KNOWN. */
 static void unknown_is_told_apart(void **state)
 {
-    (void)state;
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
     gw_feed_unknown(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, GW_SAMPLE_NOT_SUPPORTED);
@@ -112,7 +108,6 @@ static void two_cards(gw_feed *feed)
 
 static void cards_are_matched_by_their_place(void **state)
 {
-    (void)state;
     gw_feed feed;
     two_cards(&feed);
     gw_model *model = gw_feed_finish(&feed);
@@ -127,7 +122,6 @@ static void cards_are_matched_by_their_place(void **state)
  * must not become events of this run. */
 static void events_are_put_together(void **state)
 {
-    (void)state;
     gw_feed feed;
     two_cards(&feed);
     gw_feed_machine(&feed, GW_MACHINE_XID, GW_SOURCE_NVML, 1, 0, 31, 0, "");
@@ -154,7 +148,6 @@ static void events_are_put_together(void **state)
 
 static void bursts_are_counted(void **state)
 {
-    (void)state;
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
     for (int i = 0; i < 100; i++, gw_feed_wait(&feed, 10000000))

@@ -24,28 +24,24 @@ static const gw_usage *usage_of(uint32_t pid)
 
 static int open_feed(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     return 0;
 }
 
 static int open_bare(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     return 0;
 }
 
 static int close_feed(void **state)
 {
-    (void)state;
     gw_feed_close(&feed);
     return 0;
 }
 
 static void test_plain_memory(void **state)
 {
-    (void)state;
     uint64_t a = gw_feed_alloc(&feed, 3 * mib), b = gw_feed_alloc(&feed, 100);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 3 * mib + 100);
     gw_feed_free(&feed, a);
@@ -62,7 +58,6 @@ static void test_plain_memory(void **state)
  * as device 0. */
 static void test_devices_beyond_the_table_are_nobody_elses(void **state)
 {
-    (void)state;
     (void)gw_feed_alloc(&feed, mib);
     gw_feed_text_call(&feed, "cuInit", GW_EV_DEVICE, 16, gib, gib, 0, "Another card");
     gw_feed_call(&feed, "cuDeviceGetAttribute", GW_EV_DEVICE_ATTRIBUTE, 0, 16, 33, 7, 0);
@@ -125,7 +120,6 @@ static const gw_group *group_of_site(const char *place, uint64_t bytes)
 
 static void test_one_kind_is_one_place(void **state)
 {
-    (void)state;
     uint32_t load = gw_feed_site(&feed, "load data.py 10, train train.py 20, main train.py 30");
     uint32_t again = gw_feed_site(&feed, "load data.py 10, train train.py 20, main train.py 30, again train.py 99");
     uint32_t other = gw_feed_site(&feed, "load data.py 10, test train.py 25, main train.py 31");
@@ -167,7 +161,6 @@ static void test_one_kind_is_one_place(void **state)
 
 static void test_what_is_buried_knows_where_it_was_made(void **state)
 {
-    (void)state;
     uint32_t made = gw_feed_site(&feed, "build model.py 5"), reset = gw_feed_site(&feed, "restart main.py 9");
     alloc_at(made, mib);
     feed.site = reset;
@@ -184,7 +177,6 @@ static void test_what_is_buried_knows_where_it_was_made(void **state)
 /* Site ids may start at any number in each process. The model numbers the sites of all processes from 1. */
 static void test_a_crash_names_its_site(void **state)
 {
-    (void)state;
     feed.site_last = 40;
     feed.site = gw_feed_site(&feed, "peek model.py 7");
     gw_feed_call(&feed, "?", GW_EV_CRASH, 0, 11, 0x1000, 1, 0x401000);
@@ -196,7 +188,6 @@ static void test_a_crash_names_its_site(void **state)
 /* A recording from elsewhere may have times below 0, which would be hundreds of years without a sign. */
 static void test_times_before_the_start(void **state)
 {
-    (void)state;
     gw_hot_call call = {.t_ns = UINT64_MAX - 9};
     gw_item ring = {.kind = GW_ITEM_RING, .t_ns = UINT64_MAX, .pid = GW_FEED_PID, .tid = GW_FEED_PID};
     gw_error err;
@@ -216,7 +207,6 @@ static void test_times_before_the_start(void **state)
 
 static void test_failed_calls_change_nothing(void **state)
 {
-    (void)state;
     uint64_t a = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, a, 0, 0, 0);
     gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, 0, 0);
@@ -226,7 +216,6 @@ static void test_failed_calls_change_nothing(void **state)
 
 static void test_vmm_lives_until_released_and_unmapped(void **state)
 {
-    (void)state;
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 4 * mib, 0, 1);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x200000, 4 * mib, 0, 0x11);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x800000, 4 * mib, 0, 0x11);
@@ -247,7 +236,6 @@ static void test_vmm_lives_until_released_and_unmapped(void **state)
  * alive. The ledger must not confuse the blocks. */
 static void test_vmm_number_given_out_twice(void **state)
 {
-    (void)state;
     const uint64_t first_at = 0x7000000000, second_at = 0x7100000000, handle = 0x900;
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, handle, 2 * mib, 0, 1);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, first_at, 2 * mib, 0, handle);
@@ -265,7 +253,6 @@ static void test_vmm_number_given_out_twice(void **state)
 
 static void test_vmm_retain_and_host_memory(void **state)
 {
-    (void)state;
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 4 * mib, 0, 1);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x200000, 4 * mib, 0, 0x11);
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x11, 0, 0, 0);
@@ -285,7 +272,6 @@ static void test_vmm_retain_and_host_memory(void **state)
 
 static void test_unmap_takes_several_mappings(void **state)
 {
-    (void)state;
     for (uint64_t i = 0; i < 4; i++) {
         gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x10 + i, 2 * mib, 0, 1);
         gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x40000000 + i * 2 * mib, 2 * mib, 0, 0x10 + i);
@@ -298,7 +284,6 @@ static void test_unmap_takes_several_mappings(void **state)
 
 static void test_contexts_own_what_was_made_in_them(void **state)
 {
-    (void)state;
     uint64_t kept = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xbeef, 0, 0, GW_CONTEXT_PLAIN);
     feed.context = 0xbeef;
@@ -317,7 +302,6 @@ static void test_contexts_own_what_was_made_in_them(void **state)
 
 static void test_primary_context_counts_its_holders(void **state)
 {
-    (void)state;
     gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
     gw_feed_call(&feed, "cuDevicePrimaryCtxRelease_v2", GW_EV_CTX_RELEASE, 0, 0, 0, 0, 0);
@@ -329,7 +313,6 @@ static void test_primary_context_counts_its_holders(void **state)
 
 static void test_reset_takes_everything_whoever_holds_it(void **state)
 {
-    (void)state;
     uint64_t a = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, 0x9000, mib, 0, 0);
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
@@ -341,7 +324,6 @@ static void test_reset_takes_everything_whoever_holds_it(void **state)
 /* exec() ends all objects of the old program. Its last events may be recorded after the description of the new one. */
 static void test_exec_ends_everything(void **state)
 {
-    (void)state;
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
     const gw_process *facts = gw_model_process(feed.model, GW_FEED_PID);
     gw_feed_alloc(&feed, gib);
@@ -373,7 +355,6 @@ static void test_exec_ends_everything(void **state)
 /* A new program that does nothing with the driver is only known from its description. */
 static void test_exec_without_a_later_event(void **state)
 {
-    (void)state;
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
     gw_feed_alloc(&feed, gib);
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/true");
@@ -384,7 +365,6 @@ static void test_exec_without_a_later_event(void **state)
 /* The drain may find the buffers of both programs at once, and then describes them in any order. */
 static void test_exec_described_in_reverse(void **state)
 {
-    (void)state;
     gw_error err;
     gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns + 1000000000, .pid = GW_FEED_PID};
     item.process.exe = "/usr/bin/python3";
@@ -410,7 +390,6 @@ static void describe_started_at(uint64_t start_realtime_ns)
 
 static void test_a_repeated_description_is_no_exec(void **state)
 {
-    (void)state;
     describe_started_at(1763600000000000000);
     gw_feed_alloc(&feed, gib);
     describe_started_at(1763600000000000000);
@@ -433,7 +412,6 @@ static void describe_in_namespace(uint64_t pid_namespace)
 /* Processes of several containers may have the same pid. None of them has called exec(). */
 static void test_equal_pids_in_two_namespaces(void **state)
 {
-    (void)state;
     describe_in_namespace(4026531836);
     gw_feed_alloc(&feed, gib);
     describe_in_namespace(4026532800);
@@ -448,7 +426,6 @@ static void test_equal_pids_in_two_namespaces(void **state)
 
 static void test_green_contexts_borrow(void **state)
 {
-    (void)state;
     gw_feed_call(&feed, "cuGreenCtxCreate", GW_EV_CTX_CREATE, 0, 0x9e, 0, 0, GW_CONTEXT_GREEN);
     gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuGreenCtxDestroy", GW_EV_CTX_DESTROY, 0, 0x9e, 0, 0, GW_CONTEXT_GREEN);
@@ -457,7 +434,6 @@ static void test_green_contexts_borrow(void **state)
 
 static void test_imports_are_the_exporters(void **state)
 {
-    (void)state;
     gw_feed_call(&feed, "cuIpcOpenMemHandle_v2", GW_EV_IPC_OPEN, 0, 0x123000, 0, 0, 0);
     gw_feed_call(&feed, "cuMemImportFromShareableHandle", GW_EV_VMM_IMPORT, 0, 0x77, 0, 0, 0);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
@@ -469,7 +445,6 @@ static void test_imports_are_the_exporters(void **state)
 
 static void test_captured_allocations_have_not_happened(void **state)
 {
-    (void)state;
     gw_feed_call(&feed, "cuStreamBeginCapture_v2", GW_EV_CAPTURE_BEGIN, 0, 0, 0, 0, 0x51);
     gw_event event = {.t_ns = feed.t_ns + 10,
                       .pid = feed.pid,
@@ -493,7 +468,6 @@ static void test_captured_allocations_have_not_happened(void **state)
 
 static void test_kernels_have_names(void **state)
 {
-    (void)state;
     gw_feed_call(&feed, "cuLibraryLoadData", GW_EV_LIBRARY_LOAD, 0, 0x71, 0, 0, 0);
     gw_feed_text_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, 0xf0, 0x71, GW_OWNER_LIBRARY, 0, "conv_forward");
     gw_feed_call(&feed, "cuKernelGetFunction", GW_EV_FUNCTION, 0, 0xf1, 0xf0, GW_OWNER_KERNEL, 0);
@@ -517,7 +491,6 @@ static void test_kernels_have_names(void **state)
 
 static void test_recovered_by_a_retry(void **state)
 {
-    (void)state;
     uint64_t a = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
     gw_feed_free(&feed, a);
@@ -534,7 +507,6 @@ static void test_recovered_by_a_retry(void **state)
  * These three refusals are one failure. */
 static void test_a_pool_that_asks_again_fails_once(void **state)
 {
-    (void)state;
     uint64_t a = gw_feed_alloc(&feed, gib), b = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
     gw_feed_free(&feed, a);
@@ -557,7 +529,6 @@ static void test_a_pool_that_asks_again_fails_once(void **state)
 /* A refused request is a new failure if it has another size, or if another request succeeded since the last refusal. */
 static void test_two_requests_fail_twice(void **state)
 {
-    (void)state;
     gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
     gw_feed_no_room(&feed, 3 * gib, mib, 16 * gib);
     gw_feed_alloc(&feed, mib);
@@ -568,7 +539,6 @@ static void test_two_requests_fail_twice(void **state)
 
 static void test_recovered_by_a_smaller_batch(void **state)
 {
-    (void)state;
     uint64_t a = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
     gw_feed_free(&feed, a);
@@ -582,7 +552,6 @@ static void test_recovered_by_a_smaller_batch(void **state)
 
 static void test_recovered_by_launches_that_were_waited_for(void **state)
 {
-    (void)state;
     for (int waits = 0; waits < 2; waits++) {
         gw_feed_open(&feed, 16 * gib);
         gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
@@ -599,7 +568,6 @@ static void test_recovered_by_launches_that_were_waited_for(void **state)
 
 static void test_echoes_and_probes(void **state)
 {
-    (void)state;
     gw_feed_call(&feed, "cuModuleGetFunction", GW_EV_CALL, 500, 0, 0, 0, 0);
     gw_feed_call(&feed, "cuCtxGetDevice", GW_EV_CALL, 201, 0, 0, 0, 0);
     gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
@@ -620,7 +588,6 @@ static void test_echoes_and_probes(void **state)
  * server and of an external device. */
 static void test_sticky_results(void **state)
 {
-    (void)state;
     static const uint16_t sticky[] = {214, 220, 226, 700, 721, 810, 911}, harmless[] = {201, 304, 703, 709, 806, 999};
     for (size_t i = 0; i < sizeof sticky / sizeof sticky[0] + sizeof harmless / sizeof harmless[0]; i++) {
         bool is_sticky = i < sizeof sticky / sizeof sticky[0];
@@ -637,7 +604,6 @@ static void test_sticky_results(void **state)
 
 static void test_driver_log_keeps_sticky_results(void **state)
 {
-    (void)state;
     static const char text[] = "Returning 2 (CUDA_ERROR_OUT_OF_MEMORY) from cuMemAlloc_v2\n"
                                "Returning 703 (CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING) from cuLaunchKernel\n"
                                "Returning 709 (CUDA_ERROR_CONTEXT_IS_DESTROYED) from cuMemFree_v2\n"
@@ -659,7 +625,6 @@ static void test_driver_log_keeps_sticky_results(void **state)
 
 static void test_half_used_pages(void **state)
 {
-    (void)state;
     uint64_t block[64];
     for (int i = 0; i < 64; i++)
         block[i] = gw_feed_alloc(&feed, mib);
@@ -716,7 +681,6 @@ static gw_growth growth_at_failure(uint64_t wanted)
 
 static void test_a_second_run_is_seen(void **state)
 {
-    (void)state;
     for (int run = 0; run < 2; run++) {
         allocate_weights();
         gw_feed_alloc(&feed, 900 * mib);
@@ -732,7 +696,6 @@ static void test_a_second_run_is_seen(void **state)
 
 static void test_gradients_are_no_second_run(void **state)
 {
-    (void)state;
     allocate_weights();
     gw_feed_copy(&feed, mib);
     for (int i = 0; i < 40; i++) { /* first forward pass: workspaces are allocated and freed */
@@ -748,7 +711,6 @@ static void test_gradients_are_no_second_run(void **state)
 
 static void test_a_leak_each_step_is_seen(void **state)
 {
-    (void)state;
     allocate_weights();
     for (int i = 0; i < 40; i++) {
         gw_feed_alloc(&feed, 5 * mib);
@@ -763,7 +725,6 @@ static void test_a_leak_each_step_is_seen(void **state)
 
 static void test_layers_of_one_pass_are_no_leak(void **state)
 {
-    (void)state;
     allocate_weights();
     gw_feed_copy(&feed, mib);
     for (int i = 0; i < 40; i++) { /* saved activations of forty equal layers */
@@ -781,7 +742,6 @@ static void test_layers_of_one_pass_are_no_leak(void **state)
 
 static void test_traceback(void **state)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     gw_feed_stderr(&feed, "noise\nTraceback (most recent call last):\n  File \"train.py\", line 12, in run\n    lo");
     gw_feed_stderr(&feed, "ss.backward()\nValueError: bad la");
@@ -812,7 +772,6 @@ static void test_traceback(void **state)
 /* Lines after the exception, and facts about the lines. */
 static void test_stderr_after_the_exception(void **state)
 {
-    (void)state;
     static const struct {
         const char *more;
         bool goes_on;
@@ -841,7 +800,6 @@ static void test_stderr_after_the_exception(void **state)
 
 static void test_chained_traceback_keeps_the_out_of_memory(void **state)
 {
-    (void)state;
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
                           "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB\n\n"
                           "During handling of the above exception, another exception occurred:\n\n"
@@ -855,7 +813,6 @@ static void test_chained_traceback_keeps_the_out_of_memory(void **state)
 
 static void test_hostile_stderr(void **state)
 {
-    (void)state;
     char line[9000];
     memset(line, 'x', sizeof line - 1);
     line[sizeof line - 1] = '\0';
@@ -875,7 +832,6 @@ static void feed_raised(const char *line)
  * so AddressSanitizer reports any read beyond the end. */
 static void test_an_empty_line_is_no_exception(void **state)
 {
-    (void)state;
     char full[(4 << 10) + 1];
     memset(full, 'x', sizeof full - 1);
     full[sizeof full - 1] = '\0';
@@ -906,7 +862,6 @@ static void feed_requests(uint64_t first, uint64_t count, const char *text)
  * - a damaged entry is skipped, with the rest of its text */
 static void test_a_course_of_requests(void **state)
 {
-    (void)state;
     gw_feed_wait(&feed, 1000000000);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 0, 0, 0);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_COURSE_REQUESTS, 1000, 0, 0);
@@ -961,7 +916,6 @@ static void feed_totals(uint64_t requests, uint64_t frees, uint64_t live_bytes)
 /* A report without lists has those of the last full report if nothing was requested or freed since, and only then. */
 static void test_a_report_shares_lists(void **state)
 {
-    (void)state;
     gw_feed_wait(&feed, 1000000000);
     feed_totals(2, 1, mib);
     feed_requests(1, 2, "gBAAAAAgBAAAAA");
@@ -988,7 +942,6 @@ static void test_a_report_shares_lists(void **state)
 /* A report about PyTorch's memory belongs to the refused request just before it, although PyTorch did not make it. */
 static void test_a_report_beside_a_refusal(void **state)
 {
-    (void)state;
     gw_feed_no_room(&feed, 64 * mib, mib, gib);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_WHEN, GW_WHEN_OTHER_REFUSED, 3, 0);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_ALLOCATED, mib, 3, 0);
@@ -1008,7 +961,6 @@ static void test_a_report_beside_a_refusal(void **state)
  * are one only if the program also read results often enough. 15 are never one. */
 static void test_a_pile_of_arrays(void **state)
 {
-    (void)state;
     assert_null(gw_arrays_pile(&(gw_arrays){.seen = true}, 2000));
     gw_feed_text_call(&feed, "?", GW_EV_ARRAYS_OOM, 8 * mib, 12 * gib, 12 * gib, 12 * gib, "JAX");
     gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, 8 * mib, 1100, 0, 0, "float32[2048,1024]");
@@ -1041,7 +993,6 @@ static void test_ages_of_a_report_are_of_one_moment(void **state)
 {
     enum { BLOCKS = 4 };
     const uint64_t pause_ns = 50000000, age_ns = 300000000;
-    (void)state;
     gw_feed_wait(&feed, 1000000000);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 16 * gib, mib, 0);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_HISTORY_TOTAL, BLOCKS, 0, 0);
@@ -1142,7 +1093,6 @@ static size_t expect_sound_snapshots(const gw_model *model)
 
 static void test_hostile_events(void **state)
 {
-    (void)state;
     uint64_t random = 88172645463325252u;
     for (int i = 0; i < 200000; i++) {
         random ^= random << 13;
@@ -1175,7 +1125,6 @@ static void test_hostile_events(void **state)
 
 static void live_blocks_are_listed_at_once(void **state)
 {
-    (void)state;
     size_t count;
     const uint64_t handle = 77, address = 0x7f00000000;
     gw_feed_open(&feed, 1 << 30);

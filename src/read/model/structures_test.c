@@ -25,7 +25,6 @@ static uint64_t random_next(void)
 
 static int start(void **state)
 {
-    (void)state;
     seed = 88172645463325252u;
     return 0;
 }
@@ -72,7 +71,6 @@ static void churn_table(uint32_t hashes)
 
 static void test_table(void **state)
 {
-    (void)state;
     churn_table(3000);
     churn_table(100);
     churn_table(1);
@@ -82,7 +80,6 @@ static void test_table(void **state)
 
 static void test_sort(void **state)
 {
-    (void)state;
     enum { COUNT = 5000 };
     static gwi_sort_key list[COUNT];
     const unsigned shifts[] = {0, 10, 30, 52, 63};
@@ -116,7 +113,6 @@ static bool plain_is_periodic(const uint64_t *number, size_t count)
 
 static void test_pattern(void **state)
 {
-    (void)state;
     uint64_t number[40];
     for (int turn = 0; turn < 3000; turn++) {
         size_t count = 1 + random_next() % 40, period = 1 + random_next() % 12;
@@ -205,7 +201,6 @@ static void expect_same_failure(const gw_failure *one, const gw_failure *other)
 
 static void test_looking_ahead_changes_nothing(void **state)
 {
-    (void)state;
     gw_model *one = model_of(false), *other = model_of(true);
     assert_int_equal(one->event_count, other->event_count);
     assert_int_equal(one->process_count, other->process_count);

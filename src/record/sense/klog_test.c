@@ -90,7 +90,6 @@ static const row rows[] = {
 
 static void lines_are_understood(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const row *r = &rows[i];
         gw_klog klog;
@@ -111,7 +110,6 @@ static void lines_are_understood(void **state)
 
 static void stamps_are_read(void **state)
 {
-    (void)state;
     gw_klog klog;
     const char *kmsg = "4,711,5678901,-,caller=T1;NVRM: Xid (PCI:0000:18:00): 31, pid=1\n SUBSYSTEM=pci\n";
     assert_true(gw_klog_parse(kmsg, strlen(kmsg), &klog));
@@ -128,7 +126,6 @@ static void stamps_are_read(void **state)
 /* The parser must read every Xid number, including unknown ones, and the pid of the process. */
 static void every_number_is_read(void **state)
 {
-    (void)state;
     for (unsigned xid = 1; xid < 300; xid++) {
         char line[160];
         gw_klog klog;
@@ -142,7 +139,6 @@ static void every_number_is_read(void **state)
 /* The parser must not crash or read past the end if a line is cut anywhere and one of its bytes is changed. */
 static void damage_does_no_harm(void **state)
 {
-    (void)state;
     gw_klog klog;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t bytes = strlen(rows[i].line);
@@ -203,7 +199,6 @@ static const char version_9[] =
 
 static void version_9_in_any_pieces(void **state)
 {
-    (void)state;
     for (size_t piece = 1; piece < sizeof version_9; piece++) {
         read_text(version_9, piece);
         assert_int_equal(told_count, 1);
@@ -219,7 +214,6 @@ static void version_9_in_any_pieces(void **state)
 
 static void version_8_with_a_traceback(void **state)
 {
-    (void)state;
     read_text("W! CuDNN (v8902) function cudnnBackendFinalize() called:\n"
               "w!     Info: Traceback contains 3 message(s)\n"
               "w!         Warning: CUDNN_STATUS_NOT_SUPPORTED; Reason: numUserNodes != 5\n"
@@ -238,7 +232,6 @@ static void version_8_with_a_traceback(void **state)
 /* If an entry has a warning and then an error, the parser must report the error. */
 static void an_error_counts_more(void **state)
 {
-    (void)state;
     read_text("E! CuDNN (v8700) function cudnnCreate() called:\n"
               "e!     Warning: CUDNN_STATUS_ALLOC_FAILED; Reason: host side\n"
               "e!     Error: CUDNN_STATUS_NOT_INITIALIZED; reason: cudaMalloc failed\n",
@@ -254,7 +247,6 @@ static void an_error_counts_more(void **state)
 /* An entry as in NVIDIA's documentation: without a level letter on each line. Its error has no status. */
 static void without_letters(void **state)
 {
-    (void)state;
     read_text("cuDNN (v90000) function cudnnCreate() called:\n    Error: something else\n"
               "Time: 2024-01-21T14:14:21.366171 (0d+0h+1m+5s since start)\n"
               "Process: 21264, Thread: 21264, cudnn_handle: NULL, cudnn_stream: NULL.\n",
@@ -267,7 +259,6 @@ static void without_letters(void **state)
 
 static void calls_are_no_messages(void **state)
 {
-    (void)state;
     read_text("I! CuDNN (v90100 17) function cudnnSetActivationDescriptor() called:\n"
               "i!     mode: type=cudnnActivationMode_t; val=CUDNN_ACTIVATION_RELU (1);\n"
               "i! Time: 2024-01-21T14:14:21.366171 (0d+0h+1m+5s since start)\n"
@@ -281,7 +272,6 @@ static void calls_are_no_messages(void **state)
 static void hostile_lines(void **state)
 {
     static char text[3 * GW_CUDNN_LINE_MAX];
-    (void)state;
     memset(text, 'x', sizeof text - 1);
     static const char *const heads[] = {"E! CuDNN (v", "e! Error: CUDNN_STATUS_",
                                         "e! Error: CUDNN_STATUS_A; Reason: ", "e! Process=99999999999999999999",
@@ -375,7 +365,6 @@ static void version_2(void **state)
         {GW_METRIC_CGROUP_PIDS, GW_SAMPLE_KNOWN, 7},
         {GW_METRIC_CGROUP_PIDS_LIMIT, GW_SAMPLE_KNOWN, 100},
     };
-    (void)state;
     write_files(files);
     gwi_values values = read_group();
     EXPECT_ALL(&values, want);
@@ -385,7 +374,6 @@ static void version_2(void **state)
  * value "not supported", not 0. */
 static void version_2_without_limits(void **state)
 {
-    (void)state;
     write_file("/proc/77/cgroup", "w", "0::/\n");
     write_file("/proc/77/mountinfo", "w", "30 22 0:26 / /cg rw - cgroup2 none rw\n");
     write_file("/cg/memory.events", "w", "oom 0\n"); /* older kernels write no line "oom_kill" */
@@ -427,7 +415,6 @@ static void version_1_in_a_container(void **state)
         {GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_SAMPLE_KNOWN, 123},
         {GW_METRIC_CGROUP_PIDS, GW_SAMPLE_NOT_SUPPORTED, 0}, /* the machine has no pids controller */
     };
-    (void)state;
     write_files(files);
     gwi_values values = read_group();
     EXPECT_ALL(&values, want);
@@ -439,7 +426,6 @@ static void version_1_in_a_container(void **state)
 /* Damaged files must yield no values, and must not crash the reader. */
 static void nonsense(void **state)
 {
-    (void)state;
     static const char *const groups[] = {"", ":", "::", "0::", "0:::/x\n\n", "a:memory", "5:memory:/x", "0::/../../.."};
     static const char *const mounts[] = {"",
                                          "\n",
@@ -474,7 +460,6 @@ static void nonsense(void **state)
  * memory, skip the group. */
 static void this_machine(void **state)
 {
-    (void)state;
     static gwi_cgroup group;
     gwi_values values = {0};
     gwi_cgroup_find(&group, "", getpid());

@@ -33,7 +33,6 @@ static inline void write_file(const char *name, const char *mode, const char *te
 
 static inline int make_root(void **state)
 {
-    (void)state;
     strcpy(made_root, "/tmp/gw-root-XXXXXX");
     return mkdtemp(made_root) == NULL;
 }
@@ -41,7 +40,6 @@ static inline int make_root(void **state)
 static inline int remove_root(void **state)
 {
     char command[128];
-    (void)state;
     snprintf(command, sizeof command, "rm -rf %s", made_root);
     return system(command);
 }

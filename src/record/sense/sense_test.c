@@ -133,7 +133,6 @@ static void expect(const gw_sample_value *values, gw_metric metric, gw_sample_st
 
 static void every_answer_is_told_with_its_reason(void **state)
 {
-    (void)state;
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
     gw_sense *sense = open_senses("", "");
@@ -165,7 +164,6 @@ static void every_answer_is_told_with_its_reason(void **state)
 
 static void holders_are_asked_at_a_refusal(void **state)
 {
-    (void)state;
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
     gw_sense *sense = open_senses("", "");
@@ -185,7 +183,6 @@ static void holders_are_asked_at_a_refusal(void **state)
 /* If an NVML call never returns, the supervisor must not block: it reports the call and still ends. */
 static void a_call_that_hangs_is_said(void **state)
 {
-    (void)state;
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
     gw_sense *sense = open_senses("hang", "");
@@ -205,7 +202,6 @@ static void a_call_that_hangs_is_said(void **state)
 
 static void a_crash_in_the_library_is_survived(void **state)
 {
-    (void)state;
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
     gw_sense *sense = open_senses("crash", "");
@@ -218,7 +214,6 @@ static void a_crash_in_the_library_is_survived(void **state)
 
 static void a_library_that_does_not_work_is_said(void **state)
 {
-    (void)state;
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
     gw_sense *sense = open_senses("init", "");
@@ -231,7 +226,6 @@ static void a_library_that_does_not_work_is_said(void **state)
  * slowest machine. */
 static void nothing_is_done_for_a_short_program(void **state)
 {
-    (void)state;
     gw_sense_now now = {0};
     settle_ns = UINT64_C(3600000000000);
     gw_sense *sense = open_senses("", "");
@@ -248,7 +242,6 @@ static void nothing_is_done_for_a_short_program(void **state)
  * others at the end. */
 static void the_kernel_log_is_followed(void **state)
 {
-    (void)state;
     char line[256];
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
@@ -276,7 +269,6 @@ static void the_kernel_log_is_followed(void **state)
 /* Processes with a card's device file open must be found even if NVML does not list them. */
 static void users_of_device_files_are_found(void **state)
 {
-    (void)state;
     char path[256];
     gw_sense_now now = {0};
     static const char *const targets[] = {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia", "/dev/null"};
@@ -298,7 +290,6 @@ static void users_of_device_files_are_found(void **state)
 
 static void a_rise_of_oom_kill_is_an_event(void **state)
 {
-    (void)state;
     char name[64];
     gw_sense_now now = {0};
     snprintf(name, sizeof name, "/proc/%d/cgroup", (int)getpid());
@@ -319,7 +310,6 @@ static void a_rise_of_oom_kill_is_an_event(void **state)
 
 static void free_memory_and_holders_are_read_before_a_run(void **state)
 {
-    (void)state;
     gw_sense_options options = {.nvml_path = GW_FAKE_NVML_PATH, .root = made_root};
     const gw_room_card *card = NULL;
     size_t count = 0;
@@ -340,7 +330,6 @@ static void free_memory_and_holders_are_read_before_a_run(void **state)
 
 static void without_nvml_the_reason_is_returned(void **state)
 {
-    (void)state;
     gw_sense_options options = {.nvml_path = "/nowhere/libnvidia-ml.so.1", .root = made_root};
     const gw_room_card *card = NULL;
     size_t count = 0;

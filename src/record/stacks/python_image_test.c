@@ -39,7 +39,6 @@ static bool is_unknown(void)
 
 static void whole(void **state)
 {
-    (void)state;
     static const char *const texts[] = {"inner\n/data/image.py", "middle\n/data/image.py", "outer\n/data/image.py"};
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
@@ -66,7 +65,6 @@ static void whole(void **state)
 /* If a pointer in the image points back to an earlier object, the reader must stop and mark the missing frames. */
 static void circles_end(void **state)
 {
-    (void)state;
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
         const gw_python_layout *layout = &image.python.copy[0].layout;
@@ -91,7 +89,6 @@ static void circles_end(void **state)
  * are then unknown. */
 static void a_state_of_somebody_else_counts_not(void **state)
 {
-    (void)state;
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
         look();
@@ -111,7 +108,6 @@ static void a_state_of_somebody_else_counts_not(void **state)
  * found, the frames are unknown. */
 static void without_interpreters(void **state)
 {
-    (void)state;
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
         memset(image.bytes, 0, sizeof image.bytes);
@@ -128,7 +124,6 @@ static void without_interpreters(void **state)
 
 static void objects_of_another_type_are_none(void **state)
 {
-    (void)state;
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
         image_put(&image, IMAGE_CODE + IMAGE_CODE_STEP + GW_PYTHON_OB_TYPE, IMAGE_BASE, 8);
@@ -152,7 +147,6 @@ static void objects_of_another_type_are_none(void **state)
  * valid texts. */
 static void damaged(void **state)
 {
-    (void)state;
     static const uint64_t bad[] = {0,
                                    1,
                                    8,

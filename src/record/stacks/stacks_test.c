@@ -210,7 +210,6 @@ static bool is_mapped(const gw_stack_process *process, uint64_t address)
 
 static void what_threads_wait_for_is_seen(void **state)
 {
-    (void)state;
     pid_t pid = start_child();
     gw_stack_process *process = NULL;
     gw_error err;
@@ -235,7 +234,6 @@ static void what_threads_wait_for_is_seen(void **state)
 
 static void stacks_are_read_and_nobody_notices(void **state)
 {
-    (void)state;
     pid_t pid = start_child();
     gw_error err;
     for (int i = 0; i < 20; i++) {
@@ -278,7 +276,6 @@ static pid_t start_child_that_ends(void)
 
 static void who_is_gone_is_missing(void **state)
 {
-    (void)state;
     gw_stack_process *process = NULL;
     gw_error err;
     pid_t pid = start_child_that_ends();
@@ -293,7 +290,6 @@ static void who_is_gone_is_missing(void **state)
 /* The child has ended, but the test has not waited for it yet. Its thread is still listed, but has no frames. */
 static void a_zombie_does_no_harm(void **state)
 {
-    (void)state;
     gw_stack_process *process = NULL;
     gw_error err;
     pid_t pid = start_child_that_ends();

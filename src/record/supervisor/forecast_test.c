@@ -120,7 +120,6 @@ static void expect_growth(const gwi_forecast *forecast, uint64_t held, double by
 
 static void growth_is_found(void **state)
 {
-    (void)state;
     const double linear_rate = 200.0 * 60 * (double)mib, sawtooth_rate = 40.0 * 60 * (double)mib;
     gwi_forecast forecast = judge(linear, 200);
     expect_growth(&forecast, linear(199, 200), linear_rate);
@@ -132,7 +131,6 @@ static void growth_is_found(void **state)
 
 static void growth_is_found_in_merged_samples(void **state)
 {
-    (void)state;
     gwi_forecast forecast = judge(linear, 600); /* more than there is room for */
     expect_growth(&forecast, linear(599, 600), 200.0 * 60 * (double)mib);
     forecast = judge(plateau, 3000);
@@ -143,7 +141,6 @@ static void growth_is_found_in_merged_samples(void **state)
 
 static void what_only_looks_like_growth_is_none(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         curve *held;
@@ -161,7 +158,6 @@ static void what_only_looks_like_growth_is_none(void **state)
 
 static void too_little_is_no_growth(void **state)
 {
-    (void)state;
     gwi_forecast forecast;
     assert_false(judge_rounds(linear, 10, 50).grows); /* too few samples */
     assert_true(judge_rounds(linear, 20, 50).grows);
@@ -174,7 +170,6 @@ static void too_little_is_no_growth(void **state)
 
 static void a_few_rounds_are_no_growth(void **state)
 {
-    (void)state;
     gwi_held_sample sample[ROOM];
     gwi_forecast forecast;
     for (unsigned i = 0; i < ROOM; i++)
@@ -189,7 +184,6 @@ static void a_few_rounds_are_no_growth(void **state)
 
 static void merging_keeps_the_lowest_value(void **state)
 {
-    (void)state;
     gwi_held_sample sample[4];
     size_t count = 0;
     for (uint64_t i = 0; i < 5; i++)
@@ -203,7 +197,6 @@ static void merging_keeps_the_lowest_value(void **state)
 /* The first iteration allocates for long, and only the later ones wait. */
 static void one_long_iteration_is_no_growth(void **state)
 {
-    (void)state;
     gwi_held_sample sample[ROOM];
     gwi_forecast forecast;
     for (unsigned i = 0; i < ROOM; i++)
@@ -214,7 +207,6 @@ static void one_long_iteration_is_no_growth(void **state)
 
 static void a_full_card_is_full_now(void **state)
 {
-    (void)state;
     gwi_held_sample sample[ROOM];
     gwi_forecast forecast;
     for (unsigned i = 0; i < 200; i++)
@@ -253,7 +245,6 @@ static void end_process(gwi_held *held, uint32_t pid)
 
 static void random_calls_give_the_same_sum_as_a_list(void **state)
 {
-    (void)state;
     enum { ADDRESSES = 4096, CALLS = 200000, PIDS = 3 };
     static uint64_t live[PIDS][ADDRESSES];
     gwi_held held = {0};
@@ -287,7 +278,6 @@ static void random_calls_give_the_same_sum_as_a_list(void **state)
 
 static void contexts_decide_the_device_and_end_their_blocks(void **state)
 {
-    (void)state;
     gwi_held held = {0};
     event(&held, GW_EV_CTX_CREATE, 7, 0, 0xc0, 0, 0, GW_CONTEXT_PRIMARY);
     event(&held, GW_EV_CTX_CREATE, 7, 0, 0xc1, 0, 1, GW_CONTEXT_PLAIN);
@@ -314,7 +304,6 @@ static void contexts_decide_the_device_and_end_their_blocks(void **state)
 
 static void only_memory_that_exists_counts(void **state)
 {
-    (void)state;
     gwi_held held = {0};
     gw_item refused = {.kind = GW_ITEM_EVENT};
     refused.event = (gw_event){.pid = 1, .kind = GW_EV_ALLOC, .result = 2, .arg = {0, 100, 0, 0}};

@@ -20,7 +20,6 @@
 
 static void wait_memory_is_parsed(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t bytes, timeout_s;
@@ -44,7 +43,6 @@ static void wait_memory_is_parsed(void **state)
 
 static void alarm_at_is_parsed(void **state)
 {
-    (void)state;
     static const char *const wrong[] = {"", "%", "0%", "101%", "-5%", "90 %", "x", "0", "90%:", ":touch x", "nan%"};
     static gwi_alarm alarm;
     gw_error err;
@@ -81,7 +79,6 @@ static void expect_cards(const char *visible, const char *wanted)
 
 static void the_cards_of_the_program_are_chosen(void **state)
 {
-    (void)state;
     expect_cards(NULL, "1111");
     expect_cards("", "0000");
     expect_cards("-1", "0000");
@@ -120,7 +117,6 @@ static void expect_rank(const char *environment, size_t bytes, const char *wante
 
 static void launchers_are_known(void **state)
 {
-    (void)state;
     expect_rank(ENVIRONMENT("A=1\0RANK=3\0WORLD_SIZE=8\0LOCAL_RANK=1\0"), "rank=3 of=8 local=1 by=RANK");
     expect_rank(ENVIRONMENT("TORCHELASTIC_RESTART_COUNT=2\0RANK=3\0WORLD_SIZE=8\0LOCAL_RANK=1\0"),
                 "rank=3 of=8 local=1 restart=2 by=RANK");
@@ -143,7 +139,6 @@ static void launchers_are_known(void **state)
 
 static void odd_environments_have_no_rank(void **state)
 {
-    (void)state;
     expect_rank("", 0, NULL);
     expect_rank(ENVIRONMENT("RANK=\0"), NULL);
     expect_rank(ENVIRONMENT("RANK=captain\0"), NULL);
@@ -178,7 +173,6 @@ static gw_status find(const char *name, gwi_program *program, gw_error *err)
 
 static void what_cannot_run_has_a_reason(void **state)
 {
-    (void)state;
     static gwi_program program;
     gw_error err;
     gw_path plain;
@@ -194,7 +188,6 @@ static void what_cannot_run_has_a_reason(void **state)
 
 static void damaged_files_are_harmless(void **state)
 {
-    (void)state;
     static gwi_program program;
     gw_path path;
     unsigned char head[sizeof(Elf64_Ehdr)] = {0};
@@ -215,7 +208,6 @@ static void damaged_files_are_harmless(void **state)
 
 static void a_script_leads_to_its_interpreter(void **state)
 {
-    (void)state;
     static gwi_program shell, script;
     gw_path path;
     assert_int_equal(find("sh", &shell, NULL), GW_OK);
@@ -238,7 +230,6 @@ static void a_script_leads_to_its_interpreter(void **state)
 
 static void classes_are_told_apart(void **state)
 {
-    (void)state;
     static gwi_program program;
     gw_path path;
     Elf64_Ehdr head = {.e_type = ET_EXEC, .e_machine = EM_X86_64, .e_phentsize = sizeof(Elf64_Phdr)};
@@ -256,7 +247,6 @@ static void classes_are_told_apart(void **state)
 
 static void a_loader_is_no_static_program(void **state)
 {
-    (void)state;
     static gwi_program program;
     static const char *const loaders[] = {"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"};
     for (size_t i = 0; i < sizeof loaders / sizeof loaders[0]; i++) {
@@ -272,13 +262,11 @@ static void a_loader_is_no_static_program(void **state)
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) == NULL;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     gwi_folder_remove(folder);
     return 0;
 }

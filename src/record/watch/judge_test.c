@@ -21,7 +21,6 @@ static gwi_history history;
 
 static int begin(void **state)
 {
-    (void)state;
     world_begin(&w);
     memset(&history, 0, sizeof history);
     world_add_card(&w);
@@ -31,7 +30,6 @@ static int begin(void **state)
 
 static void a_run_needs_its_live_memory_and_the_drivers_share(void **state)
 {
-    (void)state;
     world_add_process(&w, 1, 7, 52 * gib, "ann");
     gw_watch_use *use = &world_add_run(&w, 1, 7, 50 * gib)->use[0];
     use->is.reserved_bytes = 45 * gib; /* of which PyTorch only caches 30 GiB */
@@ -50,7 +48,6 @@ static void a_run_needs_its_live_memory_and_the_drivers_share(void **state)
 /* 95 of 100 GiB are in use, but 70 of them are a cache. */
 static void reserved_memory_raises_no_alarm(void **state)
 {
-    (void)state;
     world_add_process(&w, 0, 7, 95 * gib, "ann");
     gw_watch_use *use = &world_add_run(&w, 0, 7, 94 * gib)->use[0];
     use->is.reserved_bytes = 94 * gib;
@@ -68,7 +65,6 @@ static void reserved_memory_raises_no_alarm(void **state)
 
 static void two_runs_together_raise_the_alarm_of_the_card(void **state)
 {
-    (void)state;
     world_add_process(&w, 0, 7, 50 * gib, "ann");
     world_add_process(&w, 0, 8, 45 * gib, "ann");
     world_add_run(&w, 0, 7, 50 * gib);
@@ -80,7 +76,6 @@ static void two_runs_together_raise_the_alarm_of_the_card(void **state)
 
 static void what_is_only_in_use_raises_no_alarm(void **state)
 {
-    (void)state;
     world_add_process(&w, 0, 7, 99 * gib, "bob");
     gwi_snapshot_judge(&w.s, &history);
     assert_false(w.card[0].is_alarm);
@@ -108,7 +103,6 @@ static void what_is_only_in_use_raises_no_alarm(void **state)
 
 static void without_the_drivers_share_the_need_is_unknown(void **state)
 {
-    (void)state;
     w.s.alarm_ratio = 0.1;
     gw_watch_use *use = &world_add_run(&w, 0, 7, 95 * gib)->use[0];
     gwi_snapshot_judge(&w.s, &history); /* NVML reports no process of the run */
@@ -133,7 +127,6 @@ static void without_the_drivers_share_the_need_is_unknown(void **state)
 /* NVML and the run's own numbers are read at different times: one look with a large difference is no need. */
 static void a_single_difference_is_not_the_drivers_share(void **state)
 {
-    (void)state;
     gw_watch_process *process = world_add_process(&w, 0, 7, 51 * gib, "ann");
     gw_watch_use *use = &world_add_run(&w, 0, 7, 50 * gib)->use[0];
     for (int i = 0; i < 3; i++)
@@ -148,7 +141,6 @@ static void a_single_difference_is_not_the_drivers_share(void **state)
 
 static void growth_fills_the_card_or_the_limit(void **state)
 {
-    (void)state;
     world_add_process(&w, 0, 7, 51 * gib, "ann");
     gw_watch_use *use = &world_add_run(&w, 0, 7, 50 * gib)->use[0];
     gwi_snapshot_judge(&w.s, &history);
@@ -169,7 +161,6 @@ static void growth_fills_the_card_or_the_limit(void **state)
 static void idle_times_come_from_samples_and_from_the_run(void **state)
 {
     uint64_t now_us;
-    (void)state;
     gw_watch_process *process = world_add_process(&w, 0, 7, gib, "ann");
     now_us = w.s.t_realtime_ns / 1000;
     gwi_snapshot_judge(&w.s, &history);
@@ -195,7 +186,6 @@ static void idle_times_come_from_samples_and_from_the_run(void **state)
 /* Nothing wraps or is divided by zero, whatever a run claims. */
 static void absurd_numbers_do_no_harm(void **state)
 {
-    (void)state;
     world_add_process(&w, 0, 7, UINT64_MAX - 1, "ann");
     world_add_process(&w, 0, 8, GW_WATCH_UNKNOWN, "ann");
     gw_watch_run *run = world_add_run(&w, 0, 7, UINT64_MAX);
@@ -226,7 +216,6 @@ static void only_processes_of_the_owner_count(void **state)
 {
     uint32_t self = (uint32_t)getpid();
     gw_live live = {.pid_count = 3, .pid = {1, self, 0x7ffffff0}, .has_cache = {0, 1, 0}};
-    (void)state;
     gwi_run_confine(&live, getuid());
     assert_true(live.pid_count >= 1 && live.pid_count <= 2); /* root may claim process 1 */
     assert_true(live.pid[live.pid_count - 1] == self && live.has_cache[live.pid_count - 1] == 1);
@@ -261,7 +250,6 @@ static uint32_t blind_pid(uint8_t has_cache, uint64_t now_ns)
 static void frameworks_hide_what_is_not_followed(void **state)
 {
     const uint64_t s = 1000000000u;
-    (void)state;
     assert_int_equal(blind_pid(0, s), 0);
     void *torch = map("libc10_cuda.so");
     assert_int_equal(blind_pid(0, 2 * s), 0); /* not looked at again so soon */
@@ -277,7 +265,6 @@ static void frameworks_hide_what_is_not_followed(void **state)
 static void without_maps_it_is_not_certain(void **state)
 {
     gw_watch_run run = {.is = {.pid_count = 1}};
-    (void)state;
     pid_t child = fork(); /* a process that has ended and was not waited for has no maps */
     if (child == 0)
         _exit(0);
@@ -329,7 +316,6 @@ static void assert_origin(unsigned pid, const char *wanted)
 static int make_root(void **state)
 {
     char path[200];
-    (void)state;
     if (mkdtemp(root) == NULL)
         return -1;
     snprintf(path, sizeof path, "%s/proc", root);
@@ -346,7 +332,6 @@ static int remove_one(const char *path, const struct stat *info, int flag, struc
 
 static int remove_root(void **state)
 {
-    (void)state;
     return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -354,7 +339,6 @@ static int remove_root(void **state)
 
 static void signs_are_found(void **state)
 {
-    (void)state;
     add(1, 0, "systemd", "/sbin/init", "0::/init.scope\n");
     add(10, 1, "sshd", "sshd: ann", "0::/system.slice/ssh.service\n");
     add(11, 10, "bash", "-bash", SESSION);
@@ -416,7 +400,6 @@ static void words_of_a_command_are_no_signs(void **state)
         {"screen", "SCREEN -S x", "screen"},
         {"cron", "/usr/sbin/CRON -f", "cron"},
     };
-    (void)state;
     add(1, 0, "bash", "bash", "0::/\n");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         add(100, 1, cases[i].name, cases[i].command, "0::/\n");
@@ -430,7 +413,6 @@ static void words_of_a_command_are_no_signs(void **state)
 
 static void what_is_not_known_is_empty(void **state)
 {
-    (void)state;
     assert_origin(999, "");
     add(1, 0, "bash", "bash", "0::/\n"); /* the first process of a container adopts nothing */
     add(80, 1, "python", "python", "0::/\n");

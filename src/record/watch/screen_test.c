@@ -18,7 +18,6 @@ static gw_text plain;
 
 static int begin(void **state)
 {
-    (void)state;
     world_begin(&w);
     memset(&history, 0, sizeof history);
     return 0;
@@ -26,7 +25,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     gw_text_free(&plain);
     return 0;
 }
@@ -70,7 +68,6 @@ static bool comes_before(const char *first, const char *second)
 static void nothing_is_said_to_be_nothing(void **state)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = "", .interval_s = 2};
-    (void)state;
     snprintf(w.s.no_cards_why, sizeof w.s.no_cards_why, "libnvidia-ml.so.1 is missing");
     draw(&view, NULL);
     assert_true(shows("libnvidia-ml.so.1 is missing"));
@@ -81,7 +78,6 @@ static void nothing_is_said_to_be_nothing(void **state)
 static void a_run_and_its_alarm_are_shown(void **state)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = "", .interval_s = 2};
-    (void)state;
     gw_watch_card *card = world_add_card(&w);
     world_set(card, GW_METRIC_CARD_TEMPERATURE, 45);
     world_set(card, GW_METRIC_CARD_CLOCK_REASONS, GW_CLOCK_REASON_HW_THERMAL | GW_CLOCK_REASON_POWER_CAP);
@@ -112,7 +108,6 @@ static void a_run_and_its_alarm_are_shown(void **state)
 static void a_lost_card_has_no_values(void **state)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = ""};
-    (void)state;
     gw_watch_card *card = world_add_card(&w);
     for (unsigned metric = 0; metric < GW_METRIC_COUNT; metric++)
         card->is.value[metric] = (gw_sample_value){(uint16_t)metric, GW_SAMPLE_FAILED, 15};
@@ -128,7 +123,6 @@ static void a_lost_card_has_no_values(void **state)
 static void the_need_of_others_is_unknown(void **state)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = ""};
-    (void)state;
     world_add_card(&w);
     world_add_process(&w, 0, 7, 99 * gib, "bob");
     gwi_snapshot_judge(&w.s, &history);
@@ -140,7 +134,6 @@ static void the_need_of_others_is_unknown(void **state)
 static void order_and_filter_apply_to_processes(void **state)
 {
     gw_watch_view view = {.width = 100, .height = 0, .filter = ""};
-    (void)state;
     world_add_card(&w);
     world_add_card(&w);
     world_add_process(&w, 1, 11, 1 * gib, "ann");
@@ -174,7 +167,6 @@ static void long_lists_scroll(void **state)
 {
     gw_watch_view view = {.width = 80, .height = 24, .filter = ""};
     unsigned top_max;
-    (void)state;
     world_add_card(&w);
     for (uint32_t i = 0; i < 60; i++)
         world_add_process(&w, 0, 100 + i, gib, "ann");
@@ -202,7 +194,6 @@ static void long_lists_scroll(void **state)
 
 static void every_size_is_kept(void **state)
 {
-    (void)state;
     for (int i = 0; i < 8; i++)
         world_add_card(&w);
     for (uint32_t i = 0; i < 10; i++)
@@ -222,7 +213,6 @@ static void hostile_text_is_harmless(void **state)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = "\x1b[2J\x03"};
     const gw_watch_view all = {.width = 80, .height = 24, .filter = ""};
-    (void)state;
     world_add_card(&w);
     gw_watch_process *process = world_add_process(&w, 0, 7, gib, "ann");
     snprintf(process->command, sizeof process->command, "x\x1b[31m\x07\r\n\x02\x7f\xff\xc3\xa4\xe2\x82");
@@ -247,7 +237,6 @@ static void who_shows_whole_commands_without_a_width(void **state)
 {
     const gw_watch_view view = {.filter = "ann"};
     gw_text who = {0};
-    (void)state;
     world_add_card(&w);
     world_add_process(&w, 0, 8, 2 * gib, "bob");
     gw_watch_process *process = world_add_process(&w, 0, 7, gib, "ann");

@@ -24,7 +24,6 @@ static void put(gw_writer *writer, const gw_item *item)
 
 static int write_recording(void **state)
 {
-    (void)state;
     gw_error err;
     gw_writer *writer;
     if (mkdtemp(folder) == NULL)
@@ -80,7 +79,6 @@ static int write_recording(void **state)
 
 static int remove_recording(void **state)
 {
-    (void)state;
     unlink(path);
     return rmdir(folder);
 }
@@ -123,7 +121,6 @@ static unsigned count_fields(const char *at, const char **ret_next)
 
 static void csv_lines_have_all_columns(void **state)
 {
-    (void)state;
     uint64_t faults;
     char *text = export_text("csv", &faults);
     assert_int_equal(faults, 0);
@@ -150,7 +147,6 @@ static void csv_lines_have_all_columns(void **state)
 /* A spreadsheet must not evaluate a program's text as a formula. */
 static void formulas_are_texts_in_a_sheet(void **state)
 {
-    (void)state;
     uint64_t faults;
     char *plain = export_text("csv", &faults), *sheet = export_text("csv-sheet", &faults);
     assert_non_null(strstr(plain, "env.A,\"=CMD(1,2)\"\r\n"));
@@ -171,7 +167,6 @@ static json_object *get(json_object *object, const char *key)
 
 static void json_is_parsed_back(void **state)
 {
-    (void)state;
     char *text = export_text("json", NULL);
     json_object *all = json_tokener_parse(text);
     assert_non_null(all);
@@ -201,7 +196,6 @@ static void json_is_parsed_back(void **state)
 
 static void a_full_disk_is_noticed(void **state)
 {
-    (void)state;
     gw_error err = {""};
     FILE *file = fopen("/dev/full", "w");
     assert_non_null(file);
@@ -212,7 +206,6 @@ static void a_full_disk_is_noticed(void **state)
 
 static void damage_is_shown(void **state)
 {
-    (void)state;
     uint64_t faults;
     FILE *file = fopen(path, "r+b");
     fseek(file, -40, SEEK_END);
@@ -228,7 +221,6 @@ static void damage_is_shown(void **state)
 
 static void formats_are_found_by_name(void **state)
 {
-    (void)state;
     assert_non_null(gw_export_find("json"));
     assert_non_null(gw_export_find("csv"));
     assert_null(gw_export_find("xml"));

@@ -23,7 +23,6 @@ static void expect_bytes(gw_text *message, const char *bytes, size_t count)
 
 static void the_wire_format(void **state)
 {
-    (void)state;
     gw_text message = {0}, inner = {0};
     gwi_wire_number(&message, 1, 150);
     expect_bytes(&message, "\x08\x96\x01", 3);
@@ -257,7 +256,6 @@ static char folder[] = "/tmp/gw-perfetto-XXXXXX";
 
 static int make_recording(void **state)
 {
-    (void)state;
     static const char *const fn_names[] = {"cuMemAlloc_v2", "cuLaunchKernel"};
     gw_writer *writer;
     gw_error err;
@@ -271,7 +269,6 @@ static int make_recording(void **state)
 
 static int remove_recording(void **state)
 {
-    (void)state;
     unlink(path);
     return rmdir(folder);
 }
@@ -339,7 +336,6 @@ static gw_item next_ring(source *from)
 
 static void each_call_of_a_ring_is_exported_once(void **state)
 {
-    (void)state;
     size_t bytes;
     source from = {.next = next_ring, .count = 4};
     char *text = export_items("perfetto", &from, &bytes);
@@ -383,7 +379,6 @@ static size_t count_of(const char *text, size_t bytes, const char *words)
 /* The name of an earlier launch is unknown, because the handle had another name then. */
 static void a_launch_has_the_name_of_its_time(void **state)
 {
-    (void)state;
     size_t bytes;
     source from = {.next = next_of_reused_handle, .count = 3};
     char *text = export_items("perfetto", &from, &bytes);
@@ -396,7 +391,6 @@ static void a_launch_has_the_name_of_its_time(void **state)
 
 static void any_items_give_a_trace(void **state)
 {
-    (void)state;
     for (uint64_t round = 1; round <= 20; round++) {
         size_t bytes;
         random_state = round * 88172645463325252u;
@@ -411,7 +405,6 @@ static void any_items_give_a_trace(void **state)
 /* There are at most 65,536 tracks and one for all others. */
 static void too_many_threads_share_a_track(void **state)
 {
-    (void)state;
     size_t bytes;
     random_state = 1;
     char *text = export_any("perfetto", 120000, UINT32_MAX, &bytes);
@@ -423,7 +416,6 @@ static void too_many_threads_share_a_track(void **state)
 
 static void any_items_give_tables(void **state)
 {
-    (void)state;
     for (unsigned i = 0; gw_export_at(i) != NULL; i++) {
         size_t bytes;
         random_state = 5 + i;
@@ -479,7 +471,6 @@ static size_t heap_after(const char *name, uint64_t count)
 /* What a format remembers grows with what is alive, not with the events. The model keeps some of the last requests. */
 static void memory_does_not_grow_with_the_events(void **state)
 {
-    (void)state;
     for (unsigned i = 0; gw_export_at(i) != NULL; i++) {
         const char *name = gw_export_at(i)->name;
         if (gw_export_at(i)->close == NULL)

@@ -33,7 +33,6 @@ static struct json_object *get(struct json_object *root, const char *key)
 
 static void what_was_kept_is_told_by_phase(void **state)
 {
-    (void)state;
     gw_verdict_block block[] = {{0x7f0000000000, 4096, 1500000000, true}, {.address = 64}};
     gw_verdict_kept kept[] = {
         {(char[]){"In [2]"}, true, 4096, 1, 1500000000, 1600000000, block, 2},
@@ -64,7 +63,6 @@ static void what_was_kept_is_told_by_phase(void **state)
 
 static void an_empty_verdict_has_every_field(void **state)
 {
-    (void)state;
     gw_verdict verdict = {.status = GW_VERDICT_UNDETERMINED};
     struct json_object *root = written(&verdict);
     assert_int_equal(json_object_get_int(get(root, "schema")), GW_JSON_SCHEMA);
@@ -84,7 +82,6 @@ static void an_empty_verdict_has_every_field(void **state)
 
 static void values_survive(void **state)
 {
-    (void)state;
     char *words[] = {(char *)"a\"b\\c", (char *)"\xFF"};
     gw_evidence evidence[] = {{.t_ns = 1500000000u,
                                .has_time = true,
@@ -133,7 +130,6 @@ static void values_survive(void **state)
 
 static void a_place_has_its_stack(void **state)
 {
-    (void)state;
     gw_where_frame frame[] = {{.function = (char *)"cuda_alloc",
                                .module = (char *)"/lib/x.so",
                                .text = (char *)"cuda_alloc (x.so)",
@@ -205,7 +201,6 @@ static bool says(const gw_verdict *verdict, const char *part)
 
 static void an_answer_reads_as_designed(void **state)
 {
-    (void)state;
     gw_verdict_rehearsal rehearsal;
     gw_verdict verdict = sample(&rehearsal);
     expect_text(&verdict, "gpuwhy: rehearsed python train.py in 2.5 s for a card of 16.00 GiB on NVIDIA\n"
@@ -220,7 +215,6 @@ static void an_answer_reads_as_designed(void **state)
 
 static void each_fact_has_its_line(void **state)
 {
-    (void)state;
     gw_verdict_rehearsal rehearsal;
     gw_verdict verdict = sample(&rehearsal);
     assert_false(says(&verdict, "Steady") || says(&verdict, "PyTorch") || says(&verdict, "made up"));
@@ -245,7 +239,6 @@ static void each_fact_has_its_line(void **state)
 
 static void places_of_values(void **state)
 {
-    (void)state;
     static char *sizes[] = {(char *)"a.py:1 in f (nonzero)"},
                 *values[] = {(char *)"a.py:2 in f", (char *)"a.py:3 in f", (char *)"a.py:4 in f",
                              (char *)"a.py:5 in f"};
@@ -261,7 +254,6 @@ static void places_of_values(void **state)
 
 static void what_does_not_fit(void **state)
 {
-    (void)state;
     gw_verdict_rehearsal rehearsal;
     gw_verdict verdict = sample(&rehearsal);
     rehearsal.fits = GW_FITS_NOT;

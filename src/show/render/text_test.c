@@ -54,7 +54,6 @@ static gw_verdict sample(void)
 
 static void a_verdict_reads_as_designed(void **state)
 {
-    (void)state;
     gw_verdict verdict = sample();
     gw_text text = {0};
     gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
@@ -78,7 +77,6 @@ static void a_verdict_reads_as_designed(void **state)
 
 static void a_message_is_short_and_cut_after_a_line(void **state)
 {
-    (void)state;
     gw_verdict verdict = sample();
     gw_text whole = {0};
     gw_render_message(&verdict, 4096, &whole);
@@ -116,7 +114,6 @@ static void a_message_is_short_and_cut_after_a_line(void **state)
 
 static void a_message_has_the_first_lines_of_evidence(void **state)
 {
-    (void)state;
     gw_verdict verdict = sample();
     static gw_evidence many[9];
     char text_of[9][16];
@@ -137,7 +134,6 @@ static void a_message_has_the_first_lines_of_evidence(void **state)
 
 static void no_line_is_wider_than_asked(void **state)
 {
-    (void)state;
     for (unsigned width = 40; width < 200; width += 7) {
         gw_verdict verdict = sample();
         verdict.recording = NULL;
@@ -152,7 +148,6 @@ static void no_line_is_wider_than_asked(void **state)
 
 static void colours_only_when_asked(void **state)
 {
-    (void)state;
     gw_verdict verdict = sample();
     gw_text text = {0};
     gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
@@ -165,7 +160,6 @@ static void colours_only_when_asked(void **state)
 /* Colours change neither the words nor the layout: without the sequences, each text is the one without colours. */
 static void colours_do_not_move_text(void **state)
 {
-    (void)state;
     for (unsigned width = 40; width < 200; width += 7) {
         for (int all = 0; all < 2; all++) {
             gw_verdict verdict = sample();
@@ -183,7 +177,6 @@ static void colours_do_not_move_text(void **state)
 
 static void the_verdicts_colour_is_its_certainty(void **state)
 {
-    (void)state;
     static const struct {
         gw_verdict_status status;
         gw_certainty certainty;
@@ -209,7 +202,6 @@ static void the_verdicts_colour_is_its_certainty(void **state)
 
 static void an_empty_verdict_is_printed(void **state)
 {
-    (void)state;
     for (int status = GW_VERDICT_FAULT; status <= GW_VERDICT_UNDETERMINED; status++) {
         gw_verdict verdict = {.status = (gw_verdict_status)status, .cause = "x"};
         gw_text text = {0};
@@ -221,7 +213,6 @@ static void an_empty_verdict_is_printed(void **state)
 
 static void long_commands_are_cut(void **state)
 {
-    (void)state;
     char script[2000], *arguments[100];
     memset(script, 'x', sizeof script - 1);
     script[sizeof script - 1] = '\0';
@@ -239,7 +230,6 @@ static void long_commands_are_cut(void **state)
 
 static void foreign_bytes_become_harmless(void **state)
 {
-    (void)state;
     static const struct {
         const char *given, *shown, *utf8;
     } cases[] = {{"plain", "plain", "plain"},
@@ -298,7 +288,6 @@ static gw_verdict crowded(void)
 
 static void too_much_becomes_one_screen(void **state)
 {
-    (void)state;
     gw_verdict verdict = crowded();
     gw_text screen = {0}, all = {0};
     gw_render_text(&verdict, &(gw_render_style){.width = 80}, &screen);
@@ -322,7 +311,6 @@ static void too_much_becomes_one_screen(void **state)
 
 static void every_width_and_colour_fits(void **state)
 {
-    (void)state;
     for (unsigned width = 80; width < 200; width += 13) {
         gw_verdict verdict = crowded();
         gw_text text = {0};
@@ -334,7 +322,6 @@ static void every_width_and_colour_fits(void **state)
 
 static void what_decides_comes_first(void **state)
 {
-    (void)state;
     gw_verdict verdict = crowded();
     many_evidence[MANY - 1].weight = GW_WEIGHT_DECIDES;
     many_evidence[0].weight = GW_WEIGHT_ASIDE;
@@ -349,7 +336,6 @@ static void what_decides_comes_first(void **state)
 /* The last line names the command that prints the lines left out. The caller may choose this command. */
 static void the_command_for_the_rest_is_the_callers(void **state)
 {
-    (void)state;
     gw_verdict verdict = crowded();
     gw_text text = {0};
     verdict.recording = NULL;
@@ -360,7 +346,6 @@ static void the_command_for_the_rest_is_the_callers(void **state)
 
 static void a_word_longer_than_a_line_loses_its_middle(void **state)
 {
-    (void)state;
     gw_verdict verdict = sample();
     char word[400] = "/begin";
     gw_evidence one = {.text = word, .source = "host"};
@@ -427,7 +412,6 @@ static void shows(const gw_verdict *verdict, unsigned width, const char *wanted,
 
 static void the_users_line_is_shown(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("def step():\n    loss = f(x)\n\tkeep(loss)\nlast()\n", 2);
     shows(&verdict, 80,
           "Where    train.py:2 in step: the request that was refused\n"
@@ -450,7 +434,6 @@ static void the_users_line_is_shown(void **state)
 
 static void the_last_line_needs_no_end(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("a()\nb()", 2);
     shows(&verdict, 80, "           1 | a()\n         > 2 | b()\nNext ", NULL);
     unlink(source_path);
@@ -458,7 +441,6 @@ static void the_last_line_needs_no_end(void **state)
 
 static void lines_that_say_nothing_are_left_out(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("    {\n        call();\n    }\n", 2);
     shows(&verdict, 80, "refused\n         > 2 | call();\nNext ", NULL);
     unlink(source_path);
@@ -466,7 +448,6 @@ static void lines_that_say_nothing_are_left_out(void **state)
 
 static void a_source_line_cannot_steer_a_terminal(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("x = '\033[2J\xC2\x9B\xFF'\r\n", 1);
     shows(&verdict, 80,
           "> 1 | x = '?[2J"
@@ -477,7 +458,6 @@ static void a_source_line_cannot_steer_a_terminal(void **state)
 
 static void a_long_source_line_is_cut(void **state)
 {
-    (void)state;
     char source[70000];
     memset(source, 'x', sizeof source - 1);
     source[sizeof source - 1] = '\0';
@@ -497,7 +477,6 @@ static void a_long_source_line_is_cut(void **state)
 /* If the file was changed after the run began, the source line is not printed, because another line may have run. */
 static void a_file_that_changed_is_not_shown(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.start_realtime_ns = now_ns() - 3600u * 1000000000u;
     shows(&verdict, 80, "the file has changed since", "b()");
@@ -515,7 +494,6 @@ static void a_file_that_changed_is_not_shown(void **state)
 /* With a recorded hash, the contents count and not the times. */
 static void a_file_is_known_by_its_hash(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.start_realtime_ns = 1;
     gw_sha256("a()\nb()\n", 8, where.sha256);
@@ -529,7 +507,6 @@ static void a_file_is_known_by_its_hash(void **state)
 /* Whoever names a file in a recording must have known its contents, and must be able to read it. */
 static void a_foreign_recording_shows_what_its_owner_can_read(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.owner = geteuid() + 12345;
     assert_int_equal(chmod(source_path, 0644), 0);
@@ -546,7 +523,6 @@ static void a_foreign_recording_shows_what_its_owner_can_read(void **state)
 /* The source line is not printed if the file is newer than the native program that was built from it. */
 static void a_source_newer_than_the_program_is_not_shown(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("a()\nb()\n", 2);
     struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
     char module[] = "/tmp/gpuwhy-out-XXXXXX";
@@ -575,7 +551,6 @@ static void shows_mark(const char *source, uint32_t begin, uint32_t end, const c
 
 static void the_part_that_was_running_is_marked(void **state)
 {
-    (void)state;
     shows_mark("    a(f(x))\nb()\n", 6, 10,
                "         > 1 |     a(f(x))\n             |       ^^^^\n           2 | b()\n", NULL);
     shows_mark("    a(f(x))\n", 6, 10, "         > 1 | a(f(x))\n             |   ^^^^\nNext ", NULL);
@@ -588,7 +563,6 @@ static void the_part_that_was_running_is_marked(void **state)
 /* Of a native frame, only the place where the call begins is known. */
 static void the_call_of_a_native_line_is_marked(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("  if (\tok(\xC3\xBCx(p)) < 0)\n", 1);
     char module[] = "/proc/self/exe"; /* newer than the source? its age does not matter here */
     frame.python = false;
@@ -614,7 +588,6 @@ static void the_call_of_a_native_line_is_marked(void **state)
 
 static void there_is_no_mark_where_it_would_be_wrong_or_useless(void **state)
 {
-    (void)state;
     shows_mark("  a(x) \n", 2, 6, "> 1 | a(x) \nNext ", "^"); /* the whole line */
     shows_mark("a(x)\n", 0, 0, NULL, "^");                    /* not known */
     shows_mark("a(x)\n", 2, 200, NULL, "^");                  /* beyond the end */
@@ -629,7 +602,6 @@ static void there_is_no_mark_where_it_would_be_wrong_or_useless(void **state)
 
 static void a_long_mark_is_cut(void **state)
 {
-    (void)state;
     char source[600];
     memset(source, 'x', sizeof source - 1);
     source[sizeof source - 1] = '\0';
@@ -655,7 +627,6 @@ static void a_long_mark_is_cut(void **state)
 
 static void only_plain_files_are_read(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("a()\n", 1);
     unlink(source_path);
     assert_int_equal(mkfifo(source_path, 0600), 0);
@@ -669,7 +640,6 @@ static void only_plain_files_are_read(void **state)
 
 static void a_relative_name_is_one_of_the_runs_folder(void **state)
 {
-    (void)state;
     gw_verdict verdict = placed("a()\n", 1);
     frame.file = source_path + strlen("/tmp/");
     shows(&verdict, 80, NULL, "a()");

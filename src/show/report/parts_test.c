@@ -33,7 +33,6 @@ static void expect_sorted(const gwi_thin *thin)
 
 static void a_short_run_keeps_every_row(void **state)
 {
-    (void)state;
     gwi_thin thin;
     gwi_thin_start(&thin, 2, 1000, 100);
     for (uint64_t i = 0; i < 100; i++)
@@ -48,7 +47,6 @@ static void a_short_run_keeps_every_row(void **state)
 /* A recording may claim that it ended long before its last event. */
 static void rows_after_the_end_are_limited(void **state)
 {
-    (void)state;
     enum { ROWS = 50000, BUCKETS = 10 };
     gwi_thin thin;
     gwi_thin_start(&thin, 2, 1, BUCKETS);
@@ -64,7 +62,6 @@ static void rows_after_the_end_are_limited(void **state)
 /* Every bucket has the extremes of each column that a slow second count finds. */
 static void extremes_of_each_bucket_stay(void **state)
 {
-    (void)state;
     enum { ROWS = 20000, BUCKETS = 20 };
     static uint64_t low[BUCKETS][2], high[BUCKETS][2];
     gwi_thin thin;
@@ -101,7 +98,6 @@ static void extremes_of_each_bucket_stay(void **state)
 
 static void times_that_go_back_are_clamped(void **state)
 {
-    (void)state;
     gwi_thin thin;
     gwi_thin_start(&thin, 2, 100, 1);
     add(&thin, 50, 1, 1);
@@ -123,7 +119,6 @@ static void times_that_go_back_are_clamped(void **state)
 
 static void a_run_without_length_has_one_bucket(void **state)
 {
-    (void)state;
     gwi_thin thin;
     gwi_thin_start(&thin, 1, 0, 0);
     gwi_thin_add(&thin, 0, (const uint64_t[]){GWI_UNKNOWN});
@@ -137,7 +132,6 @@ static void a_run_without_length_has_one_bucket(void **state)
 
 static void important_marks_come_first_and_others_are_spread(void **state)
 {
-    (void)state;
     enum { COUNT = 10000, MAX = 20, SPAN_NS = 10000 };
     static gwi_choice list[COUNT];
     for (size_t i = 0; i < COUNT; i++)
@@ -155,7 +149,6 @@ static void important_marks_come_first_and_others_are_spread(void **state)
 /* Times may be later than the end of the run. */
 static void marks_after_the_end_are_kept_too(void **state)
 {
-    (void)state;
     gwi_choice list[] = {{.t_ns = UINT64_MAX, .index = 0}, {.t_ns = 0, .index = 1}, {.t_ns = 1, .index = 2}};
     assert_int_equal(gwi_pick(list, 3, 3, 1), 3);
     assert_int_equal(gwi_pick(list, 3, 2, 1), 2);
@@ -167,7 +160,6 @@ static void marks_after_the_end_are_kept_too(void **state)
 
 static void holes_are_between_blocks(void **state)
 {
-    (void)state;
     gwi_block block[] = {{10 * mib, mib, 1}, {8 * mib, mib, 0}, {100 * mib, 4 * mib, 2}};
     gwi_map map;
     assert_true(gwi_map_make(block, 3, NULL, 0, &map));
@@ -187,7 +179,6 @@ static void holes_are_between_blocks(void **state)
 
 static void segments_of_an_allocator_have_their_size(void **state)
 {
-    (void)state;
     gwi_block segment[] = {{20 * mib, 10 * mib, 0}, {40 * mib, 2 * mib, 0}};
     gwi_block block[] = {{21 * mib, mib, 3}, {24 * mib, 2 * mib, 4}, {90 * mib, mib, 5}};
     gwi_map map;
@@ -221,7 +212,6 @@ static void expect_whole(const gwi_map *map)
 
 static void hostile_blocks_make_a_map(void **state)
 {
-    (void)state;
     const uint64_t end = UINT64_MAX;
     gwi_block block[] = {{0, 0, 0},        {0, 4096, 1},        {100, 50, 2},      {end, end, 3}, {end - 10, end, 4},
                          {end - 10, 3, 5}, {mib, end - mib, 6}, {mib, end / 2, 6}, {4096, 0, 1},  {0, end, 2}};
@@ -249,7 +239,6 @@ static void hostile_blocks_make_a_map(void **state)
 /* A segment with very many blocks is drawn in a limited number of columns. */
 static void many_blocks_are_few_rectangles(void **state)
 {
-    (void)state;
     enum { BLOCKS = 50000 };
     gwi_block *block = malloc(BLOCKS * sizeof *block);
     for (uint64_t i = 0; i < BLOCKS; i++)
@@ -280,7 +269,6 @@ static void expect_html(const char *string, const char *html)
 
 static void html_has_no_markup_of_the_recording(void **state)
 {
-    (void)state;
     expect_html("</script><b onload='x'>\"&", "&lt;/script&gt;&lt;b onload=&#39;x&#39;&gt;&quot;&amp;");
     expect_html("a\x01"
                 "b\xff"
@@ -292,7 +280,6 @@ static void html_has_no_markup_of_the_recording(void **state)
 
 static void script_data_cannot_end_its_element(void **state)
 {
-    (void)state;
     gw_text page = {0};
     gwi_script_json(&page, "{\"a\":\"</script><!--\"}");
     assert_string_equal(gw_text_str(&page), "{\"a\":\"\\u003c/script>\\u003c!--\"}");
@@ -301,7 +288,6 @@ static void script_data_cannot_end_its_element(void **state)
 
 static void long_names_are_cut_in_the_middle(void **state)
 {
-    (void)state;
     gw_text page = {0};
     gwi_html_cut(&page, "at::native::<elementwise>", 11);
     assert_string_equal(gw_text_str(&page), "<span title=\"at::native::&lt;elementwise&gt;\">at::n…wise&gt;</span>");
@@ -316,7 +302,6 @@ static void long_names_are_cut_in_the_middle(void **state)
 
 static void times_are_for_people(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t ns;
         const char *text;
@@ -333,7 +318,6 @@ static void times_are_for_people(void **state)
 
 static void numbers_do_not_wrap(void **state)
 {
-    (void)state;
     assert_true(gwi_sum(UINT64_MAX, 1) == UINT64_MAX);
     assert_true(gwi_sum(1, 2) == 3);
     assert_true(gwi_product(UINT64_MAX, 2) == UINT64_MAX);
@@ -407,7 +391,6 @@ static uint64_t steps_of(uint32_t count)
 
 static void the_work_at_exits_grows_with_the_processes(void **state)
 {
-    (void)state;
     enum { PROCESSES = 1000 };
     uint64_t some = steps_of(PROCESSES), twice = steps_of(2 * PROCESSES);
     assert_int_equal(some, 2 * PROCESSES);
@@ -416,7 +399,6 @@ static void the_work_at_exits_grows_with_the_processes(void **state)
 
 static void a_process_that_never_freed_has_its_groups_once(void **state)
 {
-    (void)state;
     gw_group group[] = {{.pid = 0}, {.pid = 7}, {.pid = 5}, {.pid = 7}};
     gw_model model = {.group = group, .group_count = 4};
     gwi_alive alive;

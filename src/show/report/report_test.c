@@ -155,7 +155,6 @@ static double highest(struct json_object *chart)
 
 static void memory_over_time_has_the_true_peak(void **state)
 {
-    (void)state;
     enum { BLOCKS = 3000, KEPT = 100 };
     made run;
     begin(&run);
@@ -180,7 +179,6 @@ static void memory_over_time_has_the_true_peak(void **state)
 
 static void hostile_numbers_make_a_page(void **state)
 {
-    (void)state;
     const uint64_t most = UINT64_MAX;
     made run;
     begin(&run);
@@ -213,7 +211,6 @@ static void hostile_numbers_make_a_page(void **state)
 
 static void hostile_text_stays_text(void **state)
 {
-    (void)state;
     static const char evil[] = "</script><script>alert(1)</script><img src=x onerror=alert(1)>";
     made run;
     begin(&run);
@@ -238,7 +235,6 @@ static void hostile_text_stays_text(void **state)
 /* Sorting this list by insertion would move 20 thousand million items. */
 static void times_that_go_back_are_not_sorted_for_ever(void **state)
 {
-    (void)state;
     enum { ITEMS = 200000 };
     made run;
     begin(&run);
@@ -256,7 +252,6 @@ static void times_that_go_back_are_not_sorted_for_ever(void **state)
 
 static void a_cut_recording_has_a_page(void **state)
 {
-    (void)state;
     gw_error err;
     made run;
     begin(&run);
@@ -279,7 +274,6 @@ static void a_cut_recording_has_a_page(void **state)
 /* An hour of a busy program and four samples a second: the page stays small, and keeps the one short peak. */
 static void a_long_run_is_a_small_page(void **state)
 {
-    (void)state;
     enum { SAMPLES = 4 * 3600, CHANGES = 12, PAGE_BYTES_MAX = 2 << 20 };
     made run;
     begin(&run);
@@ -339,7 +333,6 @@ static struct json_object *clean_run(made *run, uint64_t lost)
 
 static void leaks_are_unknown_if_events_were_lost(void **state)
 {
-    (void)state;
     made run;
     struct json_object *charts = clean_run(&run, 0);
     assert_non_null(strstr(gw_text_str(&run.page), "No leak was found."));
@@ -385,7 +378,6 @@ static void fail_often(made *run, unsigned count)
 
 static void many_failures_are_marked_all_over_the_run(void **state)
 {
-    (void)state;
     enum { FAILURES = 1000, MARKS = 60, QUARTER_MIN = 10 };
     made run;
     fail_often(&run, FAILURES);
@@ -401,7 +393,6 @@ static void many_failures_are_marked_all_over_the_run(void **state)
 
 static void few_failures_are_all_marked(void **state)
 {
-    (void)state;
     enum { FAILURES = 60 };
     made run;
     fail_often(&run, FAILURES);
@@ -413,7 +404,6 @@ static void few_failures_are_all_marked(void **state)
 
 static void many_phases_are_shaded_all_over_the_run(void **state)
 {
-    (void)state;
     enum { PHASES = 5000, BANDS = 200, QUARTER_MIN = 40 };
     made run;
     begin(&run);
@@ -466,7 +456,6 @@ static void expect_bands(struct json_object *charts, const char *id, const doubl
 
 static void unknown_reasons_end_a_band(void **state)
 {
-    (void)state;
     const uint64_t cap = GW_CLOCK_REASON_POWER_CAP;
     static const double spans[][2] = {{2000, 4000}, {6000, 9000}};
     made run;
@@ -489,7 +478,6 @@ static void unknown_reasons_end_a_band(void **state)
 
 static void many_spans_of_reduced_clocks_are_drawn_all_over_the_run(void **state)
 {
-    (void)state;
     enum { SPANS = 3000, BANDS = 200, QUARTER_MIN = 40 };
     made run;
     begin(&run);

@@ -11,8 +11,8 @@
 #include "options.h"
 #include "truth.h"
 
-/* Parse --repaired, --truth and the program's own options like options_parse(), and open the file of --truth. `rows` may
- * be NULL. Returns true with --repaired. */
+/* Parse --repaired, --truth and the program's own options like options_parse(), and open the file of --truth. `rows`
+ * may be NULL. Returns true with --repaired. */
 bool scenario_begin(int argc, char **argv, const struct option_row *rows, const char *summary);
 
 /* Kernel store(CUdeviceptr p): writes 32 bits to p. Faults if p does not point to live memory, on a real and on a

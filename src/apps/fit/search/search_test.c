@@ -106,7 +106,6 @@ static uint64_t largest_by_hand(const rig *it, uint64_t from, uint64_t max, uint
 
 static void every_size_of_a_monotonic_function_is_exact(void **state)
 {
-    (void)state;
     uint64_t (*const functions[])(uint64_t) = {linear, stepped};
     for (size_t f = 0; f < 2; f++)
         for (uint64_t size = 1; size <= 24; size++)
@@ -124,7 +123,6 @@ static void every_size_of_a_monotonic_function_is_exact(void **state)
 
 static void one_after_the_other_needs_few_trials(void **state)
 {
-    (void)state;
     rig it = {.limit = 24 * gib, .bytes = linear, .jobs = 1};
     gw_fit_answer answer = search_all(&it, 1, 1 << 20, 1);
     /* 14 to 8192, 12 in between, 1 beyond: 8023, because 8024 is one of those in between */
@@ -134,7 +132,6 @@ static void one_after_the_other_needs_few_trials(void **state)
 
 static void trials_run_side_by_side(void **state)
 {
-    (void)state;
     rig it = {.limit = 24 * gib, .bytes = linear, .jobs = 8};
     gw_fit_answer answer = search_all(&it, 1, 1 << 20, 1);
     assert_int_equal(answer.largest, 8021);
@@ -143,7 +140,6 @@ static void trials_run_side_by_side(void **state)
 
 static void steps_and_limits_hold(void **state)
 {
-    (void)state;
     for (uint64_t step = 1; step <= 24; step++)
         for (uint64_t from = 1; from <= 90; from += 7) {
             rig it = {.limit = 2 * gib, .bytes = stepped, .jobs = 3, .random = step};
@@ -165,7 +161,6 @@ static void steps_and_limits_hold(void **state)
 
 static void nothing_fits(void **state)
 {
-    (void)state;
     for (size_t jobs = 1; jobs <= 8; jobs++) {
         rig it = {.limit = gib / 4, .bytes = linear, .jobs = jobs};
         gw_fit_answer answer = search_all(&it, 4, 1 << 20, 4);
@@ -178,7 +173,6 @@ static void nothing_fits(void **state)
 
 static void a_larger_number_that_fits_is_found(void **state)
 {
-    (void)state;
     for (size_t jobs = 1; jobs <= 8; jobs++)
         for (uint64_t seed = 0; seed < 16; seed++) {
             rig it = {.limit = gib, .bytes = uneven, .jobs = jobs, .random = seed};
@@ -199,7 +193,6 @@ static void a_larger_number_that_fits_is_found(void **state)
 
 static void another_reason_is_no_answer(void **state)
 {
-    (void)state;
     rig it = {.limit = gib, .bytes = linear, .jobs = 2, .unknown_from = 100};
     gw_fit_answer answer = search_all(&it, 1, 1 << 20, 1);
     assert_int_equal(answer.end, GW_FIT_END_UNKNOWN);
@@ -220,7 +213,6 @@ static uint64_t hashed(uint64_t number)
 
 static void every_search_ends(void **state)
 {
-    (void)state;
     for (size_t jobs = 1; jobs <= 8; jobs++)
         for (uint64_t seed = 0; seed < 200; seed++) {
             rig it = {.limit = gib, .bytes = hashed, .jobs = jobs, .random = seed};
@@ -233,7 +225,6 @@ static void every_search_ends(void **state)
 
 static void wrong_limits_are_refused(void **state)
 {
-    (void)state;
     static gw_fit_search search;
     gw_error err = {0};
     assert_int_equal(gw_fit_search_begin(&search, 0, 10, 1, &err), GW_USAGE);
@@ -252,7 +243,6 @@ static void wrong_limits_are_refused(void **state)
 
 static void placeholders_are_replaced(void **state)
 {
-    (void)state;
     const char *values[] = {"precision=fp32,bf16", "opt=sgd,adam,lion"};
     gw_fit_plan plan;
     char **words = WORDS(W("train"), W("-b{batch}x{batch}"), W("--o={opt}"), W("{precision}"), W("{{batch}}{"),
@@ -270,7 +260,6 @@ static void placeholders_are_replaced(void **state)
 
 static void every_combination_is_different(void **state)
 {
-    (void)state;
     const char *values[] = {"a=1,2,3", "b=x,y", "c=p,q"};
     gw_fit_plan plan;
     bool seen[12] = {0};
@@ -299,7 +288,6 @@ static void check_mistake(char **words, const char *first, const char *second, c
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     char **words = WORDS(W("t"), W("{batch}"), W("{p}"));
     check_mistake(WORDS(W("t"), W("--batch"), W("8")), NULL, NULL, "does not contain {batch}");
     check_mistake(WORDS(W("{{batch}}")), NULL, NULL, "does not contain {batch}");

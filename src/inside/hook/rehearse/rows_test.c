@@ -163,7 +163,6 @@ static void test_every_address_is_caught(void **state)
 {
     char *rows = file_read(GW_TEST_API), *header = file_read(GW_TEST_ABI), *rest = NULL;
     unsigned named = 0, missing = 0;
-    (void)state;
     structures_find(header);
     structures_find(header); /* structures that contain those */
     assert_true(structure_count > 10);
@@ -194,7 +193,6 @@ static void test_allocations_are_caught(void **state)
         "cuMemCreate",   "cuMemMap",        "cuMemPoolCreate",    "cuGraphAddMemAllocNode", "cuMemAllocAsync_ptsz",
         "cuLaunch",      "cuLaunchGrid",    "cuLaunchKernel",     "cuLaunchKernel_ptsz",    "cuLaunchKernelEx_ptsz",
         "cuGraphLaunch", "cuMemGetInfo_v2", "cuMemFree_v2",       "cuMemFreeAsync_ptsz",    "cuMemAllocFromPoolAsync"};
-    (void)state;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         int fn = gw_api_find_symbol(symbols[i]);
         assert_true(fn >= 0);
@@ -208,7 +206,6 @@ static void test_others_are_left_alone(void **state)
 {
     static const char *const symbols[] = {"cuInit", "cuDeviceGet", "cuStreamCreate", "cuModuleLoadData",
                                           "cuEventQuery"};
-    (void)state;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
         assert_null(gwi_rehearsal_of((unsigned)gw_api_find_symbol(symbols[i])));
 }

@@ -130,7 +130,6 @@ static int judge(size_t i)
 /* Each case has a process of its own, because the fact is written once. */
 static void test_cases(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int status = 0;
         pid_t child = fork();

@@ -86,7 +86,6 @@ static void the_rules_of_each_instruction(void **state)
     };
     made m;
     gwi_cfi_rules r;
-    (void)state;
     make(&m, program, sizeof program);
     assert_false(gwi_cfi_find(&m.region, m.function - 1, &r));
     assert_false(gwi_cfi_find(&m.region, m.function + FUNCTION_BYTES, &r));
@@ -138,7 +137,6 @@ static void what_is_not_understood_is_refused(void **state)
         {{0x0f, 1, 0x30, 0x0e, 8}, 5},       /* a new offset while the frame address is an expression */
         {{0x0c, 0xff, 0xff, 0xff, 0xff}, 5}, /* a number that never ends */
     };
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         made m;
         gwi_cfi_rules r;
@@ -189,7 +187,6 @@ static void expressions(void **state)
     };
     uint64_t reg[GWI_REGISTER_COUNT] = {[7] = 100, [16] = 15};
     gwi_cfi_inputs inputs = {reg, 1u << 7 | 1u << 16, read_double, NULL};
-    (void)state;
     for (size_t i = 0; i < sizeof sample / sizeof sample[0]; i++) {
         gwi_cfi_region region = {(uintptr_t)sample[i].bytes, (uintptr_t)(sample[i].bytes + sizeof sample[i].bytes), 0};
         uint64_t value = 0;
@@ -274,7 +271,6 @@ static void damaged_copies(void **state)
     enum { COPIES = 300, LOOKS = 200, HEAD_BYTES = 12 };
     found f = {0};
     unsigned long good = 0, refused = 0;
-    (void)state;
     dl_iterate_phdr(find_table, &f);
     assert_true(f.table != 0);
     size_t whole = f.high - f.low, table_at = f.table - f.low;

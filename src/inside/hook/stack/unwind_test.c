@@ -56,7 +56,6 @@ static void begin_anew(bool without_loader)
 
 static int set_up(void **state)
 {
-    (void)state;
     begin_anew(false);
     return 0;
 }
@@ -203,7 +202,6 @@ static void look_here(void *user)
 static void every_shape_of_stack(void **state)
 {
     finding *f = calloc(1, sizeof *f);
-    (void)state;
     for (unsigned n = 0; n < 300; n++) {
         way w = {n * 0x9e3779b97f4a7c15ull, look_here, f};
         deeper(n % 60, w);
@@ -235,7 +233,6 @@ static void keys_by_trail_are_keys_by_rule(void **state)
     gwi_walk *w = calloc(1, sizeof *w);
     char *trails = (char *)memory + GWI_UNWIND_BYTES;
     unsigned short_ones = 0;
-    (void)state;
     for (unsigned n = 0; n < 200; n++) {
         uint64_t key[4];
         for (int round = 0; round < 4; round++) {
@@ -279,7 +276,6 @@ static void different_lines_are_different_keys(void **state)
     enum { PATHS = 1 << 12 };
     uint64_t *key = calloc(PATHS, sizeof *key), again;
     gwi_walk *w = calloc(1, sizeof *w);
-    (void)state;
     for (unsigned round = 0; round < 2; round++)
         for (unsigned path = 0; path < PATHS; path++) {
             two_lines(12, path, w);
@@ -298,7 +294,6 @@ static void different_lines_are_different_keys(void **state)
 static void longer_than_what_is_kept(void **state)
 {
     finding *f = calloc(1, sizeof *f);
-    (void)state;
     deeper(150, (way){5, look_here, f});
     compare(f);
     assert_int_equal(f->walk.flags, GW_SITE_NATIVE_CUT);
@@ -320,7 +315,6 @@ static void in_a_thread(void **state)
 {
     finding *f = calloc(1, sizeof *f);
     pthread_t thread;
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, look_in_thread, f), 0);
     pthread_join(thread, NULL);
     compare(f);
@@ -356,7 +350,6 @@ static void from_a_signal_handler(void **state)
 {
     enum { STACK_BYTES = 256 << 10 };
     void *space = stack_with_guard(STACK_BYTES);
-    (void)state;
     of_signal = calloc(1, sizeof *of_signal);
     for (int other_stack = 0; other_stack < 2; other_stack++) {
         struct sigaction action = {.sa_handler = on_signal, .sa_flags = other_stack ? SA_ONSTACK : 0};
@@ -391,7 +384,6 @@ static void coroutine(void)
 static void in_a_coroutine(void **state)
 {
     enum { STACK_BYTES = 1 << 20 };
-    (void)state;
     of_coroutine = calloc(1, sizeof *of_coroutine);
     static int first;
     /* first with, then without known limits of the thread's own stack */
@@ -456,7 +448,6 @@ static void a_broken_stack_never_faults(void **state)
     uintptr_t low = (uintptr_t)word, high = low + WORDS * sizeof *word;
     gwi_stack_known whole = {.low = low, .high = high, .looks = 1000}, none = {.looks = 1000};
     unsigned long frames = 0;
-    (void)state;
     deeper(40, (way){4711, look_here, f});
     gwi_walk *w = calloc(1, sizeof *w);
     for (unsigned round = 0; round < ROUNDS; round++) {
@@ -483,7 +474,6 @@ static void a_broken_stack_never_faults(void **state)
 static void what_may_be_read(void **state)
 {
     char *page = stack_with_guard(PAGE_BYTES);
-    (void)state;
     assert_true(gwi_may_read((uintptr_t)page));
     assert_true(gwi_may_read((uintptr_t)page + PAGE_BYTES - 8));
     assert_false(gwi_may_read((uintptr_t)page + PAGE_BYTES));
@@ -547,7 +537,6 @@ static NOINLINE void from_hand_written_code(void (*by)(void (*)(void *), void *)
 static void code_without_information(void **state)
 {
     gwi_walk *w = calloc(1, sizeof *w);
-    (void)state;
     from_hand_written_code(call_with_pointer, w);
     assert_true(has_frame_in(w, (uintptr_t)call_with_pointer));
     assert_true(has_frame_in(w, (uintptr_t)from_hand_written_code));
@@ -571,7 +560,6 @@ static void another_library_at_the_same_place(void **state)
     gwi_walk *w = calloc(1, sizeof *w);
     uintptr_t place[4];
     uint64_t key[4];
-    (void)state;
     for (int n = 0; n < 4; n++) {
         const char *file = files[n / 2];
         void *plugin = dlopen(file, RTLD_NOW | RTLD_LOCAL);

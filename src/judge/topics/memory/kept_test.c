@@ -46,7 +46,6 @@ static void run(const char *first, const char *second, bool failed, uint64_t fir
 
 static void test_a_failed_phase_left_its_memory(void **state)
 {
-    (void)state;
     run("In [1]", "In [2]", true, 9 * gib);
     judge("In [2]");
     assert_string_equal(verdict->cause, "gpu-oom-leak");
@@ -74,21 +73,18 @@ static void expect_no_leak(const char *alone)
 
 static void test_near_it_did_not_fail(void **state)
 {
-    (void)state;
     run("In [1]", "In [2]", false, 9 * gib);
     expect_no_leak("In [2]");
 }
 
 static void test_near_its_share_would_not_do(void **state)
 {
-    (void)state;
     run("In [1]", "In [2]", true, gib);
     expect_no_leak("In [2]");
 }
 
 static void test_near_it_was_the_same_phase(void **state)
 {
-    (void)state;
     run("In [1]", NULL, true, 9 * gib);
     expect_no_leak("In [1]");
 }
@@ -96,7 +92,6 @@ static void test_near_it_was_the_same_phase(void **state)
 /* The whole run is judged: its first refusal is the root, and no individual blocks are listed. */
 static void test_the_whole_run(void **state)
 {
-    (void)state;
     run("In [1]", "In [2]", true, 9 * gib);
     judge(NULL);
     assert_string_equal(verdict->failure_phase, "In [1]");
@@ -108,7 +103,6 @@ static void test_the_whole_run(void **state)
 
 static void test_no_phases_no_words(void **state)
 {
-    (void)state;
     run(NULL, NULL, true, 9 * gib);
     judge(NULL);
     assert_false(says("allocated in"));
@@ -122,7 +116,6 @@ static void test_no_phases_no_words(void **state)
  * lost earlier still counts. */
 static void test_one_phase_alone(void **state)
 {
-    (void)state;
     gw_error err;
     static const char script[] = "\nTraceback (most recent call last):\n  File \"<cell>\", line 1, in <module>\n"
                                  "ZeroDivisionError: division by zero\n";

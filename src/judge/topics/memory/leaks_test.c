@@ -99,7 +99,6 @@ static void work(const row *kept, uint64_t rounds)
 
 static void test_each_kind_is_listed_with_its_place(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < ROW_COUNT; k++) {
         gw_feed_open(&feed, 16 * gib);
         work(&rows[k], 300);
@@ -125,7 +124,6 @@ static void test_each_kind_is_listed_with_its_place(void **state)
 /* At each of 70 places, create streams that are never destroyed. The last place creates the most. */
 static void test_many_leaks_are_counted(void **state)
 {
-    (void)state;
     enum { PLACES = 70, ROUNDS = 200 };
     uint32_t site[PLACES];
     gw_feed_open(&feed, 16 * gib);
@@ -153,7 +151,6 @@ static void test_many_leaks_are_counted(void **state)
 /* The events that are missing may have been frees. */
 static void test_a_leak_is_doubtful_if_events_were_lost(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     work(&rows[0], 300);
     gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
@@ -168,7 +165,6 @@ static void test_a_leak_is_doubtful_if_events_were_lost(void **state)
 
 static void test_what_is_given_back_is_none(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     work(NULL, 300);
     judge();
@@ -181,7 +177,6 @@ static void test_what_is_given_back_is_none(void **state)
  * objects that it created. */
 static void test_what_lives_until_exit_by_design_is_none(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t i = 0; i < 2000; i++) {
         for (size_t k = 0; k < ROW_COUNT; k++) {
@@ -200,7 +195,6 @@ static void test_what_lives_until_exit_by_design_is_none(void **state)
  * their number no longer grows. */
 static void test_a_start_before_much_work_is_none(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t i = 0; i < 300; i++)
         make(&rows[0], i);
@@ -217,7 +211,6 @@ static void test_a_start_before_much_work_is_none(void **state)
 /* Libraries keep a few objects of each kind, so a few objects are not a leak. */
 static void test_a_few_are_none(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     work(&rows[0], 31);
     judge();
@@ -228,7 +221,6 @@ static void test_a_few_are_none(void **state)
 /* Each round resets the context, which frees its objects. So at any time, only the objects of one round are live. */
 static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t round = 0; round < 40; round++) {
         for (uint64_t i = 0; i < 40; i++) {
@@ -247,7 +239,6 @@ static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
 /* Opening the same memory twice returns the same address. The program must close it twice, and does. */
 static void test_memory_opened_twice_is_closed_twice(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t i = 0; i < 100; i++) {
         uint64_t address = 0x7000000 + i * mib;
@@ -309,7 +300,6 @@ static void take_and_give(const window *it)
 
 static void test_a_window_is_no_leak(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         gw_feed_open(&feed, 16 * gib);
         take_and_give(&windows[i]);
@@ -375,7 +365,6 @@ static void train(int steps, bool reserves)
 
 static void test_a_mapped_model_is_no_leak(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     load_mapped(60);
     train(5, false);
@@ -427,7 +416,6 @@ static void warm_up(int steps)
  * requests for memory. */
 static void test_a_model_before_work_without_requests_is_none(void **state)
 {
-    (void)state;
     for (int works = 0; works < 2; works++) {
         gw_feed_open(&feed, 16 * gib);
         for (uint64_t i = 0; i < 100; i++) {
@@ -449,7 +437,6 @@ static void test_a_model_before_work_without_requests_is_none(void **state)
 
 static void test_what_was_over_before_the_last_iterations_is_none(void **state)
 {
-    (void)state;
     for (int again = 0; again < 2; again++) {
         gw_feed_open(&feed, 16 * gib);
         load_layers(60);

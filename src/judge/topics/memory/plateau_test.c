@@ -27,7 +27,6 @@ static void begin(size_t level_spans)
 
 static void test_level_then_rise(void **state)
 {
-    (void)state;
     gwi_plateau plateau;
     begin(28);
     add_span(926);
@@ -40,7 +39,6 @@ static void test_level_then_rise(void **state)
 
 static void test_slow_rise(void **state)
 {
-    (void)state;
     gwi_plateau plateau;
     begin(28);
     add_span(81); /* the next phase begins by loading its code, and needs little memory for it */
@@ -54,7 +52,6 @@ static void test_slow_rise(void **state)
 
 static void test_no_level(void **state)
 {
-    (void)state;
     gwi_plateau plateau;
     assert_false(gwi_find_plateau(NULL, &plateau));
     begin(30);

@@ -38,7 +38,6 @@ static void refuse(uint64_t bytes)
 
 static void test_negative_size(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_alloc(&feed, 12 * gib);
     refuse((uint64_t)(int64_t)INT32_MIN);
@@ -54,7 +53,6 @@ static void test_negative_size(void **state)
 
 static void test_size_beyond_all_cards(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     refuse(40 * tib);
     judge("gpu-oom-capacity", GW_ESTABLISHED);
@@ -66,7 +64,6 @@ static void test_size_beyond_all_cards(void **state)
  * a check of the computed size. */
 static void test_honest_sizes(void **state)
 {
-    (void)state;
     const uint64_t sizes[] = {17 * gib, 600 * gib, tib};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         gw_feed_open(&feed, 16 * gib);
@@ -83,7 +80,6 @@ static void test_honest_sizes(void **state)
  * is not a leak. */
 static void test_negative_size_after_growth(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 16 * gib);
     for (int i = 0; i < 40; i++) {
         gw_feed_alloc(&feed, 256 * mib);
@@ -116,7 +112,6 @@ static void hold_one_block(uint64_t bytes, uint64_t more)
 
 static void test_largest_block(void **state)
 {
-    (void)state;
     hold_one_block(11 * gib, 2 * gib);
     assert_true(headline_has("one block takes 11.00 GiB of it"));
     assert_true(evidence_has(verdict, "allocated at data.py:3 in load"));
@@ -130,7 +125,6 @@ static void test_largest_block(void **state)
 
 static void test_which_gpu(void **state)
 {
-    (void)state;
     for (int cards = 1; cards <= 2; cards++) {
         gw_feed_open(&feed, 16 * gib);
         if (cards == 2)
@@ -162,7 +156,6 @@ static void use_after(const char *fn, gw_event_kind kind)
 
 static void test_advice_on_a_reset(void **state)
 {
-    (void)state;
     use_after("cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET);
     assert_true(list_has(&verdict->next, "Remove the reset (cuDevicePrimaryCtxReset"));
     assert_false(list_has(&verdict->next, "cuCtxDestroy"));
@@ -189,7 +182,6 @@ static void launch_of(uint64_t grid, uint64_t block, uint32_t shared, uint16_t r
 
 static void test_advice_on_a_launch(void **state)
 {
-    (void)state;
     launch_of(0, 32, 0, 1);
     assert_true(list_has(&verdict->next, "a batch of 0"));
     assert_false(list_has(&verdict->next, "1,024 threads"));

@@ -59,7 +59,6 @@ static void expect_count(uint64_t count)
 
 static void a_free_in_another_order_is_noted(void **state)
 {
-    (void)state;
     begin(NON_BLOCKING);
     gw_feed_wait(&feed, 1000000);
     copy_on(B);
@@ -200,7 +199,6 @@ static void by_much(void)
 
 static void a_free_in_order_is_not_noted(void **state)
 {
-    (void)state;
     static void (*const ways[])(void) = {by_same_stream,
                                          by_event,
                                          by_third_stream,
@@ -272,7 +270,6 @@ static void with_the_other_side(void)
 
 static void what_does_not_order_is_noted(void **state)
 {
-    (void)state;
     static void (*const ways[])(void) = {with_event_before_the_copy,     with_wait_of_the_wrong_stream,
                                          with_wait_for_the_wrong_stream, with_default_stream_between,
                                          with_waited_copy_between,       with_the_other_side};
@@ -287,7 +284,6 @@ static void what_does_not_order_is_noted(void **state)
 /* Work in blocking streams waits for earlier work in the default stream, and the other way round. */
 static void blocking_streams_follow_the_default_stream(void **state)
 {
-    (void)state;
     begin(0);
     copy_on(B);
     free_on(A);
@@ -321,7 +317,6 @@ static void blocking_streams_follow_the_default_stream(void **state)
 /* The launches between the copy and the free must be counted with the help of the rings. */
 static void launches_in_between_are_counted(void **state)
 {
-    (void)state;
     begin(0);
     gw_feed_launch(&feed, 0xf, B);
     copy_on(B);
@@ -379,7 +374,6 @@ static void launches_in_between_are_counted(void **state)
 
 static void host_memory_given_back_too_early(void **state)
 {
-    (void)state;
     begin(NON_BLOCKING);
     tell_copy(GW_ORDER_COPY, host + mib, weights, B);
     gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
@@ -404,7 +398,6 @@ static void host_memory_given_back_too_early(void **state)
 /* If there are more reported frees than the model can store, the first and the last ones must be kept. */
 static void many_are_bounded(void **state)
 {
-    (void)state;
     enum { ROUNDS = 500 };
     begin(NON_BLOCKING);
     uint64_t t_last_ns = 0;

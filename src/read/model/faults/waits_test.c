@@ -89,7 +89,6 @@ static void two_streams(uint64_t first, uint64_t second, uint64_t waited, became
 
 static void a_wait_for_one_stream(void **state)
 {
-    (void)state;
     two_streams(A, B, A, OVER, OPEN);
     two_streams(A, B, B, OPEN, OVER);
     two_streams(BLOCKING, BLOCKING_2, BLOCKING, OVER, OPEN);
@@ -98,7 +97,6 @@ static void a_wait_for_one_stream(void **state)
 
 static void what_is_launched_after_the_wait_is_open(void **state)
 {
-    (void)state;
     begin();
     launch(A);
     sync(A);
@@ -108,7 +106,6 @@ static void what_is_launched_after_the_wait_is_open(void **state)
 
 static void the_legacy_stream_and_the_blocking_ones(void **state)
 {
-    (void)state;
     two_streams(BLOCKING, 0, 0, OVER, OVER);
     two_streams(BLOCKING, BLOCKING_2, LEGACY, OVER, OVER);
     two_streams(A, 0, 0, OPEN, OVER); /* a wait for the legacy stream proves nothing about a non-blocking stream */
@@ -127,7 +124,6 @@ static void the_legacy_stream_and_the_blocking_ones(void **state)
 
 static void the_per_thread_stream(void **state)
 {
-    (void)state;
     two_streams(PER_THREAD, A, PER_THREAD, OVER, OPEN);
     two_streams(0, PER_THREAD, PER_THREAD, OVER, OVER); /* the per-thread stream is a blocking stream */
     begin();
@@ -145,7 +141,6 @@ static void the_per_thread_stream(void **state)
 
 static void the_whole_context(void **state)
 {
-    (void)state;
     begin();
     launch(A);
     launch(UNSEEN);
@@ -162,7 +157,6 @@ static void the_whole_context(void **state)
 
 static void events(void **state)
 {
-    (void)state;
     begin(); /* a wait for an event proves only that the work launched before cuEventRecord() has ended */
     launch(A);
     record(A);
@@ -194,7 +188,6 @@ static void events(void **state)
 
 static void queries_and_blocking_copies(void **state)
 {
-    (void)state;
     begin();
     launch(A);
     launch(B);
@@ -220,7 +213,6 @@ static void queries_and_blocking_copies(void **state)
 
 static void what_is_not_known(void **state)
 {
-    (void)state;
     two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* it is unknown whether UNSEEN is a blocking stream */
     /* another thread may have waited in older calls that its ring no longer contains */
     begin();

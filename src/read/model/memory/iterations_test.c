@@ -28,7 +28,6 @@ static void begin(void)
 
 static int set_up(void **state)
 {
-    (void)state;
     begin();
     return 0;
 }
@@ -98,7 +97,6 @@ static void step(uint64_t kept)
 
 static void test_three_that_keep_are_seen_and_not_sure(void **state)
 {
-    (void)state;
     take(9, 512 * MIB);
     for (int i = 0; i < 5; i++)
         step(100 * MIB);
@@ -111,7 +109,6 @@ static void test_three_that_keep_are_seen_and_not_sure(void **state)
 
 static void test_many_after_idle_ones_are_sure(void **state)
 {
-    (void)state;
     for (int i = 0; i < 5; i++)
         step(0);
     for (int i = 0; i < 12; i++)
@@ -125,7 +122,6 @@ static void test_many_after_idle_ones_are_sure(void **state)
 static void test_groups_that_are_freed_together_are_no_leak(void **state)
 {
     size_t word[30];
-    (void)state;
     take(9, 512 * MIB);
     for (int sentence = 0; sentence < 4; sentence++) {
         int words = sentence == 3 ? 30 : 10;
@@ -146,7 +142,6 @@ static void test_groups_that_are_freed_together_are_no_leak(void **state)
 
 static void test_nothing_is_kept(void **state)
 {
-    (void)state;
     take(9, 512 * MIB);
     for (int i = 0; i < 12; i++)
         step(0);
@@ -159,7 +154,6 @@ static void test_nothing_is_kept(void **state)
  * reported as growth. */
 static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 {
-    (void)state;
     for (int steps = 2; steps <= 5; steps++) {
         begin();
         step(100 * MIB);
@@ -181,7 +175,6 @@ static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 /* The first steps fill a cache. Then validation needs more memory than the cache, so the cache is not a leak. */
 static void test_a_phase_outgrows_what_was_kept(void **state)
 {
-    (void)state;
     for (int i = 0; i < 10; i++)
         step(16 * MIB);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE); /* as long as no phase with a larger need follows */
@@ -213,7 +206,6 @@ static void load_layers(int layers, int kernels)
 
 static void test_a_model_is_loaded_through_buffers(void **state)
 {
-    (void)state;
     load_layers(30, 1);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_LOADING);
     assert_true(found.leak_count >= 3);
@@ -238,7 +230,6 @@ static void copy_into_blocks(void (*then)(void))
 
 static void test_blocks_are_copied_into(void **state)
 {
-    (void)state;
     copy_into_blocks(wait_for_gpu);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_LOADING);
     /* The host reads results after each block, like a loop that keeps its outputs. This must not count as loading. */
@@ -265,7 +256,6 @@ static void pass_through_layers(int layers, uint64_t kernels, bool waits)
 
 static void test_layers_of_a_framework(void **state)
 {
-    (void)state;
     pass_through_layers(8, 1, false);
     expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_ONE_PASS);
     assert_true(found.leak_count >= 3);
@@ -278,7 +268,6 @@ static void test_layers_of_a_framework(void **state)
  * each. */
 static void test_layers_in_one_call(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t call; /* 0: outside of any call */
         bool waits, moves_weights;
@@ -316,7 +305,6 @@ static void phases(bool alike)
 
 static void test_phases_of_one_iteration(void **state)
 {
-    (void)state;
     phases(false);
     expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_UNLIKE);
     assert_true(found.leak_count >= 3);
@@ -327,7 +315,6 @@ static void test_phases_of_one_iteration(void **state)
 /* Weights are moved layer by layer, with a wait for each tensor; kernels ran only later. */
 static void test_weights_that_wait(void **state)
 {
-    (void)state;
     for (int i = 0; i < 20; i++) {
         take(90, 32 * MIB);
         wait_for_gpu();
@@ -342,7 +329,6 @@ static void test_weights_that_wait(void **state)
 /* Simulate host.cuda().half(), layer by layer: each layer is copied to the GPU and converted, and the copy is freed. */
 static void test_layers_are_converted_in_a_framework(void **state)
 {
-    (void)state;
     for (int i = 0; i < 100; i++) {
         size_t whole = take(70, 64 * MIB);
         wait_for_gpu();
@@ -366,7 +352,6 @@ static void take_blocks(bool copies, bool waits)
 
 static void test_blocks_and_waits(void **state)
 {
-    (void)state;
     take_blocks(false, true);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
     /* a framework's copies are not recorded, so a wait may belong to a copy and does not count as work */
@@ -379,7 +364,6 @@ static void test_blocks_and_waits(void **state)
 
 static void test_work_that_is_not_counted(void **state)
 {
-    (void)state;
     for (int i = 0; i < 12; i++)
         step(100 * MIB);
     find(GW_REQUESTS_WITHOUT_WORK);
@@ -391,7 +375,6 @@ static void test_work_that_is_not_counted(void **state)
  * must exclude that work. */
 static void test_work_before_the_last_request(void **state)
 {
-    (void)state;
     take(80, MIB);
     launch(3);
     take(81, MIB);
@@ -428,7 +411,6 @@ static void train(void)
 
 static void test_another_thread_at_its_own_pace(void **state)
 {
-    (void)state;
     static const int loads[] = {30, 1, 0, 3, 0, 0, 9, 1, 2, 0, 5, 1, 1, 7, 0, 2};
     enum { ROUNDS = sizeof loads / sizeof loads[0] };
     for (int late = 0; late < 2; late++) { /* with the long loads first, then in reverse order */
@@ -448,7 +430,6 @@ static void test_another_thread_at_its_own_pace(void **state)
  * first thread. */
 static void test_another_thread_keeps(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         train();
         load(30 + i);
@@ -459,7 +440,6 @@ static void test_another_thread_keeps(void **state)
 
 static void test_near_threads_in_step(void **state)
 {
-    (void)state;
     for (int i = 0; i < 12; i++) {
         load(1);
         train();
@@ -480,7 +460,6 @@ static void test_near_threads_in_step(void **state)
  * own pace. */
 static void test_near_a_thread_with_work_of_its_own(void **state)
 {
-    (void)state;
     for (int i = 0; i < 12; i++) {
         now.thread = 9;
         for (int k = 0; k < i * 7 % 5; k++)

@@ -27,7 +27,6 @@ static const char *name_at(const gw_model *model, uint32_t pid, uint64_t t_ns)
 
 static void test_phases_follow_each_other(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 1 << 30);
     uint64_t before = feed.t_ns;
     phase("load", 0);
@@ -56,7 +55,6 @@ static void test_phases_follow_each_other(void **state)
 
 static void test_kept_is_grouped_by_name(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 1 << 30);
     gw_feed_alloc(&feed, mib);
     for (int epoch = 0; epoch < 3; epoch++) {
@@ -92,7 +90,6 @@ static void test_kept_is_grouped_by_name(void **state)
 /* Equal refusals in a row are one failure, unless a phase begins between them. */
 static void test_a_phase_parts_failures(void **state)
 {
-    (void)state;
     gw_feed_open(&feed, 1 << 30);
     phase("one", 0);
     gw_feed_no_room(&feed, 8 * mib, mib, 1 << 30);
@@ -107,7 +104,6 @@ static void test_a_phase_parts_failures(void **state)
 
 static void test_one_phase_alone(void **state)
 {
-    (void)state;
     static const char traceback[] = "\nTraceback (most recent call last):\n  File \"<cell>\", line 1, in <module>\n"
                                     "ValueError: no\n";
     gw_error err;
@@ -131,7 +127,6 @@ static void test_one_phase_alone(void **state)
 
 static void test_a_phase_that_goes_on(void **state)
 {
-    (void)state;
     gw_error err;
     gw_feed_open(&feed, 1 << 30);
     phase("one", 0);
