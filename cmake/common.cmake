@@ -52,13 +52,14 @@ endforeach()
 # gw_add_unit_test(name [ONE_THREAD] sources... [LIBRARIES ours...]): one cmocka program, run by ctest under its name.
 # ONE_THREAD: the tested code starts no threads. A build that will run only some tests compiles no other ones (GW_TESTS).
 set(GW_TESTS "" CACHE STRING "Build only the unit tests whose names match this regular expression; empty: all")
+set(GW_UNIT_TEST_INCLUDE ${CMAKE_CURRENT_LIST_DIR}/../src/base/testing)
 function(gw_add_unit_test name)
   cmake_parse_arguments(test "ONE_THREAD" "" "LIBRARIES" ${ARGN})
   if(NOT GW_HAVE_CMOCKA OR (test_ONE_THREAD AND NOT GW_ONE_THREAD_TESTS) OR (GW_TESTS AND NOT name MATCHES "${GW_TESTS}"))
     return()
   endif()
   add_executable(${name} ${test_UNPARSED_ARGUMENTS})
-  target_include_directories(${name} PRIVATE ${GW_CMOCKA_INCLUDE})
+  target_include_directories(${name} PRIVATE ${GW_CMOCKA_INCLUDE} ${GW_UNIT_TEST_INCLUDE})
   target_link_libraries(${name} PRIVATE ${GW_CMOCKA_LIBRARY} ${test_LIBRARIES})
   # cmocka passes a state to every test, and most tests do not need it.
   target_compile_options(${name} PRIVATE -Wno-unused-parameter)

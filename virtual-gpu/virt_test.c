@@ -1,13 +1,7 @@
 /* Test the parts of the virtual GPU that work alone: specifications, module images. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "gw_unit_test.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "gw_embedded.h"
 #include "gw_virt_spec.h"
@@ -17,7 +11,7 @@
 
 /* --- specifications ------------------------------------------------------------------------------------- */
 
-static void test_spec_refuse(void **state)
+GW_TEST(test_spec_refuse)
 {
     static const char *const bad[] = {"",
                                       "h300",
@@ -74,7 +68,7 @@ static void test_spec_refuse(void **state)
     assert_int_equal(gw_virt_spec_check(big, &err), GW_USAGE);
 }
 
-static void test_spec_unknown_names_known(void **state)
+GW_TEST(test_spec_unknown_names_known)
 {
     gw_error err;
     assert_int_equal(gw_virt_spec_check("h20", &err), GW_USAGE);
@@ -82,7 +76,7 @@ static void test_spec_unknown_names_known(void **state)
     assert_non_null(strstr(err.text, "t4"));
 }
 
-static void test_spec_good(void **state)
+GW_TEST(test_spec_good)
 {
     gw_virt_spec spec;
     gw_error err;
@@ -101,7 +95,7 @@ static void test_spec_good(void **state)
     assert_string_equal(spec.faults[3].name, "step");
 }
 
-static void test_spec_card_faults(void **state)
+GW_TEST(test_spec_card_faults)
 {
     gw_virt_spec spec;
     gw_error err;
@@ -130,7 +124,7 @@ static void test_spec_card_faults(void **state)
 }
 
 /* Every GPU model can be read and has the attributes that programs query first. */
-static void test_cards(void **state)
+GW_TEST(test_cards)
 {
     gw_error err;
     size_t count = 0;
@@ -175,7 +169,7 @@ static int read_text(const char *text, gwi_image *image)
 
 #define HEAD ".version 7.5\n.target sm_75\n.address_size 64\n"
 
-static void test_ptx_refuse(void **state)
+GW_TEST(test_ptx_refuse)
 {
     static const struct {
         const char *text;
@@ -213,7 +207,7 @@ static void test_ptx_refuse(void **state)
     }
 }
 
-static void test_ptx_good(void **state)
+GW_TEST(test_ptx_good)
 {
     gwi_image image;
     assert_int_equal(read_text(HEAD "// .entry not_this_one()\n"
@@ -249,7 +243,7 @@ static void test_ptx_good(void **state)
 }
 
 /* A model must have its magic number. A variable that only has the name of a model is ignored. */
-static void test_model_refuse(void **state)
+GW_TEST(test_model_refuse)
 {
     static const char *const bad[] = {"{1, 1, 1, 0}", "{0x4D4B594857555047, 2, 1, 0}", "{0x4D4B594857555047, 1, 99, 0}",
                                       "{0x4D4B594857555047, 1, 1, 99}"};
@@ -263,7 +257,7 @@ static void test_model_refuse(void **state)
     }
 }
 
-static void test_elf_refuse(void **state)
+GW_TEST(test_elf_refuse)
 {
     unsigned char head[64];
     char reason[200];
@@ -284,7 +278,7 @@ static void test_elf_refuse(void **state)
     assert_int_equal(gwi_image_read(head, sizeof head, &wants, &image, reason, sizeof reason), 200);
 }
 
-static void test_fatbin_refuse(void **state)
+GW_TEST(test_fatbin_refuse)
 {
     unsigned char data[128];
     char reason[200];
@@ -309,14 +303,4 @@ static void test_fatbin_refuse(void **state)
     assert_non_null(strstr(reason, "compressed"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spec_refuse), cmocka_unit_test(test_spec_unknown_names_known),
-        cmocka_unit_test(test_spec_good),   cmocka_unit_test(test_spec_card_faults),
-        cmocka_unit_test(test_cards),       cmocka_unit_test(test_ptx_refuse),
-        cmocka_unit_test(test_ptx_good),    cmocka_unit_test(test_model_refuse),
-        cmocka_unit_test(test_elf_refuse),  cmocka_unit_test(test_fatbin_refuse),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,12 +1,8 @@
 /* Test the exported functions of the virtual card: those that it implements work, and all others return
  * CUDA_ERROR_NOT_SUPPORTED. */
 #include "gw_cuda_calls.h"
+#include "gw_unit_test.h"
 #include "gw_virt_calls.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 static int enter_answer, lacks_count;
 static unsigned entered_fn, lacking_fn;
@@ -41,7 +37,7 @@ static int begin(void **state)
     return 0;
 }
 
-static void what_is_there_is_called(void **state)
+GW_TEST_WITH(what_is_there_is_called, begin, NULL)
 {
     CUdeviceptr at = 0;
     assert_int_equal(cuMemAlloc(&at, 16), CUDA_SUCCESS); /* a macro: calls cuMemAlloc_v2 */
@@ -50,7 +46,7 @@ static void what_is_there_is_called(void **state)
     assert_int_equal(lacks_count, 0);
 }
 
-static void a_per_thread_variant_calls_the_plain_one(void **state)
+GW_TEST_WITH(a_per_thread_variant_calls_the_plain_one, begin, NULL)
 {
     assert_int_equal(cuMemcpy_ptds(1, 2, 3), CUDA_SUCCESS);
     assert_int_equal(entered_fn, GW_FN_cuMemcpy_ptds);
@@ -59,7 +55,7 @@ static void a_per_thread_variant_calls_the_plain_one(void **state)
 
 #undef cuMemAlloc /* from here on, this name is the exported symbol: the old function with 32-bit sizes */
 
-static void what_is_not_there_says_so(void **state)
+GW_TEST_WITH(what_is_not_there_says_so, begin, NULL)
 {
     CUdeviceptr_v1 at = 7;
     assert_int_equal(cuMemAlloc(&at, 1), CUDA_ERROR_NOT_SUPPORTED);
@@ -68,7 +64,7 @@ static void what_is_not_there_says_so(void **state)
     assert_int_equal(lacks_count, 2);
 }
 
-static void the_door_may_answer(void **state)
+GW_TEST_WITH(the_door_may_answer, begin, NULL)
 {
     CUdeviceptr at = 7;
     enter_answer = CUDA_ERROR_NOT_INITIALIZED;
@@ -78,13 +74,4 @@ static void the_door_may_answer(void **state)
     assert_int_equal(lacks_count, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_is_there_is_called, begin),
-        cmocka_unit_test_setup(a_per_thread_variant_calls_the_plain_one, begin),
-        cmocka_unit_test_setup(what_is_not_there_says_so, begin),
-        cmocka_unit_test_setup(the_door_may_answer, begin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

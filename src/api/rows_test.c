@@ -4,18 +4,14 @@
 #include "gw_event.h"
 #include "gw_inject.h"
 #include "gw_text.h"
+#include "gw_unit_test.h"
 
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void every_export_has_a_row(void **state)
+GW_TEST(every_export_has_a_row)
 {
     char line[256];
     int count = 0, jump_count = 0;
@@ -40,7 +36,7 @@ static void every_export_has_a_row(void **state)
     assert_int_equal(gw_api_find_symbol(""), -1);
 }
 
-static void variants_say_per_thread(void **state)
+GW_TEST(variants_say_per_thread)
 {
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
         const char *symbol = gw_api_fns[fn].symbol;
@@ -64,7 +60,7 @@ static void stem(const char *symbol, char *ret_stem, size_t bytes)
 }
 
 /* All variants of a call (such as _v2 and _ptsz) must have the same kind. */
-static void variants_agree(void **state)
+GW_TEST(variants_agree)
 {
     for (int a = 0; a < GW_FN_COUNT; a++)
         for (int b = 0; b < a; b++) {
@@ -167,7 +163,7 @@ static const struct {
 
 /* A function's name must fit its row's kind: the first entry of `wanted` that the name begins with has the required
  * kind. */
-static void names_have_their_effect(void **state)
+GW_TEST(names_have_their_effect)
 {
     static const char *const names[] = {
 #define GW_X(name, ...) #name " ",
@@ -191,7 +187,7 @@ static void names_have_their_effect(void **state)
 }
 
 /* The guard must be able to refuse every call that takes device memory. */
-static void the_guard_sees_all(void **state)
+GW_TEST(the_guard_sees_all)
 {
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
         const gw_api_fn *row = &gw_api_fns[fn];
@@ -202,7 +198,7 @@ static void the_guard_sees_all(void **state)
     }
 }
 
-static void routes_lead_where_the_driver_leads(void **state)
+GW_TEST(routes_lead_where_the_driver_leads)
 {
     static const struct {
         const char *name;
@@ -248,7 +244,7 @@ static void routes_lead_where_the_driver_leads(void **state)
 
 /* Test the functions that read arguments behind pointers, with hostile values first. */
 
-static void products_stop_at_the_top(void **state)
+GW_TEST(products_stop_at_the_top)
 {
     size_t sizes[] = {SIZE_MAX, 1};
     CUDA_MEMCPY3D copy = {.WidthInBytes = SIZE_MAX, .Height = 2, .Depth = 1};
@@ -263,7 +259,7 @@ static void products_stop_at_the_top(void **state)
     assert_int_equal(gw_block(UINT64_MAX, 0, UINT64_MAX), 0x1fffffull | 0x1fffffull << 42);
 }
 
-static void lists_may_lie(void **state)
+GW_TEST(lists_may_lie)
 {
     assert_int_equal(gw_sum(NULL, SIZE_MAX), 0);
     assert_int_equal(gw_first(NULL, 3), 0);
@@ -271,7 +267,7 @@ static void lists_may_lie(void **state)
     assert_null(gw_list_function(NULL, 3));
 }
 
-static void arrays_are_measured(void **state)
+GW_TEST(arrays_are_measured)
 {
     CUDA_ARRAY_DESCRIPTOR line = {100, 0, CU_AD_FORMAT_FLOAT, 4};
     CUDA_ARRAY_DESCRIPTOR_v1 old = {10, 10, CU_AD_FORMAT_HALF, 2};
@@ -290,7 +286,7 @@ static void arrays_are_measured(void **state)
     assert_int_equal(gw_mipmap_bytes(&layers, 2), 384 + 96);
 }
 
-static void copies_have_two_ends(void **state)
+GW_TEST(copies_have_two_ends)
 {
     int there;
     CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -304,7 +300,7 @@ static void copies_have_two_ends(void **state)
     assert_int_equal(gw_copy2d_bytes(&copy), 15);
 }
 
-static void pool_values_have_two_widths(void **state)
+GW_TEST(pool_values_have_two_widths)
 {
     struct {
         int value, beyond;
@@ -315,7 +311,7 @@ static void pool_values_have_two_widths(void **state)
     assert_int_equal(gw_pool_value(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, NULL), 0);
 }
 
-static void nodes_name_their_object(void **state)
+GW_TEST(nodes_name_their_object)
 {
     CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
     node.kernel.kern = (CUkernel)(uintptr_t)0x42;
@@ -349,7 +345,7 @@ static bool names(const char *text, unsigned fn)
     return gw_inject_names(&plan.rule[0], fn);
 }
 
-static void a_rule_is_read(void **state)
+GW_TEST(a_rule_is_read)
 {
     gw_inject_plan plan =
         plan_of("oom@alloc:3,once;700@sync:5+,p=0.25,seed=7,after=1.5s,rank=2,process=python3.12;"
@@ -368,7 +364,7 @@ static void a_rule_is_read(void **state)
     assert_int_equal(rule[4].result, 800);
 }
 
-static void bad_plans_have_a_reason(void **state)
+GW_TEST(bad_plans_have_a_reason)
 {
     static const char *const cases[][2] = {
         {"", "empty"},
@@ -415,7 +411,7 @@ static void bad_plans_have_a_reason(void **state)
     }
 }
 
-static void long_plans_are_rejected(void **state)
+GW_TEST(long_plans_are_rejected)
 {
     char text[4096] = "";
     char reason[GW_INJECT_REASON_MAX];
@@ -429,7 +425,7 @@ static void long_plans_are_rejected(void **state)
     assert_non_null(strstr(reason, "159 characters"));
 }
 
-static void rules_name_functions(void **state)
+GW_TEST(rules_name_functions)
 {
     assert_true(names("oom@alloc", GW_FN_cuMemAlloc_v2) && names("oom@alloc", GW_FN_cuMemAllocAsync_ptsz));
     assert_true(names("oom@alloc", GW_FN_cuMemCreate) && names("oom@alloc", GW_FN_cuArrayCreate_v2));
@@ -446,7 +442,7 @@ static void rules_name_functions(void **state)
 }
 
 /* Each class of the list names at least one function, and no class is missing from the list. */
-static void every_class_names_something(void **state)
+GW_TEST(every_class_names_something)
 {
     char list[256];
     snprintf(list, sizeof list, "%s", gw_inject_classes());
@@ -462,7 +458,7 @@ static void every_class_names_something(void **state)
     }
 }
 
-static void draws_can_be_repeated(void **state)
+GW_TEST(draws_can_be_repeated)
 {
     enum { CALLS = 100000 };
     gw_inject_plan plan = plan_of("1@any,p=0.01,seed=7;1@any,p=0.01,seed=8;1@any,p=0;1@any,p=1;1@any,p=0.01,seed=7");
@@ -481,27 +477,4 @@ static void draws_can_be_repeated(void **state)
     assert_int_equal(same_rule, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_export_has_a_row),
-        cmocka_unit_test(variants_say_per_thread),
-        cmocka_unit_test(variants_agree),
-        cmocka_unit_test(names_have_their_effect),
-        cmocka_unit_test(the_guard_sees_all),
-        cmocka_unit_test(routes_lead_where_the_driver_leads),
-        cmocka_unit_test(products_stop_at_the_top),
-        cmocka_unit_test(lists_may_lie),
-        cmocka_unit_test(arrays_are_measured),
-        cmocka_unit_test(copies_have_two_ends),
-        cmocka_unit_test(pool_values_have_two_widths),
-        cmocka_unit_test(nodes_name_their_object),
-        cmocka_unit_test(a_rule_is_read),
-        cmocka_unit_test(bad_plans_have_a_reason),
-        cmocka_unit_test(long_plans_are_rejected),
-        cmocka_unit_test(rules_name_functions),
-        cmocka_unit_test(every_class_names_something),
-        cmocka_unit_test(draws_can_be_repeated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,15 +1,11 @@
 /* Call each generated wrapper with a fake driver, whose results the test chooses, and check what the wrapper
  * records. */
+#include "gw_unit_test.h"
 #include "gwi_hook.h"
 
 #include "gw_hook_special.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 said gwi_said;
 void *gwi_real[GW_FN_COUNT];
@@ -260,7 +256,7 @@ static void call_all(void)
     }
 }
 
-static void null_arguments_hurt_nobody(void **state)
+GW_TEST_WITH(null_arguments_hurt_nobody, begin, NULL)
 {
     driver_answer = 1;
     call_all();
@@ -280,7 +276,7 @@ static int allocating_driver(CUdeviceptr *dptr, size_t bytes)
     return driver_answer;
 }
 
-static void an_allocation_says_address_and_bytes(void **state)
+GW_TEST_WITH(an_allocation_says_address_and_bytes, begin, NULL)
 {
     CUdeviceptr at = 0;
     gw_fn_t_cuMemAlloc_v2 *wrapper = (gw_fn_t_cuMemAlloc_v2 *)gwi_wrappers[GW_FN_cuMemAlloc_v2];
@@ -296,7 +292,7 @@ static void an_allocation_says_address_and_bytes(void **state)
     assert_int_equal(gwi_said.arg[1], 513);
 }
 
-static void the_guard_is_asked_first(void **state)
+GW_TEST_WITH(the_guard_is_asked_first, begin, NULL)
 {
     CUdeviceptr at = 0;
     CUmemGenericAllocationHandle handle = 0;
@@ -319,7 +315,7 @@ static void the_guard_is_asked_first(void **state)
     assert_int_equal(refuse_bytes, 0);
 }
 
-static void a_launch_keeps_its_shape(void **state)
+GW_TEST_WITH(a_launch_keeps_its_shape, begin, NULL)
 {
     CUfunction f = (CUfunction)(uintptr_t)0x99;
     CUlaunchConfig config = {2, 3, 4, 5, 6, 7, 8, CU_STREAM_PER_THREAD, NULL, 0};
@@ -347,7 +343,7 @@ static int lacking_driver(CUfunction *function, CUmodule module, const char *nam
     return CUDA_ERROR_NOT_FOUND;
 }
 
-static void a_failure_says_the_name_asked_for(void **state)
+GW_TEST_WITH(a_failure_says_the_name_asked_for, begin, NULL)
 {
     static const char name[] = "no_such_kernel";
     CUfunction f;
@@ -362,7 +358,7 @@ static void a_failure_says_the_name_asked_for(void **state)
     assert_null(gwi_said.text);
 }
 
-static void copies_and_fills_count_bytes(void **state)
+GW_TEST_WITH(copies_and_fills_count_bytes, begin, NULL)
 {
     CUstream stream = (CUstream)(uintptr_t)0x55;
     CUDA_MEMCPY2D rectangle = {.WidthInBytes = 100, .Height = 7};
@@ -390,7 +386,7 @@ static void copies_and_fills_count_bytes(void **state)
     assert_int_equal(gwi_said.read_count, 1);
 }
 
-static void what_orders_work_is_told(void **state)
+GW_TEST_WITH(what_orders_work_is_told, begin, NULL)
 {
     CUstream stream = (CUstream)(uintptr_t)0x50;
     CUevent event = (CUevent)(uintptr_t)0x60;
@@ -434,7 +430,7 @@ static void what_orders_work_is_told(void **state)
 }
 
 /* A launch must not call gwi_order(), because launches must not be slowed down. */
-static void a_launch_tells_nothing_of_order(void **state)
+GW_TEST_WITH(a_launch_tells_nothing_of_order, begin, NULL)
 {
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
         int kind = gw_api_fns[fn].kind;
@@ -453,7 +449,7 @@ static int mapping_driver(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t
     return 0;
 }
 
-static void a_pitched_allocation_counts_its_pitch(void **state)
+GW_TEST_WITH(a_pitched_allocation_counts_its_pitch, begin, NULL)
 {
     CUdeviceptr at;
     size_t pitch = 77;
@@ -467,7 +463,7 @@ static void a_pitched_allocation_counts_its_pitch(void **state)
     assert_int_equal(gwi_said.arg[3], 512);
 }
 
-static void a_function_has_its_name(void **state)
+GW_TEST_WITH(a_function_has_its_name, begin, NULL)
 {
     CUfunction f = NULL;
     gw_fn_t_cuModuleGetFunction *wrapper = (gw_fn_t_cuModuleGetFunction *)gwi_wrappers[GW_FN_cuModuleGetFunction];
@@ -475,26 +471,10 @@ static void a_function_has_its_name(void **state)
     assert_string_equal(gwi_said.text, "saxpy");
 }
 
-static void undocumented_ones_have_no_wrapper(void **state)
+GW_TEST_WITH(undocumented_ones_have_no_wrapper, begin, NULL)
 {
     for (int fn = 0; fn < GW_FN_COUNT; fn++)
         assert_int_equal(gwi_wrappers[fn] != NULL, (gw_api_fns[fn].flags & GW_API_PUBLIC) != 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(null_arguments_hurt_nobody, begin),
-        cmocka_unit_test_setup(an_allocation_says_address_and_bytes, begin),
-        cmocka_unit_test_setup(the_guard_is_asked_first, begin),
-        cmocka_unit_test_setup(a_launch_keeps_its_shape, begin),
-        cmocka_unit_test_setup(copies_and_fills_count_bytes, begin),
-        cmocka_unit_test_setup(what_orders_work_is_told, begin),
-        cmocka_unit_test_setup(a_launch_tells_nothing_of_order, begin),
-        cmocka_unit_test_setup(a_pitched_allocation_counts_its_pitch, begin),
-        cmocka_unit_test_setup(a_function_has_its_name, begin),
-        cmocka_unit_test_setup(a_failure_says_the_name_asked_for, begin),
-        cmocka_unit_test_setup(undocumented_ones_have_no_wrapper, begin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

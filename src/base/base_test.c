@@ -5,21 +5,15 @@
 #include "gw_say.h"
 #include "gw_status.h"
 #include "gw_text.h"
+#include "gw_unit_test.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-static void sizes_that_are_none_are_refused(void **state)
+GW_TEST(sizes_that_are_none_are_refused)
 {
     static const char *const bad[] = {"",        "GiB",   "-1",   "+1", " 1",  "1x",  "1GiBs",
                                       "1 GiB x", "1e400", "9e30", "0x", "nan", "1K K"};
@@ -30,7 +24,7 @@ static void sizes_that_are_none_are_refused(void **state)
     }
 }
 
-static void sizes_are_binary(void **state)
+GW_TEST(sizes_are_binary)
 {
     static const struct {
         const char *text;
@@ -51,7 +45,7 @@ static void sizes_are_binary(void **state)
     }
 }
 
-static void bytes_read_well(void **state)
+GW_TEST(bytes_read_well)
 {
     char out[GW_BYTES_TEXT_MAX];
     assert_string_equal(gw_bytes_text(out, 0), "0 B");
@@ -68,7 +62,7 @@ static void bytes_read_well(void **state)
     assert_string_equal(gw_bytes_exact(exact, UINT64_MAX), "18446744073709551615 bytes (16384.00 PiB)");
 }
 
-static void errors_never_outgrow_their_room(void **state)
+GW_TEST(errors_never_outgrow_their_room)
 {
     gw_error err = {""};
     char longest[2000];
@@ -81,7 +75,7 @@ static void errors_never_outgrow_their_room(void **state)
     gw_wrap(NULL, "nobody listens");
 }
 
-static void wrapping_prepends(void **state)
+GW_TEST(wrapping_prepends)
 {
     gw_error err = {""};
     assert_int_equal(gw_fail(&err, GW_CORRUPT, "byte %d", 7), GW_CORRUPT);
@@ -90,7 +84,7 @@ static void wrapping_prepends(void **state)
     assert_string_equal(gw_status_text((gw_status)999), "unknown status");
 }
 
-static void texts_grow(void **state)
+GW_TEST(texts_grow)
 {
     gw_text text = {0};
     assert_string_equal(gw_text_str(&text), "");
@@ -105,7 +99,7 @@ static void texts_grow(void **state)
     assert_string_equal(gw_text_str(&text), "");
 }
 
-static void strings_are_compared_and_copied(void **state)
+GW_TEST(strings_are_compared_and_copied)
 {
     char text[] = "ab", *copy = NULL;
     assert_true(gw_str_same(text, "ab"));
@@ -121,14 +115,14 @@ static void strings_are_compared_and_copied(void **state)
 }
 
 /* Compare with published results of FNV-1a. */
-static void hashes_are_those_of_fnv(void **state)
+GW_TEST(hashes_are_those_of_fnv)
 {
     assert_true(gw_hash_bytes(GW_HASH_START, "", 0) == UINT64_C(0xcbf29ce484222325));
     assert_true(gw_hash_bytes(GW_HASH_START, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
     assert_true(gw_hash_bytes(GW_HASH_START, "foobar", 6) == UINT64_C(0x85944171f73967e8));
 }
 
-static void paths_have_last_parts(void **state)
+GW_TEST(paths_have_last_parts)
 {
     assert_string_equal(gw_path_last("/a/b.c"), "b.c");
     assert_string_equal(gw_path_last("b.c"), "b.c");
@@ -138,7 +132,7 @@ static void paths_have_last_parts(void **state)
     assert_null(gw_path_last(NULL));
 }
 
-static void edits_are_counted(void **state)
+GW_TEST(edits_are_counted)
 {
     static const struct {
         const char *a, *b;
@@ -164,7 +158,7 @@ static void nearest_word(const char *word, const char *wanted)
     assert_true(gw_str_same(nearest.found, wanted));
 }
 
-static void the_nearest_word_is_found(void **state)
+GW_TEST(the_nearest_word_is_found)
 {
     nearest_word("", NULL);
     nearest_word("xyz", NULL);
@@ -177,7 +171,7 @@ static void the_nearest_word_is_found(void **state)
 }
 
 /* Examples of the standard, and data that end on each side of the padding of the last block. */
-static void hashes_are_those_of_sha256(void **state)
+GW_TEST(hashes_are_those_of_sha256)
 {
     static const struct {
         size_t bytes; /* number of letters a */
@@ -203,7 +197,7 @@ static bool opens_for(const char *path, uid_t user)
 }
 
 /* A user without an account has the rights that both the group of a file and all others have. */
-static void only_what_another_user_can_read_is_opened(void **state)
+GW_TEST(only_what_another_user_can_read_is_opened)
 {
     const uid_t other = geteuid() + 12345;
     char root[] = "/tmp/gpuwhy-own-XXXXXX", folder[64], file[80], link[64], through[80];
@@ -249,7 +243,7 @@ static void only_what_another_user_can_read_is_opened(void **state)
 
 /* Tests the table of roles, and that painting keeps the text and its layout. */
 
-static void every_role_is_an_sgr_sequence_of_its_own(void **state)
+GW_TEST(every_role_is_an_sgr_sequence_of_its_own)
 {
     assert_string_equal(gw_role_begin(GW_ROLE_PLAIN), "");
     assert_string_equal(gw_role_end(GW_ROLE_PLAIN), "");
@@ -264,7 +258,7 @@ static void every_role_is_an_sgr_sequence_of_its_own(void **state)
     }
 }
 
-static void no_colour_crosses_a_line_end_or_begins_with_blanks(void **state)
+GW_TEST(no_colour_crosses_a_line_end_or_begins_with_blanks)
 {
     gw_text text = {0};
     gw_text_add_str(&text, "Why      one\n           two three\n\n  four");
@@ -274,7 +268,7 @@ static void no_colour_crosses_a_line_end_or_begins_with_blanks(void **state)
     gw_text_free(&text);
 }
 
-static void a_beginning_is_found_in_wrapped_text(void **state)
+GW_TEST(a_beginning_is_found_in_wrapped_text)
 {
     gw_text text = {0};
     gw_text_add_str(&text, "no fault\n  found: x");
@@ -284,7 +278,7 @@ static void a_beginning_is_found_in_wrapped_text(void **state)
 }
 
 /* Paint every part of a text in every role: without the sequences, the text is the same. */
-static void the_text_stays_the_same(void **state)
+GW_TEST(the_text_stays_the_same)
 {
     static const char sample[] = "  a bc\n\n d\xC3\xA4 \n  ";
     for (int role = 0; role < GW_ROLE_COUNT; role++) {
@@ -305,7 +299,7 @@ static void the_text_stays_the_same(void **state)
     }
 }
 
-static void only_our_sequences_are_removed(void **state)
+GW_TEST(only_our_sequences_are_removed)
 {
     gw_text text = {0};
     gw_paint_remove("\033[1;31ma\033[0m\033[2Jb\033\033[\033[3", &text);
@@ -313,7 +307,7 @@ static void only_our_sequences_are_removed(void **state)
     gw_text_free(&text);
 }
 
-static void nothing_is_painted_in_an_empty_text(void **state)
+GW_TEST(nothing_is_painted_in_an_empty_text)
 {
     gw_text text = {0};
     gw_paint(&text, 0, GW_ROLE_FAILED);
@@ -328,7 +322,7 @@ static void nothing_is_painted_in_an_empty_text(void **state)
 
 /* Test which names suggest a secret, and that the values of such names are masked in arguments and text. */
 
-static void names_are_judged_by_their_words(void **state)
+GW_TEST(names_are_judged_by_their_words)
 {
     static const char *const secret[] = {
         "--token",       "HF_TOKEN",    "--api-key",     "WANDB_API_KEY",   "apiKey",
@@ -352,7 +346,7 @@ typedef struct argument_case {
     const char *program, *before, *argument, *wanted;
 } argument_case;
 
-static void arguments_are_masked(void **state)
+GW_TEST(arguments_are_masked)
 {
     static const argument_case cases[] = {
         {"python", "x", "--token=abc", "--token=***"},
@@ -408,7 +402,7 @@ static void arguments_are_masked(void **state)
     }
 }
 
-static void text_is_masked(void **state)
+GW_TEST(text_is_masked)
 {
     static const char *const cases[][2] = {
         /* masked */
@@ -443,7 +437,7 @@ static void text_is_masked(void **state)
 
 /* Truncate the text at every byte. The masker must not read past the end, and masking the result again must change
  * nothing. */
-static void masking_twice_changes_nothing(void **state)
+GW_TEST(masking_twice_changes_nothing)
 {
     static const char whole[] =
         "a://b:c@d \"key\": \"Ab1Cd2Ef3\" Authorization: Basic x1y2z3w4 pass= 'x' \\\"token\\\": \\\"q";
@@ -461,7 +455,7 @@ static void masking_twice_changes_nothing(void **state)
     }
 }
 
-static void the_program_itself_is_shown(void **state)
+GW_TEST(the_program_itself_is_shown)
 {
     char *argv[] = {(char *)(uintptr_t) "/bin/token", (char *)(uintptr_t) "file", NULL};
     gw_text text = {0};
@@ -470,7 +464,7 @@ static void the_program_itself_is_shown(void **state)
     gw_text_free(&text);
 }
 
-static void only_listed_variables_are_recorded(void **state)
+GW_TEST(only_listed_variables_are_recorded)
 {
     assert_true(gw_environment_is_recorded("CUDA_VISIBLE_DEVICES"));
     assert_true(gw_environment_is_recorded("PYTORCH_CUDA_ALLOC_CONF"));
@@ -481,34 +475,4 @@ static void only_listed_variables_are_recorded(void **state)
     assert_false(gw_environment_is_recorded(""));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_that_are_none_are_refused),
-        cmocka_unit_test(sizes_are_binary),
-        cmocka_unit_test(bytes_read_well),
-        cmocka_unit_test(errors_never_outgrow_their_room),
-        cmocka_unit_test(wrapping_prepends),
-        cmocka_unit_test(texts_grow),
-        cmocka_unit_test(strings_are_compared_and_copied),
-        cmocka_unit_test(hashes_are_those_of_fnv),
-        cmocka_unit_test(paths_have_last_parts),
-        cmocka_unit_test(edits_are_counted),
-        cmocka_unit_test(the_nearest_word_is_found),
-        cmocka_unit_test(hashes_are_those_of_sha256),
-        cmocka_unit_test(only_what_another_user_can_read_is_opened),
-        cmocka_unit_test(every_role_is_an_sgr_sequence_of_its_own),
-        cmocka_unit_test(no_colour_crosses_a_line_end_or_begins_with_blanks),
-        cmocka_unit_test(a_beginning_is_found_in_wrapped_text),
-        cmocka_unit_test(the_text_stays_the_same),
-        cmocka_unit_test(only_our_sequences_are_removed),
-        cmocka_unit_test(nothing_is_painted_in_an_empty_text),
-        cmocka_unit_test(names_are_judged_by_their_words),
-        cmocka_unit_test(arguments_are_masked),
-        cmocka_unit_test(text_is_masked),
-        cmocka_unit_test(masking_twice_changes_nothing),
-        cmocka_unit_test(the_program_itself_is_shown),
-        cmocka_unit_test(only_listed_variables_are_recorded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

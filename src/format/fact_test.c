@@ -1,13 +1,9 @@
 /* Tests writing and parsing facts as text, also with texts of other versions and with invalid ones. */
 #include "gw_fact.h"
+#include "gw_unit_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static gw_text text; /* of the last WRITE() */
 
@@ -24,7 +20,7 @@ static int free_text(void **state)
         gw_fact_##fact##_write(&given, &text);                                                                         \
     } while (0)
 
-static void words_are_written_and_read(void **state)
+GW_TEST(words_are_written_and_read)
 {
     WRITE(holder, GW_FACT_SET(pid, 4711), GW_FACT_SET(bytes, 9663676416), GW_FACT_SET(card, 1),
           GW_FACT_SET(user, gw_fact_text_of("ann")), GW_FACT_SET(command, gw_fact_text_of("python x.py device=7")));
@@ -41,7 +37,7 @@ static void words_are_written_and_read(void **state)
     assert_string_equal(gw_text_str(&text), "for_ms=5000");
 }
 
-static void lines_are_written_and_read(void **state)
+GW_TEST(lines_are_written_and_read)
 {
     WRITE(gpu_fault, GW_FACT_SET(exception, 14), GW_FACT_SET(name, gw_fact_text_of("WARP_ILLEGAL_ADDRESS")),
           GW_FACT_SET(block, ((gw_fact_THREE){{1, 2, 3}})), GW_FACT_SET(pc, 0x1f), GW_FACT_SET(line, 4),
@@ -58,7 +54,7 @@ static void lines_are_written_and_read(void **state)
     assert_string_equal(gw_text_str(&text), "code=-6\n");
 }
 
-static void columns_are_written_and_read(void **state)
+GW_TEST(columns_are_written_and_read)
 {
     WRITE(blame_frame, GW_FACT_SET(kind, gw_fact_text_of("python")), GW_FACT_SET(line, 0), GW_FACT_SET(address, 0),
           GW_FACT_SET(text, gw_fact_text_of("x.py:1\tin f")));
@@ -70,7 +66,7 @@ static void columns_are_written_and_read(void **state)
 }
 
 /* In facts of older versions and other builds, fields may be missing, unknown, empty or in another order. */
-static void what_is_missing_or_new_does_no_harm(void **state)
+GW_TEST(what_is_missing_or_new_does_no_harm)
 {
     gw_fact_hang_thread thread;
     gw_fact_hang_thread_read(gw_fact_text_of("in_ms=7 later=1 wait=lock in= name=a name=b"), &thread);
@@ -81,7 +77,7 @@ static void what_is_missing_or_new_does_no_harm(void **state)
     assert_false(thread.has_wait);
 }
 
-static void a_value_of_another_type_is_none(void **state)
+GW_TEST(a_value_of_another_type_is_none)
 {
     static const char *const numbers[] = {"",   "x",    "-1", "1x",   "4294967296", "99999999999999999999999",
                                           "0x", "1 2=", "+1", "0x1g", "="};
@@ -105,7 +101,7 @@ static void a_value_of_another_type_is_none(void **state)
 
 /* Parse each prefix of a valid text from a copy of exactly that length, so that a sanitizer detects reads past the
  * end. */
-static void cut_text_is_read_up_to_its_end(void **state)
+GW_TEST(cut_text_is_read_up_to_its_end)
 {
     static const char whole[] = "pid=4711 bytes=1 card=1 user=ann cmd=python";
     for (size_t bytes = 0; bytes < sizeof whole; bytes++) {
@@ -123,7 +119,7 @@ static void cut_text_is_read_up_to_its_end(void **state)
     }
 }
 
-static void long_texts_are_cut(void **state)
+GW_TEST(long_texts_are_cut)
 {
     char path[1200], small[4];
     memset(path, 'a', sizeof path);
@@ -134,7 +130,7 @@ static void long_texts_are_cut(void **state)
     assert_string_equal(gw_fact_text_copy(small, sizeof small, gw_fact_text_of(NULL)), "");
 }
 
-static void keys_have_texts(void **state)
+GW_TEST(keys_have_texts)
 {
     assert_string_equal(gw_fact_key_text(GW_FACT_OTHER), "");
     assert_int_equal(gw_fact_key_of(NULL), GW_FACT_OTHER);
@@ -144,17 +140,4 @@ static void keys_have_texts(void **state)
         assert_int_equal(gw_fact_key_of(gw_fact_key_text((gw_fact_key)key)), key);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_written_and_read),
-        cmocka_unit_test(lines_are_written_and_read),
-        cmocka_unit_test(columns_are_written_and_read),
-        cmocka_unit_test(what_is_missing_or_new_does_no_harm),
-        cmocka_unit_test(a_value_of_another_type_is_none),
-        cmocka_unit_test(cut_text_is_read_up_to_its_end),
-        cmocka_unit_test(long_texts_are_cut),
-        cmocka_unit_test(keys_have_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, free_text);
-}
+GW_TEST_MAIN(NULL, free_text)

@@ -1,19 +1,13 @@
 /* Tests the state of a run in progress: what was written is read, and damaged or foreign files are refused. */
 #define _GNU_SOURCE
 #include "gw_live.h"
+#include "gw_unit_test.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[] = "/tmp/gpuwhy-live-XXXXXX";
 static char path[100];
@@ -50,7 +44,7 @@ static void change(off_t at, const void *bytes, size_t count)
     close(fd);
 }
 
-static void what_was_written_is_read(void **state)
+GW_TEST(what_was_written_is_read)
 {
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_MISSING);
     write_one();
@@ -60,7 +54,7 @@ static void what_was_written_is_read(void **state)
     assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
 }
 
-static void a_damaged_file_is_refused(void **state)
+GW_TEST(a_damaged_file_is_refused)
 {
     write_one();
     for (off_t at = 0; at < (off_t)sizeof got; at += 97) {
@@ -76,7 +70,7 @@ static void a_damaged_file_is_refused(void **state)
     }
 }
 
-static void foreign_files_and_links_are_refused(void **state)
+GW_TEST(foreign_files_and_links_are_refused)
 {
     write_one();
     assert_int_equal(gw_live_read(folder, getuid() + 1, &got, &err), GW_UNSUPPORTED);
@@ -89,7 +83,7 @@ static void foreign_files_and_links_are_refused(void **state)
 }
 
 /* A checksum can be forged, so counts and texts must be confined. */
-static void forged_counts_and_texts_are_confined(void **state)
+GW_TEST(forged_counts_and_texts_are_confined)
 {
     memset(&written, 0xff, sizeof written);
     assert_int_equal(gw_live_write(folder, &written, NULL), GW_OK);
@@ -101,13 +95,4 @@ static void forged_counts_and_texts_are_confined(void **state)
     assert_true(strlen(got.virtual_folder) < sizeof got.virtual_folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read),
-        cmocka_unit_test(a_damaged_file_is_refused),
-        cmocka_unit_test(foreign_files_and_links_are_refused),
-        cmocka_unit_test(forged_counts_and_texts_are_confined),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GW_TEST_MAIN(make_folder, remove_folder)

@@ -1,5 +1,6 @@
 /* Tests programs that show nearly all the evidence for a cause but ended for another reason. The verdict must not
  * establish the cause. A counterpart shows all the evidence, and there the cause must be established. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30, mib = 1u << 20, kib = 1u << 10;
@@ -62,7 +63,7 @@ static void start_without_a_card(void)
 }
 
 /* The program starts without a GPU. The cause is established only if the last output is about this failure. */
-static void no_card_and_another_end(void **state)
+GW_TEST(no_card_and_another_end)
 {
     start_without_a_card(); /* silent: the program may have gone on without a GPU */
     gw_feed_exit(&feed, 1, 0);
@@ -93,7 +94,7 @@ static void no_card_and_another_end(void **state)
 
 /* A program may continue without the failed feature, and soon end for a reason that it does not print. So the last
  * output must be about the failure. */
-static void went_on_and_ended_in_silence(void **state)
+GW_TEST(went_on_and_ended_in_silence)
 {
     static const struct {
         const char *words;
@@ -137,7 +138,7 @@ static void went_on_and_ended_in_silence(void **state)
 
 /* Python prints the same traceback whether or not the program caught the exception. Only the interpreter's own report,
  * which gpuwhy records, distinguishes the two. */
-static void a_traceback_that_was_printed(void **state)
+GW_TEST(a_traceback_that_was_printed)
 {
     static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
                                          "RuntimeError: No CUDA GPUs are available"};
@@ -155,7 +156,7 @@ static void a_traceback_that_was_printed(void **state)
 }
 
 /* The program was killed by a signal, directly or with the exit status that a shell reports for a signal. */
-static void went_on_and_was_killed(void **state)
+GW_TEST(went_on_and_was_killed)
 {
     for (int direct = 0; direct < 2; direct++) {
         start_without_a_card();
@@ -187,7 +188,7 @@ static void refused_by_the_runtime(void)
     refused_by_the_runtime_of("/usr/bin/prog");
 }
 
-static void an_old_driver_that_was_outlived(void **state)
+GW_TEST(an_old_driver_that_was_outlived)
 {
     refused_by_the_runtime();
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
@@ -207,7 +208,7 @@ static void an_old_driver_that_was_outlived(void **state)
 }
 
 /* An exception about the driver is no proof if the program caught it and ended for another reason. */
-static void an_old_driver_in_an_exception(void **state)
+GW_TEST(an_old_driver_in_an_exception)
 {
 #define TOO_OLD "RuntimeError: The NVIDIA driver on your system is too old (found version 12020)."
     static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
@@ -252,7 +253,7 @@ static void with_two_cudnn(const char *words)
     with_two_cudnn_until(words, 0, 1);
 }
 
-static void two_cudnn_and_another_end(void **state)
+GW_TEST(two_cudnn_and_another_end)
 {
     with_two_cudnn("warning: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, doing without\n" TRACE "KeyError: 'loss'\n");
     expect_beside("script-exception");
@@ -263,7 +264,7 @@ static void two_cudnn_and_another_end(void **state)
 }
 
 /* The status proves nothing if the program caught the exception, or went on for long after the message. */
-static void two_cudnn_that_were_outlived(void **state)
+GW_TEST(two_cudnn_that_were_outlived)
 {
 #define MISMATCH "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"
     with_two_cudnn(TRACE "RuntimeError: " MISMATCH "\n");
@@ -283,7 +284,7 @@ static void two_cudnn_that_were_outlived(void **state)
 
 /* PyTorch refuses to use CUDA in the forked child. The parent ends immediately for this reason, or an hour later for
  * another one. */
-static void a_forked_child_that_was_told(void **state)
+GW_TEST(a_forked_child_that_was_told)
 {
     for (int hours = 0; hours < 2; hours++) {
         gw_feed_open_bare(&feed);
@@ -299,7 +300,7 @@ static void a_forked_child_that_was_told(void **state)
 
 /* The first image was not built for this card, but the second one loads. So the failure of the first one did not end
  * the program. */
-static void a_second_image_that_loads(void **state)
+GW_TEST(a_second_image_that_loads)
 {
     gw_feed_open(&feed, 16 * gib);
     gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 209, 0, 0, 0, 0);
@@ -324,7 +325,7 @@ static void forked_worker_asks(int end_of_child)
     feed.pid = feed.tid = GW_FEED_PID;
 }
 
-static void a_forked_child_that_coped(void **state)
+GW_TEST(a_forked_child_that_coped)
 {
     forked_worker_asks(0);
     gw_feed_wait(&feed, 600 * second_ns);
@@ -343,7 +344,7 @@ static void a_forked_child_that_coped(void **state)
 
 /* A destructor frees memory that a reset had already freed. With `told`, the exception of a failed test is the cause of
  * the end. */
-static void a_free_after_the_reset_at_the_end(void **state)
+GW_TEST(a_free_after_the_reset_at_the_end)
 {
     for (int told = 0; told < 2; told++) {
         gw_feed_open(&feed, 16 * gib);
@@ -372,7 +373,7 @@ static void launch_too_large(void)
                        32 | 1ull << 21 | 1ull << 42, 0x51);
 }
 
-static void a_refused_launch_and_another_end(void **state)
+GW_TEST(a_refused_launch_and_another_end)
 {
     launch_too_large();
     for (int i = 0; i < 100; i++) {
@@ -388,7 +389,7 @@ static void a_refused_launch_and_another_end(void **state)
     expect("launch-config-invalid", GW_SUPPORTED);
 }
 
-static void no_page_locked_memory_and_another_end(void **state)
+GW_TEST(no_page_locked_memory_and_another_end)
 {
     open_run();
     gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, 712, 0x1000, gib, 0, 0);
@@ -405,7 +406,7 @@ static void no_page_locked_memory_and_another_end(void **state)
 /* ---- memory ---- */
 
 /* One process fills the card by itself. Two helpers that use a little of its memory must not be the cause. */
-static void small_helpers_on_the_card(void **state)
+GW_TEST(small_helpers_on_the_card)
 {
     gw_feed_open_bare(&feed);
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/launcher");
@@ -426,7 +427,7 @@ static void small_helpers_on_the_card(void **state)
 
 /* Another process holds less than a tenth of the card, but its memory would have sufficed. So the card's capacity is
  * not established. */
-static void a_small_neighbour_that_mattered(void **state)
+GW_TEST(a_small_neighbour_that_mattered)
 {
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t i = 0; i < 14; i++)
@@ -439,7 +440,7 @@ static void a_small_neighbour_that_mattered(void **state)
 
 /* Two blocks of 690 KiB leave a third of each 2 MiB page unused, without any free. This must not establish
  * fragmentation. */
-static void pages_wasted_by_rounding(void **state)
+GW_TEST(pages_wasted_by_rounding)
 {
     gw_feed_open(&feed, 8 * gib);
     const uint64_t first = 0x7e0000000000, page = 2 * mib;
@@ -451,7 +452,7 @@ static void pages_wasted_by_rounding(void **state)
 }
 
 /* The process keeps a block in every step. Even without the other process, it would soon have filled the card. */
-static void a_neighbour_of_what_may_be_a_leak(void **state)
+GW_TEST(a_neighbour_of_what_may_be_a_leak)
 {
     gw_feed_open(&feed, 16 * gib);
     for (int i = 0; i < 16; i++) {
@@ -490,7 +491,7 @@ static void run_beside_a_neighbour(int keeping_steps)
     gw_feed_exit(&feed, 1, 0);
 }
 
-static void a_neighbour_of_a_small_leak(void **state)
+GW_TEST(a_neighbour_of_a_small_leak)
 {
     run_beside_a_neighbour(5);
     expect_unproven("gpu-oom-other-process");
@@ -517,7 +518,7 @@ static void start_beside(uint64_t bytes)
 
 /* The recording contains the context and the allocations of the other process. This memory counts even if the card was
  * not sampled. */
-static void no_context_beside_a_recorded_process(void **state)
+GW_TEST(no_context_beside_a_recorded_process)
 {
     start_beside(gib);
     expect("gpu-oom-other-process", GW_ESTABLISHED);
@@ -553,7 +554,7 @@ static void lose_context(uint16_t result)
 }
 
 /* An error of the card long before the failure, or one that does not end a process, must not be the cause. */
-static void an_old_error_of_the_card(void **state)
+GW_TEST(an_old_error_of_the_card)
 {
     open_card_run();
     xid(48);
@@ -571,7 +572,7 @@ static void an_old_error_of_the_card(void **state)
     expect_beside("illegal-address");
 }
 
-static void a_full_card_after_an_error_of_the_card(void **state)
+GW_TEST(a_full_card_after_an_error_of_the_card)
 {
     open_card_run();
     xid(119);
@@ -583,7 +584,7 @@ static void a_full_card_after_an_error_of_the_card(void **state)
 }
 
 /* A kernel had a fault of its own, and the card was lost ten minutes later. The fault is the cause. */
-static void a_card_that_was_lost_later(void **state)
+GW_TEST(a_card_that_was_lost_later)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 0);
@@ -594,7 +595,7 @@ static void a_card_that_was_lost_later(void **state)
     expect("illegal-address", GW_ESTABLISHED);
 }
 
-static void a_fault_after_an_unchecked_refusal(void **state)
+GW_TEST(a_fault_after_an_unchecked_refusal)
 {
     static const uint16_t results[] = {710, 716};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
@@ -622,7 +623,7 @@ static void start_fails(uint16_t result, uint64_t mode)
 /* Errors 802 and 46 have several possible causes. A second fact establishes the cause:
  * - for 802: an NVSwitch
  * - for 46: a process that holds the card, or a compute mode that forbids contexts */
-static void refusals_of_several_meanings(void **state)
+GW_TEST(refusals_of_several_meanings)
 {
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
     start_fails(802, 0);
@@ -657,7 +658,7 @@ static void shm(uint64_t room)
     gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, room);
 }
 
-static void shared_memory_that_was_full_once(void **state)
+GW_TEST(shared_memory_that_was_full_once)
 {
     open_run();
     shm(0);
@@ -674,7 +675,7 @@ static void shared_memory_that_was_full_once(void **state)
 }
 
 /* The program has few open files, so a limit of inotify may be the reason for the message. */
-static void too_many_files_with_few_open(void **state)
+GW_TEST(too_many_files_with_few_open)
 {
     open_run();
     gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS, GW_NO_DEVICE, GW_FEED_PID, 40);
@@ -686,7 +687,7 @@ static void too_many_files_with_few_open(void **state)
 
 /* SIGTERM follows an exception. The signal need not be from outside: the failing program may have signalled its own
  * process group. */
-static void a_signal_after_an_exception(void **state)
+GW_TEST(a_signal_after_an_exception)
 {
     open_run();
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
@@ -704,7 +705,7 @@ static void a_signal_after_an_exception(void **state)
 }
 
 /* A worker was killed for lack of host memory, but the parent replaced it. An exception an hour later ended the run. */
-static void a_killed_worker_that_was_replaced(void **state)
+GW_TEST(a_killed_worker_that_was_replaced)
 {
     open_run();
     gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/worker");
@@ -716,24 +717,4 @@ static void a_killed_worker_that_was_replaced(void **state)
     expect_beside("script-exception");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_card_and_another_end),           cmocka_unit_test(went_on_and_ended_in_silence),
-        cmocka_unit_test(a_traceback_that_was_printed),      cmocka_unit_test(went_on_and_was_killed),
-        cmocka_unit_test(an_old_driver_that_was_outlived),   cmocka_unit_test(two_cudnn_and_another_end),
-        cmocka_unit_test(a_forked_child_that_was_told),      cmocka_unit_test(a_second_image_that_loads),
-        cmocka_unit_test(a_forked_child_that_coped),         cmocka_unit_test(a_free_after_the_reset_at_the_end),
-        cmocka_unit_test(a_refused_launch_and_another_end),  cmocka_unit_test(no_page_locked_memory_and_another_end),
-        cmocka_unit_test(small_helpers_on_the_card),         cmocka_unit_test(a_small_neighbour_that_mattered),
-        cmocka_unit_test(pages_wasted_by_rounding),          cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
-        cmocka_unit_test(an_old_error_of_the_card),          cmocka_unit_test(a_full_card_after_an_error_of_the_card),
-        cmocka_unit_test(a_card_that_was_lost_later),        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
-        cmocka_unit_test(refusals_of_several_meanings),      cmocka_unit_test(shared_memory_that_was_full_once),
-        cmocka_unit_test(too_many_files_with_few_open),      cmocka_unit_test(a_signal_after_an_exception),
-        cmocka_unit_test(a_neighbour_of_a_small_leak),       cmocka_unit_test(no_context_beside_a_recorded_process),
-        cmocka_unit_test(a_killed_worker_that_was_replaced), cmocka_unit_test(an_old_driver_in_an_exception),
-        cmocka_unit_test(two_cudnn_that_were_outlived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

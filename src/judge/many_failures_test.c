@@ -1,5 +1,6 @@
 /* Judges a program with tens of thousands of refused requests and a large ledger. Judging must not walk through the
  * ledger for each failure, and must find the last one. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include <time.h>
@@ -85,7 +86,7 @@ static void judge_many(manner how, double without_s)
     assert_true(model->failure_count + model->failures_dropped == FAILURE_COUNT + 1);
 }
 
-static void test_many_failures_cost_little(void **state)
+GW_TEST(test_many_failures_cost_little)
 {
     double without_s = judge(WITHOUT);
     assert_int_equal(model->failure_count, 1);
@@ -98,7 +99,7 @@ static void test_many_failures_cost_little(void **state)
 
 /* The snapshot at the last failure must contain exactly the blocks that were live then. Blocks are freed and allocated
  * between failures, so all snapshots differ. */
-static void test_the_last_of_many_is_the_root(void **state)
+GW_TEST(test_the_last_of_many_is_the_root)
 {
     judge(RECOVERED);
     assert_string_equal(gw_verdict_status_text(verdict->status), "fault");
@@ -112,11 +113,4 @@ static void test_the_last_of_many_is_the_root(void **state)
     close_judged();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_failures_cost_little),
-        cmocka_unit_test(test_the_last_of_many_is_the_root),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 /* Tests what the model and the verdict make of a rehearsal's events. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include "gw_fact.h"
@@ -21,7 +22,7 @@ static void open_rehearsal(void)
     tell(GW_REHEARSAL_PEAK, 0, 500 * mib, 0, NULL);
 }
 
-static void test_peak_and_place(void **state)
+GW_TEST(test_peak_and_place)
 {
     open_rehearsal();
     feed.site = gw_feed_site(&feed, "step train.py 31");
@@ -47,7 +48,7 @@ static void test_peak_and_place(void **state)
     gw_verdict_free(verdict);
 }
 
-static void test_the_highest_card_counts(void **state)
+GW_TEST(test_the_highest_card_counts)
 {
     open_rehearsal();
     tell(GW_REHEARSAL_LIMIT, 8 * gib, 140 * gib, 1, NULL);
@@ -64,7 +65,7 @@ static void test_the_highest_card_counts(void **state)
     gw_verdict_free(verdict);
 }
 
-static void test_places_that_read_values(void **state)
+GW_TEST(test_places_that_read_values)
 {
     open_rehearsal();
     const char *const places[] = {"check train.py 57", "mask train.py 40", "check train.py 57"};
@@ -84,7 +85,7 @@ static void test_places_that_read_values(void **state)
     gw_verdict_free(verdict);
 }
 
-static void test_refused_timed_steady(void **state)
+GW_TEST(test_refused_timed_steady)
 {
     open_rehearsal();
     for (int i = 0; i < 3; i++)
@@ -110,7 +111,7 @@ static void test_refused_timed_steady(void **state)
 }
 
 /* Numbers that no hook writes must not overflow. */
-static void test_wild_numbers(void **state)
+GW_TEST(test_wild_numbers)
 {
     open_rehearsal();
     tell(GW_REHEARSAL_PEAK, UINT64_MAX, 2, 0, NULL);
@@ -129,7 +130,7 @@ static void test_wild_numbers(void **state)
     gw_verdict_free(verdict);
 }
 
-static void test_does_not_fit(void **state)
+GW_TEST(test_does_not_fit)
 {
     open_rehearsal();
     gw_feed_alloc(&feed, 15 * gib);
@@ -141,7 +142,7 @@ static void test_does_not_fit(void **state)
     gw_verdict_free(verdict);
 }
 
-static void test_another_failure_is_no_answer(void **state)
+GW_TEST(test_another_failure_is_no_answer)
 {
     open_rehearsal();
     gw_feed_exit(&feed, 1, 0);
@@ -150,7 +151,7 @@ static void test_another_failure_is_no_answer(void **state)
     gw_verdict_free(verdict);
 }
 
-static void test_a_real_run_has_none(void **state)
+GW_TEST(test_a_real_run_has_none)
 {
     gw_feed_open(&feed, 140 * gib);
     gw_feed_fact(&feed, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "time"); /* damaged: nothing was rehearsed */
@@ -161,17 +162,4 @@ static void test_a_real_run_has_none(void **state)
     gw_verdict_free(verdict);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_peak_and_place),
-        cmocka_unit_test(test_the_highest_card_counts),
-        cmocka_unit_test(test_places_that_read_values),
-        cmocka_unit_test(test_refused_timed_steady),
-        cmocka_unit_test(test_wild_numbers),
-        cmocka_unit_test(test_does_not_fit),
-        cmocka_unit_test(test_another_failure_is_no_answer),
-        cmocka_unit_test(test_a_real_run_has_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Tests advice about wasted time in runs that end well, and the causes of failures in host, cards and links. Each case
  * has a slightly different counterpart that must get another verdict. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 static const uint64_t ms_ns = 1000000u, gib = 1u << 30;
@@ -58,14 +59,14 @@ static void steps(unsigned count, unsigned launches, uint64_t wait_ns, bool wait
     }
 }
 
-static void a_wait_after_every_launch(void **state)
+GW_TEST(a_wait_after_every_launch)
 {
     open_run();
     steps(3000, 1, ms_ns / 10, true);
     expect_advice("sync-storm: 1.0 synchronisations per launch", true);
 }
 
-static void a_wait_after_every_step(void **state)
+GW_TEST(a_wait_after_every_step)
 {
     open_run();
     steps(3000, 20, ms_ns / 10, true);
@@ -73,14 +74,14 @@ static void a_wait_after_every_step(void **state)
 }
 
 /* Each kernel takes much longer than the cost of waiting for it, so the waits do no harm. */
-static void a_wait_for_every_large_kernel(void **state)
+GW_TEST(a_wait_for_every_large_kernel)
 {
     open_run();
     steps(3000, 1, 20 * ms_ns, true);
     expect_advice("sync-storm", false);
 }
 
-static void few_waits(void **state)
+GW_TEST(few_waits)
 {
     open_run();
     steps(500, 1, ms_ns / 10, true);
@@ -100,21 +101,21 @@ static void launch_for(uint64_t percent, uint64_t gap_ns)
     }
 }
 
-static void small_kernels(void **state)
+GW_TEST(small_kernels)
 {
     launch_for(35, 5000);
     expect_advice("launch-bound: one launch every 15.0 us (400000 in total), and the GPU was never more than 35 % busy",
                   true);
 }
 
-static void small_kernels_on_a_busy_card(void **state)
+GW_TEST(small_kernels_on_a_busy_card)
 {
     launch_for(97, 5000);
     expect_advice("launch-bound", false);
 }
 
 /* The host does other work between launches, so launching does not limit the speed. */
-static void rare_launches(void **state)
+GW_TEST(rare_launches)
 {
     launch_for(35, ms_ns);
     expect_advice("launch-bound", false);
@@ -136,25 +137,25 @@ static void load_for(uint64_t percent, uint64_t pause_ns, uint64_t bytes, uint64
     }
 }
 
-static void pauses_before_input(void **state)
+GW_TEST(pauses_before_input)
 {
     load_for(12, 60 * ms_ns, 1 << 20, 0);
     expect_advice("input-bound", true);
 }
 
-static void input_that_comes_in_time(void **state)
+GW_TEST(input_that_comes_in_time)
 {
     load_for(95, 60 * ms_ns, 1 << 20, 0); /* the GPU is busy during the pauses, so they cost nothing */
     expect_advice("input-bound", false);
 }
 
-static void copies_from_plain_memory(void **state)
+GW_TEST(copies_from_plain_memory)
 {
     load_for(90, 0, 8 << 20, 10 * ms_ns);
     expect_advice("pageable-copy", true);
 }
 
-static void copies_from_locked_memory(void **state)
+GW_TEST(copies_from_locked_memory)
 {
     gw_feed_open(&feed, 16 * gib);
     gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 0, 0x7000000, 8 << 20, 0, 0);
@@ -167,7 +168,7 @@ static void copies_from_locked_memory(void **state)
     expect_advice("pageable-copy", false);
 }
 
-static void quick_copies(void **state)
+GW_TEST(quick_copies)
 {
     load_for(90, 10 * ms_ns, 8 << 20, 0);
     expect_advice("pageable-copy", false);
@@ -186,7 +187,7 @@ static void allocate(unsigned count, unsigned launches, bool frees, uint16_t too
     }
 }
 
-static void memory_again_and_again(void **state)
+GW_TEST(memory_again_and_again)
 {
     open_run();
     allocate(2000, 3, true, 6);
@@ -194,14 +195,14 @@ static void memory_again_and_again(void **state)
 }
 
 /* Memory is allocated often, but each call takes very little time. */
-static void memory_in_no_time(void **state)
+GW_TEST(memory_in_no_time)
 {
     open_run();
     allocate(2000, 3, true, 1);
     expect_advice("alloc-churn", false);
 }
 
-static void memory_at_the_start(void **state)
+GW_TEST(memory_at_the_start)
 {
     open_run();
     allocate(1100, 1, true, 6);
@@ -209,7 +210,7 @@ static void memory_at_the_start(void **state)
     expect_advice("alloc-churn", false);
 }
 
-static void memory_that_is_kept(void **state)
+GW_TEST(memory_that_is_kept)
 {
     open_run();
     allocate(2000, 3, false, 6);
@@ -225,13 +226,13 @@ static void managed(uint64_t first_bytes, uint64_t second_bytes, bool together)
     gw_feed_call(&feed, "cuMemAllocManaged", GW_EV_ALLOC, 0, 0x2000000000, second_bytes, GW_SPACE_MANAGED, 0);
 }
 
-static void more_managed_memory_than_there_is(void **state)
+GW_TEST(more_managed_memory_than_there_is)
 {
     managed(10 * gib, 10 * gib, true);
     expect_advice("uvm-thrash", true);
 }
 
-static void managed_memory_in_turn(void **state)
+GW_TEST(managed_memory_in_turn)
 {
     managed(10 * gib, 10 * gib, false);
     expect_advice("uvm-thrash", false);
@@ -239,7 +240,7 @@ static void managed_memory_in_turn(void **state)
 
 /* ---- settings, processors, memory rows, libraries ---- */
 
-static void a_knob(void **state)
+GW_TEST(a_knob)
 {
     open_run();
     gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "1");
@@ -247,7 +248,7 @@ static void a_knob(void **state)
     expect_advice("CUDA_LAUNCH_BLOCKING=1", true);
 }
 
-static void a_knob_that_is_off(void **state)
+GW_TEST(a_knob_that_is_off)
 {
     open_run();
     gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "0");
@@ -268,13 +269,13 @@ static void processors(uint64_t throttled)
     gw_feed_sample(&feed, GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_NO_DEVICE, 0, throttled * 50 * ms_ns);
 }
 
-static void too_few_processors(void **state)
+GW_TEST(too_few_processors)
 {
     processors(60);
     expect_advice("cpu-starved: the control group's limit of 2.00 processors throttled its threads in 60 %", true);
 }
 
-static void enough_processors(void **state)
+GW_TEST(enough_processors)
 {
     processors(5);
     expect_advice("cpu-starved", false);
@@ -288,7 +289,7 @@ static void waits_for_processors(uint64_t waited_ms, uint64_t of_ms)
     gw_feed_sample(&feed, GW_METRIC_PROCESS_CPU_WAIT, GW_NO_DEVICE, GW_FEED_PID, (900 + waited_ms) * ms_ns);
 }
 
-static void a_crowd(void **state)
+GW_TEST(a_crowd)
 {
     waits_for_processors(6000, 10000);
     expect_advice(
@@ -298,7 +299,7 @@ static void a_crowd(void **state)
 
 /* The process waits for a processor for only 30 % of the time, or for only 1.5 seconds. This is too little for
  * advice. */
-static void no_crowd(void **state)
+GW_TEST(no_crowd)
 {
     waits_for_processors(3000, 10000);
     expect_advice("cpu-starved", false);
@@ -324,7 +325,7 @@ static void with_libraries(unsigned capability, const char *first, const char *s
 #define CUBLAS(kind, version)                                                                                          \
     "kind=" kind " part= place=wheel version=" version " from=3 major_only=0 path=/v/lib" kind ".so"
 
-static void libraries_known_for_wrong_numbers(void **state)
+GW_TEST(libraries_known_for_wrong_numbers)
 {
     with_libraries(10, CUBLAS("cublas", "12.9.1.4"), NULL);
     expect_advice("silent-data-corruption: cuBLAS 12.9.1", true);
@@ -334,7 +335,7 @@ static void libraries_known_for_wrong_numbers(void **state)
 }
 
 /* Known errors of libraries do not apply if the version has the fix, on another card, or with a single GPU. */
-static void libraries_that_are_not(void **state)
+GW_TEST(libraries_that_are_not)
 {
     with_libraries(10, CUBLAS("cublas", "13.2.0"), NULL);
     expect_advice("silent-data-corruption", false);
@@ -344,14 +345,14 @@ static void libraries_that_are_not(void **state)
     expect_advice("silent-data-corruption", false);
 }
 
-static void a_row_waits(void **state)
+GW_TEST(a_row_waits)
 {
     open_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_REMAP_PENDING, 0, 0, 1);
     expect_advice("remap-pending: a row of the memory of GPU 0", true);
 }
 
-static void no_row_waits(void **state)
+GW_TEST(no_row_waits)
 {
     open_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_REMAP_PENDING, 0, 0, 0);
@@ -376,7 +377,7 @@ static void no_room(uint64_t bytes)
     ends_with("OSError: [Errno 28] No space left on device: 'model.pt'");
 }
 
-static void a_full_disk(void **state)
+GW_TEST(a_full_disk)
 {
     no_room(4096);
     expect("disk-or-quota-full", GW_ESTABLISHED);
@@ -384,7 +385,7 @@ static void a_full_disk(void **state)
     expect("disk-or-quota-full", GW_SUPPORTED);
 }
 
-static void a_used_up_quota(void **state)
+GW_TEST(a_used_up_quota)
 {
     open_run();
     ends_with("OSError: [Errno 122] Disk quota exceeded: 'model.pt'");
@@ -392,7 +393,7 @@ static void a_used_up_quota(void **state)
 }
 
 /* The program printed the message and continued. Another exception ended the run. */
-static void a_full_disk_is_not_the_end(void **state)
+GW_TEST(a_full_disk_is_not_the_end)
 {
     open_run();
     gw_feed_stderr(&feed, "warning: cache: No space left on device\n");
@@ -400,7 +401,7 @@ static void a_full_disk_is_not_the_end(void **state)
     expect("script-exception", GW_ESTABLISHED);
 }
 
-static void full_shared_memory_is_no_disk(void **state)
+GW_TEST(full_shared_memory_is_no_disk)
 {
     open_run();
     gw_feed_sample(&feed, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0, gib);
@@ -417,7 +418,7 @@ static void files(uint64_t open, const char *exception)
     ends_with(exception);
 }
 
-static void too_many_files(void **state)
+GW_TEST(too_many_files)
 {
     files(1024, "OSError: [Errno 24] Too many open files: 'a.jpg'");
     expect("fd-or-process-limit", GW_ESTABLISHED);
@@ -427,7 +428,7 @@ static void too_many_files(void **state)
     expect("fd-or-process-limit", GW_SUPPORTED);
 }
 
-static void many_files_and_another_end(void **state)
+GW_TEST(many_files_and_another_end)
 {
     files(1020, "ValueError: bad label");
     expect("script-exception", GW_ESTABLISHED);
@@ -436,7 +437,7 @@ static void many_files_and_another_end(void **state)
     expect("fd-or-process-limit", GW_SUPPORTED);
 }
 
-static void no_more_threads(void **state)
+GW_TEST(no_more_threads)
 {
     open_run();
     gw_feed_sample(&feed, GW_METRIC_CGROUP_PIDS, GW_NO_DEVICE, 0, 512);
@@ -470,13 +471,13 @@ static void expect_other(const char *cause)
     gw_verdict_free(verdict);
 }
 
-static void memory_of_the_driver(void **state)
+GW_TEST(memory_of_the_driver)
 {
     run_out(10, 7, "pid=100 bytes=9663676416 cmd=program");
     expect("gpu-hidden-driver-growth", GW_SUPPORTED);
 }
 
-static void memory_of_somebody(void **state)
+GW_TEST(memory_of_somebody)
 {
     run_out(10, 7, "pid=4711 bytes=8589934592 cmd=other");
     expect_other("gpu-hidden-driver-growth");
@@ -484,7 +485,7 @@ static void memory_of_somebody(void **state)
     expect_other("gpu-hidden-driver-growth");
 }
 
-static void it_would_not_fit_in_any_case(void **state)
+GW_TEST(it_would_not_fit_in_any_case)
 {
     run_out(16, 7, "pid=100 bytes=9663676416 cmd=program");
     expect_other("gpu-hidden-driver-growth");
@@ -506,7 +507,7 @@ static void fail_with(uint16_t result, uint64_t xid, uint32_t pid)
     gw_feed_exit(&feed, 1, 0);
 }
 
-static void links(void **state)
+GW_TEST(links)
 {
     fail_with(220, 74, 0);
     expect("nvlink-fault", GW_ESTABLISHED);
@@ -515,7 +516,7 @@ static void links(void **state)
 }
 
 /* The driver's log has a line about a switch before the context is lost: the verdict shows the line. */
-static void a_line_about_a_switch(void **state)
+GW_TEST(a_line_about_a_switch)
 {
     static const char line[] = "nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 30 LTSSM Fault Up";
     gw_feed_open(&feed, 16 * gib); /* without NVML, the switch may be of this run */
@@ -535,19 +536,19 @@ static void a_line_about_a_switch(void **state)
 }
 
 /* The machine has a single card, which has no NVLink partner, so an NVLink error did not cause the failure. */
-static void links_of_a_single_card(void **state)
+GW_TEST(links_of_a_single_card)
 {
     fail_with(700, 74, 0);
     expect("illegal-address", GW_ESTABLISHED);
 }
 
-static void firmware(void **state)
+GW_TEST(firmware)
 {
     fail_with(719, 119, 0);
     expect("gsp-failure", GW_ESTABLISHED);
 }
 
-static void an_mps_neighbour(void **state)
+GW_TEST(an_mps_neighbour)
 {
     fail_with(810, 31, 4711);
     expect("mps-neighbour-fault", GW_ESTABLISHED);
@@ -555,52 +556,4 @@ static void an_mps_neighbour(void **state)
     expect("mps-neighbour-fault", GW_SUPPORTED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wait_after_every_launch),
-        cmocka_unit_test(a_wait_after_every_step),
-        cmocka_unit_test(a_wait_for_every_large_kernel),
-        cmocka_unit_test(few_waits),
-        cmocka_unit_test(small_kernels),
-        cmocka_unit_test(small_kernels_on_a_busy_card),
-        cmocka_unit_test(rare_launches),
-        cmocka_unit_test(pauses_before_input),
-        cmocka_unit_test(input_that_comes_in_time),
-        cmocka_unit_test(copies_from_plain_memory),
-        cmocka_unit_test(copies_from_locked_memory),
-        cmocka_unit_test(quick_copies),
-        cmocka_unit_test(memory_again_and_again),
-        cmocka_unit_test(memory_in_no_time),
-        cmocka_unit_test(memory_at_the_start),
-        cmocka_unit_test(memory_that_is_kept),
-        cmocka_unit_test(more_managed_memory_than_there_is),
-        cmocka_unit_test(managed_memory_in_turn),
-        cmocka_unit_test(a_knob),
-        cmocka_unit_test(a_knob_that_is_off),
-        cmocka_unit_test(too_few_processors),
-        cmocka_unit_test(enough_processors),
-        cmocka_unit_test(libraries_known_for_wrong_numbers),
-        cmocka_unit_test(libraries_that_are_not),
-        cmocka_unit_test(a_crowd),
-        cmocka_unit_test(no_crowd),
-        cmocka_unit_test(a_row_waits),
-        cmocka_unit_test(no_row_waits),
-        cmocka_unit_test(a_full_disk),
-        cmocka_unit_test(a_used_up_quota),
-        cmocka_unit_test(a_full_disk_is_not_the_end),
-        cmocka_unit_test(full_shared_memory_is_no_disk),
-        cmocka_unit_test(too_many_files),
-        cmocka_unit_test(many_files_and_another_end),
-        cmocka_unit_test(no_more_threads),
-        cmocka_unit_test(memory_of_the_driver),
-        cmocka_unit_test(memory_of_somebody),
-        cmocka_unit_test(it_would_not_fit_in_any_case),
-        cmocka_unit_test(links),
-        cmocka_unit_test(a_line_about_a_switch),
-        cmocka_unit_test(links_of_a_single_card),
-        cmocka_unit_test(firmware),
-        cmocka_unit_test(an_mps_neighbour),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Tests calls that fail because they use an object of another GPU, and calls that fail in the same way for another
  * reason. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 enum { FIRST = 0xc0de, SECOND = 0xc1de, MODULE = 0xa0d0, KERNEL = 0xf000, EVENT = 0xe000, STREAM = 0x5000 };
@@ -32,7 +33,7 @@ static void expect(gw_certainty certainty)
     assert_int_equal(found, certainty);
 }
 
-static void handles_of_another_gpu(void **state)
+GW_TEST(handles_of_another_gpu)
 {
     begin(); /* GPU 1 is current, but the kernel belongs to GPU 0 */
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
@@ -46,7 +47,7 @@ static void handles_of_another_gpu(void **state)
     expect(GW_SUPPORTED);
 }
 
-static void the_same_answer_for_another_reason(void **state)
+GW_TEST(the_same_answer_for_another_reason)
 {
     begin();
     feed.context = FIRST; /* the current context and the kernel both belong to GPU 0 */
@@ -69,7 +70,7 @@ static void the_same_answer_for_another_reason(void **state)
     expect(GW_CERTAINTY_NONE);
 }
 
-static void memory_of_another_gpu_is_a_hypothesis(void **state)
+GW_TEST(memory_of_another_gpu_is_a_hypothesis)
 {
     begin();
     gw_feed_call(&feed, "cuMemsetD8_v2", GW_EV_FILL, INVALID_VALUE, block, 0, mib, 0);
@@ -83,7 +84,7 @@ static void memory_of_another_gpu_is_a_hypothesis(void **state)
     expect(GW_CERTAINTY_NONE);
 }
 
-static void a_framework_says_so(void **state)
+GW_TEST(a_framework_says_so)
 {
     begin();
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
@@ -95,13 +96,4 @@ static void a_framework_says_so(void **state)
     expect(GW_CERTAINTY_NONE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(handles_of_another_gpu),
-        cmocka_unit_test(the_same_answer_for_another_reason),
-        cmocka_unit_test(memory_of_another_gpu_is_a_hypothesis),
-        cmocka_unit_test(a_framework_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

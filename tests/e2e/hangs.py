@@ -127,7 +127,7 @@ def again(place):
 def left(place):
     """The launch of the awaited kernel is no longer among the last calls."""
     hangs(place, "left", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"older than the last 2048 calls",
-          r"spin was launched on stream 0x\S+ at s27_hang.c:\d+ in launch_spin_on .* it may have ended",
+          r"spin was launched on stream 0x\S+ at s27_hang.c:\d+ in wait_too_late .* it may have ended",
           where=in_c(("left", "wait_too_late")))
 
 
@@ -137,7 +137,7 @@ def left_asked(place):
 
 # ---- a stream that nothing waits for while the program goes on ----
 
-ALONE = r"spin was launched on stream 0x\S+( at s27_hang.c:\d+ in launch_spin_on)? \d+\.\d s before the program ended"
+ALONE = r"spin was launched on stream 0x\S+( at s27_hang.c:\d+ in \w+)? \d+\.\d s before the program ended"
 
 
 def end_of_alone(place, kind, how, *options):

@@ -1,20 +1,15 @@
 /* Test a saved snapshot, intact and damaged. The result must be the right verdict or a clear error message. */
 #include "gw_torch.h"
+#include "gw_unit_test.h"
 
 #include "gw_model_facts.h"
 #include "gw_site.h"
 #include "gw_verdict.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const char fixture[] = GW_FIXTURES "/leak.pickle";
 static unsigned char sound[1 << 18];
@@ -48,7 +43,7 @@ static const gw_live *find_size(const gw_allocator_report *report, uint64_t byte
     return NULL;
 }
 
-static void facts_of_the_fixture(void **state)
+GW_TEST(facts_of_the_fixture)
 {
     gw_model *model = NULL;
     gw_error err;
@@ -136,7 +131,7 @@ static size_t damage(unsigned char *data, uint32_t *seed)
     }
 }
 
-static void ten_thousand_damaged_copies(void **state)
+GW_TEST(ten_thousand_damaged_copies)
 {
     enum { COPIES = 10000 };
     static unsigned char data[sizeof sound + 64];
@@ -169,7 +164,7 @@ static void ten_thousand_damaged_copies(void **state)
     assert_true(other * 100 < COPIES);
 }
 
-static void other_files(void **state)
+GW_TEST(other_files)
 {
     static const struct {
         const char *data;
@@ -202,7 +197,7 @@ static void other_files(void **state)
 }
 
 /* The verdict on an empty snapshot names no cause, but it is not "clean" either. */
-static void empty_snapshot(void **state)
+GW_TEST(empty_snapshot)
 {
     static const char data[] = "\x80\x04}(\x8c\x08segments]\x8c\x0d"
                                "device_traces]u.";
@@ -215,7 +210,7 @@ static void empty_snapshot(void **state)
 
 /* An allocation may have a later time than the out-of-memory error after it, because its thread read the clock later.
  * The age of its block is then zero, not unknown. */
-static void a_block_from_after_the_failure_is_new(void **state)
+GW_TEST(a_block_from_after_the_failure_is_new)
 {
 #define TEXT(length, text) "\x8c" length text
 #define TWO_BLOCKS         "](" BLOCK BLOCK "e"
@@ -245,14 +240,4 @@ static void a_block_from_after_the_failure_is_new(void **state)
     gw_model_free(model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(facts_of_the_fixture),
-        cmocka_unit_test(ten_thousand_damaged_copies),
-        cmocka_unit_test(other_files),
-        cmocka_unit_test(empty_snapshot),
-        cmocka_unit_test(a_block_from_after_the_failure_is_new),
-    };
-    return cmocka_run_group_tests(tests, read_fixture, NULL);
-}
+GW_TEST_MAIN(read_fixture, NULL)

@@ -3,17 +3,11 @@
 #include "gw_data.h"
 #include "gw_libs.h"
 #include "gw_text.h"
+#include "gw_unit_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 static gw_version v(const char *text)
 {
@@ -22,7 +16,7 @@ static gw_version v(const char *text)
     return version;
 }
 
-static void versions_compare_and_hostile_ones_are_refused(void **state)
+GW_TEST(versions_compare_and_hostile_ones_are_refused)
 {
     assert_true(v("525.60.13") < v("525.105.17"));
     assert_true(v("9.10") > v("9.9"));
@@ -45,7 +39,7 @@ static void versions_compare_and_hostile_ones_are_refused(void **state)
     assert_string_equal(gw_version_text(text, 0), "?");
 }
 
-static void errors_are_found_by_number_and_by_both_names(void **state)
+GW_TEST(errors_are_found_by_number_and_by_both_names)
 {
     const gw_cuda_error *error = gw_data_cuda_error(700);
     assert_string_equal(error->driver_name, "CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -67,7 +61,7 @@ static void errors_are_found_by_number_and_by_both_names(void **state)
 
 /* gw_cuda_results.h must have the same codes as the table. datagen generates it. The hook, the virtual card and the log
  * reader use it. */
-static void the_header_agrees_with_every_row(void **state)
+GW_TEST(the_header_agrees_with_every_row)
 {
     static const struct {
         const char *name;
@@ -140,7 +134,7 @@ static size_t walk_pattern(const char *pattern)
     return count;
 }
 
-static void words_of_logs_lead_to_their_rows(void **state)
+GW_TEST(words_of_logs_lead_to_their_rows)
 {
     assert_true(walk_pattern(GW_CUDA_LOG_TEXTS) > 30);
     assert_true(walk_pattern(GW_CUDA_SHORT_LOG_TEXTS) > 3);
@@ -154,7 +148,7 @@ static void words_of_logs_lead_to_their_rows(void **state)
 }
 
 /* According to the headers of CUDA 13.0, the process must be terminated and relaunched after these errors. */
-static void sticky_results_are_those_of_the_headers(void **state)
+GW_TEST(sticky_results_are_those_of_the_headers)
 {
     static const unsigned documented[] = {226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911};
     for (size_t i = 0; i < sizeof documented / sizeof documented[0]; i++) {
@@ -166,7 +160,7 @@ static void sticky_results_are_those_of_the_headers(void **state)
         assert_false(gw_cuda_is_sticky(harmless[i]));
 }
 
-static void cudnn_numbers_depend_on_the_major_version(void **state)
+GW_TEST(cudnn_numbers_depend_on_the_major_version)
 {
     assert_int_equal(gw_data_cudnn_status_named(0, "CUDNN_STATUS_NOT_INITIALIZED")->code, 1001);
     assert_int_equal(gw_data_cudnn_status_named(7, "CUDNN_STATUS_NOT_INITIALIZED")->code, 1);
@@ -175,7 +169,7 @@ static void cudnn_numbers_depend_on_the_major_version(void **state)
 
 /* The claim "CUDA 12.2 crashes with a 525 driver" is wrong. The minimum for CUDA 12 is 525.60.13. From that version,
  * 525 drivers run CUDA 12.2 with limits. */
-static void a_525_driver_runs_cuda_12_2(void **state)
+GW_TEST(a_525_driver_runs_cuda_12_2)
 {
     const gw_driver_row *row = NULL;
     assert_int_equal(gw_data_driver_fit(v("525.60.13"), v("12.2"), &row), GW_DRIVER_MINOR);
@@ -197,7 +191,7 @@ static void a_525_driver_runs_cuda_12_2(void **state)
     assert_null(gw_data_cuda_of_driver(v("300.1")));
 }
 
-static void code_runs_on_its_own_major_version(void **state)
+GW_TEST(code_runs_on_its_own_major_version)
 {
     assert_int_equal(gw_data_covers("7.5 8.0 8.6 9.0", v("8.9")), GW_COVER_NATIVE);
     assert_int_equal(gw_data_covers("7.5 8.6 9.0", v("8.0")), GW_COVER_NONE); /* 8.6 is newer than the card */
@@ -211,7 +205,7 @@ static void code_runs_on_its_own_major_version(void **state)
     assert_null(gw_data_capability(v("99.0")));
 }
 
-static void frameworks_are_found_by_release_and_cuda(void **state)
+GW_TEST(frameworks_are_found_by_release_and_cuda)
 {
     const gw_framework_row *row = gw_data_framework("pytorch", "2.1.2+cu121", v("12.1"));
     assert_string_equal(row->cudnn, "8.9.2.26");
@@ -231,7 +225,7 @@ static void frameworks_are_found_by_release_and_cuda(void **state)
     assert_null(gw_data_cudnn_support_of(v("9.7.1"))); /* 9.7.1 lies between two rows, so it is unknown */
 }
 
-static void statuses_of_libraries_are_found_by_number(void **state)
+GW_TEST(statuses_of_libraries_are_found_by_number)
 {
     assert_string_equal(gw_data_library_status_of(GW_STATUS_OF_CUBLAS, 3)->name, "CUBLAS_STATUS_ALLOC_FAILED");
     assert_string_equal(gw_data_library_status_of(GW_STATUS_OF_NCCL, 6)->name, "ncclRemoteError");
@@ -240,7 +234,7 @@ static void statuses_of_libraries_are_found_by_number(void **state)
 
 /* Tests how libraries are recognised by their paths, and how conflicts between them are found. */
 
-static void paths_say_what_they_are(void **state)
+GW_TEST(paths_say_what_they_are)
 {
     static const struct {
         const char *path;
@@ -280,7 +274,7 @@ static void paths_say_what_they_are(void **state)
     }
 }
 
-static void other_paths_are_none(void **state)
+GW_TEST(other_paths_are_none)
 {
     static const char *const paths[] = {"",
                                         "/",
@@ -299,7 +293,7 @@ static void other_paths_are_none(void **state)
     }
 }
 
-static void hostile_names_do_no_harm(void **state)
+GW_TEST(hostile_names_do_no_harm)
 {
     gw_library library;
     char path[4300] = "/a/libcudnn_";
@@ -324,7 +318,7 @@ static void hostile_names_do_no_harm(void **state)
     gw_library_free(&library);
 }
 
-static void a_line_keeps_what_is_known(void **state)
+GW_TEST(a_line_keeps_what_is_known)
 {
     gw_library library, again;
     gw_text line = {0};
@@ -366,7 +360,7 @@ static void expect_clashes(const char *const *paths, const gw_clash_kind *kinds,
     gw_libraries_free(&list);
 }
 
-static void what_does_not_go_together_is_found(void **state)
+GW_TEST(what_does_not_go_together_is_found)
 {
     const char *one[] = {
         "/s/libcudnn.so.9.1.0",   "/s/libcudnn_ops.so.9.1.0", "/s/libcudnn_cnn.so.9.1.0", "/s/libcudnn.so.9.1.0",
@@ -395,7 +389,7 @@ static void make(const char *format, const char *root)
     assert_int_equal(mkdir(path, 0700), 0);
 }
 
-static void the_package_says_the_version(void **state)
+GW_TEST(the_package_says_the_version)
 {
     char root[] = "/tmp/gw-libs-XXXXXX", command[64];
     gw_library library;
@@ -431,7 +425,7 @@ static void the_package_says_the_version(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void a_real_file_has_a_soname(void **state)
+GW_TEST(a_real_file_has_a_soname)
 {
     gw_library library = {.path = strdup("/proc/self/exe")};
     gw_library_read("", &library);
@@ -443,26 +437,4 @@ static void a_real_file_has_a_soname(void **state)
     gw_library_free(&library);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statuses_of_libraries_are_found_by_number),
-        cmocka_unit_test(versions_compare_and_hostile_ones_are_refused),
-        cmocka_unit_test(errors_are_found_by_number_and_by_both_names),
-        cmocka_unit_test(the_header_agrees_with_every_row),
-        cmocka_unit_test(words_of_logs_lead_to_their_rows),
-        cmocka_unit_test(sticky_results_are_those_of_the_headers),
-        cmocka_unit_test(cudnn_numbers_depend_on_the_major_version),
-        cmocka_unit_test(a_525_driver_runs_cuda_12_2),
-        cmocka_unit_test(code_runs_on_its_own_major_version),
-        cmocka_unit_test(frameworks_are_found_by_release_and_cuda),
-        cmocka_unit_test(paths_say_what_they_are),
-        cmocka_unit_test(other_paths_are_none),
-        cmocka_unit_test(hostile_names_do_no_harm),
-        cmocka_unit_test(a_line_keeps_what_is_known),
-        cmocka_unit_test(what_does_not_go_together_is_found),
-        cmocka_unit_test(the_package_says_the_version),
-        cmocka_unit_test(a_real_file_has_a_soname),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

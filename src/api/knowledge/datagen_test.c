@@ -1,15 +1,9 @@
 /* Tests that datagen rejects broken tables: it must print file, line and reason, and write nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "gw_unit_test.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[64];
 
@@ -38,7 +32,7 @@ static void copy_tables(void)
 }
 
 /* Each sed command breaks one table. datagen must report the reason. */
-static void spoilt_tables_are_refused(void **state)
+GW_TEST(spoilt_tables_are_refused)
 {
     static const struct {
         const char *table;
@@ -89,7 +83,7 @@ static void spoilt_tables_are_refused(void **state)
     }
 }
 
-static void what_is_no_table_is_refused(void **state)
+GW_TEST(what_is_no_table_is_refused)
 {
     char command[512], said[4096];
     copy_tables();
@@ -119,11 +113,4 @@ static int remove_folder(void **state)
     return run(command, said, sizeof said);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spoilt_tables_are_refused),
-        cmocka_unit_test(what_is_no_table_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GW_TEST_MAIN(make_folder, remove_folder)

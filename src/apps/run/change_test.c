@@ -1,15 +1,9 @@
 /* Tests the rules of --on: parsing them, finding options in command lines, and changing them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gwi_change.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static gw_status parse_one(const char *text, gwi_rules *ret_rules, gw_error *err)
@@ -41,7 +35,7 @@ static void expect_command(const gwi_command *command, const char *line)
     gw_text_free(&text);
 }
 
-static void wrong_rules_are_refused_with_a_reason(void **state)
+GW_TEST(wrong_rules_are_refused_with_a_reason)
 {
     static const struct {
         const char *rule, *reason;
@@ -67,7 +61,7 @@ static void wrong_rules_are_refused_with_a_reason(void **state)
     }
 }
 
-static void options_are_found_in_every_spelling(void **state)
+GW_TEST(options_are_found_in_every_spelling)
 {
     static const struct {
         const char *name, *before, *after; /* after NULL: there is no such option */
@@ -115,7 +109,7 @@ static void options_are_found_in_every_spelling(void **state)
     }
 }
 
-static void changes_are_described(void **state)
+GW_TEST(changes_are_described)
 {
     gw_option_list list = {.item = {"gpu-oom-capacity:batch=/4", "gpu-oom-capacity:mode=small",
                                     "gpu-oom-capacity:env:GW_CHANGE_TEST=1", "illegal-address:batch=/2"},
@@ -139,7 +133,7 @@ static void changes_are_described(void **state)
     gw_text_free(&why_not);
 }
 
-static void a_value_that_is_already_set_is_no_change(void **state)
+GW_TEST(a_value_that_is_already_set_is_no_change)
 {
     gw_option_list list = {.item = {"gpu-oom:mode=small", "gpu-oom:env:GW_CHANGE_TEST=2"}, .count = 2};
     gwi_rules rules;
@@ -154,7 +148,7 @@ static void a_value_that_is_already_set_is_no_change(void **state)
     gw_text_free(&why_not);
 }
 
-static void secrets_are_masked(void **state)
+GW_TEST(secrets_are_masked)
 {
     gwi_rules rules;
     gw_text change = {0}, why_not = {0};
@@ -166,7 +160,7 @@ static void secrets_are_masked(void **state)
     gw_text_free(&change);
 }
 
-static void missing_options_are_found_before_the_start(void **state)
+GW_TEST(missing_options_are_found_before_the_start)
 {
     gwi_rules rules;
     gw_error err;
@@ -194,7 +188,7 @@ static bool find(const char *fixture, const char *cause, gwi_cure *ret_cure)
     return gwi_cure_find(path, &verdict, ret_cure);
 }
 
-static void fragmented_memory_has_a_cure(void **state)
+GW_TEST(fragmented_memory_has_a_cure)
 {
     gwi_cure cure = {0};
     assert_true(find("fragmented", "gpu-oom-fragmentation", &cure));
@@ -205,7 +199,7 @@ static void fragmented_memory_has_a_cure(void **state)
     assert_true(cure.peak_bytes_before > cure.peak_bytes);
 }
 
-static void nothing_else_has_one(void **state)
+GW_TEST(nothing_else_has_one)
 {
     gwi_cure cure = {0};
     assert_false(find("fragmented", "gpu-oom-leak", &cure)); /* a leak fills any card */
@@ -215,17 +209,4 @@ static void nothing_else_has_one(void **state)
     assert_false(find("no_such_recording", "gpu-oom-capacity", &cure));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_rules_are_refused_with_a_reason),
-        cmocka_unit_test(options_are_found_in_every_spelling),
-        cmocka_unit_test(changes_are_described),
-        cmocka_unit_test(a_value_that_is_already_set_is_no_change),
-        cmocka_unit_test(secrets_are_masked),
-        cmocka_unit_test(missing_options_are_found_before_the_start),
-        cmocka_unit_test(fragmented_memory_has_a_cure),
-        cmocka_unit_test(nothing_else_has_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

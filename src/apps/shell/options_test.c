@@ -1,16 +1,11 @@
 /* Tests valid and invalid options of each type, and the help that is generated from their table. */
+#include "gw_unit_test.h"
 #include "gwi_options.h"
 #include "gwi_terminal.h"
 
 #include "gw_config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define SAMPLE_OPTIONS(X)                                                                                              \
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "say less")                                                            \
@@ -41,7 +36,7 @@ static gw_status parse(sample *fields, int *index, gw_error *err, char **words)
 }
 #define WORDS(...) ((char *[]){(char[]){"run"}, __VA_ARGS__, NULL})
 
-static void bad_input_is_named(void **state)
+GW_TEST(bad_input_is_named)
 {
     static const struct {
         const char *word, *next, *says;
@@ -74,7 +69,7 @@ static void bad_input_is_named(void **state)
     }
 }
 
-static void a_missing_value_is_named(void **state)
+GW_TEST(a_missing_value_is_named)
 {
     sample fields;
     gw_error err = {0};
@@ -84,7 +79,7 @@ static void a_missing_value_is_named(void **state)
     assert_non_null(strstr(err.text, "-o needs a value"));
 }
 
-static void defaults_hold(void **state)
+GW_TEST(defaults_hold)
 {
     sample fields;
     int index;
@@ -96,7 +91,7 @@ static void defaults_hold(void **state)
     assert_int_equal(fields.limit_bytes, 1024);
 }
 
-static void all_spellings_work(void **state)
+GW_TEST(all_spellings_work)
 {
     sample fields;
     int index;
@@ -112,7 +107,7 @@ static void all_spellings_work(void **state)
     assert_int_equal(fields.limit_bytes, 0);
 }
 
-static void lists_keep_all_values(void **state)
+GW_TEST(lists_keep_all_values)
 {
     sample fields;
     int index;
@@ -131,7 +126,7 @@ static void lists_keep_all_values(void **state)
     assert_non_null(strstr(err.text, "more than 16 times"));
 }
 
-static void values_may_be_optional(void **state)
+GW_TEST(values_may_be_optional)
 {
     int index;
     sample fields;
@@ -147,7 +142,7 @@ static void values_may_be_optional(void **state)
     assert_true(fields.jobs == UINT64_MAX);
 }
 
-static void a_dash_is_a_file(void **state)
+GW_TEST(a_dash_is_a_file)
 {
     sample fields;
     int index;
@@ -155,7 +150,7 @@ static void a_dash_is_a_file(void **state)
     assert_int_equal(index, 1);
 }
 
-static void mixed_words_are_collected(void **state)
+GW_TEST(mixed_words_are_collected)
 {
     sample fields = {0};
     int words = -1;
@@ -170,7 +165,7 @@ static void mixed_words_are_collected(void **state)
     assert_true(fields.quiet);
 }
 
-static void help_names_every_option(void **state)
+GW_TEST(help_names_every_option)
 {
     gw_text text = {0};
     gwi_options_add_rows(table, COUNT, &text);
@@ -184,7 +179,7 @@ static void help_names_every_option(void **state)
 }
 
 /* Every command accepts the options about the terminal, before and after its own. */
-static void all_commands_share_the_options_of_the_terminal(void **state)
+GW_TEST(all_commands_share_the_options_of_the_terminal)
 {
     sample fields;
     int index = 0;
@@ -208,7 +203,7 @@ static void all_commands_share_the_options_of_the_terminal(void **state)
 }
 
 /* The configuration is between the default and the command line, and learns what the command line sets. */
-static void the_configuration_sets_options(void **state)
+GW_TEST(the_configuration_sets_options)
 {
     sample fields;
     int index = 0;
@@ -232,20 +227,4 @@ static void the_configuration_sets_options(void **state)
     gw_config_free(config);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_input_is_named),
-        cmocka_unit_test(a_missing_value_is_named),
-        cmocka_unit_test(defaults_hold),
-        cmocka_unit_test(all_spellings_work),
-        cmocka_unit_test(lists_keep_all_values),
-        cmocka_unit_test(a_dash_is_a_file),
-        cmocka_unit_test(values_may_be_optional),
-        cmocka_unit_test(help_names_every_option),
-        cmocka_unit_test(mixed_words_are_collected),
-        cmocka_unit_test(all_commands_share_the_options_of_the_terminal),
-        cmocka_unit_test(the_configuration_sets_options),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

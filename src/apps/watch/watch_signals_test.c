@@ -1,15 +1,10 @@
 /* Tests that a signal ends a wait, even if it arrives just before the wait. */
+#include "gw_unit_test.h"
 #include "gwi_watch_cmd.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { LONG_S = 3600 };
 
@@ -36,7 +31,7 @@ static void signal_first(void)
         _exit(GOOD);
 }
 
-static void a_signal_before_the_wait_counts(void **state)
+GW_TEST(a_signal_before_the_wait_counts)
 {
     expect_good(signal_first);
 }
@@ -55,7 +50,7 @@ static void signal_meanwhile(void)
         _exit(GOOD);
 }
 
-static void a_signal_during_the_wait_counts(void **state)
+GW_TEST(a_signal_during_the_wait_counts)
 {
     expect_good(signal_meanwhile);
 }
@@ -67,17 +62,9 @@ static void ignored(void)
         _exit(GOOD);
 }
 
-static void an_ignored_signal_stays_ignored(void **state)
+GW_TEST(an_ignored_signal_stays_ignored)
 {
     expect_good(ignored);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_signal_before_the_wait_counts),
-        cmocka_unit_test(a_signal_during_the_wait_counts),
-        cmocka_unit_test(an_ignored_signal_stays_ignored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

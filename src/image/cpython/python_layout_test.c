@@ -1,14 +1,9 @@
 /* Test the offsets that an interpreter publishes, both valid and damaged. */
 #include "gw_python_lines.h"
 #include "gw_python_versions.h"
+#include "gw_unit_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { WORDS = GW_PYTHON_PUBLISHED_WORDS };
 
@@ -48,7 +43,7 @@ static void publish(unsigned version, uint64_t words[WORDS])
     words[begin[5] + 3] = row->ascii_bytes;
 }
 
-static void versions(void **state)
+GW_TEST(versions)
 {
     for (unsigned version = GW_PYTHON_FIRST; version <= GW_PYTHON_LAST; version++) {
         const gw_python_layout *row = gw_python_layout_of(version);
@@ -60,7 +55,7 @@ static void versions(void **state)
         assert_null(gw_python_layout_of(others[i]));
 }
 
-static void published(void **state)
+GW_TEST(published)
 {
     for (unsigned version = 0x030D; version <= GW_PYTHON_LAST; version++) {
         uint64_t words[WORDS];
@@ -84,7 +79,7 @@ static void published(void **state)
 }
 
 /* Test the offsets that lead from _PyRuntime to the thread states. */
-static void lists(void **state)
+GW_TEST(lists)
 {
     gw_python_lists lists;
     for (unsigned version = GW_PYTHON_FIRST; version <= GW_PYTHON_LAST; version++) {
@@ -121,7 +116,7 @@ static void lists(void **state)
 }
 
 /* Damage each word in turn. The words must be rejected, or every offset must be inside its structure. */
-static void damaged(void **state)
+GW_TEST(damaged)
 {
     static const uint64_t bad[] = {1, 3, 0xffff, 0x10000, UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63};
     for (unsigned version = 0x030D; version <= GW_PYTHON_LAST; version++) {
@@ -147,7 +142,7 @@ static void damaged(void **state)
 
 #define TABLE(...) ((const uint8_t[]){__VA_ARGS__}), sizeof((const uint8_t[]){__VA_ARGS__})
 
-static void increments(void **state)
+GW_TEST(increments)
 {
     assert_int_equal(gw_python_line(0x0309, NULL, 0, 7, 0), 7);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 0), 8);
@@ -162,7 +157,7 @@ static void increments(void **state)
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1), INT32_MAX, 0), -1); /* a line above INT32_MAX */
 }
 
-static void ranges(void **state)
+GW_TEST(ranges)
 {
     assert_int_equal(gw_python_line(0x030A, NULL, 0, 7, 0), -1);
     assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 0), 8);
@@ -172,7 +167,7 @@ static void ranges(void **state)
     assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2), 7, 0), -1);
 }
 
-static void locations(void **state)
+GW_TEST(locations)
 {
     /* Three entries: one unit, line + 1 (kind 11), two bytes of columns; two units without a location; eight units with
      * a line increment of -3 and nothing else. */
@@ -190,7 +185,7 @@ static void locations(void **state)
                      -1); /* the increment leads to a line above INT32_MAX */
 }
 
-static void columns(void **state)
+GW_TEST(columns)
 {
     /* kind 2, one byte: begin 2 * 8 + 5, length 9; kind 10, two bytes; kind 13 without columns; kind 14 on one line,
      * from 70 (stored as 71) to 80 */
@@ -216,7 +211,7 @@ static void columns(void **state)
     assert_true(found.begin == 70 && found.end == 80);                                          /* unchanged */
 }
 
-static void not_known(void **state)
+GW_TEST(not_known)
 {
     static const unsigned versions[] = {0, 0x0207, 0x0308, 0x030F, 0x0400, 0xffffffff};
     for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++)
@@ -226,7 +221,7 @@ static void not_known(void **state)
 }
 
 /* Each table is in a memory block of exactly its size, so that the sanitizer detects a read past the end. */
-static void damaged_lines(void **state)
+GW_TEST(damaged_lines)
 {
     uint32_t random = 12345;
     for (unsigned round = 0; round < 20000; round++) {
@@ -248,13 +243,4 @@ static void damaged_lines(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(versions),      cmocka_unit_test(published),  cmocka_unit_test(lists),
-        cmocka_unit_test(damaged),       cmocka_unit_test(increments), cmocka_unit_test(ranges),
-        cmocka_unit_test(locations),     cmocka_unit_test(columns),    cmocka_unit_test(not_known),
-        cmocka_unit_test(damaged_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

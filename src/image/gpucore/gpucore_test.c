@@ -1,16 +1,11 @@
 /* Tests the reader with dumps of a real GPU and with damaged copies of them. For a damaged copy, the reader must
  * fail, or return the right result or a part of it. */
 #define _GNU_SOURCE
+#include "gw_unit_test.h"
 #include <elf.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/procfs.h>
 #include <sys/user.h>
-
-#include <cmocka.h>
 
 #include "gw_gpucore.h"
 #include "gw_hostcore.h"
@@ -18,7 +13,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -88,7 +82,7 @@ static void assert_common(const gw_gpucore *core)
 /* The faulting warp had left its SM before the fault was detected. The SM records the exception and the PC, but no
  * warp is marked as faulting. So the reader finds the kernel by the image that contains the PC. Block and thread
  * are unknown. */
-static void test_illegal_address(void **state)
+GW_TEST(test_illegal_address)
 {
     dump file = dump_open("illegal-address.cudacore");
     gw_gpucore *core = read_whole(&file);
@@ -113,7 +107,7 @@ static void test_illegal_address(void **state)
 
 /* The warp waits at its failed assertion, so the dump has its grid, block and thread. The PC is after the call of
  * the assertion handler. */
-static void test_device_assert(void **state)
+GW_TEST(test_device_assert)
 {
     dump file = dump_open("device-assert.cudacore");
     gw_gpucore *core = read_whole(&file);
@@ -329,13 +323,13 @@ static void damage_many(const char *name)
     dump_close(&file);
 }
 
-static void test_damaged(void **state)
+GW_TEST(test_damaged)
 {
     damage_many("illegal-address.cudacore");
     damage_many("device-assert.cudacore");
 }
 
-static void test_cut_short(void **state)
+GW_TEST(test_cut_short)
 {
     dump file = dump_open("device-assert.cudacore");
     for (size_t left = file.count; left-- > 0; left -= left > 997 ? 997 : left) {
@@ -358,7 +352,7 @@ static void assert_refused(const void *bytes, size_t count, gw_status wanted, co
     close(fd);
 }
 
-static void test_other_files(void **state)
+GW_TEST(test_other_files)
 {
     assert_refused("", 0, GW_CORRUPT, "empty");
     assert_refused("hello", 5, GW_CORRUPT, "not an ELF file");
@@ -371,7 +365,7 @@ static void test_other_files(void **state)
     close(self);
 }
 
-static void test_exceptions(void **state)
+GW_TEST(test_exceptions)
 {
     char name[GW_GPUCORE_NAME_MAX];
     assert_string_equal(gw_gpucore_exception_name(name, 6), "WARP_MISALIGNED_ADDRESS");
@@ -458,7 +452,7 @@ static gw_status read_bytes(const image *from, size_t count)
     return st;
 }
 
-static void the_fault(void **state)
+GW_TEST(the_fault)
 {
     make(&it, ET_CORE, OWN_MACHINE, SEGV_MAPERR, 0x7f0000001000);
     assert_int_equal(read_bytes(&it, it.count), GW_OK);
@@ -487,7 +481,7 @@ static void make_with_files(uint64_t address, uint64_t claimed)
     memcpy(it.bytes + sizeof(Elf64_Ehdr), &segment, sizeof segment);
 }
 
-static void the_mapped_file(void **state)
+GW_TEST(the_mapped_file)
 {
     static const struct {
         uint64_t address, claimed;
@@ -511,7 +505,7 @@ static void the_mapped_file(void **state)
     }
 }
 
-static void of_another_machine(void **state)
+GW_TEST(of_another_machine)
 {
     make(&it, ET_CORE, OWN_MACHINE == EM_X86_64 ? EM_AARCH64 : EM_X86_64, SEGV_MAPERR, 0x1000);
     assert_int_equal(read_bytes(&it, it.count), GW_OK);
@@ -520,7 +514,7 @@ static void of_another_machine(void **state)
     assert_int_equal(read_bytes(&it, it.count), GW_UNSUPPORTED);
 }
 
-static void no_core(void **state)
+GW_TEST(no_core)
 {
     core.pid = 7;
     make(&it, ET_EXEC, OWN_MACHINE, SEGV_MAPERR, 0x1000);
@@ -534,7 +528,7 @@ static void no_core(void **state)
 /* Read dumps that are truncated at every possible length, and dumps with one damaged byte. The reader must
  * not crash.
  */
-static void cut_and_damaged(void **state)
+GW_TEST(cut_and_damaged)
 {
     static image bad;
     make(&it, ET_CORE, OWN_MACHINE, SEGV_MAPERR, 0x7f0000001000);
@@ -548,20 +542,4 @@ static void cut_and_damaged(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_files),
-        cmocka_unit_test(test_exceptions),
-        cmocka_unit_test(test_illegal_address),
-        cmocka_unit_test(test_device_assert),
-        cmocka_unit_test(test_cut_short),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(the_fault),
-        cmocka_unit_test(the_mapped_file),
-        cmocka_unit_test(of_another_machine),
-        cmocka_unit_test(no_core),
-        cmocka_unit_test(cut_and_damaged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,18 +1,14 @@
 /* Tests that gpuwhy does not wait forever for a child that cannot be killed, for example because a disk hangs. To
  * simulate this, waitpid() always reports that the child is running. */
 #include "gw_symbols.h"
+#include "gw_unit_test.h"
 
 #include "gw_clock.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 pid_t waitpid(pid_t pid, int *status, int options)
 {
@@ -35,22 +31,15 @@ static void resolve(uint32_t hard_ms, bool is_late)
         ;
 }
 
-static void a_killed_child_is_not_waited_for_without_limit(void **state)
+GW_TEST(a_killed_child_is_not_waited_for_without_limit)
 {
     resolve(0, true);
 }
 
 /* A child that has sent all its results but does not exit is not waited for without limit either. */
-static void nor_is_one_that_has_finished(void **state)
+GW_TEST(nor_is_one_that_has_finished)
 {
     resolve(60000, false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_child_is_not_waited_for_without_limit),
-        cmocka_unit_test(nor_is_one_that_has_finished),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

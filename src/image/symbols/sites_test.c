@@ -2,20 +2,16 @@
  * ones. */
 #define _GNU_SOURCE
 #include "gw_sites.h"
+#include "gw_unit_test.h"
 #include "gwi_inner.h"
 
 #include <elf.h>
 #include <link.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <unwind.h>
-
-#include <cmocka.h>
 
 enum { PID = 100, SOFT_MS = 20000, HARD_MS = 60000 };
 
@@ -194,7 +190,7 @@ static void expect_frame(const gw_frame *frame, const char *function, const char
     assert_int_equal(frame->inlined, inlined);
 }
 
-static void functions_lines_and_inlined_frames(void **state)
+GW_TEST_WITH(functions_lines_and_inlined_frames, begin, end)
 {
     this_program();
     const gw_stack *stack = resolved();
@@ -212,7 +208,7 @@ static void functions_lines_and_inlined_frames(void **state)
 }
 
 /* Names that were found on one machine are enough to show the same stack on another machine. */
-static void names_survive_the_machine(void **state)
+GW_TEST_WITH(names_survive_the_machine, begin, end)
 {
     this_program();
     const gw_stack *stack = resolved();
@@ -278,7 +274,7 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-static void another_file_in_its_place_is_not_used(void **state)
+GW_TEST_WITH(another_file_in_its_place_is_not_used, begin, end)
 {
     instead = "/usr/bin/env"; /* another program, so its build id differs */
     this_program();
@@ -299,7 +295,7 @@ static void another_file_in_its_place_is_not_used(void **state)
 }
 
 /* The lookup must end for every damaged file, whether it finds names or not. */
-static void damaged_files_end_in_an_answer(void **state)
+GW_TEST_WITH(damaged_files_end_in_an_answer, begin, end)
 {
     enum { FLIPS = 40, CUTS = 8 };
     uint64_t random = 88172645463325252u;
@@ -375,7 +371,7 @@ static void expect_stack(const uint64_t *frame, uint32_t count, unsigned flags, 
     assert_string_equal(stack->user == stack->count ? "-" : stack->frame[stack->user].function, user);
 }
 
-static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
+GW_TEST_WITH(python_frames_take_the_place_of_the_evaluation_loop, a_python_program, end)
 {
     const uint64_t plain[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), PYTHON(IN_EVAL), FRAME(1, false), FRAME(2, true)};
     expect_stack(plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
@@ -394,7 +390,7 @@ static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
     expect_stack(compiled, 4, 0, "THPModule_empty call train", "train");
 }
 
-static void python_frames_without_a_place(void **state)
+GW_TEST_WITH(python_frames_without_a_place, a_python_program, end)
 {
     const uint64_t stripped[] = {TORCH(IN_TORCH), PYTHON(IN_DARK), PYTHON(IN_DARK), FRAME(1, false), FRAME(2, true)};
     expect_stack(stripped, 5, 0, "THPModule_empty load_batch train ? ?", "load_batch");
@@ -402,7 +398,7 @@ static void python_frames_without_a_place(void **state)
     expect_stack(cut, 4, GW_SITE_NATIVE_CUT, "THPModule_empty cfunction_call load_batch train", "load_batch");
 }
 
-static void a_thread_without_python_borrows(void **state)
+GW_TEST_WITH(a_thread_without_python_borrows, a_python_program, end)
 {
     const uint64_t lender[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), FRAME(3, false), FRAME(2, true)};
     const uint64_t borrower[] = {TORCH(IN_TORCH)};
@@ -420,7 +416,7 @@ static void a_thread_without_python_borrows(void **state)
 }
 
 /* Frames of PyTorch's own stacks have line numbers instead of instructions. These stacks have their own ids. */
-static void frameworks_stacks(void **state)
+GW_TEST_WITH(frameworks_stacks, a_python_program, end)
 {
     uint32_t code = GW_SITE_FRAMEWORK_CODE_FIRST + 1, id = GW_SITE_FRAMEWORK_FIRST;
     feed_event(GW_EV_PYTHON_CODE, code, 0, 0, 0, "step\n/project/model.py");
@@ -447,7 +443,7 @@ static void frameworks_stacks(void **state)
 
 /* Stacks that were read from outside the process have their own ids, which are different from those of the hook and of
  * a framework. */
-static void stacks_from_outside(void **state)
+GW_TEST_WITH(stacks_from_outside, a_python_program, end)
 {
     uint32_t code = GW_SITE_OUTSIDE_CODE_FIRST + 1, id = GW_SITE_OUTSIDE_FIRST + 1;
     feed_event(GW_EV_PYTHON_CODE, code, 41, 0x030B, 0, "take\n/project/locks.py");
@@ -461,7 +457,7 @@ static void stacks_from_outside(void **state)
     assert_int_not_equal(gw_sites_number(sites, PID, id), gw_sites_number(sites, PID, 1));
 }
 
-static void the_users_frame(void **state)
+GW_TEST_WITH(the_users_frame, a_python_program, end)
 {
     const uint64_t inside[] = {PYTHON(IN_EVAL), FRAME(4, false), FRAME(3, false), FRAME(2, true)};
     expect_stack(inside, 4, 0, "run Module.__call__ train", "train");
@@ -471,7 +467,7 @@ static void the_users_frame(void **state)
     expect_stack(package, 3, 0, "run Module.__call__", "Module.__call__");
 }
 
-static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
+GW_TEST_WITH(a_file_mapped_in_anothers_place_counts_from_then_on, a_python_program, end)
 {
     const uint64_t frame[] = {TORCH(IN_TORCH)};
     feed_site(1, frame, 1, 0);
@@ -489,7 +485,7 @@ static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
     assert_null(stack_of(1));
 }
 
-static void nonsense_is_passed_over(void **state)
+GW_TEST_WITH(nonsense_is_passed_over, begin, end)
 {
     assert_int_equal(gw_sites_number(sites, PID, 0), 0);
     assert_int_equal(gw_sites_number(sites, PID, UINT32_MAX), 0);
@@ -513,7 +509,7 @@ static void nonsense_is_passed_over(void **state)
 
 /* Feed two damaged SYMBOL items for one address: they have a name, but the state NOT_ASKED. The first name must be
  * kept, and freed only once. */
-static void a_name_is_kept_once(void **state)
+GW_TEST_WITH(a_name_is_kept_once, begin, end)
 {
     for (int i = 0; i < 2; i++) {
         gw_symbol_frame frame = {i == 0 ? "first" : "second", NULL, 0, 0};
@@ -529,7 +525,7 @@ static void a_name_is_kept_once(void **state)
 
 /* ---- names ---- */
 
-static void names_are_readable(void **state)
+GW_TEST(names_are_readable)
 {
     static const char *const names[][2] = {
         {"load_batch", "load_batch"},
@@ -564,7 +560,7 @@ static void names_are_readable(void **state)
 }
 
 /* Processes of two containers may have the same pid. A site of one must not get the place of the other. */
-static void equal_pids_in_two_namespaces(void **state)
+GW_TEST_WITH(equal_pids_in_two_namespaces, begin, end)
 {
     feed_process(1, python_path, 4026531836);
     uint32_t first = gw_sites_number(sites, PID, 1);
@@ -579,24 +575,4 @@ static void equal_pids_in_two_namespaces(void **state)
     assert_int_equal(gw_sites_number(sites, PID, 2), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(equal_pids_in_two_namespaces, begin, end),
-        cmocka_unit_test_setup_teardown(functions_lines_and_inlined_frames, begin, end),
-        cmocka_unit_test_setup_teardown(names_survive_the_machine, begin, end),
-        cmocka_unit_test_setup_teardown(another_file_in_its_place_is_not_used, begin, end),
-        cmocka_unit_test_setup_teardown(damaged_files_end_in_an_answer, begin, end),
-        cmocka_unit_test_setup_teardown(python_frames_take_the_place_of_the_evaluation_loop, a_python_program, end),
-        cmocka_unit_test_setup_teardown(python_frames_without_a_place, a_python_program, end),
-        cmocka_unit_test_setup_teardown(a_thread_without_python_borrows, a_python_program, end),
-        cmocka_unit_test_setup_teardown(frameworks_stacks, a_python_program, end),
-        cmocka_unit_test_setup_teardown(stacks_from_outside, a_python_program, end),
-        cmocka_unit_test_setup_teardown(the_users_frame, a_python_program, end),
-        cmocka_unit_test_setup_teardown(a_file_mapped_in_anothers_place_counts_from_then_on, a_python_program, end),
-        cmocka_unit_test_setup_teardown(nonsense_is_passed_over, begin, end),
-        cmocka_unit_test_setup_teardown(a_name_is_kept_once, begin, end),
-        cmocka_unit_test(names_are_readable),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GW_TEST_MAIN(make_folder, remove_folder)

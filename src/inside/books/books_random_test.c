@@ -2,15 +2,10 @@
  * and sums. The model checks each call: a block covers no other block, and the card holds the pages, chunks and
  * physical memory that the rules name, to the byte. A second test does the same from several threads, each of which
  * holds the caller's lock during a call. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "gw_unit_test.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <pthread.h>
 
 #include "gw_pages.h"
@@ -309,7 +304,7 @@ static void expect_all_back(void)
         check(pages.bins[i].first == NULL && pages.bins[i].last == NULL);
 }
 
-static void test_million_calls(void **state)
+GW_TEST(test_million_calls)
 {
     static block slots[SLOTS];
     uint32_t seed = 2463534242u;
@@ -343,7 +338,7 @@ static void *calls_of_thread(void *number)
     return NULL;
 }
 
-static void test_threads(void **state)
+GW_TEST(test_threads)
 {
     pthread_t threads[THREADS];
     begin();
@@ -358,7 +353,7 @@ static void test_threads(void **state)
 /* --- addresses of destroyed contexts --------------------------------------------------------------------- */
 
 /* Addresses that are retired are handed out again only when there are no others. */
-static void test_retired(void **state)
+GW_TEST(test_retired)
 {
     enum { COUNT = 64 };
     uint64_t first[COUNT], again;
@@ -391,12 +386,4 @@ static void test_retired(void **state)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_million_calls),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_retired),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

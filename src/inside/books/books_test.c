@@ -1,13 +1,7 @@
 /* Test the books of device memory: ranges, the driver's order of addresses, pages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "gw_unit_test.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "gw_pages.h"
 #include "gw_ranges.h"
@@ -16,7 +10,7 @@
 
 /* --- ranges --------------------------------------------------------------------------------------------- */
 
-static void test_ranges_refuse(void **state)
+GW_TEST(test_ranges_refuse)
 {
     gw_ranges ranges = {0};
     gw_range a = {.base = 100, .bytes = 50};
@@ -35,7 +29,7 @@ static void test_ranges_refuse(void **state)
     assert_int_equal(ranges.count, 1);
 }
 
-static void test_ranges_find(void **state)
+GW_TEST(test_ranges_find)
 {
     enum { COUNT = 5000 };
     static gw_range members[COUNT];
@@ -58,7 +52,7 @@ static void test_ranges_find(void **state)
     assert_null(gw_ranges_from(&ranges, members[COUNT - 1].base + 1));
 }
 
-static void test_runs_join(void **state)
+GW_TEST(test_runs_join)
 {
     gw_runs runs = {0};
     uint64_t base = 0;
@@ -77,7 +71,7 @@ static void test_runs_join(void **state)
 
 /* A real sequence (H100, driver 580.159.04): sizes in MiB, and the addresses that the driver returned, in MiB from the
  * first chunk of the sequence downwards. A size < 0: free the block of that number. */
-static void test_places_as_driver(void **state)
+GW_TEST(test_places_as_driver)
 {
     static const struct {
         int size, place;
@@ -97,7 +91,7 @@ static void test_places_as_driver(void **state)
     gw_places_free(&places);
 }
 
-static void test_places_give_up_chunks(void **state)
+GW_TEST(test_places_give_up_chunks)
 {
     gw_places places = {0};
     uint64_t base = (uint64_t)1 << 40, a, b, c;
@@ -148,7 +142,7 @@ static void pages_begin(gw_pages *pages, card *c, uint64_t bytes)
     assert_true(gw_places_add(&pages->addresses, (uint64_t)1 << 40, bytes * 4));
 }
 
-static void test_pages_refuse(void **state)
+GW_TEST(test_pages_refuse)
 {
     gw_pages pages;
     card c;
@@ -161,7 +155,7 @@ static void test_pages_refuse(void **state)
     gw_places_free(&pages.addresses);
 }
 
-static void test_pages_share(void **state)
+GW_TEST(test_pages_share)
 {
     enum { COUNT = 4000 };
     static uint64_t addresses[COUNT];
@@ -182,7 +176,7 @@ static void test_pages_share(void **state)
     gw_places_free(&pages.addresses);
 }
 
-static void test_pages_scattered(void **state)
+GW_TEST(test_pages_scattered)
 {
     uint64_t addresses[16];
     gw_small_page *page = NULL;
@@ -203,7 +197,7 @@ static void test_pages_scattered(void **state)
 }
 
 /* Allocate random sizes and compare with plain sums: blocks do not overlap, and no memory is lost. */
-static void test_pages_random(void **state)
+GW_TEST(test_pages_random)
 {
     enum { SLOTS = 600, ROUNDS = 20000 };
     static struct {
@@ -241,18 +235,4 @@ static void test_pages_random(void **state)
     gw_places_free(&pages.addresses);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges_refuse),
-        cmocka_unit_test(test_ranges_find),
-        cmocka_unit_test(test_runs_join),
-        cmocka_unit_test(test_places_as_driver),
-        cmocka_unit_test(test_places_give_up_chunks),
-        cmocka_unit_test(test_pages_refuse),
-        cmocka_unit_test(test_pages_share),
-        cmocka_unit_test(test_pages_scattered),
-        cmocka_unit_test(test_pages_random),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

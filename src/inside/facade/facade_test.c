@@ -1,18 +1,14 @@
 /* Tests the code that reads drivers and writes facades, first with damaged files. The test driver is itself a facade: a
  * small ELF file. */
 #include "gw_facade.h"
+#include "gw_unit_test.h"
 #include "gwi_elf.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/gpuwhy-facade-test-XXXXXX";
 static char driver[300]; /* path of a facade of the hook library; the tests use it as the driver */
@@ -71,7 +67,7 @@ static void try_file(const char *path)
         assert_true(err.text[0] != '\0');
 }
 
-static void every_byte_damaged(void **state)
+GW_TEST(every_byte_damaged)
 {
     char path[200];
     snprintf(path, sizeof path, "%s/damaged.so", dir);
@@ -89,7 +85,7 @@ static void every_byte_damaged(void **state)
     }
 }
 
-static void every_truncation(void **state)
+GW_TEST(every_truncation)
 {
     char path[200];
     snprintf(path, sizeof path, "%s/short.so", dir);
@@ -99,7 +95,7 @@ static void every_truncation(void **state)
     }
 }
 
-static void not_a_driver(void **state)
+GW_TEST(not_a_driver)
 {
     gw_error err;
     gw_facade_info info;
@@ -120,7 +116,7 @@ static void not_a_driver(void **state)
     assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_UNSUPPORTED);
 }
 
-static void wrong_use(void **state)
+GW_TEST(wrong_use)
 {
     gw_error err;
     char out[200];
@@ -132,7 +128,7 @@ static void wrong_use(void **state)
     assert_int_not_equal(access(out, F_OK), 0);
 }
 
-static void names_survive(void **state)
+GW_TEST(names_survive)
 {
     gw_facade_info info;
     gw_error err;
@@ -160,7 +156,7 @@ static void names_survive(void **state)
     assert_int_equal(names, EXPORTED);
 }
 
-static void located_as_the_loader_does(void **state)
+GW_TEST(located_as_the_loader_does)
 {
     gw_error err;
     char a[100], b[100], path[300], list[400], *found = NULL;
@@ -194,12 +190,4 @@ static void located_as_the_loader_does(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_damaged), cmocka_unit_test(every_truncation),
-        cmocka_unit_test(not_a_driver),       cmocka_unit_test(wrong_use),
-        cmocka_unit_test(names_survive),      cmocka_unit_test(located_as_the_loader_does),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+GW_TEST_MAIN(set_up, tear_down)

@@ -1,5 +1,6 @@
 /* Tests that verdicts make claims about the GPU only if the GPU was observed, and that they quote the program's last
  * output correctly. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include "gw_text.h"
@@ -52,7 +53,7 @@ static const char other_child[] =
     "pid 7 (python3) was started with a different environment: its driver calls would not be recorded";
 static const char nested[] = "pid 7 is another gpuwhy run; the processes that it started are recorded in /r.gpuwhy";
 
-static void test_a_silent_end(void **state)
+GW_TEST(test_a_silent_end)
 {
     work();
     end(3, 0);
@@ -73,7 +74,7 @@ static void test_a_silent_end(void **state)
     }
 }
 
-static void test_without_a_driver_call(void **state)
+GW_TEST(test_without_a_driver_call)
 {
     for (int driver = 0; driver < 2; driver++) {
         gw_feed_open_bare(&feed);
@@ -88,7 +89,7 @@ static void test_without_a_driver_call(void **state)
     }
 }
 
-static void test_a_good_end(void **state)
+GW_TEST(test_a_good_end)
 {
     work();
     end(0, 0);
@@ -117,7 +118,7 @@ static void test_a_good_end(void **state)
 
 /* The program's own exception is the fault, but an unobserved child lowers it to supported. If the exception
  * reports that child, the verdict is undetermined. */
-static void test_an_exception_beside_it(void **state)
+GW_TEST(test_an_exception_beside_it)
 {
     static const char own[] =
         "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nValueError: no\n";
@@ -141,7 +142,7 @@ static void test_an_exception_beside_it(void **state)
     }
 }
 
-static void test_ended_inside_a_call(void **state)
+GW_TEST(test_ended_inside_a_call)
 {
     for (int i = 0; i < 2; i++) {
         work();
@@ -157,7 +158,7 @@ static void test_ended_inside_a_call(void **state)
 
 /* The driver refuses a query. The verdict must rule out the GPU if another call follows, but not if the program
  * ends right after the refusal. */
-static void test_ended_at_a_question(void **state)
+GW_TEST(test_ended_at_a_question)
 {
     for (int i = 0; i < 2; i++) {
         work();
@@ -170,7 +171,7 @@ static void test_ended_at_a_question(void **state)
     }
 }
 
-static void test_a_sibling_was_refused(void **state)
+GW_TEST(test_a_sibling_was_refused)
 {
     for (int i = 0; i < 2; i++) {
         work();
@@ -198,7 +199,7 @@ static void lose_failures(void)
 }
 
 /* A crash. A call in the driver is ruled out only if the process's calls were recorded, to the end of the recording. */
-static void test_a_crash_that_was_not_observed(void **state)
+GW_TEST(test_a_crash_that_was_not_observed)
 {
     enum { OBSERVED, NO_CALL, NO_DRIVER, NO_END, LOST_FAILURES, CASES };
     for (int i = 0; i < CASES; i++) {
@@ -226,7 +227,7 @@ static void test_a_crash_that_was_not_observed(void **state)
 }
 
 /* The shell, which makes no driver call, crashes after its child has ended well. */
-static void test_a_crash_of_another_process(void **state)
+GW_TEST(test_a_crash_of_another_process)
 {
     gw_feed_open_bare(&feed);
     feed.pid = feed.tid = 300;
@@ -239,7 +240,7 @@ static void test_a_crash_of_another_process(void **state)
     done();
 }
 
-static void test_a_message_alone(void **state)
+GW_TEST(test_a_message_alone)
 {
     for (int is_observed = 0; is_observed < 2 && gw_logs_are_supported(); is_observed++) {
         if (is_observed)
@@ -257,7 +258,7 @@ static void test_a_message_alone(void **state)
 }
 
 /* The supervisor was killed, so the recording stops early. The program may have failed after that. */
-static void test_a_recording_that_stops_early(void **state)
+GW_TEST(test_a_recording_that_stops_early)
 {
     work();
     gw_feed_truncated(&feed);
@@ -283,7 +284,7 @@ static void test_a_recording_that_stops_early(void **state)
 }
 
 /* Without samples, a broken card cannot be ruled out as the reason for a kernel's fault. */
-static void test_without_samples(void **state)
+GW_TEST(test_without_samples)
 {
     for (int is_sensed = 0; is_sensed < 2; is_sensed++) {
         work();
@@ -298,7 +299,7 @@ static void test_without_samples(void **state)
 
 /* ---- the program's output ---- */
 
-static void test_last_words(void **state)
+GW_TEST(test_last_words)
 {
     work();
     gw_feed_stderr(&feed, "one\ntwo\n10%\r20%\r30%\n  three\nfour\n\ngpuwhy: a word of ours\n");
@@ -347,7 +348,7 @@ static bool is_from_python(void)
     return false;
 }
 
-static void test_raised_inside(void **state)
+GW_TEST(test_raised_inside)
 {
     work();
     gw_feed_stderr(&feed, "epoch 1\n");
@@ -373,7 +374,7 @@ static void test_raised_inside(void **state)
 
 /* The program may have caught the interpreter's last exception. The verdict ignores the exception unless the exit
  * status is 1. If the traceback does not begin at the top level, the cause is only supported. */
-static void test_raised_and_outlived(void **state)
+GW_TEST(test_raised_and_outlived)
 {
     static const int code[] = {0, 3};
     for (size_t i = 0; i < 2; i++) {
@@ -395,7 +396,7 @@ static void test_raised_and_outlived(void **state)
     done();
 }
 
-static void test_raised_out_of_memory(void **state)
+GW_TEST(test_raised_out_of_memory)
 {
     static const char *const oom[] = {"Traceback (most recent call last):", "  File \"/p/t.py\", line 9, in <module>",
                                       "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", NULL};
@@ -408,25 +409,4 @@ static void test_raised_out_of_memory(void **state)
     done();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_silent_end),
-        cmocka_unit_test(test_without_a_driver_call),
-        cmocka_unit_test(test_a_good_end),
-        cmocka_unit_test(test_an_exception_beside_it),
-        cmocka_unit_test(test_ended_inside_a_call),
-        cmocka_unit_test(test_ended_at_a_question),
-        cmocka_unit_test(test_a_sibling_was_refused),
-        cmocka_unit_test(test_a_crash_that_was_not_observed),
-        cmocka_unit_test(test_a_crash_of_another_process),
-        cmocka_unit_test(test_a_message_alone),
-        cmocka_unit_test(test_a_recording_that_stops_early),
-        cmocka_unit_test(test_without_samples),
-        cmocka_unit_test(test_last_words),
-        cmocka_unit_test(test_raised_inside),
-        cmocka_unit_test(test_raised_and_outlived),
-        cmocka_unit_test(test_raised_out_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Tests verdicts on runs of several processes: which one failed first, which failures followed from it, and which ones
  * the parent did not notice. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -94,7 +95,7 @@ static void done(void)
     verdict = NULL;
 }
 
-static void the_first_rank_is_the_root(void **state)
+GW_TEST(the_first_rank_is_the_root)
 {
     begin_ranks(4);
     lose_context(202);
@@ -113,7 +114,7 @@ static void the_first_rank_is_the_root(void **state)
 }
 
 /* A rank dies without a failed call, and then another rank loses its context. The verdict must be about the death. */
-static void a_peers_death_comes_before_its_echo(void **state)
+GW_TEST(a_peers_death_comes_before_its_echo)
 {
     begin_ranks(3);
     end_of(201, -1, SIGSEGV);
@@ -125,7 +126,7 @@ static void a_peers_death_comes_before_its_echo(void **state)
     done();
 }
 
-static void an_unnoticed_child_is_a_fault(void **state)
+GW_TEST(an_unnoticed_child_is_a_fault)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
@@ -143,7 +144,7 @@ static void refuse_memory(uint32_t pid)
     gw_feed_no_room(&feed, 15 * gib, gib, 16 * gib);
 }
 
-static void an_unnoticed_child_without_memory_is_a_fault(void **state)
+GW_TEST(an_unnoticed_child_without_memory_is_a_fault)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
@@ -154,7 +155,7 @@ static void an_unnoticed_child_without_memory_is_a_fault(void **state)
     done();
 }
 
-static void a_child_that_coped_is_none(void **state)
+GW_TEST(a_child_that_coped_is_none)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
@@ -176,7 +177,7 @@ static void replace_worker(void)
     end_of(201, 0, 0);
 }
 
-static void a_replaced_child_is_none(void **state)
+GW_TEST(a_replaced_child_is_none)
 {
     replace_worker();
     judge(0);
@@ -187,7 +188,7 @@ static void a_replaced_child_is_none(void **state)
 
 /* A failed worker was replaced, but the run ends badly without another explanation. The verdict must blame the
  * worker. */
-static void a_replaced_child_of_a_bad_run_counts(void **state)
+GW_TEST(a_replaced_child_of_a_bad_run_counts)
 {
     replace_worker();
     judge(1);
@@ -196,7 +197,7 @@ static void a_replaced_child_of_a_bad_run_counts(void **state)
 }
 
 /* A process that started before the failure is not a replacement. */
-static void a_sibling_is_no_replacement(void **state)
+GW_TEST(a_sibling_is_no_replacement)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
@@ -210,7 +211,7 @@ static void a_sibling_is_no_replacement(void **state)
 }
 
 /* A pool of workers ends its workers with SIGTERM. This is not a fault. */
-static void ended_workers_of_a_good_run_are_none(void **state)
+GW_TEST(ended_workers_of_a_good_run_are_none)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
@@ -224,7 +225,7 @@ static void ended_workers_of_a_good_run_are_none(void **state)
 
 /* A program starts a child only to check its exit status. The run fails long after the child's end, so the verdict must
  * not blame the child. */
-static void a_probing_child_is_not_blamed(void **state)
+GW_TEST(a_probing_child_is_not_blamed)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
@@ -237,7 +238,7 @@ static void a_probing_child_is_not_blamed(void **state)
     done();
 }
 
-static void the_childs_own_exception_counts(void **state)
+GW_TEST(the_childs_own_exception_counts)
 {
     begin_ranks(2);
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 3, in work\nKeyError: 'x'\n");
@@ -251,7 +252,7 @@ static void the_childs_own_exception_counts(void **state)
     done();
 }
 
-static void who_lived_on_is_said(void **state)
+GW_TEST(who_lived_on_is_said)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
@@ -302,7 +303,7 @@ static void restart_twice(void)
     start_ranks(2);
 }
 
-static void the_last_start_is_judged(void **state)
+GW_TEST(the_last_start_is_judged)
 {
     restart_twice();
     end_of(pid_of(2, 1), -1, SIGSEGV);
@@ -316,7 +317,7 @@ static void the_last_start_is_judged(void **state)
     done();
 }
 
-static void a_failure_before_a_restart_is_no_fault_of_a_good_run(void **state)
+GW_TEST(a_failure_before_a_restart_is_no_fault_of_a_good_run)
 {
     restart_twice();
     end_of(pid_of(2, 0), 0, 0);
@@ -331,7 +332,7 @@ static void a_failure_before_a_restart_is_no_fault_of_a_good_run(void **state)
 }
 
 /* Rank 0 starts a helper that uses the GPU, too. The helper belongs to the start of its parent. */
-static void a_child_of_an_earlier_rank_is_not_judged(void **state)
+GW_TEST(a_child_of_an_earlier_rank_is_not_judged)
 {
     gw_feed_open_bare(&feed);
     gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");
@@ -353,7 +354,7 @@ static void a_child_of_an_earlier_rank_is_not_judged(void **state)
 }
 
 /* Only starts among the last eight restarts are listed. The others were started, but did not use the GPU. */
-static void many_restarts_are_cut(void **state)
+GW_TEST(many_restarts_are_cut)
 {
     static const uint32_t used_gpu[] = {0, 3, 4, 11, 12};
     gw_feed_open_bare(&feed);
@@ -371,25 +372,4 @@ static void many_restarts_are_cut(void **state)
     done();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_rank_is_the_root),
-        cmocka_unit_test(a_peers_death_comes_before_its_echo),
-        cmocka_unit_test(an_unnoticed_child_is_a_fault),
-        cmocka_unit_test(an_unnoticed_child_without_memory_is_a_fault),
-        cmocka_unit_test(a_child_that_coped_is_none),
-        cmocka_unit_test(a_replaced_child_is_none),
-        cmocka_unit_test(a_replaced_child_of_a_bad_run_counts),
-        cmocka_unit_test(a_sibling_is_no_replacement),
-        cmocka_unit_test(ended_workers_of_a_good_run_are_none),
-        cmocka_unit_test(a_probing_child_is_not_blamed),
-        cmocka_unit_test(the_childs_own_exception_counts),
-        cmocka_unit_test(who_lived_on_is_said),
-        cmocka_unit_test(the_last_start_is_judged),
-        cmocka_unit_test(a_failure_before_a_restart_is_no_fault_of_a_good_run),
-        cmocka_unit_test(a_child_of_an_earlier_rank_is_not_judged),
-        cmocka_unit_test(many_restarts_are_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

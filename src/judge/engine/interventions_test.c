@@ -1,10 +1,5 @@
 /* Tests how a verdict reports attempts and interventions, from the facts that the supervisor records. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gw_feed.h"
 #include "gw_model.h"
@@ -39,7 +34,7 @@ static void expect_intervention(const char *key, const char *fact, const char *t
     gw_verdict_free(verdict);
 }
 
-static void waits_are_reported(void **state)
+GW_TEST(waits_are_reported)
 {
     expect_intervention(
         "memory.wait",
@@ -53,7 +48,7 @@ static void waits_are_reported(void **state)
                         "did not wait for 12.00 GiB of free memory: no NVML here");
 }
 
-static void alarms_are_reported(void **state)
+GW_TEST(alarms_are_reported)
 {
     expect_intervention(
         "memory.alarm",
@@ -65,7 +60,7 @@ static void alarms_are_reported(void **state)
     expect_intervention("memory.alarm", "why=it is not known\n", "could not judge the growth: it is not known");
 }
 
-static void a_cure_is_reported_with_its_effect(void **state)
+GW_TEST(a_cure_is_reported_with_its_effect)
 {
     expect_intervention("cure", "name=A_CONF\nvalue=x:True\npeak_bytes=5368709120\npeak_bytes_before=6442450944\n",
                         "this run had A_CONF=x:True; it allocated at most 5.00 GiB (expected: 5.00 GiB; without the "
@@ -73,7 +68,7 @@ static void a_cure_is_reported_with_its_effect(void **state)
     expect_intervention("cure", "", "no cure is known");
 }
 
-static void attempts_are_listed_in_order(void **state)
+GW_TEST(attempts_are_listed_in_order)
 {
     gw_feed feed;
     gw_feed_open(&feed, 16 * gib);
@@ -93,7 +88,7 @@ static void attempts_are_listed_in_order(void **state)
     gw_verdict_free(verdict);
 }
 
-static void the_needed_memory_is_known_after_a_refusal(void **state)
+GW_TEST(the_needed_memory_is_known_after_a_refusal)
 {
     gw_feed feed;
     gw_feed_open(&feed, 16 * gib);
@@ -110,7 +105,7 @@ static void the_needed_memory_is_known_after_a_refusal(void **state)
     gw_verdict_free(verdict);
 }
 
-static void every_cause_says_whether_a_restart_helps(void **state)
+GW_TEST(every_cause_says_whether_a_restart_helps)
 {
     size_t count = 0, again[3] = {0};
     const gw_cause_info *causes = gw_causes(&count);
@@ -127,15 +122,4 @@ static void every_cause_says_whether_a_restart_helps(void **state)
     assert_null(gw_cause_find("gpu-oom"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waits_are_reported),
-        cmocka_unit_test(alarms_are_reported),
-        cmocka_unit_test(a_cure_is_reported_with_its_effect),
-        cmocka_unit_test(attempts_are_listed_in_order),
-        cmocka_unit_test(the_needed_memory_is_known_after_a_refusal),
-        cmocka_unit_test(every_cause_says_whether_a_restart_helps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

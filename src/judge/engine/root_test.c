@@ -1,5 +1,6 @@
 /* Tests which of several refusals is the root, depending on what the program did later and how it ended. Each case has
  * a slightly different counterpart with another verdict. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -76,7 +77,7 @@ static void expect_undetermined(void)
 /* A program is refused memory, continues, and ends with an exception. The verdict is about memory if the exception
  * repeats the size of the last refusal, or if there is no other reason. An exception about something else is itself the
  * cause. */
-static void an_exception_in_the_programs_own_words(void **state)
+GW_TEST(an_exception_in_the_programs_own_words)
 {
     static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",
                                         "t.NoRoom: 682557440 bytes do not fit", "RuntimeError: step 12 failed"};
@@ -101,7 +102,7 @@ static void an_exception_in_the_programs_own_words(void **state)
     expect("script-exception", GW_SUPPORTED);
 }
 
-static void a_value_that_is_missing(void **state)
+GW_TEST(a_value_that_is_missing)
 {
     open_refused();
     work(2, WORKING);
@@ -115,7 +116,7 @@ static void a_value_that_is_missing(void **state)
 
 /* An exception raised while the program handles a refusal usually results from the refusal, even if its text is about
  * something else. */
-static void an_exception_in_a_chain(void **state)
+GW_TEST(an_exception_in_a_chain)
 {
     for (int chained = 0; chained < 2; chained++) {
         open_refused();
@@ -128,7 +129,7 @@ static void an_exception_in_a_chain(void **state)
     }
 }
 
-static void work_that_nothing_waited_for(void **state)
+GW_TEST(work_that_nothing_waited_for)
 {
     open_refused();
     work(10, NOT_WAITED_FOR);
@@ -140,7 +141,7 @@ static void work_that_nothing_waited_for(void **state)
     expect("gpu-oom-capacity", GW_SUPPORTED);
 }
 
-static void a_status_alone(void **state)
+GW_TEST(a_status_alone)
 {
     static const struct {
         int count;
@@ -165,7 +166,7 @@ static void a_status_alone(void **state)
 
 /* A crash right after a refusal may be its consequence: the program may have used the NULL pointer. An abort is,
  * because an uncaught exception aborts. A crash after much more work has another cause. */
-static void a_crash(void **state)
+GW_TEST(a_crash)
 {
     static const int signals[] = {SIGSEGV, SIGABRT};
     for (size_t i = 0; i < 2; i++) {
@@ -185,7 +186,7 @@ static void a_crash(void **state)
 
 /* After the refusal, only another thread continues. The refusal is the root if that thread does little work, but not if
  * it does much. */
-static void the_work_of_another_thread(void **state)
+GW_TEST(the_work_of_another_thread)
 {
     for (int much = 0; much < 2; much++) {
         open_refused();
@@ -208,7 +209,7 @@ static void the_work_of_another_thread(void **state)
 
 /* If the program does little work between two refusals, the first is the root. If it does more work, the second is the
  * root. */
-static void several_refusals(void **state)
+GW_TEST(several_refusals)
 {
     for (int between = 0; between < 2; between++) {
         open_refused();
@@ -223,17 +224,4 @@ static void several_refusals(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_exception_in_the_programs_own_words),
-        cmocka_unit_test(a_value_that_is_missing),
-        cmocka_unit_test(an_exception_in_a_chain),
-        cmocka_unit_test(work_that_nothing_waited_for),
-        cmocka_unit_test(a_status_alone),
-        cmocka_unit_test(a_crash),
-        cmocka_unit_test(the_work_of_another_thread),
-        cmocka_unit_test(several_refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

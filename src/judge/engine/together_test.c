@@ -1,5 +1,6 @@
 /* Tests verdicts on recordings of several hosts, with clocks that agree, are shifted, or are not synchronised. */
 #include "gw_together.h"
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include <inttypes.h>
@@ -109,7 +110,7 @@ static bool has_evidence(const char *part)
     return evidence_has(whole, part);
 }
 
-static void the_host_that_failed_first_is_the_root(void **state)
+GW_TEST(the_host_that_failed_first_is_the_root)
 {
     host a = {"alpha", "a", noon_ns, 5000, 9 * second_ns, 719, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + second_ns, 5000, 3 * second_ns, 700, 0, 0, 0, false};
@@ -130,7 +131,7 @@ static void the_host_that_failed_first_is_the_root(void **state)
 
 /* Beta fails before alpha, by less than the error of beta's clock, which is not synchronised. The verdict must not
  * claim an order. */
-static void an_order_within_the_uncertainty_is_not_claimed(void **state)
+GW_TEST(an_order_within_the_uncertainty_is_not_claimed)
 {
     host a = {"alpha", "a", noon_ns, 5000, 9 * second_ns, 719, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + second_ns, 16000000, 3 * second_ns, 700, 0, 0, 0, false};
@@ -141,7 +142,7 @@ static void an_order_within_the_uncertainty_is_not_claimed(void **state)
     done();
 }
 
-static void an_unrecorded_clock_proves_no_order(void **state)
+GW_TEST(an_unrecorded_clock_proves_no_order)
 {
     host a = {"alpha", "a", noon_ns, UINT64_MAX, 9 * second_ns, 719, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + second_ns, 1000, 3 * second_ns, 700, 0, 0, 0, false};
@@ -152,7 +153,7 @@ static void an_unrecorded_clock_proves_no_order(void **state)
 }
 
 /* In nanoseconds the error of alpha's clock does not fit into 64 bits. */
-static void a_very_wrong_clock_proves_no_order(void **state)
+GW_TEST(a_very_wrong_clock_proves_no_order)
 {
     host a = {"alpha", "a", noon_ns, 18446744073709552u, 9 * second_ns, 719, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + second_ns, 1000, 3 * second_ns, 700, 0, 0, 0, false};
@@ -163,7 +164,7 @@ static void a_very_wrong_clock_proves_no_order(void **state)
 
 /* Two supervisors run on one machine. The monotonic clock orders their failures, so the error of the realtime clock
  * does not matter. */
-static void one_machine_needs_no_clock(void **state)
+GW_TEST(one_machine_needs_no_clock)
 {
     host a = {"alpha", "a", noon_ns, 16000000, 4 * second_ns, 700, 0, 0, 0, false};
     host b = {"alpha", "a", noon_ns + second_ns, 16000000, 4 * second_ns, 719, 0, 0, 0, false};
@@ -174,7 +175,7 @@ static void one_machine_needs_no_clock(void **state)
     done();
 }
 
-static void a_host_that_was_ended_is_not_the_root(void **state)
+GW_TEST(a_host_that_was_ended_is_not_the_root)
 {
     host a = {"alpha", "a", noon_ns, 16000000, 3 * second_ns, 0, SIGTERM, 0, 0, false};
     host b = {"beta", "b", noon_ns, 16000000, 4 * second_ns, 700, 0, 0, 0, false};
@@ -184,7 +185,7 @@ static void a_host_that_was_ended_is_not_the_root(void **state)
     done();
 }
 
-static void good_runs_are_clean(void **state)
+GW_TEST(good_runs_are_clean)
 {
     host a = {"alpha", "a", noon_ns, 5000, 0, 0, 0, 0, 0, false},
          b = {"beta", "b", noon_ns, 5000, 0, 0, 0, 0, 0, false};
@@ -195,7 +196,7 @@ static void good_runs_are_clean(void **state)
     done();
 }
 
-static void runs_of_different_days_are_not_one(void **state)
+GW_TEST(runs_of_different_days_are_not_one)
 {
     host a = {"alpha", "a", noon_ns, 5000, second_ns, 700, 0, 0, 0, false};
     host b = {"beta", "b", noon_ns + 86400 * second_ns, 5000, second_ns, 700, 0, 0, 0, false};
@@ -212,7 +213,7 @@ static gw_status together_of(const host *hosts, size_t count)
 }
 
 /* The clocks order alpha before beta, but not gamma. The order of the arguments must not matter. */
-static void the_order_of_the_recordings_does_not_matter(void **state)
+GW_TEST(the_order_of_the_recordings_does_not_matter)
 {
     const host a = {"alpha", "a", noon_ns, 1000, 3 * second_ns, 719, 0, 0, 0, false};
     const host b = {"beta", "b", noon_ns, 1000, 4 * second_ns, 700, 0, 0, 0, false};
@@ -227,7 +228,7 @@ static void the_order_of_the_recordings_does_not_matter(void **state)
     }
 }
 
-static void a_missing_rank_may_be_the_first(void **state)
+GW_TEST(a_missing_rank_may_be_the_first)
 {
     const host hosts[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 700, 0, 0, 4, false},
                           {"beta", "b", noon_ns, 1000, 9 * second_ns, 0, SIGTERM, 2, 4, false}};
@@ -246,7 +247,7 @@ static void a_missing_rank_may_be_the_first(void **state)
 }
 
 /* A step starts all its ranks at once, but one of them may fail before another one has started. */
-static void the_ranks_of_a_step_need_not_overlap(void **state)
+GW_TEST(the_ranks_of_a_step_need_not_overlap)
 {
     host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 0, 2, false};
     host b = {"beta", "b", noon_ns + 5 * second_ns, 1000, second_ns, 0, SIGTERM, 1, 2, false};
@@ -258,7 +259,7 @@ static void the_ranks_of_a_step_need_not_overlap(void **state)
 }
 
 /* A batch script may start one program after the other. */
-static void programs_of_a_batch_script_are_not_one_launch(void **state)
+GW_TEST(programs_of_a_batch_script_are_not_one_launch)
 {
     host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 0, 0, false};
     host b = {"alpha", "a", noon_ns + 5 * second_ns, 1000, second_ns, 719, 0, 0, 0, false};
@@ -267,7 +268,7 @@ static void programs_of_a_batch_script_are_not_one_launch(void **state)
     done();
 }
 
-static void a_rank_that_a_step_runs_twice_is_not_one_launch(void **state)
+GW_TEST(a_rank_that_a_step_runs_twice_is_not_one_launch)
 {
     host a = {"alpha", "a", noon_ns, 1000, second_ns, 700, 0, 1, 2, false};
     host b = {"alpha", "a", noon_ns + 5 * second_ns, 1000, second_ns, 719, 0, 1, 2, false};
@@ -279,7 +280,7 @@ static void a_rank_that_a_step_runs_twice_is_not_one_launch(void **state)
 
 /* The scheduler cancels a job, and has to kill one rank together with gpuwhy. The clocks do not show that the rank
  * stopped before. */
-static void a_cancelled_job_has_no_lost_machine(void **state)
+GW_TEST(a_cancelled_job_has_no_lost_machine)
 {
     const host hosts[] = {{"alpha", "a", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 0, 2, false},
                           {"beta", "b", noon_ns, 16000000, 12 * second_ns, 0, 0, 1, 2, true}};
@@ -290,7 +291,7 @@ static void a_cancelled_job_has_no_lost_machine(void **state)
 }
 
 /* As when a scheduler loses a machine and ends the others: the clocks agree with it, but they may be wrong. */
-static void a_loss_that_the_clocks_do_not_prove_is_a_hypothesis(void **state)
+GW_TEST(a_loss_that_the_clocks_do_not_prove_is_a_hypothesis)
 {
     host hosts[] = {{"alpha", "a", noon_ns, 16000000, 20 * second_ns, 0, SIGTERM, 0, 2, false},
                     {"beta", "b", noon_ns, 16000000, 3 * second_ns, 0, 0, 1, 2, true}};
@@ -305,7 +306,7 @@ static void a_loss_that_the_clocks_do_not_prove_is_a_hypothesis(void **state)
 }
 
 /* One rank of beta stops early, but another one shows that the machine was alive when alpha failed. */
-static void a_machine_that_outlives_the_failure_is_not_its_cause(void **state)
+GW_TEST(a_machine_that_outlives_the_failure_is_not_its_cause)
 {
     const host hosts[] = {{"alpha", "a", noon_ns, 1000, 20 * second_ns, 0, 0, 0, 3, false},
                           {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 3, true},
@@ -316,7 +317,7 @@ static void a_machine_that_outlives_the_failure_is_not_its_cause(void **state)
     done();
 }
 
-static void a_machine_whose_recordings_all_stop_is_lost(void **state)
+GW_TEST(a_machine_whose_recordings_all_stop_is_lost)
 {
     host hosts[] = {{"alpha", "a", noon_ns, 1000, 30 * second_ns, 0, SIGTERM, 0, 4, false},
                     {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 4, true},
@@ -343,7 +344,7 @@ static void a_machine_whose_recordings_all_stop_is_lost(void **state)
 }
 
 /* As when a scheduler kills programs that ignore SIGTERM, and gpuwhy with them. */
-static void a_job_without_any_end_is_not_determined(void **state)
+GW_TEST(a_job_without_any_end_is_not_determined)
 {
     const host hosts[] = {{"alpha", "a", noon_ns, 1000, 3 * second_ns, 0, 0, 0, 2, true},
                           {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 2, true}};
@@ -354,7 +355,7 @@ static void a_job_without_any_end_is_not_determined(void **state)
 }
 
 /* A lost peer has no such effect, so the lost machine is no explanation. */
-static void a_refused_rank_is_before_a_lost_machine(void **state)
+GW_TEST(a_refused_rank_is_before_a_lost_machine)
 {
     const host hosts[] = {{"alpha", "a", noon_ns, 1000, 30 * second_ns, 700, 0, 0, 2, false},
                           {"beta", "b", noon_ns, 1000, 3 * second_ns, 0, 0, 1, 2, true}};
@@ -365,7 +366,7 @@ static void a_refused_rank_is_before_a_lost_machine(void **state)
     done();
 }
 
-static void a_job_that_was_ended_as_a_whole_has_no_first(void **state)
+GW_TEST(a_job_that_was_ended_as_a_whole_has_no_first)
 {
     const host hosts[] = {{"alpha", "a", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 0, 2, false},
                           {"beta", "b", noon_ns, 16000000, 9 * second_ns, 0, SIGTERM, 1, 2, false}};
@@ -376,29 +377,4 @@ static void a_job_that_was_ended_as_a_whole_has_no_first(void **state)
     done();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_host_that_failed_first_is_the_root),
-        cmocka_unit_test(an_order_within_the_uncertainty_is_not_claimed),
-        cmocka_unit_test(an_unrecorded_clock_proves_no_order),
-        cmocka_unit_test(a_very_wrong_clock_proves_no_order),
-        cmocka_unit_test(one_machine_needs_no_clock),
-        cmocka_unit_test(a_host_that_was_ended_is_not_the_root),
-        cmocka_unit_test(good_runs_are_clean),
-        cmocka_unit_test(runs_of_different_days_are_not_one),
-        cmocka_unit_test(the_order_of_the_recordings_does_not_matter),
-        cmocka_unit_test(a_missing_rank_may_be_the_first),
-        cmocka_unit_test(the_ranks_of_a_step_need_not_overlap),
-        cmocka_unit_test(programs_of_a_batch_script_are_not_one_launch),
-        cmocka_unit_test(a_rank_that_a_step_runs_twice_is_not_one_launch),
-        cmocka_unit_test(a_cancelled_job_has_no_lost_machine),
-        cmocka_unit_test(a_loss_that_the_clocks_do_not_prove_is_a_hypothesis),
-        cmocka_unit_test(a_machine_that_outlives_the_failure_is_not_its_cause),
-        cmocka_unit_test(a_machine_whose_recordings_all_stop_is_lost),
-        cmocka_unit_test(a_job_without_any_end_is_not_determined),
-        cmocka_unit_test(a_refused_rank_is_before_a_lost_machine),
-        cmocka_unit_test(a_job_that_was_ended_as_a_whole_has_no_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 /* Judges small logs and checks cause, certainty, place, evidence and advice. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include "gw_text.h"
@@ -401,7 +402,7 @@ static void need_logs(void)
     skip();
 }
 
-static void logs_are_judged_with_their_place_and_in_their_words(void **state)
+GW_TEST(logs_are_judged_with_their_place_and_in_their_words)
 {
     need_logs();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -423,7 +424,7 @@ static void logs_are_judged_with_their_place_and_in_their_words(void **state)
     }
 }
 
-static void the_callers_of_the_place_are_the_users(void **state)
+GW_TEST(the_callers_of_the_place_are_the_users)
 {
     need_logs();
     gw_verdict *verdict = judge(TRACE IN("main.py", 5, "<module>") IN("train.py", 88, "main") IN("train.py", 41, "step")
@@ -435,7 +436,7 @@ static void the_callers_of_the_place_are_the_users(void **state)
 }
 
 /* Hostile input, with invalid frames, line numbers or versions, must do no harm. */
-static void strange_logs_do_no_harm(void **state)
+GW_TEST(strange_logs_do_no_harm)
 {
     static const char *const logs[] = {
         TRACE "  File \"\", line 0, in \nRuntimeError: CUDA out of memory\n",
@@ -466,7 +467,7 @@ static void strange_logs_do_no_harm(void **state)
 
 /* A warning is a fault if the log ends soon after it. If many lines follow, it is no fault, unless the log ends with an
  * exception or a bad exit. */
-static void what_the_output_outlives_is_no_fault(void **state)
+GW_TEST(what_the_output_outlives_is_no_fault)
 {
     static const char *const warnings[] = {
         "W dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot "
@@ -616,7 +617,7 @@ static const struct {
      GW_VERDICT_FAULT},
 };
 
-static void clean_is_earned(void **state)
+GW_TEST(clean_is_earned)
 {
     need_logs();
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
@@ -665,7 +666,7 @@ static const char *line_of_cause(const char *cause)
 }
 
 /* Each piece of advice appears if the log contains the words of its row, and does not appear if the log lacks them. */
-static void advice_fits_the_program(void **state)
+GW_TEST(advice_fits_the_program)
 {
     static const struct {
         const char *words, *cause;
@@ -692,7 +693,7 @@ static void advice_fits_the_program(void **state)
     }
 }
 
-static void advice_fits_the_driver(void **state)
+GW_TEST(advice_fits_the_driver)
 {
     static const char old[] = "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n";
     static const char unknown[] = "CUDA driver version is insufficient for CUDA runtime version\n";
@@ -704,16 +705,4 @@ static void advice_fits_the_driver(void **state)
     assert_false(has_advice(unknown, "The driver in the log supports"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logs_are_judged_with_their_place_and_in_their_words),
-        cmocka_unit_test(the_callers_of_the_place_are_the_users),
-        cmocka_unit_test(strange_logs_do_no_harm),
-        cmocka_unit_test(what_the_output_outlives_is_no_fault),
-        cmocka_unit_test(clean_is_earned),
-        cmocka_unit_test(advice_fits_the_program),
-        cmocka_unit_test(advice_fits_the_driver),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

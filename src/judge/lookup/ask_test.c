@@ -1,5 +1,6 @@
 /* Tests the answers to questions: the meanings that they list for a code or name, and that a code alone never leads to
  * a fault verdict. */
+#include "gw_unit_test.h"
 #include "gwi_ask.h"
 
 #include "judge_testlib.h"
@@ -73,7 +74,7 @@ static void check(const char *question, const char *kind, int code, const char *
     gw_verdict_free(verdict);
 }
 
-static void codes_and_names_are_read(void **state)
+GW_TEST(codes_and_names_are_read)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         check(rows[i].question, rows[i].kind, rows[i].code, rows[i].cause, rows[i].command);
@@ -88,7 +89,7 @@ static bool has_kind(const gwi_readings *readings, const char *kind)
     return false;
 }
 
-static void a_number_with_several_meanings_names_all(void **state)
+GW_TEST(a_number_with_several_meanings_names_all)
 {
     gwi_readings readings;
     assert_true(gwi_read_question("2", &readings));
@@ -104,7 +105,7 @@ static void a_number_with_several_meanings_names_all(void **state)
     assert_true(has_kind(&readings, "Xid"));
 }
 
-static void what_is_no_code_is_left_alone(void **state)
+GW_TEST(what_is_no_code_is_left_alone)
 {
     static const char *const questions[] = {"",
                                             " ",
@@ -155,7 +156,7 @@ static bool has_cudnn_code(unsigned code)
     return false;
 }
 
-static void every_code_of_the_tables_has_an_answer(void **state)
+GW_TEST(every_code_of_the_tables_has_an_answer)
 {
     char question[32];
     for (int code = 0; code < 25000; code++) {
@@ -192,7 +193,7 @@ static void need_logs(void)
     skip();
 }
 
-static void a_message_that_is_a_code_in_words_is_no_verdict(void **state)
+GW_TEST(a_message_that_is_a_code_in_words_is_no_verdict)
 {
     static const struct {
         const char *message, *cause;
@@ -214,7 +215,7 @@ static void a_message_that_is_a_code_in_words_is_no_verdict(void **state)
     }
 }
 
-static void a_message_that_says_why_is_judged(void **state)
+GW_TEST(a_message_that_says_why_is_judged)
 {
     need_logs();
     gw_verdict *verdict = ask("RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
@@ -237,15 +238,4 @@ static void a_message_that_says_why_is_judged(void **state)
     gw_verdict_free(verdict);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_and_names_are_read),
-        cmocka_unit_test(a_number_with_several_meanings_names_all),
-        cmocka_unit_test(what_is_no_code_is_left_alone),
-        cmocka_unit_test(every_code_of_the_tables_has_an_answer),
-        cmocka_unit_test(a_message_that_is_a_code_in_words_is_no_verdict),
-        cmocka_unit_test(a_message_that_says_why_is_judged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Tests verdicts on crashes of host code with GPU memory, and on unchecked errors. Each case has a similar one with
  * another verdict. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -47,7 +48,7 @@ static void crash_at(uint64_t address, int code)
     gw_feed_call(&feed, "?", GW_EV_CRASH, 0, SIGSEGV, address, (uint64_t)(int64_t)code, 0x401000);
 }
 
-static void inside_a_block(void **state)
+GW_TEST(inside_a_block)
 {
     crash_at(open_run() + 4096, MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
@@ -77,7 +78,7 @@ static bool core_says(const char *part)
     return false;
 }
 
-static void by_a_core_dump(void **state)
+GW_TEST(by_a_core_dump)
 {
     core_at(open_run() + 4096, MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
@@ -88,7 +89,7 @@ static void by_a_core_dump(void **state)
 
 /* These core dumps do not prove that host code used device memory. The fault address is not in a block or missing,
  * or a process sent the signal. */
-static void by_a_core_dump_of_another_crash(void **state)
+GW_TEST(by_a_core_dump_of_another_crash)
 {
     static const struct {
         uint64_t offset;
@@ -104,7 +105,7 @@ static void by_a_core_dump_of_another_crash(void **state)
     }
 }
 
-static void a_handler_says_more_than_a_core(void **state)
+GW_TEST(a_handler_says_more_than_a_core)
 {
     uint64_t block = open_run();
     crash_at(block + 4096, MAPERR);
@@ -115,7 +116,7 @@ static void a_handler_says_more_than_a_core(void **state)
     done();
 }
 
-static void behind_a_block(void **state)
+GW_TEST(behind_a_block)
 {
     crash_at(open_run() + (1ull << 40), MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
@@ -125,7 +126,7 @@ static void behind_a_block(void **state)
     done();
 }
 
-static void in_a_block_that_is_gone(void **state)
+GW_TEST(in_a_block_that_is_gone)
 {
     uint64_t block = open_run();
     gw_feed_free(&feed, block);
@@ -136,7 +137,7 @@ static void in_a_block_that_is_gone(void **state)
 }
 
 /* Host code may access managed memory, so a fault address in such a block is not the reason for the crash. */
-static void in_managed_memory(void **state)
+GW_TEST(in_managed_memory)
 {
     (void)open_run();
     gw_feed_call(&feed, "cuMemAllocManaged", GW_EV_ALLOC, 0, 0x600000000000, gib, GW_SPACE_MANAGED, 0);
@@ -147,7 +148,7 @@ static void in_managed_memory(void **state)
 }
 
 /* A general protection fault, or a signal that a process sent, has no fault address. */
-static void without_an_address(void **state)
+GW_TEST(without_an_address)
 {
     static const int codes[] = {BY_KERNEL, SENT, -6};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
@@ -161,7 +162,7 @@ static void without_an_address(void **state)
     }
 }
 
-static void nobody_told(void **state)
+GW_TEST(nobody_told)
 {
     (void)open_run();
     gw_feed_exit(&feed, -1, SIGSEGV);
@@ -171,7 +172,7 @@ static void nobody_told(void **state)
     done();
 }
 
-static void by_the_kernel_log(void **state)
+GW_TEST(by_the_kernel_log)
 {
     uint64_t block = open_run();
     gw_feed_machine(&feed, GW_MACHINE_CRASH, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, SIGSEGV, block + 64,
@@ -188,7 +189,7 @@ static void by_the_kernel_log(void **state)
     done();
 }
 
-static void the_program_copes(void **state)
+GW_TEST(the_program_copes)
 {
     crash_at(open_run() + 4096, MAPERR);
     gw_feed_exit(&feed, 0, 0);
@@ -202,7 +203,7 @@ static void the_program_copes(void **state)
 }
 
 /* The program survived the recorded fault: it made another call and exited with a status. */
-static void an_earlier_fault(void **state)
+GW_TEST(an_earlier_fault)
 {
     crash_at(open_run() + 4096, MAPERR);
     gw_feed_alloc(&feed, 4096);
@@ -211,7 +212,7 @@ static void an_earlier_fault(void **state)
     done();
 }
 
-static void the_null_of_a_refusal(void **state)
+GW_TEST(the_null_of_a_refusal)
 {
     (void)open_run();
     gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
@@ -245,7 +246,7 @@ static void fail_a_copy(unsigned launches, const char *printed, int status)
     gw_feed_exit(&feed, status, 0);
 }
 
-static void a_lost_error(void **state)
+GW_TEST(a_lost_error)
 {
     static const char *const texts[] = {"launch failed: CUDA_ERROR_INVALID_VALUE\n",
                                         "CUDA error at train.cu:88: invalid argument\n",
@@ -258,7 +259,7 @@ static void a_lost_error(void **state)
     }
 }
 
-static void an_error_without_a_word(void **state)
+GW_TEST(an_error_without_a_word)
 {
     fail_a_copy(20, "something went wrong\n", 1);
     expect("none", GW_CERTAINTY_NONE);
@@ -273,7 +274,7 @@ static void an_error_without_a_word(void **state)
 }
 
 /* The program printed the error immediately, so it did check the failed call. */
-static void an_error_that_was_looked_at(void **state)
+GW_TEST(an_error_that_was_looked_at)
 {
     gw_feed_open(&feed, 16 * gib);
     uint64_t block = gw_feed_alloc(&feed, gib);
@@ -285,25 +286,4 @@ static void an_error_that_was_looked_at(void **state)
     done();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inside_a_block),
-        cmocka_unit_test(behind_a_block),
-        cmocka_unit_test(by_a_core_dump),
-        cmocka_unit_test(by_a_core_dump_of_another_crash),
-        cmocka_unit_test(a_handler_says_more_than_a_core),
-        cmocka_unit_test(in_a_block_that_is_gone),
-        cmocka_unit_test(in_managed_memory),
-        cmocka_unit_test(without_an_address),
-        cmocka_unit_test(nobody_told),
-        cmocka_unit_test(by_the_kernel_log),
-        cmocka_unit_test(the_program_copes),
-        cmocka_unit_test(an_earlier_fault),
-        cmocka_unit_test(the_null_of_a_refusal),
-        cmocka_unit_test(a_lost_error),
-        cmocka_unit_test(an_error_without_a_word),
-        cmocka_unit_test(an_error_that_was_looked_at),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

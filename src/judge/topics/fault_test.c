@@ -1,5 +1,6 @@
 /* Tests verdicts on kernel faults when there is a GPU core dump or a second run, in addition to the call that reported
  * the fault. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 enum { STREAM = 0x5151, GOOD = 0xf1f1, BAD = 0xf2f2, ABORT = 6 };
@@ -85,7 +86,7 @@ static void fault_beside(uint64_t bad_stream, bool joined)
     judge("illegal-address", GW_ESTABLISHED);
 }
 
-static void test_a_launch_before_a_wait_for_another_stream(void **state)
+GW_TEST(test_a_launch_before_a_wait_for_another_stream)
 {
     fault_beside(0x6161, false);
     assert_true(says("scribble launched on stream 0x6161"));
@@ -105,7 +106,7 @@ static void test_a_launch_before_a_wait_for_another_stream(void **state)
 
 /* The driver ended the process after writing a dump, so no call could report the error. The SIGABRT must not count as a
  * crash of the host. */
-static void test_dump_and_abort(void **state)
+GW_TEST(test_dump_and_abort)
 {
     open_program();
     gw_feed_inside(&feed, "cuCtxSynchronize");
@@ -126,7 +127,7 @@ static void test_dump_and_abort(void **state)
     close_verdict();
 }
 
-static void test_dump_of_an_assertion(void **state)
+GW_TEST(test_dump_of_an_assertion)
 {
     open_program();
     gw_feed_fact(&feed, "gpucore.file", file_read);
@@ -139,7 +140,7 @@ static void test_dump_of_an_assertion(void **state)
 }
 
 /* With skip_abort, the driver does not end the process, and a call also reports the fault. */
-static void test_dump_beside_a_call(void **state)
+GW_TEST(test_dump_beside_a_call)
 {
     open_program();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
@@ -154,7 +155,7 @@ static void test_dump_beside_a_call(void **state)
 }
 
 /* A dump with another exception does not name the kernel of the reported fault. */
-static void test_dump_of_another_exception(void **state)
+GW_TEST(test_dump_of_another_exception)
 {
     open_program();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 716, 0, 0, 0, 0);
@@ -167,7 +168,7 @@ static void test_dump_of_another_exception(void **state)
     close_verdict();
 }
 
-static void test_dump_that_cannot_be_read(void **state)
+GW_TEST(test_dump_that_cannot_be_read)
 {
     open_program();
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nrefused=/tmp/x: not an ELF file\n");
@@ -178,7 +179,7 @@ static void test_dump_that_cannot_be_read(void **state)
 }
 
 /* The program aborts by itself. Dumps are enabled, but the driver wrote none. */
-static void test_abort_without_dump(void **state)
+GW_TEST(test_abort_without_dump)
 {
     open_program();
     gw_feed_sync(&feed);
@@ -189,7 +190,7 @@ static void test_abort_without_dump(void **state)
 }
 
 /* The user requested a dump. It contains no exception, and the program continued. */
-static void test_dump_without_exception(void **state)
+GW_TEST(test_dump_without_exception)
 {
     open_program();
     gw_feed_sync(&feed);
@@ -201,7 +202,7 @@ static void test_dump_without_exception(void **state)
 }
 
 /* No content of a recording may cause an invalid read. */
-static void test_hostile_facts(void **state)
+GW_TEST(test_hostile_facts)
 {
     static const char *const values[] = {
         "",
@@ -229,7 +230,7 @@ static void test_hostile_facts(void **state)
 
 /* The program did not check a failed allocation, and the kernel used its NULL pointer. The verdict is about the
  * allocation, with or without a dump. */
-static void test_dump_after_an_unchecked_allocation(void **state)
+GW_TEST(test_dump_after_an_unchecked_allocation)
 {
     gw_feed_open(&feed, 16 * gib);
     gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, BAD, 0x77, GW_OWNER_MODULE, 0, "_Z8scribblePfm");
@@ -247,7 +248,7 @@ static void test_dump_after_an_unchecked_allocation(void **state)
 
 /* ---- CUDA_LAUNCH_BLOCKING ---- */
 
-static void test_own_report(void **state)
+GW_TEST(test_own_report)
 {
     open_program();
     gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "1");
@@ -262,7 +263,7 @@ static void test_own_report(void **state)
 }
 
 /* Without CUDA_LAUNCH_BLOCKING, a launch may report the fault of another kernel. */
-static void test_launch_that_reports_another(void **state)
+GW_TEST(test_launch_that_reports_another)
 {
     open_program();
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 700, GOOD, 1, 1, STREAM);
@@ -286,7 +287,7 @@ static void fail_and_blame(const char *blame)
     judge("illegal-address", GW_ESTABLISHED);
 }
 
-static void test_blame_in_launch(void **state)
+GW_TEST(test_blame_in_launch)
 {
     fail_and_blame("end=in-launch\nrecording=/tmp/b.gpuwhy\nended=exit status 1\nresult=700\ncall=cuLaunchKernel\n"
                    "kernel=_Z8scribblePfm\nstream=0x5151\ntid=4242\nthread=python\norder=312\nt_ns=1500000000\n"
@@ -301,7 +302,7 @@ static void test_blame_in_launch(void **state)
 
 /* The verdict's place is the launch that the second run found, not the call that reported the fault. If the stack of
  * the second run is invalid, the verdict has no place. */
-static void test_blame_place(void **state)
+GW_TEST(test_blame_place)
 {
     fail_and_blame("end=in-launch\nresult=700\ncall=cuLaunchKernel\nkernel=_Z8scribblePfm\nuser=1\n"
                    "stack.0=native\truntime\t0\t0x5a\tffi_call\t\t/usr/lib/libffi.so.8\tffi_call (libffi.so.8)\n"
@@ -337,7 +338,7 @@ static void test_blame_place(void **state)
     }
 }
 
-static void test_blame_without_fault(void **state)
+GW_TEST(test_blame_without_fault)
 {
     fail_and_blame("end=no-fault\nrecording=/tmp/b.gpuwhy\nended=exit status 0\n");
     assert_non_null(strstr(verdict->headline, "a kernel accessed"));
@@ -346,7 +347,7 @@ static void test_blame_without_fault(void **state)
     close_verdict();
 }
 
-static void test_blame_with_another_result(void **state)
+GW_TEST(test_blame_with_another_result)
 {
     fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
     assert_non_null(strstr(verdict->headline, "a kernel accessed")); /* another fault: no kernel is named */
@@ -354,7 +355,7 @@ static void test_blame_with_another_result(void **state)
     close_verdict();
 }
 
-static void test_blame_elsewhere(void **state)
+GW_TEST(test_blame_elsewhere)
 {
     fail_and_blame("end=elsewhere\nended=exit status 1\nresult=700\ncall=cuCtxSynchronize\nkernel=_Z4finePf\n");
     assert_true(says("no launch reported an error itself"));
@@ -365,7 +366,7 @@ static void test_blame_elsewhere(void **state)
 
 /* ---- a window with missing calls ---- */
 
-static void test_window_before_the_ring(void **state)
+GW_TEST(test_window_before_the_ring)
 {
     gw_feed_open(&feed, 16 * gib);
     gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
@@ -382,7 +383,7 @@ static void test_window_before_the_ring(void **state)
 }
 
 /* Error 717 means that an address was computed wrongly. It is neither a trap nor an assertion, unlike 718. */
-static void test_wrong_address_space(void **state)
+GW_TEST(test_wrong_address_space)
 {
     open_program();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 717, 0, 0, 0, 0);
@@ -400,7 +401,7 @@ static void test_wrong_address_space(void **state)
     close_verdict();
 }
 
-static void test_nothing_was_waited_for(void **state)
+GW_TEST(test_nothing_was_waited_for)
 {
     gw_feed_open(&feed, 16 * gib);
     gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
@@ -412,29 +413,4 @@ static void test_nothing_was_waited_for(void **state)
     close_verdict();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_launch_before_a_wait_for_another_stream),
-        cmocka_unit_test(test_dump_and_abort),
-        cmocka_unit_test(test_dump_of_an_assertion),
-        cmocka_unit_test(test_dump_beside_a_call),
-        cmocka_unit_test(test_dump_of_another_exception),
-        cmocka_unit_test(test_dump_that_cannot_be_read),
-        cmocka_unit_test(test_abort_without_dump),
-        cmocka_unit_test(test_dump_without_exception),
-        cmocka_unit_test(test_hostile_facts),
-        cmocka_unit_test(test_dump_after_an_unchecked_allocation),
-        cmocka_unit_test(test_own_report),
-        cmocka_unit_test(test_launch_that_reports_another),
-        cmocka_unit_test(test_blame_in_launch),
-        cmocka_unit_test(test_blame_place),
-        cmocka_unit_test(test_blame_without_fault),
-        cmocka_unit_test(test_blame_with_another_result),
-        cmocka_unit_test(test_blame_elsewhere),
-        cmocka_unit_test(test_window_before_the_ring),
-        cmocka_unit_test(test_wrong_address_space),
-        cmocka_unit_test(test_nothing_was_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

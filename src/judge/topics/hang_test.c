@@ -1,4 +1,5 @@
 /* Tests the verdicts on hangs, with facts that prove each kind of hang, facts that prove nothing, and invalid facts. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 #include <signal.h>
@@ -73,7 +74,7 @@ static void expect(const char *cause, gw_certainty certainty)
     assert_true(verdict->is_hang);
 }
 
-static void a_kernel_that_is_waited_for(void **state)
+GW_TEST(a_kernel_that_is_waited_for)
 {
     begin("spin");
     hang("2");
@@ -91,7 +92,7 @@ static void a_kernel_that_is_waited_for(void **state)
 
 /* Each thread has a recorded call site. The verdict's place is the user's line that itself waits. A line that calls a
  * waiting function of Python's threading module is not that place. */
-static void a_site_is_the_place(void **state)
+GW_TEST(a_site_is_the_place)
 {
     char text[96];
     static const char *const frames[] = {"wait /usr/lib/python3.11/threading.py 320, main /data/train.py 40",
@@ -126,7 +127,7 @@ static void a_site_is_the_place(void **state)
     done();
 }
 
-static void who_ended_it_is_not_the_cause(void **state)
+GW_TEST(who_ended_it_is_not_the_cause)
 {
     begin("spin");
     hang("2");
@@ -136,7 +137,7 @@ static void who_ended_it_is_not_the_cause(void **state)
     done();
 }
 
-static void what_went_on_is_no_cause(void **state)
+GW_TEST(what_went_on_is_no_cause)
 {
     begin("spin");
     hang("2");
@@ -148,7 +149,7 @@ static void what_went_on_is_no_cause(void **state)
     done();
 }
 
-static void a_hang_that_ended_well_is_clean(void **state)
+GW_TEST(a_hang_that_ended_well_is_clean)
 {
     begin("spin");
     hang("2");
@@ -160,7 +161,7 @@ static void a_hang_that_ended_well_is_clean(void **state)
 }
 
 /* The program hangs in cuMemFree, but all its launches have ended, so it does not wait for a kernel. */
-static void nothing_outstanding_is_no_kernel(void **state)
+GW_TEST(nothing_outstanding_is_no_kernel)
 {
     begin("spin");
     gw_feed_sync(&feed);
@@ -194,7 +195,7 @@ static void judge_wait(void)
     judge(-1, 0);
 }
 
-static void a_wait_for_another_stream_says_nothing(void **state)
+GW_TEST(a_wait_for_another_stream_says_nothing)
 {
     begin_two_streams();
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
@@ -254,7 +255,7 @@ static void killed(gw_certainty certainty, gw_certainty hypothesis)
 
 /* The run was ended from outside, or it still runs. The verdict reports the stream that nothing waited for, but not a
  * hang, because the stream proves nothing. */
-static void a_stream_left_alone_is_told(void **state)
+GW_TEST(a_stream_left_alone_is_told)
 {
     begin_alone(STEPS_FEW);
     killed(GW_SUPPORTED, GW_HYPOTHESIS);
@@ -282,7 +283,7 @@ static void a_stream_left_alone_is_told(void **state)
  * - the run ended for a known reason;
  * - the work on the stream has ended;
  * - the work was launched shortly before the end. */
-static void a_stream_left_alone_is_no_fault(void **state)
+GW_TEST(a_stream_left_alone_is_no_fault)
 {
     begin_alone(STEPS_FEW);
     judge(0, 0);
@@ -323,7 +324,7 @@ static void a_stream_left_alone_is_no_fault(void **state)
 
 /* Later calls have overwritten the launch of `spin` in the ring. The verdict adds that `spin` may have ended. It does
  * not report a stream that was later waited for, queried or destroyed. */
-static void a_launch_that_left_the_record_is_unknown(void **state)
+GW_TEST(a_launch_that_left_the_record_is_unknown)
 {
     enum { NOTHING, ALL_WAIT, ITS_WAIT, ASKED, DESTROYED, HOW_MANY };
     for (int what = NOTHING; what < HOW_MANY; what++) {
@@ -353,7 +354,7 @@ static void a_launch_that_left_the_record_is_unknown(void **state)
 
 /* The thread that launched `spin` makes no further call. Another thread works on stream B. If its calls overflow its
  * ring, it may have waited for the stream of `spin`, too. */
-static void another_thread_may_have_waited(void **state)
+GW_TEST(another_thread_may_have_waited)
 {
     for (int steps = STEPS_FEW; steps <= STEPS_MANY; steps += STEPS_MANY - STEPS_FEW) {
         for (int waited = 0; waited < 2; waited++) {
@@ -390,7 +391,7 @@ static void waits_for(int steps, const char *thread)
     judge(-1, 0);
 }
 
-static void a_wait_for_what_left_the_record(void **state)
+GW_TEST(a_wait_for_what_left_the_record)
 {
     static const char *const waits[] = {"wait=running in=cuStreamSynchronize in_ms=5000 name=main",
                                         "wait=running in=cuEventSynchronize in_ms=5000 name=main",
@@ -415,7 +416,7 @@ static void a_wait_for_what_left_the_record(void **state)
 }
 
 /* The supervisor may look several times at one hang. It is one hang, and it is over as a whole. */
-static void a_hang_that_is_looked_at_again_is_one(void **state)
+GW_TEST(a_hang_that_is_looked_at_again_is_one)
 {
     begin("spin");
     for (int look = 0; look < 3; look++) {
@@ -433,7 +434,7 @@ static void a_hang_that_is_looked_at_again_is_one(void **state)
 }
 
 /* `gpuwhy poke` inspects a process that does not hang (for_ms=0). This is not reported as a hang. */
-static void who_goes_on_hangs_not(void **state)
+GW_TEST(who_goes_on_hangs_not)
 {
     begin_alone(STEPS_FEW);
     gw_feed_drain(&feed);
@@ -446,7 +447,7 @@ static void who_goes_on_hangs_not(void **state)
     done();
 }
 
-static void a_circle_of_locks(void **state)
+GW_TEST(a_circle_of_locks)
 {
     begin("spin");
     hang(NULL);
@@ -460,7 +461,7 @@ static void a_circle_of_locks(void **state)
 }
 
 /* Before it waited for the other threads, a thread asked the GPU for something. */
-static void a_circle_after_a_question(void **state)
+GW_TEST(a_circle_after_a_question)
 {
     begin("spin");
     hang("0");
@@ -472,7 +473,7 @@ static void a_circle_after_a_question(void **state)
     done();
 }
 
-static void a_lock_whose_owner_ended(void **state)
+GW_TEST(a_lock_whose_owner_ended)
 {
     begin("spin");
     hang("0");
@@ -482,7 +483,7 @@ static void a_lock_whose_owner_ended(void **state)
     done();
 }
 
-static void all_threads_wait_for_each_other(void **state)
+GW_TEST(all_threads_wait_for_each_other)
 {
     begin("spin");
     hang("3");
@@ -504,7 +505,7 @@ static void stands(uint32_t tid, const char *name, const char *library, const ch
 
 /* The verdict first reports the threads that wait in a line of the program, sorted by line. All idle workers share one
  * line of evidence. */
-static void idle_workers_are_one_line(void **state)
+GW_TEST(idle_workers_are_one_line)
 {
     begin("spin");
     hang("0");
@@ -537,7 +538,7 @@ static void idle_workers_are_one_line(void **state)
 
 /* A thread of a pool is not an idle worker if it runs a line of the program, waits for a lock with a known owner, or
  * runs Python code. */
-static void busy_workers_are_named(void **state)
+GW_TEST(busy_workers_are_named)
 {
     char text[96];
     begin("spin");
@@ -562,7 +563,7 @@ static void busy_workers_are_named(void **state)
     done();
 }
 
-static void who_waits_for_input_hangs_not(void **state)
+GW_TEST(who_waits_for_input_hangs_not)
 {
     static const char *const mains[] = {
         "wait=input name=main",       "wait=sleep name=main",  "wait=child name=main", "wait=timed-lock name=main",
@@ -581,7 +582,7 @@ static void who_waits_for_input_hangs_not(void **state)
 }
 
 /* The owner of the lock is running and may release the lock, so this is no deadlock. */
-static void a_busy_owner_is_no_deadlock(void **state)
+GW_TEST(a_busy_owner_is_no_deadlock)
 {
     begin("spin");
     hang("4990");
@@ -592,7 +593,7 @@ static void a_busy_owner_is_no_deadlock(void **state)
     done();
 }
 
-static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
+GW_TEST(a_collective_is_a_hypothesis_that_names_who_is_missing)
 {
     begin("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
     fact(0, "process.rank", "rank=0 of=2 by=RANK");
@@ -636,7 +637,7 @@ static void stuck_on(const char *peers, const char *nccl_p2p_disable)
     judge(-1, 0);
 }
 
-static void copies_are_redirected(void **state)
+GW_TEST(copies_are_redirected)
 {
     stuck_on("cards=2 nvswitches=0 iommu=DMA-FQ acs=0000:00:01.0", NULL);
     expect("p2p-iommu-acs", GW_SUPPORTED);
@@ -651,7 +652,7 @@ static void copies_are_redirected(void **state)
 
 /* The verdict must not list p2p-iommu-acs unless the IOMMU is known to redirect copies between cards. Cases: identity
  * mapping, NVSwitch, a single card, peer access switched off, an incomplete fact. */
-static void copies_are_not_redirected(void **state)
+GW_TEST(copies_are_not_redirected)
 {
     static const struct {
         const char *peers, *disable;
@@ -668,7 +669,7 @@ static void copies_are_not_redirected(void **state)
     }
 }
 
-static void senseless_facts_do_no_harm(void **state)
+GW_TEST(senseless_facts_do_no_harm)
 {
     static const char *const odd[] = {"",
                                       "for_ms=",
@@ -704,35 +705,4 @@ static void senseless_facts_do_no_harm(void **state)
     done();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kernel_that_is_waited_for),
-        cmocka_unit_test(a_site_is_the_place),
-        cmocka_unit_test(who_ended_it_is_not_the_cause),
-        cmocka_unit_test(what_went_on_is_no_cause),
-        cmocka_unit_test(a_hang_that_ended_well_is_clean),
-        cmocka_unit_test(nothing_outstanding_is_no_kernel),
-        cmocka_unit_test(a_wait_for_another_stream_says_nothing),
-        cmocka_unit_test(a_stream_left_alone_is_told),
-        cmocka_unit_test(a_stream_left_alone_is_no_fault),
-        cmocka_unit_test(a_launch_that_left_the_record_is_unknown),
-        cmocka_unit_test(another_thread_may_have_waited),
-        cmocka_unit_test(a_wait_for_what_left_the_record),
-        cmocka_unit_test(who_goes_on_hangs_not),
-        cmocka_unit_test(a_circle_of_locks),
-        cmocka_unit_test(a_circle_after_a_question),
-        cmocka_unit_test(a_hang_that_is_looked_at_again_is_one),
-        cmocka_unit_test(a_lock_whose_owner_ended),
-        cmocka_unit_test(all_threads_wait_for_each_other),
-        cmocka_unit_test(idle_workers_are_one_line),
-        cmocka_unit_test(busy_workers_are_named),
-        cmocka_unit_test(who_waits_for_input_hangs_not),
-        cmocka_unit_test(a_busy_owner_is_no_deadlock),
-        cmocka_unit_test(a_collective_is_a_hypothesis_that_names_who_is_missing),
-        cmocka_unit_test(copies_are_redirected),
-        cmocka_unit_test(copies_are_not_redirected),
-        cmocka_unit_test(senseless_facts_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Tests the causes that lie in the machine or the card. Each case has a counterpart that differs a little and must get
  * another verdict. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
@@ -46,7 +47,7 @@ static void open_host_run(void)
     gw_feed_wait(&feed, second_ns);
 }
 
-static void the_kernel_names_the_command(void **state)
+GW_TEST(the_kernel_names_the_command)
 {
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, 1, 1,
@@ -57,7 +58,7 @@ static void the_kernel_names_the_command(void **state)
     done();
 }
 
-static void the_group_count_rises_with_the_death(void **state)
+GW_TEST(the_group_count_rises_with_the_death)
 {
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1,
@@ -71,7 +72,7 @@ static void the_group_count_rises_with_the_death(void **state)
 
 /* The control group's count of out-of-memory kills rose a minute before the process died, because another process of
  * the group was killed. */
-static void the_group_count_rose_earlier(void **state)
+GW_TEST(the_group_count_rose_earlier)
 {
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1, "oom_kill 3 to 4");
@@ -82,7 +83,7 @@ static void the_group_count_rose_earlier(void **state)
     done();
 }
 
-static void a_kill_by_hand(void **state)
+GW_TEST(a_kill_by_hand)
 {
     open_host_run();
     host_counts(3, 22);
@@ -94,7 +95,7 @@ static void a_kill_by_hand(void **state)
 
 /* The kernel killed a process outside our control group, so the machine's count of out-of-memory kills rose, but the
  * group's did not. */
-static void somebody_else_was_killed(void **state)
+GW_TEST(somebody_else_was_killed)
 {
     open_host_run();
     host_counts(3, 23);
@@ -106,7 +107,7 @@ static void somebody_else_was_killed(void **state)
 }
 
 /* The counts of out-of-memory kills could not be read, so the out-of-memory killer is not ruled out. */
-static void nothing_is_known_of_the_host(void **state)
+GW_TEST(nothing_is_known_of_the_host)
 {
     gw_feed_open(&feed, 16 * gib);
     gw_feed_exit(&feed, -1, 9);
@@ -117,7 +118,7 @@ static void nothing_is_known_of_the_host(void **state)
 }
 
 /* The kernel killed a worker without driver calls. The parent's exception names the worker's pid. */
-static void a_worker_was_killed(void **state)
+GW_TEST(a_worker_was_killed)
 {
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 555, 0, 1,
@@ -129,7 +130,7 @@ static void a_worker_was_killed(void **state)
     done();
 }
 
-static void an_oom_kill_elsewhere_harms_nobody(void **state)
+GW_TEST(an_oom_kill_elsewhere_harms_nobody)
 {
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1, "oom_kill 3 to 4");
@@ -148,7 +149,7 @@ static void shm(uint64_t total, uint64_t room)
     gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, room);
 }
 
-static void shm_is_full_at_sigbus(void **state)
+GW_TEST(shm_is_full_at_sigbus)
 {
     gw_feed_open(&feed, 16 * gib);
     shm(64 << 20, 60 << 20);
@@ -159,7 +160,7 @@ static void shm_is_full_at_sigbus(void **state)
     done();
 }
 
-static void shm_has_room_at_sigbus(void **state)
+GW_TEST(shm_has_room_at_sigbus)
 {
     gw_feed_open(&feed, 16 * gib);
     shm(8 * gib, 7 * gib);
@@ -173,7 +174,7 @@ static void shm_has_room_at_sigbus(void **state)
 
 /* /dev/shm had a little room left when the process died of SIGBUS. The process may have requested more than that,
  * or died for another reason. */
-static void shm_has_little_room_at_sigbus(void **state)
+GW_TEST(shm_has_little_room_at_sigbus)
 {
     gw_feed_open(&feed, 16 * gib);
     shm(gib, gib);
@@ -195,7 +196,7 @@ static void shm_has_little_room_at_sigbus(void **state)
 
 /* /dev/shm had been full for ten minutes when the process died of SIGBUS, so the full /dev/shm alone does not prove why
  * the process died. */
-static void shm_was_full_all_the_time_at_sigbus(void **state)
+GW_TEST(shm_was_full_all_the_time_at_sigbus)
 {
     gw_feed_open(&feed, 16 * gib);
     shm(gib, 0);
@@ -232,7 +233,7 @@ static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char
     gw_feed_exit(&feed, -1, BUS);
 }
 
-static void the_fault_decides_at_sigbus(void **state)
+GW_TEST(the_fault_decides_at_sigbus)
 {
     enum { SENT = -6, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4 };
     static const struct {
@@ -272,7 +273,7 @@ static void the_fault_decides_at_sigbus(void **state)
     done();
 }
 
-static void shm_is_full_in_words(void **state)
+GW_TEST(shm_is_full_in_words)
 {
     gw_feed_open(&feed, 16 * gib);
     shm(64 << 20, 0);
@@ -285,7 +286,7 @@ static void shm_is_full_in_words(void **state)
     done();
 }
 
-static void shm_full_and_another_end(void **state)
+GW_TEST(shm_full_and_another_end)
 {
     gw_feed_open(&feed, 16 * gib);
     shm(64 << 20, 0);
@@ -323,7 +324,7 @@ static void xid(uint32_t card, uint64_t number, const char *line)
                     line);
 }
 
-static void off_the_bus(void **state)
+GW_TEST(off_the_bus)
 {
     open_card_run();
     xid(1, 79, "");
@@ -333,7 +334,7 @@ static void off_the_bus(void **state)
     done();
 }
 
-static void another_card_is_off_the_bus(void **state)
+GW_TEST(another_card_is_off_the_bus)
 {
     open_card_run();
     xid(0, 79, "");
@@ -342,7 +343,7 @@ static void another_card_is_off_the_bus(void **state)
     done();
 }
 
-static void off_the_bus_by_the_log_alone(void **state)
+GW_TEST(off_the_bus_by_the_log_alone)
 {
     open_card_run();
     xid(GW_NO_DEVICE, 79,
@@ -353,7 +354,7 @@ static void off_the_bus_by_the_log_alone(void **state)
 }
 
 /* The card fell off the bus a minute after the program had failed for another reason. */
-static void off_the_bus_too_late(void **state)
+GW_TEST(off_the_bus_too_late)
 {
     open_card_run();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
@@ -364,7 +365,7 @@ static void off_the_bus_too_late(void **state)
     done();
 }
 
-static void nvml_says_lost(void **state)
+GW_TEST(nvml_says_lost)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 0);
@@ -375,7 +376,7 @@ static void nvml_says_lost(void **state)
     done();
 }
 
-static void application_xids_are_no_hardware(void **state)
+GW_TEST(application_xids_are_no_hardware)
 {
     open_card_run();
     xid(1, 31, "");
@@ -385,7 +386,7 @@ static void application_xids_are_no_hardware(void **state)
     done();
 }
 
-static void uncorrectable_memory(void **state)
+GW_TEST(uncorrectable_memory)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
@@ -401,7 +402,7 @@ static void uncorrectable_memory(void **state)
 
 /* There is no Xid. The counter of uncorrected memory errors rose, and a call returned 214
  * (CUDA_ERROR_ECC_UNCORRECTABLE). */
-static void uncorrectable_memory_by_the_counter(void **state)
+GW_TEST(uncorrectable_memory_by_the_counter)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
@@ -413,7 +414,7 @@ static void uncorrectable_memory_by_the_counter(void **state)
 }
 
 /* A memory error hit another process on the card, and our process ran out of memory for another reason. */
-static void contained_error_of_somebody_else(void **state)
+GW_TEST(contained_error_of_somebody_else)
 {
     open_card_run();
     xid(1, 94, "");
@@ -425,7 +426,7 @@ static void contained_error_of_somebody_else(void **state)
     done();
 }
 
-static void off_the_bus_after_a_full_card(void **state)
+GW_TEST(off_the_bus_after_a_full_card)
 {
     open_card_run();
     for (int i = 0; i < 7; i++)
@@ -437,7 +438,7 @@ static void off_the_bus_after_a_full_card(void **state)
     done();
 }
 
-static void old_memory_errors_are_no_news(void **state)
+GW_TEST(old_memory_errors_are_no_news)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
@@ -454,7 +455,7 @@ static void old_memory_errors_are_no_news(void **state)
 
 /* ---- holders of memory ---- */
 
-static void nvml_names_the_holder(void **state)
+GW_TEST(nvml_names_the_holder)
 {
     open_card_run();
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
@@ -467,7 +468,7 @@ static void nvml_names_the_holder(void **state)
     done();
 }
 
-static void the_holder_is_on_another_card(void **state)
+GW_TEST(the_holder_is_on_another_card)
 {
     open_card_run();
     for (int i = 0; i < 6; i++)
@@ -481,7 +482,7 @@ static void the_holder_is_on_another_card(void **state)
 
 /* Another process held most of the memory of the card at the first refusal, but had ended long before the program
  * failed for lack of memory. */
-static void the_holder_had_gone(void **state)
+GW_TEST(the_holder_had_gone)
 {
     open_card_run();
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
@@ -500,7 +501,7 @@ static void the_holder_had_gone(void **state)
 
 /* NVML lists processes by pids of the host, which mean nothing in a container. The verdict must name no holder of
  * the memory, and say why. */
-static void holders_of_another_namespace(void **state)
+GW_TEST(holders_of_another_namespace)
 {
     open_card_run();
     gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
@@ -529,7 +530,7 @@ static void end_well(void)
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
 }
 
-static void heat_is_advice(void **state)
+GW_TEST(heat_is_advice)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_TEMPERATURE, 1, 0, 91);
@@ -542,7 +543,7 @@ static void heat_is_advice(void **state)
     done();
 }
 
-static void a_busy_card_at_its_limit_is_well(void **state)
+GW_TEST(a_busy_card_at_its_limit_is_well)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT, 1, 0, 700000);
@@ -563,7 +564,7 @@ static void a_busy_card_at_its_limit_is_well(void **state)
     done();
 }
 
-static void a_lowered_limit_and_a_brake_are_advice(void **state)
+GW_TEST(a_lowered_limit_and_a_brake_are_advice)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT, 1, 0, 400000);
@@ -576,7 +577,7 @@ static void a_lowered_limit_and_a_brake_are_advice(void **state)
     done();
 }
 
-static void a_narrow_link_is_advice(void **state)
+GW_TEST(a_narrow_link_is_advice)
 {
     open_card_run();
     gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_WIDTH, 1, 0, 4);
@@ -591,43 +592,4 @@ static void a_narrow_link_is_advice(void **state)
     done();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_kernel_names_the_command),
-        cmocka_unit_test(the_group_count_rises_with_the_death),
-        cmocka_unit_test(the_group_count_rose_earlier),
-        cmocka_unit_test(a_kill_by_hand),
-        cmocka_unit_test(somebody_else_was_killed),
-        cmocka_unit_test(nothing_is_known_of_the_host),
-        cmocka_unit_test(a_worker_was_killed),
-        cmocka_unit_test(an_oom_kill_elsewhere_harms_nobody),
-        cmocka_unit_test(shm_is_full_at_sigbus),
-        cmocka_unit_test(shm_has_room_at_sigbus),
-        cmocka_unit_test(shm_has_little_room_at_sigbus),
-        cmocka_unit_test(shm_was_full_all_the_time_at_sigbus),
-        cmocka_unit_test(the_fault_decides_at_sigbus),
-        cmocka_unit_test(shm_is_full_in_words),
-        cmocka_unit_test(shm_full_and_another_end),
-        cmocka_unit_test(off_the_bus),
-        cmocka_unit_test(another_card_is_off_the_bus),
-        cmocka_unit_test(off_the_bus_by_the_log_alone),
-        cmocka_unit_test(off_the_bus_too_late),
-        cmocka_unit_test(nvml_says_lost),
-        cmocka_unit_test(application_xids_are_no_hardware),
-        cmocka_unit_test(uncorrectable_memory),
-        cmocka_unit_test(uncorrectable_memory_by_the_counter),
-        cmocka_unit_test(contained_error_of_somebody_else),
-        cmocka_unit_test(off_the_bus_after_a_full_card),
-        cmocka_unit_test(old_memory_errors_are_no_news),
-        cmocka_unit_test(nvml_names_the_holder),
-        cmocka_unit_test(the_holder_is_on_another_card),
-        cmocka_unit_test(the_holder_had_gone),
-        cmocka_unit_test(holders_of_another_namespace),
-        cmocka_unit_test(heat_is_advice),
-        cmocka_unit_test(a_busy_card_at_its_limit_is_well),
-        cmocka_unit_test(a_lowered_limit_and_a_brake_are_advice),
-        cmocka_unit_test(a_narrow_link_is_advice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

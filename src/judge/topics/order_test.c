@@ -1,4 +1,5 @@
 /* Tests verdicts on memory that is freed while a copy may still use it: faults, hypotheses and harmless cases. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 enum { A = 0xa000, B = 0xb000, EVENT = 0xe000, NON_BLOCKING = 1, LEGACY = 0 };
@@ -69,7 +70,7 @@ static void expect(const char *cause, gw_certainty certainty)
     gw_verdict_free(verdict);
 }
 
-static void nobody_can_have_known(void **state)
+GW_TEST(nobody_can_have_known)
 {
     begin(NON_BLOCKING);
     gw_feed_launch(&feed, 0xf, B); /* launched before the copy, so it cannot show that the copy has ended */
@@ -78,7 +79,7 @@ static void nobody_can_have_known(void **state)
     expect(race_id, GW_SUPPORTED);
 }
 
-static void a_slow_host_changes_nothing(void **state)
+GW_TEST(a_slow_host_changes_nothing)
 {
     begin(NON_BLOCKING);
     copy(weights, block, mib);
@@ -87,7 +88,7 @@ static void a_slow_host_changes_nothing(void **state)
     expect(race_id, GW_SUPPORTED);
 }
 
-static void the_host_may_have_looked(void **state)
+GW_TEST(the_host_may_have_looked)
 {
     begin(NON_BLOCKING);
     copy(host, block, mib);
@@ -114,7 +115,7 @@ static void the_host_may_have_looked(void **state)
     expect(race_id, GW_HYPOTHESIS);
 }
 
-static void so_much_is_not_copied_so_soon(void **state)
+GW_TEST(so_much_is_not_copied_so_soon)
 {
     begin(NON_BLOCKING);
     copy(host, block, 4096 * mib);
@@ -130,7 +131,7 @@ static void so_much_is_not_copied_so_soon(void **state)
     expect(race_id, GW_HYPOTHESIS);
 }
 
-static void unknown_work_may_put_it_in_order(void **state)
+GW_TEST(unknown_work_may_put_it_in_order)
 {
     begin(0);
     copy(weights, block, mib);
@@ -160,7 +161,7 @@ static void unknown_work_may_put_it_in_order(void **state)
     expect(race_id, GW_CERTAINTY_NONE);
 }
 
-static void what_was_lost_may_put_it_in_order(void **state)
+GW_TEST(what_was_lost_may_put_it_in_order)
 {
     begin(NON_BLOCKING);
     copy(weights, block, mib);
@@ -175,7 +176,7 @@ static void what_was_lost_may_put_it_in_order(void **state)
     gw_verdict_free(verdict);
 }
 
-static void a_result_may_have_been_read_too_early(void **state)
+GW_TEST(a_result_may_have_been_read_too_early)
 {
     begin(NON_BLOCKING);
     copy(host, weights, mib);
@@ -189,16 +190,4 @@ static void a_result_may_have_been_read_too_early(void **state)
     expect(read_id, GW_CERTAINTY_NONE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_can_have_known),
-        cmocka_unit_test(a_slow_host_changes_nothing),
-        cmocka_unit_test(the_host_may_have_looked),
-        cmocka_unit_test(so_much_is_not_copied_so_soon),
-        cmocka_unit_test(unknown_work_may_put_it_in_order),
-        cmocka_unit_test(what_was_lost_may_put_it_in_order),
-        cmocka_unit_test(a_result_may_have_been_read_too_early),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

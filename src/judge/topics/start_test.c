@@ -1,5 +1,6 @@
 /* Tests causes in the software around a program, such as the driver and the libraries. Each cause has a run with the
  * cause, and a slightly different run that must get another verdict. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
@@ -67,7 +68,7 @@ static void init_fails(uint16_t result)
     gw_feed_call(&feed, "cuInit", GW_EV_INIT, result, 0, 0, 0, 0);
 }
 
-static void test_codes_of_init_say_what_is_wrong(void **state)
+GW_TEST(test_codes_of_init_say_what_is_wrong)
 {
     static const struct {
         uint16_t result;
@@ -95,7 +96,7 @@ static void test_codes_of_init_say_what_is_wrong(void **state)
     }
 }
 
-static void test_paths_make_it_certain(void **state)
+GW_TEST(test_paths_make_it_certain)
 {
     init_fails(34);
     library("kind=driver version=? from=0 major_only=0 path=/usr/local/cuda/lib64/stubs/libcuda.so");
@@ -112,7 +113,7 @@ static void test_paths_make_it_certain(void **state)
     expect("driver-library-mismatch", GW_SUPPORTED, "kernel driver's version is 580.65.06");
 }
 
-static void test_no_device_says_why(void **state)
+GW_TEST(test_no_device_says_why)
 {
     init_fails(100);
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "");
@@ -131,7 +132,7 @@ static void test_no_device_says_why(void **state)
 
 /* This was seen on an H200 whose reset did not finish: the device file exists and NVML lists the card, but CUDA finds
  * no card. */
-static void test_a_card_that_only_nvml_sees(void **state)
+GW_TEST(test_a_card_that_only_nvml_sees)
 {
     for (int hidden = 0; hidden < 2; hidden++) {
         init_fails(100);
@@ -154,7 +155,7 @@ static void raise_error(const char *line)
 }
 
 /* PyTorch prints its own exception if CUDA does not start. This does not count as a second failure. */
-static void test_frameworks_words_for_a_failed_start(void **state)
+GW_TEST(test_frameworks_words_for_a_failed_start)
 {
     init_fails(100);
     raise_error("RuntimeError: No CUDA GPUs are available\n");
@@ -176,7 +177,7 @@ static void test_frameworks_words_for_a_failed_start(void **state)
     expect("driver-too-old", GW_ESTABLISHED, "needs driver 580");
 }
 
-static void test_lost_state_needs_the_missing_file(void **state)
+GW_TEST(test_lost_state_needs_the_missing_file)
 {
     init_fails(999);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl");
@@ -190,7 +191,7 @@ static void test_lost_state_needs_the_missing_file(void **state)
 
 /* ---- code does not load ---- */
 
-static void test_modules_that_do_not_load(void **state)
+GW_TEST(test_modules_that_do_not_load)
 {
     static const struct {
         uint16_t result;
@@ -212,7 +213,7 @@ static void test_modules_that_do_not_load(void **state)
     }
 }
 
-static void test_driver_too_old_needs_a_failing_call(void **state)
+GW_TEST(test_driver_too_old_needs_a_failing_call)
 {
     open_with_driver(12020);
     library(RUNTIME_13);
@@ -247,7 +248,7 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
     expect("driver-too-old", GW_SUPPORTED, "insufficient");
 }
 
-static void test_ordinals(void **state)
+GW_TEST(test_ordinals)
 {
     open_with_driver(13000);
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "2");
@@ -262,7 +263,7 @@ static void test_ordinals(void **state)
     expect_not_fault(GW_VERDICT_UNDETERMINED);
 }
 
-static void test_mixed_cudnn(void **state)
+GW_TEST(test_mixed_cudnn)
 {
     const char
         *wheel = "kind=cudnn version=9.1.0.70 from=3 major_only=0 path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9",
@@ -312,7 +313,7 @@ static void cpu_run(const char *files, const char *runtime)
     gw_feed_exit(&feed, 0, 0);
 }
 
-static void test_a_gpu_that_nobody_used_is_advice(void **state)
+GW_TEST(test_a_gpu_that_nobody_used_is_advice)
 {
     cpu_run("nvidia0 nvidiactl", RUNTIME_13);
     advised(true);
@@ -328,20 +329,4 @@ static void test_a_gpu_that_nobody_used_is_advice(void **state)
     advised(false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes_of_init_say_what_is_wrong),
-        cmocka_unit_test(test_paths_make_it_certain),
-        cmocka_unit_test(test_no_device_says_why),
-        cmocka_unit_test(test_a_card_that_only_nvml_sees),
-        cmocka_unit_test(test_frameworks_words_for_a_failed_start),
-        cmocka_unit_test(test_lost_state_needs_the_missing_file),
-        cmocka_unit_test(test_modules_that_do_not_load),
-        cmocka_unit_test(test_driver_too_old_needs_a_failing_call),
-        cmocka_unit_test(test_ordinals),
-        cmocka_unit_test(test_mixed_cudnn),
-        cmocka_unit_test(test_a_gpu_that_nobody_used_is_advice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

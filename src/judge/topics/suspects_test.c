@@ -1,4 +1,5 @@
 /* Tests which kernels are suspected if a fault is reported late, and from which places they were launched. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 enum { STREAM = 0x5151, MINE = 0xf1f1, OTHER = 0xf2f2, LIBRARY = 0xf300 };
@@ -76,7 +77,7 @@ static size_t position(const char *part)
 
 /* ---- places of launches ---- */
 
-static void test_only_kernel(void **state)
+GW_TEST(test_only_kernel)
 {
     open_program();
     launched_at(OTHER, NULL, "warm train.py 3");
@@ -96,7 +97,7 @@ static void test_only_kernel(void **state)
 
 /* The program waited for only one of two streams, so a kernel on the other stream may be at fault. This kernel is
  * ruled out if the first stream had waited for an event recorded after it. */
-static void test_wait_for_another_stream(void **state)
+GW_TEST(test_wait_for_another_stream)
 {
     enum { OTHER_STREAM = 0x6161, EVENT = 0x99 };
     for (int i = 0; i < 3; i++) {
@@ -123,7 +124,7 @@ static void test_wait_for_another_stream(void **state)
 }
 
 /* Either of two kernels may be at fault, so the verdict's place is the call that reported the fault. */
-static void test_two_kernels(void **state)
+GW_TEST(test_two_kernels)
 {
     open_program();
     wait_for_all();
@@ -139,7 +140,7 @@ static void test_two_kernels(void **state)
     close_verdict();
 }
 
-static void test_several_places(void **state)
+GW_TEST(test_several_places)
 {
     open_program();
     wait_for_all();
@@ -157,7 +158,7 @@ static void test_several_places(void **state)
 
 /* The ring no longer contains the first launches since the synchronisation. One of these unknown launches may be at
  * fault. */
-static void test_only_kernel_of_a_cut_window(void **state)
+GW_TEST(test_only_kernel_of_a_cut_window)
 {
     open_program();
     wait_for_all();
@@ -170,7 +171,7 @@ static void test_only_kernel_of_a_cut_window(void **state)
     close_verdict();
 }
 
-static void test_kernel_of_the_dump(void **state)
+GW_TEST(test_kernel_of_the_dump)
 {
     open_program();
     wait_for_all();
@@ -186,7 +187,7 @@ static void test_kernel_of_the_dump(void **state)
     close_verdict();
 }
 
-static void test_kernel_of_the_assertion(void **state)
+GW_TEST(test_kernel_of_the_assertion)
 {
     gw_feed_open(&feed, 16 * gib);
     name(MINE, "_ZN2at6native12_GLOBAL__N_138nll_loss_forward_reduce_cuda_kernel_2dIfflEEvPT_S4_S4_PlS4_bbllll");
@@ -206,7 +207,7 @@ static void test_kernel_of_the_assertion(void **state)
 
 /* The assertion does not name one kernel: it is in a lambda, which has no name, or its function's name matches two
  * kernels. */
-static void test_assertion_without_a_kernel(void **state)
+GW_TEST(test_assertion_without_a_kernel)
 {
     static const char *const functions[] = {"operator()", "void at::operator()(int)", "gather"};
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
@@ -230,7 +231,7 @@ static void test_assertion_without_a_kernel(void **state)
 
 /* ---- owners of kernels ---- */
 
-static void test_own_before_libraries(void **state)
+GW_TEST(test_own_before_libraries)
 {
     open_program();
     wait_for_all();
@@ -254,7 +255,7 @@ static void test_own_before_libraries(void **state)
 }
 
 /* The recording has no launch sites, so the newest kernel comes first. */
-static void test_nothing_known(void **state)
+GW_TEST(test_nothing_known)
 {
     open_program();
     wait_for_all();
@@ -270,7 +271,7 @@ static void test_nothing_known(void **state)
 
 /* The same handle belonged to another kernel until its module was unloaded. The launch site of that other kernel must
  * not count. */
-static void test_handle_used_again(void **state)
+GW_TEST(test_handle_used_again)
 {
     open_program();
     launched_at(MINE, NULL, "old train.py 1");
@@ -285,20 +286,4 @@ static void test_handle_used_again(void **state)
     close_verdict();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_kernel),
-        cmocka_unit_test(test_wait_for_another_stream),
-        cmocka_unit_test(test_two_kernels),
-        cmocka_unit_test(test_several_places),
-        cmocka_unit_test(test_only_kernel_of_a_cut_window),
-        cmocka_unit_test(test_kernel_of_the_dump),
-        cmocka_unit_test(test_kernel_of_the_assertion),
-        cmocka_unit_test(test_assertion_without_a_kernel),
-        cmocka_unit_test(test_own_before_libraries),
-        cmocka_unit_test(test_nothing_known),
-        cmocka_unit_test(test_handle_used_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

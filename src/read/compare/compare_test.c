@@ -1,17 +1,11 @@
 /* Tests comparisons of two runs and of several attempts, with runs that are built call by call. tests/e2e/compare.py
  * tests comparisons of recordings. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gw_compare.h"
 #include "gw_feed.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t mib = 1u << 20, gib = 1u << 30;
@@ -104,7 +98,7 @@ static const gw_difference *difference(gw_area area, const char *name)
     return NULL;
 }
 
-static void equal_runs_have_no_difference(void **state)
+GW_TEST_WITH(equal_runs_have_no_difference, begin_both, end_both)
 {
     for (int i = 0; i < 3; i++) {
         alloc(&good, (uint64_t)(i + 1) * mib);
@@ -120,7 +114,7 @@ static void equal_runs_have_no_difference(void **state)
 }
 
 /* Two runs diverge at the first call with a different size. Addresses differ in every run and are ignored. */
-static void runs_part_at_the_first_other_size(void **state)
+GW_TEST_WITH(runs_part_at_the_first_other_size, begin_both, end_both)
 {
     alloc(&good, mib);
     bad.feed.address_next += 64 * mib;
@@ -140,7 +134,7 @@ static void runs_part_at_the_first_other_size(void **state)
     assert_true(block != NULL && block->matters && block->bad->value == 2 * block->good->value);
 }
 
-static void a_thread_that_ends_early_parts(void **state)
+GW_TEST_WITH(a_thread_that_ends_early_parts, begin_both, end_both)
 {
     alloc(&good, mib);
     alloc(&bad, mib);
@@ -151,7 +145,7 @@ static void a_thread_that_ends_early_parts(void **state)
 
 /* The order of two helper threads is random, and a query is repeated until it succeeds. Neither must be reported as a
  * difference. */
-static void threads_are_compared_one_by_one(void **state)
+GW_TEST_WITH(threads_are_compared_one_by_one, begin_both, end_both)
 {
     side *both[] = {&good, &bad};
     for (int i = 0; i < 2; i++) {
@@ -171,7 +165,7 @@ static void threads_are_compared_one_by_one(void **state)
     assert_int_equal(comparison->parting.same, 3);
 }
 
-static void another_threads_parting_alone_does_not_matter(void **state)
+GW_TEST_WITH(another_threads_parting_alone_does_not_matter, begin_both, end_both)
 {
     alloc(&good, mib);
     alloc(&bad, mib);
@@ -186,7 +180,7 @@ static void another_threads_parting_alone_does_not_matter(void **state)
     assert_int_equal(comparison->parting.thread, 2);
 }
 
-static void what_is_new_for_each_run_does_not_matter(void **state)
+GW_TEST_WITH(what_is_new_for_each_run_does_not_matter, begin_both, end_both)
 {
     gw_feed_meta(&good.feed, "env.SLURM_JOB_ID", "7");
     gw_feed_meta(&bad.feed, "env.SLURM_JOB_ID", "8");
@@ -200,7 +194,7 @@ static void what_is_new_for_each_run_does_not_matter(void **state)
     assert_non_null(difference(GW_AREA_HOST, "name"));
 }
 
-static void software_and_card_are_compared(void **state)
+GW_TEST_WITH(software_and_card_are_compared, begin_both, end_both)
 {
     gw_feed_meta(&good.feed, "driver.module", "550.54.14");
     gw_feed_meta(&bad.feed, "driver.module", "535.104.05");
@@ -219,7 +213,7 @@ static void software_and_card_are_compared(void **state)
     assert_string_equal(holder->bad->text, "9.00 GiB");
 }
 
-static void lost_calls_are_no_difference(void **state)
+GW_TEST_WITH(lost_calls_are_no_difference, begin_both, end_both)
 {
     gw_feed_fact(&bad.feed, "dropped.events", "500");
     alloc(&good, mib);
@@ -230,7 +224,7 @@ static void lost_calls_are_no_difference(void **state)
     assert_non_null(strstr(comparison->parting.reason, "bad run"));
 }
 
-static void nothing_recorded_is_said(void **state)
+GW_TEST_WITH(nothing_recorded_is_said, NULL, end_both)
 {
     gw_feed_open_bare(&good.feed);
     gw_feed_open_bare(&bad.feed);
@@ -242,7 +236,7 @@ static void nothing_recorded_is_said(void **state)
 }
 
 /* Calls and threads beyond the limits are not stored, and `cut` is set. */
-static void what_is_kept_is_bounded(void **state)
+GW_TEST_WITH(what_is_kept_is_bounded, begin_both, end_both)
 {
     side *both[] = {&good, &bad};
     for (int i = 0; i < 2; i++) {
@@ -309,7 +303,7 @@ static const gw_split *split_of(const char *name)
     return NULL;
 }
 
-static void what_failed_attempts_share_is_found(void **state)
+GW_TEST_WITH(what_failed_attempts_share_is_found, begin_attempts, end_attempts)
 {
     for (int i = 0; i < 7; i++) /* some good and some failed attempts set the variable, so it does not split them */
         attempt(true, (9 + (uint64_t)i) * gib, false, i % 2 == 0 ? "1" : NULL);
@@ -327,7 +321,7 @@ static void what_failed_attempts_share_is_found(void **state)
     assert_true(splits.chance < 0.1);
 }
 
-static void overlapping_attempts_share_nothing(void **state)
+GW_TEST_WITH(overlapping_attempts_share_nothing, begin_attempts, end_attempts)
 {
     attempt(true, 4 * gib, false, NULL);
     attempt(false, 5 * gib, false, NULL);
@@ -337,7 +331,7 @@ static void overlapping_attempts_share_nothing(void **state)
 }
 
 /* With one attempt of each kind, every difference splits the attempts, so `chance` is high. */
-static void few_attempts_may_differ_by_chance(void **state)
+GW_TEST_WITH(few_attempts_may_differ_by_chance, begin_attempts, end_attempts)
 {
     attempt(true, 4 * gib, false, NULL);
     split();
@@ -349,22 +343,4 @@ static void few_attempts_may_differ_by_chance(void **state)
     assert_true(splits.chance == 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(equal_runs_have_no_difference, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(runs_part_at_the_first_other_size, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(a_thread_that_ends_early_parts, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(threads_are_compared_one_by_one, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(another_threads_parting_alone_does_not_matter, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(what_is_new_for_each_run_does_not_matter, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(software_and_card_are_compared, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(lost_calls_are_no_difference, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(nothing_recorded_is_said, NULL, end_both),
-        cmocka_unit_test_setup_teardown(what_is_kept_is_bounded, begin_both, end_both),
-        cmocka_unit_test_setup_teardown(what_failed_attempts_share_is_found, begin_attempts, end_attempts),
-        cmocka_unit_test_setup_teardown(overlapping_attempts_share_nothing, begin_attempts, end_attempts),
-        cmocka_unit_test_setup_teardown(few_attempts_may_differ_by_chance, begin_attempts, end_attempts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

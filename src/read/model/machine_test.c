@@ -1,17 +1,13 @@
 /* Tests that samples become series, that events are matched to cards and processes, and that unknown values stay
  * unknown. */
 #include "gw_feed.h"
+#include "gw_unit_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const uint64_t second_ns = 1000000000u;
 
-static void values_become_series(void **state)
+GW_TEST(values_become_series)
 {
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
@@ -30,7 +26,7 @@ static void values_become_series(void **state)
 }
 
 /* A value that is not reported again is unchanged. If a counter is reset, its later increases must still count. */
-static void counters_count_what_was_added(void **state)
+GW_TEST(counters_count_what_was_added)
 {
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
@@ -51,7 +47,7 @@ static void counters_count_what_was_added(void **state)
     gw_model_free(model);
 }
 
-static void bits_have_durations(void **state)
+GW_TEST(bits_have_durations)
 {
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
@@ -71,7 +67,7 @@ static void bits_have_durations(void **state)
 
 /* An unknown value is not zero: the `state` of its series says why it is unknown. A series with one known value stays
  * GW_SAMPLE_KNOWN. */
-static void unknown_is_told_apart(void **state)
+GW_TEST(unknown_is_told_apart)
 {
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
@@ -106,7 +102,7 @@ static void two_cards(gw_feed *feed)
     gw_feed_fact(feed, "nvml.card", "index=2 pci= name=");
 }
 
-static void cards_are_matched_by_their_place(void **state)
+GW_TEST(cards_are_matched_by_their_place)
 {
     gw_feed feed;
     two_cards(&feed);
@@ -120,7 +116,7 @@ static void cards_are_matched_by_their_place(void **state)
 
 /* If NVML and the kernel log report the same Xid, the reports must become one event. Events of other cards or processes
  * must not become events of this run. */
-static void events_are_put_together(void **state)
+GW_TEST(events_are_put_together)
 {
     gw_feed feed;
     two_cards(&feed);
@@ -146,7 +142,7 @@ static void events_are_put_together(void **state)
     gw_model_free(model);
 }
 
-static void bursts_are_counted(void **state)
+GW_TEST(bursts_are_counted)
 {
     gw_feed feed;
     gw_feed_open(&feed, 1u << 30);
@@ -161,16 +157,4 @@ static void bursts_are_counted(void **state)
     gw_model_free(model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_become_series),
-        cmocka_unit_test(counters_count_what_was_added),
-        cmocka_unit_test(bits_have_durations),
-        cmocka_unit_test(unknown_is_told_apart),
-        cmocka_unit_test(cards_are_matched_by_their_place),
-        cmocka_unit_test(events_are_put_together),
-        cmocka_unit_test(bursts_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

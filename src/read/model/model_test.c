@@ -1,17 +1,11 @@
 /* Tests the rules of the ledger, recoveries from failures, the growth of memory, and the reading of stderr. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gw_feed.h"
 #include "gw_growth.h"
 #include "gw_logs.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t mib = 1u << 20, gib = 1u << 30;
@@ -40,7 +34,7 @@ static int close_feed(void **state)
     return 0;
 }
 
-static void test_plain_memory(void **state)
+GW_TEST_WITH(test_plain_memory, open_feed, close_feed)
 {
     uint64_t a = gw_feed_alloc(&feed, 3 * mib), b = gw_feed_alloc(&feed, 100);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 3 * mib + 100);
@@ -56,7 +50,7 @@ static void test_plain_memory(void **state)
 
 /* Devices with a number beyond the model's table must not be mixed up with other devices. A bug once treated device 16
  * as device 0. */
-static void test_devices_beyond_the_table_are_nobody_elses(void **state)
+GW_TEST_WITH(test_devices_beyond_the_table_are_nobody_elses, open_feed, close_feed)
 {
     (void)gw_feed_alloc(&feed, mib);
     gw_feed_text_call(&feed, "cuInit", GW_EV_DEVICE, 16, gib, gib, 0, "Another card");
@@ -118,11 +112,11 @@ static const gw_group *group_of_site(const char *place, uint64_t bytes)
     return NULL;
 }
 
-static void test_one_kind_is_one_place(void **state)
+GW_TEST_WITH(test_one_kind_is_one_place, open_feed, close_feed)
 {
     uint32_t load = gw_feed_site(&feed, "load data.py 10, train train.py 20, main train.py 30");
     uint32_t again = gw_feed_site(&feed, "load data.py 10, train train.py 20, main train.py 30, again train.py 99");
-    uint32_t other = gw_feed_site(&feed, "load data.py 10, test train.py 25, main train.py 31");
+    uint32_t other = gw_feed_site(&feed, "load data.py 11, test train.py 25, main train.py 31");
     uint64_t freed = alloc_at(load, mib);
     alloc_at(load, mib);
     feed.tid = 7; /* the site is known, so the block of another thread belongs to the same group */
@@ -159,7 +153,7 @@ static void test_one_kind_is_one_place(void **state)
     assert_string_equal(gw_frame_text(model->sites, &stack->frame[1], text), "train.py:25 in test");
 }
 
-static void test_what_is_buried_knows_where_it_was_made(void **state)
+GW_TEST_WITH(test_what_is_buried_knows_where_it_was_made, open_feed, close_feed)
 {
     uint32_t made = gw_feed_site(&feed, "build model.py 5"), reset = gw_feed_site(&feed, "restart main.py 9");
     alloc_at(made, mib);
@@ -175,7 +169,7 @@ static void test_what_is_buried_knows_where_it_was_made(void **state)
 }
 
 /* Site ids may start at any number in each process. The model numbers the sites of all processes from 1. */
-static void test_a_crash_names_its_site(void **state)
+GW_TEST_WITH(test_a_crash_names_its_site, open_feed, close_feed)
 {
     feed.site_last = 40;
     feed.site = gw_feed_site(&feed, "peek model.py 7");
@@ -186,7 +180,7 @@ static void test_a_crash_names_its_site(void **state)
 }
 
 /* A recording from elsewhere may have times below 0, which would be hundreds of years without a sign. */
-static void test_times_before_the_start(void **state)
+GW_TEST_WITH(test_times_before_the_start, open_feed, close_feed)
 {
     gw_hot_call call = {.t_ns = UINT64_MAX - 9};
     gw_item ring = {.kind = GW_ITEM_RING, .t_ns = UINT64_MAX, .pid = GW_FEED_PID, .tid = GW_FEED_PID};
@@ -205,7 +199,7 @@ static void test_times_before_the_start(void **state)
     assert_true(model->t_end_ns < 10000000000u);
 }
 
-static void test_failed_calls_change_nothing(void **state)
+GW_TEST_WITH(test_failed_calls_change_nothing, open_feed, close_feed)
 {
     uint64_t a = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, a, 0, 0, 0);
@@ -214,7 +208,7 @@ static void test_failed_calls_change_nothing(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, mib);
 }
 
-static void test_vmm_lives_until_released_and_unmapped(void **state)
+GW_TEST_WITH(test_vmm_lives_until_released_and_unmapped, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 4 * mib, 0, 1);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x200000, 4 * mib, 0, 0x11);
@@ -234,7 +228,7 @@ static void test_vmm_lives_until_released_and_unmapped(void **state)
 
 /* Two blocks get the same handle. The event that released the first block was lost, but a mapping keeps this block
  * alive. The ledger must not confuse the blocks. */
-static void test_vmm_number_given_out_twice(void **state)
+GW_TEST_WITH(test_vmm_number_given_out_twice, open_feed, close_feed)
 {
     const uint64_t first_at = 0x7000000000, second_at = 0x7100000000, handle = 0x900;
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, handle, 2 * mib, 0, 1);
@@ -251,7 +245,7 @@ static void test_vmm_number_given_out_twice(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_count, 0);
 }
 
-static void test_vmm_retain_and_host_memory(void **state)
+GW_TEST_WITH(test_vmm_retain_and_host_memory, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 4 * mib, 0, 1);
     gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x200000, 4 * mib, 0, 0x11);
@@ -270,7 +264,7 @@ static void test_vmm_retain_and_host_memory(void **state)
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->pinned_bytes_peak, gib);
 }
 
-static void test_unmap_takes_several_mappings(void **state)
+GW_TEST_WITH(test_unmap_takes_several_mappings, open_feed, close_feed)
 {
     for (uint64_t i = 0; i < 4; i++) {
         gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x10 + i, 2 * mib, 0, 1);
@@ -282,7 +276,7 @@ static void test_unmap_takes_several_mappings(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
 }
 
-static void test_contexts_own_what_was_made_in_them(void **state)
+GW_TEST_WITH(test_contexts_own_what_was_made_in_them, open_feed, close_feed)
 {
     uint64_t kept = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xbeef, 0, 0, GW_CONTEXT_PLAIN);
@@ -300,7 +294,7 @@ static void test_contexts_own_what_was_made_in_them(void **state)
     gw_feed_free(&feed, kept);
 }
 
-static void test_primary_context_counts_its_holders(void **state)
+GW_TEST_WITH(test_primary_context_counts_its_holders, open_feed, close_feed)
 {
     gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
@@ -311,7 +305,7 @@ static void test_primary_context_counts_its_holders(void **state)
     assert_int_equal(feed.model->teardown[0].kind, GW_TEARDOWN_RELEASE);
 }
 
-static void test_reset_takes_everything_whoever_holds_it(void **state)
+GW_TEST_WITH(test_reset_takes_everything_whoever_holds_it, open_feed, close_feed)
 {
     uint64_t a = gw_feed_alloc(&feed, mib);
     gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, 0x9000, mib, 0, 0);
@@ -322,7 +316,7 @@ static void test_reset_takes_everything_whoever_holds_it(void **state)
 }
 
 /* exec() ends all objects of the old program. Its last events may be recorded after the description of the new one. */
-static void test_exec_ends_everything(void **state)
+GW_TEST_WITH(test_exec_ends_everything, open_feed, close_feed)
 {
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
     const gw_process *facts = gw_model_process(feed.model, GW_FEED_PID);
@@ -353,7 +347,7 @@ static void test_exec_ends_everything(void **state)
 }
 
 /* A new program that does nothing with the driver is only known from its description. */
-static void test_exec_without_a_later_event(void **state)
+GW_TEST_WITH(test_exec_without_a_later_event, open_feed, close_feed)
 {
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
     gw_feed_alloc(&feed, gib);
@@ -363,7 +357,7 @@ static void test_exec_without_a_later_event(void **state)
 }
 
 /* The drain may find the buffers of both programs at once, and then describes them in any order. */
-static void test_exec_described_in_reverse(void **state)
+GW_TEST_WITH(test_exec_described_in_reverse, open_feed, close_feed)
 {
     gw_error err;
     gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns + 1000000000, .pid = GW_FEED_PID};
@@ -388,7 +382,7 @@ static void describe_started_at(uint64_t start_realtime_ns)
     assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
 }
 
-static void test_a_repeated_description_is_no_exec(void **state)
+GW_TEST_WITH(test_a_repeated_description_is_no_exec, open_feed, close_feed)
 {
     describe_started_at(1763600000000000000);
     gw_feed_alloc(&feed, gib);
@@ -410,7 +404,7 @@ static void describe_in_namespace(uint64_t pid_namespace)
 }
 
 /* Processes of several containers may have the same pid. None of them has called exec(). */
-static void test_equal_pids_in_two_namespaces(void **state)
+GW_TEST_WITH(test_equal_pids_in_two_namespaces, open_feed, close_feed)
 {
     describe_in_namespace(4026531836);
     gw_feed_alloc(&feed, gib);
@@ -424,7 +418,7 @@ static void test_equal_pids_in_two_namespaces(void **state)
     assert_int_equal(facts->usage[0].live_bytes, gib + 8192);
 }
 
-static void test_green_contexts_borrow(void **state)
+GW_TEST_WITH(test_green_contexts_borrow, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuGreenCtxCreate", GW_EV_CTX_CREATE, 0, 0x9e, 0, 0, GW_CONTEXT_GREEN);
     gw_feed_alloc(&feed, mib);
@@ -432,7 +426,7 @@ static void test_green_contexts_borrow(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, mib);
 }
 
-static void test_imports_are_the_exporters(void **state)
+GW_TEST_WITH(test_imports_are_the_exporters, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuIpcOpenMemHandle_v2", GW_EV_IPC_OPEN, 0, 0x123000, 0, 0, 0);
     gw_feed_call(&feed, "cuMemImportFromShareableHandle", GW_EV_VMM_IMPORT, 0, 0x77, 0, 0, 0);
@@ -443,7 +437,7 @@ static void test_imports_are_the_exporters(void **state)
     assert_int_equal(usage_of(GW_FEED_PID)->class_count[GW_CLASS_IMPORT], 0);
 }
 
-static void test_captured_allocations_have_not_happened(void **state)
+GW_TEST_WITH(test_captured_allocations_have_not_happened, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuStreamBeginCapture_v2", GW_EV_CAPTURE_BEGIN, 0, 0, 0, 0, 0x51);
     gw_event event = {.t_ns = feed.t_ns + 10,
@@ -466,7 +460,7 @@ static void test_captured_allocations_have_not_happened(void **state)
     assert_false(model->thread[0].ring[1].captured);
 }
 
-static void test_kernels_have_names(void **state)
+GW_TEST_WITH(test_kernels_have_names, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuLibraryLoadData", GW_EV_LIBRARY_LOAD, 0, 0x71, 0, 0, 0);
     gw_feed_text_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, 0xf0, 0x71, GW_OWNER_LIBRARY, 0, "conv_forward");
@@ -489,7 +483,7 @@ static void test_kernels_have_names(void **state)
 
 /* ---- failures ---- */
 
-static void test_recovered_by_a_retry(void **state)
+GW_TEST_WITH(test_recovered_by_a_retry, open_feed, close_feed)
 {
     uint64_t a = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
@@ -505,7 +499,7 @@ static void test_recovered_by_a_retry(void **state)
 
 /* CuPy's pool repeats a refused request twice, each time after freeing idle blocks. Then CuPy raises an exception.
  * These three refusals are one failure. */
-static void test_a_pool_that_asks_again_fails_once(void **state)
+GW_TEST_WITH(test_a_pool_that_asks_again_fails_once, open_feed, close_feed)
 {
     uint64_t a = gw_feed_alloc(&feed, gib), b = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
@@ -527,7 +521,7 @@ static void test_a_pool_that_asks_again_fails_once(void **state)
 }
 
 /* A refused request is a new failure if it has another size, or if another request succeeded since the last refusal. */
-static void test_two_requests_fail_twice(void **state)
+GW_TEST_WITH(test_two_requests_fail_twice, open_feed, close_feed)
 {
     gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
     gw_feed_no_room(&feed, 3 * gib, mib, 16 * gib);
@@ -537,7 +531,7 @@ static void test_two_requests_fail_twice(void **state)
     assert_int_equal(model->failure_count, 3);
 }
 
-static void test_recovered_by_a_smaller_batch(void **state)
+GW_TEST_WITH(test_recovered_by_a_smaller_batch, open_feed, close_feed)
 {
     uint64_t a = gw_feed_alloc(&feed, gib);
     gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
@@ -550,7 +544,7 @@ static void test_recovered_by_a_smaller_batch(void **state)
     assert_int_equal(model->failure[0].recovery, GW_RECOVERED_BY_SMALLER);
 }
 
-static void test_recovered_by_launches_that_were_waited_for(void **state)
+GW_TEST(test_recovered_by_launches_that_were_waited_for)
 {
     for (int waits = 0; waits < 2; waits++) {
         gw_feed_open(&feed, 16 * gib);
@@ -566,7 +560,7 @@ static void test_recovered_by_launches_that_were_waited_for(void **state)
     }
 }
 
-static void test_echoes_and_probes(void **state)
+GW_TEST_WITH(test_echoes_and_probes, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuModuleGetFunction", GW_EV_CALL, 500, 0, 0, 0, 0);
     gw_feed_call(&feed, "cuCtxGetDevice", GW_EV_CALL, 201, 0, 0, 0, 0);
@@ -586,7 +580,7 @@ static void test_echoes_and_probes(void **state)
 
 /* Test which errors are sticky, so that the process can no longer use the GPU. The list includes errors of the MPS
  * server and of an external device. */
-static void test_sticky_results(void **state)
+GW_TEST(test_sticky_results)
 {
     static const uint16_t sticky[] = {214, 220, 226, 700, 721, 810, 911}, harmless[] = {201, 304, 703, 709, 806, 999};
     for (size_t i = 0; i < sizeof sticky / sizeof sticky[0] + sizeof harmless / sizeof harmless[0]; i++) {
@@ -602,7 +596,7 @@ static void test_sticky_results(void **state)
     }
 }
 
-static void test_driver_log_keeps_sticky_results(void **state)
+GW_TEST_WITH(test_driver_log_keeps_sticky_results, open_feed, close_feed)
 {
     static const char text[] = "Returning 2 (CUDA_ERROR_OUT_OF_MEMORY) from cuMemAlloc_v2\n"
                                "Returning 703 (CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING) from cuLaunchKernel\n"
@@ -623,7 +617,7 @@ static void test_driver_log_keeps_sticky_results(void **state)
     assert_string_equal(model->faults.log[1].text, "Sticky error detected");
 }
 
-static void test_half_used_pages(void **state)
+GW_TEST_WITH(test_half_used_pages, open_feed, close_feed)
 {
     uint64_t block[64];
     for (int i = 0; i < 64; i++)
@@ -679,7 +673,7 @@ static gw_growth growth_at_failure(uint64_t wanted)
     return growth;
 }
 
-static void test_a_second_run_is_seen(void **state)
+GW_TEST_WITH(test_a_second_run_is_seen, open_feed, close_feed)
 {
     for (int run = 0; run < 2; run++) {
         allocate_weights();
@@ -694,7 +688,7 @@ static void test_a_second_run_is_seen(void **state)
     assert_false(growth.steps);
 }
 
-static void test_gradients_are_no_second_run(void **state)
+GW_TEST_WITH(test_gradients_are_no_second_run, open_feed, close_feed)
 {
     allocate_weights();
     gw_feed_copy(&feed, mib);
@@ -709,7 +703,7 @@ static void test_gradients_are_no_second_run(void **state)
     assert_false(growth.repeats);
 }
 
-static void test_a_leak_each_step_is_seen(void **state)
+GW_TEST_WITH(test_a_leak_each_step_is_seen, open_feed, close_feed)
 {
     allocate_weights();
     for (int i = 0; i < 40; i++) {
@@ -723,7 +717,7 @@ static void test_a_leak_each_step_is_seen(void **state)
     assert_false(growth.repeats);
 }
 
-static void test_layers_of_one_pass_are_no_leak(void **state)
+GW_TEST_WITH(test_layers_of_one_pass_are_no_leak, open_feed, close_feed)
 {
     allocate_weights();
     gw_feed_copy(&feed, mib);
@@ -740,7 +734,7 @@ static void test_layers_of_one_pass_are_no_leak(void **state)
 
 /* ---- stderr ---- */
 
-static void test_traceback(void **state)
+GW_TEST(test_traceback)
 {
     gw_feed_open_bare(&feed);
     gw_feed_stderr(&feed, "noise\nTraceback (most recent call last):\n  File \"train.py\", line 12, in run\n    lo");
@@ -770,7 +764,7 @@ static void test_traceback(void **state)
 }
 
 /* Lines after the exception, and facts about the lines. */
-static void test_stderr_after_the_exception(void **state)
+GW_TEST(test_stderr_after_the_exception)
 {
     static const struct {
         const char *more;
@@ -798,7 +792,7 @@ static void test_stderr_after_the_exception(void **state)
     }
 }
 
-static void test_chained_traceback_keeps_the_out_of_memory(void **state)
+GW_TEST_WITH(test_chained_traceback_keeps_the_out_of_memory, open_bare, close_feed)
 {
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
                           "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB\n\n"
@@ -811,7 +805,7 @@ static void test_chained_traceback_keeps_the_out_of_memory(void **state)
     assert_int_equal(gw_exception_kind_of(&model->stderr_facts), GW_EXCEPTION_OOM);
 }
 
-static void test_hostile_stderr(void **state)
+GW_TEST_WITH(test_hostile_stderr, open_bare, close_feed)
 {
     char line[9000];
     memset(line, 'x', sizeof line - 1);
@@ -830,7 +824,7 @@ static void feed_raised(const char *line)
 
 /* An empty line in the recorded exception must not be searched for in stderr. The stderr text fills its buffer exactly,
  * so AddressSanitizer reports any read beyond the end. */
-static void test_an_empty_line_is_no_exception(void **state)
+GW_TEST(test_an_empty_line_is_no_exception)
 {
     char full[(4 << 10) + 1];
     memset(full, 'x', sizeof full - 1);
@@ -860,7 +854,7 @@ static void feed_requests(uint64_t first, uint64_t count, const char *text)
  * - 32-bit counters continue after an overflow
  * - a lost text drops the requests before the gap
  * - a damaged entry is skipped, with the rest of its text */
-static void test_a_course_of_requests(void **state)
+GW_TEST_WITH(test_a_course_of_requests, open_feed, close_feed)
 {
     gw_feed_wait(&feed, 1000000000);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 0, 0, 0);
@@ -914,7 +908,7 @@ static void feed_totals(uint64_t requests, uint64_t frees, uint64_t live_bytes)
 }
 
 /* A report without lists has those of the last full report if nothing was requested or freed since, and only then. */
-static void test_a_report_shares_lists(void **state)
+GW_TEST_WITH(test_a_report_shares_lists, open_feed, close_feed)
 {
     gw_feed_wait(&feed, 1000000000);
     feed_totals(2, 1, mib);
@@ -940,7 +934,7 @@ static void test_a_report_shares_lists(void **state)
 }
 
 /* A report about PyTorch's memory belongs to the refused request just before it, although PyTorch did not make it. */
-static void test_a_report_beside_a_refusal(void **state)
+GW_TEST_WITH(test_a_report_beside_a_refusal, open_feed, close_feed)
 {
     gw_feed_no_room(&feed, 64 * mib, mib, gib);
     gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_WHEN, GW_WHEN_OTHER_REFUSED, 3, 0);
@@ -959,7 +953,7 @@ static void test_a_report_beside_a_refusal(void **state)
 
 /* A pile is many equal arrays that a loop probably keeps. 1,100 arrays are a pile if they hold most of the memory. 99
  * are one only if the program also read results often enough. 15 are never one. */
-static void test_a_pile_of_arrays(void **state)
+GW_TEST_WITH(test_a_pile_of_arrays, open_feed, close_feed)
 {
     assert_null(gw_arrays_pile(&(gw_arrays){.seen = true}, 2000));
     gw_feed_text_call(&feed, "?", GW_EV_ARRAYS_OOM, 8 * mib, 12 * gib, 12 * gib, 12 * gib, "JAX");
@@ -989,7 +983,7 @@ static void test_a_pile_of_arrays(void **state)
 }
 
 /* All ages in a report are relative to the time at which the history was read, even if writing the report took long. */
-static void test_ages_of_a_report_are_of_one_moment(void **state)
+GW_TEST_WITH(test_ages_of_a_report_are_of_one_moment, open_feed, close_feed)
 {
     enum { BLOCKS = 4 };
     const uint64_t pause_ns = 50000000, age_ns = 300000000;
@@ -1091,7 +1085,7 @@ static size_t expect_sound_snapshots(const gw_model *model)
     return listed;
 }
 
-static void test_hostile_events(void **state)
+GW_TEST_WITH(test_hostile_events, open_bare, close_feed)
 {
     uint64_t random = 88172645463325252u;
     for (int i = 0; i < 200000; i++) {
@@ -1123,7 +1117,7 @@ static void test_hostile_events(void **state)
     assert_true(expect_sound_snapshots(model) > 0);
 }
 
-static void live_blocks_are_listed_at_once(void **state)
+GW_TEST(live_blocks_are_listed_at_once)
 {
     size_t count;
     const uint64_t handle = 77, address = 0x7f00000000;
@@ -1151,57 +1145,4 @@ static void live_blocks_are_listed_at_once(void **state)
     gw_model_free(gw_feed_finish(&feed));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(live_blocks_are_listed_at_once),
-        cmocka_unit_test_setup_teardown(test_plain_memory, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_devices_beyond_the_table_are_nobody_elses, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_one_kind_is_one_place, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_what_is_buried_knows_where_it_was_made, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_a_crash_names_its_site, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_times_before_the_start, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_failed_calls_change_nothing, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_vmm_lives_until_released_and_unmapped, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_vmm_number_given_out_twice, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_vmm_retain_and_host_memory, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_unmap_takes_several_mappings, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_contexts_own_what_was_made_in_them, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_primary_context_counts_its_holders, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_reset_takes_everything_whoever_holds_it, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_exec_ends_everything, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_exec_without_a_later_event, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_exec_described_in_reverse, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_a_repeated_description_is_no_exec, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_equal_pids_in_two_namespaces, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_green_contexts_borrow, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_imports_are_the_exporters, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_captured_allocations_have_not_happened, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_kernels_have_names, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_recovered_by_a_retry, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_a_pool_that_asks_again_fails_once, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_two_requests_fail_twice, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_recovered_by_a_smaller_batch, open_feed, close_feed),
-        cmocka_unit_test(test_recovered_by_launches_that_were_waited_for),
-        cmocka_unit_test_setup_teardown(test_echoes_and_probes, open_feed, close_feed),
-        cmocka_unit_test(test_sticky_results),
-        cmocka_unit_test_setup_teardown(test_driver_log_keeps_sticky_results, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_half_used_pages, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_a_second_run_is_seen, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_gradients_are_no_second_run, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_a_leak_each_step_is_seen, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_layers_of_one_pass_are_no_leak, open_feed, close_feed),
-        cmocka_unit_test(test_traceback),
-        cmocka_unit_test_setup_teardown(test_chained_traceback_keeps_the_out_of_memory, open_bare, close_feed),
-        cmocka_unit_test(test_stderr_after_the_exception),
-        cmocka_unit_test_setup_teardown(test_hostile_stderr, open_bare, close_feed),
-        cmocka_unit_test(test_an_empty_line_is_no_exception),
-        cmocka_unit_test_setup_teardown(test_a_course_of_requests, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_a_report_shares_lists, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_a_report_beside_a_refusal, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_a_pile_of_arrays, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_ages_of_a_report_are_of_one_moment, open_feed, close_feed),
-        cmocka_unit_test_setup_teardown(test_hostile_events, open_bare, close_feed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,16 +1,10 @@
 /* Tests the ledger's data structures (table, sort, pattern and look-ahead) against a simple version of each. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gwi_ahead.h"
 #include "gwi_pattern.h"
 #include "gwi_sort.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static uint64_t seed;
@@ -69,7 +63,7 @@ static void churn_table(uint32_t hashes)
     gwi_table_free(&table);
 }
 
-static void test_table(void **state)
+GW_TEST_WITH(test_table, start, NULL)
 {
     churn_table(3000);
     churn_table(100);
@@ -78,7 +72,7 @@ static void test_table(void **state)
 
 /* ---- sort and pattern ---- */
 
-static void test_sort(void **state)
+GW_TEST_WITH(test_sort, start, NULL)
 {
     enum { COUNT = 5000 };
     static gwi_sort_key list[COUNT];
@@ -111,7 +105,7 @@ static bool plain_is_periodic(const uint64_t *number, size_t count)
     return false;
 }
 
-static void test_pattern(void **state)
+GW_TEST_WITH(test_pattern, start, NULL)
 {
     uint64_t number[40];
     for (int turn = 0; turn < 3000; turn++) {
@@ -199,7 +193,7 @@ static void expect_same_failure(const gw_failure *one, const gw_failure *other)
         assert_string_equal(one->text, other->text);
 }
 
-static void test_looking_ahead_changes_nothing(void **state)
+GW_TEST_WITH(test_looking_ahead_changes_nothing, start, NULL)
 {
     gw_model *one = model_of(false), *other = model_of(true);
     assert_int_equal(one->event_count, other->event_count);
@@ -220,13 +214,4 @@ static void test_looking_ahead_changes_nothing(void **state)
     gw_model_free(other);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_table, start),
-        cmocka_unit_test_setup(test_sort, start),
-        cmocka_unit_test_setup(test_pattern, start),
-        cmocka_unit_test_setup(test_looking_ahead_changes_nothing, start),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

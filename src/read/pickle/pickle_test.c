@@ -1,16 +1,11 @@
 /* Tests the pickle reader: first malicious and damaged files, then files as Python and PyTorch write them. */
+#include "gw_unit_test.h"
 #include "gwi_store.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char path[64];
 static int fd = -1;
@@ -61,7 +56,7 @@ static void expect_refused(const void *data, size_t bytes, gw_status status, con
     assert_int_equal(root.type, 77);
 }
 
-static void nothing_is_called(void **state)
+GW_TEST(nothing_is_called)
 {
     static const struct {
         const char *name;
@@ -85,7 +80,7 @@ static void nothing_is_called(void **state)
                    GW_UNSUPPORTED, "at byte 2: opcode GLOBAL");
 }
 
-static void damage_is_named(void **state)
+GW_TEST(damage_is_named)
 {
     expect_refused(BYTES(""), GW_CORRUPT, "ends early");
     expect_refused(BYTES("PK\x03\x04"), GW_UNSUPPORTED, "not a pickle");
@@ -115,7 +110,7 @@ static void damage_is_named(void **state)
 
 /* A container must not contain itself, directly or through another container. Otherwise, a program that follows the
  * items would loop forever. */
-static void cycles_are_refused(void **state)
+GW_TEST(cycles_are_refused)
 {
     expect_refused(BYTES("\x80\x04]\x94h\x00"
                          "a."),
@@ -129,7 +124,7 @@ static void cycles_are_refused(void **state)
                    GW_UNSUPPORTED, "changed after its use");
 }
 
-static void missing_file(void **state)
+GW_TEST(missing_file)
 {
     const gw_pickle_options options = {0};
     assert_int_equal(gw_pickle_read("/nonexistent/x", &options, &p, &root, &err), GW_IO);
@@ -141,7 +136,7 @@ static void missing_file(void **state)
 
 /* ---- valid files ---- */
 
-static void values(void **state)
+GW_TEST(values)
 {
     static const char data[] =
         "\x80\x04\x95\x08\x00\x00\x00\x00\x00\x00\x00]\x94(N\x88\x89K\xffM\xff\xffJ\xfe\xff\xff\xff"
@@ -189,7 +184,7 @@ static void values(void **state)
     assert_int_equal(gw_pickle_at(p, root, 16, NULL).type, GW_PICKLE_NONE); /* no item has this index */
 }
 
-static void truncated_anywhere(void **state)
+GW_TEST(truncated_anywhere)
 {
     static const char data[] =
         "\x80\x04\x95\x20\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x08segments\x94]\x94}\x94\x8c\x04size"
@@ -261,7 +256,7 @@ static void make_list(out *o, unsigned count, unsigned batch)
     add(o, BYTES("."));
 }
 
-static void folded_values(void **state)
+GW_TEST(folded_values)
 {
     static out o;
     static const unsigned counts[][2] = {{1, 1000},    {999, 1000},   {1000, 1000},
@@ -283,7 +278,7 @@ static void folded_values(void **state)
     }
 }
 
-static void folded_is_shared_and_final(void **state)
+GW_TEST(folded_is_shared_and_final)
 {
     seen s = {0};
     gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .fold = fold, .user = &s};
@@ -309,7 +304,7 @@ static void folded_is_shared_and_final(void **state)
 }
 
 /* A folded container needs no memory for items: 30,000 dicts fit into 3 MiB if they are folded, but not otherwise. */
-static void memory_is_bounded(void **state)
+GW_TEST(memory_is_bounded)
 {
     static out o;
     seen s = {0};
@@ -334,7 +329,7 @@ static void add_texts(out *o, unsigned count)
 
 /* If the memory limit is below what the file needs, reading must fail, whichever of the reader's tables reaches the
  * limit. */
-static void every_table_is_bounded(void **state)
+GW_TEST(every_table_is_bounded)
 {
     static out o;
     gw_pickle_options options = {.memory_max = UINT64_C(1) << 40};
@@ -352,7 +347,7 @@ static void every_table_is_bounded(void **state)
     assert_int_equal(read_bytes(o.data, o.bytes, &options), GW_OK);
 }
 
-static void many_texts(void **state)
+GW_TEST(many_texts)
 {
     static out o;
     o.bytes = 0;
@@ -369,20 +364,4 @@ static void many_texts(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_called),
-        cmocka_unit_test(damage_is_named),
-        cmocka_unit_test(cycles_are_refused),
-        cmocka_unit_test(missing_file),
-        cmocka_unit_test(values),
-        cmocka_unit_test(truncated_anywhere),
-        cmocka_unit_test(folded_values),
-        cmocka_unit_test(folded_is_shared_and_final),
-        cmocka_unit_test(memory_is_bounded),
-        cmocka_unit_test(every_table_is_bounded),
-        cmocka_unit_test(many_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, free_last);
-}
+GW_TEST_MAIN(NULL, free_last)

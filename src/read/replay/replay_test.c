@@ -1,15 +1,11 @@
 /* Tests the rules of the simulated allocator against cases computed by hand, and what the check of an input finds.
  * Recordings of real runs are replayed by tests/torch/test_whatif.py. */
+#include "gw_unit_test.h"
 #include "gw_whatif.h"
 #include "gwi_allocator.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const uint64_t mib = 1 << 20, gib = 1 << 30;
 
@@ -24,7 +20,7 @@ static gw_replay_settings settings_of(const char *text)
     return settings;
 }
 
-static void settings_are_read(void **state)
+GW_TEST(settings_are_read)
 {
     gw_replay_settings settings = settings_of("");
     assert_false(settings.is_expandable);
@@ -41,7 +37,7 @@ static void settings_are_read(void **state)
     assert_int_equal(settings.large_segment_bytes, 32 * mib);
 }
 
-static void bad_settings_are_refused(void **state)
+GW_TEST(bad_settings_are_refused)
 {
     static const char *const bad[] = {"expandable_segments:yes",
                                       "max_split_size_mb:-1",
@@ -64,7 +60,7 @@ static void bad_settings_are_refused(void **state)
     assert_non_null(strstr(err.text, "cudaMallocAsync"));
 }
 
-static void requests_are_rounded(void **state)
+GW_TEST(requests_are_rounded)
 {
     gw_replay_settings settings = settings_of("");
     assert_int_equal(gw_replay_round(&settings, 1), 512);
@@ -128,7 +124,7 @@ static uint64_t bytes_of(uint32_t block)
     return allocator.block[block].bytes;
 }
 
-static void segments_have_three_sizes(void **state)
+GW_TEST(segments_have_three_sizes)
 {
     static const struct {
         uint64_t request, segment;
@@ -147,7 +143,7 @@ static void segments_have_three_sizes(void **state)
     }
 }
 
-static void small_blocks_are_split_and_merged(void **state)
+GW_TEST_WITH(small_blocks_are_split_and_merged, NULL, end)
 {
     begin("", gib);
     uint32_t a = take(1000), b = take(1), c = take(mib);
@@ -166,7 +162,7 @@ static void small_blocks_are_split_and_merged(void **state)
     assert_int_equal(allocator.live_peak, 1024 + 512 + mib);
 }
 
-static void large_blocks_keep_a_small_rest(void **state)
+GW_TEST_WITH(large_blocks_keep_a_small_rest, NULL, end)
 {
     begin("", gib);
     uint32_t a = take(19 * mib); /* a segment of 20 MiB; a rest of 1 MiB is not split off */
@@ -176,7 +172,7 @@ static void large_blocks_keep_a_small_rest(void **state)
     assert_int_equal(allocator.reserved_bytes, 36 * mib);
 }
 
-static void the_best_fit_is_chosen(void **state)
+GW_TEST_WITH(the_best_fit_is_chosen, NULL, end)
 {
     begin("", gib);
     uint32_t a = take(60 * mib), b = take(30 * mib), c = take(40 * mib), d = take(30 * mib);
@@ -190,7 +186,7 @@ static void the_best_fit_is_chosen(void **state)
     assert_int_equal(allocator.reserved_bytes, 160 * mib);
 }
 
-static void streams_share_nothing(void **state)
+GW_TEST_WITH(streams_share_nothing, NULL, end)
 {
     uint32_t block;
     begin("", gib);
@@ -199,7 +195,7 @@ static void streams_share_nothing(void **state)
     assert_int_equal(allocator.reserved_bytes, 60 * mib);
 }
 
-static void the_cache_is_released_before_a_failure(void **state)
+GW_TEST_WITH(the_cache_is_released_before_a_failure, NULL, end)
 {
     begin("", 100 * mib);
     uint32_t a = take(50 * mib), b = take(40 * mib);
@@ -215,7 +211,7 @@ static void the_cache_is_released_before_a_failure(void **state)
     (void)take(40 * mib);
 }
 
-static void a_limit_of_pytorch_refuses_without_the_driver(void **state)
+GW_TEST_WITH(a_limit_of_pytorch_refuses_without_the_driver, NULL, end)
 {
     begin("", gib);
     settings.limit_bytes = 64 * mib;
@@ -225,7 +221,7 @@ static void a_limit_of_pytorch_refuses_without_the_driver(void **state)
     (void)take(24 * mib);
 }
 
-static void oversize_blocks_are_not_split(void **state)
+GW_TEST_WITH(oversize_blocks_are_not_split, NULL, end)
 {
     begin("max_split_size_mb:64", gib);
     uint32_t a = take(100 * mib);
@@ -241,7 +237,7 @@ static void oversize_blocks_are_not_split(void **state)
     gwi_release(&allocator, b);
 }
 
-static void oversize_blocks_are_released_first(void **state)
+GW_TEST_WITH(oversize_blocks_are_released_first, NULL, end)
 {
     begin("max_split_size_mb:64", 400 * mib);
     uint32_t a = take(200 * mib), b = take(100 * mib), c = take(40 * mib);
@@ -253,7 +249,7 @@ static void oversize_blocks_are_released_first(void **state)
     assert_int_equal(allocator.retry_count, 0);
 }
 
-static void expandable_blocks_are_not_released_as_oversize(void **state)
+GW_TEST_WITH(expandable_blocks_are_not_released_as_oversize, NULL, end)
 {
     begin("expandable_segments:True,max_split_size_mb:32", 100 * mib);
     uint32_t a = take(60 * mib), b = take(20 * mib);
@@ -264,7 +260,7 @@ static void expandable_blocks_are_not_released_as_oversize(void **state)
     gwi_release(&allocator, b);
 }
 
-static void garbage_is_collected_above_the_threshold(void **state)
+GW_TEST_WITH(garbage_is_collected_above_the_threshold, NULL, end)
 {
     begin("garbage_collection_threshold:0.5", gib);
     settings.limit_bytes = 400 * mib;
@@ -282,7 +278,7 @@ static void garbage_is_collected_above_the_threshold(void **state)
     assert_int_equal(allocator.reserved_bytes, 600 * mib);
 }
 
-static void expandable_segments_grow_by_pages(void **state)
+GW_TEST_WITH(expandable_segments_grow_by_pages, NULL, end)
 {
     begin("expandable_segments:True", gib);
     uint32_t a = take(30 * mib);
@@ -305,7 +301,7 @@ static void expandable_segments_grow_by_pages(void **state)
     assert_int_equal(allocator.reserved_bytes, 60 * mib);
 }
 
-static void expandable_segments_share_what_is_free(void **state)
+GW_TEST_WITH(expandable_segments_share_what_is_free, NULL, end)
 {
     begin("expandable_segments:True", 100 * mib);
     uint32_t a = take(90 * mib);
@@ -319,7 +315,7 @@ static void expandable_segments_share_what_is_free(void **state)
 }
 
 /* The sets are compared with sorted arrays. */
-static void sets_stay_sorted(void **state)
+GW_TEST_WITH(sets_stay_sorted, NULL, end)
 {
     enum { COUNT = 500 };
     begin("", gib);
@@ -414,7 +410,7 @@ static int fragmented_begin(void **state)
     return failed;
 }
 
-static void an_equal_recording_is_exact(void **state)
+GW_TEST_WITH(an_equal_recording_is_exact, fragmented_begin, input_end)
 {
     assert_int_equal(check_now(), GW_OK);
     assert_true(check.is_exact);
@@ -424,7 +420,7 @@ static void an_equal_recording_is_exact(void **state)
     assert_int_equal(check.live_bytes, 7 * 256 * mib);
 }
 
-static void each_difference_is_found(void **state)
+GW_TEST(each_difference_is_found)
 {
     static const char *const words[] = {
         "cudaMalloc of 514.00 MiB", "one call more", "nothing more", "address", "reserved", "is refused",
@@ -453,7 +449,7 @@ static void each_difference_is_found(void **state)
     }
 }
 
-static void contradictions_are_corrupt(void **state)
+GW_TEST(contradictions_are_corrupt)
 {
     for (unsigned way = 0; way < 6; way++) {
         assert_int_equal(fragmented_begin(NULL), 0);
@@ -474,7 +470,7 @@ static void contradictions_are_corrupt(void **state)
     }
 }
 
-static void an_emptied_cache_is_found(void **state)
+GW_TEST_WITH(an_emptied_cache_is_found, input_begin, input_end)
 {
     event(GW_REPLAY_REQUEST, 0, 30 * mib);
     event(GW_REPLAY_REQUEST, 1, 50 * mib);
@@ -498,7 +494,7 @@ static void an_emptied_cache_is_found(void **state)
 
 /* A block that was not split may be larger than its request: by 1 MiB at most, and not so much that a smaller free
  * block would have served. */
-static void unknown_sizes_are_narrowed(void **state)
+GW_TEST_WITH(unknown_sizes_are_narrowed, input_begin, input_end)
 {
     event(GW_REPLAY_REQUEST, 0, 20 * mib); /* a new segment, not split */
     event(GW_REPLAY_REQUEST, 1, 15 * mib); /* split off from 16 MiB? No: a rest of 1 MiB stays */
@@ -531,7 +527,7 @@ static const gw_whatif_row *row_of(const char *name)
     return NULL;
 }
 
-static void a_cure_is_found(void **state)
+GW_TEST_WITH(a_cure_is_found, fragmented_begin, input_end)
 {
     make_whatif(&(gw_whatif_options){0});
     assert_true(whatif.check.is_exact && whatif.ran_out && whatif.room_is_sure);
@@ -552,7 +548,7 @@ static void a_cure_is_found(void **state)
     assert_null(row_of("expandable_segments:False")); /* as recorded */
 }
 
-static void another_card_is_tried(void **state)
+GW_TEST_WITH(another_card_is_tried, fragmented_begin, input_end)
 {
     gw_whatif_options options = {.memory_bytes = 20 * gib, .own = {"max_split_size_mb:300"}, .own_count = 1};
     make_whatif(&options);
@@ -563,7 +559,7 @@ static void another_card_is_tried(void **state)
     assert_int_equal(gw_whatif_make(&input, &options, &whatif, &err), GW_USAGE);
 }
 
-static void too_much_is_not_cured(void **state)
+GW_TEST_WITH(too_much_is_not_cured, fragmented_begin, input_end)
 {
     input.event[input.event_count - 1].bytes = input.event[input.event_count - 1].least = 4 * gib;
     input.step[7].bytes = input.step[8].bytes = 4 * gib;
@@ -578,7 +574,7 @@ static void too_much_is_not_cured(void **state)
         "have 4.09 GiB");
 }
 
-static void a_room_that_would_do_is_not_believed(void **state)
+GW_TEST_WITH(a_room_that_would_do_is_not_believed, fragmented_begin, input_end)
 {
     input.room_bytes = 16 * gib; /* then the recorded request would not have been refused */
     make_whatif(&(gw_whatif_options){0});
@@ -587,7 +583,7 @@ static void a_room_that_would_do_is_not_believed(void **state)
     assert_int_equal(whatif.row[0].outcome, GW_WHATIF_UNSURE);
 }
 
-static void the_cache_can_be_emptied_at_phases(void **state)
+GW_TEST_WITH(the_cache_can_be_emptied_at_phases, fragmented_begin, input_end)
 {
     size_t phase[] = {14};
     gw_whatif_options options = {.phase = phase, .phase_count = 1};
@@ -598,36 +594,4 @@ static void the_cache_can_be_emptied_at_phases(void **state)
     assert_int_equal(row->outcome, GW_WHATIF_GRANTED); /* then each 256 MiB block has a segment of its own */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_read),
-        cmocka_unit_test(bad_settings_are_refused),
-        cmocka_unit_test(requests_are_rounded),
-        cmocka_unit_test(segments_have_three_sizes),
-        cmocka_unit_test_teardown(small_blocks_are_split_and_merged, end),
-        cmocka_unit_test_teardown(large_blocks_keep_a_small_rest, end),
-        cmocka_unit_test_teardown(the_best_fit_is_chosen, end),
-        cmocka_unit_test_teardown(streams_share_nothing, end),
-        cmocka_unit_test_teardown(the_cache_is_released_before_a_failure, end),
-        cmocka_unit_test_teardown(a_limit_of_pytorch_refuses_without_the_driver, end),
-        cmocka_unit_test_teardown(oversize_blocks_are_not_split, end),
-        cmocka_unit_test_teardown(oversize_blocks_are_released_first, end),
-        cmocka_unit_test_teardown(expandable_blocks_are_not_released_as_oversize, end),
-        cmocka_unit_test_teardown(garbage_is_collected_above_the_threshold, end),
-        cmocka_unit_test_teardown(expandable_segments_grow_by_pages, end),
-        cmocka_unit_test_teardown(expandable_segments_share_what_is_free, end),
-        cmocka_unit_test_teardown(sets_stay_sorted, end),
-        cmocka_unit_test_setup_teardown(an_equal_recording_is_exact, fragmented_begin, input_end),
-        cmocka_unit_test(each_difference_is_found),
-        cmocka_unit_test(contradictions_are_corrupt),
-        cmocka_unit_test_setup_teardown(an_emptied_cache_is_found, input_begin, input_end),
-        cmocka_unit_test_setup_teardown(unknown_sizes_are_narrowed, input_begin, input_end),
-        cmocka_unit_test_setup_teardown(a_cure_is_found, fragmented_begin, input_end),
-        cmocka_unit_test_setup_teardown(another_card_is_tried, fragmented_begin, input_end),
-        cmocka_unit_test_setup_teardown(too_much_is_not_cured, fragmented_begin, input_end),
-        cmocka_unit_test_setup_teardown(a_room_that_would_do_is_not_believed, fragmented_begin, input_end),
-        cmocka_unit_test_setup_teardown(the_cache_can_be_emptied_at_phases, fragmented_begin, input_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,17 +1,13 @@
 /* Tests the kernel log parser with lines of real drivers and kernels, and with damaged lines. */
 #include "gw_cudnn_log.h"
 #include "gw_klog.h"
+#include "gw_unit_test.h"
 #include "gwi_host.h"
 #include "made_root_testlib.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define ANY GW_MACHINE_EVENT_COUNT
 
@@ -88,7 +84,7 @@ static const row rows[] = {
     {"", ANY, 0, 0, 0, NULL, -1},
 };
 
-static void lines_are_understood(void **state)
+GW_TEST(lines_are_understood)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const row *r = &rows[i];
@@ -108,7 +104,7 @@ static void lines_are_understood(void **state)
     }
 }
 
-static void stamps_are_read(void **state)
+GW_TEST(stamps_are_read)
 {
     gw_klog klog;
     const char *kmsg = "4,711,5678901,-,caller=T1;NVRM: Xid (PCI:0000:18:00): 31, pid=1\n SUBSYSTEM=pci\n";
@@ -124,7 +120,7 @@ static void stamps_are_read(void **state)
 }
 
 /* The parser must read every Xid number, including unknown ones, and the pid of the process. */
-static void every_number_is_read(void **state)
+GW_TEST(every_number_is_read)
 {
     for (unsigned xid = 1; xid < 300; xid++) {
         char line[160];
@@ -137,7 +133,7 @@ static void every_number_is_read(void **state)
 }
 
 /* The parser must not crash or read past the end if a line is cut anywhere and one of its bytes is changed. */
-static void damage_does_no_harm(void **state)
+GW_TEST(damage_does_no_harm)
 {
     gw_klog klog;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -197,7 +193,7 @@ static const char version_9[] =
     "e! Time: 2025-01-21T05:14:40.853014 (0d+0h+0m+10s since start)\n"
     "e! Process=1856706; Thread=1856707; GPU=NULL; Handle=NULL; StreamId=NULL.\n\n";
 
-static void version_9_in_any_pieces(void **state)
+GW_TEST(version_9_in_any_pieces)
 {
     for (size_t piece = 1; piece < sizeof version_9; piece++) {
         read_text(version_9, piece);
@@ -212,7 +208,7 @@ static void version_9_in_any_pieces(void **state)
     }
 }
 
-static void version_8_with_a_traceback(void **state)
+GW_TEST(version_8_with_a_traceback)
 {
     read_text("W! CuDNN (v8902) function cudnnBackendFinalize() called:\n"
               "w!     Info: Traceback contains 3 message(s)\n"
@@ -230,7 +226,7 @@ static void version_8_with_a_traceback(void **state)
 }
 
 /* If an entry has a warning and then an error, the parser must report the error. */
-static void an_error_counts_more(void **state)
+GW_TEST(an_error_counts_more)
 {
     read_text("E! CuDNN (v8700) function cudnnCreate() called:\n"
               "e!     Warning: CUDNN_STATUS_ALLOC_FAILED; Reason: host side\n"
@@ -245,7 +241,7 @@ static void an_error_counts_more(void **state)
 }
 
 /* An entry as in NVIDIA's documentation: without a level letter on each line. Its error has no status. */
-static void without_letters(void **state)
+GW_TEST(without_letters)
 {
     read_text("cuDNN (v90000) function cudnnCreate() called:\n    Error: something else\n"
               "Time: 2024-01-21T14:14:21.366171 (0d+0h+1m+5s since start)\n"
@@ -257,7 +253,7 @@ static void without_letters(void **state)
     assert_int_equal(told[0].pid, 21264);
 }
 
-static void calls_are_no_messages(void **state)
+GW_TEST(calls_are_no_messages)
 {
     read_text("I! CuDNN (v90100 17) function cudnnSetActivationDescriptor() called:\n"
               "i!     mode: type=cudnnActivationMode_t; val=CUDNN_ACTIVATION_RELU (1);\n"
@@ -269,7 +265,7 @@ static void calls_are_no_messages(void **state)
     assert_int_equal(told_count, 0);
 }
 
-static void hostile_lines(void **state)
+GW_TEST(hostile_lines)
 {
     static char text[3 * GW_CUDNN_LINE_MAX];
     memset(text, 'x', sizeof text - 1);
@@ -332,7 +328,7 @@ static void expect_all(const gwi_values *values, const wanted *want, size_t coun
 }
 #define EXPECT_ALL(values, want) expect_all(values, want, sizeof(want) / sizeof(want)[0])
 
-static void version_2(void **state)
+GW_TEST_WITH(version_2, make_root, remove_root)
 {
     static const made_file files[] = {
         {"/proc/77/cgroup", "0::/user.slice/job\n"},
@@ -372,7 +368,7 @@ static void version_2(void **state)
 
 /* Without a file for the memory limit, the limit is known: there is none. Any other missing file or line makes its
  * value "not supported", not 0. */
-static void version_2_without_limits(void **state)
+GW_TEST_WITH(version_2_without_limits, make_root, remove_root)
 {
     write_file("/proc/77/cgroup", "w", "0::/\n");
     write_file("/proc/77/mountinfo", "w", "30 22 0:26 / /cg rw - cgroup2 none rw\n");
@@ -386,7 +382,7 @@ static void version_2_without_limits(void **state)
 
 /* A container on a machine with control groups of both versions; version 1 has the controllers. The container's own
  * group is the top of its tree. */
-static void version_1_in_a_container(void **state)
+GW_TEST_WITH(version_1_in_a_container, make_root, remove_root)
 {
     static const made_file files[] = {
         {"/proc/77/cgroup", "9:name=systemd:/docker/abc\n5:memory:/docker/abc/sub\n4:cpu,cpuacct:/docker/abc\n"
@@ -424,7 +420,7 @@ static void version_1_in_a_container(void **state)
 }
 
 /* Damaged files must yield no values, and must not crash the reader. */
-static void nonsense(void **state)
+GW_TEST_WITH(nonsense, make_root, remove_root)
 {
     static const char *const groups[] = {"", ":", "::", "0::", "0:::/x\n\n", "a:memory", "5:memory:/x", "0::/../../.."};
     static const char *const mounts[] = {"",
@@ -458,7 +454,7 @@ static void nonsense(void **state)
 
 /* Read the values of this machine, this process and its control group. If this machine has no control groups for
  * memory, skip the group. */
-static void this_machine(void **state)
+GW_TEST(this_machine)
 {
     static gwi_cgroup group;
     gwi_values values = {0};
@@ -478,24 +474,4 @@ static void this_machine(void **state)
     assert_int_equal(values.value[GW_METRIC_CGROUP_MEMORY_LIMIT].state, GW_SAMPLE_KNOWN);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_understood),
-        cmocka_unit_test(stamps_are_read),
-        cmocka_unit_test(every_number_is_read),
-        cmocka_unit_test(damage_does_no_harm),
-        cmocka_unit_test(version_9_in_any_pieces),
-        cmocka_unit_test(version_8_with_a_traceback),
-        cmocka_unit_test(an_error_counts_more),
-        cmocka_unit_test(without_letters),
-        cmocka_unit_test(calls_are_no_messages),
-        cmocka_unit_test(hostile_lines),
-        cmocka_unit_test_setup_teardown(version_2, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(version_2_without_limits, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(version_1_in_a_container, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(nonsense, make_root, remove_root),
-        cmocka_unit_test(this_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "gw_room.h"
 #include "gw_sense.h"
+#include "gw_unit_test.h"
 
 #include "gw_clock.h"
 
@@ -131,7 +132,7 @@ static void expect(const gw_sample_value *values, gw_metric metric, gw_sample_st
                  (unsigned long long)got->value);
 }
 
-static void every_answer_is_told_with_its_reason(void **state)
+GW_TEST(every_answer_is_told_with_its_reason)
 {
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
@@ -162,7 +163,7 @@ static void every_answer_is_told_with_its_reason(void **state)
     assert_int_equal(all.holders, 0); /* no allocation was refused */
 }
 
-static void holders_are_asked_at_a_refusal(void **state)
+GW_TEST(holders_are_asked_at_a_refusal)
 {
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
@@ -181,7 +182,7 @@ static void holders_are_asked_at_a_refusal(void **state)
 }
 
 /* If an NVML call never returns, the supervisor must not block: it reports the call and still ends. */
-static void a_call_that_hangs_is_said(void **state)
+GW_TEST(a_call_that_hangs_is_said)
 {
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
@@ -200,7 +201,7 @@ static void a_call_that_hangs_is_said(void **state)
     assert_non_null(strstr(all.last_event, "did not respond in time"));
 }
 
-static void a_crash_in_the_library_is_survived(void **state)
+GW_TEST(a_crash_in_the_library_is_survived)
 {
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
@@ -212,7 +213,7 @@ static void a_crash_in_the_library_is_survived(void **state)
     assert_non_null(strstr(all.last_event, "ended by itself"));
 }
 
-static void a_library_that_does_not_work_is_said(void **state)
+GW_TEST(a_library_that_does_not_work_is_said)
 {
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
@@ -224,7 +225,7 @@ static void a_library_that_does_not_work_is_said(void **state)
 
 /* A program that ends before settle_ns is not sampled. settle_ns is one hour here, so that the test also passes on the
  * slowest machine. */
-static void nothing_is_done_for_a_short_program(void **state)
+GW_TEST(nothing_is_done_for_a_short_program)
 {
     gw_sense_now now = {0};
     settle_ns = UINT64_C(3600000000000);
@@ -240,7 +241,7 @@ static void nothing_is_done_for_a_short_program(void **state)
 
 /* Only lines written after the start are reported. Of 100 equal lines, four are reported singly, and the number of the
  * others at the end. */
-static void the_kernel_log_is_followed(void **state)
+GW_TEST(the_kernel_log_is_followed)
 {
     char line[256];
     uint32_t pid = (uint32_t)getpid();
@@ -267,7 +268,7 @@ static void the_kernel_log_is_followed(void **state)
 }
 
 /* Processes with a card's device file open must be found even if NVML does not list them. */
-static void users_of_device_files_are_found(void **state)
+GW_TEST(users_of_device_files_are_found)
 {
     char path[256];
     gw_sense_now now = {0};
@@ -288,7 +289,7 @@ static void users_of_device_files_are_found(void **state)
     assert_int_equal(all.last_user, 4000);
 }
 
-static void a_rise_of_oom_kill_is_an_event(void **state)
+GW_TEST(a_rise_of_oom_kill_is_an_event)
 {
     char name[64];
     gw_sense_now now = {0};
@@ -308,7 +309,7 @@ static void a_rise_of_oom_kill_is_an_event(void **state)
     gw_sense_close(sense);
 }
 
-static void free_memory_and_holders_are_read_before_a_run(void **state)
+GW_TEST(free_memory_and_holders_are_read_before_a_run)
 {
     gw_sense_options options = {.nvml_path = GW_FAKE_NVML_PATH, .root = made_root};
     const gw_room_card *card = NULL;
@@ -328,7 +329,7 @@ static void free_memory_and_holders_are_read_before_a_run(void **state)
     gw_room_close(room);
 }
 
-static void without_nvml_the_reason_is_returned(void **state)
+GW_TEST(without_nvml_the_reason_is_returned)
 {
     gw_sense_options options = {.nvml_path = "/nowhere/libnvidia-ml.so.1", .root = made_root};
     const gw_room_card *card = NULL;
@@ -350,20 +351,4 @@ static void without_nvml_the_reason_is_returned(void **state)
     gw_room_close(room);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_answer_is_told_with_its_reason),
-        cmocka_unit_test(holders_are_asked_at_a_refusal),
-        cmocka_unit_test(a_call_that_hangs_is_said),
-        cmocka_unit_test(a_crash_in_the_library_is_survived),
-        cmocka_unit_test(a_library_that_does_not_work_is_said),
-        cmocka_unit_test(nothing_is_done_for_a_short_program),
-        cmocka_unit_test(the_kernel_log_is_followed),
-        cmocka_unit_test(users_of_device_files_are_found),
-        cmocka_unit_test(a_rise_of_oom_kill_is_an_event),
-        cmocka_unit_test(free_memory_and_holders_are_read_before_a_run),
-        cmocka_unit_test(without_nvml_the_reason_is_returned),
-    };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
-}
+GW_TEST_MAIN(make_root, remove_root)

@@ -1,11 +1,5 @@
 /* Tests the forecast of --alarm-at: growth is found, and what only looks like growth is not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gw_event.h"
 #include "gwi_held.h"
@@ -118,7 +112,7 @@ static void expect_growth(const gwi_forecast *forecast, uint64_t held, double by
     assert_true(forecast->since_ns > 0);
 }
 
-static void growth_is_found(void **state)
+GW_TEST(growth_is_found)
 {
     const double linear_rate = 200.0 * 60 * (double)mib, sawtooth_rate = 40.0 * 60 * (double)mib;
     gwi_forecast forecast = judge(linear, 200);
@@ -129,7 +123,7 @@ static void growth_is_found(void **state)
     expect_growth(&forecast, leaking_sawtooth(225, 250), sawtooth_rate); /* the lowest of the last tooth */
 }
 
-static void growth_is_found_in_merged_samples(void **state)
+GW_TEST(growth_is_found_in_merged_samples)
 {
     gwi_forecast forecast = judge(linear, 600); /* more than there is room for */
     expect_growth(&forecast, linear(599, 600), 200.0 * 60 * (double)mib);
@@ -139,7 +133,7 @@ static void growth_is_found_in_merged_samples(void **state)
     assert_false(forecast.grows);
 }
 
-static void what_only_looks_like_growth_is_none(void **state)
+GW_TEST(what_only_looks_like_growth_is_none)
 {
     static const struct {
         const char *name;
@@ -156,7 +150,7 @@ static void what_only_looks_like_growth_is_none(void **state)
     }
 }
 
-static void too_little_is_no_growth(void **state)
+GW_TEST(too_little_is_no_growth)
 {
     gwi_forecast forecast;
     assert_false(judge_rounds(linear, 10, 50).grows); /* too few samples */
@@ -168,7 +162,7 @@ static void too_little_is_no_growth(void **state)
     assert_int_equal(forecast.kept_bytes, 0);
 }
 
-static void a_few_rounds_are_no_growth(void **state)
+GW_TEST(a_few_rounds_are_no_growth)
 {
     gwi_held_sample sample[ROOM];
     gwi_forecast forecast;
@@ -182,7 +176,7 @@ static void a_few_rounds_are_no_growth(void **state)
     assert_true(forecast.grows);
 }
 
-static void merging_keeps_the_lowest_value(void **state)
+GW_TEST(merging_keeps_the_lowest_value)
 {
     gwi_held_sample sample[4];
     size_t count = 0;
@@ -195,7 +189,7 @@ static void merging_keeps_the_lowest_value(void **state)
 }
 
 /* The first iteration allocates for long, and only the later ones wait. */
-static void one_long_iteration_is_no_growth(void **state)
+GW_TEST(one_long_iteration_is_no_growth)
 {
     gwi_held_sample sample[ROOM];
     gwi_forecast forecast;
@@ -205,7 +199,7 @@ static void one_long_iteration_is_no_growth(void **state)
     assert_false(forecast.grows);
 }
 
-static void a_full_card_is_full_now(void **state)
+GW_TEST(a_full_card_is_full_now)
 {
     gwi_held_sample sample[ROOM];
     gwi_forecast forecast;
@@ -243,7 +237,7 @@ static void end_process(gwi_held *held, uint32_t pid)
     gwi_held_take(held, &item);
 }
 
-static void random_calls_give_the_same_sum_as_a_list(void **state)
+GW_TEST(random_calls_give_the_same_sum_as_a_list)
 {
     enum { ADDRESSES = 4096, CALLS = 200000, PIDS = 3 };
     static uint64_t live[PIDS][ADDRESSES];
@@ -276,7 +270,7 @@ static void random_calls_give_the_same_sum_as_a_list(void **state)
     gwi_held_free(&held);
 }
 
-static void contexts_decide_the_device_and_end_their_blocks(void **state)
+GW_TEST(contexts_decide_the_device_and_end_their_blocks)
 {
     gwi_held held = {0};
     event(&held, GW_EV_CTX_CREATE, 7, 0, 0xc0, 0, 0, GW_CONTEXT_PRIMARY);
@@ -302,7 +296,7 @@ static void contexts_decide_the_device_and_end_their_blocks(void **state)
     gwi_held_free(&held);
 }
 
-static void only_memory_that_exists_counts(void **state)
+GW_TEST(only_memory_that_exists_counts)
 {
     gwi_held held = {0};
     gw_item refused = {.kind = GW_ITEM_EVENT};
@@ -322,20 +316,4 @@ static void only_memory_that_exists_counts(void **state)
     gwi_held_free(&held);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_is_found),
-        cmocka_unit_test(growth_is_found_in_merged_samples),
-        cmocka_unit_test(what_only_looks_like_growth_is_none),
-        cmocka_unit_test(too_little_is_no_growth),
-        cmocka_unit_test(a_few_rounds_are_no_growth),
-        cmocka_unit_test(merging_keeps_the_lowest_value),
-        cmocka_unit_test(one_long_iteration_is_no_growth),
-        cmocka_unit_test(a_full_card_is_full_now),
-        cmocka_unit_test(random_calls_give_the_same_sum_as_a_list),
-        cmocka_unit_test(contexts_decide_the_device_and_end_their_blocks),
-        cmocka_unit_test(only_memory_that_exists_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

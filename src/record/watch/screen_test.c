@@ -1,16 +1,9 @@
 /* Tests the screen: width, height, order, filter, scrolling, and text of other programs. */
+#include "gw_unit_test.h"
 #include "gw_watch.h"
 #include "watch_testlib.h"
 
 #include "gw_text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 static test_world w;
 static gwi_history history;
@@ -65,7 +58,7 @@ static bool comes_before(const char *first, const char *second)
     return a < b;
 }
 
-static void nothing_is_said_to_be_nothing(void **state)
+GW_TEST_WITH(nothing_is_said_to_be_nothing, begin, end)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = "", .interval_s = 2};
     snprintf(w.s.no_cards_why, sizeof w.s.no_cards_why, "libnvidia-ml.so.1 is missing");
@@ -75,7 +68,7 @@ static void nothing_is_said_to_be_nothing(void **state)
     assert_true(shows("no process holds memory"));
 }
 
-static void a_run_and_its_alarm_are_shown(void **state)
+GW_TEST_WITH(a_run_and_its_alarm_are_shown, begin, end)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = "", .interval_s = 2};
     gw_watch_card *card = world_add_card(&w);
@@ -105,7 +98,7 @@ static void a_run_and_its_alarm_are_shown(void **state)
 }
 
 /* An error code in place of a value must not be read as the value. */
-static void a_lost_card_has_no_values(void **state)
+GW_TEST_WITH(a_lost_card_has_no_values, begin, end)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = ""};
     gw_watch_card *card = world_add_card(&w);
@@ -120,7 +113,7 @@ static void a_lost_card_has_no_values(void **state)
     assert_false(shows("clock") || shows("errors") || shows("15"));
 }
 
-static void the_need_of_others_is_unknown(void **state)
+GW_TEST_WITH(the_need_of_others_is_unknown, begin, end)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = ""};
     world_add_card(&w);
@@ -131,7 +124,7 @@ static void the_need_of_others_is_unknown(void **state)
     assert_false(shows("ALARM"));
 }
 
-static void order_and_filter_apply_to_processes(void **state)
+GW_TEST_WITH(order_and_filter_apply_to_processes, begin, end)
 {
     gw_watch_view view = {.width = 100, .height = 0, .filter = ""};
     world_add_card(&w);
@@ -163,7 +156,7 @@ static void order_and_filter_apply_to_processes(void **state)
     assert_true(shows("no process matches"));
 }
 
-static void long_lists_scroll(void **state)
+GW_TEST_WITH(long_lists_scroll, begin, end)
 {
     gw_watch_view view = {.width = 80, .height = 24, .filter = ""};
     unsigned top_max;
@@ -192,7 +185,7 @@ static void long_lists_scroll(void **state)
         assert_true(seen[i]);
 }
 
-static void every_size_is_kept(void **state)
+GW_TEST_WITH(every_size_is_kept, begin, end)
 {
     for (int i = 0; i < 8; i++)
         world_add_card(&w);
@@ -209,7 +202,7 @@ static void every_size_is_kept(void **state)
 }
 
 /* A process may call itself what it likes: neither the terminal nor the layout may be changed by it. */
-static void hostile_text_is_harmless(void **state)
+GW_TEST_WITH(hostile_text_is_harmless, begin, end)
 {
     const gw_watch_view view = {.width = 80, .height = 24, .filter = "\x1b[2J\x03"};
     const gw_watch_view all = {.width = 80, .height = 24, .filter = ""};
@@ -233,7 +226,7 @@ static void hostile_text_is_harmless(void **state)
     gw_text_free(&who);
 }
 
-static void who_shows_whole_commands_without_a_width(void **state)
+GW_TEST_WITH(who_shows_whole_commands_without_a_width, begin, end)
 {
     const gw_watch_view view = {.filter = "ann"};
     gw_text who = {0};
@@ -252,18 +245,4 @@ static void who_shows_whole_commands_without_a_width(void **state)
     gw_text_free(&who);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(nothing_is_said_to_be_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(a_run_and_its_alarm_are_shown, begin, end),
-        cmocka_unit_test_setup_teardown(a_lost_card_has_no_values, begin, end),
-        cmocka_unit_test_setup_teardown(the_need_of_others_is_unknown, begin, end),
-        cmocka_unit_test_setup_teardown(order_and_filter_apply_to_processes, begin, end),
-        cmocka_unit_test_setup_teardown(long_lists_scroll, begin, end),
-        cmocka_unit_test_setup_teardown(every_size_is_kept, begin, end),
-        cmocka_unit_test_setup_teardown(hostile_text_is_harmless, begin, end),
-        cmocka_unit_test_setup_teardown(who_shows_whole_commands_without_a_width, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

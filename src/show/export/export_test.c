@@ -1,14 +1,11 @@
 /* Tests all formats with every kind of item, and the JSON output with json-c's own parser. */
 #define _GNU_SOURCE
 #include "gw_export.h"
+#include "gw_unit_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <json-c/json.h>
 
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuLaunchKernel"};
@@ -119,7 +116,7 @@ static unsigned count_fields(const char *at, const char **ret_next)
     return fields;
 }
 
-static void csv_lines_have_all_columns(void **state)
+GW_TEST(csv_lines_have_all_columns)
 {
     uint64_t faults;
     char *text = export_text("csv", &faults);
@@ -145,7 +142,7 @@ static void csv_lines_have_all_columns(void **state)
 }
 
 /* A spreadsheet must not evaluate a program's text as a formula. */
-static void formulas_are_texts_in_a_sheet(void **state)
+GW_TEST(formulas_are_texts_in_a_sheet)
 {
     uint64_t faults;
     char *plain = export_text("csv", &faults), *sheet = export_text("csv-sheet", &faults);
@@ -165,7 +162,7 @@ static json_object *get(json_object *object, const char *key)
     return value;
 }
 
-static void json_is_parsed_back(void **state)
+GW_TEST(json_is_parsed_back)
 {
     char *text = export_text("json", NULL);
     json_object *all = json_tokener_parse(text);
@@ -194,7 +191,7 @@ static void json_is_parsed_back(void **state)
     free(text);
 }
 
-static void a_full_disk_is_noticed(void **state)
+GW_TEST(a_full_disk_is_noticed)
 {
     gw_error err = {""};
     FILE *file = fopen("/dev/full", "w");
@@ -204,7 +201,7 @@ static void a_full_disk_is_noticed(void **state)
     fclose(file);
 }
 
-static void damage_is_shown(void **state)
+GW_TEST(damage_is_shown)
 {
     uint64_t faults;
     FILE *file = fopen(path, "r+b");
@@ -219,7 +216,7 @@ static void damage_is_shown(void **state)
     free(text);
 }
 
-static void formats_are_found_by_name(void **state)
+GW_TEST(formats_are_found_by_name)
 {
     assert_non_null(gw_export_find("json"));
     assert_non_null(gw_export_find("csv"));
@@ -228,12 +225,4 @@ static void formats_are_found_by_name(void **state)
         assert_ptr_equal(gw_export_find(gw_export_at(i)->name), gw_export_at(i));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats_are_found_by_name),     cmocka_unit_test(csv_lines_have_all_columns),
-        cmocka_unit_test(json_is_parsed_back),           cmocka_unit_test(a_full_disk_is_noticed),
-        cmocka_unit_test(formulas_are_texts_in_a_sheet), cmocka_unit_test(damage_is_shown),
-    };
-    return cmocka_run_group_tests(tests, write_recording, remove_recording);
-}
+GW_TEST_MAIN(write_recording, remove_recording)

@@ -3,16 +3,12 @@
  * here has its own field numbers, from Perfetto's schema. tests/cmd/test_perfetto.py tests traces of real runs. */
 #define _GNU_SOURCE
 #include "gw_export.h"
+#include "gw_unit_test.h"
 #include "gwi_perfetto.h"
 
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void expect_bytes(gw_text *message, const char *bytes, size_t count)
 {
@@ -21,7 +17,7 @@ static void expect_bytes(gw_text *message, const char *bytes, size_t count)
     gw_text_clear(message);
 }
 
-static void the_wire_format(void **state)
+GW_TEST(the_wire_format)
 {
     gw_text message = {0}, inner = {0};
     gwi_wire_number(&message, 1, 150);
@@ -334,7 +330,7 @@ static gw_item next_ring(source *from)
     return item;
 }
 
-static void each_call_of_a_ring_is_exported_once(void **state)
+GW_TEST(each_call_of_a_ring_is_exported_once)
 {
     size_t bytes;
     source from = {.next = next_ring, .count = 4};
@@ -377,7 +373,7 @@ static size_t count_of(const char *text, size_t bytes, const char *words)
 }
 
 /* The name of an earlier launch is unknown, because the handle had another name then. */
-static void a_launch_has_the_name_of_its_time(void **state)
+GW_TEST(a_launch_has_the_name_of_its_time)
 {
     size_t bytes;
     source from = {.next = next_of_reused_handle, .count = 3};
@@ -389,7 +385,7 @@ static void a_launch_has_the_name_of_its_time(void **state)
     free(text);
 }
 
-static void any_items_give_a_trace(void **state)
+GW_TEST(any_items_give_a_trace)
 {
     for (uint64_t round = 1; round <= 20; round++) {
         size_t bytes;
@@ -403,7 +399,7 @@ static void any_items_give_a_trace(void **state)
 }
 
 /* There are at most 65,536 tracks and one for all others. */
-static void too_many_threads_share_a_track(void **state)
+GW_TEST(too_many_threads_share_a_track)
 {
     size_t bytes;
     random_state = 1;
@@ -414,7 +410,7 @@ static void too_many_threads_share_a_track(void **state)
     free(text);
 }
 
-static void any_items_give_tables(void **state)
+GW_TEST(any_items_give_tables)
 {
     for (unsigned i = 0; gw_export_at(i) != NULL; i++) {
         size_t bytes;
@@ -469,7 +465,7 @@ static size_t heap_after(const char *name, uint64_t count)
 }
 
 /* What a format remembers grows with what is alive, not with the events. The model keeps some of the last requests. */
-static void memory_does_not_grow_with_the_events(void **state)
+GW_TEST(memory_does_not_grow_with_the_events)
 {
     for (unsigned i = 0; gw_export_at(i) != NULL; i++) {
         const char *name = gw_export_at(i)->name;
@@ -483,16 +479,4 @@ static void memory_does_not_grow_with_the_events(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_wire_format),
-        cmocka_unit_test(any_items_give_a_trace),
-        cmocka_unit_test(each_call_of_a_ring_is_exported_once),
-        cmocka_unit_test(a_launch_has_the_name_of_its_time),
-        cmocka_unit_test(too_many_threads_share_a_track),
-        cmocka_unit_test(any_items_give_tables),
-        cmocka_unit_test(memory_does_not_grow_with_the_events),
-    };
-    return cmocka_run_group_tests(tests, make_recording, remove_recording);
-}
+GW_TEST_MAIN(make_recording, remove_recording)

@@ -1,16 +1,11 @@
 /* Parses the JSON output and compares each field with the verdict. */
 #include "gw_render.h"
+#include "gw_unit_test.h"
 
 #include <json-c/json.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static struct json_object *written(const gw_verdict *verdict)
 {
@@ -31,7 +26,7 @@ static struct json_object *get(struct json_object *root, const char *key)
     return value;
 }
 
-static void what_was_kept_is_told_by_phase(void **state)
+GW_TEST(what_was_kept_is_told_by_phase)
 {
     gw_verdict_block block[] = {{0x7f0000000000, 4096, 1500000000, true}, {.address = 64}};
     gw_verdict_kept kept[] = {
@@ -61,7 +56,7 @@ static void what_was_kept_is_told_by_phase(void **state)
     json_object_put(root);
 }
 
-static void an_empty_verdict_has_every_field(void **state)
+GW_TEST(an_empty_verdict_has_every_field)
 {
     gw_verdict verdict = {.status = GW_VERDICT_UNDETERMINED};
     struct json_object *root = written(&verdict);
@@ -80,7 +75,7 @@ static void an_empty_verdict_has_every_field(void **state)
     json_object_put(root);
 }
 
-static void values_survive(void **state)
+GW_TEST(values_survive)
 {
     char *words[] = {(char *)"a\"b\\c", (char *)"\xFF"};
     gw_evidence evidence[] = {{.t_ns = 1500000000u,
@@ -128,7 +123,7 @@ static void values_survive(void **state)
     json_object_put(root);
 }
 
-static void a_place_has_its_stack(void **state)
+GW_TEST(a_place_has_its_stack)
 {
     gw_where_frame frame[] = {{.function = (char *)"cuda_alloc",
                                .module = (char *)"/lib/x.so",
@@ -199,7 +194,7 @@ static bool says(const gw_verdict *verdict, const char *part)
     return found;
 }
 
-static void an_answer_reads_as_designed(void **state)
+GW_TEST(an_answer_reads_as_designed)
 {
     gw_verdict_rehearsal rehearsal;
     gw_verdict verdict = sample(&rehearsal);
@@ -213,7 +208,7 @@ static void an_answer_reads_as_designed(void **state)
                           "           taken as for zeros\n");
 }
 
-static void each_fact_has_its_line(void **state)
+GW_TEST(each_fact_has_its_line)
 {
     gw_verdict_rehearsal rehearsal;
     gw_verdict verdict = sample(&rehearsal);
@@ -237,7 +232,7 @@ static void each_fact_has_its_line(void **state)
     assert_true(says(&verdict, "train.py:31 in step"));
 }
 
-static void places_of_values(void **state)
+GW_TEST(places_of_values)
 {
     static char *sizes[] = {(char *)"a.py:1 in f (nonzero)"},
                 *values[] = {(char *)"a.py:2 in f", (char *)"a.py:3 in f", (char *)"a.py:4 in f",
@@ -252,7 +247,7 @@ static void places_of_values(void **state)
     assert_true(says(&verdict, "may have stopped"));
 }
 
-static void what_does_not_fit(void **state)
+GW_TEST(what_does_not_fit)
 {
     gw_verdict_rehearsal rehearsal;
     gw_verdict verdict = sample(&rehearsal);
@@ -265,17 +260,4 @@ static void what_does_not_fit(void **state)
     assert_true(says(&verdict, "0 B remain"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_verdict_has_every_field),
-        cmocka_unit_test(what_was_kept_is_told_by_phase),
-        cmocka_unit_test(values_survive),
-        cmocka_unit_test(a_place_has_its_stack),
-        cmocka_unit_test(an_answer_reads_as_designed),
-        cmocka_unit_test(each_fact_has_its_line),
-        cmocka_unit_test(places_of_values),
-        cmocka_unit_test(what_does_not_fit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -2,19 +2,14 @@
 #include "gw_render.h"
 #include "gw_say.h"
 #include "gw_text.h"
+#include "gw_unit_test.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char *words[] = {(char *)"python", (char *)"train.py\033[2J"};
 static char *next[] = {
@@ -52,7 +47,7 @@ static gw_verdict sample(void)
     return verdict;
 }
 
-static void a_verdict_reads_as_designed(void **state)
+GW_TEST(a_verdict_reads_as_designed)
 {
     gw_verdict verdict = sample();
     gw_text text = {0};
@@ -75,7 +70,7 @@ static void a_verdict_reads_as_designed(void **state)
     gw_text_free(&text);
 }
 
-static void a_message_is_short_and_cut_after_a_line(void **state)
+GW_TEST(a_message_is_short_and_cut_after_a_line)
 {
     gw_verdict verdict = sample();
     gw_text whole = {0};
@@ -112,7 +107,7 @@ static void a_message_is_short_and_cut_after_a_line(void **state)
     gw_text_free(&whole);
 }
 
-static void a_message_has_the_first_lines_of_evidence(void **state)
+GW_TEST(a_message_has_the_first_lines_of_evidence)
 {
     gw_verdict verdict = sample();
     static gw_evidence many[9];
@@ -132,7 +127,7 @@ static void a_message_has_the_first_lines_of_evidence(void **state)
     gw_text_free(&text);
 }
 
-static void no_line_is_wider_than_asked(void **state)
+GW_TEST(no_line_is_wider_than_asked)
 {
     for (unsigned width = 40; width < 200; width += 7) {
         gw_verdict verdict = sample();
@@ -146,7 +141,7 @@ static void no_line_is_wider_than_asked(void **state)
     }
 }
 
-static void colours_only_when_asked(void **state)
+GW_TEST(colours_only_when_asked)
 {
     gw_verdict verdict = sample();
     gw_text text = {0};
@@ -158,7 +153,7 @@ static void colours_only_when_asked(void **state)
 }
 
 /* Colours change neither the words nor the layout: without the sequences, each text is the one without colours. */
-static void colours_do_not_move_text(void **state)
+GW_TEST(colours_do_not_move_text)
 {
     for (unsigned width = 40; width < 200; width += 7) {
         for (int all = 0; all < 2; all++) {
@@ -175,7 +170,7 @@ static void colours_do_not_move_text(void **state)
     }
 }
 
-static void the_verdicts_colour_is_its_certainty(void **state)
+GW_TEST(the_verdicts_colour_is_its_certainty)
 {
     static const struct {
         gw_verdict_status status;
@@ -200,7 +195,7 @@ static void the_verdicts_colour_is_its_certainty(void **state)
     }
 }
 
-static void an_empty_verdict_is_printed(void **state)
+GW_TEST(an_empty_verdict_is_printed)
 {
     for (int status = GW_VERDICT_FAULT; status <= GW_VERDICT_UNDETERMINED; status++) {
         gw_verdict verdict = {.status = (gw_verdict_status)status, .cause = "x"};
@@ -211,7 +206,7 @@ static void an_empty_verdict_is_printed(void **state)
     }
 }
 
-static void long_commands_are_cut(void **state)
+GW_TEST(long_commands_are_cut)
 {
     char script[2000], *arguments[100];
     memset(script, 'x', sizeof script - 1);
@@ -228,7 +223,7 @@ static void long_commands_are_cut(void **state)
     gw_text_free(&text);
 }
 
-static void foreign_bytes_become_harmless(void **state)
+GW_TEST(foreign_bytes_become_harmless)
 {
     static const struct {
         const char *given, *shown, *utf8;
@@ -286,7 +281,7 @@ static gw_verdict crowded(void)
     return verdict;
 }
 
-static void too_much_becomes_one_screen(void **state)
+GW_TEST(too_much_becomes_one_screen)
 {
     gw_verdict verdict = crowded();
     gw_text screen = {0}, all = {0};
@@ -309,7 +304,7 @@ static void too_much_becomes_one_screen(void **state)
     gw_text_free(&all);
 }
 
-static void every_width_and_colour_fits(void **state)
+GW_TEST(every_width_and_colour_fits)
 {
     for (unsigned width = 80; width < 200; width += 13) {
         gw_verdict verdict = crowded();
@@ -320,7 +315,7 @@ static void every_width_and_colour_fits(void **state)
     }
 }
 
-static void what_decides_comes_first(void **state)
+GW_TEST(what_decides_comes_first)
 {
     gw_verdict verdict = crowded();
     many_evidence[MANY - 1].weight = GW_WEIGHT_DECIDES;
@@ -334,7 +329,7 @@ static void what_decides_comes_first(void **state)
 }
 
 /* The last line names the command that prints the lines left out. The caller may choose this command. */
-static void the_command_for_the_rest_is_the_callers(void **state)
+GW_TEST(the_command_for_the_rest_is_the_callers)
 {
     gw_verdict verdict = crowded();
     gw_text text = {0};
@@ -344,7 +339,7 @@ static void the_command_for_the_rest_is_the_callers(void **state)
     gw_text_free(&text);
 }
 
-static void a_word_longer_than_a_line_loses_its_middle(void **state)
+GW_TEST(a_word_longer_than_a_line_loses_its_middle)
 {
     gw_verdict verdict = sample();
     char word[400] = "/begin";
@@ -410,7 +405,7 @@ static void shows(const gw_verdict *verdict, unsigned width, const char *wanted,
     gw_text_free(&text);
 }
 
-static void the_users_line_is_shown(void **state)
+GW_TEST(the_users_line_is_shown)
 {
     gw_verdict verdict = placed("def step():\n    loss = f(x)\n\tkeep(loss)\nlast()\n", 2);
     shows(&verdict, 80,
@@ -432,21 +427,21 @@ static void the_users_line_is_shown(void **state)
     shows(&verdict, 80, "refused\nNext ", "|");
 }
 
-static void the_last_line_needs_no_end(void **state)
+GW_TEST(the_last_line_needs_no_end)
 {
     gw_verdict verdict = placed("a()\nb()", 2);
     shows(&verdict, 80, "           1 | a()\n         > 2 | b()\nNext ", NULL);
     unlink(source_path);
 }
 
-static void lines_that_say_nothing_are_left_out(void **state)
+GW_TEST(lines_that_say_nothing_are_left_out)
 {
     gw_verdict verdict = placed("    {\n        call();\n    }\n", 2);
     shows(&verdict, 80, "refused\n         > 2 | call();\nNext ", NULL);
     unlink(source_path);
 }
 
-static void a_source_line_cannot_steer_a_terminal(void **state)
+GW_TEST(a_source_line_cannot_steer_a_terminal)
 {
     gw_verdict verdict = placed("x = '\033[2J\xC2\x9B\xFF'\r\n", 1);
     shows(&verdict, 80,
@@ -456,7 +451,7 @@ static void a_source_line_cannot_steer_a_terminal(void **state)
     unlink(source_path);
 }
 
-static void a_long_source_line_is_cut(void **state)
+GW_TEST(a_long_source_line_is_cut)
 {
     char source[70000];
     memset(source, 'x', sizeof source - 1);
@@ -475,7 +470,7 @@ static void a_long_source_line_is_cut(void **state)
 }
 
 /* If the file was changed after the run began, the source line is not printed, because another line may have run. */
-static void a_file_that_changed_is_not_shown(void **state)
+GW_TEST(a_file_that_changed_is_not_shown)
 {
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.start_realtime_ns = now_ns() - 3600u * 1000000000u;
@@ -492,7 +487,7 @@ static void a_file_that_changed_is_not_shown(void **state)
 }
 
 /* With a recorded hash, the contents count and not the times. */
-static void a_file_is_known_by_its_hash(void **state)
+GW_TEST(a_file_is_known_by_its_hash)
 {
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.start_realtime_ns = 1;
@@ -505,7 +500,7 @@ static void a_file_is_known_by_its_hash(void **state)
 }
 
 /* Whoever names a file in a recording must have known its contents, and must be able to read it. */
-static void a_foreign_recording_shows_what_its_owner_can_read(void **state)
+GW_TEST(a_foreign_recording_shows_what_its_owner_can_read)
 {
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.owner = geteuid() + 12345;
@@ -521,7 +516,7 @@ static void a_foreign_recording_shows_what_its_owner_can_read(void **state)
 }
 
 /* The source line is not printed if the file is newer than the native program that was built from it. */
-static void a_source_newer_than_the_program_is_not_shown(void **state)
+GW_TEST(a_source_newer_than_the_program_is_not_shown)
 {
     gw_verdict verdict = placed("a()\nb()\n", 2);
     struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
@@ -549,7 +544,7 @@ static void shows_mark(const char *source, uint32_t begin, uint32_t end, const c
     unlink(source_path);
 }
 
-static void the_part_that_was_running_is_marked(void **state)
+GW_TEST(the_part_that_was_running_is_marked)
 {
     shows_mark("    a(f(x))\nb()\n", 6, 10,
                "         > 1 |     a(f(x))\n             |       ^^^^\n           2 | b()\n", NULL);
@@ -561,7 +556,7 @@ static void the_part_that_was_running_is_marked(void **state)
 }
 
 /* Of a native frame, only the place where the call begins is known. */
-static void the_call_of_a_native_line_is_marked(void **state)
+GW_TEST(the_call_of_a_native_line_is_marked)
 {
     gw_verdict verdict = placed("  if (\tok(\xC3\xBCx(p)) < 0)\n", 1);
     char module[] = "/proc/self/exe"; /* newer than the source? its age does not matter here */
@@ -586,7 +581,7 @@ static void the_call_of_a_native_line_is_marked(void **state)
     unlink(source_path);
 }
 
-static void there_is_no_mark_where_it_would_be_wrong_or_useless(void **state)
+GW_TEST(there_is_no_mark_where_it_would_be_wrong_or_useless)
 {
     shows_mark("  a(x) \n", 2, 6, "> 1 | a(x) \nNext ", "^"); /* the whole line */
     shows_mark("a(x)\n", 0, 0, NULL, "^");                    /* not known */
@@ -600,7 +595,7 @@ static void there_is_no_mark_where_it_would_be_wrong_or_useless(void **state)
                2, 6, NULL, "^"); /* a byte order mark */
 }
 
-static void a_long_mark_is_cut(void **state)
+GW_TEST(a_long_mark_is_cut)
 {
     char source[600];
     memset(source, 'x', sizeof source - 1);
@@ -625,7 +620,7 @@ static void a_long_mark_is_cut(void **state)
     }
 }
 
-static void only_plain_files_are_read(void **state)
+GW_TEST(only_plain_files_are_read)
 {
     gw_verdict verdict = placed("a()\n", 1);
     unlink(source_path);
@@ -638,7 +633,7 @@ static void only_plain_files_are_read(void **state)
     shows(&verdict, 80, NULL, "| ");
 }
 
-static void a_relative_name_is_one_of_the_runs_folder(void **state)
+GW_TEST(a_relative_name_is_one_of_the_runs_folder)
 {
     gw_verdict verdict = placed("a()\n", 1);
     frame.file = source_path + strlen("/tmp/");
@@ -648,39 +643,4 @@ static void a_relative_name_is_one_of_the_runs_folder(void **state)
     unlink(source_path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_verdict_reads_as_designed),
-        cmocka_unit_test(a_message_is_short_and_cut_after_a_line),
-        cmocka_unit_test(a_message_has_the_first_lines_of_evidence),
-        cmocka_unit_test(no_line_is_wider_than_asked),
-        cmocka_unit_test(colours_only_when_asked),
-        cmocka_unit_test(colours_do_not_move_text),
-        cmocka_unit_test(the_verdicts_colour_is_its_certainty),
-        cmocka_unit_test(an_empty_verdict_is_printed),
-        cmocka_unit_test(foreign_bytes_become_harmless),
-        cmocka_unit_test(long_commands_are_cut),
-        cmocka_unit_test(too_much_becomes_one_screen),
-        cmocka_unit_test(every_width_and_colour_fits),
-        cmocka_unit_test(what_decides_comes_first),
-        cmocka_unit_test(the_command_for_the_rest_is_the_callers),
-        cmocka_unit_test(a_word_longer_than_a_line_loses_its_middle),
-        cmocka_unit_test(the_users_line_is_shown),
-        cmocka_unit_test(the_last_line_needs_no_end),
-        cmocka_unit_test(lines_that_say_nothing_are_left_out),
-        cmocka_unit_test(a_source_line_cannot_steer_a_terminal),
-        cmocka_unit_test(a_long_source_line_is_cut),
-        cmocka_unit_test(a_file_that_changed_is_not_shown),
-        cmocka_unit_test(a_file_is_known_by_its_hash),
-        cmocka_unit_test(a_foreign_recording_shows_what_its_owner_can_read),
-        cmocka_unit_test(a_source_newer_than_the_program_is_not_shown),
-        cmocka_unit_test(the_part_that_was_running_is_marked),
-        cmocka_unit_test(the_call_of_a_native_line_is_marked),
-        cmocka_unit_test(there_is_no_mark_where_it_would_be_wrong_or_useless),
-        cmocka_unit_test(a_long_mark_is_cut),
-        cmocka_unit_test(only_plain_files_are_read),
-        cmocka_unit_test(a_relative_name_is_one_of_the_runs_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

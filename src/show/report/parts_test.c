@@ -1,20 +1,15 @@
 /* Thinning, the map, and the escaping of text and numbers. */
 #include "gw_model.h"
 #include "gw_recording.h"
+#include "gw_unit_test.h"
 #include "gwi_collect.h"
 #include "gwi_escape.h"
 #include "gwi_map.h"
 #include "gwi_thin.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const uint64_t mib = 1 << 20;
 
@@ -31,7 +26,7 @@ static void expect_sorted(const gwi_thin *thin)
         assert_true(thin->row[i].t_ns > thin->row[i - 1].t_ns);
 }
 
-static void a_short_run_keeps_every_row(void **state)
+GW_TEST(a_short_run_keeps_every_row)
 {
     gwi_thin thin;
     gwi_thin_start(&thin, 2, 1000, 100);
@@ -45,7 +40,7 @@ static void a_short_run_keeps_every_row(void **state)
 }
 
 /* A recording may claim that it ended long before its last event. */
-static void rows_after_the_end_are_limited(void **state)
+GW_TEST(rows_after_the_end_are_limited)
 {
     enum { ROWS = 50000, BUCKETS = 10 };
     gwi_thin thin;
@@ -60,7 +55,7 @@ static void rows_after_the_end_are_limited(void **state)
 }
 
 /* Every bucket has the extremes of each column that a slow second count finds. */
-static void extremes_of_each_bucket_stay(void **state)
+GW_TEST(extremes_of_each_bucket_stay)
 {
     enum { ROWS = 20000, BUCKETS = 20 };
     static uint64_t low[BUCKETS][2], high[BUCKETS][2];
@@ -96,7 +91,7 @@ static void extremes_of_each_bucket_stay(void **state)
     gwi_thin_free(&thin);
 }
 
-static void times_that_go_back_are_clamped(void **state)
+GW_TEST(times_that_go_back_are_clamped)
 {
     gwi_thin thin;
     gwi_thin_start(&thin, 2, 100, 1);
@@ -117,7 +112,7 @@ static void times_that_go_back_are_clamped(void **state)
     gwi_thin_free(&thin);
 }
 
-static void a_run_without_length_has_one_bucket(void **state)
+GW_TEST(a_run_without_length_has_one_bucket)
 {
     gwi_thin thin;
     gwi_thin_start(&thin, 1, 0, 0);
@@ -130,7 +125,7 @@ static void a_run_without_length_has_one_bucket(void **state)
 
 /* ---- marks ---- */
 
-static void important_marks_come_first_and_others_are_spread(void **state)
+GW_TEST(important_marks_come_first_and_others_are_spread)
 {
     enum { COUNT = 10000, MAX = 20, SPAN_NS = 10000 };
     static gwi_choice list[COUNT];
@@ -147,7 +142,7 @@ static void important_marks_come_first_and_others_are_spread(void **state)
 }
 
 /* Times may be later than the end of the run. */
-static void marks_after_the_end_are_kept_too(void **state)
+GW_TEST(marks_after_the_end_are_kept_too)
 {
     gwi_choice list[] = {{.t_ns = UINT64_MAX, .index = 0}, {.t_ns = 0, .index = 1}, {.t_ns = 1, .index = 2}};
     assert_int_equal(gwi_pick(list, 3, 3, 1), 3);
@@ -158,7 +153,7 @@ static void marks_after_the_end_are_kept_too(void **state)
 
 /* ---- the map ---- */
 
-static void holes_are_between_blocks(void **state)
+GW_TEST(holes_are_between_blocks)
 {
     gwi_block block[] = {{10 * mib, mib, 1}, {8 * mib, mib, 0}, {100 * mib, 4 * mib, 2}};
     gwi_map map;
@@ -177,7 +172,7 @@ static void holes_are_between_blocks(void **state)
     gwi_map_free(&map);
 }
 
-static void segments_of_an_allocator_have_their_size(void **state)
+GW_TEST(segments_of_an_allocator_have_their_size)
 {
     gwi_block segment[] = {{20 * mib, 10 * mib, 0}, {40 * mib, 2 * mib, 0}};
     gwi_block block[] = {{21 * mib, mib, 3}, {24 * mib, 2 * mib, 4}, {90 * mib, mib, 5}};
@@ -210,7 +205,7 @@ static void expect_whole(const gwi_map *map)
     }
 }
 
-static void hostile_blocks_make_a_map(void **state)
+GW_TEST(hostile_blocks_make_a_map)
 {
     const uint64_t end = UINT64_MAX;
     gwi_block block[] = {{0, 0, 0},        {0, 4096, 1},        {100, 50, 2},      {end, end, 3}, {end - 10, end, 4},
@@ -237,7 +232,7 @@ static void hostile_blocks_make_a_map(void **state)
 }
 
 /* A segment with very many blocks is drawn in a limited number of columns. */
-static void many_blocks_are_few_rectangles(void **state)
+GW_TEST(many_blocks_are_few_rectangles)
 {
     enum { BLOCKS = 50000 };
     gwi_block *block = malloc(BLOCKS * sizeof *block);
@@ -267,7 +262,7 @@ static void expect_html(const char *string, const char *html)
     gw_text_free(&page);
 }
 
-static void html_has_no_markup_of_the_recording(void **state)
+GW_TEST(html_has_no_markup_of_the_recording)
 {
     expect_html("</script><b onload='x'>\"&", "&lt;/script&gt;&lt;b onload=&#39;x&#39;&gt;&quot;&amp;");
     expect_html("a\x01"
@@ -278,7 +273,7 @@ static void html_has_no_markup_of_the_recording(void **state)
     expect_html(NULL, "");
 }
 
-static void script_data_cannot_end_its_element(void **state)
+GW_TEST(script_data_cannot_end_its_element)
 {
     gw_text page = {0};
     gwi_script_json(&page, "{\"a\":\"</script><!--\"}");
@@ -286,7 +281,7 @@ static void script_data_cannot_end_its_element(void **state)
     gw_text_free(&page);
 }
 
-static void long_names_are_cut_in_the_middle(void **state)
+GW_TEST(long_names_are_cut_in_the_middle)
 {
     gw_text page = {0};
     gwi_html_cut(&page, "at::native::<elementwise>", 11);
@@ -300,7 +295,7 @@ static void long_names_are_cut_in_the_middle(void **state)
     gw_text_free(&page);
 }
 
-static void times_are_for_people(void **state)
+GW_TEST(times_are_for_people)
 {
     static const struct {
         uint64_t ns;
@@ -316,7 +311,7 @@ static void times_are_for_people(void **state)
     }
 }
 
-static void numbers_do_not_wrap(void **state)
+GW_TEST(numbers_do_not_wrap)
 {
     assert_true(gwi_sum(UINT64_MAX, 1) == UINT64_MAX);
     assert_true(gwi_sum(1, 2) == 3);
@@ -389,7 +384,7 @@ static uint64_t steps_of(uint32_t count)
     return steps;
 }
 
-static void the_work_at_exits_grows_with_the_processes(void **state)
+GW_TEST(the_work_at_exits_grows_with_the_processes)
 {
     enum { PROCESSES = 1000 };
     uint64_t some = steps_of(PROCESSES), twice = steps_of(2 * PROCESSES);
@@ -397,7 +392,7 @@ static void the_work_at_exits_grows_with_the_processes(void **state)
     assert_int_equal(twice, 2 * some);
 }
 
-static void a_process_that_never_freed_has_its_groups_once(void **state)
+GW_TEST(a_process_that_never_freed_has_its_groups_once)
 {
     gw_group group[] = {{.pid = 0}, {.pid = 7}, {.pid = 5}, {.pid = 7}};
     gw_model model = {.group = group, .group_count = 4};
@@ -425,27 +420,4 @@ static void a_process_that_never_freed_has_its_groups_once(void **state)
     gwi_alive_free(&alive);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_short_run_keeps_every_row),
-        cmocka_unit_test(extremes_of_each_bucket_stay),
-        cmocka_unit_test(rows_after_the_end_are_limited),
-        cmocka_unit_test(times_that_go_back_are_clamped),
-        cmocka_unit_test(a_run_without_length_has_one_bucket),
-        cmocka_unit_test(important_marks_come_first_and_others_are_spread),
-        cmocka_unit_test(marks_after_the_end_are_kept_too),
-        cmocka_unit_test(holes_are_between_blocks),
-        cmocka_unit_test(segments_of_an_allocator_have_their_size),
-        cmocka_unit_test(hostile_blocks_make_a_map),
-        cmocka_unit_test(many_blocks_are_few_rectangles),
-        cmocka_unit_test(html_has_no_markup_of_the_recording),
-        cmocka_unit_test(script_data_cannot_end_its_element),
-        cmocka_unit_test(long_names_are_cut_in_the_middle),
-        cmocka_unit_test(times_are_for_people),
-        cmocka_unit_test(numbers_do_not_wrap),
-        cmocka_unit_test(the_work_at_exits_grows_with_the_processes),
-        cmocka_unit_test(a_process_that_never_freed_has_its_groups_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

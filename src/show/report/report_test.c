@@ -2,18 +2,13 @@
 #include "gw_metrics.h"
 #include "gw_recording.h"
 #include "gw_report.h"
+#include "gw_unit_test.h"
 
 #include <json-c/json.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { PID = 100, RESULT_NO_MEMORY = 2 };
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2"};
@@ -153,7 +148,7 @@ static double highest(struct json_object *chart)
     return top;
 }
 
-static void memory_over_time_has_the_true_peak(void **state)
+GW_TEST(memory_over_time_has_the_true_peak)
 {
     enum { BLOCKS = 3000, KEPT = 100 };
     made run;
@@ -177,7 +172,7 @@ static void memory_over_time_has_the_true_peak(void **state)
     release(&run, charts);
 }
 
-static void hostile_numbers_make_a_page(void **state)
+GW_TEST(hostile_numbers_make_a_page)
 {
     const uint64_t most = UINT64_MAX;
     made run;
@@ -209,7 +204,7 @@ static void hostile_numbers_make_a_page(void **state)
     release(&run, charts);
 }
 
-static void hostile_text_stays_text(void **state)
+GW_TEST(hostile_text_stays_text)
 {
     static const char evil[] = "</script><script>alert(1)</script><img src=x onerror=alert(1)>";
     made run;
@@ -233,7 +228,7 @@ static void hostile_text_stays_text(void **state)
 }
 
 /* Sorting this list by insertion would move 20 thousand million items. */
-static void times_that_go_back_are_not_sorted_for_ever(void **state)
+GW_TEST(times_that_go_back_are_not_sorted_for_ever)
 {
     enum { ITEMS = 200000 };
     made run;
@@ -250,7 +245,7 @@ static void times_that_go_back_are_not_sorted_for_ever(void **state)
     release(&run, charts);
 }
 
-static void a_cut_recording_has_a_page(void **state)
+GW_TEST(a_cut_recording_has_a_page)
 {
     gw_error err;
     made run;
@@ -272,7 +267,7 @@ static void a_cut_recording_has_a_page(void **state)
 }
 
 /* An hour of a busy program and four samples a second: the page stays small, and keeps the one short peak. */
-static void a_long_run_is_a_small_page(void **state)
+GW_TEST(a_long_run_is_a_small_page)
 {
     enum { SAMPLES = 4 * 3600, CHANGES = 12, PAGE_BYTES_MAX = 2 << 20 };
     made run;
@@ -331,7 +326,7 @@ static struct json_object *clean_run(made *run, uint64_t lost)
     return charts;
 }
 
-static void leaks_are_unknown_if_events_were_lost(void **state)
+GW_TEST(leaks_are_unknown_if_events_were_lost)
 {
     made run;
     struct json_object *charts = clean_run(&run, 0);
@@ -376,7 +371,7 @@ static void fail_often(made *run, unsigned count)
     end(run, (count + 1) * 1000000ull);
 }
 
-static void many_failures_are_marked_all_over_the_run(void **state)
+GW_TEST(many_failures_are_marked_all_over_the_run)
 {
     enum { FAILURES = 1000, MARKS = 60, QUARTER_MIN = 10 };
     made run;
@@ -391,7 +386,7 @@ static void many_failures_are_marked_all_over_the_run(void **state)
     release(&run, charts);
 }
 
-static void few_failures_are_all_marked(void **state)
+GW_TEST(few_failures_are_all_marked)
 {
     enum { FAILURES = 60 };
     made run;
@@ -402,7 +397,7 @@ static void few_failures_are_all_marked(void **state)
     release(&run, charts);
 }
 
-static void many_phases_are_shaded_all_over_the_run(void **state)
+GW_TEST(many_phases_are_shaded_all_over_the_run)
 {
     enum { PHASES = 5000, BANDS = 200, QUARTER_MIN = 40 };
     made run;
@@ -454,7 +449,7 @@ static void expect_bands(struct json_object *charts, const char *id, const doubl
     }
 }
 
-static void unknown_reasons_end_a_band(void **state)
+GW_TEST(unknown_reasons_end_a_band)
 {
     const uint64_t cap = GW_CLOCK_REASON_POWER_CAP;
     static const double spans[][2] = {{2000, 4000}, {6000, 9000}};
@@ -476,7 +471,7 @@ static void unknown_reasons_end_a_band(void **state)
     release(&run, charts);
 }
 
-static void many_spans_of_reduced_clocks_are_drawn_all_over_the_run(void **state)
+GW_TEST(many_spans_of_reduced_clocks_are_drawn_all_over_the_run)
 {
     enum { SPANS = 3000, BANDS = 200, QUARTER_MIN = 40 };
     made run;
@@ -495,21 +490,4 @@ static void many_spans_of_reduced_clocks_are_drawn_all_over_the_run(void **state
     release(&run, charts);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_over_time_has_the_true_peak),
-        cmocka_unit_test(hostile_numbers_make_a_page),
-        cmocka_unit_test(hostile_text_stays_text),
-        cmocka_unit_test(times_that_go_back_are_not_sorted_for_ever),
-        cmocka_unit_test(a_cut_recording_has_a_page),
-        cmocka_unit_test(a_long_run_is_a_small_page),
-        cmocka_unit_test(leaks_are_unknown_if_events_were_lost),
-        cmocka_unit_test(many_failures_are_marked_all_over_the_run),
-        cmocka_unit_test(few_failures_are_all_marked),
-        cmocka_unit_test(many_phases_are_shaded_all_over_the_run),
-        cmocka_unit_test(unknown_reasons_end_a_band),
-        cmocka_unit_test(many_spans_of_reduced_clocks_are_drawn_all_over_the_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,11 +1,6 @@
 /* Tests the search against functions of memory: linear, stepped and not monotonic ones, with trials that end in any
  * order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gw_fit_search.h"
 
@@ -104,7 +99,7 @@ static uint64_t largest_by_hand(const rig *it, uint64_t from, uint64_t max, uint
     return largest;
 }
 
-static void every_size_of_a_monotonic_function_is_exact(void **state)
+GW_TEST(every_size_of_a_monotonic_function_is_exact)
 {
     uint64_t (*const functions[])(uint64_t) = {linear, stepped};
     for (size_t f = 0; f < 2; f++)
@@ -121,7 +116,7 @@ static void every_size_of_a_monotonic_function_is_exact(void **state)
                 }
 }
 
-static void one_after_the_other_needs_few_trials(void **state)
+GW_TEST(one_after_the_other_needs_few_trials)
 {
     rig it = {.limit = 24 * gib, .bytes = linear, .jobs = 1};
     gw_fit_answer answer = search_all(&it, 1, 1 << 20, 1);
@@ -130,7 +125,7 @@ static void one_after_the_other_needs_few_trials(void **state)
     assert_int_equal(it.trials, 14 + 12 + 1);
 }
 
-static void trials_run_side_by_side(void **state)
+GW_TEST(trials_run_side_by_side)
 {
     rig it = {.limit = 24 * gib, .bytes = linear, .jobs = 8};
     gw_fit_answer answer = search_all(&it, 1, 1 << 20, 1);
@@ -138,7 +133,7 @@ static void trials_run_side_by_side(void **state)
     assert_int_equal(it.most_at_once, 8);
 }
 
-static void steps_and_limits_hold(void **state)
+GW_TEST(steps_and_limits_hold)
 {
     for (uint64_t step = 1; step <= 24; step++)
         for (uint64_t from = 1; from <= 90; from += 7) {
@@ -159,7 +154,7 @@ static void steps_and_limits_hold(void **state)
     assert_int_equal(answer.largest, 5);
 }
 
-static void nothing_fits(void **state)
+GW_TEST(nothing_fits)
 {
     for (size_t jobs = 1; jobs <= 8; jobs++) {
         rig it = {.limit = gib / 4, .bytes = linear, .jobs = jobs};
@@ -171,7 +166,7 @@ static void nothing_fits(void **state)
     }
 }
 
-static void a_larger_number_that_fits_is_found(void **state)
+GW_TEST(a_larger_number_that_fits_is_found)
 {
     for (size_t jobs = 1; jobs <= 8; jobs++)
         for (uint64_t seed = 0; seed < 16; seed++) {
@@ -191,7 +186,7 @@ static void a_larger_number_that_fits_is_found(void **state)
     assert_int_equal(answer.hole, 100);
 }
 
-static void another_reason_is_no_answer(void **state)
+GW_TEST(another_reason_is_no_answer)
 {
     rig it = {.limit = gib, .bytes = linear, .jobs = 2, .unknown_from = 100};
     gw_fit_answer answer = search_all(&it, 1, 1 << 20, 1);
@@ -211,7 +206,7 @@ static uint64_t hashed(uint64_t number)
     return (number * 0x9e3779b97f4a7c15u >> 63) * 2 * gib;
 }
 
-static void every_search_ends(void **state)
+GW_TEST(every_search_ends)
 {
     for (size_t jobs = 1; jobs <= 8; jobs++)
         for (uint64_t seed = 0; seed < 200; seed++) {
@@ -223,7 +218,7 @@ static void every_search_ends(void **state)
         }
 }
 
-static void wrong_limits_are_refused(void **state)
+GW_TEST(wrong_limits_are_refused)
 {
     static gw_fit_search search;
     gw_error err = {0};
@@ -241,7 +236,7 @@ static void wrong_limits_are_refused(void **state)
 #define WORDS(...) ((char *[]){__VA_ARGS__, NULL})
 #define W(text)    ((char[]){text})
 
-static void placeholders_are_replaced(void **state)
+GW_TEST(placeholders_are_replaced)
 {
     const char *values[] = {"precision=fp32,bf16", "opt=sgd,adam,lion"};
     gw_fit_plan plan;
@@ -258,7 +253,7 @@ static void placeholders_are_replaced(void **state)
     gw_fit_plan_free(&plan);
 }
 
-static void every_combination_is_different(void **state)
+GW_TEST(every_combination_is_different)
 {
     const char *values[] = {"a=1,2,3", "b=x,y", "c=p,q"};
     gw_fit_plan plan;
@@ -286,7 +281,7 @@ static void check_mistake(char **words, const char *first, const char *second, c
     gw_fit_plan_free(&plan);
 }
 
-static void mistakes_are_named(void **state)
+GW_TEST(mistakes_are_named)
 {
     char **words = WORDS(W("t"), W("{batch}"), W("{p}"));
     check_mistake(WORDS(W("t"), W("--batch"), W("8")), NULL, NULL, "does not contain {batch}");
@@ -304,21 +299,4 @@ static void mistakes_are_named(void **state)
     check_mistake(WORDS(W("{batch}{a}{b}")), "a=1,2,3,4,5,6,7,8,9", "b=1,2,3,4,5,6,7,8", "more than 64 combinations");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_of_a_monotonic_function_is_exact),
-        cmocka_unit_test(one_after_the_other_needs_few_trials),
-        cmocka_unit_test(trials_run_side_by_side),
-        cmocka_unit_test(steps_and_limits_hold),
-        cmocka_unit_test(nothing_fits),
-        cmocka_unit_test(a_larger_number_that_fits_is_found),
-        cmocka_unit_test(another_reason_is_no_answer),
-        cmocka_unit_test(every_search_ends),
-        cmocka_unit_test(wrong_limits_are_refused),
-        cmocka_unit_test(placeholders_are_replaced),
-        cmocka_unit_test(every_combination_is_different),
-        cmocka_unit_test(mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,15 +1,9 @@
 /* Each call of api/driver.api that names device memory must have a function in front of the driver: a stand-in that
  * apigen wrote, or one written by hand. What names an address is found here from the types alone, and independently of
  * apigen: addresses and handles by value, lists of addresses, and structures of gw_cuda_abi.h that contain one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "gw_unit_test.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "gw_hook_rehearsal.h"
 #include "gwi_course.h"
@@ -159,7 +153,7 @@ static bool names_address(const char *symbol, char *parameters)
     return found;
 }
 
-static void test_every_address_is_caught(void **state)
+GW_TEST(test_every_address_is_caught)
 {
     char *rows = file_read(GW_TEST_API), *header = file_read(GW_TEST_ABI), *rest = NULL;
     unsigned named = 0, missing = 0;
@@ -186,7 +180,7 @@ static void test_every_address_is_caught(void **state)
 }
 
 /* What takes device memory must be caught, too, although it names none. */
-static void test_allocations_are_caught(void **state)
+GW_TEST(test_allocations_are_caught)
 {
     static const char *const symbols[] = {
         "cuMemAlloc",    "cuMemAlloc_v2",   "cuMemAllocPitch_v2", "cuMemAllocManaged",      "cuMemAllocAsync",
@@ -202,7 +196,7 @@ static void test_allocations_are_caught(void **state)
 }
 
 /* A call that only asks about devices or streams goes straight to the driver. */
-static void test_others_are_left_alone(void **state)
+GW_TEST(test_others_are_left_alone)
 {
     static const char *const symbols[] = {"cuInit", "cuDeviceGet", "cuStreamCreate", "cuModuleLoadData",
                                           "cuEventQuery"};
@@ -210,12 +204,4 @@ static void test_others_are_left_alone(void **state)
         assert_null(gwi_rehearsal_of((unsigned)gw_api_find_symbol(symbols[i])));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_address_is_caught),
-        cmocka_unit_test(test_allocations_are_caught),
-        cmocka_unit_test(test_others_are_left_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

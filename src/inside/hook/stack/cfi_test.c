@@ -1,13 +1,9 @@
 /* Tests the parser of call frame information with hand-made tables, real tables, and damaged copies of real tables. */
+#include "gw_unit_test.h"
 #include "gwi_cfi.h"
 
 #include <link.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- a hand-made table with one function ---- */
 
@@ -72,7 +68,7 @@ static void make(made *m, const uint8_t *program, size_t program_bytes)
     m->region = (gwi_cfi_region){(uintptr_t)m->bytes, (uintptr_t)m->bytes + m->used, (uintptr_t)m->bytes};
 }
 
-static void the_rules_of_each_instruction(void **state)
+GW_TEST(the_rules_of_each_instruction)
 {
     static const uint8_t program[] = {
         0x41, 0x0e, 16,   0x86, 2,                  /* function + 1: frame is r7 + 16, r6 is stored at frame - 16 */
@@ -123,7 +119,7 @@ static void the_rules_of_each_instruction(void **state)
     assert_int_equal(r.how[13], GWI_CFI_IS_EXPRESSION);
 }
 
-static void what_is_not_understood_is_refused(void **state)
+GW_TEST(what_is_not_understood_is_refused)
 {
     static const struct {
         uint8_t bytes[8];
@@ -156,7 +152,7 @@ static bool read_double(void *user, uintptr_t at, uint64_t *ret_value)
     return at < 1000;
 }
 
-static void expressions(void **state)
+GW_TEST(expressions)
 {
     static const struct {
         uint8_t bytes[24]; /* the first byte is the length */
@@ -266,7 +262,7 @@ static void damage(uint8_t *copy, size_t bytes, unsigned places)
 
 /* Look up addresses in damaged copies of the table. Each copy ends at the end of its allocation, so
  * AddressSanitizer detects reads past it. */
-static void damaged_copies(void **state)
+GW_TEST(damaged_copies)
 {
     enum { COPIES = 300, LOOKS = 200, HEAD_BYTES = 12 };
     found f = {0};
@@ -299,13 +295,4 @@ static void damaged_copies(void **state)
     assert_true(good > COPIES && refused > COPIES);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rules_of_each_instruction),
-        cmocka_unit_test(what_is_not_understood_is_refused),
-        cmocka_unit_test(expressions),
-        cmocka_unit_test(damaged_copies),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

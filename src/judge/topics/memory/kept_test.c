@@ -1,5 +1,6 @@
 /* Tests the report of live memory by phase, which needs a program that names its phases. If an earlier phase ran out of
  * memory and still holds memory, the verdict is a leak. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
@@ -44,7 +45,7 @@ static void run(const char *first, const char *second, bool failed, uint64_t fir
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
 }
 
-static void test_a_failed_phase_left_its_memory(void **state)
+GW_TEST(test_a_failed_phase_left_its_memory)
 {
     run("In [1]", "In [2]", true, 9 * gib);
     judge("In [2]");
@@ -71,26 +72,26 @@ static void expect_no_leak(const char *alone)
     gw_verdict_free(verdict);
 }
 
-static void test_near_it_did_not_fail(void **state)
+GW_TEST(test_near_it_did_not_fail)
 {
     run("In [1]", "In [2]", false, 9 * gib);
     expect_no_leak("In [2]");
 }
 
-static void test_near_its_share_would_not_do(void **state)
+GW_TEST(test_near_its_share_would_not_do)
 {
     run("In [1]", "In [2]", true, gib);
     expect_no_leak("In [2]");
 }
 
-static void test_near_it_was_the_same_phase(void **state)
+GW_TEST(test_near_it_was_the_same_phase)
 {
     run("In [1]", NULL, true, 9 * gib);
     expect_no_leak("In [1]");
 }
 
 /* The whole run is judged: its first refusal is the root, and no individual blocks are listed. */
-static void test_the_whole_run(void **state)
+GW_TEST(test_the_whole_run)
 {
     run("In [1]", "In [2]", true, 9 * gib);
     judge(NULL);
@@ -101,7 +102,7 @@ static void test_the_whole_run(void **state)
     gw_verdict_free(verdict);
 }
 
-static void test_no_phases_no_words(void **state)
+GW_TEST(test_no_phases_no_words)
 {
     run(NULL, NULL, true, 9 * gib);
     judge(NULL);
@@ -114,7 +115,7 @@ static void test_no_phases_no_words(void **state)
 
 /* If only one phase is judged, earlier failures do not count, because they were already reported. A context that was
  * lost earlier still counts. */
-static void test_one_phase_alone(void **state)
+GW_TEST(test_one_phase_alone)
 {
     gw_error err;
     static const char script[] = "\nTraceback (most recent call last):\n  File \"<cell>\", line 1, in <module>\n"
@@ -139,16 +140,4 @@ static void test_one_phase_alone(void **state)
     gw_verdict_free(verdict);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_failed_phase_left_its_memory),
-        cmocka_unit_test(test_near_it_did_not_fail),
-        cmocka_unit_test(test_near_its_share_would_not_do),
-        cmocka_unit_test(test_near_it_was_the_same_phase),
-        cmocka_unit_test(test_the_whole_run),
-        cmocka_unit_test(test_no_phases_no_words),
-        cmocka_unit_test(test_one_phase_alone),
-    };
-    return cmocka_run_group_tests_name("kept", tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

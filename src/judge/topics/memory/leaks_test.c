@@ -1,5 +1,6 @@
 /* Tests leaks of runs that end well. Objects of every kind that are never freed must be listed with their place.
  * Objects that live until exit by design must not. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
@@ -97,7 +98,7 @@ static void work(const row *kept, uint64_t rounds)
     feed.site = 0;
 }
 
-static void test_each_kind_is_listed_with_its_place(void **state)
+GW_TEST(test_each_kind_is_listed_with_its_place)
 {
     for (size_t k = 0; k < ROW_COUNT; k++) {
         gw_feed_open(&feed, 16 * gib);
@@ -122,7 +123,7 @@ static void test_each_kind_is_listed_with_its_place(void **state)
 }
 
 /* At each of 70 places, create streams that are never destroyed. The last place creates the most. */
-static void test_many_leaks_are_counted(void **state)
+GW_TEST(test_many_leaks_are_counted)
 {
     enum { PLACES = 70, ROUNDS = 200 };
     uint32_t site[PLACES];
@@ -149,7 +150,7 @@ static void test_many_leaks_are_counted(void **state)
 }
 
 /* The events that are missing may have been frees. */
-static void test_a_leak_is_doubtful_if_events_were_lost(void **state)
+GW_TEST(test_a_leak_is_doubtful_if_events_were_lost)
 {
     gw_feed_open(&feed, 16 * gib);
     work(&rows[0], 300);
@@ -163,7 +164,7 @@ static void test_a_leak_is_doubtful_if_events_were_lost(void **state)
     gw_verdict_free(verdict);
 }
 
-static void test_what_is_given_back_is_none(void **state)
+GW_TEST(test_what_is_given_back_is_none)
 {
     gw_feed_open(&feed, 16 * gib);
     work(NULL, 300);
@@ -175,7 +176,7 @@ static void test_what_is_given_back_is_none(void **state)
 
 /* The program creates many objects at its start, or fills a cache. Then it works in rounds, and each round frees all
  * objects that it created. */
-static void test_what_lives_until_exit_by_design_is_none(void **state)
+GW_TEST(test_what_lives_until_exit_by_design_is_none)
 {
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t i = 0; i < 2000; i++) {
@@ -193,7 +194,7 @@ static void test_what_lives_until_exit_by_design_is_none(void **state)
 
 /* The program creates objects at its start, then works for a long time without creating more. Only this time shows that
  * their number no longer grows. */
-static void test_a_start_before_much_work_is_none(void **state)
+GW_TEST(test_a_start_before_much_work_is_none)
 {
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t i = 0; i < 300; i++)
@@ -209,7 +210,7 @@ static void test_a_start_before_much_work_is_none(void **state)
 }
 
 /* Libraries keep a few objects of each kind, so a few objects are not a leak. */
-static void test_a_few_are_none(void **state)
+GW_TEST(test_a_few_are_none)
 {
     gw_feed_open(&feed, 16 * gib);
     work(&rows[0], 31);
@@ -219,7 +220,7 @@ static void test_a_few_are_none(void **state)
 }
 
 /* Each round resets the context, which frees its objects. So at any time, only the objects of one round are live. */
-static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
+GW_TEST(test_contexts_that_take_all_along_are_the_end_of_it)
 {
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t round = 0; round < 40; round++) {
@@ -237,7 +238,7 @@ static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
 }
 
 /* Opening the same memory twice returns the same address. The program must close it twice, and does. */
-static void test_memory_opened_twice_is_closed_twice(void **state)
+GW_TEST(test_memory_opened_twice_is_closed_twice)
 {
     gw_feed_open(&feed, 16 * gib);
     for (uint64_t i = 0; i < 100; i++) {
@@ -298,7 +299,7 @@ static void take_and_give(const window *it)
     }
 }
 
-static void test_a_window_is_no_leak(void **state)
+GW_TEST(test_a_window_is_no_leak)
 {
     for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         gw_feed_open(&feed, 16 * gib);
@@ -363,7 +364,7 @@ static void train(int steps, bool reserves)
     }
 }
 
-static void test_a_mapped_model_is_no_leak(void **state)
+GW_TEST(test_a_mapped_model_is_no_leak)
 {
     gw_feed_open(&feed, 16 * gib);
     load_mapped(60);
@@ -414,7 +415,7 @@ static void warm_up(int steps)
 
 /* The program allocates blocks and waits for the GPU after each one. They are no leak if it then works without further
  * requests for memory. */
-static void test_a_model_before_work_without_requests_is_none(void **state)
+GW_TEST(test_a_model_before_work_without_requests_is_none)
 {
     for (int works = 0; works < 2; works++) {
         gw_feed_open(&feed, 16 * gib);
@@ -435,7 +436,7 @@ static void test_a_model_before_work_without_requests_is_none(void **state)
     }
 }
 
-static void test_what_was_over_before_the_last_iterations_is_none(void **state)
+GW_TEST(test_what_was_over_before_the_last_iterations_is_none)
 {
     for (int again = 0; again < 2; again++) {
         gw_feed_open(&feed, 16 * gib);
@@ -449,22 +450,4 @@ static void test_what_was_over_before_the_last_iterations_is_none(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_kind_is_listed_with_its_place),
-        cmocka_unit_test(test_many_leaks_are_counted),
-        cmocka_unit_test(test_a_leak_is_doubtful_if_events_were_lost),
-        cmocka_unit_test(test_what_is_given_back_is_none),
-        cmocka_unit_test(test_what_lives_until_exit_by_design_is_none),
-        cmocka_unit_test(test_a_start_before_much_work_is_none),
-        cmocka_unit_test(test_a_few_are_none),
-        cmocka_unit_test(test_contexts_that_take_all_along_are_the_end_of_it),
-        cmocka_unit_test(test_memory_opened_twice_is_closed_twice),
-        cmocka_unit_test(test_a_window_is_no_leak),
-        cmocka_unit_test(test_a_mapped_model_is_no_leak),
-        cmocka_unit_test(test_a_model_before_work_without_requests_is_none),
-        cmocka_unit_test(test_what_was_over_before_the_last_iterations_is_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

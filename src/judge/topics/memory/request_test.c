@@ -1,5 +1,6 @@
 /* Tests verdicts about the size and the GPU of a refused request, and that advice only mentions calls that the program
  * made. */
+#include "gw_unit_test.h"
 #include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20, tib = (uint64_t)1 << 40;
@@ -36,7 +37,7 @@ static void refuse(uint64_t bytes)
 
 /* ---- sizes ---- */
 
-static void test_negative_size(void **state)
+GW_TEST(test_negative_size)
 {
     gw_feed_open(&feed, 16 * gib);
     gw_feed_alloc(&feed, 12 * gib);
@@ -51,7 +52,7 @@ static void test_negative_size(void **state)
     done();
 }
 
-static void test_size_beyond_all_cards(void **state)
+GW_TEST(test_size_beyond_all_cards)
 {
     gw_feed_open(&feed, 16 * gib);
     refuse(40 * tib);
@@ -62,7 +63,7 @@ static void test_size_beyond_all_cards(void **state)
 
 /* A correct program may request these sizes, although they exceed the card. So the verdict advises a smaller batch, not
  * a check of the computed size. */
-static void test_honest_sizes(void **state)
+GW_TEST(test_honest_sizes)
 {
     const uint64_t sizes[] = {17 * gib, 600 * gib, tib};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -78,7 +79,7 @@ static void test_honest_sizes(void **state)
 
 /* The program leaks memory, and then requests a negative size, which would not fit without the leak either. The verdict
  * is not a leak. */
-static void test_negative_size_after_growth(void **state)
+GW_TEST(test_negative_size_after_growth)
 {
     gw_feed_open(&feed, 16 * gib);
     for (int i = 0; i < 40; i++) {
@@ -110,7 +111,7 @@ static void hold_one_block(uint64_t bytes, uint64_t more)
     assert_string_equal(verdict->cause, "gpu-oom-capacity");
 }
 
-static void test_largest_block(void **state)
+GW_TEST(test_largest_block)
 {
     hold_one_block(11 * gib, 2 * gib);
     assert_true(headline_has("one block takes 11.00 GiB of it"));
@@ -123,7 +124,7 @@ static void test_largest_block(void **state)
     done();
 }
 
-static void test_which_gpu(void **state)
+GW_TEST(test_which_gpu)
 {
     for (int cards = 1; cards <= 2; cards++) {
         gw_feed_open(&feed, 16 * gib);
@@ -154,7 +155,7 @@ static void use_after(const char *fn, gw_event_kind kind)
     assert_string_equal(verdict->cause, "context-destroyed");
 }
 
-static void test_advice_on_a_reset(void **state)
+GW_TEST(test_advice_on_a_reset)
 {
     use_after("cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET);
     assert_true(list_has(&verdict->next, "Remove the reset (cuDevicePrimaryCtxReset"));
@@ -180,7 +181,7 @@ static void launch_of(uint64_t grid, uint64_t block, uint32_t shared, uint16_t r
     assert_string_equal(verdict->cause, "launch-config-invalid");
 }
 
-static void test_advice_on_a_launch(void **state)
+GW_TEST(test_advice_on_a_launch)
 {
     launch_of(0, 32, 0, 1);
     assert_true(list_has(&verdict->next, "a batch of 0"));
@@ -197,13 +198,4 @@ static void test_advice_on_a_launch(void **state)
     done();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_negative_size),     cmocka_unit_test(test_size_beyond_all_cards),
-        cmocka_unit_test(test_honest_sizes),      cmocka_unit_test(test_negative_size_after_growth),
-        cmocka_unit_test(test_largest_block),     cmocka_unit_test(test_which_gpu),
-        cmocka_unit_test(test_advice_on_a_reset), cmocka_unit_test(test_advice_on_a_launch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,11 +1,6 @@
 /* Feeds ordering steps (ORDER events) to the model. Tests which frees are reported as not ordered with a copy.
  * Uncertain cases must not be reported. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gw_feed.h"
 
@@ -57,7 +52,7 @@ static void expect_count(uint64_t count)
     gw_model_free(model);
 }
 
-static void a_free_in_another_order_is_noted(void **state)
+GW_TEST(a_free_in_another_order_is_noted)
 {
     begin(NON_BLOCKING);
     gw_feed_wait(&feed, 1000000);
@@ -197,7 +192,7 @@ static void by_much(void)
         tell(GW_ORDER_RECORD, EVENT + i, B);
 }
 
-static void a_free_in_order_is_not_noted(void **state)
+GW_TEST(a_free_in_order_is_not_noted)
 {
     static void (*const ways[])(void) = {by_same_stream,
                                          by_event,
@@ -268,7 +263,7 @@ static void with_the_other_side(void)
     tell_copy(GW_ORDER_FILL, block, 0, B);
 }
 
-static void what_does_not_order_is_noted(void **state)
+GW_TEST(what_does_not_order_is_noted)
 {
     static void (*const ways[])(void) = {with_event_before_the_copy,     with_wait_of_the_wrong_stream,
                                          with_wait_for_the_wrong_stream, with_default_stream_between,
@@ -282,7 +277,7 @@ static void what_does_not_order_is_noted(void **state)
 }
 
 /* Work in blocking streams waits for earlier work in the default stream, and the other way round. */
-static void blocking_streams_follow_the_default_stream(void **state)
+GW_TEST(blocking_streams_follow_the_default_stream)
 {
     begin(0);
     copy_on(B);
@@ -315,7 +310,7 @@ static void blocking_streams_follow_the_default_stream(void **state)
 }
 
 /* The launches between the copy and the free must be counted with the help of the rings. */
-static void launches_in_between_are_counted(void **state)
+GW_TEST(launches_in_between_are_counted)
 {
     begin(0);
     gw_feed_launch(&feed, 0xf, B);
@@ -372,7 +367,7 @@ static void launches_in_between_are_counted(void **state)
     gw_model_free(model);
 }
 
-static void host_memory_given_back_too_early(void **state)
+GW_TEST(host_memory_given_back_too_early)
 {
     begin(NON_BLOCKING);
     tell_copy(GW_ORDER_COPY, host + mib, weights, B);
@@ -396,7 +391,7 @@ static void host_memory_given_back_too_early(void **state)
 }
 
 /* If there are more reported frees than the model can store, the first and the last ones must be kept. */
-static void many_are_bounded(void **state)
+GW_TEST(many_are_bounded)
 {
     enum { ROUNDS = 500 };
     begin(NON_BLOCKING);
@@ -417,16 +412,4 @@ static void many_are_bounded(void **state)
     gw_model_free(model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_free_in_another_order_is_noted),
-        cmocka_unit_test(a_free_in_order_is_not_noted),
-        cmocka_unit_test(what_does_not_order_is_noted),
-        cmocka_unit_test(blocking_streams_follow_the_default_stream),
-        cmocka_unit_test(launches_in_between_are_counted),
-        cmocka_unit_test(host_memory_given_back_too_early),
-        cmocka_unit_test(many_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

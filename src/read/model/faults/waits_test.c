@@ -1,10 +1,5 @@
 /* Tests which launches a wait proves to have ended, depending on the streams, and which calls prove nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gw_feed.h"
 
@@ -87,7 +82,7 @@ static void two_streams(uint64_t first, uint64_t second, uint64_t waited, became
     expect(first_is, second_is);
 }
 
-static void a_wait_for_one_stream(void **state)
+GW_TEST(a_wait_for_one_stream)
 {
     two_streams(A, B, A, OVER, OPEN);
     two_streams(A, B, B, OPEN, OVER);
@@ -95,7 +90,7 @@ static void a_wait_for_one_stream(void **state)
     two_streams(A, A, A, OVER, OVER);
 }
 
-static void what_is_launched_after_the_wait_is_open(void **state)
+GW_TEST(what_is_launched_after_the_wait_is_open)
 {
     begin();
     launch(A);
@@ -104,7 +99,7 @@ static void what_is_launched_after_the_wait_is_open(void **state)
     expect(OVER, OPEN);
 }
 
-static void the_legacy_stream_and_the_blocking_ones(void **state)
+GW_TEST(the_legacy_stream_and_the_blocking_ones)
 {
     two_streams(BLOCKING, 0, 0, OVER, OVER);
     two_streams(BLOCKING, BLOCKING_2, LEGACY, OVER, OVER);
@@ -122,7 +117,7 @@ static void the_legacy_stream_and_the_blocking_ones(void **state)
     expect(OVER, OVER);
 }
 
-static void the_per_thread_stream(void **state)
+GW_TEST(the_per_thread_stream)
 {
     two_streams(PER_THREAD, A, PER_THREAD, OVER, OPEN);
     two_streams(0, PER_THREAD, PER_THREAD, OVER, OVER); /* the per-thread stream is a blocking stream */
@@ -139,7 +134,7 @@ static void the_per_thread_stream(void **state)
     expect(OPEN, OPEN);
 }
 
-static void the_whole_context(void **state)
+GW_TEST(the_whole_context)
 {
     begin();
     launch(A);
@@ -155,7 +150,7 @@ static void the_whole_context(void **state)
     expect(MAYBE, MAYBE);
 }
 
-static void events(void **state)
+GW_TEST(events)
 {
     begin(); /* a wait for an event proves only that the work launched before cuEventRecord() has ended */
     launch(A);
@@ -186,7 +181,7 @@ static void events(void **state)
     expect(OPEN, OVER);
 }
 
-static void queries_and_blocking_copies(void **state)
+GW_TEST(queries_and_blocking_copies)
 {
     begin();
     launch(A);
@@ -211,7 +206,7 @@ static void queries_and_blocking_copies(void **state)
     expect(OPEN, OPEN);
 }
 
-static void what_is_not_known(void **state)
+GW_TEST(what_is_not_known)
 {
     two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* it is unknown whether UNSEEN is a blocking stream */
     /* another thread may have waited in older calls that its ring no longer contains */
@@ -231,17 +226,4 @@ static void what_is_not_known(void **state)
     expect(OVER, OPEN);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wait_for_one_stream),
-        cmocka_unit_test(what_is_launched_after_the_wait_is_open),
-        cmocka_unit_test(the_legacy_stream_and_the_blocking_ones),
-        cmocka_unit_test(the_per_thread_stream),
-        cmocka_unit_test(the_whole_context),
-        cmocka_unit_test(events),
-        cmocka_unit_test(queries_and_blocking_copies),
-        cmocka_unit_test(what_is_not_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,14 +1,9 @@
 /* Tests gw_iterations_find() with lists of requests: a proven leak, a suspected leak, and lists that only look like
  * one. */
 #include "gw_iterations.h"
+#include "gw_unit_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define MIB (UINT64_C(1) << 20)
 enum { LIST_MAX = 4096 };
@@ -95,7 +90,7 @@ static void step(uint64_t kept)
     give_back(input);
 }
 
-static void test_three_that_keep_are_seen_and_not_sure(void **state)
+GW_TEST_WITH(test_three_that_keep_are_seen_and_not_sure, set_up, NULL)
 {
     take(9, 512 * MIB);
     for (int i = 0; i < 5; i++)
@@ -107,7 +102,7 @@ static void test_three_that_keep_are_seen_and_not_sure(void **state)
     assert_false(gw_iterations_are_sure(&found));
 }
 
-static void test_many_after_idle_ones_are_sure(void **state)
+GW_TEST_WITH(test_many_after_idle_ones_are_sure, set_up, NULL)
 {
     for (int i = 0; i < 5; i++)
         step(0);
@@ -119,7 +114,7 @@ static void test_many_after_idle_ones_are_sure(void **state)
 }
 
 /* Each word of a sentence keeps memory, and the end of the sentence frees it. A longer sentence is no leak. */
-static void test_groups_that_are_freed_together_are_no_leak(void **state)
+GW_TEST_WITH(test_groups_that_are_freed_together_are_no_leak, set_up, NULL)
 {
     size_t word[30];
     take(9, 512 * MIB);
@@ -140,7 +135,7 @@ static void test_groups_that_are_freed_together_are_no_leak(void **state)
     assert_false(gw_iterations_are_sure(&found));
 }
 
-static void test_nothing_is_kept(void **state)
+GW_TEST_WITH(test_nothing_is_kept, set_up, NULL)
 {
     take(9, 512 * MIB);
     for (int i = 0; i < 12; i++)
@@ -152,7 +147,7 @@ static void test_nothing_is_kept(void **state)
 
 /* The first step allocates state that stays, and later steps keep nothing. With three steps or more, this state is not
  * reported as growth. */
-static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
+GW_TEST_WITH(test_what_the_first_of_many_keeps_is_not_growth, set_up, NULL)
 {
     for (int steps = 2; steps <= 5; steps++) {
         begin();
@@ -173,7 +168,7 @@ static void test_what_the_first_of_many_keeps_is_not_growth(void **state)
 }
 
 /* The first steps fill a cache. Then validation needs more memory than the cache, so the cache is not a leak. */
-static void test_a_phase_outgrows_what_was_kept(void **state)
+GW_TEST_WITH(test_a_phase_outgrows_what_was_kept, set_up, NULL)
 {
     for (int i = 0; i < 10; i++)
         step(16 * MIB);
@@ -204,7 +199,7 @@ static void load_layers(int layers, int kernels)
     }
 }
 
-static void test_a_model_is_loaded_through_buffers(void **state)
+GW_TEST_WITH(test_a_model_is_loaded_through_buffers, set_up, NULL)
 {
     load_layers(30, 1);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_LOADING);
@@ -228,7 +223,7 @@ static void copy_into_blocks(void (*then)(void))
     }
 }
 
-static void test_blocks_are_copied_into(void **state)
+GW_TEST_WITH(test_blocks_are_copied_into, set_up, NULL)
 {
     copy_into_blocks(wait_for_gpu);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_LOADING);
@@ -254,7 +249,7 @@ static void pass_through_layers(int layers, uint64_t kernels, bool waits)
     }
 }
 
-static void test_layers_of_a_framework(void **state)
+GW_TEST_WITH(test_layers_of_a_framework, set_up, NULL)
 {
     pass_through_layers(8, 1, false);
     expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_ONE_PASS);
@@ -266,7 +261,7 @@ static void test_layers_of_a_framework(void **state)
 
 /* Layers of several kernels each, all requested in the call with this number. With `waits`, the host waits after
  * each. */
-static void test_layers_in_one_call(void **state)
+GW_TEST_WITH(test_layers_in_one_call, set_up, NULL)
 {
     static const struct {
         uint64_t call; /* 0: outside of any call */
@@ -303,7 +298,7 @@ static void phases(bool alike)
     }
 }
 
-static void test_phases_of_one_iteration(void **state)
+GW_TEST_WITH(test_phases_of_one_iteration, set_up, NULL)
 {
     phases(false);
     expect(GW_REQUESTS_OF_FRAMEWORK, GW_LOOP_UNLIKE);
@@ -313,7 +308,7 @@ static void test_phases_of_one_iteration(void **state)
 }
 
 /* Weights are moved layer by layer, with a wait for each tensor; kernels ran only later. */
-static void test_weights_that_wait(void **state)
+GW_TEST_WITH(test_weights_that_wait, set_up, NULL)
 {
     for (int i = 0; i < 20; i++) {
         take(90, 32 * MIB);
@@ -327,7 +322,7 @@ static void test_weights_that_wait(void **state)
 }
 
 /* Simulate host.cuda().half(), layer by layer: each layer is copied to the GPU and converted, and the copy is freed. */
-static void test_layers_are_converted_in_a_framework(void **state)
+GW_TEST_WITH(test_layers_are_converted_in_a_framework, set_up, NULL)
 {
     for (int i = 0; i < 100; i++) {
         size_t whole = take(70, 64 * MIB);
@@ -350,7 +345,7 @@ static void take_blocks(bool copies, bool waits)
     }
 }
 
-static void test_blocks_and_waits(void **state)
+GW_TEST_WITH(test_blocks_and_waits, set_up, NULL)
 {
     take_blocks(false, true);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
@@ -362,7 +357,7 @@ static void test_blocks_and_waits(void **state)
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_NO_WORK);
 }
 
-static void test_work_that_is_not_counted(void **state)
+GW_TEST_WITH(test_work_that_is_not_counted, set_up, NULL)
 {
     for (int i = 0; i < 12; i++)
         step(100 * MIB);
@@ -373,7 +368,7 @@ static void test_work_that_is_not_counted(void **state)
 
 /* The work before the last request may include iterations without requests. Callers detect these with least_work, so it
  * must exclude that work. */
-static void test_work_before_the_last_request(void **state)
+GW_TEST_WITH(test_work_before_the_last_request, set_up, NULL)
 {
     take(80, MIB);
     launch(3);
@@ -409,7 +404,7 @@ static void train(void)
     give_back(count - 1);
 }
 
-static void test_another_thread_at_its_own_pace(void **state)
+GW_TEST_WITH(test_another_thread_at_its_own_pace, set_up, NULL)
 {
     static const int loads[] = {30, 1, 0, 3, 0, 0, 9, 1, 2, 0, 5, 1, 1, 7, 0, 2};
     enum { ROUNDS = sizeof loads / sizeof loads[0] };
@@ -428,7 +423,7 @@ static void test_another_thread_at_its_own_pace(void **state)
 
 /* One thread trains for several rounds. Meanwhile, another thread keeps memory, which must not count as a leak of the
  * first thread. */
-static void test_another_thread_keeps(void **state)
+GW_TEST_WITH(test_another_thread_keeps, set_up, NULL)
 {
     for (int i = 0; i < 3; i++) {
         train();
@@ -438,7 +433,7 @@ static void test_another_thread_keeps(void **state)
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_OTHER_WORK);
 }
 
-static void test_near_threads_in_step(void **state)
+GW_TEST_WITH(test_near_threads_in_step, set_up, NULL)
 {
     for (int i = 0; i < 12; i++) {
         load(1);
@@ -458,7 +453,7 @@ static void test_near_threads_in_step(void **state)
 
 /* If one thread both keeps the blocks and does the work, this is a leak, even if another thread requests memory at its
  * own pace. */
-static void test_near_a_thread_with_work_of_its_own(void **state)
+GW_TEST_WITH(test_near_a_thread_with_work_of_its_own, set_up, NULL)
 {
     for (int i = 0; i < 12; i++) {
         now.thread = 9;
@@ -471,29 +466,4 @@ static void test_near_a_thread_with_work_of_its_own(void **state)
     assert_int_equal(found.keeper[0].site, 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_three_that_keep_are_seen_and_not_sure, set_up),
-        cmocka_unit_test_setup(test_many_after_idle_ones_are_sure, set_up),
-        cmocka_unit_test_setup(test_groups_that_are_freed_together_are_no_leak, set_up),
-        cmocka_unit_test_setup(test_nothing_is_kept, set_up),
-        cmocka_unit_test_setup(test_what_the_first_of_many_keeps_is_not_growth, set_up),
-        cmocka_unit_test_setup(test_a_phase_outgrows_what_was_kept, set_up),
-        cmocka_unit_test_setup(test_a_model_is_loaded_through_buffers, set_up),
-        cmocka_unit_test_setup(test_blocks_are_copied_into, set_up),
-        cmocka_unit_test_setup(test_layers_of_a_framework, set_up),
-        cmocka_unit_test_setup(test_layers_are_converted_in_a_framework, set_up),
-        cmocka_unit_test_setup(test_blocks_and_waits, set_up),
-        cmocka_unit_test_setup(test_work_that_is_not_counted, set_up),
-        cmocka_unit_test_setup(test_work_before_the_last_request, set_up),
-        cmocka_unit_test_setup(test_another_thread_at_its_own_pace, set_up),
-        cmocka_unit_test_setup(test_another_thread_keeps, set_up),
-        cmocka_unit_test_setup(test_near_threads_in_step, set_up),
-        cmocka_unit_test_setup(test_near_a_thread_with_work_of_its_own, set_up),
-        cmocka_unit_test_setup(test_layers_in_one_call, set_up),
-        cmocka_unit_test_setup(test_phases_of_one_iteration, set_up),
-        cmocka_unit_test_setup(test_weights_that_wait, set_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

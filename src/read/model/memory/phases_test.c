@@ -1,10 +1,5 @@
 /* Tests the phases of a process, the memory kept in each phase, and a phase that is judged alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_unit_test.h"
 
 #include "gw_feed.h"
 #include "gw_growth.h"
@@ -25,7 +20,7 @@ static const char *name_at(const gw_model *model, uint32_t pid, uint64_t t_ns)
     return found == NULL ? "" : found->name;
 }
 
-static void test_phases_follow_each_other(void **state)
+GW_TEST(test_phases_follow_each_other)
 {
     gw_feed_open(&feed, 1 << 30);
     uint64_t before = feed.t_ns;
@@ -53,7 +48,7 @@ static void test_phases_follow_each_other(void **state)
     gw_model_free(model);
 }
 
-static void test_kept_is_grouped_by_name(void **state)
+GW_TEST(test_kept_is_grouped_by_name)
 {
     gw_feed_open(&feed, 1 << 30);
     gw_feed_alloc(&feed, mib);
@@ -88,7 +83,7 @@ static void test_kept_is_grouped_by_name(void **state)
 }
 
 /* Equal refusals in a row are one failure, unless a phase begins between them. */
-static void test_a_phase_parts_failures(void **state)
+GW_TEST(test_a_phase_parts_failures)
 {
     gw_feed_open(&feed, 1 << 30);
     phase("one", 0);
@@ -102,7 +97,7 @@ static void test_a_phase_parts_failures(void **state)
     gw_model_free(model);
 }
 
-static void test_one_phase_alone(void **state)
+GW_TEST(test_one_phase_alone)
 {
     static const char traceback[] = "\nTraceback (most recent call last):\n  File \"<cell>\", line 1, in <module>\n"
                                     "ValueError: no\n";
@@ -125,7 +120,7 @@ static void test_one_phase_alone(void **state)
     gw_model_free(model);
 }
 
-static void test_a_phase_that_goes_on(void **state)
+GW_TEST(test_a_phase_that_goes_on)
 {
     gw_error err;
     gw_feed_open(&feed, 1 << 30);
@@ -136,12 +131,4 @@ static void test_a_phase_that_goes_on(void **state)
     gw_model_free(model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_phases_follow_each_other), cmocka_unit_test(test_kept_is_grouped_by_name),
-        cmocka_unit_test(test_a_phase_parts_failures),   cmocka_unit_test(test_one_phase_alone),
-        cmocka_unit_test(test_a_phase_that_goes_on),
-    };
-    return cmocka_run_group_tests_name("phases", tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)
