@@ -130,44 +130,40 @@ static gwi_context *context_find(CUcontext handle)
 
 GWI_API(cuDeviceGetCount)(int *count)
 {
-    GWI_ENTER;
     if (count == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *count = (int)gwi.spec.device_count;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuDeviceGet)(CUdevice *device, int ordinal)
 {
-    GWI_ENTER;
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_device_find(ordinal) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     *device = ordinal;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuDeviceGetName)(char *name, int len, CUdevice dev)
 {
-    GWI_ENTER;
     if (name == NULL || len <= 0)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_device_find(dev) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     snprintf(name, (size_t)len, "%s", gwi.spec.card.name);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuDeviceTotalMem_v2)(size_t *bytes, CUdevice dev)
 {
-    GWI_ENTER;
     if (bytes == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_device_find(dev) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     *bytes = (size_t)gwi.spec.card.memory_bytes;
-    return gwi_leave(0);
+    return 0;
 }
 
 static int attribute_of(const gwi_device *device, int attribute)
@@ -179,124 +175,115 @@ static int attribute_of(const gwi_device *device, int attribute)
 
 GWI_API(cuDeviceGetAttribute)(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
-    GWI_ENTER;
     const gwi_device *device = gwi_device_find(dev);
     if (pi == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     if ((int)attrib < 0 || (int)attrib >= GW_VIRT_ATTRIBUTES_MAX || !gwi.spec.card.attributes_known[attrib])
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *pi = attribute_of(device, (int)attrib);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuDeviceComputeCapability)(int *major, int *minor, CUdevice dev)
 {
-    GWI_ENTER;
     if (major == NULL || minor == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_device_find(dev) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     *major = gwi.spec.card.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
     *minor = gwi.spec.card.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuDeviceGetProperties)(CUdevprop *prop, CUdevice dev)
 {
-    GWI_ENTER;
     if (prop == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_device_find(dev) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     const int *a = gwi.spec.card.attributes;
     *prop = (CUdevprop){a[1], {a[2], a[3], a[4]}, {a[5], a[6], a[7]}, a[8], a[9], a[10], a[11], a[12], a[13], a[14]};
-    return gwi_leave(0);
+    return 0;
 }
 
 /* The UUID is "GPUWHY virtual" and the device's number. No real GPU has such a UUID. */
 GWI_API(cuDeviceGetUuid)(CUuuid *uuid, CUdevice dev)
 {
-    GWI_ENTER;
     const gwi_device *device = gwi_device_find(dev);
     if (uuid == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     memcpy(uuid->bytes, "GPUWHY virtual \0", 16);
     uuid->bytes[15] = (char)device->index;
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuDeviceGetUuid_v2, cuDeviceGetUuid);
 
 GWI_API(cuDeviceGetPCIBusId)(char *pciBusId, int len, CUdevice dev)
 {
-    GWI_ENTER;
     const gwi_device *device = gwi_device_find(dev);
     if (pciBusId == NULL || len < 13)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", (unsigned)attribute_of(device, 50) & 0xffff,
              (unsigned)attribute_of(device, 33) & 0xff, (unsigned)attribute_of(device, 34) & 0xff);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuDeviceGetByPCIBusId)(CUdevice *dev, const char *pciBusId)
 {
-    GWI_ENTER;
     unsigned domain = 0;
     unsigned bus = 0;
     unsigned slot = 0;
     if (dev == NULL || pciBusId == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) == 3)
         for (unsigned d = 0; d < gwi.spec.device_count; d++)
             if ((unsigned)attribute_of(&gwi.devices[d], 34) == slot &&
                 (unsigned)attribute_of(&gwi.devices[d], 33) == bus) {
                 *dev = (CUdevice)d;
-                return gwi_leave(0);
+                return 0;
             }
-    return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    return CUDA_ERROR_INVALID_DEVICE;
 }
 
 GWI_API(cuDeviceCanAccessPeer)(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
-    GWI_ENTER;
     if (canAccessPeer == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_device_find(dev) == NULL || gwi_device_find(peerDev) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     *canAccessPeer = dev != peerDev;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuDeviceGetP2PAttribute)(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
 {
-    GWI_ENTER;
     if (value == NULL || (int)attrib < 1 || (int)attrib > 4)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_device_find(srcDevice) == NULL || gwi_device_find(dstDevice) == NULL || srcDevice == dstDevice)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     *value = attrib == 2; /* 2: access to the other GPU's memory; the other attributes need a direct link */
-    return gwi_leave(0);
+    return 0;
 }
 
 /* --- primary contexts ----------------------------------------------------------------------------------- */
 
 GWI_API(cuDevicePrimaryCtxRetain)(CUcontext *pctx, CUdevice dev)
 {
-    GWI_ENTER;
     gwi_device *device = gwi_device_find(dev);
     if (pctx == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     if (device->primary == NULL) {
         device->primary = calloc(1, sizeof *device->primary);
         if (device->primary == NULL)
-            return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+            return CUDA_ERROR_OUT_OF_MEMORY;
         device->primary->is_primary = true;
         device->primary->device = device;
         gwi_object_add(&device->primary->object, GWI_CONTEXT);
@@ -305,68 +292,64 @@ GWI_API(cuDevicePrimaryCtxRetain)(CUcontext *pctx, CUdevice dev)
     if (!context->alive) {
         int result = gwi.process_fault != 0 ? gwi.process_fault : context_make(context, device);
         if (result != 0)
-            return gwi_leave(result);
+            return result;
         context->flags = device->primary_flags;
     }
     context->retain_count++;
     *pctx = (CUcontext)context;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
 {
-    GWI_ENTER;
     gwi_device *device = gwi_device_find(dev);
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     /* A reset ends the context but does not change retain_count, so the context may have ended already. */
     gwi_context *context = device->primary;
     if (context == NULL || context->retain_count == 0)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (--context->retain_count == 0)
         context_end(context);
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
 
 GWI_API(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
 {
-    GWI_ENTER;
     gwi_device *device = gwi_device_find(dev);
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     if (device->primary != NULL)
         context_end(device->primary);
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
 
 GWI_API(cuDevicePrimaryCtxSetFlags_v2)(CUdevice dev, unsigned int flags)
 {
-    GWI_ENTER;
     gwi_device *device = gwi_device_find(dev);
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     device->primary_flags = flags;
     if (device->primary != NULL)
         device->primary->flags = flags;
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);
 
 GWI_API(cuDevicePrimaryCtxGetState)(CUdevice dev, unsigned int *flags, int *active)
 {
-    GWI_ENTER;
     const gwi_device *device = gwi_device_find(dev);
     if (flags == NULL || active == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     *flags = device->primary_flags;
     *active = device->primary != NULL && device->primary->alive;
-    return gwi_leave(0);
+    return 0;
 }
 
 /* --- contexts ------------------------------------------------------------------------------------------- */
@@ -408,46 +391,42 @@ static int create(CUcontext *ret_context, unsigned flags, CUdevice dev)
 
 GWI_API(cuCtxCreate_v2)(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-    GWI_ENTER;
-    return gwi_leave(create(pctx, flags, dev));
+    return create(pctx, flags, dev);
 }
 GWI_ALIAS(cuCtxCreate, cuCtxCreate_v2);
 
 GWI_API(cuCtxCreate_v3)
 (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
 {
-    GWI_ENTER;
     (void)paramsArray;
-    return gwi_leave(numParams != 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(pctx, flags, dev));
+    return numParams != 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(pctx, flags, dev);
 }
 
 GWI_API(cuCtxCreate_v4)(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
-    GWI_ENTER;
     if (ctxCreateParams != NULL && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
-        return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
-    return gwi_leave(create(pctx, flags, dev));
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return create(pctx, flags, dev);
 }
 
 GWI_API(cuCtxDestroy_v2)(CUcontext ctx)
 {
-    GWI_ENTER;
     gwi_context *context = context_find(ctx);
     if (context == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (!context->alive || context->is_primary)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     context_end(context);
     if (gwi_current() == context)
         gwi_self.context_count--;
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuCtxDestroy, cuCtxDestroy_v2);
 
 GWI_API(cuCtxGetCurrent)(CUcontext *pctx)
 {
     if (pctx == NULL) {
-        GWI_ENTER;
+        gwi_lock();
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *pctx = (CUcontext)gwi_current();
@@ -456,104 +435,94 @@ GWI_API(cuCtxGetCurrent)(CUcontext *pctx)
 
 GWI_API(cuCtxSetCurrent)(CUcontext ctx)
 {
-    GWI_ENTER;
     gwi_context *context = context_find(ctx);
     if (gwi_self.context_count > 0)
         gwi_self.context_count--;
-    return gwi_leave(context != NULL ? push(context) : 0);
+    return context != NULL ? push(context) : 0;
 }
 
 GWI_API(cuCtxPushCurrent_v2)(CUcontext ctx)
 {
-    GWI_ENTER;
     gwi_context *context = context_find(ctx);
-    return gwi_leave(context != NULL ? push(context) : CUDA_ERROR_INVALID_CONTEXT);
+    return context != NULL ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 GWI_ALIAS(cuCtxPushCurrent, cuCtxPushCurrent_v2);
 
 GWI_API(cuCtxPopCurrent_v2)(CUcontext *pctx)
 {
-    GWI_ENTER;
     if (gwi_self.context_count == 0)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (pctx != NULL)
         *pctx = (CUcontext)gwi_current();
     gwi_self.context_count--;
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuCtxPopCurrent, cuCtxPopCurrent_v2);
 
 GWI_API(cuCtxGetDevice)(CUdevice *device)
 {
-    GWI_ENTER;
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *device = (CUdevice)gwi_current()->device->index;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxGetDevice_v2)(CUdevice *device, CUcontext ctx)
 {
-    GWI_ENTER;
     const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (context == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     *device = (CUdevice)context->device->index;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxGetApiVersion)(CUcontext ctx, unsigned int *version)
 {
-    GWI_ENTER;
     const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
     if (version == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (context == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     *version = 3020;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxGetId)(CUcontext ctx, unsigned long long *ctxId)
 {
-    GWI_ENTER;
     const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
     if (ctxId == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (context == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     *ctxId = context->id;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxGetFlags)(unsigned int *flags)
 {
-    GWI_ENTER;
     if (flags == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *flags = gwi_current()->flags;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxSetFlags)(unsigned int flags)
 {
-    GWI_ENTER;
     if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_current()->flags = flags;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxGetStreamPriorityRange)(int *leastPriority, int *greatestPriority)
 {
-    GWI_ENTER;
     if (leastPriority != NULL)
         *leastPriority = 0;
     if (greatestPriority != NULL)
         *greatestPriority = -5;
-    return gwi_leave(0);
+    return 0;
 }
 
 static int limit_check(unsigned limit)
@@ -565,74 +534,67 @@ static int limit_check(unsigned limit)
 
 GWI_API(cuCtxGetLimit)(size_t *pvalue, CUlimit limit)
 {
-    GWI_ENTER;
     int result = pvalue == NULL ? CUDA_ERROR_INVALID_VALUE : limit_check((unsigned)limit);
     if (result == 0)
         *pvalue = (size_t)gwi_current()->limits[limit];
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuCtxSetLimit)(CUlimit limit, size_t value)
 {
-    GWI_ENTER;
     int result = limit_check((unsigned)limit);
     if (result == 0 && limit == 0 && value > 523712)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == 0)
         gwi_current()->limits[limit] = value;
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuCtxResetPersistingL2Cache)(void)
 {
-    GWI_ENTER;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxGetCacheConfig)(CUfunc_cache *pconfig)
 {
-    GWI_ENTER;
     if (pconfig == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *pconfig = (CUfunc_cache)gwi_current()->cache_config;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxSetCacheConfig)(CUfunc_cache config)
 {
-    GWI_ENTER;
     gwi_current()->cache_config = (int)config;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxEnablePeerAccess)(CUcontext peerContext, unsigned int Flags)
 {
-    GWI_ENTER;
     const gwi_context *peer = context_find(peerContext);
     gwi_context *context = gwi_current();
     if (Flags != 0)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (peer == NULL || !peer->alive)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (peer->device == context->device)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     uint32_t bit = (uint32_t)1 << peer->device->index;
     if (context->peers & bit)
-        return gwi_leave(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+        return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     context->peers |= bit;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxDisablePeerAccess)(CUcontext peerContext)
 {
-    GWI_ENTER;
     const gwi_context *peer = context_find(peerContext);
     gwi_context *context = gwi_current();
     if (peer == NULL || !peer->alive)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     uint32_t bit = (uint32_t)1 << peer->device->index;
     if (!(context->peers & bit))
-        return gwi_leave(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+        return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     context->peers &= ~bit;
-    return gwi_leave(0);
+    return 0;
 }

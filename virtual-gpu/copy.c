@@ -124,69 +124,59 @@ static int copy_later(uint64_t to, side_kind to_kind, uint64_t from, side_kind f
 
 GWI_API(cuMemcpyHtoD_v2)(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
-    GWI_ENTER;
-    return gwi_leave(copy_now(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount));
+    return copy_now(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount);
 }
 
 GWI_API(cuMemcpyDtoH_v2)(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    GWI_ENTER;
-    return gwi_leave(copy_now((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount));
+    return copy_now((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount);
 }
 
 GWI_API(cuMemcpyDtoD_v2)(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    GWI_ENTER;
-    return gwi_leave(copy_now(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount));
+    return copy_now(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount);
 }
 
 GWI_API(cuMemcpy)(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-    GWI_ENTER;
-    return gwi_leave(copy_now(dst, ANY, src, ANY, ByteCount));
+    return copy_now(dst, ANY, src, ANY, ByteCount);
 }
 
 GWI_API(cuMemcpyHtoDAsync_v2)(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
-    GWI_ENTER;
-    return gwi_leave(copy_later(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream));
+    return copy_later(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream);
 }
 
 GWI_API(cuMemcpyDtoHAsync_v2)(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-    GWI_ENTER;
-    return gwi_leave(copy_later((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount, hStream));
+    return copy_later((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount, hStream);
 }
 
 GWI_API(cuMemcpyDtoDAsync_v2)(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-    GWI_ENTER;
-    return gwi_leave(copy_later(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, hStream));
+    return copy_later(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, hStream);
 }
 
 GWI_API(cuMemcpyAsync)(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
-    GWI_ENTER;
-    return gwi_leave(copy_later(dst, ANY, src, ANY, ByteCount, hStream));
+    return copy_later(dst, ANY, src, ANY, ByteCount, hStream);
 }
 
 GWI_API(cuMemcpyPeer)
 (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 {
-    GWI_ENTER;
     if (gwi_object_find(dstContext, GWI_CONTEXT) == NULL || gwi_object_find(srcContext, GWI_CONTEXT) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
-    return gwi_leave(copy_now(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount));
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return copy_now(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount);
 }
 
 GWI_API(cuMemcpyPeerAsync)
 (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
  CUstream hStream)
 {
-    GWI_ENTER;
     if (gwi_object_find(dstContext, GWI_CONTEXT) == NULL || gwi_object_find(srcContext, GWI_CONTEXT) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
-    return gwi_leave(copy_later(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, hStream));
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return copy_later(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, hStream);
 }
 
 /* --- shapes --------------------------------------------------------------------------------------------- */
@@ -303,33 +293,29 @@ static int shape_copy(const CUDA_MEMCPY3D *copy, CUstream stream, bool wait)
 
 GWI_API(cuMemcpy2D_v2)(const CUDA_MEMCPY2D *pCopy)
 {
-    GWI_ENTER;
     if (pCopy == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D copy = flat(pCopy);
-    return gwi_leave(shape_copy(&copy, NULL, true));
+    return shape_copy(&copy, NULL, true);
 }
 GWI_ALIAS(cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2);
 
 GWI_API(cuMemcpy2DAsync_v2)(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
-    GWI_ENTER;
     if (pCopy == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D copy = flat(pCopy);
-    return gwi_leave(shape_copy(&copy, hStream, false));
+    return shape_copy(&copy, hStream, false);
 }
 
 GWI_API(cuMemcpy3D_v2)(const CUDA_MEMCPY3D *pCopy)
 {
-    GWI_ENTER;
-    return gwi_leave(pCopy == NULL ? CUDA_ERROR_INVALID_VALUE : shape_copy(pCopy, NULL, true));
+    return pCopy == NULL ? CUDA_ERROR_INVALID_VALUE : shape_copy(pCopy, NULL, true);
 }
 
 GWI_API(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
-    GWI_ENTER;
-    return gwi_leave(pCopy == NULL ? CUDA_ERROR_INVALID_VALUE : shape_copy(pCopy, hStream, false));
+    return pCopy == NULL ? CUDA_ERROR_INVALID_VALUE : shape_copy(pCopy, hStream, false);
 }
 
 static int array_copy(shape_side to, shape_side from, size_t bytes, CUstream stream, bool wait)
@@ -368,39 +354,33 @@ static int array_copy(shape_side to, shape_side from, size_t bytes, CUstream str
 
 GWI_API(cuMemcpyHtoA_v2)(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 {
-    GWI_ENTER;
-    return gwi_leave(array_copy(ARRAY_SIDE(dstArray, dstOffset), HOST_SIDE(srcHost), ByteCount, NULL, true));
+    return array_copy(ARRAY_SIDE(dstArray, dstOffset), HOST_SIDE(srcHost), ByteCount, NULL, true);
 }
 
 GWI_API(cuMemcpyAtoH_v2)(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    GWI_ENTER;
-    return gwi_leave(array_copy(HOST_SIDE(dstHost), ARRAY_SIDE(srcArray, srcOffset), ByteCount, NULL, true));
+    return array_copy(HOST_SIDE(dstHost), ARRAY_SIDE(srcArray, srcOffset), ByteCount, NULL, true);
 }
 
 GWI_API(cuMemcpyDtoA_v2)(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    GWI_ENTER;
-    return gwi_leave(array_copy(ARRAY_SIDE(dstArray, dstOffset), DEVICE_SIDE(srcDevice), ByteCount, NULL, true));
+    return array_copy(ARRAY_SIDE(dstArray, dstOffset), DEVICE_SIDE(srcDevice), ByteCount, NULL, true);
 }
 
 GWI_API(cuMemcpyAtoD_v2)(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    GWI_ENTER;
-    return gwi_leave(array_copy(DEVICE_SIDE(dstDevice), ARRAY_SIDE(srcArray, srcOffset), ByteCount, NULL, true));
+    return array_copy(DEVICE_SIDE(dstDevice), ARRAY_SIDE(srcArray, srcOffset), ByteCount, NULL, true);
 }
 
 GWI_API(cuMemcpyHtoAAsync_v2)
 (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
-    GWI_ENTER;
-    return gwi_leave(array_copy(ARRAY_SIDE(dstArray, dstOffset), HOST_SIDE(srcHost), ByteCount, hStream, false));
+    return array_copy(ARRAY_SIDE(dstArray, dstOffset), HOST_SIDE(srcHost), ByteCount, hStream, false);
 }
 
 GWI_API(cuMemcpyAtoHAsync_v2)(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 {
-    GWI_ENTER;
-    return gwi_leave(array_copy(HOST_SIDE(dstHost), ARRAY_SIDE(srcArray, srcOffset), ByteCount, hStream, false));
+    return array_copy(HOST_SIDE(dstHost), ARRAY_SIDE(srcArray, srcOffset), ByteCount, hStream, false);
 }
 
 /* --- fills ---------------------------------------------------------------------------------------------- */
@@ -447,24 +427,20 @@ static int fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_b
 #define FILL(bits, type)                                                                                               \
     GWI_API(cuMemsetD##bits##_v2)(CUdeviceptr dstDevice, type value, size_t N)                                         \
     {                                                                                                                  \
-        GWI_ENTER;                                                                                                     \
-        return gwi_leave(fill(dstDevice, 0, value, bits / 8, N, 1, NULL));                                             \
+        return fill(dstDevice, 0, value, bits / 8, N, 1, NULL);                                                        \
     }                                                                                                                  \
     GWI_API(cuMemsetD##bits##Async)(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream)                     \
     {                                                                                                                  \
-        GWI_ENTER;                                                                                                     \
-        return gwi_leave(fill(dstDevice, 0, value, bits / 8, N, 1, hStream));                                          \
+        return fill(dstDevice, 0, value, bits / 8, N, 1, hStream);                                                     \
     }                                                                                                                  \
     GWI_API(cuMemsetD2D##bits##_v2)(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height)   \
     {                                                                                                                  \
-        GWI_ENTER;                                                                                                     \
-        return gwi_leave(fill(dstDevice, dstPitch, value, bits / 8, Width, Height, NULL));                             \
+        return fill(dstDevice, dstPitch, value, bits / 8, Width, Height, NULL);                                        \
     }                                                                                                                  \
     GWI_API(cuMemsetD2D##bits##Async)                                                                                  \
     (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height, CUstream hStream)                \
     {                                                                                                                  \
-        GWI_ENTER;                                                                                                     \
-        return gwi_leave(fill(dstDevice, dstPitch, value, bits / 8, Width, Height, hStream));                          \
+        return fill(dstDevice, dstPitch, value, bits / 8, Width, Height, hStream);                                     \
     }
 
 FILL(8, unsigned char)

@@ -174,11 +174,16 @@ int gwi_virt_enter(unsigned fn)
     int result = gwi.spec.fault_count > 0 ? fault_by_option(fn) : 0;
     if (result == 0)
         result = context_check(class);
-    if (result == 0) {
+    if (result != 0)
+        return gwi_leave(result);
+    if (class & OWN_THREAD)
         gwi_unlock();
-        return 0;
-    }
-    return gwi_leave(result);
+    return 0;
+}
+
+int gwi_virt_leave(int result)
+{
+    return class_of(gwi_self.fn) & (ANY_TIME | OWN_THREAD) ? result : gwi_leave(result);
 }
 
 /* --- cuInit --------------------------------------------------------------------------------------------- */
@@ -252,7 +257,7 @@ GWI_API(cuInit)(unsigned flags)
     /* Do not take the lock in a forked child: another thread of the parent may have held it at the fork. */
     if (gwi.fork_mark != NULL && *gwi.fork_mark == 0)
         return CUDA_ERROR_NOT_INITIALIZED;
-    GWI_ENTER;
+    gwi_lock();
     if (!gwi.sources_read)
         sources_read();
     if (flags != 0)
@@ -265,7 +270,7 @@ GWI_API(cuDriverGetVersion)(int *driverVersion)
     if (driverVersion == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (!gwi.sources_read) {
-        GWI_ENTER;
+        gwi_lock();
         if (!gwi.sources_read)
             sources_read();
         gwi_unlock();
@@ -284,7 +289,7 @@ GWI_API(cuGetExportTable)(const void **ppExportTable, const CUuuid *pExportTable
         return CUDA_ERROR_INVALID_VALUE;
     *ppExportTable = NULL;
     if (!gwi.sources_read) {
-        GWI_ENTER;
+        gwi_lock();
         if (!gwi.sources_read)
             sources_read();
         gwi_unlock();

@@ -25,23 +25,22 @@ static gwi_graph *graph_make(void)
 
 GWI_API(cuStreamBeginCapture_v2)(CUstream hStream, CUstreamCaptureMode mode)
 {
-    GWI_ENTER;
     gwi_stream *stream = gwi_stream_find(hStream);
     if ((unsigned)mode > 2)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (stream->is_legacy)
-        return gwi_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (gwi_capture_owner(stream) != NULL)
-        return gwi_leave(CUDA_ERROR_ILLEGAL_STATE);
+        return CUDA_ERROR_ILLEGAL_STATE;
     stream->capture = graph_make();
     if (stream->capture == NULL)
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     stream->capture_mode = (unsigned)mode;
     stream->capture_thread = pthread_self();
     stream->capture_broken = false;
     stream->capture_tail_count = 0;
     gwi.capture_count++;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamBeginCapture)(CUstream hStream)
@@ -51,23 +50,21 @@ GWI_API(cuStreamBeginCapture)(CUstream hStream)
 
 GWI_API(cuStreamEndCapture)(CUstream hStream, CUgraph *phGraph)
 {
-    GWI_ENTER;
     gwi_stream *stream = gwi_stream_find(hStream);
     if (phGraph == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture == NULL)
-        return gwi_leave(stream->capture_owner != NULL ? CUDA_ERROR_STREAM_CAPTURE_UNMATCHED
-                                                       : CUDA_ERROR_ILLEGAL_STATE);
+        return stream->capture_owner != NULL ? CUDA_ERROR_STREAM_CAPTURE_UNMATCHED : CUDA_ERROR_ILLEGAL_STATE;
     gwi_graph *graph = stream->capture;
     bool broken = stream->capture_broken;
     gwi_capture_forget(stream);
     if (broken) {
         gwi_graph_free(graph);
         *phGraph = NULL;
-        return gwi_leave(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
     *phGraph = (CUgraph)graph;
-    return gwi_leave(0);
+    return 0;
 }
 
 static CUstreamCaptureStatus capture_status(gwi_stream *stream)
@@ -80,25 +77,23 @@ static CUstreamCaptureStatus capture_status(gwi_stream *stream)
 
 GWI_API(cuStreamIsCapturing)(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
-    GWI_ENTER;
     if (captureStatus == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *captureStatus = capture_status(gwi_stream_find(hStream));
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamGetCaptureInfo_v2)
 (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out,
  const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
-    GWI_ENTER;
     gwi_stream *stream = gwi_stream_find(hStream);
     gwi_stream *owner = gwi_capture_owner(stream);
     if (captureStatus_out == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *captureStatus_out = capture_status(stream);
     if (owner == NULL)
-        return gwi_leave(0);
+        return 0;
     if (id_out != NULL)
         *id_out = owner->id;
     if (graph_out != NULL)
@@ -107,7 +102,7 @@ GWI_API(cuStreamGetCaptureInfo_v2)
         *dependencies_out = (const CUgraphNode *)stream->capture_tail;
     if (numDependencies_out != NULL)
         *numDependencies_out = stream->capture_tail_count;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamGetCaptureInfo_v3)
@@ -129,21 +124,19 @@ GWI_API(cuStreamGetCaptureInfo)(CUstream hStream, CUstreamCaptureStatus *capture
 
 GWI_API(cuGraphCreate)(CUgraph *phGraph, unsigned int flags)
 {
-    GWI_ENTER;
     if (phGraph == NULL || flags != 0)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *phGraph = (CUgraph)graph_make();
-    return gwi_leave(*phGraph != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY);
+    return *phGraph != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 GWI_API(cuGraphDestroy)(CUgraph hGraph)
 {
-    GWI_ENTER;
     gwi_graph *graph = gwi_object_find(hGraph, GWI_GRAPH);
     if (graph == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_graph_free(graph);
-    return gwi_leave(0);
+    return 0;
 }
 
 static int add(CUgraphNode *ret_node, CUgraph handle, const CUgraphNode *after, size_t after_count, int result,
@@ -180,73 +173,67 @@ GWI_API(cuGraphAddKernelNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    GWI_ENTER;
     gwi_work work;
     int result = kernel_node(nodeParams, &work);
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies, result, &work);
 }
 
 GWI_API(cuGraphAddKernelNode_v2)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
  const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    GWI_ENTER;
     gwi_work work;
     CUDA_KERNEL_NODE_PARAMS_v1 params;
     if (nodeParams == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     memcpy(&params, nodeParams, sizeof params);
     if (params.func == NULL)
         params.func = (CUfunction)nodeParams->kern;
     int result = kernel_node(&params, &work);
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies, result, &work);
 }
 
 GWI_API(cuGraphAddMemcpyNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
  const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-    GWI_ENTER;
     gwi_work work;
     (void)ctx;
     int result = copyParams == NULL ? CUDA_ERROR_INVALID_VALUE : gwi_copy_work(copyParams, &work);
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies, result, &work);
 }
 
 GWI_API(cuGraphAddMemsetNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
  const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-    GWI_ENTER;
     gwi_work work;
     const CUDA_MEMSET_NODE_PARAMS *p = memsetParams;
     (void)ctx;
     int result = CUDA_ERROR_INVALID_VALUE;
     if (p != NULL && (p->elementSize == 1 || p->elementSize == 2 || p->elementSize == 4))
         result = gwi_fill_work(p->dst, p->pitch, p->value, p->elementSize, p->width, p->height, &work);
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies, result, &work);
 }
 
 GWI_API(cuGraphAddHostNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
  const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-    GWI_ENTER;
     gwi_work work = {.kind = GWI_WORK_HOST};
     int result = nodeParams == NULL || nodeParams->fn == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
     if (result == 0) {
         work.host.function = nodeParams->fn;
         work.host.argument = nodeParams->userData;
     }
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies, result, &work);
 }
 
 GWI_API(cuGraphAddEmptyNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
 {
-    GWI_ENTER;
     gwi_work work = {.kind = GWI_WORK_EMPTY};
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, 0, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies, 0, &work);
 }
 
 /* Memory allocated by a graph belongs to the graph. It is allocated when the node is created and kept until the
@@ -270,19 +257,17 @@ GWI_API(cuGraphAddMemAllocNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
  CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
-    GWI_ENTER;
     gwi_work work;
     int result = alloc_node(nodeParams, &work);
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies, result, &work);
 }
 
 GWI_API(cuGraphAddMemFreeNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
 {
-    GWI_ENTER;
     gwi_work work = {.kind = GWI_WORK_EMPTY, .memory = {.address = dptr}};
     int result = gwi_block_at(dptr) == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies, result, &work);
 }
 
 static gwi_graph *graph_copy(gwi_graph *graph);
@@ -323,61 +308,56 @@ static gwi_graph *graph_copy(gwi_graph *graph)
 
 GWI_API(cuGraphClone)(CUgraph *phGraphClone, CUgraph originalGraph)
 {
-    GWI_ENTER;
     gwi_graph *graph = gwi_object_find(originalGraph, GWI_GRAPH);
     if (phGraphClone == NULL || graph == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *phGraphClone = (CUgraph)graph_copy(graph);
-    return gwi_leave(*phGraphClone != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY);
+    return *phGraphClone != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 GWI_API(cuGraphAddChildGraphNode)
 (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
 {
-    GWI_ENTER;
     gwi_graph *child = gwi_object_find(childGraph, GWI_GRAPH);
     if (child == NULL || childGraph == hGraph)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_work work = {.kind = GWI_WORK_CHILD};
     work.child.graph = graph_copy(child);
-    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies,
-                         work.child.graph != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY, &work));
+    return add(phGraphNode, hGraph, dependencies, numDependencies,
+               work.child.graph != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY, &work);
 }
 
 GWI_API(cuGraphAddDependencies)(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
-    GWI_ENTER;
     const gwi_graph *graph = gwi_object_find(hGraph, GWI_GRAPH);
     for (size_t i = 0; i < numDependencies; i++) {
         gwi_node *first = gwi_object_find(from[i], GWI_NODE);
         gwi_node *second = gwi_object_find(to[i], GWI_NODE);
         if (graph == NULL || first == NULL || second == NULL || first->graph != graph || second->graph != graph)
-            return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+            return CUDA_ERROR_INVALID_VALUE;
         if (!gwi_node_after(second, first))
-            return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+            return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuGraphGetNodes)(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
-    GWI_ENTER;
     const gwi_graph *graph = gwi_object_find(hGraph, GWI_GRAPH);
     if (graph == NULL || numNodes == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     size_t count = 0;
     for (gwi_node *node = graph->first; nodes != NULL && node != NULL && count < *numNodes; node = node->next)
         nodes[count++] = (CUgraphNode)node;
     *numNodes = nodes != NULL ? count : graph->node_count;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuGraphNodeGetType)(CUgraphNode hNode, CUgraphNodeType *type)
 {
-    GWI_ENTER;
     const gwi_node *node = gwi_object_find(hNode, GWI_NODE);
     if (node == NULL || type == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     switch (node->work.kind) {
     case GWI_WORK_KERNEL:
         *type = CU_GRAPH_NODE_TYPE_KERNEL;
@@ -401,7 +381,7 @@ GWI_API(cuGraphNodeGetType)(CUgraphNode hNode, CUgraphNodeType *type)
         *type = node->work.memory.address != 0 ? CU_GRAPH_NODE_TYPE_MEM_FREE : CU_GRAPH_NODE_TYPE_EMPTY;
         break;
     }
-    return gwi_leave(0);
+    return 0;
 }
 
 /* --- running them --------------------------------------------------------------------------------------- */
@@ -482,40 +462,36 @@ static int instantiate(CUgraphExec *ret_exec, CUgraph handle)
 
 GWI_API(cuGraphInstantiateWithFlags)(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
-    GWI_ENTER;
     (void)flags;
-    return gwi_leave(instantiate(phGraphExec, hGraph));
+    return instantiate(phGraphExec, hGraph);
 }
 
 GWI_API(cuGraphInstantiateWithParams)
 (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-    GWI_ENTER;
     int result = instantiate(phGraphExec, hGraph);
     if (instantiateParams != NULL) {
         instantiateParams->hErrNode_out = NULL;
         instantiateParams->result_out = (CUgraphInstantiateResult)(result == 0 ? 0 : 1);
     }
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuGraphInstantiate_v2)
 (CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-    GWI_ENTER;
     if (phErrorNode != NULL)
         *phErrorNode = NULL;
     if (logBuffer != NULL && bufferSize > 0)
         logBuffer[0] = '\0';
-    return gwi_leave(instantiate(phGraphExec, hGraph));
+    return instantiate(phGraphExec, hGraph);
 }
 GWI_ALIAS(cuGraphInstantiate, cuGraphInstantiate_v2);
 
 GWI_API(cuGraphUpload)(CUgraphExec hGraphExec, CUstream hStream)
 {
-    GWI_ENTER;
     gwi_stream_find(hStream);
-    return gwi_leave(gwi_object_find(hGraphExec, GWI_EXEC) != NULL ? 0 : CUDA_ERROR_INVALID_VALUE);
+    return gwi_object_find(hGraphExec, GWI_EXEC) != NULL ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* False if a device reset has unloaded modules, and with them the functions of the graph's kernel nodes. */
@@ -532,50 +508,47 @@ static bool has_its_functions(const graph_exec *exec)
 
 GWI_API(cuGraphLaunch)(CUgraphExec hGraphExec, CUstream hStream)
 {
-    GWI_ENTER;
     graph_exec *exec = gwi_object_find(hGraphExec, GWI_EXEC);
     gwi_stream *stream = gwi_stream_find(hStream);
     if (exec == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (!has_its_functions(exec))
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     for (size_t i = 0; i < exec->count; i++) {
         gwi_work work;
         if (!gwi_work_copy(&work, &exec->works[i]))
-            return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+            return CUDA_ERROR_OUT_OF_MEMORY;
         if (work.kind == GWI_WORK_KERNEL)
             work.kernel.launch_number = ++gwi.launch_count;
         int result = gwi_submit(stream, &work, NULL, NULL);
         if (result != 0) {
             gwi_work_free(&work);
-            return gwi_leave(result);
+            return result;
         }
     }
-    return gwi_leave(gwi_block_after_launch(stream));
+    return gwi_block_after_launch(stream);
 }
 
 GWI_API(cuGraphExecDestroy)(CUgraphExec hGraphExec)
 {
-    GWI_ENTER;
     graph_exec *exec = gwi_object_find(hGraphExec, GWI_EXEC);
     if (exec == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_object_remove(&exec->object);
     exec_clear(exec);
     free(exec);
-    return gwi_leave(0);
+    return 0;
 }
 
 /* Give an executable graph's nodes the parameters of another graph. Unless that graph has the same kinds of nodes in
  * the same order, return an error and change nothing. */
 GWI_API(cuGraphExecUpdate_v2)(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
-    GWI_ENTER;
     graph_exec *exec = gwi_object_find(hGraphExec, GWI_EXEC);
     gwi_graph *graph = gwi_object_find(hGraph, GWI_GRAPH);
     graph_exec fresh = {.count = 0};
     if (exec == NULL || graph == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     int result = exec_fill(&fresh, graph);
     bool same = result == 0 && fresh.count == exec->count;
     for (size_t i = 0; same && i < fresh.count; i++)
@@ -586,10 +559,10 @@ GWI_API(cuGraphExecUpdate_v2)(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
     }
     if (!same) {
         exec_clear(&fresh);
-        return gwi_leave(result != 0 ? result : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+        return result != 0 ? result : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
     exec_clear(exec);
     exec->works = fresh.works;
     exec->count = fresh.count;
-    return gwi_leave(0);
+    return 0;
 }

@@ -4,14 +4,14 @@
  *
  *     GWI_API(cuMemFree_v2)(CUdeviceptr address)
  *     {
- *         GWI_ENTER;
  *         ...
- *         return gwi_leave(result);
+ *         return result;
  *     }
  *
  * The generated export calls gwi_virt_enter() first. It handles a missing initialisation, a missing context and a
- * sticky error. gwi_leave() releases the lock and writes the driver's log. The caller of any other function must hold
- * the lock, unless its comment says otherwise. */
+ * sticky error, and takes the lock, except for calls that work at any time or use only thread-local state (enter.c).
+ * Then gwi_virt_leave() releases the lock and writes the driver's log. The caller of any other function must hold the
+ * lock, unless its comment says otherwise. */
 #ifndef GWI_VIRT_H
 #define GWI_VIRT_H
 
@@ -33,7 +33,6 @@
 #define GWI_API(symbol) int gwi_virt_##symbol
 /* Make `symbol` an alias of `target`, which must be defined above in the same file. */
 #define GWI_ALIAS(symbol, target) gw_fn_t_##symbol gwi_virt_##symbol __attribute__((alias("gwi_virt_" #target)))
-#define GWI_ENTER                 gwi_lock()
 
 /* --- objects ------------------------------------------------------------------------------------------- */
 

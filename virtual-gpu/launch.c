@@ -136,33 +136,30 @@ GWI_API(cuLaunchKernel)
  unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
  void **extra)
 {
-    GWI_ENTER;
     const unsigned grid[3] = {gridDimX, gridDimY, gridDimZ};
     const unsigned block[3] = {blockDimX, blockDimY, blockDimZ};
-    return gwi_leave(launch(f, grid, block, sharedMemBytes, hStream, kernelParams, extra));
+    return launch(f, grid, block, sharedMemBytes, hStream, kernelParams, extra);
 }
 
 GWI_API(cuLaunchKernelEx)(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    GWI_ENTER;
     if (config == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
     const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-    return gwi_leave(launch(f, grid, block, config->sharedMemBytes, config->hStream, kernelParams, extra));
+    return launch(f, grid, block, config->sharedMemBytes, config->hStream, kernelParams, extra);
 }
 
 GWI_API(cuLaunchCooperativeKernel)
 (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
  unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    GWI_ENTER;
     const unsigned grid[3] = {gridDimX, gridDimY, gridDimZ};
     const unsigned block[3] = {blockDimX, blockDimY, blockDimZ};
     const int *a = gwi.spec.card.attributes;
     uint64_t threads = (uint64_t)blockDimX * blockDimY * blockDimZ;
     uint64_t resident = threads > 0 && threads <= (unsigned)a[39] ? (uint64_t)a[16] * ((unsigned)a[39] / threads) : 0;
     if ((uint64_t)gridDimX * gridDimY * gridDimZ > resident && threads <= (unsigned)a[1] && resident > 0)
-        return gwi_leave(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
-    return gwi_leave(launch(f, grid, block, sharedMemBytes, hStream, kernelParams, NULL));
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return launch(f, grid, block, sharedMemBytes, hStream, kernelParams, NULL);
 }

@@ -28,42 +28,39 @@ static int alloc(CUdeviceptr *ret_address, size_t bytes)
 
 GWI_API(cuMemAlloc_v2)(CUdeviceptr *dptr, size_t bytesize)
 {
-    GWI_ENTER;
-    return gwi_leave(alloc(dptr, bytesize));
+    return alloc(dptr, bytesize);
 }
 
 GWI_API(cuMemAllocPitch_v2)
 (CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
-    GWI_ENTER;
     size_t bytes = 0;
     if (pPitch == NULL || WidthInBytes == 0 || Height == 0 || WidthInBytes > SIZE_MAX / 2 ||
         (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     size_t pitch = (WidthInBytes + 511) / 512 * 512;
     if (__builtin_mul_overflow(pitch, Height, &bytes))
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     int result = alloc(dptr, bytes);
     if (result == 0)
         *pPitch = pitch;
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuMemFree_v2)(CUdeviceptr dptr)
 {
-    GWI_ENTER;
     if (dptr == 0)
-        return gwi_leave(0);
+        return 0;
     gwi_block *block = gwi_block_at(dptr);
     if (block == NULL || block->range.base != dptr || block->freed ||
         (block->kind != GWI_BLOCK_DEVICE && block->kind != GWI_BLOCK_MANAGED && block->kind != GWI_BLOCK_POOL))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     /* Wait for all work on the device, which may still use the block. */
     gwi_device *device = block->device;
     gwi_wait_device(device);
     int result = gwi_see_fault();
     if (result != 0)
-        return gwi_leave(result);
+        return result;
     block = gwi_block_at(dptr);
     if (block != NULL && block->range.base == dptr) {
         if (block->kind == GWI_BLOCK_POOL)
@@ -71,30 +68,28 @@ GWI_API(cuMemFree_v2)(CUdeviceptr dptr)
         else
             gwi_block_free(block);
     }
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemGetInfo_v2)(size_t *free_bytes, size_t *total)
 {
-    GWI_ENTER;
     if (free_bytes == NULL || total == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *free_bytes = (size_t)gwi_shared_free_bytes(gwi.shared, gwi_current()->device->index);
     *total = (size_t)gwi.spec.card.memory_bytes;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemGetAddressRange_v2)(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
-    GWI_ENTER;
     const gwi_block *block = gwi_block_at(dptr);
     if (block == NULL)
-        return gwi_leave(CUDA_ERROR_NOT_FOUND);
+        return CUDA_ERROR_NOT_FOUND;
     if (pbase != NULL)
         *pbase = block->range.base;
     if (psize != NULL)
         *psize = (size_t)block->range.bytes;
-    return gwi_leave(0);
+    return 0;
 }
 
 /* --- managed memory: implemented as host memory ------------------------------------------------------- */
@@ -123,16 +118,15 @@ static gwi_block *host_block(uint64_t bytes, gwi_block_kind kind)
 
 GWI_API(cuMemAllocManaged)(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-    GWI_ENTER;
     if (dptr == NULL || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_allocation_refused())
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     const gwi_block *block = host_block(bytesize, GWI_BLOCK_MANAGED);
     if (block == NULL)
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     *dptr = block->range.base;
-    return gwi_leave(0);
+    return 0;
 }
 
 /* Check the range of a prefetch or an advice. Neither has an effect, because the virtual GPU does not simulate where
@@ -147,36 +141,32 @@ static int managed_check(CUdeviceptr address, size_t bytes)
 
 GWI_API(cuMemPrefetchAsync)(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-    GWI_ENTER;
     gwi_stream_find(hStream);
     if (dstDevice != CU_DEVICE_CPU && gwi_device_find(dstDevice) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
-    return gwi_leave(managed_check(devPtr, count));
+        return CUDA_ERROR_INVALID_DEVICE;
+    return managed_check(devPtr, count);
 }
 
 GWI_API(cuMemPrefetchAsync_v2)
 (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 {
-    GWI_ENTER;
     (void)location;
     gwi_stream_find(hStream);
-    return gwi_leave(flags != 0 ? CUDA_ERROR_INVALID_VALUE : managed_check(devPtr, count));
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : managed_check(devPtr, count);
 }
 
 GWI_API(cuMemAdvise)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
-    GWI_ENTER;
     (void)advice;
     (void)device;
-    return gwi_leave(managed_check(devPtr, count));
+    return managed_check(devPtr, count);
 }
 
 GWI_API(cuMemAdvise_v2)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-    GWI_ENTER;
     (void)advice;
     (void)location;
-    return gwi_leave(managed_check(devPtr, count));
+    return managed_check(devPtr, count);
 }
 
 /* --- the host's page-locked memory ---------------------------------------------------------------------- */
@@ -205,29 +195,26 @@ static int host_alloc(void **ret_address, size_t bytes, unsigned flags)
 
 GWI_API(cuMemHostAlloc)(void **pp, size_t bytesize, unsigned int Flags)
 {
-    GWI_ENTER;
-    return gwi_leave(host_alloc(pp, bytesize, Flags));
+    return host_alloc(pp, bytesize, Flags);
 }
 
 GWI_API(cuMemAllocHost_v2)(void **pp, size_t bytesize)
 {
-    GWI_ENTER;
-    return gwi_leave(host_alloc(pp, bytesize, 0));
+    return host_alloc(pp, bytesize, 0);
 }
 
 GWI_API(cuMemFreeHost)(void *p)
 {
-    GWI_ENTER;
     if (p == NULL)
-        return gwi_leave(0);
+        return 0;
     gwi_block *block = gwi_block_at((uintptr_t)p);
     if (block == NULL || block->kind != GWI_BLOCK_HOST || block->range.base != (uintptr_t)p)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_wait_device(block->device);
     block = gwi_block_at((uintptr_t)p);
     if (block != NULL)
         gwi_block_free(block);
-    return gwi_leave(0);
+    return 0;
 }
 
 static int host_register(void *p, size_t bytes, unsigned flags)
@@ -258,42 +245,38 @@ static int host_register(void *p, size_t bytes, unsigned flags)
 
 GWI_API(cuMemHostRegister_v2)(void *p, size_t bytesize, unsigned int Flags)
 {
-    GWI_ENTER;
-    return gwi_leave(host_register(p, bytesize, Flags));
+    return host_register(p, bytesize, Flags);
 }
 GWI_ALIAS(cuMemHostRegister, cuMemHostRegister_v2);
 
 GWI_API(cuMemHostUnregister)(void *p)
 {
-    GWI_ENTER;
     gwi_block *block = gwi_block_at((uintptr_t)p);
     if (p == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (block == NULL || block->kind != GWI_BLOCK_REGISTERED || block->range.base != (uintptr_t)p)
-        return gwi_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     gwi_wait_device(block->device);
     block = gwi_block_at((uintptr_t)p);
     if (block != NULL)
         gwi_block_free(block);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemHostGetDevicePointer_v2)(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
-    GWI_ENTER;
     const gwi_block *block = gwi_block_at((uintptr_t)p);
     if (pdptr == NULL || Flags != 0 || block == NULL || !gwi_is_host_block(block))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *pdptr = (uintptr_t)p;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemHostGetFlags)(unsigned int *pFlags, void *p)
 {
-    GWI_ENTER;
     const gwi_block *block = gwi_block_at((uintptr_t)p);
     if (pFlags == NULL || block == NULL || block->kind != GWI_BLOCK_HOST)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *pFlags = block->flags;
-    return gwi_leave(0);
+    return 0;
 }

@@ -159,12 +159,11 @@ static int load(CUmodule *ret_module, const void *image, size_t bytes)
 
 GWI_API(cuModuleLoadData)(CUmodule *module, const void *image)
 {
-    GWI_ENTER;
     if (module == NULL || image == NULL) {
         gwi_say("image cannot be NULL");
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return gwi_leave(load(module, image, gwi_image_bytes(image)));
+    return load(module, image, gwi_image_bytes(image));
 }
 
 GWI_API(cuModuleLoadDataEx)
@@ -202,16 +201,15 @@ static char *file_read(const char *path, size_t *ret_bytes)
 
 GWI_API(cuModuleLoad)(CUmodule *module, const char *fname)
 {
-    GWI_ENTER;
     size_t bytes = 0;
     if (module == NULL || fname == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     char *data = file_read(fname, &bytes);
     if (data == NULL)
-        return gwi_leave(CUDA_ERROR_FILE_NOT_FOUND);
+        return CUDA_ERROR_FILE_NOT_FOUND;
     int result = load(module, data, bytes);
     free(data);
-    return gwi_leave(result);
+    return result;
 }
 
 /* Return the fat binary inside the wrapper that nvcc puts around it; other images are returned unchanged. */
@@ -235,55 +233,51 @@ GWI_API(cuModuleLoadFatBinary)(CUmodule *module, const void *fatCubin)
 
 GWI_API(cuModuleUnload)(CUmodule hmod)
 {
-    GWI_ENTER;
     if (module_find(hmod) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     gwi_wait_context(gwi_current());
     gwi_module *module = module_find(hmod);
     int result = gwi_see_fault();
     if (result == 0 && module != NULL)
         module_free(module);
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuModuleGetFunction)(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
-    GWI_ENTER;
     gwi_module *module = module_find(hmod);
     if (hfunc == NULL || name == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (module == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     gwi_function *function = module_function(module, name, GWI_FUNCTION);
     if (function == NULL)
-        return gwi_leave(CUDA_ERROR_NOT_FOUND);
+        return CUDA_ERROR_NOT_FOUND;
     *hfunc = (CUfunction)function;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuModuleGetFunctionCount)(unsigned int *count, CUmodule mod)
 {
-    GWI_ENTER;
     const gwi_module *module = module_find(mod);
     if (count == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (module == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     *count = (unsigned)module->image.kernel_count;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuModuleEnumerateFunctions)(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
-    GWI_ENTER;
     gwi_module *module = module_find(mod);
     if (functions == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (module == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     for (unsigned i = 0; i < numFunctions && i < module->image.kernel_count; i++)
         functions[i] = (CUfunction)module_function(module, module->image.kernels[i].name, GWI_FUNCTION);
-    return gwi_leave(0);
+    return 0;
 }
 
 static int get_global(CUdeviceptr *address, size_t *bytes, gwi_module *module, const char *name)
@@ -305,17 +299,15 @@ static int get_global(CUdeviceptr *address, size_t *bytes, gwi_module *module, c
 
 GWI_API(cuModuleGetGlobal_v2)(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 {
-    GWI_ENTER;
-    return gwi_leave(get_global(dptr, bytes, module_find(hmod), name));
+    return get_global(dptr, bytes, module_find(hmod), name);
 }
 
 GWI_API(cuModuleGetLoadingMode)(CUmoduleLoadingMode *mode)
 {
-    GWI_ENTER;
     if (mode == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *mode = (CUmoduleLoadingMode)2; /* CU_MODULE_LAZY_LOADING */
-    return gwi_leave(0);
+    return 0;
 }
 
 /* --- entry points: libraries ---------------------------------------------------------------------------- */
@@ -356,7 +348,6 @@ GWI_API(cuLibraryLoadData)
 (CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
  CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    GWI_ENTER;
     (void)jitOptions;
     (void)jitOptionsValues;
     (void)numJitOptions;
@@ -364,9 +355,9 @@ GWI_API(cuLibraryLoadData)
     (void)libraryOptionValues;
     (void)numLibraryOptions;
     if (library == NULL || code == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     const void *image = unwrap(code);
-    return gwi_leave(library_load(library, image, gwi_image_bytes(image)));
+    return library_load(library, image, gwi_image_bytes(image));
 }
 
 GWI_API(cuLibraryLoadFromFile)
@@ -374,7 +365,6 @@ GWI_API(cuLibraryLoadFromFile)
  unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
  unsigned int numLibraryOptions)
 {
-    GWI_ENTER;
     (void)jitOptions;
     (void)jitOptionsValues;
     (void)numJitOptions;
@@ -383,68 +373,64 @@ GWI_API(cuLibraryLoadFromFile)
     (void)numLibraryOptions;
     size_t bytes = 0;
     if (library == NULL || fileName == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     char *data = file_read(fileName, &bytes);
     if (data == NULL)
-        return gwi_leave(CUDA_ERROR_FILE_NOT_FOUND);
+        return CUDA_ERROR_FILE_NOT_FOUND;
     int result = library_load(library, data, bytes);
     free(data);
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuLibraryUnload)(CUlibrary library)
 {
-    GWI_ENTER;
     gwi_library *found = gwi_object_find(library, GWI_LIBRARY);
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     gwi_object_remove(&found->object);
     for (size_t i = 0; i < found->instance_count; i++)
         gwi_wait_context(found->instances[i].context);
     library_free(found);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuLibraryGetKernel)(CUkernel *pKernel, CUlibrary library, const char *name)
 {
-    GWI_ENTER;
     gwi_library *found = gwi_object_find(library, GWI_LIBRARY);
     if (pKernel == NULL || name == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     gwi_function *kernel = module_function(found->module, name, GWI_KERNEL);
     if (kernel == NULL) {
         gwi_say("Kernel (%.100s) cannot be found in library", name);
-        return gwi_leave(CUDA_ERROR_NOT_FOUND);
+        return CUDA_ERROR_NOT_FOUND;
     }
     *pKernel = (CUkernel)kernel;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuLibraryGetKernelCount)(unsigned int *count, CUlibrary lib)
 {
-    GWI_ENTER;
     const gwi_library *found = gwi_object_find(lib, GWI_LIBRARY);
     if (count == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     *count = (unsigned)found->module->image.kernel_count;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuLibraryEnumerateKernels)(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
-    GWI_ENTER;
     const gwi_library *found = gwi_object_find(lib, GWI_LIBRARY);
     if (kernels == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     for (unsigned i = 0; i < numKernels && i < found->module->image.kernel_count; i++)
         kernels[i] = (CUkernel)module_function(found->module, found->module->image.kernels[i].name, GWI_KERNEL);
-    return gwi_leave(0);
+    return 0;
 }
 
 /* Return the library's module for the current context. The first call in a context loads the library's image into
@@ -504,43 +490,40 @@ gwi_function *gwi_function_find(CUfunction handle)
 
 GWI_API(cuKernelGetFunction)(CUfunction *pFunc, CUkernel kernel)
 {
-    GWI_ENTER;
     gwi_function *found = gwi_object_find(kernel, GWI_KERNEL);
     gwi_function *function = NULL;
     if (pFunc == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     int result = kernel_function(found, &function);
     if (result == 0)
         *pFunc = (CUfunction)function;
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuLibraryGetModule)(CUmodule *pMod, CUlibrary library)
 {
-    GWI_ENTER;
     gwi_library *found = gwi_object_find(library, GWI_LIBRARY);
     gwi_module *module = NULL;
     if (pMod == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     int result = instance_find(found, &module);
     if (result == 0)
         *pMod = (CUmodule)module;
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuLibraryGetGlobal)(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-    GWI_ENTER;
     gwi_library *found = gwi_object_find(library, GWI_LIBRARY);
     gwi_module *module = NULL;
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     int result = instance_find(found, &module);
-    return gwi_leave(result != 0 ? result : get_global(dptr, bytes, module, name));
+    return result != 0 ? result : get_global(dptr, bytes, module, name);
 }
 
 /* --- entry points: functions and kernels ---------------------------------------------------------------- */
@@ -607,44 +590,39 @@ static int attribute_set(gwi_function *function, int what, int value)
 
 GWI_API(cuFuncGetAttribute)(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
-    GWI_ENTER;
     const gwi_function *function = gwi_function_find(hfunc);
     if (pi == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    return gwi_leave(function == NULL ? CUDA_ERROR_INVALID_HANDLE : attribute(function, (int)attrib, pi));
+        return CUDA_ERROR_INVALID_VALUE;
+    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : attribute(function, (int)attrib, pi);
 }
 
 /* Code takes no memory here, so there is nothing to load. */
 GWI_API(cuFuncLoad)(CUfunction function)
 {
-    GWI_ENTER;
-    return gwi_leave(gwi_function_find(function) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0);
+    return gwi_function_find(function) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0;
 }
 
 GWI_API(cuFuncSetAttribute)(CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
-    GWI_ENTER;
     gwi_function *function = gwi_function_find(hfunc);
-    return gwi_leave(function == NULL ? CUDA_ERROR_INVALID_HANDLE : attribute_set(function, (int)attrib, value));
+    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : attribute_set(function, (int)attrib, value);
 }
 
 GWI_API(cuFuncSetCacheConfig)(CUfunction hfunc, CUfunc_cache config)
 {
-    GWI_ENTER;
     (void)config;
-    return gwi_leave(gwi_function_find(hfunc) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0);
+    return gwi_function_find(hfunc) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0;
 }
 
 GWI_API(cuFuncGetModule)(CUmodule *hmod, CUfunction hfunc)
 {
-    GWI_ENTER;
     const gwi_function *function = gwi_function_find(hfunc);
     if (hmod == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (function == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     *hmod = (CUmodule)function->module;
-    return gwi_leave(0);
+    return 0;
 }
 
 static int param_info(const gwi_function *function, size_t index, size_t *offset, size_t *bytes)
@@ -665,89 +643,81 @@ static int param_info(const gwi_function *function, size_t index, size_t *offset
 
 GWI_API(cuFuncGetParamInfo)(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-    GWI_ENTER;
-    return gwi_leave(param_info(gwi_function_find(func), paramIndex, paramOffset, paramSize));
+    return param_info(gwi_function_find(func), paramIndex, paramOffset, paramSize);
 }
 
 GWI_API(cuKernelGetParamInfo)(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-    GWI_ENTER;
-    return gwi_leave(param_info(gwi_object_find(kernel, GWI_KERNEL), paramIndex, paramOffset, paramSize));
+    return param_info(gwi_object_find(kernel, GWI_KERNEL), paramIndex, paramOffset, paramSize);
 }
 
 GWI_API(cuFuncGetName)(const char **name, CUfunction hfunc)
 {
-    GWI_ENTER;
     const gwi_function *function = gwi_function_find(hfunc);
     if (name == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (function == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     *name = function->info->name;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuKernelGetName)(const char **name, CUkernel hfunc)
 {
-    GWI_ENTER;
     const gwi_function *kernel = gwi_object_find(hfunc, GWI_KERNEL);
     if (name == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (kernel == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     *name = kernel->info->name;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuKernelGetLibrary)(CUlibrary *pLib, CUkernel kernel)
 {
-    GWI_ENTER;
     const gwi_function *found = gwi_object_find(kernel, GWI_KERNEL);
     if (pLib == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     *pLib = (CUlibrary)found->module->library;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuKernelGetAttribute)(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
-    GWI_ENTER;
     const gwi_function *found = gwi_object_find(kernel, GWI_KERNEL);
     if (pi == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi_device_find(dev) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
-    return gwi_leave(found == NULL ? CUDA_ERROR_INVALID_HANDLE : attribute(found, (int)attrib, pi));
+        return CUDA_ERROR_INVALID_DEVICE;
+    return found == NULL ? CUDA_ERROR_INVALID_HANDLE : attribute(found, (int)attrib, pi);
 }
 
 GWI_API(cuKernelSetAttribute)(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
-    GWI_ENTER;
     gwi_function *found = gwi_object_find(kernel, GWI_KERNEL);
     gwi_function *function = NULL;
     if (gwi_device_find(dev) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+        return CUDA_ERROR_INVALID_DEVICE;
     if (found == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     int result = attribute_set(found, (int)attrib, val);
     if (result == 0 && gwi_current() != NULL && kernel_function(found, &function) == 0)
         result = attribute_set(function, (int)attrib, val);
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
 (int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
 {
-    GWI_ENTER;
     (void)flags;
     const gwi_function *function = gwi_function_find(func);
     const int *a = gwi.spec.card.attributes;
     if (numBlocks == NULL || blockSize <= 0)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (function == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     uint64_t shared = function->info->shared_bytes + dynamicSMemSize + (unsigned)a[111];
     int blocks = a[39] / ((blockSize + 31) / 32 * 32);
     if (blocks > a[106])
@@ -755,7 +725,7 @@ GWI_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
     if (shared > 0 && (uint64_t)a[81] / shared < (uint64_t)blocks)
         blocks = (int)((uint64_t)a[81] / shared);
     *numBlocks = blockSize > a[1] ? 0 : blocks;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuOccupancyMaxActiveBlocksPerMultiprocessor)

@@ -68,56 +68,51 @@ static int array_create(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *descr
 
 GWI_API(cuArray3DCreate_v2)(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
-    GWI_ENTER;
-    return gwi_leave(array_create(pHandle, pAllocateArray));
+    return array_create(pHandle, pAllocateArray);
 }
 
 GWI_API(cuArrayCreate_v2)(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
-    GWI_ENTER;
     if (pAllocateArray == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     CUDA_ARRAY3D_DESCRIPTOR descriptor = {pAllocateArray->Width,  pAllocateArray->Height,      0,
                                           pAllocateArray->Format, pAllocateArray->NumChannels, 0};
-    return gwi_leave(array_create(pHandle, &descriptor));
+    return array_create(pHandle, &descriptor);
 }
 
 GWI_API(cuArrayDestroy)(CUarray hArray)
 {
-    GWI_ENTER;
     gwi_array *array = gwi_object_find(hArray, GWI_ARRAY);
     if (array == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     gwi_wait_device(array->device);
     gwi_object_remove(&array->object);
     gw_pages_free(&array->device->pages, array->address, array->bytes, array->page);
     free(array);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuArray3DGetDescriptor_v2)(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
-    GWI_ENTER;
     const gwi_array *array = gwi_object_find(hArray, GWI_ARRAY);
     if (pArrayDescriptor == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (array == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     *pArrayDescriptor = array->descriptor;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuArrayGetDescriptor_v2)(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
-    GWI_ENTER;
     const gwi_array *array = gwi_object_find(hArray, GWI_ARRAY);
     if (pArrayDescriptor == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (array == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){array->descriptor.Width, array->descriptor.Height,
                                                 array->descriptor.Format, array->descriptor.NumChannels};
-    return gwi_leave(0);
+    return 0;
 }
 
 /* --- pointers ------------------------------------------------------------------------------------------- */
@@ -182,17 +177,15 @@ static int pointer_attribute(void *data, int attribute, CUdeviceptr pointer)
 
 GWI_API(cuPointerGetAttribute)(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-    GWI_ENTER;
-    return gwi_leave(pointer_attribute(data, (int)attribute, ptr));
+    return pointer_attribute(data, (int)attribute, ptr);
 }
 
 /* For an unknown pointer, the call succeeds and every value is zero. */
 GWI_API(cuPointerGetAttributes)
 (unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
-    GWI_ENTER;
     if (attributes == NULL || data == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < numAttributes; i++)
         if (pointer_attribute(data[i], (int)attributes[i], ptr) != 0 && data[i] != NULL) {
             int attribute = (int)attributes[i];
@@ -205,15 +198,14 @@ GWI_API(cuPointerGetAttributes)
             else
                 memset(data[i], 0, is_int ? sizeof(int) : sizeof(void *));
         }
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuPointerSetAttribute)(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-    GWI_ENTER;
     const gwi_block *block = gwi_block_at(ptr);
     bool ok = value != NULL && block != NULL && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
-    return gwi_leave(ok ? 0 : CUDA_ERROR_INVALID_VALUE);
+    return ok ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- memory of other processes of the run --------------------------------------------------------------- */
@@ -255,13 +247,12 @@ static bool ipc_share(char *storage, uint64_t bytes, const char *path)
 
 GWI_API(cuIpcGetMemHandle)(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
-    GWI_ENTER;
     char path[4096];
     const gwi_block *block = gwi_block_at(dptr);
     if (pHandle == NULL || block == NULL || block->kind != GWI_BLOCK_DEVICE)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (gwi.folder == NULL)
-        return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
+        return CUDA_ERROR_NOT_SUPPORTED;
     uint64_t run = block->page != NULL ? block->page->base : block->range.base;
     ipc_handle handle = {.magic = "GWVIPC1",
                          .pid = getpid(),
@@ -273,38 +264,37 @@ GWI_API(cuIpcGetMemHandle)(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     char *storage = block->device->arena.shadow + (run - block->device->arena.base);
     gwi.shares_memory = true;
     if (!ipc_path(path, sizeof path, handle.pid, run) || !ipc_share(storage, handle.run_bytes, path))
-        return gwi_leave(CUDA_ERROR_OPERATING_SYSTEM);
+        return CUDA_ERROR_OPERATING_SYSTEM;
     memset(pHandle, 0, sizeof *pHandle);
     memcpy(pHandle, &handle, sizeof handle);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuIpcOpenMemHandle_v2)(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-    GWI_ENTER;
     ipc_handle in;
     char path[4096];
     memcpy(&in, &handle, sizeof in);
     if (pdptr == NULL || (Flags & ~1u) != 0 || memcmp(in.magic, "GWVIPC1", 8) != 0 ||
         gwi_device_find((int)in.device) == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (in.pid == getpid())
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT); /* a real driver returns this for a handle of the same process */
+        return CUDA_ERROR_INVALID_CONTEXT; /* a real driver returns this for a handle of the same process */
     if (gwi.folder == NULL || !ipc_path(path, sizeof path, in.pid, in.id))
-        return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
+        return CUDA_ERROR_NOT_SUPPORTED;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     off_t file_bytes = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
     if (file_bytes < 0 || (uint64_t)file_bytes < in.run_bytes || in.offset + in.bytes > in.run_bytes) {
         if (fd >= 0)
             close(fd);
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     }
     gwi_block *block = calloc(1, sizeof *block);
     char *shadow = mmap(NULL, in.run_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     char *addresses = mmap(NULL, in.run_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block == NULL || shadow == MAP_FAILED || addresses == MAP_FAILED)
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     block->kind = GWI_BLOCK_IPC;
     block->device = gwi_device_find((int)in.device);
     block->context = gwi_current();
@@ -315,21 +305,20 @@ GWI_API(cuIpcOpenMemHandle_v2)(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     block->id = gwi.next_id++;
     gw_ranges_add(&gwi.blocks, &block->range);
     *pdptr = block->range.base;
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2);
 
 GWI_API(cuIpcCloseMemHandle)(CUdeviceptr dptr)
 {
-    GWI_ENTER;
     gwi_block *block = gwi_block_at(dptr);
     if (block == NULL || block->kind != GWI_BLOCK_IPC || block->range.base != dptr)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_wait_device(block->device);
     block = gwi_block_at(dptr);
     if (block != NULL)
         gwi_block_free(block);
-    return gwi_leave(0);
+    return 0;
 }
 
 /* --- cuGetProcAddress ----------------------------------------------------------------------------------- */
@@ -389,36 +378,33 @@ GWI_API(cuGetProcAddress_v2)
 (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
     int result = resolve(symbol, pfn, cudaVersion, flags, symbolStatus);
-    GWI_ENTER;
+    gwi_lock();
     return gwi_leave(result);
 }
 
 GWI_API(cuGetProcAddress)(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
     int result = resolve(symbol, pfn, cudaVersion, flags, NULL);
-    GWI_ENTER;
+    gwi_lock();
     return gwi_leave(result);
 }
 
 GWI_API(cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode *mode)
 {
-    GWI_ENTER;
     if (mode == NULL || (unsigned)*mode > 2)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     unsigned before = gwi_self.capture_mode;
     gwi_self.capture_mode = (unsigned)*mode;
     *mode = (CUstreamCaptureMode)before;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuProfilerStart)(void)
 {
-    GWI_ENTER;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuProfilerStop)(void)
 {
-    GWI_ENTER;
-    return gwi_leave(0);
+    return 0;
 }

@@ -497,21 +497,20 @@ void gwi_wait_device(gwi_device *device)
 
 GWI_API(cuStreamCreateWithPriority)(CUstream *phStream, unsigned int flags, int priority)
 {
-    GWI_ENTER;
     if (phStream == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_context *context = gwi_current();
     if (!stream_charge(context))
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (priority < -5)
         priority = -5;
     else if (priority > 0)
         priority = 0;
     gwi_stream *stream = gwi_stream_make(context, flags, priority);
     if (stream == NULL)
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     *phStream = (CUstream)stream;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamCreate)(CUstream *phStream, unsigned int flags)
@@ -521,13 +520,12 @@ GWI_API(cuStreamCreate)(CUstream *phStream, unsigned int flags)
 
 GWI_API(cuStreamDestroy_v2)(CUstream hStream)
 {
-    GWI_ENTER;
     if (hStream == NULL || hStream == CU_STREAM_LEGACY || hStream == CU_STREAM_PER_THREAD)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     gwi_stream *stream = gwi_stream_find(hStream);
     stream->context->stream_count--;
     stream_end(stream);
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuStreamDestroy, cuStreamDestroy_v2);
 
@@ -554,7 +552,6 @@ static int see_fault_of(gwi_context *context)
 
 GWI_API(cuStreamQuery)(CUstream hStream)
 {
-    GWI_ENTER;
     gwi_stream *stream = gwi_stream_find(hStream);
     int result = capture_touched(stream);
     if (result == 0) {
@@ -568,7 +565,7 @@ GWI_API(cuStreamQuery)(CUstream hStream)
             pending |= other->context == stream->context && !(other->flags & CU_STREAM_NON_BLOCKING);
     if (result == 0 && pending)
         result = CUDA_ERROR_NOT_READY;
-    return gwi_leave(result);
+    return result;
 }
 
 /* With CUDA_LAUNCH_BLOCKING=1, wait for each launch and return its error. Do not wait for captured launches. */
@@ -592,83 +589,77 @@ int gwi_block_after_launch(gwi_stream *stream)
 
 GWI_API(cuStreamSynchronize)(CUstream hStream)
 {
-    GWI_ENTER;
     gwi_stream *stream = gwi_stream_find(hStream);
     gwi_context *context = stream->context;
     int result = capture_touched(stream);
     if (result != 0)
-        return gwi_leave(result);
+        return result;
     if (stream->is_legacy) {
         gwi_work work = {.kind = GWI_WORK_EMPTY};
         submit_now(stream, &work, NULL, NULL);
     }
     gwi_wait_stream(stream);
     gwi_pools_trim(context->device);
-    return gwi_leave(see_fault_of(context));
+    return see_fault_of(context);
 }
 
 GWI_API(cuCtxSynchronize)(void)
 {
-    GWI_ENTER;
     gwi_context *context = gwi_current();
     gwi_wait_context(context);
     gwi_pools_trim(context->device);
-    return gwi_leave(see_fault_of(context));
+    return see_fault_of(context);
 }
 
 GWI_API(cuCtxSynchronize_v2)(CUcontext ctx)
 {
-    GWI_ENTER;
     gwi_context *context = ctx != NULL ? gwi_object_find(ctx, GWI_CONTEXT) : gwi_current();
     if (context == NULL && ctx != NULL)
         gwi_crash(ctx);
     if (context == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (!context->alive)
-        return gwi_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     gwi_wait_context(context);
     gwi_pools_trim(context->device);
-    return gwi_leave(see_fault_of(context));
+    return see_fault_of(context);
 }
 
 GWI_API(cuStreamWaitEvent)(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
-    GWI_ENTER;
     (void)Flags;
     gwi_stream *stream = gwi_stream_find(hStream);
     gwi_event *event = gwi_object_find(hEvent, GWI_EVENT);
     if (hEvent == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     if (event == NULL)
         gwi_crash(hEvent);
     if (!gwi_context_is(event->context, event->generation))
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     gwi_work work = {.kind = GWI_WORK_EMPTY};
     if (event->capture_node != NULL)
-        return gwi_leave(gwi_capture_add(stream, &work, event->capture_node, NULL));
+        return gwi_capture_add(stream, &work, event->capture_node, NULL);
     if (event->record == NULL)
-        return gwi_leave(0);
-    return gwi_leave(gwi_submit(stream, &work, event->record, NULL));
+        return 0;
+    return gwi_submit(stream, &work, event->record, NULL);
 }
 
 GWI_API(cuLaunchHostFunc)(CUstream hStream, CUhostFn fn, void *userData)
 {
-    GWI_ENTER;
     gwi_stream *stream = gwi_stream_find(hStream);
     if (fn == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_work work = {.kind = GWI_WORK_HOST, .host = {.function = fn, .argument = userData, .stream = hStream}};
-    return gwi_leave(gwi_submit(stream, &work, NULL, NULL));
+    return gwi_submit(stream, &work, NULL, NULL);
 }
 
 GWI_API(cuStreamAddCallback)(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
-    GWI_ENTER;
     gwi_stream *stream = gwi_stream_find(hStream);
     if (callback == NULL || flags != 0)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_work work = {.kind = GWI_WORK_HOST, .host = {.callback = callback, .argument = userData, .stream = hStream}};
-    return gwi_leave(gwi_submit(stream, &work, NULL, NULL));
+    return gwi_submit(stream, &work, NULL, NULL);
 }
 
 static int value_work(CUstream handle, CUdeviceptr address, uint64_t value, unsigned flags, int bytes,
@@ -684,66 +675,58 @@ static int value_work(CUstream handle, CUdeviceptr address, uint64_t value, unsi
 
 GWI_API(cuStreamWriteValue32_v2)(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    GWI_ENTER;
-    return gwi_leave(value_work(stream, addr, value, flags, 4, GWI_WORK_WRITE_VALUE));
+    return value_work(stream, addr, value, flags, 4, GWI_WORK_WRITE_VALUE);
 }
 GWI_ALIAS(cuStreamWriteValue32, cuStreamWriteValue32_v2);
 
 GWI_API(cuStreamWriteValue64_v2)(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    GWI_ENTER;
-    return gwi_leave(value_work(stream, addr, value, flags, 8, GWI_WORK_WRITE_VALUE));
+    return value_work(stream, addr, value, flags, 8, GWI_WORK_WRITE_VALUE);
 }
 GWI_ALIAS(cuStreamWriteValue64, cuStreamWriteValue64_v2);
 
 GWI_API(cuStreamWaitValue32_v2)(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    GWI_ENTER;
-    return gwi_leave(value_work(stream, addr, value, flags, 4, GWI_WORK_WAIT_VALUE));
+    return value_work(stream, addr, value, flags, 4, GWI_WORK_WAIT_VALUE);
 }
 GWI_ALIAS(cuStreamWaitValue32, cuStreamWaitValue32_v2);
 
 GWI_API(cuStreamWaitValue64_v2)(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    GWI_ENTER;
-    return gwi_leave(value_work(stream, addr, value, flags, 8, GWI_WORK_WAIT_VALUE));
+    return value_work(stream, addr, value, flags, 8, GWI_WORK_WAIT_VALUE);
 }
 GWI_ALIAS(cuStreamWaitValue64, cuStreamWaitValue64_v2);
 
 GWI_API(cuStreamGetFlags)(CUstream hStream, unsigned int *flags)
 {
-    GWI_ENTER;
     if (flags == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *flags = gwi_stream_find(hStream)->flags;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamGetPriority)(CUstream hStream, int *priority)
 {
-    GWI_ENTER;
     if (priority == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *priority = gwi_stream_find(hStream)->priority;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamGetId)(CUstream hStream, unsigned long long *streamId)
 {
-    GWI_ENTER;
     if (streamId == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *streamId = gwi_stream_find(hStream)->id;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamGetCtx)(CUstream hStream, CUcontext *pctx)
 {
-    GWI_ENTER;
     if (pctx == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *pctx = (CUcontext)gwi_stream_find(hStream)->context;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamGetCtx_v2)(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
@@ -755,38 +738,34 @@ GWI_API(cuStreamGetCtx_v2)(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreen
 
 GWI_API(cuStreamGetDevice)(CUstream hStream, CUdevice *device)
 {
-    GWI_ENTER;
     if (device == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *device = (CUdevice)gwi_stream_find(hStream)->context->device->index;
-    return gwi_leave(0);
+    return 0;
 }
 
 /* Do nothing: stream attributes control caches and scheduling, which the virtual GPU does not have. */
 GWI_API(cuStreamCopyAttributes)(CUstream dst, CUstream src)
 {
-    GWI_ENTER;
     gwi_stream_find(dst);
     gwi_stream_find(src);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuStreamSetAttribute)(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
-    GWI_ENTER;
     (void)attr;
     gwi_stream_find(hStream);
-    return gwi_leave(value == NULL ? CUDA_ERROR_INVALID_VALUE : 0);
+    return value == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
 }
 
 GWI_API(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
-    GWI_ENTER;
     (void)length;
     (void)flags;
     gwi_stream_find(hStream);
     const gwi_block *block = gwi_block_at(dptr);
-    return gwi_leave(block != NULL && block->kind == GWI_BLOCK_MANAGED ? 0 : CUDA_ERROR_INVALID_VALUE);
+    return block != NULL && block->kind == GWI_BLOCK_MANAGED ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- entry points: events ------------------------------------------------------------------------------- */
@@ -808,33 +787,31 @@ static int event_find(CUevent handle, gwi_event **ret_event)
 
 GWI_API(cuEventCreate)(CUevent *phEvent, unsigned int Flags)
 {
-    GWI_ENTER;
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     if (phEvent == NULL || (Flags & ~known) != 0 ||
         ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_event *event = calloc(1, sizeof *event);
     if (event == NULL)
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     event->context = gwi_current();
     event->generation = event->context->generation;
     event->flags = Flags;
     gwi_object_add(&event->object, GWI_EVENT);
     *phEvent = (CUevent)event;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuEventDestroy_v2)(CUevent hEvent)
 {
-    GWI_ENTER;
     gwi_event *event = NULL;
     int result = event_find(hEvent, &event);
     if (result != 0)
-        return gwi_leave(result);
+        return result;
     gwi_object_remove(&event->object);
     gwi_command_drop(event->record);
     free(event);
-    return gwi_leave(0);
+    return 0;
 }
 GWI_ALIAS(cuEventDestroy, cuEventDestroy_v2);
 
@@ -865,42 +842,38 @@ static int event_record(CUevent handle, CUstream stream_handle)
 
 GWI_API(cuEventRecord)(CUevent hEvent, CUstream hStream)
 {
-    GWI_ENTER;
-    return gwi_leave(event_record(hEvent, hStream));
+    return event_record(hEvent, hStream);
 }
 
 GWI_API(cuEventRecordWithFlags)(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
-    GWI_ENTER;
     (void)flags;
-    return gwi_leave(event_record(hEvent, hStream));
+    return event_record(hEvent, hStream);
 }
 
 GWI_API(cuEventQuery)(CUevent hEvent)
 {
-    GWI_ENTER;
     gwi_event *event = NULL;
     int result = event_find(hEvent, &event);
     if (result != 0)
-        return gwi_leave(result);
+        return result;
     if (event->capture_node != NULL)
-        return gwi_leave(CUDA_ERROR_CAPTURED_EVENT);
+        return CUDA_ERROR_CAPTURED_EVENT;
     gwi_advance();
     result = see_fault_of(event->context);
     if (result == 0 && event->record != NULL && !event->record->done)
         result = CUDA_ERROR_NOT_READY;
-    return gwi_leave(result);
+    return result;
 }
 
 GWI_API(cuEventSynchronize)(CUevent hEvent)
 {
-    GWI_ENTER;
     gwi_event *event = NULL;
     int result = event_find(hEvent, &event);
     if (result != 0)
-        return gwi_leave(result);
+        return result;
     if (event->capture_node != NULL)
-        return gwi_leave(CUDA_ERROR_CAPTURED_EVENT);
+        return CUDA_ERROR_CAPTURED_EVENT;
     gwi_context *context = event->context;
     if (event->record != NULL) {
         gwi_command *record = gwi_command_keep(event->record);
@@ -908,7 +881,7 @@ GWI_API(cuEventSynchronize)(CUevent hEvent)
         gwi_command_drop(record);
     }
     gwi_pools_trim(context->device);
-    return gwi_leave(see_fault_of(context));
+    return see_fault_of(context);
 }
 
 static int elapsed(float *ret_ms, CUevent from_handle, CUevent to_handle)
@@ -936,7 +909,6 @@ static int elapsed(float *ret_ms, CUevent from_handle, CUevent to_handle)
 
 GWI_API(cuEventElapsedTime)(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
-    GWI_ENTER;
-    return gwi_leave(elapsed(pMilliseconds, hStart, hEnd));
+    return elapsed(pMilliseconds, hStart, hEnd);
 }
 GWI_ALIAS(cuEventElapsedTime_v2, cuEventElapsedTime);

@@ -44,13 +44,12 @@ static int location_check(const CUmemAllocationProp *prop, gwi_device **ret_devi
 GWI_API(cuMemGetAllocationGranularity)
 (size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
-    GWI_ENTER;
     gwi_device *device = NULL;
     (void)option;
     int result = granularity == NULL ? CUDA_ERROR_INVALID_VALUE : location_check(prop, &device);
     if (result == 0)
         *granularity = GW_PAGE_BYTES;
-    return gwi_leave(result);
+    return result;
 }
 
 /* Allocate the storage of physical memory, and keep it out of core dumps. */
@@ -66,21 +65,20 @@ static char *physical_storage(uint64_t bytes)
 GWI_API(cuMemCreate)
 (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
-    GWI_ENTER;
     gwi_device *device = NULL;
     if (handle == NULL || flags != 0 || !multiple(size))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     int result = location_check(prop, &device);
     if (result != 0)
-        return gwi_leave(result);
+        return result;
     if (gwi_allocation_refused() || !gwi_device_take(device, size))
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     gwi_physical *physical = calloc(1, sizeof *physical);
     char *storage = physical != NULL ? physical_storage(size) : NULL;
     if (storage == NULL) {
         gwi_device_give(device, size);
         free(physical);
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     physical->device = device;
     physical->bytes = size;
@@ -90,7 +88,7 @@ GWI_API(cuMemCreate)
     physical->charged = true;
     gwi_object_add(&physical->object, GWI_PHYSICAL);
     *handle = (uintptr_t)physical;
-    return gwi_leave(0);
+    return 0;
 }
 
 static gwi_physical *physical_find(CUmemGenericAllocationHandle handle)
@@ -101,43 +99,39 @@ static gwi_physical *physical_find(CUmemGenericAllocationHandle handle)
 
 GWI_API(cuMemRelease)(CUmemGenericAllocationHandle handle)
 {
-    GWI_ENTER;
     gwi_physical *physical = physical_find(handle);
     if (physical == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     physical->handle_count--;
     physical_drop(physical);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle *handle, void *addr)
 {
-    GWI_ENTER;
     const gwi_block *block = gwi_block_at((uintptr_t)addr);
     if (handle == NULL || block == NULL || block->kind != GWI_BLOCK_MAPPED)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     block->physical->handle_count++;
     *handle = (uintptr_t)block->physical;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemGetAllocationPropertiesFromHandle)(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
-    GWI_ENTER;
     const gwi_physical *physical = physical_find(handle);
     if (prop == NULL || physical == NULL)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *prop = physical->properties;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemAddressReserve)
 (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
-    GWI_ENTER;
     (void)addr; /* `addr` is only a hint, and ignored */
     if (ptr == NULL || flags != 0 || !multiple(size) || (alignment & (alignment - 1)) != 0)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (alignment < GW_PAGE_BYTES)
         alignment = GW_PAGE_BYTES;
     reservation *made = calloc(1, sizeof *made);
@@ -146,7 +140,7 @@ GWI_API(cuMemAddressReserve)
                        : MAP_FAILED;
     if (memory == MAP_FAILED) {
         free(made);
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint64_t base = ((uintptr_t)memory + alignment - 1) / alignment * alignment;
     if (base > (uintptr_t)memory)
@@ -156,7 +150,7 @@ GWI_API(cuMemAddressReserve)
     made->range.bytes = size;
     gw_ranges_add(&gwi.reserved, &made->range);
     *ptr = base;
-    return gwi_leave(0);
+    return 0;
 }
 
 static bool any_mapping(uint64_t base, uint64_t bytes)
@@ -167,32 +161,30 @@ static bool any_mapping(uint64_t base, uint64_t bytes)
 
 GWI_API(cuMemAddressFree)(CUdeviceptr ptr, size_t size)
 {
-    GWI_ENTER;
     gw_range *range = gw_ranges_at(&gwi.reserved, ptr);
     if (range == NULL || range->base != ptr || range->bytes != size || any_mapping(ptr, size))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gw_ranges_remove(&gwi.reserved, range);
     munmap((void *)(uintptr_t)ptr, size);
     free(range);
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemMap)
 (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    GWI_ENTER;
     gwi_physical *physical = physical_find(handle);
     const gw_range *home = gw_ranges_at(&gwi.reserved, ptr);
     if (physical == NULL || home == NULL || flags != 0 || ptr % GW_PAGE_BYTES != 0 || size == 0)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (size % GW_PAGE_BYTES != 0)
-        return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (size > home->bytes - (ptr - home->base) || offset % GW_PAGE_BYTES != 0 || offset > physical->bytes ||
         size > physical->bytes - offset)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     gwi_block *block = calloc(1, sizeof *block);
     if (block == NULL)
-        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     block->kind = GWI_BLOCK_MAPPED;
     block->device = physical->device;
     block->physical = physical;
@@ -202,11 +194,11 @@ GWI_API(cuMemMap)
     block->range.bytes = size;
     if (!gw_ranges_add(&gwi.blocks, &block->range)) {
         free(block);
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     }
     block->id = gwi.next_id++;
     physical->map_count++;
-    return gwi_leave(0);
+    return 0;
 }
 
 /* True if mappings fill the range and none of them extends beyond the range. With `gaps`, parts of the range may be
@@ -231,10 +223,9 @@ static bool whole_mappings(uint64_t base, uint64_t bytes, bool gaps)
 
 GWI_API(cuMemUnmap)(CUdeviceptr ptr, size_t size)
 {
-    GWI_ENTER;
     const gw_range *home = gw_ranges_at(&gwi.reserved, ptr);
     if (home == NULL || !multiple(size) || size > home->bytes - (ptr - home->base) || !whole_mappings(ptr, size, true))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     for (unsigned d = 0; d < gwi.spec.device_count; d++)
         gwi_wait_device(&gwi.devices[d]);
     gw_range *range = gw_ranges_from(&gwi.blocks, ptr);
@@ -246,26 +237,24 @@ GWI_API(cuMemUnmap)(CUdeviceptr ptr, size_t size)
         physical_drop(physical);
         range = next;
     }
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemSetAccess)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-    GWI_ENTER;
     if (desc == NULL || count == 0 || !multiple(size) || !whole_mappings(ptr, size, false))
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     for (gw_range *range = gw_ranges_from(&gwi.blocks, ptr); range != NULL && range->base < ptr + size;
          range = gw_ranges_from(&gwi.blocks, range->base + range->bytes))
         ((gwi_block *)range)->accessible = desc[0].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuMemGetAccess)(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
-    GWI_ENTER;
     const gwi_block *block = gwi_block_at(ptr);
     if (flags == NULL || location == NULL || block == NULL || block->kind != GWI_BLOCK_MAPPED)
-        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     *flags = block->accessible ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
-    return gwi_leave(0);
+    return 0;
 }

@@ -4,13 +4,19 @@
 #include "gw_unit_test.h"
 #include "gw_virt_calls.h"
 
-static int enter_answer, lacks_count;
+static int enter_answer, lacks_count, leave_count;
 static unsigned entered_fn, lacking_fn;
 
 int gwi_virt_enter(unsigned fn)
 {
     entered_fn = fn;
     return enter_answer;
+}
+
+int gwi_virt_leave(int result)
+{
+    leave_count++;
+    return result;
 }
 
 int gwi_virt_lacks(unsigned fn)
@@ -33,7 +39,7 @@ int gwi_virt_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 
 static int begin(void **state)
 {
-    enter_answer = lacks_count = 0;
+    enter_answer = lacks_count = leave_count = 0;
     return 0;
 }
 
@@ -44,6 +50,7 @@ GW_TEST_WITH(what_is_there_is_called, begin, NULL)
     assert_int_equal(at, 0x1010);
     assert_int_equal(entered_fn, GW_FN_cuMemAlloc_v2);
     assert_int_equal(lacks_count, 0);
+    assert_int_equal(leave_count, 1);
 }
 
 GW_TEST_WITH(a_per_thread_variant_calls_the_plain_one, begin, NULL)
@@ -62,6 +69,7 @@ GW_TEST_WITH(what_is_not_there_says_so, begin, NULL)
     assert_int_equal(lacking_fn, GW_FN_cuMemAlloc);
     assert_int_equal(cuMemGetAddressRange_v2(NULL, NULL, at), CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(lacks_count, 2);
+    assert_int_equal(leave_count, 2);
 }
 
 GW_TEST_WITH(the_door_may_answer, begin, NULL)
@@ -71,7 +79,7 @@ GW_TEST_WITH(the_door_may_answer, begin, NULL)
     assert_int_equal(cuMemAlloc_v2(&at, 16), CUDA_ERROR_NOT_INITIALIZED);
     assert_int_equal(at, 7);
     assert_int_equal(cuMemFree(at), CUDA_ERROR_NOT_INITIALIZED);
-    assert_int_equal(lacks_count, 0);
+    assert_int_equal(lacks_count + leave_count, 0);
 }
 
 GW_TEST_MAIN(NULL, NULL)
