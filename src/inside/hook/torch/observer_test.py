@@ -105,6 +105,11 @@ class Library:
             ctypes.CDLL(None).setenv(name.encode(), value.encode(), 1)
         self.lib.test_start()
 
+    def attach(self, **environment):
+        """Start the observer, and poke it once: with a usable torch, it attaches."""
+        self.start(**environment)
+        self.poke(1)
+
 
 def run_pending():
     """Pending calls run between instructions of the main thread."""
@@ -205,6 +210,26 @@ def check(condition, what):
         raise AssertionError(what)
 
 
+def refusing(text, calls):
+    """A function that notes its arguments in `calls` and raises an error."""
+    def refuse(*arguments):
+        calls.append(arguments)
+        raise RuntimeError(text)
+    return refuse
+
+
+def attached(lib, fill=None, course=False, history_on=False, **environment):
+    """Start the observer beside a fake torch. Its first poke attaches it."""
+    fake = FakeTorch()
+    if fill:
+        (fake.fill if fill == "blocks" else fake.fill_stacks)()
+    fake.history_on = history_on
+    if course:
+        follow_course(lib)
+    lib.attach(**environment)
+    return fake
+
+
 # ---- tests: each gets the library ----
 
 def test_no_torch(lib):
@@ -236,8 +261,7 @@ def test_cuda_not_initialised(lib):
 
 def test_initialised_in_its_native_part(lib):
     fake = FakeTorch(initialized=False)
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     check(fake.attached == [], "attached too early")
     fake.cuda.default_generators = (object(),)
     lib.poke(1)
@@ -268,12 +292,8 @@ def test_switched_off(lib):
 def test_refusal(lib):
     fake = FakeTorch()
     calls = []
-
-    def refuse(function):
-        calls.append(function)
-        raise RuntimeError("cudaMallocAsync does not yet support attachOutOfMemoryObserver.\nSecond line")
-
-    fake.c._cuda_attach_out_of_memory_observer = refuse
+    fake.c._cuda_attach_out_of_memory_observer = refusing(
+        "cudaMallocAsync does not yet support attachOutOfMemoryObserver.\nSecond line", calls)
     lib.lib.test_start()
     lib.poke(10)
     check(len(calls) == 3, f"{len(calls)} attempts")
@@ -295,9 +315,7 @@ ON_SINCE = "history of 100000 entries without stacks, turned on when {} MiB of d
 
 
 def test_history_waits_for_memory_use(lib):
-    fake = FakeTorch()
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib)
     for _ in range(1023):
         lib.take(MIB)
     lib.take(MIB - 1)
@@ -324,9 +342,7 @@ def test_history_at_once_when_much_was_taken_before(lib):
 
 def test_card_of_unknown_size(lib):
     """The sum is stored and compared once the card's size is known."""
-    fake = FakeTorch()
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib)
     lib.take(5000 * MIB, card=0)
     check(fake.history_calls == [], "a size out of nothing")
     lib.take(1)
@@ -334,9 +350,7 @@ def test_card_of_unknown_size(lib):
 
 
 def test_history_forced(lib):
-    fake = FakeTorch()
-    lib.start(GPUWHY_HISTORY="500")
-    lib.poke(1)
+    fake = attached(lib, GPUWHY_HISTORY="500")
     check(fake.history_calls == [("all", None, "python", 500, False, False, False, ["free_requested"])],
           fake.history_calls)
     check(lib.notes() == ["PyTorch 9.9.fake; history of 500 entries without stacks, from the start"], lib.notes())
@@ -345,10 +359,7 @@ def test_history_forced(lib):
 
 
 def test_history_forced_off(lib):
-    fake = FakeTorch()
-    fake.fill()
-    lib.start(GPUWHY_HISTORY="0")
-    lib.poke(1)
+    fake = attached(lib, fill="blocks", GPUWHY_HISTORY="0")
     lib.take(CARD)
     fake.attached[0](0, 1, 2, 3)
     lib.take(CARD)
@@ -357,16 +368,9 @@ def test_history_forced_off(lib):
 
 
 def test_history_refused_later(lib):
-    fake = FakeTorch()
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib)
     calls = []
-
-    def refuse(*arguments):
-        calls.append(arguments)
-        raise RuntimeError("not today")
-
-    fake.c._cuda_record_memory_history = refuse
+    fake.c._cuda_record_memory_history = refusing("not today", calls)
     lib.take(CARD)
     check(len(calls) == 1 and lib.notes()[1:] == ["no history: not today"], lib.notes())
     fake.c._cuda_record_memory_history = fake.record
@@ -376,25 +380,16 @@ def test_history_refused_later(lib):
 
 
 def test_history_refused_for_good(lib):
-    fake = FakeTorch()
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib)
     calls = []
-
-    def refuse(*arguments):
-        calls.append(arguments)
-        raise RuntimeError("not today")
-
-    fake.c._cuda_record_memory_history = refuse
+    fake.c._cuda_record_memory_history = refusing("not today", calls)
     lib.take(CARD)
     lib.poke(30)
     check(len(calls) == 3 and lib.notes()[1:] == ["no history: not today"], (len(calls), lib.notes()))
 
 
 def test_own_history_begun_after_the_attach(lib):
-    fake = FakeTorch()
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib)
     fake.history_on = True
     lib.take(CARD)
     lib.poke(5)
@@ -407,8 +402,7 @@ def test_oom_without_history(lib):
     fake = FakeTorch()
     fake.fill()
     fake.snapshot["device_traces"] = [[]]
-    lib.start()
-    lib.poke(1)
+    lib.attach()
     lib.lib.test_clear()
     fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
     blocks = [a for kind, a, _ in lib.facts() if kind == BLOCK]
@@ -422,9 +416,7 @@ def test_oom_without_history(lib):
 
 
 def test_threads_begin_history_once(lib):
-    fake = FakeTorch()
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib)
     lib.lib.test_taken(ctypes.c_uint64(CARD), ctypes.c_uint64(CARD))
     lib.lib.test_poke_from_threads(8)
     run_pending()
@@ -434,9 +426,7 @@ def test_threads_begin_history_once(lib):
 
 
 def test_error_in_flight_survives_the_history(lib):
-    fake = FakeTorch()
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib)
     seen = []
     try:
         try:
@@ -450,9 +440,7 @@ def test_error_in_flight_survives_the_history(lib):
 
 
 def test_forked_child_begins_no_history(lib):
-    fake = FakeTorch()
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib)
     child = os.fork()
     if child == 0:
         fake.c._cuda_isHistoryEnabled = fake.c._cuda_record_memory_history = lambda *_: os._exit(2)
@@ -471,9 +459,7 @@ DEEP = ("all", "alloc", "python", 100000, False, False, False, ["free_requested"
 
 
 def test_deep_is_on_from_the_attach(lib):
-    fake = FakeTorch()
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    fake = attached(lib, GPUWHY_DEEP="1")
     check(fake.history_calls == [DEEP], fake.history_calls)
     check(lib.notes() == ["PyTorch 9.9.fake; history of 100000 entries with Python stacks, from the start"], lib.notes())
     lib.take(CARD)
@@ -481,25 +467,17 @@ def test_deep_is_on_from_the_attach(lib):
 
 
 def test_deep_with_a_length_of_its_own(lib):
-    fake = FakeTorch()
-    lib.start(GPUWHY_DEEP="1", GPUWHY_HISTORY="300")
-    lib.poke(1)
+    fake = attached(lib, GPUWHY_DEEP="1", GPUWHY_HISTORY="300")
     check([c[:4] for c in fake.history_calls] == [("all", "alloc", "python", 300)], fake.history_calls)
 
 
 def test_deep_without_history(lib):
-    fake = FakeTorch()
-    lib.start(GPUWHY_DEEP="1", GPUWHY_HISTORY="0")
-    lib.poke(1)
+    fake = attached(lib, GPUWHY_DEEP="1", GPUWHY_HISTORY="0")
     check(fake.history_calls == [] and lib.notes() == ["PyTorch 9.9.fake; no history"], lib.notes())
 
 
 def test_deep_leaves_the_programs_history_alone(lib):
-    fake = FakeTorch()
-    fake.history_on = True
-    fake.fill_stacks()
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    fake = attached(lib, fill="stacks", history_on=True, GPUWHY_DEEP="1")
     check(fake.history_calls == [], "touched the program's own history")
     fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
     # blocks freed since the peak may have the stack of their free, so they must get no line
@@ -507,10 +485,7 @@ def test_deep_leaves_the_programs_history_alone(lib):
 
 
 def test_deep_tells_lines(lib):
-    fake = FakeTorch()
-    fake.fill_stacks()
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    fake = attached(lib, fill="stacks", GPUWHY_DEEP="1")
     lib.lib.test_clear()
     fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
     sites = lib.sites()
@@ -529,10 +504,7 @@ def test_deep_tells_lines(lib):
 
 
 def test_deep_writes_each_stack_once(lib):
-    fake = FakeTorch()
-    fake.fill_stacks()
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    fake = attached(lib, fill="stacks", GPUWHY_DEEP="1")
     for _ in range(5):
         fake.fill_stacks()  # equal stacks in new objects
         fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
@@ -543,10 +515,7 @@ def test_deep_writes_each_stack_once(lib):
 
 
 def test_deep_writes_again_what_found_no_room(lib):
-    fake = FakeTorch()
-    fake.fill_stacks()
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    fake = attached(lib, fill="stacks", GPUWHY_DEEP="1")
 
     def report():
         before = len(lib.with_site(BLOCK)), len(lib.with_site(HELD))
@@ -570,10 +539,7 @@ def test_deep_writes_again_what_found_no_room(lib):
 
 
 def test_deep_at_the_end(lib):
-    fake = FakeTorch()
-    fake.fill_stacks()
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    fake = attached(lib, fill="stacks", GPUWHY_DEEP="1")
     lib.lib.test_clear()
     atexit._run_exitfuncs()
     check(lib.states().get("when") == 1, lib.states())
@@ -594,8 +560,7 @@ def test_deep_is_bounded(lib):
         {"size": 1 << 20, "state": "active_allocated", "frames": stack(i)} for i in range(3000)]}]
     fake.snapshot["device_traces"] = [[
         {"action": "alloc", "addr": 7000 + i, "size": 10, "time_us": now + i, "frames": stack(i)} for i in range(500)]]
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    lib.attach(GPUWHY_DEEP="1")
     lib.lib.test_clear()
     fake.attached[0](0, 1, 2, 3)
     sites = lib.sites()
@@ -609,9 +574,7 @@ def test_deep_is_bounded(lib):
 
 
 def test_deep_hostile_frames(lib):
-    fake = FakeTorch()
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    fake = attached(lib, GPUWHY_DEEP="1")
     now = time.time_ns() // 1000
     for nasty in (None, 5, "text", [], {}, [None], [5], [{}], [{"filename": 5, "name": None, "line": "x"}], b"\xff",
                   [{"filename": "\ud800", "name": "f", "line": 1}], [{"filename": "f", "name": "n", "line": -1}],
@@ -633,8 +596,7 @@ def test_deep_walk_is_quick_enough(lib):
     fake.snapshot["device_traces"] = [[
         {"action": ("alloc", "free_completed")[i % 2], "addr": 4096 * (i // 2 % 5000 + 1), "size": 1000,
          "time_us": now - 200_000 + i * 2, "frames": shared[i % 500:i % 500 + 25]} for i in range(100_000)]]
-    lib.start(GPUWHY_DEEP="1")
-    lib.poke(1)
+    lib.attach(GPUWHY_DEEP="1")
     lib.lib.test_clear()
     begin = time.monotonic()
     fake.attached[0](0, 1, 2, 3)
@@ -649,36 +611,26 @@ def test_old_signature(lib):
         calls.append((enabled, context, stacks, max_entries))
 
     fake.c._cuda_record_memory_history = record
-    lib.start(GPUWHY_HISTORY="100000")
-    lib.poke(1)
+    lib.attach(GPUWHY_HISTORY="100000")
     check(calls == [("all", None, "python", 100000)], calls)
 
 
 def test_history_fails(lib):
     fake = FakeTorch()
-
-    def record(*arguments):
-        raise RuntimeError("not today")
-
-    fake.c._cuda_record_memory_history = record
-    lib.start(GPUWHY_HISTORY="100000")
-    lib.poke(1)
+    fake.c._cuda_record_memory_history = refusing("not today", [])
+    lib.attach(GPUWHY_HISTORY="100000")
     check(lib.notes() == ["PyTorch 9.9.fake; no history: not today"], lib.notes())
 
 
 def test_own_history(lib):
-    fake = FakeTorch()
-    fake.history_on = True
-    lib.start(GPUWHY_HISTORY="100000")
-    lib.poke(1)
+    fake = attached(lib, history_on=True, GPUWHY_HISTORY="100000")
     check(fake.history_calls == [] and len(fake.attached) == 1, "touched the program's own history")
 
 
 def test_cannot_tell_history(lib):
     fake = FakeTorch()
     del fake.c._cuda_isHistoryEnabled
-    lib.start(GPUWHY_HISTORY="100000")
-    lib.poke(1)
+    lib.attach(GPUWHY_HISTORY="100000")
     check(fake.history_calls == [] and len(fake.attached) == 1, "history on although it cannot tell whose it is")
 
 
@@ -686,8 +638,7 @@ def test_oom(lib):
     fake = FakeTorch()
     filled_ns = time.time_ns()
     fake.fill()
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     lib.lib.test_clear()
     check(fake.attached[0](0, 99 * MIB, 64 * MIB, 5) is None, "the observer's result")
     facts = lib.facts()
@@ -724,8 +675,7 @@ def test_probing_stays_cheap(lib):
     fake = FakeTorch()
     fake.fill()
     fake.snapshot["device_traces"][0] *= 500  # so that reading takes some time
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     for _ in range(30):
         lib.lib.test_clear()
         fake.attached[0](0, 4, 5, 6)
@@ -761,11 +711,7 @@ def test_course_beside_a_wanted_history(lib):
 
 def test_oom_with_course(lib):
     """Blocks have order, age and site from the course, no history is read, and the refused request has a site."""
-    fake = FakeTorch()
-    fake.fill()
-    follow_course(lib)
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib, fill="blocks", course=True)
     lib.lib.test_clear()
     fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
     check(lib.with_site(OOM) == [((99 * MIB, 64 * MIB, 5, 0), 44)], lib.with_site(OOM))
@@ -785,8 +731,7 @@ def test_course_while_probing(lib):
     fake.history_on = True
     fake.snapshot["device_traces"][0] *= 500  # so that reading takes some time
     follow_course(lib)
-    lib.start()
-    lib.poke(1)
+    lib.attach()
     for _ in range(30):
         lib.lib.test_clear()
         fake.attached[0](0, 4, 5, 6)
@@ -798,12 +743,7 @@ def test_course_while_probing(lib):
 
 def test_oom_with_course_and_own_history(lib):
     """Stacks that the program records itself are still read."""
-    fake = FakeTorch()
-    fake.fill()
-    fake.history_on = True
-    follow_course(lib)
-    lib.start()
-    lib.poke(1)
+    fake = attached(lib, fill="blocks", course=True, history_on=True)
     lib.lib.test_clear()
     fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
     check(lib.states()["history_entry_count"] == 41, lib.states())
@@ -811,11 +751,7 @@ def test_oom_with_course_and_own_history(lib):
 
 
 def end_with_course(lib, **environment):
-    fake = FakeTorch()
-    fake.fill()
-    follow_course(lib)
-    lib.start(**environment)
-    lib.poke(1)
+    fake = attached(lib, fill="blocks", course=True, **environment)
     lib.lib.test_clear()
     atexit._run_exitfuncs()
     check(lib.states().get("when") == 1, lib.states())
@@ -836,8 +772,7 @@ def test_many_blocks(lib):
     fake = FakeTorch()
     fake.snapshot["segments"] = [{"device": 0, "address": 4096, "is_expandable": True,
                                   "blocks": [{"size": 512 + i, "state": "active_allocated"} for i in range(18000)]}]
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     lib.lib.test_clear()
     fake.attached[0](0, 1, 2, 3)
     blocks = [a for kind, a, _ in lib.facts() if kind == BLOCK]
@@ -852,8 +787,7 @@ def test_long_history(lib):
     fake.snapshot["device_traces"] = [[
         {"action": ("alloc", "free_completed")[i % 2], "addr": i // 2, "size": 1000, "time_us": now - 200_000 + i * 2}
         for i in range(100_000)]]
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     lib.lib.test_clear()
     begin = time.monotonic()
     fake.attached[0](0, 1, 2, 3)
@@ -864,9 +798,7 @@ def test_long_history(lib):
 
 
 def test_hostile_answers(lib):
-    fake = FakeTorch()
-    lib.lib.test_start()
-    lib.poke(1)
+    fake = attached(lib)
     observer = fake.attached[0]
 
     class Nasty:
@@ -910,8 +842,7 @@ def test_hostile_first_history(lib):
              {"action": "alloc", "addr": "x", "size": None, "time_us": []},
              {"action": "free_completed", "addr": 1 << 70, "size": 1 << 70, "time_us": 1 << 70}]
     fake.snapshot["device_traces"] = [trace * 50]
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     check(fake.attached[0](0, 1, 2, 3) is None, "raised")
 
 
@@ -926,10 +857,7 @@ def test_threads_attach_once(lib):
 
 
 def test_oom_on_a_thread(lib):
-    fake = FakeTorch()
-    fake.fill()
-    lib.lib.test_start()
-    lib.poke(1)
+    fake = attached(lib, fill="blocks")
     lib.lib.test_clear()
     thread = threading.Thread(target=fake.attached[0], args=(0, 1, 2, 3))
     thread.start()
@@ -993,8 +921,7 @@ class FakeJax:
 
 
 def end_with(lib, message):
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     lib.lib.test_clear()
     sys.last_exc = sys.last_value = RuntimeError(message) if message else None
     atexit._run_exitfuncs()
@@ -1048,10 +975,8 @@ def test_jax_hostile(lib):
 
 
 def test_jax_raises(lib):
-    def raises():
-        raise RuntimeError("no backend")
     jax = FakeJax([])
-    jax.module.live_arrays = raises
+    jax.module.live_arrays = refusing("no backend", [])
     facts = end_with(lib, JAX_OOM)
     check([kind for kind, *_ in facts] == ["ARRAYS_OOM"], facts)
 
@@ -1063,8 +988,7 @@ def test_jax_without_the_names(lib):
 
 def test_jax_in_a_forked_child(lib):
     jax = FakeJax([FakeArray((5,), nbytes=20)])
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     child = os.fork()
     if child == 0:
         sys.last_exc = sys.last_value = RuntimeError(JAX_OOM)
@@ -1074,10 +998,7 @@ def test_jax_in_a_forked_child(lib):
 
 
 def test_end_of_run(lib):
-    fake = FakeTorch()
-    fake.fill()
-    lib.lib.test_start()
-    lib.poke(1)
+    fake = attached(lib, fill="blocks")
     lib.lib.test_clear()
     atexit._run_exitfuncs()
     states = lib.states()
@@ -1088,9 +1009,7 @@ def test_end_of_run(lib):
 
 def test_forked_child_is_left_alone(lib):
     """A child inherits an attached observer. PyTorch's locks may be held forever there."""
-    fake = FakeTorch()
-    lib.lib.test_start()
-    lib.poke(1)
+    fake = attached(lib)
     check(len(fake.attached) == 1, "not attached")
     lib.lib.test_clear()
     child = os.fork()
@@ -1106,9 +1025,7 @@ def test_forked_child_is_left_alone(lib):
 
 
 def test_modules_are_cleared_at_the_end(lib):
-    fake = FakeTorch()
-    lib.lib.test_start()
-    lib.poke(1)
+    fake = attached(lib)
     observer = fake.attached[0]
     for name in ("torch", "torch._C", "torch.cuda"):
         del sys.modules[name]
@@ -1119,10 +1036,7 @@ def test_modules_are_cleared_at_the_end(lib):
 
 
 def test_no_leaked_references(lib):
-    fake = FakeTorch()
-    fake.fill()
-    lib.lib.test_start()
-    lib.poke(1)
+    fake = attached(lib, fill="blocks")
     observer = fake.attached[0]
     objects = [fake.stats, fake.snapshot, fake.snapshot["segments"], fake.c.__dict__["_cuda_memoryStats"], MIB]
     for _ in range(3):
@@ -1154,8 +1068,7 @@ def test_a_missing_function_is_named(lib):
 
 def test_without_python_there_is_no_note(lib):
     lib.lib.test_hide(b"Py_IsInitialized")
-    lib.lib.test_start()
-    lib.poke(1)
+    lib.attach()
     check(lib.facts() == [], lib.facts())
 
 
