@@ -126,25 +126,16 @@ static gwi_context *context_find(CUcontext handle)
     return context;
 }
 
+static gwi_context *context_or_current(CUcontext handle)
+{
+    return handle != NULL ? context_find(handle) : gwi_current();
+}
+
 /* --- devices -------------------------------------------------------------------------------------------- */
 
-GWI_API(cuDeviceGetCount)(int *count)
-{
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *count = (int)gwi.spec.device_count;
-    return 0;
-}
-
-GWI_API(cuDeviceGet)(CUdevice *device, int ordinal)
-{
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (gwi_device_find(ordinal) == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
-    *device = ordinal;
-    return 0;
-}
+GWI_ANSWER(cuDeviceGetCount, (int *count), count, (int)gwi.spec.device_count)
+GWI_ANSWER_OF(cuDeviceGet, (CUdevice * device, int ordinal), device, gwi_device, gwi_device_find(ordinal),
+              CUDA_ERROR_INVALID_DEVICE, (CUdevice)found->index)
 
 GWI_API(cuDeviceGetName)(char *name, int len, CUdevice dev)
 {
@@ -398,7 +389,6 @@ GWI_ALIAS(cuCtxCreate, cuCtxCreate_v2);
 GWI_API(cuCtxCreate_v3)
 (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
 {
-    (void)paramsArray;
     return numParams != 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(pctx, flags, dev);
 }
 
@@ -459,28 +449,13 @@ GWI_API(cuCtxPopCurrent_v2)(CUcontext *pctx)
 }
 GWI_ALIAS(cuCtxPopCurrent, cuCtxPopCurrent_v2);
 
-GWI_API(cuCtxGetDevice)(CUdevice *device)
-{
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = (CUdevice)gwi_current()->device->index;
-    return 0;
-}
-
-GWI_API(cuCtxGetDevice_v2)(CUdevice *device, CUcontext ctx)
-{
-    const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (context == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    *device = (CUdevice)context->device->index;
-    return 0;
-}
+GWI_ANSWER(cuCtxGetDevice, (CUdevice * device), device, (CUdevice)gwi_current()->device->index)
+GWI_ANSWER_OF(cuCtxGetDevice_v2, (CUdevice * device, CUcontext ctx), device, gwi_context, context_or_current(ctx),
+              CUDA_ERROR_INVALID_CONTEXT, (CUdevice)found->device->index)
 
 GWI_API(cuCtxGetApiVersion)(CUcontext ctx, unsigned int *version)
 {
-    const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
+    const gwi_context *context = context_or_current(ctx);
     if (version == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (context == NULL)
@@ -489,24 +464,9 @@ GWI_API(cuCtxGetApiVersion)(CUcontext ctx, unsigned int *version)
     return 0;
 }
 
-GWI_API(cuCtxGetId)(CUcontext ctx, unsigned long long *ctxId)
-{
-    const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
-    if (ctxId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (context == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    *ctxId = context->id;
-    return 0;
-}
-
-GWI_API(cuCtxGetFlags)(unsigned int *flags)
-{
-    if (flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = gwi_current()->flags;
-    return 0;
-}
+GWI_ANSWER_OF(cuCtxGetId, (CUcontext ctx, unsigned long long *ctxId), ctxId, gwi_context, context_or_current(ctx),
+              CUDA_ERROR_INVALID_CONTEXT, found->id)
+GWI_ANSWER(cuCtxGetFlags, (unsigned int *flags), flags, gwi_current()->flags)
 
 GWI_API(cuCtxSetFlags)(unsigned int flags)
 {
@@ -555,13 +515,7 @@ GWI_API(cuCtxResetPersistingL2Cache)(void)
     return 0;
 }
 
-GWI_API(cuCtxGetCacheConfig)(CUfunc_cache *pconfig)
-{
-    if (pconfig == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pconfig = (CUfunc_cache)gwi_current()->cache_config;
-    return 0;
-}
+GWI_ANSWER(cuCtxGetCacheConfig, (CUfunc_cache * pconfig), pconfig, (CUfunc_cache)gwi_current()->cache_config)
 
 GWI_API(cuCtxSetCacheConfig)(CUfunc_cache config)
 {

@@ -284,7 +284,6 @@ GWI_API(cuDriverGetVersion)(int *driverVersion)
 GWI_API(cuGetExportTable)(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static int noted;
-    (void)pExportTableId;
     if (ppExportTable == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *ppExportTable = NULL;

@@ -198,7 +198,6 @@ GWI_API(cuGraphAddMemcpyNode)
  const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
     gwi_work work;
-    (void)ctx;
     int result = copyParams == NULL ? CUDA_ERROR_INVALID_VALUE : gwi_copy_work(copyParams, &work);
     return add(phGraphNode, hGraph, dependencies, numDependencies, result, &work);
 }
@@ -209,7 +208,6 @@ GWI_API(cuGraphAddMemsetNode)
 {
     gwi_work work;
     const CUDA_MEMSET_NODE_PARAMS *p = memsetParams;
-    (void)ctx;
     int result = CUDA_ERROR_INVALID_VALUE;
     if (p != NULL && (p->elementSize == 1 || p->elementSize == 2 || p->elementSize == 4))
         result = gwi_fill_work(p->dst, p->pitch, p->value, p->elementSize, p->width, p->height, &work);
@@ -462,7 +460,6 @@ static int instantiate(CUgraphExec *ret_exec, CUgraph handle)
 
 GWI_API(cuGraphInstantiateWithFlags)(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
-    (void)flags;
     return instantiate(phGraphExec, hGraph);
 }
 

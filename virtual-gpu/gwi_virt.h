@@ -34,6 +34,27 @@
 /* Make `symbol` an alias of `target`, which must be defined above in the same file. */
 #define GWI_ALIAS(symbol, target) gw_fn_t_##symbol gwi_virt_##symbol __attribute__((alias("gwi_virt_" #target)))
 
+/* Define an entry point that stores one value in `*ret`. */
+#define GWI_ANSWER(symbol, parameters, ret, value)                                                                     \
+    GWI_API(symbol) parameters                                                                                         \
+    {                                                                                                                  \
+        if (ret == NULL)                                                                                               \
+            return CUDA_ERROR_INVALID_VALUE;                                                                           \
+        *ret = value;                                                                                                  \
+        return 0;                                                                                                      \
+    }
+
+/* The same for a value of an object. `value` calls the object `found`; `missing` is the error if there is none. */
+#define GWI_ANSWER_OF(symbol, parameters, ret, type, object, missing, value)                                           \
+    GWI_API(symbol) parameters                                                                                         \
+    {                                                                                                                  \
+        const type *found = object;                                                                                    \
+        if (ret == NULL || found == NULL)                                                                              \
+            return ret == NULL ? CUDA_ERROR_INVALID_VALUE : missing;                                                   \
+        *ret = value;                                                                                                  \
+        return 0;                                                                                                      \
+    }
+
 /* --- objects ------------------------------------------------------------------------------------------- */
 
 typedef enum gwi_kind {

@@ -150,22 +150,17 @@ GWI_API(cuMemPrefetchAsync)(CUdeviceptr devPtr, size_t count, CUdevice dstDevice
 GWI_API(cuMemPrefetchAsync_v2)
 (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 {
-    (void)location;
     gwi_stream_find(hStream);
     return flags != 0 ? CUDA_ERROR_INVALID_VALUE : managed_check(devPtr, count);
 }
 
 GWI_API(cuMemAdvise)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
-    (void)advice;
-    (void)device;
     return managed_check(devPtr, count);
 }
 
 GWI_API(cuMemAdvise_v2)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-    (void)advice;
-    (void)location;
     return managed_check(devPtr, count);
 }
 
@@ -217,7 +212,7 @@ GWI_API(cuMemFreeHost)(void *p)
     return 0;
 }
 
-static int host_register(void *p, size_t bytes, unsigned flags)
+GWI_API(cuMemHostRegister_v2)(void *p, size_t bytes, unsigned flags)
 {
     if (p == NULL || bytes == 0 || (flags & ~15u) != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -241,11 +236,6 @@ static int host_register(void *p, size_t bytes, unsigned flags)
     block->id = gwi.next_id++;
     gwi.host_bytes += bytes;
     return 0;
-}
-
-GWI_API(cuMemHostRegister_v2)(void *p, size_t bytesize, unsigned int Flags)
-{
-    return host_register(p, bytesize, Flags);
 }
 GWI_ALIAS(cuMemHostRegister, cuMemHostRegister_v2);
 

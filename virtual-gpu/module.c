@@ -257,16 +257,8 @@ GWI_API(cuModuleGetFunction)(CUfunction *hfunc, CUmodule hmod, const char *name)
     return 0;
 }
 
-GWI_API(cuModuleGetFunctionCount)(unsigned int *count, CUmodule mod)
-{
-    const gwi_module *module = module_find(mod);
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (module == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *count = (unsigned)module->image.kernel_count;
-    return 0;
-}
+GWI_ANSWER_OF(cuModuleGetFunctionCount, (unsigned int *count, CUmodule mod), count, gwi_module, module_find(mod),
+              CUDA_ERROR_INVALID_HANDLE, (unsigned)found->image.kernel_count)
 
 GWI_API(cuModuleEnumerateFunctions)(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
@@ -348,12 +340,6 @@ GWI_API(cuLibraryLoadData)
 (CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
  CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    (void)jitOptions;
-    (void)jitOptionsValues;
-    (void)numJitOptions;
-    (void)libraryOptions;
-    (void)libraryOptionValues;
-    (void)numLibraryOptions;
     if (library == NULL || code == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const void *image = unwrap(code);
@@ -365,12 +351,6 @@ GWI_API(cuLibraryLoadFromFile)
  unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
  unsigned int numLibraryOptions)
 {
-    (void)jitOptions;
-    (void)jitOptionsValues;
-    (void)numJitOptions;
-    (void)libraryOptions;
-    (void)libraryOptionValues;
-    (void)numLibraryOptions;
     size_t bytes = 0;
     if (library == NULL || fileName == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -410,16 +390,8 @@ GWI_API(cuLibraryGetKernel)(CUkernel *pKernel, CUlibrary library, const char *na
     return 0;
 }
 
-GWI_API(cuLibraryGetKernelCount)(unsigned int *count, CUlibrary lib)
-{
-    const gwi_library *found = gwi_object_find(lib, GWI_LIBRARY);
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (found == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *count = (unsigned)found->module->image.kernel_count;
-    return 0;
-}
+GWI_ANSWER_OF(cuLibraryGetKernelCount, (unsigned int *count, CUlibrary lib), count, gwi_library,
+              gwi_object_find(lib, GWI_LIBRARY), CUDA_ERROR_INVALID_HANDLE, (unsigned)found->module->image.kernel_count)
 
 GWI_API(cuLibraryEnumerateKernels)(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
@@ -610,20 +582,11 @@ GWI_API(cuFuncSetAttribute)(CUfunction hfunc, CUfunction_attribute attrib, int v
 
 GWI_API(cuFuncSetCacheConfig)(CUfunction hfunc, CUfunc_cache config)
 {
-    (void)config;
     return gwi_function_find(hfunc) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0;
 }
 
-GWI_API(cuFuncGetModule)(CUmodule *hmod, CUfunction hfunc)
-{
-    const gwi_function *function = gwi_function_find(hfunc);
-    if (hmod == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (function == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *hmod = (CUmodule)function->module;
-    return 0;
-}
+GWI_ANSWER_OF(cuFuncGetModule, (CUmodule * hmod, CUfunction hfunc), hmod, gwi_function, gwi_function_find(hfunc),
+              CUDA_ERROR_INVALID_HANDLE, (CUmodule)found->module)
 
 static int param_info(const gwi_function *function, size_t index, size_t *offset, size_t *bytes)
 {
@@ -651,38 +614,12 @@ GWI_API(cuKernelGetParamInfo)(CUkernel kernel, size_t paramIndex, size_t *paramO
     return param_info(gwi_object_find(kernel, GWI_KERNEL), paramIndex, paramOffset, paramSize);
 }
 
-GWI_API(cuFuncGetName)(const char **name, CUfunction hfunc)
-{
-    const gwi_function *function = gwi_function_find(hfunc);
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (function == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *name = function->info->name;
-    return 0;
-}
-
-GWI_API(cuKernelGetName)(const char **name, CUkernel hfunc)
-{
-    const gwi_function *kernel = gwi_object_find(hfunc, GWI_KERNEL);
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (kernel == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *name = kernel->info->name;
-    return 0;
-}
-
-GWI_API(cuKernelGetLibrary)(CUlibrary *pLib, CUkernel kernel)
-{
-    const gwi_function *found = gwi_object_find(kernel, GWI_KERNEL);
-    if (pLib == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (found == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *pLib = (CUlibrary)found->module->library;
-    return 0;
-}
+GWI_ANSWER_OF(cuFuncGetName, (const char **name, CUfunction hfunc), name, gwi_function, gwi_function_find(hfunc),
+              CUDA_ERROR_INVALID_HANDLE, found->info->name)
+GWI_ANSWER_OF(cuKernelGetName, (const char **name, CUkernel hfunc), name, gwi_function,
+              gwi_object_find(hfunc, GWI_KERNEL), CUDA_ERROR_INVALID_HANDLE, found->info->name)
+GWI_ANSWER_OF(cuKernelGetLibrary, (CUlibrary * pLib, CUkernel kernel), pLib, gwi_function,
+              gwi_object_find(kernel, GWI_KERNEL), CUDA_ERROR_INVALID_HANDLE, (CUlibrary)found->module->library)
 
 GWI_API(cuKernelGetAttribute)(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
@@ -711,7 +648,6 @@ GWI_API(cuKernelSetAttribute)(CUfunction_attribute attrib, int val, CUkernel ker
 GWI_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
 (int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
 {
-    (void)flags;
     const gwi_function *function = gwi_function_find(func);
     const int *a = gwi.spec.card.attributes;
     if (numBlocks == NULL || blockSize <= 0)

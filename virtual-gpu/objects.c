@@ -92,16 +92,8 @@ GWI_API(cuArrayDestroy)(CUarray hArray)
     return 0;
 }
 
-GWI_API(cuArray3DGetDescriptor_v2)(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
-{
-    const gwi_array *array = gwi_object_find(hArray, GWI_ARRAY);
-    if (pArrayDescriptor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (array == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *pArrayDescriptor = array->descriptor;
-    return 0;
-}
+GWI_ANSWER_OF(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR * pArrayDescriptor, CUarray hArray), pArrayDescriptor,
+              gwi_array, gwi_object_find(hArray, GWI_ARRAY), CUDA_ERROR_INVALID_HANDLE, found->descriptor)
 
 GWI_API(cuArrayGetDescriptor_v2)(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {

@@ -125,7 +125,6 @@ GWI_API(cuMemPoolSetAttribute)(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 GWI_API(cuMemPoolSetAccess)(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
-    (void)count;
     return gwi_object_find(pool, GWI_POOL) == NULL || map == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
 }
 

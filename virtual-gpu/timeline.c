@@ -263,7 +263,6 @@ static bool run_host(void)
 
 static void *engine(void *nothing)
 {
-    (void)nothing;
     gwi_lock();
     for (;;) {
         gwi_advance();
@@ -627,7 +626,6 @@ GWI_API(cuCtxSynchronize_v2)(CUcontext ctx)
 
 GWI_API(cuStreamWaitEvent)(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
-    (void)Flags;
     gwi_stream *stream = gwi_stream_find(hStream);
     gwi_event *event = gwi_object_find(hEvent, GWI_EVENT);
     if (hEvent == NULL)
@@ -697,37 +695,10 @@ GWI_API(cuStreamWaitValue64_v2)(CUstream stream, CUdeviceptr addr, cuuint64_t va
 }
 GWI_ALIAS(cuStreamWaitValue64, cuStreamWaitValue64_v2);
 
-GWI_API(cuStreamGetFlags)(CUstream hStream, unsigned int *flags)
-{
-    if (flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = gwi_stream_find(hStream)->flags;
-    return 0;
-}
-
-GWI_API(cuStreamGetPriority)(CUstream hStream, int *priority)
-{
-    if (priority == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *priority = gwi_stream_find(hStream)->priority;
-    return 0;
-}
-
-GWI_API(cuStreamGetId)(CUstream hStream, unsigned long long *streamId)
-{
-    if (streamId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *streamId = gwi_stream_find(hStream)->id;
-    return 0;
-}
-
-GWI_API(cuStreamGetCtx)(CUstream hStream, CUcontext *pctx)
-{
-    if (pctx == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)gwi_stream_find(hStream)->context;
-    return 0;
-}
+GWI_ANSWER(cuStreamGetFlags, (CUstream hStream, unsigned int *flags), flags, gwi_stream_find(hStream)->flags)
+GWI_ANSWER(cuStreamGetPriority, (CUstream hStream, int *priority), priority, gwi_stream_find(hStream)->priority)
+GWI_ANSWER(cuStreamGetId, (CUstream hStream, unsigned long long *streamId), streamId, gwi_stream_find(hStream)->id)
+GWI_ANSWER(cuStreamGetCtx, (CUstream hStream, CUcontext *pctx), pctx, (CUcontext)gwi_stream_find(hStream)->context)
 
 GWI_API(cuStreamGetCtx_v2)(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
@@ -736,13 +707,8 @@ GWI_API(cuStreamGetCtx_v2)(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreen
     return gwi_virt_cuStreamGetCtx(hStream, pCtx);
 }
 
-GWI_API(cuStreamGetDevice)(CUstream hStream, CUdevice *device)
-{
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = (CUdevice)gwi_stream_find(hStream)->context->device->index;
-    return 0;
-}
+GWI_ANSWER(cuStreamGetDevice, (CUstream hStream, CUdevice *device), device,
+           (CUdevice)gwi_stream_find(hStream)->context->device->index)
 
 /* Do nothing: stream attributes control caches and scheduling, which the virtual GPU does not have. */
 GWI_API(cuStreamCopyAttributes)(CUstream dst, CUstream src)
@@ -754,15 +720,12 @@ GWI_API(cuStreamCopyAttributes)(CUstream dst, CUstream src)
 
 GWI_API(cuStreamSetAttribute)(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
-    (void)attr;
     gwi_stream_find(hStream);
     return value == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
 }
 
 GWI_API(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
-    (void)length;
-    (void)flags;
     gwi_stream_find(hStream);
     const gwi_block *block = gwi_block_at(dptr);
     return block != NULL && block->kind == GWI_BLOCK_MANAGED ? 0 : CUDA_ERROR_INVALID_VALUE;
@@ -847,7 +810,6 @@ GWI_API(cuEventRecord)(CUevent hEvent, CUstream hStream)
 
 GWI_API(cuEventRecordWithFlags)(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
-    (void)flags;
     return event_record(hEvent, hStream);
 }
 
@@ -884,7 +846,7 @@ GWI_API(cuEventSynchronize)(CUevent hEvent)
     return see_fault_of(context);
 }
 
-static int elapsed(float *ret_ms, CUevent from_handle, CUevent to_handle)
+GWI_API(cuEventElapsedTime)(float *ret_ms, CUevent from_handle, CUevent to_handle)
 {
     gwi_event *from = NULL;
     gwi_event *to = NULL;
@@ -905,10 +867,5 @@ static int elapsed(float *ret_ms, CUevent from_handle, CUevent to_handle)
         return CUDA_ERROR_NOT_READY;
     *ret_ms = (float)((double)(int64_t)(to->record->end_ns - from->record->end_ns) / 1e6);
     return 0;
-}
-
-GWI_API(cuEventElapsedTime)(float *pMilliseconds, CUevent hStart, CUevent hEnd)
-{
-    return elapsed(pMilliseconds, hStart, hEnd);
 }
 GWI_ALIAS(cuEventElapsedTime_v2, cuEventElapsedTime);

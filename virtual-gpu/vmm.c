@@ -45,7 +45,6 @@ GWI_API(cuMemGetAllocationGranularity)
 (size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
     gwi_device *device = NULL;
-    (void)option;
     int result = granularity == NULL ? CUDA_ERROR_INVALID_VALUE : location_check(prop, &device);
     if (result == 0)
         *granularity = GW_PAGE_BYTES;
