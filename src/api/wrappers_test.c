@@ -111,7 +111,6 @@ void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64
 
 bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes, uint64_t what)
 {
-    (void)what;
     assert_int_equal(th->fn, fn);
     refuse_device = device;
     refuse_bytes = bytes;
@@ -130,64 +129,53 @@ static void note_after(struct gwi_slot_ref *th, unsigned fn)
 
 void gwi_after_memory_info(struct gwi_slot_ref *th, unsigned fn, size_t *free, size_t *total)
 {
-    (void)free, (void)total;
     note_after(th, fn);
 }
 
 void gwi_after_memory_info_v1(struct gwi_slot_ref *th, unsigned fn, unsigned int *free, unsigned int *total)
 {
-    (void)free, (void)total;
     note_after(th, fn);
 }
 
 void gwi_after_device_pool(struct gwi_slot_ref *th, unsigned fn, CUdevice dev, CUmemoryPool pool)
 {
-    (void)dev;
-    (void)pool;
     note_after(th, fn);
 }
 
 void gwi_after_total_memory(struct gwi_slot_ref *th, unsigned fn, size_t *bytes, CUdevice dev)
 {
-    (void)bytes, (void)dev;
     note_after(th, fn);
 }
 
 void gwi_after_total_memory_v1(struct gwi_slot_ref *th, unsigned fn, unsigned int *bytes, CUdevice dev)
 {
-    (void)bytes, (void)dev;
     note_after(th, fn);
 }
 
 void gwi_after_export_table(struct gwi_slot_ref *th, unsigned fn, const void **table, const CUuuid *id)
 {
-    (void)table, (void)id;
     note_after(th, fn);
 }
 
 void gwi_after_kernel_function(struct gwi_slot_ref *th, unsigned fn, CUfunction *function, CUkernel kernel)
 {
-    (void)function;
     gwi_event(th, fn, GW_EV_FUNCTION, 0, 0, 0, 0, (uint64_t)(uintptr_t)kernel, GW_OWNER_KERNEL, 0, NULL);
 }
 
 void gwi_after_module_functions(struct gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int count,
                                 CUmodule mod)
 {
-    (void)functions, (void)count, (void)mod;
     note_after(th, fn);
 }
 
 void gwi_after_library_kernels(struct gwi_slot_ref *th, unsigned fn, CUkernel *kernels, unsigned int count,
                                CUlibrary lib)
 {
-    (void)kernels, (void)count, (void)lib;
     note_after(th, fn);
 }
 
 int gwi_instead_get_proc_address(unsigned fn, const char *symbol, void **pfn, int version, cuuint64_t flags)
 {
-    (void)symbol, (void)pfn, (void)version, (void)flags;
     gwi_said.fn = fn;
     return driver_answer;
 }
@@ -195,7 +183,6 @@ int gwi_instead_get_proc_address(unsigned fn, const char *symbol, void **pfn, in
 int gwi_instead_get_proc_address_v2(unsigned fn, const char *symbol, void **pfn, int version, cuuint64_t flags,
                                     CUdriverProcAddressQueryResult *status)
 {
-    (void)symbol, (void)pfn, (void)version, (void)flags, (void)status;
     gwi_said.fn = fn;
     return driver_answer;
 }
@@ -271,7 +258,6 @@ GW_TEST_WITH(null_arguments_hurt_nobody, begin, NULL)
 
 static int allocating_driver(CUdeviceptr *dptr, size_t bytes)
 {
-    (void)bytes;
     *dptr = 0x7000;
     return driver_answer;
 }
@@ -339,7 +325,6 @@ GW_TEST_WITH(a_launch_keeps_its_shape, begin, NULL)
 
 static int lacking_driver(CUfunction *function, CUmodule module, const char *name)
 {
-    (void)function, (void)module, (void)name;
     return CUDA_ERROR_NOT_FOUND;
 }
 
@@ -443,7 +428,6 @@ GW_TEST_WITH(a_launch_tells_nothing_of_order, begin, NULL)
 
 static int mapping_driver(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
 {
-    (void)width, (void)height, (void)element;
     *dptr = 0x8000;
     *pitch = 512;
     return 0;

@@ -53,7 +53,6 @@ static gw_pool pools[POOLS];
 
 static bool card_take(void *data, uint64_t bytes)
 {
-    (void)data;
     if (model.free_bytes < bytes)
         return false;
     model.free_bytes -= bytes;
@@ -62,7 +61,6 @@ static bool card_take(void *data, uint64_t bytes)
 
 static void card_give(void *data, uint64_t bytes)
 {
-    (void)data;
     model.free_bytes += bytes;
 }
 

@@ -24,31 +24,20 @@ void gwi_unlock(void)
 
 void gwi_reads_see(unsigned fn, uint64_t bytes)
 {
-    (void)fn;
-    (void)bytes;
 }
 
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
-    (void)kind;
-    (void)a0;
-    (void)a1;
-    (void)a2;
-    (void)a3;
-    (void)text;
     return true;
 }
 
 bool gwi_course_copy_make(uint64_t device, gwi_course_copy *ret_copy)
 {
-    (void)device;
-    (void)ret_copy;
     return false;
 }
 
 void gwi_course_copy_free(gwi_course_copy *copy)
 {
-    (void)copy;
 }
 
 /* ---- which structures contain an address ---- */

@@ -147,7 +147,6 @@ GW_TEST(what_is_not_understood_is_refused)
 
 static bool read_double(void *user, uintptr_t at, uint64_t *ret_value)
 {
-    (void)user;
     *ret_value = 2 * at;
     return at < 1000;
 }
@@ -202,7 +201,6 @@ typedef struct found {
 static int find_table(struct dl_phdr_info *info, size_t bytes, void *user)
 {
     found *f = user;
-    (void)bytes;
     if (strstr(info->dlpi_name, "libc.so") == NULL)
         return 0;
     for (int i = 0; i < info->dlpi_phnum; i++)
@@ -230,7 +228,6 @@ static uint64_t next_random(void)
 
 static bool read_nothing(void *user, uintptr_t at, uint64_t *ret_value)
 {
-    (void)user;
     *ret_value = at * 3;
     return at % 2 == 0;
 }

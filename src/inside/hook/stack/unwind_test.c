@@ -326,14 +326,12 @@ static finding *of_signal;
 
 static void on_signal(int number)
 {
-    (void)number;
     look(of_signal);
     kept++;
 }
 
 static void raise_here(void *user)
 {
-    (void)user;
     raise(SIGUSR1);
     kept++;
 }
