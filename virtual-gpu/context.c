@@ -147,15 +147,8 @@ GWI_API(cuDeviceGetName)(char *name, int len, CUdevice dev)
     return 0;
 }
 
-GWI_API(cuDeviceTotalMem_v2)(size_t *bytes, CUdevice dev)
-{
-    if (bytes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (gwi_device_find(dev) == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
-    *bytes = (size_t)gwi.spec.card.memory_bytes;
-    return 0;
-}
+GWI_ANSWER_OF(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), bytes, gwi_device, gwi_device_find(dev),
+              CUDA_ERROR_INVALID_DEVICE, (size_t)gwi.spec.card.memory_bytes)
 
 static int attribute_of(const gwi_device *device, int attribute)
 {
@@ -452,18 +445,8 @@ GWI_ALIAS(cuCtxPopCurrent, cuCtxPopCurrent_v2);
 GWI_ANSWER(cuCtxGetDevice, (CUdevice * device), device, (CUdevice)gwi_current()->device->index)
 GWI_ANSWER_OF(cuCtxGetDevice_v2, (CUdevice * device, CUcontext ctx), device, gwi_context, context_or_current(ctx),
               CUDA_ERROR_INVALID_CONTEXT, (CUdevice)found->device->index)
-
-GWI_API(cuCtxGetApiVersion)(CUcontext ctx, unsigned int *version)
-{
-    const gwi_context *context = context_or_current(ctx);
-    if (version == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (context == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    *version = 3020;
-    return 0;
-}
-
+GWI_ANSWER_OF(cuCtxGetApiVersion, (CUcontext ctx, unsigned int *version), version, gwi_context, context_or_current(ctx),
+              CUDA_ERROR_INVALID_CONTEXT, 3020)
 GWI_ANSWER_OF(cuCtxGetId, (CUcontext ctx, unsigned long long *ctxId), ctxId, gwi_context, context_or_current(ctx),
               CUDA_ERROR_INVALID_CONTEXT, found->id)
 GWI_ANSWER(cuCtxGetFlags, (unsigned int *flags), flags, gwi_current()->flags)

@@ -100,7 +100,7 @@ static int submit(request *asked, gwi_stream *stream, bool wait)
         gwi_wait_command(command);
         gwi_command_drop(command);
         if (context->fault != 0)
-            result = gwi_see_fault();
+            result = gwi_see_fault(gwi_current());
     }
     return result;
 }

@@ -138,9 +138,8 @@ bool gwi_context_is(const gwi_context *context, unsigned generation)
     return context->alive && context->generation == generation;
 }
 
-int gwi_see_fault(void)
+int gwi_see_fault(gwi_context *context)
 {
-    gwi_context *context = gwi_current();
     if (context == NULL || context->fault == 0)
         return 0;
     context->fault_seen = true;

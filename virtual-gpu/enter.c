@@ -142,7 +142,7 @@ static int context_check(int class)
         /* Every call reports a failed assertion. Other faults are reported here only after a call that checks for
          * faults, such as a synchronisation, has reported them. */
         if (context->fault == CUDA_ERROR_ASSERT)
-            gwi_see_fault();
+            gwi_see_fault(context);
         if (context->fault_seen) {
             gwi_say("Sticky error detected");
             return context->fault;

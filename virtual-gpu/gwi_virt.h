@@ -433,8 +433,8 @@ void *gwi_object_find(const void *handle, gwi_kind kind);
 /* Return the current context; NULL if there is none. */
 gwi_context *gwi_current(void);
 gwi_device *gwi_device_find(CUdevice device);
-/* Return the sticky error of the current context and mark it as reported. */
-int gwi_see_fault(void);
+/* Return the sticky error of the context and mark it as reported; 0 if it has none, or if the context is NULL. */
+int gwi_see_fault(gwi_context *context);
 /* logs.c */
 void gwi_log_line(const char *line, CUlogLevel level);
 void gwi_log_result(const char *symbol, int result);

@@ -58,7 +58,7 @@ GWI_API(cuMemFree_v2)(CUdeviceptr dptr)
     /* Wait for all work on the device, which may still use the block. */
     gwi_device *device = block->device;
     gwi_wait_device(device);
-    int result = gwi_see_fault();
+    int result = gwi_see_fault(gwi_current());
     if (result != 0)
         return result;
     block = gwi_block_at(dptr);

@@ -237,7 +237,7 @@ GWI_API(cuModuleUnload)(CUmodule hmod)
         return CUDA_ERROR_INVALID_HANDLE;
     gwi_wait_context(gwi_current());
     gwi_module *module = module_find(hmod);
-    int result = gwi_see_fault();
+    int result = gwi_see_fault(gwi_current());
     if (result == 0 && module != NULL)
         module_free(module);
     return result;
@@ -503,42 +503,25 @@ GWI_API(cuLibraryGetGlobal)(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
 static int attribute(const gwi_function *function, int what, int *ret_value)
 {
     const gwi_kernel_info *info = function->info;
-    switch (what) {
-    case 0:
-        *ret_value = info->threads_max != 0 ? (int)info->threads_max : gwi.spec.card.attributes[1];
-        return 0;
-    case 1:
-        *ret_value = (int)info->shared_bytes;
-        return 0;
-    case 2:
-        *ret_value = (int)function->module->image.constant_bytes;
-        return 0;
-    case 4:
-        *ret_value = 4; /* the number of registers is not known, so use that of an empty kernel */
-        return 0;
-    case 5:
-        *ret_value = gwi.spec.card.attributes[75] * 10 + gwi.spec.card.attributes[76];
-        if (function->module->image.ptx_version != 0)
-            *ret_value = 75;
-        return 0;
-    case 6:
-        *ret_value = function->module->image.binary_version;
-        return 0;
-    case 8:
-        *ret_value = function->shared_dynamic_max != 0 ? function->shared_dynamic_max
-                                                       : gwi.spec.card.attributes[8] - (int)info->shared_bytes;
-        return 0;
-    case 9:
-        *ret_value = function->carveout != 0 ? function->carveout - 1 : -1;
-        return 0;
-    default:
-        if (what < 0 || what > 15) {
-            gwi_say("Invalid CUfunction_attribute value %d", what);
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        *ret_value = 0;
-        return 0;
+    const gwi_image *image = &function->module->image;
+    const int *card = gwi.spec.card.attributes;
+    const int values[] = {
+        [CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = info->threads_max != 0 ? (int)info->threads_max : card[1],
+        [CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = (int)info->shared_bytes,
+        [CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES] = (int)image->constant_bytes,
+        [CU_FUNC_ATTRIBUTE_NUM_REGS] = 4, /* not known, so use that of an empty kernel */
+        [CU_FUNC_ATTRIBUTE_PTX_VERSION] = image->ptx_version != 0 ? 75 : card[75] * 10 + card[76],
+        [CU_FUNC_ATTRIBUTE_BINARY_VERSION] = image->binary_version,
+        [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] =
+            function->shared_dynamic_max != 0 ? function->shared_dynamic_max : card[8] - (int)info->shared_bytes,
+        [CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = function->carveout != 0 ? function->carveout - 1 : -1,
+        [CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE] = 0};
+    if (what < 0 || what >= (int)(sizeof values / sizeof *values)) {
+        gwi_say("Invalid CUfunction_attribute value %d", what);
+        return CUDA_ERROR_INVALID_VALUE;
     }
+    *ret_value = values[what];
+    return 0;
 }
 
 static int attribute_set(gwi_function *function, int what, int value)

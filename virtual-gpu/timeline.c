@@ -540,22 +540,13 @@ static int capture_touched(gwi_stream *stream)
     return stream->is_legacy ? gwi_capture_forbids() : 0;
 }
 
-static int see_fault_of(gwi_context *context)
-{
-    if (context->fault == 0)
-        return 0;
-    context->fault_seen = true;
-    gwi.process_fault = context->fault;
-    return context->fault;
-}
-
 GWI_API(cuStreamQuery)(CUstream hStream)
 {
     gwi_stream *stream = gwi_stream_find(hStream);
     int result = capture_touched(stream);
     if (result == 0) {
         gwi_advance();
-        result = see_fault_of(stream->context);
+        result = gwi_see_fault(stream->context);
     }
     bool pending = stream->pending_count > 0;
     /* The legacy default stream is only ready if all blocking streams of the context are. */
@@ -583,7 +574,7 @@ int gwi_block_after_launch(gwi_stream *stream)
     }
     gwi_context *context = stream->context;
     gwi_wait_stream(stream);
-    return see_fault_of(context);
+    return gwi_see_fault(context);
 }
 
 GWI_API(cuStreamSynchronize)(CUstream hStream)
@@ -599,7 +590,7 @@ GWI_API(cuStreamSynchronize)(CUstream hStream)
     }
     gwi_wait_stream(stream);
     gwi_pools_trim(context->device);
-    return see_fault_of(context);
+    return gwi_see_fault(context);
 }
 
 GWI_API(cuCtxSynchronize)(void)
@@ -607,7 +598,7 @@ GWI_API(cuCtxSynchronize)(void)
     gwi_context *context = gwi_current();
     gwi_wait_context(context);
     gwi_pools_trim(context->device);
-    return see_fault_of(context);
+    return gwi_see_fault(context);
 }
 
 GWI_API(cuCtxSynchronize_v2)(CUcontext ctx)
@@ -621,7 +612,7 @@ GWI_API(cuCtxSynchronize_v2)(CUcontext ctx)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     gwi_wait_context(context);
     gwi_pools_trim(context->device);
-    return see_fault_of(context);
+    return gwi_see_fault(context);
 }
 
 GWI_API(cuStreamWaitEvent)(CUstream hStream, CUevent hEvent, unsigned int Flags)
@@ -671,29 +662,17 @@ static int value_work(CUstream handle, CUdeviceptr address, uint64_t value, unsi
     return gwi_submit(stream, &work, NULL, NULL);
 }
 
-GWI_API(cuStreamWriteValue32_v2)(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
-{
-    return value_work(stream, addr, value, flags, 4, GWI_WORK_WRITE_VALUE);
-}
-GWI_ALIAS(cuStreamWriteValue32, cuStreamWriteValue32_v2);
+#define VALUE(symbol, type, kind)                                                                                      \
+    GWI_API(symbol##_v2)(CUstream stream, CUdeviceptr addr, type value, unsigned int flags)                            \
+    {                                                                                                                  \
+        return value_work(stream, addr, value, flags, sizeof value, kind);                                             \
+    }                                                                                                                  \
+    GWI_ALIAS(symbol, symbol##_v2);
 
-GWI_API(cuStreamWriteValue64_v2)(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
-{
-    return value_work(stream, addr, value, flags, 8, GWI_WORK_WRITE_VALUE);
-}
-GWI_ALIAS(cuStreamWriteValue64, cuStreamWriteValue64_v2);
-
-GWI_API(cuStreamWaitValue32_v2)(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
-{
-    return value_work(stream, addr, value, flags, 4, GWI_WORK_WAIT_VALUE);
-}
-GWI_ALIAS(cuStreamWaitValue32, cuStreamWaitValue32_v2);
-
-GWI_API(cuStreamWaitValue64_v2)(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
-{
-    return value_work(stream, addr, value, flags, 8, GWI_WORK_WAIT_VALUE);
-}
-GWI_ALIAS(cuStreamWaitValue64, cuStreamWaitValue64_v2);
+VALUE(cuStreamWriteValue32, cuuint32_t, GWI_WORK_WRITE_VALUE)
+VALUE(cuStreamWriteValue64, cuuint64_t, GWI_WORK_WRITE_VALUE)
+VALUE(cuStreamWaitValue32, cuuint32_t, GWI_WORK_WAIT_VALUE)
+VALUE(cuStreamWaitValue64, cuuint64_t, GWI_WORK_WAIT_VALUE)
 
 GWI_ANSWER(cuStreamGetFlags, (CUstream hStream, unsigned int *flags), flags, gwi_stream_find(hStream)->flags)
 GWI_ANSWER(cuStreamGetPriority, (CUstream hStream, int *priority), priority, gwi_stream_find(hStream)->priority)
@@ -822,7 +801,7 @@ GWI_API(cuEventQuery)(CUevent hEvent)
     if (event->capture_node != NULL)
         return CUDA_ERROR_CAPTURED_EVENT;
     gwi_advance();
-    result = see_fault_of(event->context);
+    result = gwi_see_fault(event->context);
     if (result == 0 && event->record != NULL && !event->record->done)
         result = CUDA_ERROR_NOT_READY;
     return result;
@@ -843,7 +822,7 @@ GWI_API(cuEventSynchronize)(CUevent hEvent)
         gwi_command_drop(record);
     }
     gwi_pools_trim(context->device);
-    return see_fault_of(context);
+    return gwi_see_fault(context);
 }
 
 GWI_API(cuEventElapsedTime)(float *ret_ms, CUevent from_handle, CUevent to_handle)
@@ -860,7 +839,7 @@ GWI_API(cuEventElapsedTime)(float *ret_ms, CUevent from_handle, CUevent to_handl
     if (((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) || from->record == NULL || to->record == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     gwi_advance();
-    result = see_fault_of(from->context);
+    result = gwi_see_fault(from->context);
     if (result != 0)
         return result;
     if (!from->record->done || !to->record->done)

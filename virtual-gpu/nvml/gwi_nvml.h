@@ -24,6 +24,9 @@ GW_NVML_FUNCTIONS(GWI_NVML_DECLARE)
 #undef GWI_NVML_DECLARE
 GWI_NVML const char *nvmlErrorString(nvmlReturn_t result);
 
+/* Make `symbol` an alias of `target`, which must be defined above in the same file. */
+#define GWI_NVML_ALIAS(symbol, target) GWI_NVML gw_nvml_fn_##symbol symbol __attribute__((alias(#target)))
+
 /* A GPU. Its address is the handle that programs use. */
 struct nvmlDevice_st {
     unsigned index;

@@ -73,11 +73,7 @@ GWI_NVML nvmlReturn_t nvmlInit_v2(void)
 {
     return nvmlInitWithFlags(0);
 }
-
-GWI_NVML nvmlReturn_t nvmlInit(void)
-{
-    return nvmlInitWithFlags(0);
-}
+GWI_NVML_ALIAS(nvmlInit, nvmlInit_v2);
 
 GWI_NVML nvmlReturn_t nvmlShutdown(void)
 {
@@ -171,11 +167,7 @@ GWI_NVML nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
         *version = gwi_nvml.spec.driver_version;
     return result;
 }
-
-GWI_NVML nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
-{
-    return nvmlSystemGetCudaDriverVersion_v2(version);
-}
+GWI_NVML_ALIAS(nvmlSystemGetCudaDriverVersion, nvmlSystemGetCudaDriverVersion_v2);
 
 GWI_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t *branch, unsigned length)
 {
@@ -228,11 +220,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
         *count = gwi_nvml.spec.device_count;
     return result;
 }
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetCount(unsigned *count)
-{
-    return nvmlDeviceGetCount_v2(count);
-}
+GWI_NVML_ALIAS(nvmlDeviceGetCount, nvmlDeviceGetCount_v2);
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 {
@@ -245,11 +233,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t
         *device = &gwi_nvml.devices[index];
     return result;
 }
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device)
-{
-    return nvmlDeviceGetHandleByIndex_v2(index, device);
-}
+GWI_NVML_ALIAS(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2);
 
 /* Write the UUID that cuDeviceGetUuid() returns, as text. Its 16 bytes are a fixed string and then the GPU's number. */
 static void uuid_text(unsigned index, char out[NVML_DEVICE_UUID_BUFFER_SIZE])
@@ -327,11 +311,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *busId, nvmlDe
     }
     return NVML_ERROR_NOT_FOUND;
 }
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *busId, nvmlDevice_t *device)
-{
-    return nvmlDeviceGetHandleByPciBusId_v2(busId, device);
-}
+GWI_NVML_ALIAS(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 
 /* --- properties of a GPU -------------------------------------------------------------------------------- */
 
@@ -465,8 +445,4 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v
     pci->pciSubSystemId = full.pciSubSystemId;
     return NVML_SUCCESS;
 }
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
-{
-    return nvmlDeviceGetPciInfo_v2(device, pci);
-}
+GWI_NVML_ALIAS(nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v2);

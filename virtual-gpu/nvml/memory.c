@@ -120,12 +120,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t devic
 {
     return processes_put(device, count, processes, put_v2);
 }
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
-                                                              nvmlProcessInfo_t *processes)
-{
-    return processes_put(device, count, processes, put_v2);
-}
+GWI_NVML_ALIAS(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDeviceGetComputeRunningProcesses_v2);
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_v1_t *list)
 {

@@ -106,7 +106,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUti
 }
 
 /* The video engines are always idle. */
-static nvmlReturn_t idle_engine(nvmlDevice_t device, unsigned *percent, unsigned *period_us)
+GWI_NVML nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *percent, unsigned *period_us)
 {
     nvmlReturn_t result = gwi_enter(device, percent);
     if (result != NVML_SUCCESS || period_us == NULL)
@@ -115,16 +115,7 @@ static nvmlReturn_t idle_engine(nvmlDevice_t device, unsigned *percent, unsigned
     *period_us = (unsigned)(window_ns / 1000);
     return NVML_SUCCESS;
 }
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *percent, unsigned *period_us)
-{
-    return idle_engine(device, percent, period_us);
-}
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *percent, unsigned *period_us)
-{
-    return idle_engine(device, percent, period_us);
-}
+GWI_NVML_ALIAS(nvmlDeviceGetDecoderUtilization, nvmlDeviceGetEncoderUtilization);
 
 /* --- heat ----------------------------------------------------------------------------------------------- */
 
@@ -287,17 +278,8 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockTy
 {
     return clock_answer(device, type, true, clock_mhz);
 }
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, nvmlClockType_t type, unsigned *clock_mhz)
-{
-    return clock_answer(device, type, true, clock_mhz);
-}
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, nvmlClockType_t type,
-                                                            unsigned *clock_mhz)
-{
-    return clock_answer(device, type, true, clock_mhz);
-}
+GWI_NVML_ALIAS(nvmlDeviceGetApplicationsClock, nvmlDeviceGetMaxClockInfo);
+GWI_NVML_ALIAS(nvmlDeviceGetDefaultApplicationsClock, nvmlDeviceGetMaxClockInfo);
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t type, nvmlClockId_t id,
                                          unsigned *clock_mhz)

@@ -12,6 +12,7 @@ if(GW_PYTHON3)
                                       ${CMAKE_CURRENT_LIST_DIR}/observer_testlib.c)
   target_include_directories(gw_observer_test PRIVATE ${CMAKE_SOURCE_DIR}/src/base ${CMAKE_SOURCE_DIR}/src/format ${CMAKE_CURRENT_LIST_DIR})
   target_link_libraries(gw_observer_test PRIVATE ${CMAKE_DL_LIBS} pthread)
+  target_compile_options(gw_observer_test PRIVATE -Wno-missing-prototypes) # Python calls the functions by their names
   target_link_options(gw_observer_test PRIVATE -Wl,--wrap=dlsym)
   add_test(NAME observer COMMAND ${GW_PYTHON3} -B ${CMAKE_CURRENT_LIST_DIR}/observer_test.py $<TARGET_FILE:gw_observer_test>)
 else()

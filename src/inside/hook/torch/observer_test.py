@@ -33,18 +33,18 @@ class Library:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         self.lib.test_fact.restype = ctypes.POINTER(Fact)
-        self.lib.test_moment_name.restype = ctypes.c_char_p
+        self.lib.test_name.restype = ctypes.c_char_p
         self.kinds = {}
         for name in ("NOTE", "ALLOCATOR_OOM", "ALLOCATOR_STATE", "ALLOCATOR_BLOCK", "ALLOCATOR_HISTORY",
                      "ALLOCATOR_HELD", "ALLOCATOR_REQUESTS", "ARRAYS_OOM", "ARRAYS", "PYTHON_RAISED", SITE, FRAMES, CODE):
             self.kinds[self.lib.test_kind(name.encode())] = name.replace("ALLOCATOR_", "")
-        self.fields = [self.text(self.lib.test_field_name, i) for i in range(self.lib.test_field_count())]
-        self.actions = [self.text(self.lib.test_action_name, i) for i in range(self.lib.test_action_count())]
+        self.fields, self.actions, self.moments = map(self.names, "fam")
 
-    @staticmethod
-    def text(function, index):
-        function.restype = ctypes.c_char_p
-        return function(index).decode()
+    def names(self, which):
+        names = []
+        while (name := self.lib.test_name(ord(which), len(names))) is not None:
+            names.append(name.decode())
+        return names
 
     def facts(self):
         result = []
@@ -97,7 +97,7 @@ class Library:
 
     def take(self, bytes_, card=CARD):
         """Simulate a driver call that takes device memory."""
-        self.lib.test_taken(ctypes.c_uint64(bytes_), ctypes.c_uint64(card))
+        self.lib.gwi_observer_taken(ctypes.c_uint64(bytes_), ctypes.c_uint64(card))
         self.poke(1)
 
     def start(self, **environment):
@@ -417,7 +417,7 @@ def test_oom_without_history(lib):
 
 def test_threads_begin_history_once(lib):
     fake = attached(lib)
-    lib.lib.test_taken(ctypes.c_uint64(CARD), ctypes.c_uint64(CARD))
+    lib.lib.gwi_observer_taken(ctypes.c_uint64(CARD), ctypes.c_uint64(CARD))
     lib.lib.test_poke_from_threads(8)
     run_pending()
     lib.lib.test_poke_from_threads(8)
@@ -444,7 +444,7 @@ def test_forked_child_begins_no_history(lib):
     child = os.fork()
     if child == 0:
         fake.c._cuda_isHistoryEnabled = fake.c._cuda_record_memory_history = lambda *_: os._exit(2)
-        lib.lib.test_forked()
+        lib.lib.gwi_observer_forked()
         lib.take(CARD)
         lib.poke(5)
         os._exit(0)
@@ -494,11 +494,11 @@ def test_deep_tells_lines(lib):
     blocks = [(a[1] // MIB, innermost.get(site)) for a, site in lib.with_site(BLOCK)]
     weights, kept = ("/w/train.py", "build", 12), ("/w/train.py", "train", 44)
     check(blocks == [(20, weights), (10, kept), (2, weights)], blocks)
-    held = [(lib.lib.test_moment_name(a[0]), a[1] // MIB, a[2], innermost.get(site)) for a, site in lib.with_site(HELD)]
-    check(held[0] == (b"request", 99, 1, ("/w/train.py", "validate", 61)), held)
+    held = [(lib.moments[a[0]], a[1] // MIB, a[2], innermost.get(site)) for a, site in lib.with_site(HELD)]
+    check(held[0] == ("request", 99, 1, ("/w/train.py", "validate", 61)), held)
     # Going back from the end of the history: the last 8 MiB were already freed, and one of the last 3 MiB was not
     # allocated yet.
-    peak = {where: (mib, count) for moment, mib, count, where in held if moment == b"peak"}
+    peak = {where: (mib, count) for moment, mib, count, where in held if moment == "peak"}
     check(peak[("/w/train.py", "train", 40)] == (8, 1), held)
     check(sum(mib for mib, _ in peak.values()) >= 30, held)
 
@@ -888,7 +888,7 @@ def test_forked_child_attaches(lib):
     lib.lib.test_poke()
     child = os.fork()
     if child == 0:
-        lib.lib.test_forked()
+        lib.lib.gwi_observer_forked()
         fake.cuda._initialized = True
         lib.poke(5)
         os._exit(0 if len(fake.attached) == 1 else 1)
@@ -1015,7 +1015,7 @@ def test_forked_child_is_left_alone(lib):
     child = os.fork()
     if child == 0:
         fake.c._cuda_memoryStats = fake.c._cuda_memorySnapshot = fake.c._cuda_getMemoryFraction = lambda *_: os._exit(2)
-        lib.lib.test_forked()
+        lib.lib.gwi_observer_forked()
         fake.attached[0](0, 1, 2, 3)
         atexit._run_exitfuncs()
         os._exit(0 if lib.facts() == [] else 1)

@@ -16,26 +16,7 @@ typedef struct fact {
     char text[TEXT_BYTES];
 } fact;
 
-uint32_t test_fact_count(void);
-const fact *test_fact(uint32_t index);
-int test_guard_depth(void);
-void test_start(void);
-void test_poke(void);
-void test_poke_from_threads(int threads);
-void test_forked(void);
-void test_taken(uint64_t bytes, uint64_t card_bytes);
-void test_clear(void);
-void test_course(uint64_t address, uint64_t order, uint64_t age_ns, uint32_t site, uint32_t wanted_site);
-void test_refuse(int kind, int times);
-void test_hide(const char *symbol);
-void *__wrap_dlsym(void *library, const char *symbol);
 void *__real_dlsym(void *library, const char *symbol);
-int test_kind(const char *name);
-int test_field_count(void);
-const char *test_field_name(int index);
-int test_action_count(void);
-const char *test_action_name(int index);
-const char *test_moment_name(int index);
 
 static fact facts[FACTS_MAX];
 static uint32_t fact_count;
@@ -186,16 +167,6 @@ void test_poke_from_threads(int threads)
         pthread_join(id[--made], NULL);
 }
 
-void test_taken(uint64_t bytes, uint64_t card_bytes)
-{
-    gwi_observer_taken(bytes, card_bytes);
-}
-
-void test_forked(void)
-{
-    gwi_observer_forked();
-}
-
 void test_clear(void)
 {
     fact_count = 0;
@@ -221,42 +192,15 @@ int test_kind(const char *name)
     return -1;
 }
 
-int test_field_count(void)
+/* Return name `index` of the list `f`: fields, `a`: actions or `m`: moments. Returns NULL after its end. */
+const char *test_name(int list, int index)
 {
-    return GW_ALLOCATOR_FIELD_COUNT;
-}
-
-const char *test_field_name(int index)
-{
-    static const char *const names[GW_ALLOCATOR_FIELD_COUNT] = {
 #define GW_X(name, text) text,
-        GW_ALLOCATOR_FIELDS(GW_X)
+    static const char *const fields[] = {GW_ALLOCATOR_FIELDS(GW_X) NULL};
+    static const char *const actions[] = {GW_ALLOCATOR_ACTIONS(GW_X) NULL};
+    static const char *const moments[] = {GW_ALLOCATOR_MOMENTS(GW_X) NULL};
 #undef GW_X
-    };
-    return names[index];
-}
-
-int test_action_count(void)
-{
-    return GW_ACTION_COUNT;
-}
-
-const char *test_action_name(int index)
-{
-    static const char *const names[GW_ACTION_COUNT] = {
-#define GW_X(name, text) text,
-        GW_ALLOCATOR_ACTIONS(GW_X)
-#undef GW_X
-    };
-    return names[index];
-}
-
-const char *test_moment_name(int index)
-{
-    static const char *const names[GW_MOMENT_COUNT] = {
-#define GW_X(name, text) text,
-        GW_ALLOCATOR_MOMENTS(GW_X)
-#undef GW_X
-    };
-    return names[index];
+    if (list == 'f')
+        return fields[index];
+    return list == 'a' ? actions[index] : moments[index];
 }
