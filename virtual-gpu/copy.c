@@ -122,45 +122,21 @@ static int copy_later(uint64_t to, side_kind to_kind, uint64_t from, side_kind f
     return result != 0 ? result : submit(&asked, stream, false);
 }
 
-GWI_API(cuMemcpyHtoD_v2)(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
-{
-    return copy_now(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount);
-}
+/* Define a copy and its asynchronous form. */
+#define COPY(symbol, version, to_type, to_kind, from_type, from_kind)                                                  \
+    GWI_API(symbol##version)(to_type to, from_type from, size_t bytes)                                                 \
+    {                                                                                                                  \
+        return copy_now((uintptr_t)to, to_kind, (uintptr_t)from, from_kind, bytes);                                    \
+    }                                                                                                                  \
+    GWI_API(symbol##Async##version)(to_type to, from_type from, size_t bytes, CUstream stream)                         \
+    {                                                                                                                  \
+        return copy_later((uintptr_t)to, to_kind, (uintptr_t)from, from_kind, bytes, stream);                          \
+    }
 
-GWI_API(cuMemcpyDtoH_v2)(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
-{
-    return copy_now((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount);
-}
-
-GWI_API(cuMemcpyDtoD_v2)(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
-{
-    return copy_now(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount);
-}
-
-GWI_API(cuMemcpy)(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
-{
-    return copy_now(dst, ANY, src, ANY, ByteCount);
-}
-
-GWI_API(cuMemcpyHtoDAsync_v2)(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
-{
-    return copy_later(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream);
-}
-
-GWI_API(cuMemcpyDtoHAsync_v2)(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
-{
-    return copy_later((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount, hStream);
-}
-
-GWI_API(cuMemcpyDtoDAsync_v2)(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
-{
-    return copy_later(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, hStream);
-}
-
-GWI_API(cuMemcpyAsync)(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
-{
-    return copy_later(dst, ANY, src, ANY, ByteCount, hStream);
-}
+COPY(cuMemcpyHtoD, _v2, CUdeviceptr, DEVICE, const void *, HOST)
+COPY(cuMemcpyDtoH, _v2, void *, HOST, CUdeviceptr, DEVICE)
+COPY(cuMemcpyDtoD, _v2, CUdeviceptr, DEVICE, CUdeviceptr, DEVICE)
+COPY(cuMemcpy, , CUdeviceptr, ANY, CUdeviceptr, ANY)
 
 GWI_API(cuMemcpyPeer)
 (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)

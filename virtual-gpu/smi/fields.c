@@ -35,20 +35,14 @@ static nvmlReturn_t count(nvmlDevice_t device, unsigned *value)
     return nvmlDeviceGetCount_v2(value);
 }
 
-static nvmlReturn_t name(nvmlDevice_t device, char *out)
-{
-    return nvmlDeviceGetName(device, out, GWI_SMI_VALUE_MAX);
-}
-
-static nvmlReturn_t serial(nvmlDevice_t device, char *out)
-{
-    return nvmlDeviceGetSerial(device, out, GWI_SMI_VALUE_MAX);
-}
-
-static nvmlReturn_t uuid(nvmlDevice_t device, char *out)
-{
-    return nvmlDeviceGetUUID(device, out, GWI_SMI_VALUE_MAX);
-}
+#define TEXT(function, call)                                                                                           \
+    static nvmlReturn_t function(nvmlDevice_t device, char *out)                                                       \
+    {                                                                                                                  \
+        return call(device, out, GWI_SMI_VALUE_MAX);                                                                   \
+    }
+TEXT(name, nvmlDeviceGetName)
+TEXT(serial, nvmlDeviceGetSerial)
+TEXT(uuid, nvmlDeviceGetUUID)
 
 static nvmlReturn_t bus_id(nvmlDevice_t device, char *out)
 {
@@ -136,6 +130,13 @@ static nvmlReturn_t pstate(nvmlDevice_t device, char *out)
 
 /* --- numbers -------------------------------------------------------------------------------------------- */
 
+/* Define a field that is one part, kind or identifier of what `call` returns. */
+#define PART(function, call, part)                                                                                     \
+    static nvmlReturn_t function(nvmlDevice_t device, unsigned *value)                                                 \
+    {                                                                                                                  \
+        return call(device, part, value);                                                                              \
+    }
+
 static nvmlReturn_t memory(nvmlDevice_t device, unsigned part, unsigned *value)
 {
     nvmlMemory_v2_t all = {.version = GW_NVML_VERSION_OF(nvmlMemory_v2_t, 2)};
@@ -145,36 +146,22 @@ static nvmlReturn_t memory(nvmlDevice_t device, unsigned part, unsigned *value)
     return result;
 }
 
-#define MEMORY(function, part)                                                                                         \
-    static nvmlReturn_t function(nvmlDevice_t device, unsigned *value)                                                 \
-    {                                                                                                                  \
-        return memory(device, part, value);                                                                            \
-    }
-MEMORY(memory_total, 0)
-MEMORY(memory_reserved, 1)
-MEMORY(memory_used, 2)
-MEMORY(memory_free, 3)
+PART(memory_total, memory, 0)
+PART(memory_reserved, memory, 1)
+PART(memory_used, memory, 2)
+PART(memory_free, memory, 3)
 
-static nvmlReturn_t utilization_gpu(nvmlDevice_t device, unsigned *value)
+static nvmlReturn_t utilization(nvmlDevice_t device, unsigned part, unsigned *value)
 {
     nvmlUtilization_t both = {0};
     nvmlReturn_t result = nvmlDeviceGetUtilizationRates(device, &both);
-    *value = both.gpu;
+    *value = part == 0 ? both.gpu : both.memory;
     return result;
 }
 
-static nvmlReturn_t utilization_memory(nvmlDevice_t device, unsigned *value)
-{
-    nvmlUtilization_t both = {0};
-    nvmlReturn_t result = nvmlDeviceGetUtilizationRates(device, &both);
-    *value = both.memory;
-    return result;
-}
-
-static nvmlReturn_t temperature(nvmlDevice_t device, unsigned *value)
-{
-    return nvmlDeviceGetTemperature(device, NVML_TEMPERATURE_GPU, value);
-}
+PART(utilization_gpu, utilization, 0)
+PART(utilization_memory, utilization, 1)
+PART(temperature, nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU)
 
 static nvmlReturn_t field_value(nvmlDevice_t device, unsigned id, unsigned *value)
 {
@@ -184,33 +171,16 @@ static nvmlReturn_t field_value(nvmlDevice_t device, unsigned id, unsigned *valu
     return result != NVML_SUCCESS ? result : field.nvmlReturn;
 }
 
-static nvmlReturn_t temperature_memory(nvmlDevice_t device, unsigned *value)
-{
-    return field_value(device, NVML_FI_DEV_MEMORY_TEMP, value);
-}
-
-static nvmlReturn_t power_min(nvmlDevice_t device, unsigned *value)
-{
-    return field_value(device, NVML_FI_DEV_POWER_MIN_LIMIT, value);
-}
-
-static nvmlReturn_t power_max(nvmlDevice_t device, unsigned *value)
-{
-    return field_value(device, NVML_FI_DEV_POWER_MAX_LIMIT, value);
-}
-
-#define CLOCK(function, call, type)                                                                                    \
-    static nvmlReturn_t function(nvmlDevice_t device, unsigned *value)                                                 \
-    {                                                                                                                  \
-        return call(device, type, value);                                                                              \
-    }
-CLOCK(clock_graphics, nvmlDeviceGetClockInfo, NVML_CLOCK_GRAPHICS)
-CLOCK(clock_sm, nvmlDeviceGetClockInfo, NVML_CLOCK_SM)
-CLOCK(clock_memory, nvmlDeviceGetClockInfo, NVML_CLOCK_MEM)
-CLOCK(clock_video, nvmlDeviceGetClockInfo, NVML_CLOCK_VIDEO)
-CLOCK(clock_max_graphics, nvmlDeviceGetMaxClockInfo, NVML_CLOCK_GRAPHICS)
-CLOCK(clock_max_sm, nvmlDeviceGetMaxClockInfo, NVML_CLOCK_SM)
-CLOCK(clock_max_memory, nvmlDeviceGetMaxClockInfo, NVML_CLOCK_MEM)
+PART(temperature_memory, field_value, NVML_FI_DEV_MEMORY_TEMP)
+PART(power_min, field_value, NVML_FI_DEV_POWER_MIN_LIMIT)
+PART(power_max, field_value, NVML_FI_DEV_POWER_MAX_LIMIT)
+PART(clock_graphics, nvmlDeviceGetClockInfo, NVML_CLOCK_GRAPHICS)
+PART(clock_sm, nvmlDeviceGetClockInfo, NVML_CLOCK_SM)
+PART(clock_memory, nvmlDeviceGetClockInfo, NVML_CLOCK_MEM)
+PART(clock_video, nvmlDeviceGetClockInfo, NVML_CLOCK_VIDEO)
+PART(clock_max_graphics, nvmlDeviceGetMaxClockInfo, NVML_CLOCK_GRAPHICS)
+PART(clock_max_sm, nvmlDeviceGetMaxClockInfo, NVML_CLOCK_SM)
+PART(clock_max_memory, nvmlDeviceGetMaxClockInfo, NVML_CLOCK_MEM)
 
 #define ECC(function, type, counter)                                                                                   \
     static nvmlReturn_t function(nvmlDevice_t device, unsigned *value)                                                 \
@@ -233,15 +203,8 @@ static nvmlReturn_t remapped(nvmlDevice_t device, unsigned part, unsigned *value
     return result;
 }
 
-static nvmlReturn_t remapped_corrected(nvmlDevice_t device, unsigned *value)
-{
-    return remapped(device, 0, value);
-}
-
-static nvmlReturn_t remapped_uncorrected(nvmlDevice_t device, unsigned *value)
-{
-    return remapped(device, 1, value);
-}
+PART(remapped_corrected, remapped, 0)
+PART(remapped_uncorrected, remapped, 1)
 
 #define REMAPPED_TEXT(function, part)                                                                                  \
     static nvmlReturn_t function(nvmlDevice_t device, char *out)                                                       \
