@@ -76,7 +76,7 @@ static bool say_sender(const gwi_case *c, gwi_finding *finding, int signal)
     char pid[32] = "";
     if (stop.has_pid)
         snprintf(pid, sizeof pid, "pid %u, ", stop.pid);
-    gwi_evidence(finding, GWI_NO_TIME, "supervisor", "the signal was sent by %s%.*s", pid, (int)stop.from.bytes,
+    gwi_evidence(finding, GWI_NO_TIME, "exit", "the signal was sent by %s%.*s", pid, (int)stop.from.bytes,
                  stop.from.data);
     return true;
 }
