@@ -181,9 +181,9 @@ int gwi_virt_enter(unsigned fn)
     return 0;
 }
 
-int gwi_virt_leave(int result)
+int gwi_virt_leave(unsigned fn, int result)
 {
-    return class_of(gwi_self.fn) & (ANY_TIME | OWN_THREAD) ? result : gwi_leave(result);
+    return class_of(fn) & (ANY_TIME | OWN_THREAD) ? result : gwi_leave(result);
 }
 
 /* --- cuInit --------------------------------------------------------------------------------------------- */

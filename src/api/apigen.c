@@ -1104,7 +1104,7 @@ static void write_virt_calls(void)
     fputs("/* Called before every call. Returns 0, or the result to return instead of making the call. */\n"
           "int gwi_virt_enter(unsigned fn);\n"
           "/* Called after every call that gwi_virt_enter() allowed. Returns `result`. */\n"
-          "int gwi_virt_leave(int result);\n"
+          "int gwi_virt_leave(unsigned fn, int result);\n"
           "/* Count a call of an entry point that the virtual card does not have, and return its result. */\nint "
           "gwi_virt_lacks(unsigned fn);\n\n",
           out);
@@ -1117,7 +1117,8 @@ static void write_virt_calls(void)
 
 static void put_virt_try(FILE *out, const row *r, const char *symbol)
 {
-    fprintf(out, "    if (gwi_virt_%s)\n        return gwi_virt_leave(gwi_virt_%s(", symbol, symbol);
+    fprintf(out, "    if (gwi_virt_%s)\n        return gwi_virt_leave(GW_FN_%s, gwi_virt_%s(", symbol, r->symbol,
+            symbol);
     put_arguments(out, r);
     fputs("));\n", out);
 }
@@ -1135,7 +1136,7 @@ static void put_virt_export(FILE *out, const row *r)
     put_virt_try(out, r, r->symbol);
     if (plain)
         put_virt_try(out, r, plain->symbol);
-    fprintf(out, "    gwi_virt_leave(0);\n    return gwi_virt_lacks(GW_FN_%s);\n}\n\n", r->symbol);
+    fprintf(out, "    gwi_virt_leave(GW_FN_%s, 0);\n    return gwi_virt_lacks(GW_FN_%s);\n}\n\n", r->symbol, r->symbol);
 }
 
 static void write_virt_exports(void)

@@ -13,8 +13,9 @@ int gwi_virt_enter(unsigned fn)
     return enter_answer;
 }
 
-int gwi_virt_leave(int result)
+int gwi_virt_leave(unsigned fn, int result)
 {
+    assert_int_equal(fn, entered_fn);
     leave_count++;
     return result;
 }

@@ -2,7 +2,8 @@
 
 - the program is not affected by the death of its supervisor: same output, same exit status;
 - the events recorded before the death can be judged;
-- if the program is killed by a signal, gpuwhy ends in the same way, with a verdict.
+- if the program is killed by a signal, gpuwhy ends in the same way, with a verdict;
+- a signal to the whole group while the program starts ends both.
 
 GPUWHY_E2E_KILLS sets the number (200). GPUWHY_E2E_SEED repeats a sequence.
 """
@@ -207,5 +208,27 @@ def test():
     expect(hits >= COUNT // 4, f"only {hits} of {COUNT} kills fell into a recorded run")
 
 
+def at_the_start():
+    """SIGTERM reaches the group before, while or after the program is started: nothing of it is left waiting."""
+    with Workplace() as place:
+        for _ in range(COUNT // 4):
+            process = subprocess.Popen([str(GPUWHY), "run", "--no-verdict", "--no-history", *CARD.options(), "--", "sleep", "600"],
+                                       env=base_environment(place), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                       start_new_session=True)
+            time.sleep(random.random() * 0.05)
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                expect(process.wait(60) == -signal.SIGTERM, f"gpuwhy ended with {process.returncode}")
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                expect(False, "a SIGTERM to the group was lost while the program was started")
+
+
+def both():
+    test()
+    at_the_start()
+
+
 if __name__ == "__main__":
-    main(test)
+    main(both)
