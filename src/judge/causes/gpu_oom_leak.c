@@ -171,7 +171,7 @@ static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)
     gw_certainty certainty = gwi_loop_certainty(&c->memory);
     if (certainty == GW_CERTAINTY_NONE)
         return certainty;
-    if (certainty == GW_SUPPORTED && is_late_phase(&c->memory))
+    if (certainty == GW_SUPPORTED && !gw_iterations_are_sure(&c->memory.growth.loop) && is_late_phase(&c->memory))
         certainty = GW_HYPOTHESIS;
     gwi_say_loop_leak(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
