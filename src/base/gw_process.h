@@ -11,6 +11,9 @@
 void gw_process_command_add(gw_text *text, int pid);
 /* Append the name of the user that owns a process, or the uid. Appends nothing if there is no such process. */
 void gw_process_user_add(gw_text *text, int pid);
+enum { GW_PROCESS_STAT_MAX = 1024 };
+/* Read /proc/PID/stat from the end of the process's name on: ") S 1 ...". Returns false if there is no such process. */
+bool gw_process_stat(int pid, char out[GW_PROCESS_STAT_MAX]);
 /* True if the process exists and runs for this user: its real or effective uid. */
 bool gw_process_is_of(unsigned uid, int pid);
 /* True if this process may read the files of all users: it is root, or has the capability CAP_DAC_READ_SEARCH. */

@@ -52,6 +52,19 @@ void gw_process_user_add(gw_text *text, int pid)
         gw_user_name_add(text, info.st_uid);
 }
 
+bool gw_process_stat(int pid, char out[GW_PROCESS_STAT_MAX])
+{
+    char path[48], line[GW_PROCESS_STAT_MAX];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    const char *at = file != NULL && fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
+    if (file != NULL)
+        fclose(file);
+    if (at != NULL)
+        snprintf(out, GW_PROCESS_STAT_MAX, "%s", at);
+    return at != NULL;
+}
+
 /* The owner of /proc/PID is root if the process is not dumpable, so its status counts. */
 bool gw_process_is_of(unsigned uid, int pid)
 {

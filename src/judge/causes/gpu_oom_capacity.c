@@ -225,11 +225,12 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_ignored(c, finding);
     say_null_use(c, finding);
     say_largest(c, finding);
-    if (certainty < GW_ESTABLISHED && gwi_held_while_built_again(memory) > 0)
+    uint64_t again_bytes = gwi_held_while_built_again(memory);
+    if (certainty < GW_ESTABLISHED && again_bytes > 0)
         gwi_next(finding,
                  "Is something built a second time here, such as a model in a loop? Then drop the old one first (del "
                  "model): %s from before is still held",
-                 gw_bytes_text(largest, gwi_held_while_built_again(memory)));
+                 gw_bytes_text(largest, again_bytes));
     gwi_say_live_holder(c, finding, "PyTorch's live memory");
     gwi_say_peak(c, finding, c->memory.report);
     gwi_say_sum(c, finding);

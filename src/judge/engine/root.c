@@ -18,7 +18,8 @@
  *   the refused thread.
  *
  * If only other threads went on, the refused thread may have ended the process. Then no cause is established, and only
- * very much work shows that the program handled the refusal. */
+ * very much work shows that the program handled the refusal. The same certainty holds if the program may have handled
+ * the refusal on the host (is_unsure_root()). */
 #include "gwi_crash.h"
 #include "gwi_roots.h"
 
@@ -167,16 +168,19 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
     static const uint64_t soon_ns = 1000000000u; /* enough to print a message, unwind and exit */
-    if (failure->after.null_used_at != 0 || end_of(c) == ENDED_BY_MEMORY)
-        return end_of(c) != ENDED_BY_MEMORY && failure->recovery != GW_RECOVERED_NOT;
+    if (end_of(c) == ENDED_BY_MEMORY)
+        return false;
+    if (failure->recovery != GW_RECOVERED_NOT)
+        return true;
+    if (failure->after.null_used_at != 0)
+        return false;
     if (end_of(c) == ENDED_BY_OTHER_EXCEPTION)
         return true;
     const gw_crash *crash = gwi_crash_of(c);
     bool crashed = (c->signal == SIGSEGV || c->signal == SIGBUS || c->signal == SIGFPE || c->signal == SIGILL) &&
                    (crash == NULL || !gwi_is_at_null(crash));
     bool says_memory = c->model->stderr_facts.oom_last.seen || c->model->stderr_facts.exception_mentions_memory;
-    return failure->recovery != GW_RECOVERED_NOT || crashed ||
-           (!says_memory && c->model->t_end_ns > failure->t_last_ns + soon_ns);
+    return crashed || (!says_memory && c->model->t_end_ns > failure->t_last_ns + soon_ns);
 }
 
 static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const gw_failure *next, bool is_last)

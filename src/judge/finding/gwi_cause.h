@@ -89,7 +89,7 @@ typedef struct gwi_case {
     const gw_failure *sticky;     /* first failure that destroyed the context */
     const gw_failure *other;      /* first failure of any other kind */
     const gw_failure *handled;    /* first allocation failure from which the program recovered */
-    bool is_root_unsure;          /* another thread may have ended the run, so no cause is established */
+    bool is_root_unsure;          /* the refusal may not have ended the run, so no cause is established: see root.c */
     bool is_root_unknown;         /* no output shows which refusal ended the run, or whether one did: see root.c */
     const gw_failure *start;      /* failed cuInit, or failed first context under an address-space limit */
     const gw_failure *no_context; /* the first context was refused for lack of memory, without an address limit */

@@ -151,16 +151,11 @@ static bool is_nohup(int signal)
 /* Return when a process started, in clock ticks since the machine started; UINT64_MAX if it cannot be read. */
 static uint64_t started_at(pid_t pid)
 {
-    char path[48], stat[1024] = "";
-    uint64_t ticks = UINT64_MAX;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    const char *at = file != NULL && fgets(stat, sizeof stat, file) != NULL ? strrchr(stat, ')') : NULL;
-    if (at == NULL || sscanf(at, ") %*c%*d%*d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%" SCNu64, &ticks) != 1)
-        ticks = UINT64_MAX;
-    if (file != NULL)
-        fclose(file);
-    return ticks;
+    char stat[GW_PROCESS_STAT_MAX];
+    uint64_t ticks;
+    bool is_read = gw_process_stat(pid, stat) &&
+                   sscanf(stat, ") %*c%*d%*d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%" SCNu64, &ticks) == 1;
+    return is_read ? ticks : UINT64_MAX;
 }
 
 /* Remember who sent a signal that asks us to end. The program and its descendants started after us, so a process that

@@ -1,5 +1,6 @@
 /* Replaces the program's stderr with a pipe if a relay must copy it, and reads what was written. */
 #include "gw_filter.h"
+#include "gw_process.h"
 #include "gw_stderr_door.h"
 #include "gwi_stderr.h"
 
@@ -401,19 +402,9 @@ void gwi_stderr_began(gwi_stderr *capture)
  * waits for a CPU may still have bytes to copy. */
 static bool relay_sleeps(const gwi_stderr *capture)
 {
-    char path[48], line[256] = "";
+    char stat[GW_PROCESS_STAT_MAX];
     pid_t copier = atomic_load_explicit(&capture->tail->copier, memory_order_acquire);
-    if (copier == 0)
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)copier);
-    FILE *stat = fopen(path, "re");
-    if (stat == NULL)
-        return true;
-    if (fgets(line, sizeof line, stat) == NULL)
-        line[0] = '\0';
-    fclose(stat);
-    const char *name_end = strrchr(line, ')');
-    return name_end == NULL || gw_begins(name_end, ") S");
+    return copier != 0 && (!gw_process_stat(copier, stat) || gw_begins(stat, ") S"));
 }
 
 /* Wait until the processes have stored all text that they announced. */

@@ -650,8 +650,8 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
 
-/* Describe the whole iterations directly before the leak that launched a similar number of kernels and of which nothing
- * is live any more. At its own end, such an iteration may have left memory behind, which a later one freed. */
+/* Look at the whole iterations directly before the leak, as long as they launched about as many kernels and all their
+ * memory is free now. At its own end, such an iteration may still have held memory that a later one freed. */
 static void look_before(const list *all, const candidate *it, gw_iterations *found)
 {
     bool is_idle = true;
