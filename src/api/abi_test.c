@@ -1,15 +1,11 @@
 /* Compare every size, offset and number of gw_cuda_abi.h with the cuda.h of the build machine. */
 #include "abi_facts.h"
+#include "gw_unit_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void both_headers_agree(void **state)
+GW_TEST(both_headers_agree)
 {
     int differ_count = 0;
     assert_int_equal(abi_ours_count, abi_theirs_count);
@@ -24,8 +20,4 @@ static void both_headers_agree(void **state)
     assert_true(abi_ours_count > 500);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(both_headers_agree)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

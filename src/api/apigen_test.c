@@ -1,18 +1,13 @@
 /* Test that apigen rejects each bad row and names the file, the line and the reason, and that it accepts a good row. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "gw_unit_test.h"
+
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-static char folder[64];
+static char folder[] = "/tmp/gw-apigen-XXXXXX";
 
 /* Write `text` to a file and run apigen on it. Returns apigen's exit status and stores its output in `said`. */
 static int run(const char *text, size_t bytes, char *said, size_t said_bytes)
@@ -32,7 +27,7 @@ static int run(const char *text, size_t bytes, char *said, size_t said_bytes)
     return WEXITSTATUS(status);
 }
 
-static void bad_rows_are_refused(void **state)
+GW_TEST(bad_rows_are_refused)
 {
     static const struct {
         const char *text;
@@ -88,7 +83,7 @@ static void bad_rows_are_refused(void **state)
     }
 }
 
-static void noise_is_refused(void **state)
+GW_TEST(noise_is_refused)
 {
     char said[1024], noise[4096];
     assert_int_equal(run("cuA\0 | - | CALL | void\n", 23, said, sizeof said), 1);
@@ -101,7 +96,7 @@ static void noise_is_refused(void **state)
     }
 }
 
-static void a_good_row_is_taken(void **state)
+GW_TEST(a_good_row_is_taken)
 {
     static const char text[] = "cuMemAlloc_v2 | cuMemAlloc@3020, =cuMemAlloc | ALLOC a0=*dptr a1=bytesize | "
                                "CUdeviceptr *dptr, size_t bytesize\n";
@@ -118,7 +113,7 @@ static void a_good_row_is_taken(void **state)
     assert_true(found);
 }
 
-static void files_may_be_missing(void **state)
+GW_TEST(files_may_be_missing)
 {
     char command[512];
     snprintf(command, sizeof command, "%s %s/none.api %s 2>/dev/null", GW_TEST_APIGEN, folder, folder);
@@ -129,20 +124,16 @@ static void files_may_be_missing(void **state)
     assert_int_equal(WEXITSTATUS(system(command)), 1);
 }
 
-int main(void)
+static int make_folder(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_rows_are_refused),
-        cmocka_unit_test(noise_is_refused),
-        cmocka_unit_test(a_good_row_is_taken),
-        cmocka_unit_test(files_may_be_missing),
-    };
-    char command[128];
-    snprintf(folder, sizeof folder, "/tmp/gw-apigen-%d", (int)getpid());
-    snprintf(command, sizeof command, "mkdir -p %s", folder);
-    if (system(command) != 0)
-        return 1;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) != 0 || failed != 0;
+    return mkdtemp(folder) == NULL;
 }
+
+static int remove_folder(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+GW_TEST_MAIN(make_folder, remove_folder)

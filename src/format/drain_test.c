@@ -4,17 +4,15 @@
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"
+#include "gw_unit_test.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -24,8 +22,6 @@
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
-
-#include <cmocka.h>
 
 /* ---- writing into a buffer as the hook does ---- */
 
@@ -313,7 +309,7 @@ enum { ROUNDS_MAX = 50000 };
 
 /* ---- the whole path ---- */
 
-static void events_of_threads_come_in_order(void **state)
+GW_TEST_WITH(events_of_threads_come_in_order, make_folder, remove_folder)
 {
     enum { EVENTS = 3000, THREADS = 3 };
     make_buffer();
@@ -334,7 +330,7 @@ static void events_of_threads_come_in_order(void **state)
     assert_int_equal(s.count[GW_ITEM_PROCESS], 1);
 }
 
-static void young_events_wait(void **state)
+GW_TEST_WITH(young_events_wait, make_folder, remove_folder)
 {
     make_buffer();
     gw_raw_event event = {.ticks = gw_monotonic_ns(), .fn = 1, .kind = GW_EV_ALLOC};
@@ -374,7 +370,7 @@ static bool is_told_in_time(void)
 
 /* The clock and the TSC are read one after the other. On a busy machine, another process may run in between, so try
  * several times. */
-static void ticks_become_times(void **state)
+GW_TEST_WITH(ticks_become_times, make_folder, remove_folder)
 {
     enum { TRIES = 5 };
     unsigned tries = 1;
@@ -383,7 +379,7 @@ static void ticks_become_times(void **state)
 }
 #endif
 
-static void texts_are_joined(void **state)
+GW_TEST_WITH(texts_are_joined, make_folder, remove_folder)
 {
     make_buffer();
     gw_raw_event record[3] = {{.ticks = gw_monotonic_ns(), .kind = GW_EV_FUNCTION, .flags = GW_EVF_TEXT_FOLLOWS}};
@@ -428,7 +424,7 @@ static void *push(void *user)
     return NULL;
 }
 
-static void nothing_is_lost_or_doubled_while_chunks_go_round(void **state)
+GW_TEST_WITH(nothing_is_lost_or_doubled_while_chunks_go_round, make_folder, remove_folder)
 {
     enum { EVENTS = 100000, THREADS = 2 };
     make_buffer();
@@ -457,7 +453,7 @@ static void nothing_is_lost_or_doubled_while_chunks_go_round(void **state)
     assert_int_equal(b.slot[1].state, GW_SLOT_FREE);
 }
 
-static void a_busy_program_is_foreseen(void **state)
+GW_TEST_WITH(a_busy_program_is_foreseen, make_folder, remove_folder)
 {
     make_buffer();
     uint64_t i = 0, begun_ns = gw_monotonic_ns();
@@ -476,7 +472,7 @@ static void a_busy_program_is_foreseen(void **state)
     assert_true(gw_drain_fill_ratio(drain) < 0.01);
 }
 
-static void a_full_sink_loses_nothing(void **state)
+GW_TEST_WITH(a_full_sink_loses_nothing, make_folder, remove_folder)
 {
     enum { EVENTS = 100 };
     make_buffer();
@@ -492,7 +488,7 @@ static void a_full_sink_loses_nothing(void **state)
 
 /* ---- slots and rings ---- */
 
-static void failures_bring_rings_and_counters(void **state)
+GW_TEST_WITH(failures_bring_rings_and_counters, make_folder, remove_folder)
 {
     make_buffer();
     thread = test_thread_start(3, 3);
@@ -537,7 +533,7 @@ static void *spin_ring(void *user)
     return NULL;
 }
 
-static void torn_ring_entries_are_left_out(void **state)
+GW_TEST_WITH(torn_ring_entries_are_left_out, make_folder, remove_folder)
 {
     make_buffer();
     pthread_t id;
@@ -604,7 +600,7 @@ static void run_until_exit(void)
     assert_int_equal(s.count[GW_ITEM_EXIT], 1);
 }
 
-static void a_dead_process_is_finished(void **state)
+GW_TEST_WITH(a_dead_process_is_finished, make_folder, remove_folder)
 {
     uint32_t pid = make_dead_stranger(600);
     run_until_exit();
@@ -662,7 +658,7 @@ static void end_stranger(stranger *child)
     close(child->waited_fd);
 }
 
-static void how_an_unwaited_stranger_ended_is_known(void **state)
+GW_TEST_WITH(how_an_unwaited_stranger_ended_is_known, make_folder, remove_folder)
 {
     stranger child = start_stranger();
     run(false);
@@ -679,7 +675,7 @@ static void how_an_unwaited_stranger_ended_is_known(void **state)
     end_stranger(&child);
 }
 
-static void how_a_waited_for_stranger_ended_is_known_or_unknown(void **state)
+GW_TEST_WITH(how_a_waited_for_stranger_ended_is_known_or_unknown, make_folder, remove_folder)
 {
     stranger child = start_stranger();
     run(false);
@@ -694,7 +690,7 @@ static void how_a_waited_for_stranger_ended_is_known_or_unknown(void **state)
 
 /* ---- damage ---- */
 
-static void what_is_no_buffer_is_said_once(void **state)
+GW_TEST_WITH(what_is_no_buffer_is_said_once, make_folder, remove_folder)
 {
     char path[160];
     snprintf(path, sizeof path, "%s/1-1.buf", folder);
@@ -717,7 +713,7 @@ static void what_is_no_buffer_is_said_once(void **state)
     assert_string_equal(s.key, "buffer.refused");
 }
 
-static void an_unready_buffer_is_awaited(void **state)
+GW_TEST_WITH(an_unready_buffer_is_awaited, make_folder, remove_folder)
 {
     make_buffer();
     atomic_store(&b.head->ready, 0);
@@ -738,7 +734,7 @@ static uint32_t random_next(uint32_t *seed)
 }
 
 /* Write random bytes at random offsets of a buffer, and shrink its file while it is drained. */
-static void damaged_buffers_do_no_harm(void **state)
+GW_TEST_WITH(damaged_buffers_do_no_harm, make_folder, remove_folder)
 {
     uint32_t seed = 1;
     for (unsigned round = 0; round < 300; round++) {
@@ -834,7 +830,7 @@ static uint32_t checksum_of(const char *path)
 
 /* In each pass, the supervisor seems to die after a different step of a drain round (pass 0: never). No event may be
  * lost or duplicated. */
-static void a_dead_supervisor_loses_nothing(void **state)
+GW_TEST_WITH(a_dead_supervisor_loses_nothing, make_folder, remove_folder)
 {
     enum { PART = 700 };
     for (unsigned died_at = 0; died_at < 5; died_at++) {
@@ -873,7 +869,7 @@ static void a_dead_supervisor_loses_nothing(void **state)
     }
 }
 
-static void a_folder_without_its_recording_still_speaks(void **state)
+GW_TEST_WITH(a_folder_without_its_recording_still_speaks, make_folder, remove_folder)
 {
     write_meta(dead_pid());
     make_buffer();
@@ -906,7 +902,7 @@ static gw_status pairs_of(gw_status (*open)(const char *, gw_reader **, gw_error
     return truncated ? GW_CORRUPT : st;
 }
 
-static void pairs_are_the_same_without_the_dictionary(void **state)
+GW_TEST_WITH(pairs_are_the_same_without_the_dictionary, make_folder, remove_folder)
 {
     const char *path = meta_path();
     char with[500], without[500], wanted[200];
@@ -925,7 +921,7 @@ static void pairs_are_the_same_without_the_dictionary(void **state)
 
 /* A reader reads the run folder while the program runs and the supervisor drains. It must find each event exactly
  * once. */
-static void a_reader_disturbs_nobody(void **state)
+GW_TEST_WITH(a_reader_disturbs_nobody, make_folder, remove_folder)
 {
     enum { EVENTS = 60000 };
     write_meta((uint32_t)getpid());
@@ -950,7 +946,7 @@ static void a_reader_disturbs_nobody(void **state)
 
 /* The drain must not use the pid of a process in a container to find out whether it has ended. Outside, this pid may be
  * unused or another process. */
-static void a_process_of_another_namespace_is_not_called_gone(void **state)
+GW_TEST_WITH(a_process_of_another_namespace_is_not_called_gone, make_folder, remove_folder)
 {
     test_buffer_make(dead_pid());
     b.head->pid_namespace = 12345;
@@ -975,7 +971,7 @@ static void *become_ready(void *argument)
 
 /* A process that becomes ready during a drain has a later start time than the drain. The drain must not report its
  * buffer as damaged. */
-static void a_process_may_start_during_a_drain(void **state)
+GW_TEST_WITH(a_process_may_start_during_a_drain, make_folder, remove_folder)
 {
     for (unsigned round = 0; round < 300; round++) {
         pthread_t id;
@@ -993,32 +989,4 @@ static void a_process_may_start_during_a_drain(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(events_of_threads_come_in_order),
-        TEST(young_events_wait),
-#if defined(__x86_64__)
-        TEST(ticks_become_times),
-#endif
-        TEST(texts_are_joined),
-        TEST(nothing_is_lost_or_doubled_while_chunks_go_round),
-        TEST(a_busy_program_is_foreseen),
-        TEST(a_full_sink_loses_nothing),
-        TEST(failures_bring_rings_and_counters),
-        TEST(torn_ring_entries_are_left_out),
-        TEST(a_dead_process_is_finished),
-        TEST(how_an_unwaited_stranger_ended_is_known),
-        TEST(how_a_waited_for_stranger_ended_is_known_or_unknown),
-        TEST(what_is_no_buffer_is_said_once),
-        TEST(an_unready_buffer_is_awaited),
-        TEST(a_process_may_start_during_a_drain),
-        TEST(a_process_of_another_namespace_is_not_called_gone),
-        TEST(damaged_buffers_do_no_harm),
-        TEST(a_dead_supervisor_loses_nothing),
-        TEST(a_folder_without_its_recording_still_speaks),
-        TEST(pairs_are_the_same_without_the_dictionary),
-        TEST(a_reader_disturbs_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

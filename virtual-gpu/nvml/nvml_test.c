@@ -1,21 +1,14 @@
 /* Test the virtual GPU's NVML as a program uses it: load it, pass invalid arguments to every function, then check the
  * values that matter. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "gw_nvml_abi.h"
+#include "gw_unit_test.h"
+#include "gw_virt_spec.h"
+#include "gwi_shared.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "gw_nvml_abi.h"
-#include "gw_virt_spec.h"
-#include "gwi_shared.h"
 
 static void *library;
 static char folder[] = "/tmp/gpuwhy-nvml-XXXXXX";
@@ -122,7 +115,7 @@ static void expect_no_crash(const char *name, any_function *function)
         fail_msg("%s without a place for the answer: %d", name, result);
 }
 
-static void test_nonsense(void **state)
+GW_TEST(test_nonsense)
 {
     for_each_export(expect_uninitialized);
     begin("h200");
@@ -141,7 +134,7 @@ static void test_nonsense(void **state)
     assert_int_equal(nvmlShutdown(), NVML_ERROR_UNINITIALIZED);
 }
 
-static void test_versions_and_sizes(void **state)
+GW_TEST(test_versions_and_sizes)
 {
     begin("2xh200,memory=16GiB");
     nvmlDevice_t device = device_at(1);
@@ -170,7 +163,7 @@ static void test_versions_and_sizes(void **state)
 }
 
 /* If a GPU does not have a value, the call returns "not supported", not 0. */
-static void test_lacking(void **state)
+GW_TEST(test_lacking)
 {
     unsigned value = 0;
     uint64_t count = 0;
@@ -185,7 +178,7 @@ static void test_lacking(void **state)
     nvmlShutdown();
 }
 
-static void test_bad_beginnings(void **state)
+GW_TEST(test_bad_beginnings)
 {
     unsigned count = 7;
     setenv("GPUWHY_VIRTUAL", "h9000", 1);
@@ -212,7 +205,7 @@ static gwi_shared *cards_open(unsigned *ret_slot)
     return shared;
 }
 
-static void test_processes(void **state)
+GW_TEST(test_processes)
 {
     unsigned slot = 0;
     begin("2xh200");
@@ -238,7 +231,7 @@ static void test_processes(void **state)
 
 /* A listener receives the events after its registration, in order. If the state could not store them all, it receives
  * the newest ones. */
-static void test_events(void **state)
+GW_TEST(test_events)
 {
     unsigned slot = 0;
     nvmlEventSet_t set = NULL;
@@ -275,7 +268,7 @@ static void test_events(void **state)
 }
 
 /* A fault with a time must have no effect before that time, and must be applied after it. */
-static void test_timed_fault(void **state)
+GW_TEST(test_timed_fault)
 {
     unsigned slot = 0;
     uint64_t reasons = 0;
@@ -292,7 +285,7 @@ static void test_timed_fault(void **state)
     nvmlShutdown();
 }
 
-static void test_lost(void **state)
+GW_TEST(test_lost)
 {
     unsigned value = 0;
     nvmlDevice_t device = NULL;
@@ -316,11 +309,4 @@ static void test_lost(void **state)
     nvmlShutdown();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nonsense),    cmocka_unit_test(test_versions_and_sizes),
-                                       cmocka_unit_test(test_lacking),     cmocka_unit_test(test_bad_beginnings),
-                                       cmocka_unit_test(test_processes),   cmocka_unit_test(test_events),
-                                       cmocka_unit_test(test_timed_fault), cmocka_unit_test(test_lost)};
-    return cmocka_run_group_tests(tests, library_load, library_unload);
-}
+GW_TEST_MAIN(library_load, library_unload)

@@ -1,18 +1,11 @@
 /* Tests the database of past runs: runs that were added can be read again, many programs at once, damaged databases,
  * and expressions of the user. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "gw_unit_test.h"
 #include "gwi_past_db.h"
 #include "gwi_past_runs.h"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -96,7 +89,7 @@ static void write_file(const char *path, const char *text)
     fclose(file);
 }
 
-static void what_is_written_is_read(void **state)
+GW_TEST_WITH(what_is_written_is_read, clear, NULL)
 {
     gwi_past_list list = list_now();
     assert_int_equal(list.count, 0);
@@ -118,7 +111,7 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(info.st_mode & 0777, 0600);
 }
 
-static void attempts_are_part_of_their_run(void **state)
+GW_TEST_WITH(attempts_are_part_of_their_run, clear, NULL)
 {
     char *words[] = {(char[]){"train"}, (char[]){"--batch"}, (char[]){"4"}};
     char *const program[] = {(char[]){"train"}, (char[]){"--batch"}, (char[]){"8"}, (char[]){"--token=abc"}, NULL};
@@ -148,7 +141,7 @@ static void attempts_are_part_of_their_run(void **state)
     gwi_past_free(&list);
 }
 
-static void an_answer_is_no_run(void **state)
+GW_TEST_WITH(an_answer_is_no_run, clear, NULL)
 {
     char *words[] = {(char[]){"train"}, (char[]){"{batch}"}};
     gwi_past_add_answer(&(gw_string_list){words, 2}, 9, 35.25, 283, "batch 283");
@@ -178,7 +171,7 @@ static int64_t ask(const char *sql)
     return value;
 }
 
-static void unknown_is_null(void **state)
+GW_TEST_WITH(unknown_is_null, clear, NULL)
 {
     add((char[]){"train"}, 5, 0);
     add_with_peak((char[]){"train"}, 6, 1, true, 0);
@@ -202,7 +195,7 @@ static gwi_past run_at(uint64_t start_ns)
 enum { PROGRAMS = 100 };
 
 /* 100 programs add a run at the same moment, to a database that does not exist yet. */
-static void many_programs_at_once(void **state)
+GW_TEST_WITH(many_programs_at_once, clear, NULL)
 {
     gwi_past_list none = list_now(); /* creates the state folder */
     assert_int_equal(none.count, 0);
@@ -252,7 +245,7 @@ static void expect_count(size_t count, const char *where)
     gwi_past_free(&list);
 }
 
-static void expressions_choose_runs(void **state)
+GW_TEST_WITH(expressions_choose_runs, clear, NULL)
 {
     add_with_peak((char[]){"small"}, 5, 0, true, 1000000);
     add_with_peak((char[]){"large"}, 6, 1, true, 9000000000);
@@ -274,7 +267,7 @@ static void expect_refused(const char *where, const char *reason)
         fail_msg("%s: %s", where, err.text);
 }
 
-static void expressions_can_only_read_runs(void **state)
+GW_TEST_WITH(expressions_can_only_read_runs, clear, NULL)
 {
     add((char[]){"train"}, 5, 0);
     expect_refused("peek > 8", "no such column: peek (columns: start_ns");
@@ -296,7 +289,7 @@ static void expressions_can_only_read_runs(void **state)
 }
 
 /* Four tables of 300 rows have 8,100,000,000 combinations. */
-static void an_endless_query_is_ended(void **state)
+GW_TEST_WITH(an_endless_query_is_ended, clear, NULL)
 {
     add((char[]){"train"}, 5, 0);
     (void)ask(
@@ -322,7 +315,7 @@ static void expect_broken(gw_status status, const char *reason)
 }
 
 /* The database stays as it is, and the run is missing. */
-static void damaged_databases_are_reported(void **state)
+GW_TEST_WITH(damaged_databases_are_reported, clear, NULL)
 {
     struct stat before, after;
     write_file(database,
@@ -337,7 +330,7 @@ static void damaged_databases_are_reported(void **state)
     assert_int_equal(ask("SELECT count(*) FROM runs"), 1);
 }
 
-static void truncated_databases_are_reported(void **state)
+GW_TEST_WITH(truncated_databases_are_reported, clear, NULL)
 {
     struct stat info;
     for (uint64_t i = 0; i < 200; i++)
@@ -349,7 +342,7 @@ static void truncated_databases_are_reported(void **state)
     expect_broken(GW_CORRUPT, "");
 }
 
-static void newer_databases_are_left_alone(void **state)
+GW_TEST_WITH(newer_databases_are_left_alone, clear, NULL)
 {
     add((char[]){"train"}, 5, 0);
     (void)ask("PRAGMA user_version = 1000");
@@ -359,7 +352,7 @@ static void newer_databases_are_left_alone(void **state)
 }
 
 /* Another table with this name is not ours. */
-static void other_tables_are_reported(void **state)
+GW_TEST_WITH(other_tables_are_reported, clear, NULL)
 {
     write_file(database, "");
     (void)ask("CREATE TABLE runs(x)");
@@ -372,7 +365,7 @@ static void other_tables_are_reported(void **state)
     assert_int_equal(ask("SELECT count(*) FROM pragma_table_info('runs')"), 1);
 }
 
-static void hostile_values_are_read(void **state)
+GW_TEST_WITH(hostile_values_are_read, clear, NULL)
 {
     add((char[]){"train"}, 5, 0);
     (void)ask("UPDATE runs SET start_ns = -1, peak = -5, batch = 'x', seconds = 1e999, exit = 1 << 40, key = 'zz', "
@@ -385,7 +378,7 @@ static void hostile_values_are_read(void **state)
 }
 
 /* A program that is killed while it writes leaves a journal. The next reader undoes what it wrote. */
-static void an_unfinished_write_is_undone(void **state)
+GW_TEST_WITH(an_unfinished_write_is_undone, clear, NULL)
 {
     add((char[]){"train"}, 5, 0);
     pid_t child = fork();
@@ -409,13 +402,13 @@ static void an_unfinished_write_is_undone(void **state)
 }
 
 /* A link is not followed, and a database that cannot be opened is no empty list. */
-static void links_are_refused(void **state)
+GW_TEST_WITH(links_are_refused, clear, NULL)
 {
     assert_int_equal(symlink("/dev/null", database), 0);
     expect_broken(GW_IO, "open ");
 }
 
-static void no_program_is_waited_for_when_reading(void **state)
+GW_TEST_WITH(no_program_is_waited_for_when_reading, clear, NULL)
 {
     sqlite3 *db;
     gwi_past_list list;
@@ -430,7 +423,7 @@ static void no_program_is_waited_for_when_reading(void **state)
 
 /* Tests what is computed from past runs. The tests of the database are in past_db_test.c. */
 
-static void words_do_not_run_together(void **state)
+GW_TEST(words_do_not_run_together)
 {
     char *one[] = {(char[]){"a b"}}, *two[] = {(char[]){"a"}, (char[]){"b"}};
     assert_true(gwi_past_key(&(gw_string_list){one, 1}, "/srv") != gwi_past_key(&(gw_string_list){two, 2}, "/srv"));
@@ -438,7 +431,7 @@ static void words_do_not_run_together(void **state)
 }
 
 /* Databases that earlier versions wrote contain keys, so the key of a command must not change. */
-static void keys_never_change(void **state)
+GW_TEST(keys_never_change)
 {
     char *words[] = {(char[]){"python"}, (char[]){"train.py"}};
     assert_true(gwi_past_key(&(gw_string_list){words, 2}, "/home/ann") == UINT64_C(0xdb93c368040ed5f0));
@@ -452,7 +445,7 @@ static void expect_batch(uint64_t batch, char *first, char *second)
     assert_int_equal(found, batch);
 }
 
-static void batches_are_found_on_the_command_line(void **state)
+GW_TEST(batches_are_found_on_the_command_line)
 {
     expect_batch(32, (char[]){"--batch-size"}, (char[]){"32"});
     expect_batch(32, (char[]){"--batch-size=32"}, NULL);
@@ -484,7 +477,7 @@ static void expect_peaks(const char *text, gwi_past *item, size_t count)
     gw_text_free(&out);
 }
 
-static void peaks_are_compared(void **state)
+GW_TEST(peaks_are_compared)
 {
     const uint64_t gib = 1 << 30;
     gwi_past item[16];
@@ -526,7 +519,7 @@ static void peaks_are_compared(void **state)
     expect_peaks(NULL, without, 2);
 }
 
-static void ages_are_told_in_one_unit(void **state)
+GW_TEST(ages_are_told_in_one_unit)
 {
     char out[GWI_AGE_TEXT_MAX];
     assert_string_equal(gwi_age_text(out, 0), "0 s");
@@ -536,31 +529,4 @@ static void ages_are_told_in_one_unit(void **state)
     assert_string_equal(gwi_age_text(out, UINT64_C(864000000000000)), "10 days");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(what_is_written_is_read, clear),
-                                       cmocka_unit_test_setup(attempts_are_part_of_their_run, clear),
-                                       cmocka_unit_test_setup(an_answer_is_no_run, clear),
-                                       cmocka_unit_test_setup(unknown_is_null, clear),
-                                       cmocka_unit_test_setup(many_programs_at_once, clear),
-                                       cmocka_unit_test_setup(expressions_choose_runs, clear),
-                                       cmocka_unit_test_setup(expressions_can_only_read_runs, clear),
-                                       cmocka_unit_test_setup(an_endless_query_is_ended, clear),
-                                       cmocka_unit_test_setup(damaged_databases_are_reported, clear),
-                                       cmocka_unit_test_setup(truncated_databases_are_reported, clear),
-                                       cmocka_unit_test_setup(newer_databases_are_left_alone, clear),
-                                       cmocka_unit_test_setup(other_tables_are_reported, clear),
-                                       cmocka_unit_test_setup(hostile_values_are_read, clear),
-                                       cmocka_unit_test_setup(an_unfinished_write_is_undone, clear),
-                                       cmocka_unit_test_setup(links_are_refused, clear),
-                                       cmocka_unit_test_setup(no_program_is_waited_for_when_reading, clear)};
-    const struct CMUnitTest more[] = {
-        cmocka_unit_test(words_do_not_run_together),
-        cmocka_unit_test(keys_never_change),
-        cmocka_unit_test(batches_are_found_on_the_command_line),
-        cmocka_unit_test(peaks_are_compared),
-        cmocka_unit_test(ages_are_told_in_one_unit),
-    };
-    int failed = cmocka_run_group_tests(tests, begin, end);
-    return failed + cmocka_run_group_tests(more, NULL, NULL);
-}
+GW_TEST_MAIN(begin, end)

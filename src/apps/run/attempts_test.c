@@ -1,16 +1,9 @@
 /* Tests the attempts of --restart with a made-up supervisor and made-up verdicts: no process is started. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "gw_unit_test.h"
 #include "gwi_attempts.h"
 #include "gwi_judge.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- the made-up supervisor ---- */
@@ -140,7 +133,7 @@ static bool fail_once(gwi_attempts *attempts, const char *cause)
 
 /* ---- tests ---- */
 
-static void without_the_option_nothing_is_judged(void **state)
+GW_TEST(without_the_option_nothing_is_judged)
 {
     gwi_attempts attempts = begin(&(gw_run_options){0}, NULL);
     world.evidence = NULL; /* a judgement would crash */
@@ -149,7 +142,7 @@ static void without_the_option_nothing_is_judged(void **state)
     gwi_attempts_free(&attempts);
 }
 
-static void the_batch_is_halved_until_the_program_succeeds(void **state)
+GW_TEST(the_batch_is_halved_until_the_program_succeeds)
 {
     const gw_run_options options = {.restart_count = 5, .on = {{"gpu-oom:batch=/2"}, 1}};
     gwi_attempts attempts = begin(&options, NULL);
@@ -169,7 +162,7 @@ static void the_batch_is_halved_until_the_program_succeeds(void **state)
     gwi_attempts_free(&attempts);
 }
 
-static void a_batch_of_one_ends_the_run(void **state)
+GW_TEST(a_batch_of_one_ends_the_run)
 {
     const gw_run_options options = {.restart_count = 9, .on = {{"gpu-oom-capacity:batch=/2"}, 1}};
     gwi_attempts attempts = begin(&options, NULL);
@@ -181,7 +174,7 @@ static void a_batch_of_one_ends_the_run(void **state)
     gwi_attempts_free(&attempts);
 }
 
-static void equal_failures_are_recognised_despite_other_numbers(void **state)
+GW_TEST(equal_failures_are_recognised_despite_other_numbers)
 {
     const gw_run_options options = {.restart_count = 9};
     gwi_attempts attempts = begin(&options, NULL);
@@ -194,7 +187,7 @@ static void equal_failures_are_recognised_despite_other_numbers(void **state)
     gwi_attempts_free(&attempts);
 }
 
-static void another_process_is_waited_for(void **state)
+GW_TEST(another_process_is_waited_for)
 {
     const gw_run_options options = {.restart_count = 9};
     gwi_attempts attempts = begin(&options, NULL);
@@ -209,7 +202,7 @@ static void another_process_is_waited_for(void **state)
     gwi_attempts_free(&attempts);
 }
 
-static void a_stopped_run_is_not_repeated(void **state)
+GW_TEST(a_stopped_run_is_not_repeated)
 {
     const gw_run_options options = {.restart_count = 9, .on = {{"illegal-address:batch=/2"}, 1}};
     gwi_attempts attempts = begin(&options, NULL);
@@ -231,7 +224,7 @@ static bool find_one(const char *recording, const gw_verdict *verdict, gwi_cure 
     return true;
 }
 
-static void a_cure_is_applied_once(void **state)
+GW_TEST(a_cure_is_applied_once)
 {
     const gw_run_options options = {.cure = true}; /* implies one more attempt */
     gwi_attempts attempts = begin(&options, find_one);
@@ -247,7 +240,7 @@ static void a_cure_is_applied_once(void **state)
     gwi_attempts_free(&attempts);
 }
 
-static void without_a_known_cure_the_run_ends(void **state)
+GW_TEST(without_a_known_cure_the_run_ends)
 {
     const gw_run_options options = {.cure = true, .restart_count = 3};
     gwi_attempts attempts = begin(&options, NULL);
@@ -256,7 +249,7 @@ static void without_a_known_cure_the_run_ends(void **state)
     gwi_attempts_free(&attempts);
 }
 
-static void on_needs_restart(void **state)
+GW_TEST(on_needs_restart)
 {
     gw_run_options options = {.on = {{"gpu-oom:batch=/2"}, 1}};
     gwi_attempts attempts;
@@ -286,7 +279,7 @@ static void expect(const gwi_decision *decision, bool again, const char *why)
 
 #define ENDED(machine, ...) gwi_restart_ended(machine, &(gwi_attempt_end)__VA_ARGS__)
 
-static void success_ends_the_run(void **state)
+GW_TEST(success_ends_the_run)
 {
     gwi_restart machine;
     gwi_restart_begin(&machine, 3);
@@ -294,7 +287,7 @@ static void success_ends_the_run(void **state)
     expect(&decision, false, "succeeded");
 }
 
-static void transient_failures_are_repeated_as_often_as_allowed(void **state)
+GW_TEST(transient_failures_are_repeated_as_often_as_allowed)
 {
     gwi_restart machine;
     gwi_restart_begin(&machine, 3);
@@ -307,7 +300,7 @@ static void transient_failures_are_repeated_as_often_as_allowed(void **state)
     }
 }
 
-static void the_same_failure_twice_is_permanent(void **state)
+GW_TEST(the_same_failure_twice_is_permanent)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 7), other = failure_of(GW_AGAIN_TRANSIENT, 8);
@@ -320,7 +313,7 @@ static void the_same_failure_twice_is_permanent(void **state)
     expect(&decision, false, "in the same way");
 }
 
-static void evidence_of_zero_is_no_earlier_failure(void **state)
+GW_TEST(evidence_of_zero_is_no_earlier_failure)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 0);
@@ -329,7 +322,7 @@ static void evidence_of_zero_is_no_earlier_failure(void **state)
     expect(&decision, true, "may not happen again");
 }
 
-static void permanent_causes_are_not_repeated(void **state)
+GW_TEST(permanent_causes_are_not_repeated)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_PERMANENT, 1);
@@ -338,7 +331,7 @@ static void permanent_causes_are_not_repeated(void **state)
     expect(&decision, false, "would fail in the same way");
 }
 
-static void an_unknown_cause_is_not_repeated(void **state)
+GW_TEST(an_unknown_cause_is_not_repeated)
 {
     gwi_restart machine;
     gwi_restart_begin(&machine, 3);
@@ -346,7 +339,7 @@ static void an_unknown_cause_is_not_repeated(void **state)
     expect(&decision, false, "not determined");
 }
 
-static void a_stopped_run_is_never_repeated(void **state)
+GW_TEST(a_stopped_run_is_never_repeated)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 1);
@@ -356,7 +349,7 @@ static void a_stopped_run_is_never_repeated(void **state)
     expect(&decision, false, "a signal");
 }
 
-static void a_change_allows_another_attempt_until_nothing_is_left_to_change(void **state)
+GW_TEST(a_change_allows_another_attempt_until_nothing_is_left_to_change)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_PERMANENT, 1);
@@ -371,7 +364,7 @@ static void a_change_allows_another_attempt_until_nothing_is_left_to_change(void
     expect(&decision, false, "would fail in the same way");
 }
 
-static void a_changed_command_may_fail_once_in_the_old_way(void **state)
+GW_TEST(a_changed_command_may_fail_once_in_the_old_way)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 1);
@@ -386,7 +379,7 @@ static void a_changed_command_may_fail_once_in_the_old_way(void **state)
     expect(&decision, false, "in the same way");
 }
 
-static void a_change_helps_after_equal_failures_too(void **state)
+GW_TEST(a_change_helps_after_equal_failures_too)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_TRANSIENT, 1);
@@ -398,7 +391,7 @@ static void a_change_helps_after_equal_failures_too(void **state)
     expect(&decision, true, "the command is changed");
 }
 
-static void memory_of_others_is_waited_for(void **state)
+GW_TEST(memory_of_others_is_waited_for)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_WAIT, 1);
@@ -417,7 +410,7 @@ static void memory_of_others_is_waited_for(void **state)
     expect(&decision, false, "in time");
 }
 
-static void unknown_memory_allows_one_attempt(void **state)
+GW_TEST(unknown_memory_allows_one_attempt)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_WAIT, 1);
@@ -430,7 +423,7 @@ static void unknown_memory_allows_one_attempt(void **state)
     expect(&decision, false, "in the same way");
 }
 
-static void a_signal_during_the_wait_ends_the_run(void **state)
+GW_TEST(a_signal_during_the_wait_ends_the_run)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_WAIT, 1);
@@ -441,7 +434,7 @@ static void a_signal_during_the_wait_ends_the_run(void **state)
     expect(&decision, false, "a signal");
 }
 
-static void a_busy_card_is_tried_again_later(void **state)
+GW_TEST(a_busy_card_is_tried_again_later)
 {
     gwi_restart machine;
     gwi_attempt_end end = failure_of(GW_AGAIN_WAIT, 1);
@@ -452,34 +445,10 @@ static void a_busy_card_is_tried_again_later(void **state)
     assert_true(decision.pause_ms > 0);
 }
 
-int main(void)
+static int free_notes(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_the_option_nothing_is_judged),
-        cmocka_unit_test(the_batch_is_halved_until_the_program_succeeds),
-        cmocka_unit_test(a_batch_of_one_ends_the_run),
-        cmocka_unit_test(equal_failures_are_recognised_despite_other_numbers),
-        cmocka_unit_test(another_process_is_waited_for),
-        cmocka_unit_test(a_stopped_run_is_not_repeated),
-        cmocka_unit_test(a_cure_is_applied_once),
-        cmocka_unit_test(without_a_known_cure_the_run_ends),
-        cmocka_unit_test(on_needs_restart),
-        cmocka_unit_test(success_ends_the_run),
-        cmocka_unit_test(transient_failures_are_repeated_as_often_as_allowed),
-        cmocka_unit_test(the_same_failure_twice_is_permanent),
-        cmocka_unit_test(evidence_of_zero_is_no_earlier_failure),
-        cmocka_unit_test(permanent_causes_are_not_repeated),
-        cmocka_unit_test(an_unknown_cause_is_not_repeated),
-        cmocka_unit_test(a_stopped_run_is_never_repeated),
-        cmocka_unit_test(a_change_allows_another_attempt_until_nothing_is_left_to_change),
-        cmocka_unit_test(a_changed_command_may_fail_once_in_the_old_way),
-        cmocka_unit_test(a_change_helps_after_equal_failures_too),
-        cmocka_unit_test(memory_of_others_is_waited_for),
-        cmocka_unit_test(unknown_memory_allows_one_attempt),
-        cmocka_unit_test(a_signal_during_the_wait_ends_the_run),
-        cmocka_unit_test(a_busy_card_is_tried_again_later),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
     gw_text_free(&world.notes);
-    return failed;
+    return 0;
 }
+
+GW_TEST_MAIN(NULL, free_notes)

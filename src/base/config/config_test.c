@@ -1,16 +1,11 @@
 /* Tests the keys, the files and the order of the sources. */
+#include "gw_unit_test.h"
 #include "gwi_config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 typedef struct fixture {
     gw_config config;
@@ -53,7 +48,7 @@ static void put_file(const fixture *f, const char *text, mode_t mode)
     assert_int_equal(chmod(f->path, mode), 0);
 }
 
-static void standard_values_are_valid(void **state)
+GW_TEST_WITH(standard_values_are_valid, set_up, tear_down)
 {
     fixture *f = *state;
     for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++) {
@@ -64,7 +59,7 @@ static void standard_values_are_valid(void **state)
     assert_int_equal(f->config.value[GW_CONFIG_KEEP_BYTES].number, UINT64_C(8) << 30);
 }
 
-static void variables_are_unique(void **state)
+GW_TEST_WITH(variables_are_unique, set_up, tear_down)
 {
     char a[GW_CONFIG_VARIABLE_MAX], b[GW_CONFIG_VARIABLE_MAX];
     assert_string_equal(gw_config_variable(GW_CONFIG_KEEP_DAYS, a), "GPUWHY_KEEP_DAYS");
@@ -73,7 +68,7 @@ static void variables_are_unique(void **state)
             assert_string_not_equal(gw_config_variable(i, a), gw_config_variable(k, b));
 }
 
-static void all_types_are_read(void **state)
+GW_TEST_WITH(all_types_are_read, set_up, tear_down)
 {
     fixture *f = *state;
     assert_int_equal(read_text(f, GW_CONFIG_USER,
@@ -96,7 +91,7 @@ static void all_types_are_read(void **state)
     assert_int_equal(value[GW_CONFIG_QUIET].source, GW_CONFIG_BUILT_IN);
 }
 
-static void errors_have_their_place(void **state)
+GW_TEST_WITH(errors_have_their_place, set_up, tear_down)
 {
     fixture *f = *state;
     static const struct {
@@ -139,7 +134,7 @@ static void errors_have_their_place(void **state)
     }
 }
 
-static void other_keys_count_beside_an_error(void **state)
+GW_TEST_WITH(other_keys_count_beside_an_error, set_up, tear_down)
 {
     fixture *f = *state;
     assert_int_equal(
@@ -150,7 +145,7 @@ static void other_keys_count_beside_an_error(void **state)
     assert_int_equal(f->config.value[GW_CONFIG_MEMORY].source, GW_CONFIG_BUILT_IN);
 }
 
-static void many_errors_are_cut(void **state)
+GW_TEST_WITH(many_errors_are_cut, set_up, tear_down)
 {
     fixture *f = *state;
     gw_text text = {0};
@@ -165,7 +160,7 @@ static void many_errors_are_cut(void **state)
     assert_true(f->config.errors.bytes < 4096);
 }
 
-static void a_later_source_wins(void **state)
+GW_TEST_WITH(a_later_source_wins, set_up, tear_down)
 {
     fixture *f = *state;
     gw_config_value *value = &f->config.value[GW_CONFIG_KEEP_DAYS];
@@ -185,7 +180,7 @@ static void a_later_source_wins(void **state)
     unsetenv("GPUWHY_KEEP_DAYS");
 }
 
-static void a_wrong_variable_does_not_count(void **state)
+GW_TEST_WITH(a_wrong_variable_does_not_count, set_up, tear_down)
 {
     fixture *f = *state;
     assert_int_equal(read_text(f, GW_CONFIG_USER, "{\"memory\": 5}"), GW_OK);
@@ -203,7 +198,7 @@ static void a_wrong_variable_does_not_count(void **state)
     unsetenv("GPUWHY_OFF");
 }
 
-static void the_limit_of_an_outer_run_is_not_the_users(void **state)
+GW_TEST_WITH(the_limit_of_an_outer_run_is_not_the_users, set_up, tear_down)
 {
     fixture *f = *state;
     setenv("GPUWHY_MEMORY", "1024", 1);
@@ -216,7 +211,7 @@ static void the_limit_of_an_outer_run_is_not_the_users(void **state)
     unsetenv("GPUWHY_MEMORY");
 }
 
-static void files_of_others_are_refused(void **state)
+GW_TEST_WITH(files_of_others_are_refused, set_up, tear_down)
 {
     fixture *f = *state;
     assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_MISSING);
@@ -236,7 +231,7 @@ static void files_of_others_are_refused(void **state)
     assert_non_null(strstr(gw_text_str(&f->config.errors), "may replace it"));
 }
 
-static void the_site_file_is_roots(void **state)
+GW_TEST_WITH(the_site_file_is_roots, set_up, tear_down)
 {
     fixture *f = *state;
     put_file(f, "{\"quiet\": true}", 0644);
@@ -247,7 +242,7 @@ static void the_site_file_is_roots(void **state)
     assert_int_equal(f->config.value[GW_CONFIG_QUIET].number, 0);
 }
 
-static void no_file_that_is_none(void **state)
+GW_TEST_WITH(no_file_that_is_none, set_up, tear_down)
 {
     fixture *f = *state;
     assert_int_equal(mkdir(f->path, 0700), 0);
@@ -262,7 +257,7 @@ static void no_file_that_is_none(void **state)
     assert_non_null(strstr(gw_text_str(&f->config.errors), "larger than"));
 }
 
-static void names_are_matched(void **state)
+GW_TEST_WITH(names_are_matched, set_up, tear_down)
 {
     assert_true(gw_config_names_contain("A,MY_*,B", "MY_NAME"));
     assert_true(gw_config_names_contain("A,MY_*,B", "B"));
@@ -272,7 +267,7 @@ static void names_are_matched(void **state)
     assert_false(gw_config_names_contain(NULL, "A"));
 }
 
-static void options_belong_to_commands(void **state)
+GW_TEST_WITH(options_belong_to_commands, set_up, tear_down)
 {
     gw_config_id id;
     assert_true(gw_config_find_option("run", "--memory", &id));
@@ -283,7 +278,7 @@ static void options_belong_to_commands(void **state)
     assert_true(gw_config_find_option("who", "--color", &id));
 }
 
-static void lines_are_found(void **state)
+GW_TEST_WITH(lines_are_found, set_up, tear_down)
 {
     static const char text[] =
         "{\n\"a\": \"keep\", 'b'\n: [{\"keep\": {\"days\": 1}}],\n/* \"keep\": */ \"keep\" /* : */ :\n"
@@ -305,25 +300,4 @@ static void lines_are_found(void **state)
         (void)gwi_config_line(text, cut, "keep.days");
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(standard_values_are_valid),
-        TEST(variables_are_unique),
-        TEST(all_types_are_read),
-        TEST(errors_have_their_place),
-        TEST(other_keys_count_beside_an_error),
-        TEST(many_errors_are_cut),
-        TEST(a_later_source_wins),
-        TEST(a_wrong_variable_does_not_count),
-        TEST(the_limit_of_an_outer_run_is_not_the_users),
-        TEST(files_of_others_are_refused),
-        TEST(the_site_file_is_roots),
-        TEST(no_file_that_is_none),
-        TEST(names_are_matched),
-        TEST(options_belong_to_commands),
-        TEST(lines_are_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
  *     GW_TEST(name) { .. }                          a test; `state` is cmocka's
  *     GW_TEST_WITH(name, set_up, tear_down) { .. }  the same with functions that run before and after it; NULL: none
  *     GW_TEST_MAIN(set_up, tear_down)               main(); its functions run before the first and after the last test
+ *     GW_TEST_RUN(set_up, tear_down)                what main() returns, for a main() of the test's own
  *
  * The tests run in the order of the file. */
 #ifndef GW_UNIT_TEST_H
@@ -36,10 +37,11 @@ static inline void gw_test_add(struct CMUnitTest test)
     static void test(void **state __attribute__((unused)))
 #define GW_TEST(test) GW_TEST_WITH(test, NULL, NULL)
 
+#define GW_TEST_RUN(set_up, tear_down) _cmocka_run_group_tests(__FILE__, gw_tests, gw_test_count, set_up, tear_down)
 #define GW_TEST_MAIN(set_up, tear_down)                                                                                \
     int main(void)                                                                                                     \
     {                                                                                                                  \
-        return _cmocka_run_group_tests(__FILE__, gw_tests, gw_test_count, set_up, tear_down);                          \
+        return GW_TEST_RUN(set_up, tear_down);                                                                         \
     }
 
 #endif

@@ -3,23 +3,19 @@
 #include "gw_names.h"
 #include "gw_recording.h"
 #include "gw_text.h"
+#include "gw_unit_test.h"
 #include "gwi_code.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* ---- items as lines of text, to compare two recordings line by line ---- */
 
@@ -402,7 +398,7 @@ static void assert_same(const test_lines *got, const test_lines *expected)
     assert_int_equal(got->count, expected->count);
 }
 
-static void every_item_comes_back(void **state)
+GW_TEST(every_item_comes_back)
 {
     test_lines expected = {0}, got = {0};
     gw_writer *writer = create(0);
@@ -420,7 +416,7 @@ static void every_item_comes_back(void **state)
     test_lines_free(&expected);
 }
 
-static void functions_have_names(void **state)
+GW_TEST(functions_have_names)
 {
     close_writer(create(0));
     gw_reader *reader = open_reader();
@@ -433,7 +429,7 @@ static void functions_have_names(void **state)
 
 /* Write events of so many threads, functions and contexts that their templates do not fit into one block. All events
  * must be read as they were written. */
-static void many_templates(void **state)
+GW_TEST(many_templates)
 {
     enum { COUNT = 60000 };
     gw_writer *writer = create(0);
@@ -462,7 +458,7 @@ static void many_templates(void **state)
 
 /* Read the same events one by one and many together; the results must be equal. Arguments stay the same, decrease, or
  * need all eight bytes. Texts, sites and durations are present or missing. */
-static void events_come_in_numbers(void **state)
+GW_TEST(events_come_in_numbers)
 {
     enum { COUNT = 30000, ROOM = 64 };
     static gw_event event[ROOM];
@@ -578,7 +574,7 @@ static uint8_t *make_whole(size_t *ret_bytes, test_lines *ret_lines)
     return load(ret_bytes);
 }
 
-static void every_flipped_byte_is_noticed(void **state)
+GW_TEST(every_flipped_byte_is_noticed)
 {
     test_lines whole = {0};
     size_t bytes;
@@ -599,7 +595,7 @@ static void every_flipped_byte_is_noticed(void **state)
     test_lines_free(&whole);
 }
 
-static void every_truncation_gives_a_prefix(void **state)
+GW_TEST(every_truncation_gives_a_prefix)
 {
     test_lines whole = {0};
     size_t bytes, longest = 0;
@@ -630,7 +626,7 @@ static void every_truncation_gives_a_prefix(void **state)
 
 /* Remove bytes from the middle of a file, or insert some. The reader must find the blocks before and after the
  * change. */
-static void shifted_blocks_are_found(void **state)
+GW_TEST(shifted_blocks_are_found)
 {
     test_lines whole = {0};
     size_t bytes;
@@ -653,7 +649,7 @@ static void shifted_blocks_are_found(void **state)
 
 /* The body of each block is damaged and contains the header of the next block. The reader must finish in limited time
  * and memory. */
-static void nested_heads_end(void **state)
+GW_TEST(nested_heads_end)
 {
     enum { HEADS = 100000 };
     close_writer(create(0));
@@ -690,7 +686,7 @@ static void refuse(const char *content, size_t bytes, gw_status expected, const 
         fail_msg("expected \"%s\": %s", reason, err.text);
 }
 
-static void what_is_no_recording_is_refused(void **state)
+GW_TEST(what_is_no_recording_is_refused)
 {
     gw_reader *reader;
     refuse("", 0, GW_CORRUPT, "empty");
@@ -704,7 +700,7 @@ static void what_is_no_recording_is_refused(void **state)
     assert_non_null(strstr(err.text, "not a run folder"));
 }
 
-static void a_newer_version_is_refused(void **state)
+GW_TEST(a_newer_version_is_refused)
 {
     gw_reader *reader;
     size_t bytes;
@@ -723,7 +719,7 @@ static void a_newer_version_is_refused(void **state)
 
 /* Another build numbers kinds and counters differently, and has names that are unknown here. The known names must get
  * the numbers of this build. */
-static void numbers_of_another_build(void **state)
+GW_TEST(numbers_of_another_build)
 {
     static const char *const names[] = {"FREE", "TELEPORT", "ALLOC", "COPY_BYTES", "SPIN", "LAUNCH", "cuOne"};
     gwi_bytes dict = {0};
@@ -770,7 +766,7 @@ static void numbers_of_another_build(void **state)
     gwi_bytes_free(&dict);
 }
 
-static void unknown_items_are_passed_over(void **state)
+GW_TEST(unknown_items_are_passed_over)
 {
     gwi_bytes bytes = {0};
     gw_item meta = {.kind = GW_ITEM_META, .pair = {"a", "b"}};
@@ -858,7 +854,7 @@ static tally count_items(void)
     return t;
 }
 
-static void the_limit_keeps_what_is_alive(void **state)
+GW_TEST(the_limit_keeps_what_is_alive)
 {
     enum { ROUNDS = 200000, LIMIT = 600 << 10 };
     struct stat info;
@@ -887,7 +883,7 @@ static void the_limit_keeps_what_is_alive(void **state)
 }
 
 /* When the file is compacted at its size limit, it must keep the first and the last full sample of each device. */
-static void the_limit_keeps_first_and_last_samples(void **state)
+GW_TEST(the_limit_keeps_first_and_last_samples)
 {
     enum { ROUNDS = 40, LIMIT = 300 << 10, FIRST = 7 };
     gw_writer *writer = create(LIMIT);
@@ -939,7 +935,7 @@ static gw_status put_noise(gw_writer *writer, uint32_t count)
 
 static const gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
 
-static void a_full_disk_is_said_and_closed(void **state)
+GW_TEST(a_full_disk_is_said_and_closed)
 {
     struct rlimit unlimited, tight;
     gw_writer *writer = create(0);
@@ -966,7 +962,7 @@ static void a_full_disk_is_said_and_closed(void **state)
 
 /* Write more events than a file system of 1 MiB can hold. The file must still end with the EXIT item and the END
  * block. */
-static void a_full_file_system_leaves_room_for_the_end(void **state)
+GW_TEST(a_full_file_system_leaves_room_for_the_end)
 {
     if (mount("tmpfs", folder, "tmpfs", 0, "size=1m") != 0) {
         print_message("skipped: mounting a small tmpfs: %s\n", strerror(errno));
@@ -990,7 +986,7 @@ static void a_full_file_system_leaves_room_for_the_end(void **state)
     assert_int_equal(t.events + t.dropped, 300000);
 }
 
-static void an_existing_file_is_not_overwritten(void **state)
+GW_TEST(an_existing_file_is_not_overwritten)
 {
     gw_writer *writer;
     close_writer(create(0));
@@ -998,7 +994,7 @@ static void an_existing_file_is_not_overwritten(void **state)
     assert_non_null(strstr(err.text, path));
 }
 
-static void both_checksums_agree(void **state)
+GW_TEST(both_checksums_agree)
 {
     uint8_t data[300];
     for (unsigned i = 0; i < sizeof data; i++)
@@ -1063,7 +1059,7 @@ static void check_fixture(const char *name)
     free(golden);
 }
 
-static void version_1_is_read(void **state)
+GW_TEST(version_1_is_read)
 {
     check_fixture("version-1-plain.gpuwhy");
     check_fixture("version-1-packed.gpuwhy");
@@ -1071,7 +1067,7 @@ static void version_1_is_read(void **state)
 
 /* Check that the columns of the table of event kinds are consistent. For example, if a kind with GW_FOLD_PAIR creates
  * objects of a type, another kind must end them. */
-static void columns_of_kinds_go_together(void **state)
+GW_TEST(columns_of_kinds_go_together)
 {
     unsigned pairs[GW_THING_COUNT] = {0};
     for (unsigned i = 0; i < GW_EV_COUNT; i++) {
@@ -1105,27 +1101,5 @@ int main(int argc, char **argv)
         free(text);
         return st == GW_END ? 0 : 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_checksums_agree),
-        cmocka_unit_test(columns_of_kinds_go_together),
-        cmocka_unit_test(every_item_comes_back),
-        cmocka_unit_test(functions_have_names),
-        cmocka_unit_test(many_templates),
-        cmocka_unit_test(events_come_in_numbers),
-        cmocka_unit_test(every_flipped_byte_is_noticed),
-        cmocka_unit_test(every_truncation_gives_a_prefix),
-        cmocka_unit_test(shifted_blocks_are_found),
-        cmocka_unit_test(nested_heads_end),
-        cmocka_unit_test(what_is_no_recording_is_refused),
-        cmocka_unit_test(a_newer_version_is_refused),
-        cmocka_unit_test(numbers_of_another_build),
-        cmocka_unit_test(unknown_items_are_passed_over),
-        cmocka_unit_test(version_1_is_read),
-        cmocka_unit_test(the_limit_keeps_what_is_alive),
-        cmocka_unit_test(the_limit_keeps_first_and_last_samples),
-        cmocka_unit_test(a_full_disk_is_said_and_closed),
-        cmocka_unit_test(a_full_file_system_leaves_room_for_the_end),
-        cmocka_unit_test(an_existing_file_is_not_overwritten),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return GW_TEST_RUN(make_folder, remove_folder);
 }

@@ -1,18 +1,13 @@
 /* Tests that the reader finds each sign in its example. Further tests: terminal text, long lines, damaged files,
  * limits, the order of found lines. */
 #include "gw_cuda_results.h"
+#include "gw_unit_test.h"
 #include "gwi_logs.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static gw_log *read_text(const char *bytes, size_t count, size_t piece)
 {
@@ -76,7 +71,53 @@ static bool is_class(gw_sign sign)
     return false;
 }
 
-static void every_sign_is_found_in_its_example(void **state)
+/* ---- several readers ---- */
+
+enum { THREADS = 4 };
+
+static void *read_all_examples(void *unused)
+{
+    size_t *count = calloc(GW_SIGN_COUNT, sizeof *count);
+    gw_log_reader *reader = NULL;
+    gw_log *log = NULL;
+    (void)unused;
+    if (count == NULL || gw_log_open(&reader, NULL) != GW_OK || gw_log_begin(reader, "x", NULL) != GW_OK) {
+        free(count);
+        return NULL;
+    }
+    for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
+        if (gw_log_feed(reader, examples[i].line, strlen(examples[i].line), NULL) != GW_OK ||
+            gw_log_feed(reader, "\n", 1, NULL) != GW_OK)
+            break;
+    }
+    if (gw_log_finish(reader, &log, NULL) == GW_OK) {
+        for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++)
+            count[sign] = log->count[sign];
+        gw_log_free(log);
+    }
+    return count;
+}
+
+/* The first reader compiles the patterns for all threads. All threads must get the same result, whichever thread opens
+ * the first reader. This must be the first test, because every reader compiles the patterns if that was not done
+ * before. */
+GW_TEST(readers_of_several_threads_see_the_same)
+{
+    pthread_t thread[THREADS];
+    size_t *count[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, read_all_examples, NULL), 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(thread[i], (void **)&count[i]), 0);
+        assert_non_null(count[i]);
+        assert_memory_equal(count[i], count[0], GW_SIGN_COUNT * sizeof *count[0]);
+    }
+    assert_int_equal(count[0][GW_SAYS_FORK], 1);
+    for (size_t i = 0; i < THREADS; i++)
+        free(count[i]);
+}
+
+GW_TEST(every_sign_is_found_in_its_example)
 {
     bool seen[GW_SIGN_COUNT] = {0};
     for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
@@ -98,7 +139,7 @@ static void every_sign_is_found_in_its_example(void **state)
 }
 
 /* Lines that contain the same words in another context must not match. */
-static void other_things_are_not_found(void **state)
+GW_TEST(other_things_are_not_found)
 {
     static const struct {
         gw_sign sign;
@@ -121,7 +162,7 @@ static void other_things_are_not_found(void **state)
     }
 }
 
-static void every_pattern_has_a_literal(void **state)
+GW_TEST(every_pattern_has_a_literal)
 {
     gwi_literals literals;
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
@@ -133,7 +174,7 @@ static void every_pattern_has_a_literal(void **state)
     }
 }
 
-static void literals_are_what_a_line_must_hold(void **state)
+GW_TEST(literals_are_what_a_line_must_hold)
 {
     static const struct {
         const char *pattern;
@@ -184,7 +225,7 @@ static bool holds_one(const char *line, const gwi_literals *literals)
 }
 
 /* If a pattern matches a line, the line must contain one of the pattern's literals. */
-static void no_match_is_without_a_literal(void **state)
+GW_TEST(no_match_is_without_a_literal)
 {
     gwi_matcher *matcher = NULL;
     gwi_match match;
@@ -204,7 +245,7 @@ static void no_match_is_without_a_literal(void **state)
 
 /* ---- terminals ---- */
 
-static void colours_and_progress_bars_do_not_hide_a_line(void **state)
+GW_TEST(colours_and_progress_bars_do_not_hide_a_line)
 {
     gw_log *log = read_string("one\r\n\x1b[1;31mRuntimeError\x1b[0m: \x1b[31mCUDA error: misaligned \x1b[0maddress\r\n"
                               " 10%|#\r 20%|##\rRuntimeError: CUDA error: unspecified launch failure\n"
@@ -218,7 +259,7 @@ static void colours_and_progress_bars_do_not_hide_a_line(void **state)
     gw_log_free(log);
 }
 
-static void broken_sequences_end_with_their_line(void **state)
+GW_TEST(broken_sequences_end_with_their_line)
 {
     gw_log *log =
         read_string("\x1b[31\nCUDA error: misaligned address\n\x1b]0;never closed\nCUDA error: misaligned address\n"
@@ -227,7 +268,7 @@ static void broken_sequences_end_with_their_line(void **state)
     gw_log_free(log);
 }
 
-static void sixteen_bit_text_is_read(void **state)
+GW_TEST(sixteen_bit_text_is_read)
 {
     static const char text[] = "x\nCUDA error: misaligned address\n";
     for (int high_first = 0; high_first < 2; high_first++) {
@@ -244,7 +285,7 @@ static void sixteen_bit_text_is_read(void **state)
 /* ---- sizes ---- */
 
 /* The result does not depend on how the text is split into pieces. */
-static void pieces_make_no_difference(void **state)
+GW_TEST(pieces_make_no_difference)
 {
     static const char text[] =
         "Epoch 1\n\x1b[31mTraceback (most recent call last):\x1b[0m\n  File \"a.py\", line 3, in f\n"
@@ -260,7 +301,7 @@ static void pieces_make_no_difference(void **state)
 }
 
 /* A line with a failure may have signs of kind NEAR, too, wherever it is. */
-static void failing_lines_are_searched_for_all_signs(void **state)
+GW_TEST(failing_lines_are_searched_for_all_signs)
 {
     static const char *const ends[] = {"", "\n", "\nbye\n", "\nCUDA error: misaligned address\n"};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
@@ -276,7 +317,7 @@ static void failing_lines_are_searched_for_all_signs(void **state)
 
 enum { MIB = 1 << 20 };
 
-static void lines_longer_than_a_block_are_read(void **state)
+GW_TEST(lines_longer_than_a_block_are_read)
 {
     size_t count = 3 * MIB;
     char *text = malloc(count);
@@ -308,7 +349,7 @@ static void lines_longer_than_a_block_are_read(void **state)
 
 /* If many lines match a sign, only the first and the last matches are stored, but all are counted. Line numbers
  * continue from block to block. */
-static void finds_are_bounded(void **state)
+GW_TEST(finds_are_bounded)
 {
     enum { LINES = 60000 };
     static const char line[] = "CUDA error: misaligned address\n";
@@ -328,7 +369,7 @@ static void finds_are_bounded(void **state)
 
 /* ---- ranks ---- */
 
-static void prefixes_name_the_rank(void **state)
+GW_TEST(prefixes_name_the_rank)
 {
     static const struct {
         const char *line;
@@ -348,51 +389,6 @@ static void prefixes_name_the_rank(void **state)
                  {"[Rank ]", -1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_int_equal(gwi_rank_of(cases[i].line, strlen(cases[i].line)), cases[i].rank);
-}
-
-/* ---- several readers ---- */
-
-enum { THREADS = 4 };
-
-static void *read_all_examples(void *unused)
-{
-    size_t *count = calloc(GW_SIGN_COUNT, sizeof *count);
-    gw_log_reader *reader = NULL;
-    gw_log *log = NULL;
-    (void)unused;
-    if (count == NULL || gw_log_open(&reader, NULL) != GW_OK || gw_log_begin(reader, "x", NULL) != GW_OK) {
-        free(count);
-        return NULL;
-    }
-    for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
-        if (gw_log_feed(reader, examples[i].line, strlen(examples[i].line), NULL) != GW_OK ||
-            gw_log_feed(reader, "\n", 1, NULL) != GW_OK)
-            break;
-    }
-    if (gw_log_finish(reader, &log, NULL) == GW_OK) {
-        for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++)
-            count[sign] = log->count[sign];
-        gw_log_free(log);
-    }
-    return count;
-}
-
-/* The first reader compiles the patterns for all threads. All threads must get the same result, whichever thread opens
- * the first reader. */
-static void readers_of_several_threads_see_the_same(void **state)
-{
-    pthread_t thread[THREADS];
-    size_t *count[THREADS];
-    for (size_t i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, read_all_examples, NULL), 0);
-    for (size_t i = 0; i < THREADS; i++) {
-        assert_int_equal(pthread_join(thread[i], (void **)&count[i]), 0);
-        assert_non_null(count[i]);
-        assert_memory_equal(count[i], count[0], GW_SIGN_COUNT * sizeof *count[0]);
-    }
-    assert_int_equal(count[0][GW_SAYS_FORK], 1);
-    for (size_t i = 0; i < THREADS; i++)
-        free(count[i]);
 }
 
 /* ---- files ---- */
@@ -418,7 +414,7 @@ static void away(scratch *it)
     rmdir(it->folder);
 }
 
-static void packed_files_are_read(void **state)
+GW_TEST(packed_files_are_read)
 {
     static const char *const packers[] = {"gzip -n", "xz -T1", "zstd -q --rm"};
     static const char *const suffixes[] = {"gz", "xz", "zst"};
@@ -453,7 +449,7 @@ static void packed_files_are_read(void **state)
     }
 }
 
-static void what_is_no_text_is_refused(void **state)
+GW_TEST(what_is_no_text_is_refused)
 {
     scratch it;
     gw_error err;
@@ -469,7 +465,7 @@ static void what_is_no_text_is_refused(void **state)
     away(&it);
 }
 
-static void fields_are_numbers_and_sizes(void **state)
+GW_TEST(fields_are_numbers_and_sizes)
 {
     int64_t number;
     uint64_t bytes;
@@ -490,24 +486,5 @@ int main(void)
         printf("[  SKIPPED ] text logs: this build has no matcher\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        /* must be the first test, because every reader compiles the patterns if that was not done before */
-        cmocka_unit_test(readers_of_several_threads_see_the_same),
-        cmocka_unit_test(every_sign_is_found_in_its_example),
-        cmocka_unit_test(other_things_are_not_found),
-        cmocka_unit_test(every_pattern_has_a_literal),
-        cmocka_unit_test(literals_are_what_a_line_must_hold),
-        cmocka_unit_test(no_match_is_without_a_literal),
-        cmocka_unit_test(colours_and_progress_bars_do_not_hide_a_line),
-        cmocka_unit_test(broken_sequences_end_with_their_line),
-        cmocka_unit_test(sixteen_bit_text_is_read),
-        cmocka_unit_test(pieces_make_no_difference),
-        cmocka_unit_test(failing_lines_are_searched_for_all_signs),
-        cmocka_unit_test(lines_longer_than_a_block_are_read),
-        cmocka_unit_test(finds_are_bounded),
-        cmocka_unit_test(prefixes_name_the_rank),
-        cmocka_unit_test(packed_files_are_read),
-        cmocka_unit_test(what_is_no_text_is_refused),
-        cmocka_unit_test(fields_are_numbers_and_sizes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return GW_TEST_RUN(NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* Reads fake memory images of every Python version, intact and damaged. The result must be the correct frames or
  * "unknown", without an endless loop. */
 #include "gw_python_lines.h"
+#include "gw_unit_test.h"
 #include "gwi_python_image.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { FIRST = GW_PYTHON_FIRST, LAST = GW_PYTHON_LAST };
 
@@ -37,7 +33,7 @@ static bool is_unknown(void)
     return (thread.flags & GW_SITE_PYTHON_UNKNOWN) != 0;
 }
 
-static void whole(void **state)
+GW_TEST(whole)
 {
     static const char *const texts[] = {"inner\n/data/image.py", "middle\n/data/image.py", "outer\n/data/image.py"};
     for (unsigned version = FIRST; version <= LAST; version++) {
@@ -63,7 +59,7 @@ static void whole(void **state)
 }
 
 /* If a pointer in the image points back to an earlier object, the reader must stop and mark the missing frames. */
-static void circles_end(void **state)
+GW_TEST(circles_end)
 {
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
@@ -87,7 +83,7 @@ static void circles_end(void **state)
 
 /* A thread may end after the lists were read, and another may reuse the memory of its state. The first thread's frames
  * are then unknown. */
-static void a_state_of_somebody_else_counts_not(void **state)
+GW_TEST(a_state_of_somebody_else_counts_not)
 {
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
@@ -106,7 +102,7 @@ static void a_state_of_somebody_else_counts_not(void **state)
 
 /* If Python is not initialised, the thread has no Python frames, so none are missing. If an interpreter cannot be
  * found, the frames are unknown. */
-static void without_interpreters(void **state)
+GW_TEST(without_interpreters)
 {
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
@@ -122,7 +118,7 @@ static void without_interpreters(void **state)
     }
 }
 
-static void objects_of_another_type_are_none(void **state)
+GW_TEST(objects_of_another_type_are_none)
 {
     for (unsigned version = FIRST; version <= LAST; version++) {
         image_make(&image, version);
@@ -145,7 +141,7 @@ static void objects_of_another_type_are_none(void **state)
 
 /* Overwrite the words of the image, one at a time, with several wrong values. The frames must then be unknown, or have
  * valid texts. */
-static void damaged(void **state)
+GW_TEST(damaged)
 {
     static const uint64_t bad[] = {0,
                                    1,
@@ -173,17 +169,10 @@ static void damaged(void **state)
     }
 }
 
-int main(void)
+static int free_code(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),
-        cmocka_unit_test(circles_end),
-        cmocka_unit_test(a_state_of_somebody_else_counts_not),
-        cmocka_unit_test(without_interpreters),
-        cmocka_unit_test(objects_of_another_type_are_none),
-        cmocka_unit_test(damaged),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
     image_free_code(&process);
-    return failed;
+    return 0;
 }
+
+GW_TEST_MAIN(NULL, free_code)

@@ -3,16 +3,14 @@
 #define _GNU_SOURCE
 #include "gw_stacks.h"
 #include "gw_text.h"
+#include "gw_unit_test.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -20,8 +18,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Shared memory of the test and its child. */
 typedef struct board {
@@ -208,7 +204,7 @@ static bool is_mapped(const gw_stack_process *process, uint64_t address)
     return false;
 }
 
-static void what_threads_wait_for_is_seen(void **state)
+GW_TEST(what_threads_wait_for_is_seen)
 {
     pid_t pid = start_child();
     gw_stack_process *process = NULL;
@@ -232,7 +228,7 @@ static void what_threads_wait_for_is_seen(void **state)
     end_child(pid);
 }
 
-static void stacks_are_read_and_nobody_notices(void **state)
+GW_TEST(stacks_are_read_and_nobody_notices)
 {
     pid_t pid = start_child();
     gw_error err;
@@ -274,7 +270,7 @@ static pid_t start_child_that_ends(void)
     return pid;
 }
 
-static void who_is_gone_is_missing(void **state)
+GW_TEST(who_is_gone_is_missing)
 {
     gw_stack_process *process = NULL;
     gw_error err;
@@ -288,7 +284,7 @@ static void who_is_gone_is_missing(void **state)
 }
 
 /* The child has ended, but the test has not waited for it yet. Its thread is still listed, but has no frames. */
-static void a_zombie_does_no_harm(void **state)
+GW_TEST(a_zombie_does_no_harm)
 {
     gw_stack_process *process = NULL;
     gw_error err;
@@ -301,14 +297,10 @@ static void a_zombie_does_no_harm(void **state)
     waitpid(pid, NULL, 0);
 }
 
-int main(void)
+static int share_board(void **state)
 {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_threads_wait_for_is_seen),
-        cmocka_unit_test(stacks_are_read_and_nobody_notices),
-        cmocka_unit_test(who_is_gone_is_missing),
-        cmocka_unit_test(a_zombie_does_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return shared == MAP_FAILED;
 }
+
+GW_TEST_MAIN(share_board, NULL)

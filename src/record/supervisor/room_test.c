@@ -1,24 +1,17 @@
 /* Tests the options --wait-memory and --alarm-at, and which cards a program sees. */
-#include <elf.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
+#include "gw_unit_test.h"
 #include "gwi_alarm.h"
 #include "gwi_program.h"
 #include "gwi_rank.h"
 #include "gwi_room_wait.h"
 
+#include <elf.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-static void wait_memory_is_parsed(void **state)
+GW_TEST(wait_memory_is_parsed)
 {
     static const struct {
         const char *text;
@@ -41,7 +34,7 @@ static void wait_memory_is_parsed(void **state)
     assert_int_equal(wanted.bytes, 0);
 }
 
-static void alarm_at_is_parsed(void **state)
+GW_TEST(alarm_at_is_parsed)
 {
     static const char *const wrong[] = {"", "%", "0%", "101%", "-5%", "90 %", "x", "0", "90%:", ":touch x", "nan%"};
     static gwi_alarm alarm;
@@ -77,7 +70,7 @@ static void expect_cards(const char *visible, const char *wanted)
     expect_card(visible, -1, wanted);
 }
 
-static void the_cards_of_the_program_are_chosen(void **state)
+GW_TEST(the_cards_of_the_program_are_chosen)
 {
     expect_cards(NULL, "1111");
     expect_cards("", "0000");
@@ -115,7 +108,7 @@ static void expect_rank(const char *environment, size_t bytes, const char *wante
     gw_text_free(&text);
 }
 
-static void launchers_are_known(void **state)
+GW_TEST(launchers_are_known)
 {
     expect_rank(ENVIRONMENT("A=1\0RANK=3\0WORLD_SIZE=8\0LOCAL_RANK=1\0"), "rank=3 of=8 local=1 by=RANK");
     expect_rank(ENVIRONMENT("TORCHELASTIC_RESTART_COUNT=2\0RANK=3\0WORLD_SIZE=8\0LOCAL_RANK=1\0"),
@@ -137,7 +130,7 @@ static void launchers_are_known(void **state)
         "rank=1 task=worker by=TF_CONFIG");
 }
 
-static void odd_environments_have_no_rank(void **state)
+GW_TEST(odd_environments_have_no_rank)
 {
     expect_rank("", 0, NULL);
     expect_rank(ENVIRONMENT("RANK=\0"), NULL);
@@ -171,7 +164,7 @@ static gw_status find(const char *name, gwi_program *program, gw_error *err)
     return gwi_program_find(argv, program, err);
 }
 
-static void what_cannot_run_has_a_reason(void **state)
+GW_TEST(what_cannot_run_has_a_reason)
 {
     static gwi_program program;
     gw_error err;
@@ -186,7 +179,7 @@ static void what_cannot_run_has_a_reason(void **state)
     assert_non_null(strstr(err.text, "not executable"));
 }
 
-static void damaged_files_are_harmless(void **state)
+GW_TEST(damaged_files_are_harmless)
 {
     static gwi_program program;
     gw_path path;
@@ -206,7 +199,7 @@ static void damaged_files_are_harmless(void **state)
     assert_int_equal(find(path, &program, NULL), GW_OK);
 }
 
-static void a_script_leads_to_its_interpreter(void **state)
+GW_TEST(a_script_leads_to_its_interpreter)
 {
     static gwi_program shell, script;
     gw_path path;
@@ -228,7 +221,7 @@ static void a_script_leads_to_its_interpreter(void **state)
     assert_string_equal(script.image, "");
 }
 
-static void classes_are_told_apart(void **state)
+GW_TEST(classes_are_told_apart)
 {
     static gwi_program program;
     gw_path path;
@@ -245,7 +238,7 @@ static void classes_are_told_apart(void **state)
     assert_true(program.is_static);
 }
 
-static void a_loader_is_no_static_program(void **state)
+GW_TEST(a_loader_is_no_static_program)
 {
     static gwi_program program;
     static const char *const loaders[] = {"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"};
@@ -271,20 +264,4 @@ static int remove_folder(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wait_memory_is_parsed),
-        cmocka_unit_test(alarm_at_is_parsed),
-        cmocka_unit_test(the_cards_of_the_program_are_chosen),
-        cmocka_unit_test(launchers_are_known),
-        cmocka_unit_test(odd_environments_have_no_rank),
-    };
-    const struct CMUnitTest more[] = {
-        cmocka_unit_test(what_cannot_run_has_a_reason),      cmocka_unit_test(damaged_files_are_harmless),
-        cmocka_unit_test(a_script_leads_to_its_interpreter), cmocka_unit_test(classes_are_told_apart),
-        cmocka_unit_test(a_loader_is_no_static_program),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return failed + cmocka_run_group_tests(more, make_folder, remove_folder);
-}
+GW_TEST_MAIN(make_folder, remove_folder)

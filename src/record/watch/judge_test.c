@@ -1,20 +1,14 @@
 /* Tests what follows from a snapshot: needs, alarms, idle times, and which card and run belong together. */
 #include "gw_frameworks.h"
+#include "gw_unit_test.h"
 #include "watch_testlib.h"
 
 #include <fcntl.h>
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static test_world w;
 static gwi_history history;
@@ -28,7 +22,7 @@ static int begin(void **state)
     return 0;
 }
 
-static void a_run_needs_its_live_memory_and_the_drivers_share(void **state)
+GW_TEST_WITH(a_run_needs_its_live_memory_and_the_drivers_share, begin, NULL)
 {
     world_add_process(&w, 1, 7, 52 * gib, "ann");
     gw_watch_use *use = &world_add_run(&w, 1, 7, 50 * gib)->use[0];
@@ -46,7 +40,7 @@ static void a_run_needs_its_live_memory_and_the_drivers_share(void **state)
 }
 
 /* 95 of 100 GiB are in use, but 70 of them are a cache. */
-static void reserved_memory_raises_no_alarm(void **state)
+GW_TEST_WITH(reserved_memory_raises_no_alarm, begin, NULL)
 {
     world_add_process(&w, 0, 7, 95 * gib, "ann");
     gw_watch_use *use = &world_add_run(&w, 0, 7, 94 * gib)->use[0];
@@ -63,7 +57,7 @@ static void reserved_memory_raises_no_alarm(void **state)
     assert_false(use->is_alarm);
 }
 
-static void two_runs_together_raise_the_alarm_of_the_card(void **state)
+GW_TEST_WITH(two_runs_together_raise_the_alarm_of_the_card, begin, NULL)
 {
     world_add_process(&w, 0, 7, 50 * gib, "ann");
     world_add_process(&w, 0, 8, 45 * gib, "ann");
@@ -74,7 +68,7 @@ static void two_runs_together_raise_the_alarm_of_the_card(void **state)
     assert_true(w.card[0].is_alarm);
 }
 
-static void what_is_only_in_use_raises_no_alarm(void **state)
+GW_TEST_WITH(what_is_only_in_use_raises_no_alarm, begin, NULL)
 {
     world_add_process(&w, 0, 7, 99 * gib, "bob");
     gwi_snapshot_judge(&w.s, &history);
@@ -101,7 +95,7 @@ static void what_is_only_in_use_raises_no_alarm(void **state)
     assert_true(run->use[0].need_bytes == GW_WATCH_UNKNOWN && !run->use[0].is_alarm);
 }
 
-static void without_the_drivers_share_the_need_is_unknown(void **state)
+GW_TEST_WITH(without_the_drivers_share_the_need_is_unknown, begin, NULL)
 {
     w.s.alarm_ratio = 0.1;
     gw_watch_use *use = &world_add_run(&w, 0, 7, 95 * gib)->use[0];
@@ -125,7 +119,7 @@ static void without_the_drivers_share_the_need_is_unknown(void **state)
 }
 
 /* NVML and the run's own numbers are read at different times: one look with a large difference is no need. */
-static void a_single_difference_is_not_the_drivers_share(void **state)
+GW_TEST_WITH(a_single_difference_is_not_the_drivers_share, begin, NULL)
 {
     gw_watch_process *process = world_add_process(&w, 0, 7, 51 * gib, "ann");
     gw_watch_use *use = &world_add_run(&w, 0, 7, 50 * gib)->use[0];
@@ -139,7 +133,7 @@ static void a_single_difference_is_not_the_drivers_share(void **state)
     assert_int_equal(use->need_bytes, 95 * gib); /* but it is, if it stays */
 }
 
-static void growth_fills_the_card_or_the_limit(void **state)
+GW_TEST_WITH(growth_fills_the_card_or_the_limit, begin, NULL)
 {
     world_add_process(&w, 0, 7, 51 * gib, "ann");
     gw_watch_use *use = &world_add_run(&w, 0, 7, 50 * gib)->use[0];
@@ -158,7 +152,7 @@ static void growth_fills_the_card_or_the_limit(void **state)
     assert_true(use->full_s == GW_WATCH_UNKNOWN);
 }
 
-static void idle_times_come_from_samples_and_from_the_run(void **state)
+GW_TEST_WITH(idle_times_come_from_samples_and_from_the_run, begin, NULL)
 {
     uint64_t now_us;
     gw_watch_process *process = world_add_process(&w, 0, 7, gib, "ann");
@@ -184,7 +178,7 @@ static void idle_times_come_from_samples_and_from_the_run(void **state)
 }
 
 /* Nothing wraps or is divided by zero, whatever a run claims. */
-static void absurd_numbers_do_no_harm(void **state)
+GW_TEST_WITH(absurd_numbers_do_no_harm, begin, NULL)
 {
     world_add_process(&w, 0, 7, UINT64_MAX - 1, "ann");
     world_add_process(&w, 0, 8, GW_WATCH_UNKNOWN, "ann");
@@ -212,7 +206,7 @@ static void absurd_numbers_do_no_harm(void **state)
 
 static gwi_history blind_history;
 
-static void only_processes_of_the_owner_count(void **state)
+GW_TEST(only_processes_of_the_owner_count)
 {
     uint32_t self = (uint32_t)getpid();
     gw_live live = {.pid_count = 3, .pid = {1, self, 0x7ffffff0}, .has_cache = {0, 1, 0}};
@@ -247,7 +241,7 @@ static uint32_t blind_pid(uint8_t has_cache, uint64_t now_ns)
     return run.blind_pid;
 }
 
-static void frameworks_hide_what_is_not_followed(void **state)
+GW_TEST(frameworks_hide_what_is_not_followed)
 {
     const uint64_t s = 1000000000u;
     assert_int_equal(blind_pid(0, s), 0);
@@ -262,7 +256,7 @@ static void frameworks_hide_what_is_not_followed(void **state)
     assert_int_equal(blind_pid(0, 34 * s), 0);
 }
 
-static void without_maps_it_is_not_certain(void **state)
+GW_TEST(without_maps_it_is_not_certain)
 {
     gw_watch_run run = {.is = {.pid_count = 1}};
     pid_t child = fork(); /* a process that has ended and was not waited for has no maps */
@@ -337,7 +331,7 @@ static int remove_root(void **state)
 
 #define SESSION "0::/user.slice/user-1000.slice/session-3.scope\n"
 
-static void signs_are_found(void **state)
+GW_TEST(signs_are_found)
 {
     add(1, 0, "systemd", "/sbin/init", "0::/init.scope\n");
     add(10, 1, "sshd", "sshd: ann", "0::/system.slice/ssh.service\n");
@@ -371,7 +365,7 @@ static void signs_are_found(void **state)
 }
 
 /* Only the program counts, and the script or module that it runs. */
-static void words_of_a_command_are_no_signs(void **state)
+GW_TEST(words_of_a_command_are_no_signs)
 {
     static const struct {
         const char *name, *command, *origin;
@@ -411,7 +405,7 @@ static void words_of_a_command_are_no_signs(void **state)
     assert_origin(100, "");
 }
 
-static void what_is_not_known_is_empty(void **state)
+GW_TEST(what_is_not_known_is_empty)
 {
     assert_origin(999, "");
     add(1, 0, "bash", "bash", "0::/\n"); /* the first process of a container adopts nothing */
@@ -426,27 +420,4 @@ static void what_is_not_known_is_empty(void **state)
     assert_origin(90, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_run_needs_its_live_memory_and_the_drivers_share, begin),
-        cmocka_unit_test_setup(reserved_memory_raises_no_alarm, begin),
-        cmocka_unit_test_setup(two_runs_together_raise_the_alarm_of_the_card, begin),
-        cmocka_unit_test_setup(what_is_only_in_use_raises_no_alarm, begin),
-        cmocka_unit_test_setup(without_the_drivers_share_the_need_is_unknown, begin),
-        cmocka_unit_test_setup(a_single_difference_is_not_the_drivers_share, begin),
-        cmocka_unit_test_setup(growth_fills_the_card_or_the_limit, begin),
-        cmocka_unit_test_setup(idle_times_come_from_samples_and_from_the_run, begin),
-        cmocka_unit_test_setup(absurd_numbers_do_no_harm, begin),
-        cmocka_unit_test(only_processes_of_the_owner_count),
-        cmocka_unit_test(frameworks_hide_what_is_not_followed),
-        cmocka_unit_test(without_maps_it_is_not_certain),
-    };
-    const struct CMUnitTest more[] = {
-        cmocka_unit_test(signs_are_found),
-        cmocka_unit_test(words_of_a_command_are_no_signs),
-        cmocka_unit_test(what_is_not_known_is_empty),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return failed + cmocka_run_group_tests(more, make_root, remove_root);
-}
+GW_TEST_MAIN(make_root, remove_root)

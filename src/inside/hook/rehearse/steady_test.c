@@ -1,15 +1,10 @@
 /* Tests when iterations count as equal. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
+#include "gw_unit_test.h"
 #include "gwi_course.h"
 #include "gwi_rehearse.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- what steady.c needs of the hook ---- */
 
@@ -123,7 +118,7 @@ static int judge(size_t i)
 }
 
 /* Each case has a process of its own, because the fact is written once. */
-static void test_cases(void **state)
+GW_TEST(test_cases)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int status = 0;
@@ -135,8 +130,4 @@ static void test_cases(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)

@@ -1,21 +1,17 @@
 /* Tests the native walk against the C library's backtrace(), and on corrupted stacks. The hook's files are compiled
  * into this program, so that a walk starts here. */
+#include "gw_unit_test.h"
 #include "gwi_hook.h"
 #include "gwi_unwind.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
 
@@ -199,7 +195,7 @@ static void look_here(void *user)
     kept++;
 }
 
-static void every_shape_of_stack(void **state)
+GW_TEST_WITH(every_shape_of_stack, set_up, NULL)
 {
     finding *f = calloc(1, sizeof *f);
     for (unsigned n = 0; n < 300; n++) {
@@ -212,7 +208,7 @@ static void every_shape_of_stack(void **state)
     free(f);
 }
 
-static void without_the_loader(void **state)
+GW_TEST_WITH(without_the_loader, set_up, NULL)
 {
     begin_anew(true);
     every_shape_of_stack(state);
@@ -228,7 +224,7 @@ static void take_key(void *user)
 }
 
 /* Check that a walk by trail and a walk by rules give the same key. */
-static void keys_by_trail_are_keys_by_rule(void **state)
+GW_TEST_WITH(keys_by_trail_are_keys_by_rule, set_up, NULL)
 {
     gwi_walk *w = calloc(1, sizeof *w);
     char *trails = (char *)memory + GWI_UNWIND_BYTES;
@@ -271,7 +267,7 @@ static NOINLINE void two_lines(unsigned depth, uint64_t path, gwi_walk *w)
     kept++;
 }
 
-static void different_lines_are_different_keys(void **state)
+GW_TEST_WITH(different_lines_are_different_keys, set_up, NULL)
 {
     enum { PATHS = 1 << 12 };
     uint64_t *key = calloc(PATHS, sizeof *key), again;
@@ -291,7 +287,7 @@ static void different_lines_are_different_keys(void **state)
     free(key);
 }
 
-static void longer_than_what_is_kept(void **state)
+GW_TEST_WITH(longer_than_what_is_kept, set_up, NULL)
 {
     finding *f = calloc(1, sizeof *f);
     deeper(150, (way){5, look_here, f});
@@ -311,7 +307,7 @@ static void *look_in_thread(void *user)
     return NULL;
 }
 
-static void in_a_thread(void **state)
+GW_TEST_WITH(in_a_thread, set_up, NULL)
 {
     finding *f = calloc(1, sizeof *f);
     pthread_t thread;
@@ -344,7 +340,7 @@ static void *stack_with_guard(size_t bytes)
     return at + PAGE_BYTES;
 }
 
-static void from_a_signal_handler(void **state)
+GW_TEST_WITH(from_a_signal_handler, set_up, NULL)
 {
     enum { STACK_BYTES = 256 << 10 };
     void *space = stack_with_guard(STACK_BYTES);
@@ -379,7 +375,7 @@ static void coroutine(void)
     kept++;
 }
 
-static void in_a_coroutine(void **state)
+GW_TEST_WITH(in_a_coroutine, set_up, NULL)
 {
     enum { STACK_BYTES = 1 << 20 };
     of_coroutine = calloc(1, sizeof *of_coroutine);
@@ -438,7 +434,7 @@ static uint64_t harmful_word(uintptr_t low, uintptr_t high, const finding *f)
     }
 }
 
-static void a_broken_stack_never_faults(void **state)
+GW_TEST_WITH(a_broken_stack_never_faults, set_up, NULL)
 {
     enum { WORDS = 512, ROUNDS = 40000 };
     finding *f = calloc(1, sizeof *f);
@@ -469,7 +465,7 @@ static void a_broken_stack_never_faults(void **state)
     free(f);
 }
 
-static void what_may_be_read(void **state)
+GW_TEST_WITH(what_may_be_read, set_up, NULL)
 {
     char *page = stack_with_guard(PAGE_BYTES);
     assert_true(gwi_may_read((uintptr_t)page));
@@ -532,7 +528,7 @@ static NOINLINE void from_hand_written_code(void (*by)(void (*)(void *), void *)
     kept++;
 }
 
-static void code_without_information(void **state)
+GW_TEST_WITH(code_without_information, set_up, NULL)
 {
     gwi_walk *w = calloc(1, sizeof *w);
     from_hand_written_code(call_with_pointer, w);
@@ -552,7 +548,7 @@ typedef void through_function(void (*)(void *), void *);
 
 /* Load and unload two files with the same code, each twice, usually at the same address. The call sites of both files
  * must get different keys. */
-static void another_library_at_the_same_place(void **state)
+GW_TEST_WITH(another_library_at_the_same_place, set_up, NULL)
 {
     static const char *const files[] = {PLUGIN_A, PLUGIN_B};
     gwi_walk *w = calloc(1, sizeof *w);
@@ -594,30 +590,10 @@ static void another_library_at_the_same_place(void **state)
     free(w);
 }
 
-static void the_same_without_the_loader(void **state)
+GW_TEST_WITH(the_same_without_the_loader, set_up, NULL)
 {
     begin_anew(true);
     another_library_at_the_same_place(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_shape_of_stack, set_up),
-        cmocka_unit_test_setup(without_the_loader, set_up),
-        cmocka_unit_test_setup(keys_by_trail_are_keys_by_rule, set_up),
-        cmocka_unit_test_setup(different_lines_are_different_keys, set_up),
-        cmocka_unit_test_setup(longer_than_what_is_kept, set_up),
-        cmocka_unit_test_setup(in_a_thread, set_up),
-        cmocka_unit_test_setup(from_a_signal_handler, set_up),
-        cmocka_unit_test_setup(in_a_coroutine, set_up),
-        cmocka_unit_test_setup(a_broken_stack_never_faults, set_up),
-        cmocka_unit_test_setup(what_may_be_read, set_up),
-#if defined(__x86_64__)
-        cmocka_unit_test_setup(code_without_information, set_up),
-#endif
-        cmocka_unit_test_setup(another_library_at_the_same_place, set_up),
-        cmocka_unit_test_setup(the_same_without_the_loader, set_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+GW_TEST_MAIN(NULL, NULL)
