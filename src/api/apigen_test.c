@@ -1,5 +1,5 @@
 /* Test that apigen rejects each bad row and names the file, the line and the reason, and that it accepts a good row. */
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -7,18 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/gw-apigen-XXXXXX";
-
 /* Write `text` to a file and run apigen on it. Returns apigen's exit status and stores its output in `said`. */
 static int run(const char *text, size_t bytes, char *said, size_t said_bytes)
 {
-    char path[128], command[512];
-    snprintf(path, sizeof path, "%s/x.api", folder);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fwrite(text, 1, bytes, file);
-    fclose(file);
-    snprintf(command, sizeof command, "%s %s %s 2>&1", GW_TEST_APIGEN, path, folder);
+    char command[2048];
+    gw_test_write(gw_test_file, text, bytes);
+    snprintf(command, sizeof command, "%s %s %s 2>&1", GW_TEST_APIGEN, gw_test_file, gw_test_folder);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     said[fread(said, 1, said_bytes - 1, pipe)] = '\0';
@@ -78,7 +72,7 @@ GW_TEST(bad_rows_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char said[1024];
         int status = run(cases[i].text, strlen(cases[i].text), said, sizeof said);
-        if (status != 1 || strstr(said, cases[i].reason) == NULL || strstr(said, "/x.api:") == NULL)
+        if (status != 1 || strstr(said, cases[i].reason) == NULL || strstr(said, "/file:") == NULL)
             fail_msg("%sstatus %d, said: %swanted: %s", cases[i].text, status, said, cases[i].reason);
     }
 }
@@ -104,7 +98,7 @@ GW_TEST(a_good_row_is_taken)
     bool found = false;
     assert_int_equal(run(text, sizeof text - 1, said, sizeof said), 0);
     assert_string_equal(said, "");
-    snprintf(path, sizeof path, "%s/gw_cuda_calls.h", folder);
+    snprintf(path, sizeof path, "%s/gw_cuda_calls.h", gw_test_folder);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     while (fgets(line, sizeof line, file))
@@ -116,24 +110,12 @@ GW_TEST(a_good_row_is_taken)
 GW_TEST(files_may_be_missing)
 {
     char command[512];
-    snprintf(command, sizeof command, "%s %s/none.api %s 2>/dev/null", GW_TEST_APIGEN, folder, folder);
+    snprintf(command, sizeof command, "%s %s/none.api %s 2>/dev/null", GW_TEST_APIGEN, gw_test_folder, gw_test_folder);
     assert_int_equal(WEXITSTATUS(system(command)), 1);
     snprintf(command, sizeof command, "%s 2>/dev/null", GW_TEST_APIGEN);
     assert_int_equal(WEXITSTATUS(system(command)), 2);
-    snprintf(command, sizeof command, "%s %s/x.api %s/none 2>/dev/null", GW_TEST_APIGEN, folder, folder);
+    snprintf(command, sizeof command, "%s %s/file %s/none 2>/dev/null", GW_TEST_APIGEN, gw_test_folder, gw_test_folder);
     assert_int_equal(WEXITSTATUS(system(command)), 1);
 }
 
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
-
-GW_TEST_MAIN(make_folder, remove_folder)
+GW_TEST_MAIN(gw_test_folder_make, gw_test_folder_remove)

@@ -4,7 +4,7 @@
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_recording.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -35,7 +35,6 @@ typedef struct test_buffer {
 } test_buffer;
 
 static test_buffer b; /* all zero without a process */
-static char folder[64];
 
 typedef struct test_thread {
     uint32_t slot;
@@ -47,7 +46,7 @@ enum { TEST_FN_COUNT = 4, TEST_FN_HASH = 0x1234 };
 static void test_buffer_make(uint32_t pid)
 {
     static unsigned count;
-    snprintf(b.path, sizeof b.path, "%s/%u-%x.buf", folder, pid, ++count);
+    snprintf(b.path, sizeof b.path, "%s/%u-%x.buf", gw_test_folder, pid, ++count);
     int fd = open(b.path, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0 || ftruncate(fd, GW_BUFFER_BYTES) != 0)
         abort();
@@ -160,7 +159,6 @@ static void test_ring_add(test_thread *t, uint64_t what, uint16_t fn)
 /* ---- fixtures ---- */
 
 static const char *const fn_names[] = {"cuInit", "cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel"};
-static char record_path[96];
 static uint64_t t0_ns;
 
 /* Data about the items that the drain passed to see(), for the checks of a test. */
@@ -234,7 +232,7 @@ static gw_error err; /* of the last failure */
 
 static void open_drain(void)
 {
-    if (gw_drain_open(folder, t0_ns, &drain, &err) != GW_OK)
+    if (gw_drain_open(gw_test_folder, t0_ns, &drain, &err) != GW_OK)
         fail_msg("%s", err.text);
     gw_drain_expect(drain, TEST_FN_COUNT, TEST_FN_HASH);
     s = seen_start;
@@ -260,10 +258,8 @@ static void begin_again(void)
 
 static int make_folder(void **state)
 {
-    strcpy(folder, "/tmp/gw-drain-XXXXXX");
-    if (mkdtemp(folder) == NULL)
+    if (gw_test_folder_make(state) != 0)
         return -1;
-    snprintf(record_path, sizeof record_path, "%s/r.gpuwhy", folder);
     t0_ns = gw_monotonic_ns();
     open_drain();
     return 0;
@@ -272,12 +268,7 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     close_drain();
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-    while (dir != NULL && (entry = readdir(dir)) != NULL)
-        unlinkat(dirfd(dir), entry->d_name, 0);
-    closedir(dir);
-    return rmdir(folder);
+    return gw_test_folder_remove(state);
 }
 
 static void pause_ms(unsigned ms)
@@ -584,7 +575,7 @@ static uint32_t make_dead_stranger(uint64_t events)
 static unsigned buffers_left(void)
 {
     unsigned count = 0;
-    DIR *dir = opendir(folder);
+    DIR *dir = opendir(gw_test_folder);
     struct dirent *entry;
     while ((entry = readdir(dir)) != NULL)
         count += strstr(entry->d_name, ".buf") != NULL;
@@ -693,9 +684,9 @@ GW_TEST_WITH(how_a_waited_for_stranger_ended_is_known_or_unknown, make_folder, r
 GW_TEST_WITH(what_is_no_buffer_is_said_once, make_folder, remove_folder)
 {
     char path[160];
-    snprintf(path, sizeof path, "%s/1-1.buf", folder);
+    snprintf(path, sizeof path, "%s/1-1.buf", gw_test_folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    snprintf(path, sizeof path, "%s/1-2.buf", folder);
+    snprintf(path, sizeof path, "%s/1-2.buf", gw_test_folder);
     assert_int_equal(symlink("/etc/passwd", path), 0);
     make_buffer();
     b.head->magic[0] = 'X';
@@ -766,23 +757,23 @@ GW_TEST_WITH(damaged_buffers_do_no_harm, make_folder, remove_folder)
 static void write_meta(uint32_t supervisor_pid)
 {
     const char *argv[] = {"prog", NULL};
-    gw_run_meta meta = {record_path, t0_ns, supervisor_pid, argv};
-    if (gw_run_meta_write(folder, &meta, fn_names, TEST_FN_COUNT, &err) != GW_OK)
+    gw_run_meta meta = {gw_test_file, t0_ns, supervisor_pid, argv};
+    if (gw_run_meta_write(gw_test_folder, &meta, fn_names, TEST_FN_COUNT, &err) != GW_OK)
         fail_msg("%s", err.text);
 }
 
 static const char *meta_path(void)
 {
     static char path[96];
-    snprintf(path, sizeof path, "%s/run.meta", folder);
+    snprintf(path, sizeof path, "%s/run.meta", gw_test_folder);
     return path;
 }
 
 /* Let the drain write into a new recording. */
 static void create_recording(void)
 {
-    unlink(record_path);
-    assert_int_equal(gw_writer_create(record_path, 0, fn_names, TEST_FN_COUNT, &s.writer, &err), GW_OK);
+    unlink(gw_test_file);
+    assert_int_equal(gw_writer_create(gw_test_file, 0, fn_names, TEST_FN_COUNT, &s.writer, &err), GW_OK);
 }
 
 /* Return the pid of a process that has ended. */
@@ -801,7 +792,7 @@ static seen read_folder_items(gw_status expected_open)
     seen r = seen_start;
     gw_reader *reader;
     const gw_item *item;
-    gw_status st = gw_reader_open(folder, &reader, &err);
+    gw_status st = gw_reader_open(gw_test_folder, &reader, &err);
     if (st != expected_open)
         fail_msg("%s", err.text);
     if (st != GW_OK)
@@ -874,7 +865,7 @@ GW_TEST_WITH(a_folder_without_its_recording_still_speaks, make_folder, remove_fo
     write_meta(dead_pid());
     make_buffer();
     write_events(10);
-    unlink(record_path);
+    unlink(gw_test_file);
     seen r = read_folder_items(GW_OK);
     assert_int_equal(r.count[GW_ITEM_EVENT], 10);
     assert_int_equal(r.count[GW_ITEM_TRUNCATED], 1);
@@ -905,12 +896,12 @@ static gw_status pairs_of(gw_status (*open)(const char *, gw_reader **, gw_error
 GW_TEST_WITH(pairs_are_the_same_without_the_dictionary, make_folder, remove_folder)
 {
     const char *path = meta_path();
-    char with[500], without[500], wanted[200];
+    char with[500], without[500], wanted[600];
     write_meta(4711);
     assert_int_equal(pairs_of(gw_reader_open, path, with, sizeof with), GW_END);
     assert_int_equal(pairs_of(gw_reader_open_pairs, path, without, sizeof without), GW_END);
     assert_string_equal(with, without);
-    snprintf(wanted, sizeof wanted, "run.recording=%s ", record_path);
+    snprintf(wanted, sizeof wanted, "run.recording=%s ", gw_test_file);
     assert_non_null(strstr(without, wanted));
     assert_non_null(strstr(without, "run.supervisor_pid=4711 "));
     assert_int_equal(truncate(path, 10), 0);
@@ -940,7 +931,7 @@ GW_TEST_WITH(a_reader_disturbs_nobody, make_folder, remove_folder)
     pthread_join(id, NULL);
     assert_int_equal(gw_writer_close(s.writer, &err), GW_OK);
     char pairs[500];
-    assert_int_equal(pairs_of(gw_reader_open, record_path, pairs, sizeof pairs), GW_END);
+    assert_int_equal(pairs_of(gw_reader_open, gw_test_file, pairs, sizeof pairs), GW_END);
     assert_true(s.args_in_order);
 }
 

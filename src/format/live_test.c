@@ -1,7 +1,7 @@
 /* Tests the state of a run in progress: what was written is read, and damaged or foreign files are refused. */
 #define _GNU_SOURCE
 #include "gw_live.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,23 +9,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/gpuwhy-live-XXXXXX";
 static char path[100];
 static gw_live written, got;
 static gw_error err;
 
 static int make_folder(void **state)
 {
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    unlink(path);
-    return rmdir(folder);
+    int failed = gw_test_folder_make(state);
+    snprintf(path, sizeof path, "%s/" GW_LIVE_NAME, gw_test_folder);
+    return failed;
 }
 
 static void write_one(void)
@@ -33,7 +25,7 @@ static void write_one(void)
     written = (gw_live){.supervisor_pid = 7, .pid_count = 1, .pid = {9}};
     written.device[3].live_bytes = UINT64_MAX;
     snprintf(written.command, sizeof written.command, "python train.py");
-    assert_int_equal(gw_live_write(folder, &written, NULL), GW_OK);
+    assert_int_equal(gw_live_write(gw_test_folder, &written, NULL), GW_OK);
 }
 
 static void change(off_t at, const void *bytes, size_t count)
@@ -46,12 +38,12 @@ static void change(off_t at, const void *bytes, size_t count)
 
 GW_TEST(what_was_written_is_read)
 {
-    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_MISSING);
+    assert_int_equal(gw_live_read(gw_test_folder, getuid(), &got, &err), GW_MISSING);
     write_one();
-    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
+    assert_int_equal(gw_live_read(gw_test_folder, getuid(), &got, &err), GW_OK);
     assert_memory_equal(&got, &written, sizeof got);
     write_one(); /* a second state replaces the first one */
-    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
+    assert_int_equal(gw_live_read(gw_test_folder, getuid(), &got, &err), GW_OK);
 }
 
 GW_TEST(a_damaged_file_is_refused)
@@ -60,34 +52,34 @@ GW_TEST(a_damaged_file_is_refused)
     for (off_t at = 0; at < (off_t)sizeof got; at += 97) {
         uint8_t byte = (uint8_t)(~((const uint8_t *)&written)[at]);
         change(at, &byte, 1);
-        assert_true(gw_live_read(folder, getuid(), &got, &err) != GW_OK);
-        assert_non_null(strstr(err.text, folder));
+        assert_true(gw_live_read(gw_test_folder, getuid(), &got, &err) != GW_OK);
+        assert_non_null(strstr(err.text, gw_test_folder));
         change(at, (const uint8_t *)&written + at, 1);
     }
     for (off_t bytes = 0; bytes < (off_t)sizeof got; bytes += 1001) {
         assert_int_equal(truncate(path, bytes), 0);
-        assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_CORRUPT);
+        assert_int_equal(gw_live_read(gw_test_folder, getuid(), &got, &err), GW_CORRUPT);
     }
 }
 
 GW_TEST(foreign_files_and_links_are_refused)
 {
     write_one();
-    assert_int_equal(gw_live_read(folder, getuid() + 1, &got, &err), GW_UNSUPPORTED);
+    assert_int_equal(gw_live_read(gw_test_folder, getuid() + 1, &got, &err), GW_UNSUPPORTED);
     unlink(path);
     assert_int_equal(symlink("/etc/passwd", path), 0);
-    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_IO);
+    assert_int_equal(gw_live_read(gw_test_folder, getuid(), &got, &err), GW_IO);
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0); /* must not wait for a writer */
-    assert_true(gw_live_read(folder, getuid(), &got, &err) != GW_OK);
+    assert_true(gw_live_read(gw_test_folder, getuid(), &got, &err) != GW_OK);
 }
 
 /* A checksum can be forged, so counts and texts must be confined. */
 GW_TEST(forged_counts_and_texts_are_confined)
 {
     memset(&written, 0xff, sizeof written);
-    assert_int_equal(gw_live_write(folder, &written, NULL), GW_OK);
-    assert_int_equal(gw_live_read(folder, getuid(), &got, &err), GW_OK);
+    assert_int_equal(gw_live_write(gw_test_folder, &written, NULL), GW_OK);
+    assert_int_equal(gw_live_read(gw_test_folder, getuid(), &got, &err), GW_OK);
     assert_true(got.pid_count <= GW_LIVE_PIDS_MAX);
     assert_true(strlen(got.command) < sizeof got.command && strlen(got.recording) < sizeof got.recording);
     assert_true(strlen(got.failed_call) < sizeof got.failed_call);
@@ -95,4 +87,4 @@ GW_TEST(forged_counts_and_texts_are_confined)
     assert_true(strlen(got.virtual_folder) < sizeof got.virtual_folder);
 }
 
-GW_TEST_MAIN(make_folder, remove_folder)
+GW_TEST_MAIN(make_folder, gw_test_folder_remove)

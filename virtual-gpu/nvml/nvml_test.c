@@ -1,7 +1,7 @@
 /* Test the virtual GPU's NVML as a program uses it: load it, pass invalid arguments to every function, then check the
  * values that matter. */
 #include "gw_nvml_abi.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gw_virt_spec.h"
 #include "gwi_shared.h"
 
@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 static void *library;
-static char folder[] = "/tmp/gpuwhy-nvml-XXXXXX";
 
 #define DECLARE(symbol, parameters) static gw_nvml_fn_##symbol *symbol;
 GW_NVML_FUNCTIONS(DECLARE)
@@ -32,7 +31,7 @@ static void *symbol_find(const char *name)
 static int library_load(void **state)
 {
     library = dlopen(GW_TEST_NVML, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL || mkdtemp(folder) == NULL)
+    if (library == NULL || gw_test_folder_make(state) != 0)
         return -1;
 #define LOAD(symbol, parameters) *(void **)&symbol = symbol_find(#symbol);
     GW_NVML_FUNCTIONS(LOAD)
@@ -43,20 +42,16 @@ static int library_load(void **state)
 
 static int library_unload(void **state)
 {
-    char path[64];
-    snprintf(path, sizeof path, "%s/%s", folder, GWI_SHARED_NAME);
-    unlink(path);
-    rmdir(folder);
-    return dlclose(library);
+    return gw_test_folder_remove(state) | dlclose(library);
 }
 
 static void begin(const char *specification)
 {
     char path[64];
-    snprintf(path, sizeof path, "%s/%s", folder, GWI_SHARED_NAME);
+    snprintf(path, sizeof path, "%s/%s", gw_test_folder, GWI_SHARED_NAME);
     unlink(path);
     setenv("GPUWHY_VIRTUAL", specification, 1);
-    setenv("GPUWHY_VIRTUAL_DIR", folder, 1);
+    setenv("GPUWHY_VIRTUAL_DIR", gw_test_folder, 1);
     assert_int_equal(nvmlInit_v2(), NVML_SUCCESS);
 }
 
@@ -201,7 +196,7 @@ static gwi_shared *cards_open(unsigned *ret_slot)
     gw_virt_spec spec;
     gwi_shared *shared = NULL;
     assert_int_equal(gw_virt_spec_parse(getenv("GPUWHY_VIRTUAL"), &spec, NULL), GW_OK);
-    assert_true(gwi_shared_open(folder, &spec, &shared, ret_slot));
+    assert_true(gwi_shared_open(gw_test_folder, &spec, &shared, ret_slot));
     return shared;
 }
 

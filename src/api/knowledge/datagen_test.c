@@ -1,11 +1,9 @@
 /* Tests that datagen rejects broken tables: it must print file, line and reason, and write nothing. */
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char folder[64];
 
 static int run(const char *command, char *said, size_t said_bytes)
 {
@@ -20,14 +18,15 @@ static int run(const char *command, char *said, size_t said_bytes)
 static int generate(char *said, size_t said_bytes)
 {
     char command[512];
-    snprintf(command, sizeof command, "%s %s %s/out.c %s/out.h 2>&1", GW_TEST_DATAGEN, folder, folder, folder);
+    snprintf(command, sizeof command, "%s %s %s/out.c %s/out.h 2>&1", GW_TEST_DATAGEN, gw_test_folder, gw_test_folder,
+             gw_test_folder);
     return run(command, said, said_bytes);
 }
 
 static void copy_tables(void)
 {
     char command[512], said[256];
-    snprintf(command, sizeof command, "rm -f %s/* && cp %s/*.tsv %s", folder, GW_TEST_DATA, folder);
+    snprintf(command, sizeof command, "rm -f %s/* && cp %s/*.tsv %s", gw_test_folder, GW_TEST_DATA, gw_test_folder);
     assert_int_equal(run(command, said, sizeof said), 0);
 }
 
@@ -73,10 +72,11 @@ GW_TEST(spoilt_tables_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char command[1024], said[16384], path[256];
         copy_tables();
-        snprintf(command, sizeof command, "LC_ALL=C sed -i '%s' %s/%s.tsv", cases[i].script, folder, cases[i].table);
+        snprintf(command, sizeof command, "LC_ALL=C sed -i '%s' %s/%s.tsv", cases[i].script, gw_test_folder,
+                 cases[i].table);
         assert_int_equal(run(command, said, sizeof said), 0);
         int status = generate(said, sizeof said);
-        snprintf(path, sizeof path, "%s/out.c", folder);
+        snprintf(path, sizeof path, "%s/out.c", gw_test_folder);
         if (status != 1 || strstr(said, cases[i].reason) == NULL || access(path, F_OK) == 0)
             fail_msg("%s: exit status %d\n%s\nwanted: %s", cases[i].script, status, said, cases[i].reason);
         assert_non_null(strstr(said, ".tsv:")); /* the message names file and line */
@@ -87,12 +87,12 @@ GW_TEST(what_is_no_table_is_refused)
 {
     char command[512], said[4096];
     copy_tables();
-    snprintf(command, sizeof command, "rm %s/xid.tsv", folder);
+    snprintf(command, sizeof command, "rm %s/xid.tsv", gw_test_folder);
     assert_int_equal(run(command, said, sizeof said), 0);
     assert_int_equal(generate(said, sizeof said), 1);
     assert_non_null(strstr(said, "xid.tsv:0: No such file"));
     copy_tables();
-    snprintf(command, sizeof command, "head -c 5000 /dev/zero > %s/xid.tsv", folder);
+    snprintf(command, sizeof command, "head -c 5000 /dev/zero > %s/xid.tsv", gw_test_folder);
     assert_int_equal(run(command, said, sizeof said), 0);
     assert_int_equal(generate(said, sizeof said), 1);
     copy_tables();
@@ -100,17 +100,4 @@ GW_TEST(what_is_no_table_is_refused)
     assert_string_equal(said, "");
 }
 
-static int make_folder(void **state)
-{
-    snprintf(folder, sizeof folder, "/tmp/gw-datagen-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128], said[16];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return run(command, said, sizeof said);
-}
-
-GW_TEST_MAIN(make_folder, remove_folder)
+GW_TEST_MAIN(gw_test_folder_make, gw_test_folder_remove)

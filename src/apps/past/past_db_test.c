@@ -1,6 +1,6 @@
 /* Tests the database of past runs: runs that were added can be read again, many programs at once, damaged databases,
  * and expressions of the user. */
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gwi_past_db.h"
 #include "gwi_past_runs.h"
 
@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char place[] = "/tmp/gpuwhy-past-XXXXXX";
 static gw_path folder, database, journal, lock;
 
 static void remove_all(void)
@@ -23,20 +22,13 @@ static void remove_all(void)
 
 static int begin(void **state)
 {
-    if (mkdtemp(place) == NULL || setenv("XDG_STATE_HOME", place, 1) != 0)
+    if (gw_test_folder_make(state) != 0 || setenv("XDG_STATE_HOME", gw_test_folder, 1) != 0)
         return -1;
-    bool is_good = gw_path_format(folder, NULL, "%s/gpuwhy", place) == GW_OK &&
+    bool is_good = gw_path_format(folder, NULL, "%s/gpuwhy", gw_test_folder) == GW_OK &&
                    gw_path_format(database, NULL, "%s/runs.db", folder) == GW_OK &&
                    gw_path_format(journal, NULL, "%s-journal", database) == GW_OK &&
                    gw_path_format(lock, NULL, "%s.lock", database) == GW_OK;
     return is_good ? 0 : -1;
-}
-
-static int end(void **state)
-{
-    remove_all();
-    rmdir(folder);
-    return rmdir(place);
 }
 
 static int clear(void **state)
@@ -79,14 +71,6 @@ static gwi_past_list list_where(const char *where)
 static gwi_past_list list_now(void)
 {
     return list_where(NULL);
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
 }
 
 GW_TEST_WITH(what_is_written_is_read, clear, NULL)
@@ -318,8 +302,9 @@ static void expect_broken(gw_status status, const char *reason)
 GW_TEST_WITH(damaged_databases_are_reported, clear, NULL)
 {
     struct stat before, after;
-    write_file(database,
-               "This is not a database, and it is longer than the header of one, which has 100 bytes. Really.\n");
+    static const char other[] =
+        "This is not a database, and it is longer than the header of one, which has 100 bytes. Really.\n";
+    gw_test_write(database, other, sizeof other - 1);
     assert_int_equal(stat(database, &before), 0);
     expect_broken(GW_CORRUPT, "not a database");
     add((char[]){"train"}, 5, 0);
@@ -354,7 +339,7 @@ GW_TEST_WITH(newer_databases_are_left_alone, clear, NULL)
 /* Another table with this name is not ours. */
 GW_TEST_WITH(other_tables_are_reported, clear, NULL)
 {
-    write_file(database, "");
+    gw_test_write(database, "", 0);
     (void)ask("CREATE TABLE runs(x)");
     (void)ask("INSERT INTO runs VALUES(1)");
     (void)ask("PRAGMA user_version = 1");
@@ -529,4 +514,4 @@ GW_TEST(ages_are_told_in_one_unit)
     assert_string_equal(gwi_age_text(out, UINT64_C(864000000000000)), "10 days");
 }
 
-GW_TEST_MAIN(begin, end)
+GW_TEST_MAIN(begin, gw_test_folder_remove)

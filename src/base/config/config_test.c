@@ -1,5 +1,5 @@
 /* Tests the keys, the files and the order of the sources. */
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gwi_config.h"
 
 #include <stdio.h>
@@ -7,56 +7,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct fixture {
-    gw_config config;
-    char folder[64], path[80];
-} fixture;
+static gw_config config;
 
 static int set_up(void **state)
 {
-    fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    snprintf(f->folder, sizeof f->folder, "/tmp/gpuwhy-config-test-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    snprintf(f->path, sizeof f->path, "%s/config", f->folder);
-    gw_config_init(&f->config);
-    *state = f;
-    return 0;
+    gw_config_init(&config);
+    return gw_test_folder_make(state);
 }
 
 static int tear_down(void **state)
 {
-    fixture *f = *state;
-    unlink(f->path);
-    rmdir(f->folder);
-    gw_config_free(&f->config);
-    free(f);
-    return 0;
+    gw_config_free(&config);
+    return gw_test_folder_remove(state);
 }
 
-static gw_status read_text(fixture *f, gw_config_source source, const char *text)
+static gw_status read_text(gw_config_source source, const char *text)
 {
-    return gw_config_read_text(&f->config, "FILE", source, text, strlen(text));
+    return gw_config_read_text(&config, "FILE", source, text, strlen(text));
 }
 
-static void put_file(const fixture *f, const char *text, mode_t mode)
+static void put_file(const char *text, mode_t mode)
 {
-    FILE *file = fopen(f->path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    assert_int_equal(chmod(f->path, mode), 0);
+    gw_test_write(gw_test_file, text, strlen(text));
+    assert_int_equal(chmod(gw_test_file, mode), 0);
 }
 
 GW_TEST_WITH(standard_values_are_valid, set_up, tear_down)
 {
-    fixture *f = *state;
     for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++) {
         const char *standard = gw_config_keys[id].standard;
         if (standard[0] != '\0' || gw_config_keys[id].type == GW_CONFIG_TYPE_NAMES)
-            assert_int_equal(gw_config_set(&f->config, id, standard, GW_CONFIG_USER, 0, NULL), GW_OK);
+            assert_int_equal(gw_config_set(&config, id, standard, GW_CONFIG_USER, 0, NULL), GW_OK);
     }
-    assert_int_equal(f->config.value[GW_CONFIG_KEEP_BYTES].number, UINT64_C(8) << 30);
+    assert_int_equal(config.value[GW_CONFIG_KEEP_BYTES].number, UINT64_C(8) << 30);
 }
 
 GW_TEST_WITH(variables_are_unique, set_up, tear_down)
@@ -70,15 +53,14 @@ GW_TEST_WITH(variables_are_unique, set_up, tear_down)
 
 GW_TEST_WITH(all_types_are_read, set_up, tear_down)
 {
-    fixture *f = *state;
-    assert_int_equal(read_text(f, GW_CONFIG_USER,
+    assert_int_equal(read_text(GW_CONFIG_USER,
                                "/* one */ {\"off\": true, // two\n"
                                "\"folder\": \"~/runs\", \"hang_after\": 0.5, \"color\": \"never\",\n"
                                "\"keep\": {\"days\": 7, \"bytes\": 1024, \"recordings\": 0},\n"
                                "\"record\": {\"environment\": [\"MODE\", \"MY_*\"]}, \"memory\": \"16GiB\",\n"
                                "\"watch\": {\"alarm_at\": \"80%\"}} /* three */\n// four"),
                      GW_OK);
-    const gw_config_value *value = f->config.value;
+    const gw_config_value *value = config.value;
     assert_int_equal(value[GW_CONFIG_OFF].number, 1);
     assert_string_equal(value[GW_CONFIG_FOLDER].text, "~/runs");
     assert_string_equal(value[GW_CONFIG_HANG_AFTER].text, "0.5");
@@ -93,7 +75,6 @@ GW_TEST_WITH(all_types_are_read, set_up, tear_down)
 
 GW_TEST_WITH(errors_have_their_place, set_up, tear_down)
 {
-    fixture *f = *state;
     static const struct {
         const char *text, *says;
     } cases[] = {
@@ -125,74 +106,70 @@ GW_TEST_WITH(errors_have_their_place, set_up, tear_down)
         {"{\"record\": {\"environment\": \"*\"}}", "record.environment: expected"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        gw_config_free(&f->config);
-        assert_int_equal(read_text(f, GW_CONFIG_USER, cases[i].text), GW_USAGE);
-        const char *errors = gw_text_str(&f->config.errors);
+        gw_config_free(&config);
+        assert_int_equal(read_text(GW_CONFIG_USER, cases[i].text), GW_USAGE);
+        const char *errors = gw_text_str(&config.errors);
         if (strstr(errors, cases[i].says) == NULL)
             fail_msg("%s: \"%s\" lacks \"%s\"", cases[i].text, errors, cases[i].says);
-        assert_int_equal(f->config.error_count, 1);
+        assert_int_equal(config.error_count, 1);
     }
 }
 
 GW_TEST_WITH(other_keys_count_beside_an_error, set_up, tear_down)
 {
-    fixture *f = *state;
-    assert_int_equal(
-        read_text(f, GW_CONFIG_USER, "{\"memory\": \"lots\", \"quiet\": true, \"x\": 1, \"keep.days\": 3}"), GW_USAGE);
-    assert_int_equal(f->config.error_count, 2);
-    assert_int_equal(f->config.value[GW_CONFIG_QUIET].number, 1);
-    assert_int_equal(f->config.value[GW_CONFIG_KEEP_DAYS].number, 3);
-    assert_int_equal(f->config.value[GW_CONFIG_MEMORY].source, GW_CONFIG_BUILT_IN);
+    assert_int_equal(read_text(GW_CONFIG_USER, "{\"memory\": \"lots\", \"quiet\": true, \"x\": 1, \"keep.days\": 3}"),
+                     GW_USAGE);
+    assert_int_equal(config.error_count, 2);
+    assert_int_equal(config.value[GW_CONFIG_QUIET].number, 1);
+    assert_int_equal(config.value[GW_CONFIG_KEEP_DAYS].number, 3);
+    assert_int_equal(config.value[GW_CONFIG_MEMORY].source, GW_CONFIG_BUILT_IN);
 }
 
 GW_TEST_WITH(many_errors_are_cut, set_up, tear_down)
 {
-    fixture *f = *state;
     gw_text text = {0};
     gw_text_add_str(&text, "{\"x0\": 1");
     for (int i = 1; i < 100; i++)
         gw_text_addf(&text, ", \"x%d\": 1", i);
     gw_text_add_str(&text, "}");
-    assert_int_equal(read_text(f, GW_CONFIG_USER, gw_text_str(&text)), GW_USAGE);
+    assert_int_equal(read_text(GW_CONFIG_USER, gw_text_str(&text)), GW_USAGE);
     gw_text_free(&text);
-    assert_int_equal(f->config.error_count, 100);
-    assert_non_null(strstr(gw_text_str(&f->config.errors), "further errors"));
-    assert_true(f->config.errors.bytes < 4096);
+    assert_int_equal(config.error_count, 100);
+    assert_non_null(strstr(gw_text_str(&config.errors), "further errors"));
+    assert_true(config.errors.bytes < 4096);
 }
 
 GW_TEST_WITH(a_later_source_wins, set_up, tear_down)
 {
-    fixture *f = *state;
-    gw_config_value *value = &f->config.value[GW_CONFIG_KEEP_DAYS];
+    gw_config_value *value = &config.value[GW_CONFIG_KEEP_DAYS];
     gw_text place = {0};
-    assert_int_equal(read_text(f, GW_CONFIG_USER, "{\"keep\": {\"days\": 2}}"), GW_OK);
-    assert_int_equal(read_text(f, GW_CONFIG_SITE, "{\"keep\": {\"days\": 1}}"), GW_OK);
+    assert_int_equal(read_text(GW_CONFIG_USER, "{\"keep\": {\"days\": 2}}"), GW_OK);
+    assert_int_equal(read_text(GW_CONFIG_SITE, "{\"keep\": {\"days\": 1}}"), GW_OK);
     assert_int_equal(value->number, 2);
     setenv("GPUWHY_KEEP_DAYS", "3", 1);
-    gw_config_read_environment(&f->config);
+    gw_config_read_environment(&config);
     assert_int_equal(value->number, 3);
-    gw_config_add_place(&f->config, GW_CONFIG_KEEP_DAYS, &place);
+    gw_config_add_place(&config, GW_CONFIG_KEEP_DAYS, &place);
     assert_string_equal(gw_text_str(&place), "GPUWHY_KEEP_DAYS");
     gw_text_free(&place);
-    assert_int_equal(gw_config_set(&f->config, GW_CONFIG_KEEP_DAYS, "4", GW_CONFIG_OPTION, 0, NULL), GW_OK);
-    gw_config_read_environment(&f->config);
+    assert_int_equal(gw_config_set(&config, GW_CONFIG_KEEP_DAYS, "4", GW_CONFIG_OPTION, 0, NULL), GW_OK);
+    gw_config_read_environment(&config);
     assert_int_equal(value->number, 4);
     unsetenv("GPUWHY_KEEP_DAYS");
 }
 
 GW_TEST_WITH(a_wrong_variable_does_not_count, set_up, tear_down)
 {
-    fixture *f = *state;
-    assert_int_equal(read_text(f, GW_CONFIG_USER, "{\"memory\": 5}"), GW_OK);
+    assert_int_equal(read_text(GW_CONFIG_USER, "{\"memory\": 5}"), GW_OK);
     setenv("GPUWHY_MEMORY", "lots", 1);
     setenv("GPUWHY_QUIET", "", 1);
     setenv("GPUWHY_OFF", "on", 1);
-    gw_config_read_environment(&f->config);
-    assert_int_equal(f->config.error_count, 1);
-    assert_non_null(strstr(gw_text_str(&f->config.errors), "GPUWHY_MEMORY=lots: expected a size"));
-    assert_int_equal(f->config.value[GW_CONFIG_MEMORY].number, 5);
-    assert_int_equal(f->config.value[GW_CONFIG_QUIET].source, GW_CONFIG_BUILT_IN);
-    assert_int_equal(f->config.value[GW_CONFIG_OFF].number, 1);
+    gw_config_read_environment(&config);
+    assert_int_equal(config.error_count, 1);
+    assert_non_null(strstr(gw_text_str(&config.errors), "GPUWHY_MEMORY=lots: expected a size"));
+    assert_int_equal(config.value[GW_CONFIG_MEMORY].number, 5);
+    assert_int_equal(config.value[GW_CONFIG_QUIET].source, GW_CONFIG_BUILT_IN);
+    assert_int_equal(config.value[GW_CONFIG_OFF].number, 1);
     unsetenv("GPUWHY_MEMORY");
     unsetenv("GPUWHY_QUIET");
     unsetenv("GPUWHY_OFF");
@@ -200,61 +177,57 @@ GW_TEST_WITH(a_wrong_variable_does_not_count, set_up, tear_down)
 
 GW_TEST_WITH(the_limit_of_an_outer_run_is_not_the_users, set_up, tear_down)
 {
-    fixture *f = *state;
     setenv("GPUWHY_MEMORY", "1024", 1);
     setenv("GPUWHY_RUN_DIR", "/run/x", 1);
-    gw_config_read_environment(&f->config);
-    assert_int_equal(f->config.value[GW_CONFIG_MEMORY].source, GW_CONFIG_BUILT_IN);
+    gw_config_read_environment(&config);
+    assert_int_equal(config.value[GW_CONFIG_MEMORY].source, GW_CONFIG_BUILT_IN);
     unsetenv("GPUWHY_RUN_DIR");
-    gw_config_read_environment(&f->config);
-    assert_int_equal(f->config.value[GW_CONFIG_MEMORY].number, 1024);
+    gw_config_read_environment(&config);
+    assert_int_equal(config.value[GW_CONFIG_MEMORY].number, 1024);
     unsetenv("GPUWHY_MEMORY");
 }
 
 GW_TEST_WITH(files_of_others_are_refused, set_up, tear_down)
 {
-    fixture *f = *state;
-    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_MISSING);
-    assert_int_equal(f->config.error_count, 0);
-    put_file(f, "{\"quiet\": true}", 0600);
-    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_OK);
-    gw_config_free(&f->config);
-    put_file(f, "{\"quiet\": true}", 0666);
-    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_UNSUPPORTED);
-    assert_non_null(strstr(gw_text_str(&f->config.errors), "other users may write to it (mode 666)"));
-    assert_int_equal(f->config.value[GW_CONFIG_QUIET].number, 0);
-    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, true), GW_OK);
-    gw_config_free(&f->config);
-    put_file(f, "{\"quiet\": true}", 0600);
-    assert_int_equal(chmod(f->folder, 0777), 0);
-    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_UNSUPPORTED);
-    assert_non_null(strstr(gw_text_str(&f->config.errors), "may replace it"));
+    assert_int_equal(gw_config_read(&config, gw_test_file, GW_CONFIG_USER, false), GW_MISSING);
+    assert_int_equal(config.error_count, 0);
+    put_file("{\"quiet\": true}", 0600);
+    assert_int_equal(gw_config_read(&config, gw_test_file, GW_CONFIG_USER, false), GW_OK);
+    gw_config_free(&config);
+    put_file("{\"quiet\": true}", 0666);
+    assert_int_equal(gw_config_read(&config, gw_test_file, GW_CONFIG_USER, false), GW_UNSUPPORTED);
+    assert_non_null(strstr(gw_text_str(&config.errors), "other users may write to it (mode 666)"));
+    assert_int_equal(config.value[GW_CONFIG_QUIET].number, 0);
+    assert_int_equal(gw_config_read(&config, gw_test_file, GW_CONFIG_USER, true), GW_OK);
+    gw_config_free(&config);
+    put_file("{\"quiet\": true}", 0600);
+    assert_int_equal(chmod(gw_test_folder, 0777), 0);
+    assert_int_equal(gw_config_read(&config, gw_test_file, GW_CONFIG_USER, false), GW_UNSUPPORTED);
+    assert_non_null(strstr(gw_text_str(&config.errors), "may replace it"));
 }
 
 GW_TEST_WITH(the_site_file_is_roots, set_up, tear_down)
 {
-    fixture *f = *state;
-    put_file(f, "{\"quiet\": true}", 0644);
+    put_file("{\"quiet\": true}", 0644);
     if (geteuid() == 0)
-        assert_int_equal(chown(f->path, 4711, 0), 0);
-    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_SITE, false), GW_UNSUPPORTED);
-    assert_non_null(strstr(gw_text_str(&f->config.errors), "not to root"));
-    assert_int_equal(f->config.value[GW_CONFIG_QUIET].number, 0);
+        assert_int_equal(chown(gw_test_file, 4711, 0), 0);
+    assert_int_equal(gw_config_read(&config, gw_test_file, GW_CONFIG_SITE, false), GW_UNSUPPORTED);
+    assert_non_null(strstr(gw_text_str(&config.errors), "not to root"));
+    assert_int_equal(config.value[GW_CONFIG_QUIET].number, 0);
 }
 
 GW_TEST_WITH(no_file_that_is_none, set_up, tear_down)
 {
-    fixture *f = *state;
-    assert_int_equal(mkdir(f->path, 0700), 0);
-    assert_int_not_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_OK);
-    assert_int_equal(f->config.error_count, 1);
-    rmdir(f->path);
-    FILE *file = fopen(f->path, "w");
+    assert_int_equal(mkdir(gw_test_file, 0700), 0);
+    assert_int_not_equal(gw_config_read(&config, gw_test_file, GW_CONFIG_USER, false), GW_OK);
+    assert_int_equal(config.error_count, 1);
+    rmdir(gw_test_file);
+    FILE *file = fopen(gw_test_file, "w");
     assert_non_null(file);
     fprintf(file, "{}%70000s", "");
     fclose(file);
-    assert_int_equal(gw_config_read(&f->config, f->path, GW_CONFIG_USER, false), GW_USAGE);
-    assert_non_null(strstr(gw_text_str(&f->config.errors), "larger than"));
+    assert_int_equal(gw_config_read(&config, gw_test_file, GW_CONFIG_USER, false), GW_USAGE);
+    assert_non_null(strstr(gw_text_str(&config.errors), "larger than"));
 }
 
 GW_TEST_WITH(names_are_matched, set_up, tear_down)

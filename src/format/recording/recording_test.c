@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "gw_names.h"
 #include "gw_recording.h"
+#include "gw_test_folder.h"
 #include "gw_text.h"
-#include "gw_unit_test.h"
 #include "gwi_code.h"
 
 #include <errno.h>
@@ -187,33 +187,16 @@ static gw_status check_recording(const char *path, gw_error *err)
 
 /* ---- writing ---- */
 
-static char folder[] = "/tmp/gw-recording-XXXXXX";
-static char path[512];
-
 static const char *const fn_names[] = {"cuInit", "cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel"};
 enum { FN_COUNT = 4 };
 
 static gw_error err; /* of the last failure */
 
-static int make_folder(void **state)
-{
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    snprintf(path, sizeof path, "%s/r.gpuwhy", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    unlink(path);
-    return rmdir(folder);
-}
-
 static gw_writer *create(uint64_t bytes_max)
 {
     gw_writer *writer = NULL;
-    unlink(path);
-    if (gw_writer_create(path, bytes_max, fn_names, FN_COUNT, &writer, &err) != GW_OK)
+    unlink(gw_test_file);
+    if (gw_writer_create(gw_test_file, bytes_max, fn_names, FN_COUNT, &writer, &err) != GW_OK)
         fail_msg("%s", err.text);
     return writer;
 }
@@ -235,7 +218,7 @@ static void close_writer(gw_writer *writer)
 static gw_reader *open_reader(void)
 {
     gw_reader *reader = NULL;
-    if (gw_reader_open(path, &reader, &err) != GW_OK)
+    if (gw_reader_open(gw_test_file, &reader, &err) != GW_OK)
         fail_msg("%s", err.text);
     return reader;
 }
@@ -404,13 +387,13 @@ GW_TEST(every_item_comes_back)
     gw_writer *writer = create(0);
     write_all_kinds(writer, &expected);
     close_writer(writer);
-    assert_int_equal(test_lines_read(path, &got, &err), GW_END);
+    assert_int_equal(test_lines_read(gw_test_file, &got, &err), GW_END);
     assert_int_equal(got.faults, 0);
     strip_fn_names(&got);
     assert_same(&got, &expected);
-    assert_int_equal(check_recording(path, &err), GW_OK);
+    assert_int_equal(check_recording(gw_test_file, &err), GW_OK);
     struct stat info;
-    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(stat(gw_test_file, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
     test_lines_free(&got);
     test_lines_free(&expected);
@@ -505,7 +488,7 @@ GW_TEST(events_come_in_numbers)
 
 static uint8_t *load(size_t *ret_bytes)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = fopen(gw_test_file, "rb");
     struct stat info;
     assert_non_null(file);
     assert_int_equal(fstat(fileno(file), &info), 0);
@@ -517,10 +500,7 @@ static uint8_t *load(size_t *ret_bytes)
 
 static void store(const uint8_t *data, size_t bytes)
 {
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    fclose(file);
+    gw_test_write(gw_test_file, data, bytes);
 }
 
 /* True if all lines of `got` are in `whole`, in the same order. If not, the reader returned an item that was never
@@ -544,7 +524,7 @@ static bool is_subsequence(const test_lines *got, const test_lines *whole)
 static void check_flipped(size_t at, const test_lines *whole)
 {
     test_lines got = {0};
-    gw_status st = test_lines_read(path, &got, &err);
+    gw_status st = test_lines_read(gw_test_file, &got, &err);
     if (st != GW_END) { /* the whole file was refused, so the error must name an offset */
         if (strstr(err.text, "offset") == NULL)
             fail_msg("byte %zu: %s", at, err.text);
@@ -570,7 +550,7 @@ static uint8_t *make_whole(size_t *ret_bytes, test_lines *ret_lines)
     gw_writer *writer = create(0);
     write_all_kinds(writer, NULL);
     close_writer(writer);
-    assert_int_equal(test_lines_read(path, ret_lines, &err), GW_END);
+    assert_int_equal(test_lines_read(gw_test_file, ret_lines, &err), GW_END);
     return load(ret_bytes);
 }
 
@@ -579,7 +559,7 @@ GW_TEST(every_flipped_byte_is_noticed)
     test_lines whole = {0};
     size_t bytes;
     uint8_t *data = make_whole(&bytes, &whole);
-    int fd = open(path, O_WRONLY);
+    int fd = open(gw_test_file, O_WRONLY);
     for (size_t i = 0; i < bytes; i++) {
         static const uint8_t masks[] = {0xff, 0x01, 0x80};
         for (unsigned k = 0; k < sizeof masks; k++) {
@@ -590,7 +570,7 @@ GW_TEST(every_flipped_byte_is_noticed)
         assert_int_equal(pwrite(fd, &data[i], 1, (off_t)i), 1);
     }
     close(fd);
-    assert_int_equal(check_recording(path, &err), GW_OK);
+    assert_int_equal(check_recording(gw_test_file, &err), GW_OK);
     free(data);
     test_lines_free(&whole);
 }
@@ -602,8 +582,8 @@ GW_TEST(every_truncation_gives_a_prefix)
     uint8_t *data = make_whole(&bytes, &whole);
     for (size_t cut = bytes; cut-- > 0;) {
         test_lines got = {0};
-        assert_int_equal(truncate(path, (off_t)cut), 0);
-        gw_status st = test_lines_read(path, &got, &err);
+        assert_int_equal(truncate(gw_test_file, (off_t)cut), 0);
+        gw_status st = test_lines_read(gw_test_file, &got, &err);
         if (cut < 32) {
             assert_int_equal(st, GW_CORRUPT);
             assert_non_null(strstr(err.text, "offset 0"));
@@ -616,7 +596,7 @@ GW_TEST(every_truncation_gives_a_prefix)
         for (size_t i = 0; i + 1 < got.count; i++)
             assert_string_equal(got.line[i], whole.line[i]);
         longest = got.count > longest ? got.count : longest;
-        assert_int_equal(check_recording(path, &err), GW_CORRUPT);
+        assert_int_equal(check_recording(gw_test_file, &err), GW_CORRUPT);
         test_lines_free(&got);
     }
     assert_int_equal(longest, whole.count + 1); /* the longest of the truncated files lacks only the END block */
@@ -668,7 +648,7 @@ GW_TEST(nested_heads_end)
         }
         store(data, 32 + 32 * HEADS);
         test_lines got = {0};
-        assert_int_equal(test_lines_read(path, &got, &err), GW_END);
+        assert_int_equal(test_lines_read(gw_test_file, &got, &err), GW_END);
         assert_true(got.faults > 0);
         assert_int_equal(got.count, 1); /* the TRUNCATED item */
         test_lines_free(&got);
@@ -681,8 +661,8 @@ static void refuse(const char *content, size_t bytes, gw_status expected, const 
 {
     gw_reader *reader;
     store((const uint8_t *)content, bytes);
-    assert_int_equal(gw_reader_open(path, &reader, &err), expected);
-    if (strstr(err.text, reason) == NULL || strstr(err.text, path) == NULL)
+    assert_int_equal(gw_reader_open(gw_test_file, &reader, &err), expected);
+    if (strstr(err.text, reason) == NULL || strstr(err.text, gw_test_file) == NULL)
         fail_msg("expected \"%s\": %s", reason, err.text);
 }
 
@@ -692,11 +672,11 @@ GW_TEST(what_is_no_recording_is_refused)
     refuse("", 0, GW_CORRUPT, "empty");
     refuse("GPUWHY", 6, GW_CORRUPT, "too short");
     refuse("#!/bin/sh\n# a script that is long enough to have a header\n", 58, GW_CORRUPT, "not a gpuwhy recording");
-    unlink(path);
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_IO);
+    unlink(gw_test_file);
+    assert_int_equal(gw_reader_open(gw_test_file, &reader, &err), GW_IO);
     assert_int_equal(gw_reader_open("/dev/null", &reader, &err), GW_IO);
     assert_int_equal(gw_reader_open("/nowhere/at/all", &reader, &err), GW_IO);
-    assert_int_equal(gw_reader_open(folder, &reader, &err), GW_IO);
+    assert_int_equal(gw_reader_open(gw_test_folder, &reader, &err), GW_IO);
     assert_non_null(strstr(err.text, "not a run folder"));
 }
 
@@ -710,7 +690,7 @@ GW_TEST(a_newer_version_is_refused)
     uint32_t crc = gwi_crc32c(0, data, 28);
     memcpy(data + 28, &crc, 4);
     store(data, bytes);
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_VERSION);
+    assert_int_equal(gw_reader_open(gw_test_file, &reader, &err), GW_VERSION);
     assert_non_null(strstr(err.text, "version 9"));
     free(data);
 }
@@ -834,7 +814,7 @@ static tally count_items(void)
     gw_reader *reader;
     const gw_item *item = NULL;
     gw_status st;
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    assert_int_equal(gw_reader_open(gw_test_file, &reader, &err), GW_OK);
     while ((st = gw_reader_next(reader, &item, &err)) == GW_OK) {
         if (item->kind == GW_ITEM_EVENT) {
             t.events++;
@@ -867,9 +847,9 @@ GW_TEST(the_limit_keeps_what_is_alive)
     put_churn(writer, ROUNDS);
     put_end(writer, NULL);
     close_writer(writer);
-    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(stat(gw_test_file, &info), 0);
     assert_true(info.st_size <= LIMIT * 9 / 8);
-    assert_int_equal(check_recording(path, &err), GW_OK);
+    assert_int_equal(check_recording(gw_test_file, &err), GW_OK);
     tally t = count_items();
     assert_true(t.meta_seen && t.exit_seen && t.in_order);
     assert_int_equal(t.leaks, ROUNDS / 5000);
@@ -877,8 +857,8 @@ GW_TEST(the_limit_keeps_what_is_alive)
     assert_true(t.dropped > 0);
     assert_int_equal(t.events + t.dropped, 2 * ROUNDS - ROUNDS / 5000 + (ROUNDS - 2) / 7000 + 1);
     assert_true(t.events > 10000);
-    char smaller[sizeof path + 16];
-    snprintf(smaller, sizeof smaller, "%s.smaller", path);
+    char smaller[sizeof gw_test_file + 16];
+    snprintf(smaller, sizeof smaller, "%s.smaller", gw_test_file);
     assert_int_equal(access(smaller, F_OK), -1);
 }
 
@@ -900,7 +880,7 @@ GW_TEST(the_limit_keeps_first_and_last_samples)
     gw_reader *reader;
     const gw_item *item;
     uint64_t first[2] = {0, 0}, last[2] = {0, 0}, count = 0, dropped = 0;
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    assert_int_equal(gw_reader_open(gw_test_file, &reader, &err), GW_OK);
     while (gw_reader_next(reader, &item, &err) == GW_OK) {
         if (item->kind == GW_ITEM_SUPERVISOR && strcmp(item->pair.key, "dropped.events") == 0)
             dropped = strtoull(item->pair.value, NULL, 10);
@@ -947,14 +927,14 @@ GW_TEST(a_full_disk_is_said_and_closed)
     tight.rlim_cur = 200 << 10;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
     assert_int_equal(put_noise(writer, 200000), GW_IO);
-    assert_non_null(strstr(err.text, path));
+    assert_non_null(strstr(err.text, gw_test_file));
     /* This call writes only the pending block of events. The write succeeds if the block still fits. */
     gw_status st = gw_writer_put(writer, &end, &err);
     assert_true(st == GW_IO || st == GW_OK);
     assert_int_equal(gw_writer_close(writer, &err), GW_IO);
     assert_non_null(strstr(err.text, "write at offset"));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
-    assert_int_equal(check_recording(path, &err), GW_OK);
+    assert_int_equal(check_recording(gw_test_file, &err), GW_OK);
     tally t = count_items();
     assert_true(t.meta_seen && t.exit_seen);
     assert_int_equal(t.events + t.dropped, 200000);
@@ -964,7 +944,7 @@ GW_TEST(a_full_disk_is_said_and_closed)
  * block. */
 GW_TEST(a_full_file_system_leaves_room_for_the_end)
 {
-    if (mount("tmpfs", folder, "tmpfs", 0, "size=1m") != 0) {
+    if (mount("tmpfs", gw_test_folder, "tmpfs", 0, "size=1m") != 0) {
         print_message("skipped: mounting a small tmpfs: %s\n", strerror(errno));
         skip();
     }
@@ -974,9 +954,9 @@ GW_TEST(a_full_file_system_leaves_room_for_the_end)
     gw_status put_st = gw_writer_put(writer, &end, &err);
     gw_status close_st = gw_writer_close(writer, &err);
     gw_error check_err = {""};
-    gw_status check_st = check_recording(path, &check_err);
+    gw_status check_st = check_recording(gw_test_file, &check_err);
     tally t = count_items();
-    umount(folder);
+    umount(gw_test_folder);
     assert_int_equal(st, GW_IO);
     assert_true(put_st == GW_IO || put_st == GW_OK);
     assert_int_equal(close_st, GW_IO);
@@ -990,8 +970,8 @@ GW_TEST(an_existing_file_is_not_overwritten)
 {
     gw_writer *writer;
     close_writer(create(0));
-    assert_int_equal(gw_writer_create(path, 0, fn_names, FN_COUNT, &writer, &err), GW_IO);
-    assert_non_null(strstr(err.text, path));
+    assert_int_equal(gw_writer_create(gw_test_file, 0, fn_names, FN_COUNT, &writer, &err), GW_IO);
+    assert_non_null(strstr(err.text, gw_test_file));
 }
 
 GW_TEST(both_checksums_agree)
@@ -1010,7 +990,7 @@ GW_TEST(both_checksums_agree)
 static void write_fixture(const char *name)
 {
     test_lines expected = {0};
-    snprintf(path, sizeof path, "%s", name);
+    snprintf(gw_test_file, sizeof gw_test_file, "%s", name);
     gw_writer *writer = create(0);
     write_all_kinds(writer, &expected);
     close_writer(writer);
@@ -1101,5 +1081,5 @@ int main(int argc, char **argv)
         free(text);
         return st == GW_END ? 0 : 1;
     }
-    return GW_TEST_RUN(make_folder, remove_folder);
+    return GW_TEST_RUN(gw_test_folder_make, gw_test_folder_remove);
 }

@@ -1,7 +1,7 @@
 /* Tests that the reader finds each sign in its example. Further tests: terminal text, long lines, damaged files,
  * limits, the order of found lines. */
 #include "gw_cuda_results.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gwi_logs.h"
 
 #include <pthread.h>
@@ -393,76 +393,49 @@ GW_TEST(prefixes_name_the_rank)
 
 /* ---- files ---- */
 
-typedef struct scratch {
-    char folder[64], path[96];
-} scratch;
-
-static void make(scratch *it, const char *name, const void *bytes, size_t count)
-{
-    strcpy(it->folder, "/tmp/gpuwhy-logs-XXXXXX");
-    assert_non_null(mkdtemp(it->folder));
-    snprintf(it->path, sizeof it->path, "%s/%s", it->folder, name);
-    FILE *file = fopen(it->path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void away(scratch *it)
-{
-    unlink(it->path);
-    rmdir(it->folder);
-}
-
-GW_TEST(packed_files_are_read)
+GW_TEST_WITH(packed_files_are_read, gw_test_folder_make, gw_test_folder_remove)
 {
     static const char *const packers[] = {"gzip -n", "xz -T1", "zstd -q --rm"};
     static const char *const suffixes[] = {"gz", "xz", "zst"};
     static const char text[] = "Epoch 1\nCUDA error: misaligned address\n";
     for (size_t i = 0; i < sizeof packers / sizeof packers[0]; i++) {
-        scratch it;
-        char command[256];
+        char command[600], path[600];
         gw_error err;
         gw_log *log = NULL;
-        make(&it, "train.log", text, sizeof text - 1);
-        snprintf(command, sizeof command, "%s %s", packers[i], it.path);
-        if (system(command) != 0) {
-            away(&it);
+        gw_test_write(gw_test_file, text, sizeof text - 1);
+        snprintf(command, sizeof command, "%s %s", packers[i], gw_test_file);
+        if (system(command) != 0)
             continue; /* this compressor is not installed */
-        }
-        strcat(strcat(it.path, "."), suffixes[i]);
-        assert_true(gw_log_is_text(it.path));
-        gw_status st = gw_log_read((const char *const[]){it.path}, 1, &log, &err);
+        snprintf(path, sizeof path, "%s.%s", gw_test_file, suffixes[i]);
+        assert_true(gw_log_is_text(path));
+        gw_status st = gw_log_read((const char *const[]){path}, 1, &log, &err);
         if (st != GW_UNSUPPORTED) {
             assert_int_equal(st, GW_OK);
             assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1);
             assert_int_equal(log->file[0].bytes, sizeof text - 1);
             gw_log_free(log);
             /* a truncated file: the readable part is kept, and the damage is reported */
-            assert_int_equal(truncate(it.path, 30), 0);
+            assert_int_equal(truncate(path, 30), 0);
             log = NULL;
-            assert_int_equal(gw_log_read((const char *const[]){it.path}, 1, &log, &err), GW_OK);
+            assert_int_equal(gw_log_read((const char *const[]){path}, 1, &log, &err), GW_OK);
             assert_non_null(log->file[0].damage);
             gw_log_free(log);
         }
-        away(&it);
     }
 }
 
-GW_TEST(what_is_no_text_is_refused)
+GW_TEST_WITH(what_is_no_text_is_refused, gw_test_folder_make, gw_test_folder_remove)
 {
-    scratch it;
     gw_error err;
     gw_log *log = NULL;
     char bytes[512] = {0};
-    make(&it, "x.bin", bytes, sizeof bytes);
-    assert_false(gw_log_is_text(it.path));
-    assert_int_equal(gw_log_read((const char *const[]){it.path}, 1, &log, &err), GW_CORRUPT);
-    assert_non_null(strstr(err.text, it.path));
-    assert_int_equal(gw_log_read((const char *const[]){it.folder}, 1, &log, &err), GW_IO);
+    gw_test_write(gw_test_file, bytes, sizeof bytes);
+    assert_false(gw_log_is_text(gw_test_file));
+    assert_int_equal(gw_log_read((const char *const[]){gw_test_file}, 1, &log, &err), GW_CORRUPT);
+    assert_non_null(strstr(err.text, gw_test_file));
+    assert_int_equal(gw_log_read((const char *const[]){gw_test_folder}, 1, &log, &err), GW_IO);
     assert_int_equal(gw_log_read((const char *const[]){"/nowhere/train.log"}, 1, &log, &err), GW_IO);
     assert_non_null(strstr(err.text, "/nowhere/train.log"));
-    away(&it);
 }
 
 GW_TEST(fields_are_numbers_and_sizes)

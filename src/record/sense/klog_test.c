@@ -1,7 +1,6 @@
 /* Tests the kernel log parser with lines of real drivers and kernels, and with damaged lines. */
 #include "gw_cudnn_log.h"
 #include "gw_klog.h"
-#include "gw_unit_test.h"
 #include "gwi_host.h"
 #include "made_root_testlib.h"
 
@@ -302,7 +301,7 @@ static gwi_values read_group(void)
 {
     static gwi_cgroup group;
     gwi_values values = {0};
-    gwi_cgroup_find(&group, made_root, PID);
+    gwi_cgroup_find(&group, gw_test_folder, PID);
     gwi_cgroup_read(&group, &values);
     return values;
 }
@@ -328,7 +327,7 @@ static void expect_all(const gwi_values *values, const wanted *want, size_t coun
 }
 #define EXPECT_ALL(values, want) expect_all(values, want, sizeof(want) / sizeof(want)[0])
 
-GW_TEST_WITH(version_2, make_root, remove_root)
+GW_TEST_WITH(version_2, gw_test_folder_make, gw_test_folder_remove)
 {
     static const made_file files[] = {
         {"/proc/77/cgroup", "0::/user.slice/job\n"},
@@ -368,7 +367,7 @@ GW_TEST_WITH(version_2, make_root, remove_root)
 
 /* Without a file for the memory limit, the limit is known: there is none. Any other missing file or line makes its
  * value "not supported", not 0. */
-GW_TEST_WITH(version_2_without_limits, make_root, remove_root)
+GW_TEST_WITH(version_2_without_limits, gw_test_folder_make, gw_test_folder_remove)
 {
     write_file("/proc/77/cgroup", "w", "0::/\n");
     write_file("/proc/77/mountinfo", "w", "30 22 0:26 / /cg rw - cgroup2 none rw\n");
@@ -382,7 +381,7 @@ GW_TEST_WITH(version_2_without_limits, make_root, remove_root)
 
 /* A container on a machine with control groups of both versions; version 1 has the controllers. The container's own
  * group is the top of its tree. */
-GW_TEST_WITH(version_1_in_a_container, make_root, remove_root)
+GW_TEST_WITH(version_1_in_a_container, gw_test_folder_make, gw_test_folder_remove)
 {
     static const made_file files[] = {
         {"/proc/77/cgroup", "9:name=systemd:/docker/abc\n5:memory:/docker/abc/sub\n4:cpu,cpuacct:/docker/abc\n"
@@ -420,7 +419,7 @@ GW_TEST_WITH(version_1_in_a_container, make_root, remove_root)
 }
 
 /* Damaged files must yield no values, and must not crash the reader. */
-GW_TEST_WITH(nonsense, make_root, remove_root)
+GW_TEST_WITH(nonsense, gw_test_folder_make, gw_test_folder_remove)
 {
     static const char *const groups[] = {"", ":", "::", "0::", "0:::/x\n\n", "a:memory", "5:memory:/x", "0::/../../.."};
     static const char *const mounts[] = {"",
@@ -447,7 +446,7 @@ GW_TEST_WITH(nonsense, make_root, remove_root)
     write_file("/proc/77/cgroup", "w", large);
     write_file("/proc/77/mountinfo", "w", large);
     (void)read_group();
-    remove_root(NULL);
+    gw_test_folder_remove(NULL);
     gwi_values values = read_group(); /* the group has no files at all */
     expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_NOT_SUPPORTED, 0);
 }

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "gw_room.h"
 #include "gw_sense.h"
-#include "gw_unit_test.h"
 
 #include "gw_clock.h"
 
@@ -247,7 +246,7 @@ GW_TEST(the_kernel_log_is_followed)
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
     write_file("/dev/kmsg", "w", "4,1,1,-;NVRM: Xid (PCI:0000:18:00): 48, old\n");
-    gw_sense *sense = open_senses("init", made_root);
+    gw_sense *sense = open_senses("init", gw_test_folder);
     look_often(sense, &now, 4);
     assert_int_equal(all.events[GW_MACHINE_XID], 0);
     for (int i = 0; i < 100; i++)
@@ -276,10 +275,10 @@ GW_TEST(users_of_device_files_are_found)
     for (unsigned i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         snprintf(path, sizeof path, "/proc/%u/fd/note", 4000 + i);
         write_file(path, "w", "");
-        snprintf(path, sizeof path, "%s/proc/%u/fd/3", made_root, 4000 + i);
+        snprintf(path, sizeof path, "%s/proc/%u/fd/3", gw_test_folder, 4000 + i);
         assert_int_equal(symlink(targets[i], path), 0);
     }
-    gw_sense *sense = open_senses("init", made_root);
+    gw_sense *sense = open_senses("init", gw_test_folder);
     look_often(sense, &now, 4);
     assert_int_equal(all.users, 0);
     now.out_of_memory_at_ns = 1000;
@@ -298,7 +297,7 @@ GW_TEST(a_rise_of_oom_kill_is_an_event)
     snprintf(name, sizeof name, "/proc/%d/mountinfo", (int)getpid());
     write_file(name, "w", "30 20 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n");
     write_file("/cg/job/memory.events", "w", "low 0\nhigh 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n");
-    gw_sense *sense = open_senses("init", made_root);
+    gw_sense *sense = open_senses("init", gw_test_folder);
     look_often(sense, &now, 10);
     expect(all.host, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_KNOWN, 2);
     expect(all.host, GW_METRIC_CGROUP_MEMORY_REFUSED, GW_SAMPLE_KNOWN, 7);
@@ -311,7 +310,7 @@ GW_TEST(a_rise_of_oom_kill_is_an_event)
 
 GW_TEST(free_memory_and_holders_are_read_before_a_run)
 {
-    gw_sense_options options = {.nvml_path = GW_FAKE_NVML_PATH, .root = made_root};
+    gw_sense_options options = {.nvml_path = GW_FAKE_NVML_PATH, .root = gw_test_folder};
     const gw_room_card *card = NULL;
     size_t count = 0;
     gw_room *room = NULL;
@@ -331,7 +330,7 @@ GW_TEST(free_memory_and_holders_are_read_before_a_run)
 
 GW_TEST(without_nvml_the_reason_is_returned)
 {
-    gw_sense_options options = {.nvml_path = "/nowhere/libnvidia-ml.so.1", .root = made_root};
+    gw_sense_options options = {.nvml_path = "/nowhere/libnvidia-ml.so.1", .root = gw_test_folder};
     const gw_room_card *card = NULL;
     size_t count = 0;
     gw_room *room = NULL;
@@ -351,4 +350,4 @@ GW_TEST(without_nvml_the_reason_is_returned)
     gw_room_close(room);
 }
 
-GW_TEST_MAIN(make_root, remove_root)
+GW_TEST_MAIN(gw_test_folder_make, gw_test_folder_remove)

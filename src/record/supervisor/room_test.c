@@ -1,5 +1,5 @@
 /* Tests the options --wait-memory and --alarm-at, and which cards a program sees. */
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gwi_alarm.h"
 #include "gwi_program.h"
 #include "gwi_rank.h"
@@ -146,15 +146,10 @@ GW_TEST(odd_environments_have_no_rank)
 
 /* Tests gwi_program_find(), with programs of this machine, and with test files in a temporary folder. */
 
-static char folder[] = "/tmp/gpuwhy-program-test-XXXXXX";
-
 static void write_file(gw_path out, const char *name, const void *bytes, size_t count, mode_t mode)
 {
-    snprintf(out, sizeof(gw_path), "%s/%s", folder, name);
-    FILE *file = fopen(out, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    fclose(file);
+    snprintf(out, sizeof(gw_path), "%s/%s", gw_test_folder, name);
+    gw_test_write(out, bytes, count);
     assert_int_equal(chmod(out, mode), 0);
 }
 
@@ -173,7 +168,7 @@ GW_TEST(what_cannot_run_has_a_reason)
     assert_non_null(strstr(err.text, "no-such-program-here: command not found"));
     assert_int_equal(find("", &program, &err), GW_MISSING);
     assert_int_equal(find("/no/such/program", &program, &err), GW_MISSING);
-    assert_int_equal(find(folder, &program, &err), GW_IO);
+    assert_int_equal(find(gw_test_folder, &program, &err), GW_IO);
     write_file(plain, "plain", "text", 4, 0600);
     assert_int_equal(find(plain, &program, &err), GW_IO);
     assert_non_null(strstr(err.text, "not executable"));
@@ -215,7 +210,7 @@ GW_TEST(a_script_leads_to_its_interpreter)
         assert_true(script.image[0] == '/');
     }
     char self[PATH_MAX];
-    snprintf(self, sizeof self, "#!%s/again\n", folder); /* a script that is its own interpreter */
+    snprintf(self, sizeof self, "#!%s/again\n", gw_test_folder); /* a script that is its own interpreter */
     write_file(path, "again", self, strlen(self), 0700);
     assert_int_equal(find(path, &script, NULL), GW_OK);
     assert_string_equal(script.image, "");
@@ -253,15 +248,4 @@ GW_TEST(a_loader_is_no_static_program)
     skip();
 }
 
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    gwi_folder_remove(folder);
-    return 0;
-}
-
-GW_TEST_MAIN(make_folder, remove_folder)
+GW_TEST_MAIN(gw_test_folder_make, gw_test_folder_remove)

@@ -1,10 +1,9 @@
 /* Tests what follows from a snapshot: needs, alarms, idle times, and which card and run belong together. */
 #include "gw_frameworks.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "watch_testlib.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -220,16 +219,14 @@ GW_TEST(only_processes_of_the_owner_count)
 /* Map an empty library of this name. */
 static void *map(const char *name)
 {
-    char folder[] = "/tmp/gpuwhy-blind-XXXXXX", path[100];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    char path[100];
+    snprintf(path, sizeof path, "%s/%s", gw_test_folder, name);
     int fd = open(path, O_RDWR | O_CREAT, 0600);
     assert_true(fd >= 0 && ftruncate(fd, 4096) == 0);
     void *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
     assert_true(at != MAP_FAILED);
     close(fd);
     unlink(path);
-    rmdir(folder);
     return at;
 }
 
@@ -272,23 +269,18 @@ GW_TEST(without_maps_it_is_not_certain)
 
 /* Tests how a process was started, on folders that look like /proc. */
 
-static char root[] = "/tmp/gpuwhy-origin-XXXXXX";
-
 static void write_file(const char *folder, const char *name, const char *text, size_t bytes)
 {
     char path[300];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
-    fclose(file);
+    gw_test_write(path, text, bytes);
 }
 
 /* Words of `command` are separated by blanks. */
 static void add(unsigned pid, unsigned parent, const char *name, const char *command, const char *cgroup)
 {
     char folder[200], stat[200], words[200];
-    snprintf(folder, sizeof folder, "%s/proc/%u", root, pid);
+    snprintf(folder, sizeof folder, "%s/proc/%u", gw_test_folder, pid);
     mkdir(folder, 0700);
     int bytes = snprintf(stat, sizeof stat, "%u (%s) S %u 1 1 0 -1", pid, name, parent);
     write_file(folder, "stat", stat, (size_t)bytes);
@@ -302,7 +294,7 @@ static void add(unsigned pid, unsigned parent, const char *name, const char *com
 static void assert_origin(unsigned pid, const char *wanted)
 {
     gw_text text = {0};
-    gwi_origin_add(&text, root, pid);
+    gwi_origin_add(&text, gw_test_folder, pid);
     assert_string_equal(gw_text_str(&text), wanted);
     gw_text_free(&text);
 }
@@ -310,23 +302,10 @@ static void assert_origin(unsigned pid, const char *wanted)
 static int make_root(void **state)
 {
     char path[200];
-    if (mkdtemp(root) == NULL)
+    if (gw_test_folder_make(state) != 0)
         return -1;
-    snprintf(path, sizeof path, "%s/proc", root);
+    snprintf(path, sizeof path, "%s/proc", gw_test_folder);
     return mkdir(path, 0700);
-}
-
-static int remove_one(const char *path, const struct stat *info, int flag, struct FTW *where)
-{
-    (void)info;
-    (void)flag;
-    (void)where;
-    return remove(path);
-}
-
-static int remove_root(void **state)
-{
-    return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 #define SESSION "0::/user.slice/user-1000.slice/session-3.scope\n"
@@ -415,9 +394,9 @@ GW_TEST(what_is_not_known_is_empty)
     add(91, 90, "python", "python", "0::/\n");
     assert_origin(90, "");
     char folder[200];
-    snprintf(folder, sizeof folder, "%s/proc/90", root);
+    snprintf(folder, sizeof folder, "%s/proc/90", gw_test_folder);
     write_file(folder, "stat", "90 (no end", 10);
     assert_origin(90, "");
 }
 
-GW_TEST_MAIN(make_root, remove_root)
+GW_TEST_MAIN(make_root, gw_test_folder_remove)

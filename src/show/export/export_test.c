@@ -1,7 +1,7 @@
 /* Tests all formats with every kind of item, and the JSON output with json-c's own parser. */
 #define _GNU_SOURCE
 #include "gw_export.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -9,8 +9,6 @@
 #include <json-c/json.h>
 
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuLaunchKernel"};
-static char path[] = "/tmp/gw-export-XXXXXX/r.gpuwhy";
-static char folder[] = "/tmp/gw-export-XXXXXX";
 
 static void put(gw_writer *writer, const gw_item *item)
 {
@@ -23,10 +21,7 @@ static int write_recording(void **state)
 {
     gw_error err;
     gw_writer *writer;
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    snprintf(path, sizeof path, "%s/r.gpuwhy", folder);
-    if (gw_writer_create(path, 0, fn_names, 2, &writer, &err) != GW_OK)
+    if (gw_test_folder_make(state) != 0 || gw_writer_create(gw_test_file, 0, fn_names, 2, &writer, &err) != GW_OK)
         return -1;
     gw_item item = {.kind = GW_ITEM_META, .pair = {"argv", "a, \"quoted\"\nword"}};
     put(writer, &item);
@@ -74,16 +69,10 @@ static int write_recording(void **state)
     return gw_writer_close(writer, &err) == GW_OK ? 0 : -1;
 }
 
-static int remove_recording(void **state)
-{
-    unlink(path);
-    return rmdir(folder);
-}
-
 static gw_status export_to(const char *format, FILE *file, uint64_t *ret_faults, gw_error *err)
 {
     gw_reader *reader;
-    gw_status st = gw_reader_open(path, &reader, err);
+    gw_status st = gw_reader_open(gw_test_file, &reader, err);
     if (st != GW_OK)
         return st;
     st = gw_export_run(gw_export_find(format), reader, file, ret_faults, err);
@@ -204,7 +193,7 @@ GW_TEST(a_full_disk_is_noticed)
 GW_TEST(damage_is_shown)
 {
     uint64_t faults;
-    FILE *file = fopen(path, "r+b");
+    FILE *file = fopen(gw_test_file, "r+b");
     fseek(file, -40, SEEK_END);
     fputc('!', file);
     fputc('?', file);
@@ -225,4 +214,4 @@ GW_TEST(formats_are_found_by_name)
         assert_ptr_equal(gw_export_find(gw_export_at(i)->name), gw_export_at(i));
 }
 
-GW_TEST_MAIN(write_recording, remove_recording)
+GW_TEST_MAIN(write_recording, gw_test_folder_remove)

@@ -3,7 +3,7 @@
  * here has its own field numbers, from Perfetto's schema. tests/cmd/test_perfetto.py tests traces of real runs. */
 #define _GNU_SOURCE
 #include "gw_export.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gwi_perfetto.h"
 
 #include <malloc.h>
@@ -247,26 +247,14 @@ static gw_item any_item(unsigned threads, gw_hot_call call[4], gw_sample_value v
     return item;
 }
 
-static char path[] = "/tmp/gw-perfetto-XXXXXX/r.gpuwhy";
-static char folder[] = "/tmp/gw-perfetto-XXXXXX";
-
 static int make_recording(void **state)
 {
     static const char *const fn_names[] = {"cuMemAlloc_v2", "cuLaunchKernel"};
     gw_writer *writer;
     gw_error err;
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    snprintf(path, sizeof path, "%s/r.gpuwhy", folder);
-    if (gw_writer_create(path, 0, fn_names, 2, &writer, &err) != GW_OK)
+    if (gw_test_folder_make(state) != 0 || gw_writer_create(gw_test_file, 0, fn_names, 2, &writer, &err) != GW_OK)
         return -1;
     return gw_writer_close(writer, &err) == GW_OK ? 0 : -1;
-}
-
-static int remove_recording(void **state)
-{
-    unlink(path);
-    return rmdir(folder);
 }
 
 /* Items for an export: the next one, or false after the last. */
@@ -290,7 +278,7 @@ static char *export_items(const char *name, source *from, size_t *ret_bytes)
     gw_error err = {""};
     gw_reader *reader = NULL;
     const gw_export_format *format = gw_export_find(name);
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    assert_int_equal(gw_reader_open(gw_test_file, &reader, &err), GW_OK);
     gw_export_to to = {.file = open_memstream(&text, ret_bytes), .reader = reader};
     gw_status st = format->begin(&to, &err);
     for (; from->done < from->count && st == GW_OK; from->done++) {
@@ -447,7 +435,7 @@ static size_t heap_after(const char *name, uint64_t count)
     gw_error err = {""};
     gw_reader *reader = NULL;
     const gw_export_format *format = gw_export_find(name);
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    assert_int_equal(gw_reader_open(gw_test_file, &reader, &err), GW_OK);
     gw_export_to to = {.file = fopen("/dev/null", "w"), .reader = reader};
     assert_non_null(to.file);
     gw_status st = format->begin(&to, &err);
@@ -479,4 +467,4 @@ GW_TEST(memory_does_not_grow_with_the_events)
     }
 }
 
-GW_TEST_MAIN(make_recording, remove_recording)
+GW_TEST_MAIN(make_recording, gw_test_folder_remove)
