@@ -5,7 +5,10 @@
 #include "gw_feed.h"
 
 enum { A = 0xa000, B = 0xb000, C = 0xc000, EVENT = 0xe000, OTHER = 0xe100, LEGACY = 0, NON_BLOCKING = 1 };
-static const uint64_t mib = 1 << 20, block = 0x7000000000, weights = 0x7100000000, host = 0x10000000;
+#define MIB     (1ull << 20)
+#define BLOCK   0x7000000000ull
+#define WEIGHTS 0x7100000000ull
+#define HOST    0x10000000ull
 
 static gw_feed feed; /* static, because it is large */
 static uint32_t number;
@@ -19,7 +22,7 @@ static void tell(gw_order_step step, uint64_t object, uint64_t stream)
 static void tell_copy(gw_order_step step, uint64_t to, uint64_t from, uint64_t stream)
 {
     tell(step, to, stream);
-    gw_feed_extra_call(&feed, "cuStep", GW_EV_ORDER_RANGE, 0, number, to, from, mib, 0);
+    gw_feed_extra_call(&feed, "cuStep", GW_EV_ORDER_RANGE, 0, number, to, from, MIB, 0);
 }
 
 static void begin(uint64_t flags)
@@ -29,19 +32,19 @@ static void begin(uint64_t flags)
     const uint64_t streams[] = {A, B, C};
     for (int i = 0; i < 3; i++)
         gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, streams[i], flags, 0, 0);
-    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, weights, 8 * mib, GW_SPACE_DEVICE, 0);
-    gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 0, host, 8 * mib, 0, 0);
-    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, block, 8 * mib, 0, A);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, WEIGHTS, 8 * MIB, GW_SPACE_DEVICE, 0);
+    gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 0, HOST, 8 * MIB, 0, 0);
+    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, BLOCK, 8 * MIB, 0, A);
 }
 
 static void copy_on(uint64_t stream)
 {
-    tell_copy(GW_ORDER_COPY, weights, block + mib, stream);
+    tell_copy(GW_ORDER_COPY, WEIGHTS, BLOCK + MIB, stream);
 }
 
 static void free_on(uint64_t stream)
 {
-    gw_feed_extra_call(&feed, "cuMemFreeAsync", GW_EV_FREE_ASYNC, 0, number, block, 0, 0, stream);
+    gw_feed_extra_call(&feed, "cuMemFreeAsync", GW_EV_FREE_ASYNC, 0, number, BLOCK, 0, 0, stream);
 }
 
 static void expect_count(uint64_t count)
@@ -63,9 +66,9 @@ GW_TEST(a_free_in_another_order_is_noted)
     assert_int_equal(model->unordered_total, 1);
     const gw_unordered *it = &model->unordered[0];
     assert_int_equal(it->kind, GW_UNORDERED_FREE);
-    assert_int_equal(it->address, block);
-    assert_int_equal(it->block_bytes, 8 * mib);
-    assert_int_equal(it->copy_bytes, mib);
+    assert_int_equal(it->address, BLOCK);
+    assert_int_equal(it->block_bytes, 8 * MIB);
+    assert_int_equal(it->copy_bytes, MIB);
     assert_int_equal(it->copy_stream, B);
     assert_int_equal(it->free_stream, A);
     assert_string_equal(it->copy_fn, "cuStep");
@@ -76,112 +79,44 @@ GW_TEST(a_free_in_another_order_is_noted)
     gw_model_free(model);
 }
 
-/* ---- calls that order the free after the copy ---- */
+/* ---- calls between the copy and the free ---- */
 
-static void by_same_stream(void)
-{
-    copy_on(A);
-}
+enum { STEPS_MAX = 5 };
 
-static void by_event(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_RECORD, EVENT, B);
-    tell(GW_ORDER_WAIT, EVENT, A);
-}
+/* An ordering step, with two ranges if it is a copy or a fill; or a step that is missing in the recording. */
+typedef struct step {
+    enum { NO_STEP, PLAIN_STEP, STEP_WITH_RANGES, LOST_STEP } kind;
+    gw_order_step step;
+    uint64_t object, stream, from;
+} step;
 
-static void by_third_stream(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_RECORD, EVENT, B);
-    tell(GW_ORDER_WAIT, EVENT, C);
-    tell(GW_ORDER_RECORD, OTHER, C);
-    tell(GW_ORDER_WAIT, OTHER, A);
-}
+#define STEP(name, object, stream)     PLAIN_STEP, GW_ORDER_##name, object, stream, 0
+#define RANGES(name, to, from, stream) STEP_WITH_RANGES, GW_ORDER_##name, to, stream, from
+#define COPY(stream)                   RANGES(COPY, WEIGHTS, BLOCK + MIB, stream)
+#define GAP                            LOST_STEP, 0, 0, 0, 0
 
-static void by_waiting_for_the_event(void)
+static void take(const step *list)
 {
-    copy_on(B);
-    tell(GW_ORDER_RECORD, EVENT, B);
-    tell(GW_ORDER_EVENT_DONE, EVENT, 0);
-}
-
-static void by_waiting_for_the_stream(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_STREAM_DONE, B, 0);
-}
-
-static void by_waiting_for_the_context(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_CONTEXT_DONE, 0, 0);
-}
-
-static void by_callback(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_HOST_FUNC, 0x1234, B);
-}
-
-/* Stream A waits for an event whose record was not seen. The event may have been recorded after the copy. */
-static void by_unknown_event(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_WAIT, EVENT, A);
-}
-
-static void by_unknown_means(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_UNKNOWN, 0, 0);
-}
-
-static void by_a_gap(void)
-{
-    copy_on(B);
-    number++;
-    tell(GW_ORDER_RECORD, EVENT, C);
-}
-
-static void by_a_step_of_later_versions(void)
-{
-    copy_on(B);
-    tell((gw_order_step)200, 0, 0);
-}
-
-static void by_a_missing_range(void)
-{
-    tell(GW_ORDER_COPY, weights, B);
-}
-
-static void by_unknown_number(void)
-{
-    copy_on(B);
-    number++;
+    for (size_t i = 0; i < STEPS_MAX; i++) {
+        number += list[i].kind == LOST_STEP;
+        if (list[i].kind == STEP_WITH_RANGES)
+            tell_copy(list[i].step, list[i].object, list[i].from, list[i].stream);
+        else if (list[i].kind == PLAIN_STEP)
+            tell(list[i].step, list[i].object, list[i].stream);
+    }
 }
 
 static void by_freeing_plain_memory(void)
 {
     copy_on(B);
-    gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 0, weights + 16 * mib, 0, GW_SPACE_DEVICE, 0);
-}
-
-static void by_pageable_memory(void)
-{
-    tell_copy(GW_ORDER_COPY, block, host + 64 * mib, B);
-}
-
-static void by_another_range(void)
-{
-    tell_copy(GW_ORDER_COPY, weights, block + 8 * mib, B);
+    gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 0, WEIGHTS + 16 * MIB, 0, GW_SPACE_DEVICE, 0);
 }
 
 static void by_time(void)
 {
     copy_on(B);
-    gw_feed_call(&feed, "cuMemFreeAsync", GW_EV_FREE_ASYNC, 0, block, 0, 0, B);
-    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, block, 8 * mib, 0, A);
+    gw_feed_call(&feed, "cuMemFreeAsync", GW_EV_FREE_ASYNC, 0, BLOCK, 0, 0, B);
+    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, BLOCK, 8 * MIB, 0, A);
 }
 
 /* Records more events after the copy than the model can store, so the model must drop the copy. */
@@ -194,86 +129,65 @@ static void by_much(void)
 
 GW_TEST(a_free_in_order_is_not_noted)
 {
-    static void (*const ways[])(void) = {by_same_stream,
-                                         by_event,
-                                         by_third_stream,
-                                         by_waiting_for_the_event,
-                                         by_waiting_for_the_stream,
-                                         by_waiting_for_the_context,
-                                         by_callback,
-                                         by_unknown_event,
-                                         by_unknown_means,
-                                         by_a_gap,
-                                         by_a_step_of_later_versions,
-                                         by_a_missing_range,
-                                         by_unknown_number,
-                                         by_freeing_plain_memory,
-                                         by_pageable_memory,
-                                         by_another_range,
-                                         by_time,
-                                         by_much};
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+    const step ways[][STEPS_MAX] = {
+        {{COPY(A)}}, /* in the stream of the free */
+        {{COPY(B)}, {STEP(RECORD, EVENT, B)}, {STEP(WAIT, EVENT, A)}},
+        /* through a third stream */
+        {{COPY(B)}, {STEP(RECORD, EVENT, B)}, {STEP(WAIT, EVENT, C)}, {STEP(RECORD, OTHER, C)}, {STEP(WAIT, OTHER, A)}},
+        {{COPY(B)}, {STEP(RECORD, EVENT, B)}, {STEP(EVENT_DONE, EVENT, 0)}},
+        {{COPY(B)}, {STEP(STREAM_DONE, B, 0)}},
+        {{COPY(B)}, {STEP(CONTEXT_DONE, 0, 0)}},
+        {{COPY(B)}, {STEP(HOST_FUNC, 0x1234, B)}},
+        /* the record of the event was not seen, so the event may have been recorded after the copy */
+        {{COPY(B)}, {STEP(WAIT, EVENT, A)}},
+        {{COPY(B)}, {STEP(UNKNOWN, 0, 0)}},
+        {{COPY(B)}, {GAP}, {STEP(RECORD, EVENT, C)}},
+        {{COPY(B)}, {PLAIN_STEP, (gw_order_step)200, 0, 0, 0}}, /* a step of later versions */
+        {{STEP(COPY, WEIGHTS, B)}},                             /* without ranges */
+        {{COPY(B)}, {GAP}},
+        {{RANGES(COPY, BLOCK, HOST + 64 * MIB, B)}},    /* pageable memory */
+        {{RANGES(COPY, WEIGHTS, BLOCK + 8 * MIB, B)}}}; /* another range */
+    static void (*const other_ways[])(void) = {by_freeing_plain_memory, by_time, by_much};
+    const size_t way_count = sizeof ways / sizeof ways[0], other_count = sizeof other_ways / sizeof other_ways[0];
+    for (size_t i = 0; i < way_count + other_count; i++) {
         begin(NON_BLOCKING);
-        ways[i]();
+        if (i < way_count)
+            take(ways[i]);
+        else
+            other_ways[i - way_count]();
         free_on(A);
         expect_count(0);
     }
 }
 
-/* ---- calls that do not order the free after the copy ---- */
+static const step default_stream_between[STEPS_MAX] = {
+    {COPY(B)}, {STEP(RECORD, EVENT, LEGACY)}, {STEP(WAIT, EVENT, A)}};
+static const step waited_copy_between[STEPS_MAX] = {{COPY(B)}, {RANGES(COPY_WAITED, WEIGHTS, HOST, LEGACY)}};
 
-static void with_event_before_the_copy(void)
+static void count_after(uint64_t flags, const step *list, uint64_t count)
 {
-    tell(GW_ORDER_RECORD, EVENT, B);
-    copy_on(B);
-    tell(GW_ORDER_WAIT, EVENT, A);
-}
-
-static void with_wait_of_the_wrong_stream(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_RECORD, EVENT, B);
-    tell(GW_ORDER_WAIT, EVENT, C);
-}
-
-static void with_wait_for_the_wrong_stream(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_STREAM_DONE, A, 0);
-    tell(GW_ORDER_HOST_FUNC, 0x1234, C);
-    tell(GW_ORDER_RECORD, EVENT, A);
-    tell(GW_ORDER_EVENT_DONE, EVENT, 0);
-}
-
-static void with_default_stream_between(void)
-{
-    copy_on(B);
-    tell(GW_ORDER_RECORD, EVENT, LEGACY);
-    tell(GW_ORDER_WAIT, EVENT, A);
-}
-
-static void with_waited_copy_between(void)
-{
-    copy_on(B);
-    tell_copy(GW_ORDER_COPY_WAITED, weights, host, LEGACY);
-}
-
-static void with_the_other_side(void)
-{
-    tell_copy(GW_ORDER_FILL, block, 0, B);
+    begin(flags);
+    take(list);
+    free_on(A);
+    expect_count(count);
 }
 
 GW_TEST(what_does_not_order_is_noted)
 {
-    static void (*const ways[])(void) = {with_event_before_the_copy,     with_wait_of_the_wrong_stream,
-                                         with_wait_for_the_wrong_stream, with_default_stream_between,
-                                         with_waited_copy_between,       with_the_other_side};
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        begin(NON_BLOCKING);
-        ways[i]();
-        free_on(A);
-        expect_count(1);
-    }
+    const step ways[][STEPS_MAX] = {
+        {{STEP(RECORD, EVENT, B)}, {COPY(B)}, {STEP(WAIT, EVENT, A)}}, /* the event is before the copy */
+        {{COPY(B)}, {STEP(RECORD, EVENT, B)}, {STEP(WAIT, EVENT, C)}}, /* the wrong stream waits */
+        /* nothing waits for the copy's stream */
+        {{COPY(B)},
+         {STEP(STREAM_DONE, A, 0)},
+         {STEP(HOST_FUNC, 0x1234, C)},
+         {STEP(RECORD, EVENT, A)},
+         {STEP(EVENT_DONE, EVENT, 0)}},
+        {{RANGES(FILL, BLOCK, 0, B)}}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        count_after(NON_BLOCKING, ways[i], 1);
+    count_after(NON_BLOCKING, default_stream_between, 1);
+    count_after(NON_BLOCKING, waited_copy_between, 1);
 }
 
 /* Work in blocking streams waits for earlier work in the default stream, and the other way round. */
@@ -283,13 +197,8 @@ GW_TEST(blocking_streams_follow_the_default_stream)
     copy_on(B);
     free_on(A);
     expect_count(1);
-    static void (*const ways[])(void) = {with_default_stream_between, with_waited_copy_between};
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        begin(0);
-        ways[i]();
-        free_on(A);
-        expect_count(0);
-    }
+    count_after(0, default_stream_between, 0);
+    count_after(0, waited_copy_between, 0);
     begin(0);
     copy_on(B);
     free_on(LEGACY);
@@ -300,7 +209,7 @@ GW_TEST(blocking_streams_follow_the_default_stream)
     expect_count(0);
     begin(0);
     copy_on(B);
-    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, block + 16 * mib, mib, 0, LEGACY);
+    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, BLOCK + 16 * MIB, MIB, 0, LEGACY);
     free_on(A);
     expect_count(0);
     begin(NON_BLOCKING);
@@ -370,8 +279,8 @@ GW_TEST(launches_in_between_are_counted)
 GW_TEST(host_memory_given_back_too_early)
 {
     begin(NON_BLOCKING);
-    tell_copy(GW_ORDER_COPY, host + mib, weights, B);
-    gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
+    tell_copy(GW_ORDER_COPY, HOST + MIB, WEIGHTS, B);
+    gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, HOST, 0, 0, 0);
     gw_feed_exit(&feed, 0, 0);
     gw_model *model = gw_feed_finish(&feed);
     assert_int_equal(model->unordered_total, 1);
@@ -380,13 +289,13 @@ GW_TEST(host_memory_given_back_too_early)
     gw_model_free(model);
 
     begin(NON_BLOCKING);
-    tell_copy(GW_ORDER_COPY, weights, host + mib, B); /* this copy only reads from the host memory that is freed */
-    gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
+    tell_copy(GW_ORDER_COPY, WEIGHTS, HOST + MIB, B); /* this copy only reads from the host memory that is freed */
+    gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, HOST, 0, 0, 0);
     expect_count(0);
     begin(NON_BLOCKING);
-    tell_copy(GW_ORDER_COPY, host + mib, weights, B);
+    tell_copy(GW_ORDER_COPY, HOST + MIB, WEIGHTS, B);
     tell(GW_ORDER_STREAM_DONE, B, 0);
-    gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
+    gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, HOST, 0, 0, 0);
     expect_count(0);
 }
 
@@ -400,7 +309,7 @@ GW_TEST(many_are_bounded)
         copy_on(B);
         free_on(A);
         t_last_ns = feed.t_ns;
-        gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, block, 8 * mib, 0, A);
+        gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, BLOCK, 8 * MIB, 0, A);
     }
     gw_feed_exit(&feed, 0, 0);
     gw_model *model = gw_feed_finish(&feed);
