@@ -268,10 +268,8 @@ static void put_state(gw_writer *writer, test_lines *expected)
                     .counters = {counter, UINT64_MAX, 3, 4, 2, "worker"}};
     put(writer, &item, expected);
     gw_hot_call call[3] = {{5, 0x1000, 0x2000, 3}, {9, 0x1000, 0, 3}, {9, UINT64_MAX, UINT64_MAX, 0}};
-    item = (gw_item){.kind = GW_ITEM_RING, .t_ns = 6, .pid = 10, .tid = 11, .ring = {call, 3, 77, 76}};
-    put(writer, &item, expected);
-    item = (gw_item){.kind = GW_ITEM_LOST, .t_ns = 6, .pid = 10, .lost = {1, 2, 3}};
-    put(writer, &item, expected);
+    put(writer, &(gw_item){.kind = GW_ITEM_RING, .t_ns = 6, .pid = 10, .tid = 11, .ring = {call, 3, 77, 76}}, expected);
+    put(writer, &(gw_item){.kind = GW_ITEM_LOST, .t_ns = 6, .pid = 10, .lost = {1, 2, 3}}, expected);
 }
 
 static void put_facts(gw_writer *writer, test_lines *expected)
@@ -288,10 +286,8 @@ static void put_facts(gw_writer *writer, test_lines *expected)
     item.process.driver_build_id = "00ff";
     item.process.pid_namespace = 4026531836;
     put(writer, &item, expected);
-    item = (gw_item){.kind = GW_ITEM_MAPS, .pid = 10, .pair = {"/lib/libc.so.6", "abcd"}};
-    put(writer, &item, expected);
-    item = (gw_item){.kind = GW_ITEM_SUPERVISOR, .t_ns = 8, .pair = {"unobserved.driver", "10"}};
-    put(writer, &item, expected);
+    put(writer, &(gw_item){.kind = GW_ITEM_MAPS, .pid = 10, .pair = {"/lib/libc.so.6", "abcd"}}, expected);
+    put(writer, &(gw_item){.kind = GW_ITEM_SUPERVISOR, .t_ns = 8, .pair = {"unobserved.driver", "10"}}, expected);
 }
 
 static void put_symbols(gw_writer *writer, test_lines *expected)

@@ -10,62 +10,48 @@
 
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuLaunchKernel"};
 
-static void put(gw_writer *writer, const gw_item *item)
-{
-    gw_error err = {""};
-    if (gw_writer_put(writer, item, &err) != GW_OK)
-        fail_msg("%s", err.text);
-}
-
 static int write_recording(void **state)
 {
     gw_error err;
     gw_writer *writer;
     if (gw_test_folder_make(state) != 0 || gw_writer_create(gw_test_file, 0, fn_names, 2, &writer, &err) != GW_OK)
         return -1;
-    gw_item item = {.kind = GW_ITEM_META, .pair = {"argv", "a, \"quoted\"\nword"}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_PROCESS, .pid = 5, .process = {1, 2, "/bin/x", "/lib/libcuda.so.1", "ab"}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_EVENT, .t_ns = 7, .pid = 5, .tid = 6};
-    item.event = (gw_event){.t_ns = 7, .pid = 5, .tid = 6, .kind = GW_EV_ALLOC, .flags = 3, .took_us = 9};
-    item.event.arg[0] = UINT64_MAX;
-    item.event.arg[1] = 4096;
-    item.event.text = "not \xff utf-8";
-    item.event.text_bytes = 11;
-    put(writer, &item);
-    uint64_t counter[GW_COUNT_COUNT] = {3};
-    item = (gw_item){.kind = GW_ITEM_COUNTERS, .pid = 5, .tid = 6};
-    item.counters.counter = counter;
-    item.counters.thread_name = "main,thread";
-    item.counters.inside_fn_plus_1 = 2;
-    put(writer, &item);
-    gw_hot_call call[2] = {{1, 2, 3, 1}, {4, 5, 6, 1}};
-    item = (gw_item){.kind = GW_ITEM_RING, .pid = 5, .tid = 6, .ring = {call, 2, 9, 8}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_LOST, .pid = 5, .lost = {1, 2, 3}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_STDERR, .stderr_part = {"line\nline,\"\n", 12}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_EXIT, .exit = {.pid = 5, .status_known = true, .exit_code = 1}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_MAPS, .pair = {"/lib/a.so", ""}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_SUPERVISOR, .pair = {"k", "v"}};
-    put(writer, &item);
+    const uint64_t counter[GW_COUNT_COUNT] = {3};
+    const gw_hot_call call[2] = {{1, 2, 3, 1}, {4, 5, 6, 1}};
     gw_symbol_frame frame[2] = {{"inner", "x.h", 3, 7}, {"outer", NULL, 0, 0}};
-    item = (gw_item){.kind = GW_ITEM_SYMBOL, .symbol = {"/bin/x", 1, 0x20, GW_SYMBOL_LINE, frame, 2}};
-    put(writer, &item);
-    gw_sample_value value[2] = {{GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 700000},
-                                {GW_METRIC_CARD_ECC_MODE, GW_SAMPLE_NOT_SUPPORTED, 0}};
-    item = (gw_item){.kind = GW_ITEM_SAMPLE, .sample = {GW_SOURCE_NVML, true, 1, value, 2}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_MACHINE,
-                     .pid = 5,
-                     .machine = {GW_MACHINE_XID, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 1, 79, 0, "fallen, \"off\""}};
-    put(writer, &item);
-    item = (gw_item){.kind = GW_ITEM_META, .pair = {"env.A", "=CMD(1,2)"}};
-    put(writer, &item);
+    const gw_sample_value value[2] = {{GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 700000},
+                                      {GW_METRIC_CARD_ECC_MODE, GW_SAMPLE_NOT_SUPPORTED, 0}};
+    const gw_event event = {.t_ns = 7,
+                            .pid = 5,
+                            .tid = 6,
+                            .kind = GW_EV_ALLOC,
+                            .flags = 3,
+                            .took_us = 9,
+                            .arg = {UINT64_MAX, 4096},
+                            .text = "not \xff utf-8",
+                            .text_bytes = 11};
+    const gw_item items[] = {
+        {.kind = GW_ITEM_META, .pair = {"argv", "a, \"quoted\"\nword"}},
+        {.kind = GW_ITEM_PROCESS, .pid = 5, .process = {1, 2, "/bin/x", "/lib/libcuda.so.1", "ab"}},
+        {.kind = GW_ITEM_EVENT, .t_ns = 7, .pid = 5, .tid = 6, .event = event},
+        {.kind = GW_ITEM_COUNTERS,
+         .pid = 5,
+         .tid = 6,
+         .counters = {.counter = counter, .thread_name = "main,thread", .inside_fn_plus_1 = 2}},
+        {.kind = GW_ITEM_RING, .pid = 5, .tid = 6, .ring = {call, 2, 9, 8}},
+        {.kind = GW_ITEM_LOST, .pid = 5, .lost = {1, 2, 3}},
+        {.kind = GW_ITEM_STDERR, .stderr_part = {"line\nline,\"\n", 12}},
+        {.kind = GW_ITEM_EXIT, .exit = {.pid = 5, .status_known = true, .exit_code = 1}},
+        {.kind = GW_ITEM_MAPS, .pair = {"/lib/a.so", ""}},
+        {.kind = GW_ITEM_SUPERVISOR, .pair = {"k", "v"}},
+        {.kind = GW_ITEM_SYMBOL, .symbol = {"/bin/x", 1, 0x20, GW_SYMBOL_LINE, frame, 2}},
+        {.kind = GW_ITEM_SAMPLE, .sample = {GW_SOURCE_NVML, true, 1, value, 2}},
+        {.kind = GW_ITEM_MACHINE,
+         .pid = 5,
+         .machine = {GW_MACHINE_XID, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 1, 79, 0, "fallen, \"off\""}},
+        {.kind = GW_ITEM_META, .pair = {"env.A", "=CMD(1,2)"}}};
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
+        assert_int_equal(gw_writer_put(writer, &items[i], &err), GW_OK);
     return gw_writer_close(writer, &err) == GW_OK ? 0 : -1;
 }
 
