@@ -80,7 +80,6 @@ static void *read_all_examples(void *unused)
     size_t *count = calloc(GW_SIGN_COUNT, sizeof *count);
     gw_log_reader *reader = NULL;
     gw_log *log = NULL;
-    (void)unused;
     if (count == NULL || gw_log_open(&reader, NULL) != GW_OK || gw_log_begin(reader, "x", NULL) != GW_OK) {
         free(count);
         return NULL;

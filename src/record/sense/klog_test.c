@@ -169,7 +169,6 @@ static size_t told_count;
 
 static void take(void *user, const gw_cudnn_message *message)
 {
-    (void)user;
     if (told_count < sizeof told / sizeof told[0])
         told[told_count] = *message;
     told_count++;

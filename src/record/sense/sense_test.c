@@ -4,7 +4,6 @@
 #include "gw_sense.h"
 
 #include "gw_clock.h"
-
 #include "gw_text.h"
 #include "made_root_testlib.h"
 
@@ -82,14 +81,16 @@ static const gw_sense_sink sink = {&all, take_item, take_holder};
 
 enum { WAIT_MS = 200000 };
 
+static uint32_t pid; /* of this process, which plays the program */
+static gw_sense_now now;
+static gw_sense *sense;
 static uint64_t settle_ns; /* gw_sense_options.settle_ns of the next open_senses() */
 
-static gw_sense *open_senses(const char *words, const char *root)
+static void open_senses(const char *words, const char *root)
 {
     static char word[64];
     static const char *environment[2] = {word};
     gw_error err = {""};
-    gw_sense *sense;
     snprintf(word, sizeof word, "GW_FAKE_NVML=%s", words);
     gw_sense_options options = {.t0_monotonic_ns = gw_monotonic_ns(),
                                 .command = getpid(),
@@ -98,28 +99,35 @@ static gw_sense *open_senses(const char *words, const char *root)
                                 .root = root,
                                 .settle_ns = settle_ns};
     forget(&all);
+    pid = (uint32_t)getpid();
+    now = (gw_sense_now){.pid = &pid, .pid_count = 1};
     if (gw_sense_open(&options, &sense, &err) != GW_OK)
         fail_msg("%s", err.text);
-    return sense;
+}
+
+static void close_senses(unsigned wait_ms)
+{
+    gw_sense_last(sense, &now, &sink, wait_ms);
+    gw_sense_close(sense);
 }
 
 /* Call gw_sense_look() until `*until` is not 0, but for no longer than WAIT_MS. */
-static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t *until)
+static void look_until(const uint32_t *until)
 {
     uint64_t end_ns = gw_monotonic_ns() + (uint64_t)WAIT_MS * 1000000;
     while (*until == 0 && gw_monotonic_ns() < end_ns) {
         usleep(5000);
-        gw_sense_look(sense, now, &sink);
+        gw_sense_look(sense, &now, &sink);
     }
 }
 
 /* Call gw_sense_look() `times` times, with pauses of 5 ms before each call: it reads nothing in the first 4 ms after
  * gw_sense_open(). */
-static void look_often(gw_sense *sense, const gw_sense_now *now, unsigned times)
+static void look_often(unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         usleep(5000);
-        gw_sense_look(sense, now, &sink);
+        gw_sense_look(sense, &now, &sink);
     }
 }
 
@@ -133,12 +141,9 @@ static void expect(const gw_sample_value *values, gw_metric metric, gw_sample_st
 
 GW_TEST(every_answer_is_told_with_its_reason)
 {
-    uint32_t pid = (uint32_t)getpid();
-    gw_sense_now now = {.pid = &pid, .pid_count = 1};
-    gw_sense *sense = open_senses("", "");
-    look_until(sense, &now, &all.events[GW_MACHINE_XID]);
-    gw_sense_last(sense, &now, &sink, WAIT_MS);
-    gw_sense_close(sense);
+    open_senses("", "");
+    look_until(&all.events[GW_MACHINE_XID]);
+    close_senses(WAIT_MS);
     assert_int_equal(all.xid, 79);
     assert_int_equal(all.xid_card, 1);
     assert_string_equal(all.card_text[1], "index=1 pci=00000000:19:00.0 uuid= name=Fake card");
@@ -164,15 +169,12 @@ GW_TEST(every_answer_is_told_with_its_reason)
 
 GW_TEST(holders_are_asked_at_a_refusal)
 {
-    uint32_t pid = (uint32_t)getpid();
-    gw_sense_now now = {.pid = &pid, .pid_count = 1};
-    gw_sense *sense = open_senses("", "");
-    look_often(sense, &now, 10);
+    open_senses("", "");
+    look_often(10);
     assert_int_equal(all.holders, 0);
     now.failure_at_ns = now.out_of_memory_at_ns = 1000;
-    look_until(sense, &now, &all.holders);
-    gw_sense_last(sense, &now, &sink, WAIT_MS);
-    gw_sense_close(sense);
+    look_until(&all.holders);
+    close_senses(WAIT_MS);
     /* two processes, found by one query at the refusal; no second query at the end */
     assert_int_equal(all.holders, 2);
     assert_int_equal(all.unmatched, 0);
@@ -183,9 +185,7 @@ GW_TEST(holders_are_asked_at_a_refusal)
 /* If an NVML call never returns, the supervisor must not block: it reports the call and still ends. */
 GW_TEST(a_call_that_hangs_is_said)
 {
-    uint32_t pid = (uint32_t)getpid();
-    gw_sense_now now = {.pid = &pid, .pid_count = 1};
-    gw_sense *sense = open_senses("hang", "");
+    open_senses("hang", "");
     uint64_t before_ns = gw_monotonic_ns(), looks = 0;
     while (all.events[GW_MACHINE_SENSE] == 0 && gw_monotonic_ns() - before_ns < WAIT_MS * UINT64_C(1000000)) {
         usleep(5000);
@@ -195,30 +195,23 @@ GW_TEST(a_call_that_hangs_is_said)
     assert_int_equal(all.events[GW_MACHINE_SENSE], 1);
     assert_non_null(strstr(all.last_event, "nvmlDeviceGetUtilizationRates"));
     assert_true(looks > 10);
-    gw_sense_last(sense, &now, &sink, 50);
-    gw_sense_close(sense);
+    close_senses(50);
     assert_non_null(strstr(all.last_event, "did not respond in time"));
 }
 
 GW_TEST(a_crash_in_the_library_is_survived)
 {
-    uint32_t pid = (uint32_t)getpid();
-    gw_sense_now now = {.pid = &pid, .pid_count = 1};
-    gw_sense *sense = open_senses("crash", "");
-    look_until(sense, &now, &all.events[GW_MACHINE_SENSE]);
-    gw_sense_last(sense, &now, &sink, 50);
-    gw_sense_close(sense);
+    open_senses("crash", "");
+    look_until(&all.events[GW_MACHINE_SENSE]);
+    close_senses(50);
     assert_int_equal(all.events[GW_MACHINE_SENSE], 1);
     assert_non_null(strstr(all.last_event, "ended by itself"));
 }
 
 GW_TEST(a_library_that_does_not_work_is_said)
 {
-    uint32_t pid = (uint32_t)getpid();
-    gw_sense_now now = {.pid = &pid, .pid_count = 1};
-    gw_sense *sense = open_senses("init", "");
-    gw_sense_last(sense, &now, &sink, WAIT_MS);
-    gw_sense_close(sense);
+    open_senses("init", "");
+    close_senses(WAIT_MS);
     assert_non_null(strstr(all.facts, "nvml.none=nvmlInit_v2 returned 18 (versions differ)"));
 }
 
@@ -226,9 +219,9 @@ GW_TEST(a_library_that_does_not_work_is_said)
  * slowest machine. */
 GW_TEST(nothing_is_done_for_a_short_program)
 {
-    gw_sense_now now = {0};
     settle_ns = UINT64_C(3600000000000);
-    gw_sense *sense = open_senses("", "");
+    open_senses("", "");
+    now.pid_count = 0;
     gw_sense_look(sense, &now, &sink);
     gw_sense_close(sense);
     settle_ns = 0;
@@ -243,11 +236,9 @@ GW_TEST(nothing_is_done_for_a_short_program)
 GW_TEST(the_kernel_log_is_followed)
 {
     char line[256];
-    uint32_t pid = (uint32_t)getpid();
-    gw_sense_now now = {.pid = &pid, .pid_count = 1};
     write_file("/dev/kmsg", "w", "4,1,1,-;NVRM: Xid (PCI:0000:18:00): 48, old\n");
-    gw_sense *sense = open_senses("init", gw_test_folder);
-    look_often(sense, &now, 4);
+    open_senses("init", gw_test_folder);
+    look_often(4);
     assert_int_equal(all.events[GW_MACHINE_XID], 0);
     for (int i = 0; i < 100; i++)
         write_file("/dev/kmsg", "a", "4,2,2,-;NVRM: Xid (PCI:0000:18:00): 31, pid=1, name=x\n");
@@ -256,8 +247,7 @@ GW_TEST(the_kernel_log_is_followed)
     write_file("/dev/kmsg", "a", line);
     gw_sense_look(sense, &now, &sink);
     assert_int_equal(all.events[GW_MACHINE_XID], 4);
-    gw_sense_last(sense, &now, &sink, 0);
-    gw_sense_close(sense);
+    close_senses(0);
     assert_int_equal(all.log_count, 100);
     assert_int_equal(all.events[GW_MACHINE_XID], 5);
     /* On the made-up machine, the pid namespace is unknown, so the pids in the log cannot be compared with those of the
@@ -270,7 +260,6 @@ GW_TEST(the_kernel_log_is_followed)
 GW_TEST(users_of_device_files_are_found)
 {
     char path[256];
-    gw_sense_now now = {0};
     static const char *const targets[] = {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia", "/dev/null"};
     for (unsigned i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         snprintf(path, sizeof path, "/proc/%u/fd/note", 4000 + i);
@@ -278,11 +267,12 @@ GW_TEST(users_of_device_files_are_found)
         snprintf(path, sizeof path, "%s/proc/%u/fd/3", gw_test_folder, 4000 + i);
         assert_int_equal(symlink(targets[i], path), 0);
     }
-    gw_sense *sense = open_senses("init", gw_test_folder);
-    look_often(sense, &now, 4);
+    open_senses("init", gw_test_folder);
+    now.pid_count = 0;
+    look_often(4);
     assert_int_equal(all.users, 0);
     now.out_of_memory_at_ns = 1000;
-    look_often(sense, &now, 4);
+    look_often(4);
     gw_sense_close(sense);
     assert_int_equal(all.users, 1);
     assert_int_equal(all.last_user, 4000);
@@ -291,14 +281,14 @@ GW_TEST(users_of_device_files_are_found)
 GW_TEST(a_rise_of_oom_kill_is_an_event)
 {
     char name[64];
-    gw_sense_now now = {0};
     snprintf(name, sizeof name, "/proc/%d/cgroup", (int)getpid());
     write_file(name, "w", "0::/job\n");
     snprintf(name, sizeof name, "/proc/%d/mountinfo", (int)getpid());
     write_file(name, "w", "30 20 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n");
     write_file("/cg/job/memory.events", "w", "low 0\nhigh 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n");
-    gw_sense *sense = open_senses("init", gw_test_folder);
-    look_often(sense, &now, 10);
+    open_senses("init", gw_test_folder);
+    now.pid_count = 0;
+    look_often(10);
     expect(all.host, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_KNOWN, 2);
     expect(all.host, GW_METRIC_CGROUP_MEMORY_REFUSED, GW_SAMPLE_KNOWN, 7);
     assert_int_equal(all.oom_kills, 0);

@@ -34,27 +34,22 @@ static gwi_forecast judge(curve *held, unsigned count)
 /* 4 GiB, and 20 MiB more at each sample. */
 static uint64_t linear(unsigned i, unsigned count)
 {
-    (void)count;
     return 4096 * mib + i * 20 * mib;
 }
 
 static uint64_t stepped(unsigned i, unsigned count)
 {
-    (void)count;
     return 4096 * mib + i / 20 * 400 * mib;
 }
 
 static uint64_t plateau(unsigned i, unsigned count)
 {
-    (void)i;
-    (void)count;
     return 15500 * mib;
 }
 
 /* An iteration of 25 samples takes up to 12 GiB and frees it. */
 static uint64_t sawtooth(unsigned i, unsigned count)
 {
-    (void)count;
     return 3000 * mib + i % 25 * 500 * mib;
 }
 
@@ -92,13 +87,11 @@ static uint64_t freed_at_the_end(unsigned i, unsigned count)
 /* The rest of a plateau with a little noise. */
 static uint64_t noise(unsigned i, unsigned count)
 {
-    (void)count;
     return 15000 * mib + i * 2654435761u % 7 * mib;
 }
 
 static uint64_t slow(unsigned i, unsigned count)
 {
-    (void)count;
     return 4096 * mib + i * 4096; /* 0.4 MiB in 100 samples */
 }
 

@@ -47,7 +47,6 @@ static uint64_t eighths(uint64_t number)
 
 static uint64_t constant(uint64_t number)
 {
-    (void)number;
     return gib / 4;
 }
 

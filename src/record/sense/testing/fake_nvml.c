@@ -14,7 +14,11 @@
 
 #define EXPORT      __attribute__((visibility("default")))
 #define CARD(index) ((nvmlDevice_t)(uintptr_t)(0x1000 + (index)))
-#define CALL(name)  EXPORT gw_nvml_fn_##name name
+
+#define DECLARE(name, parameters) EXPORT gw_nvml_fn_##name name;
+GW_NVML_FUNCTIONS(DECLARE)
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 static unsigned index_of(nvmlDevice_t device)
 {
@@ -27,7 +31,6 @@ static int has_word(const char *word)
     return words != NULL && strstr(words, word) != NULL;
 }
 
-CALL(nvmlInit_v2);
 nvmlReturn_t nvmlInit_v2(void)
 {
     return has_word("init") ? NVML_ERROR_LIB_RM_VERSION_MISMATCH : NVML_SUCCESS;
@@ -39,29 +42,24 @@ const char *nvmlErrorString(nvmlReturn_t result)
     return result == NVML_ERROR_LIB_RM_VERSION_MISMATCH ? "versions differ" : "?";
 }
 
-CALL(nvmlDeviceGetCount_v2);
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
 {
     *count = 2;
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetHandleByIndex_v2);
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 {
     *device = CARD(index);
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetName);
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length)
 {
-    (void)device;
     snprintf(name, length, "Fake card");
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetPciInfo_v3);
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", 0x18 + index_of(device));
@@ -69,79 +67,62 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 }
 
 /* This library has only the older variant of nvmlDeviceGetMemoryInfo_v2(), as an older driver does. */
-CALL(nvmlDeviceGetMemoryInfo);
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     *memory = (nvmlMemory_t){.total = 1000 + index_of(device), .free = 600, .used = 400};
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetTemperature);
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *degrees)
 {
     static unsigned calls[2];
-    (void)sensor;
     *degrees = 40 + ++calls[index_of(device)] % 3;
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetPowerUsage);
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *power_mw)
 {
     *power_mw = 70000;
     return index_of(device) == 1 ? NVML_ERROR_NO_PERMISSION : NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetClockInfo);
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned *clock_mhz)
 {
-    (void)device;
-    (void)type;
     if (has_word("crash"))
         abort();
     *clock_mhz = 1980;
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetCurrentClocksThrottleReasons);
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, uint64_t *reasons)
 {
-    (void)device;
     *reasons = nvmlClocksEventReasonSwPowerCap;
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetTotalEccErrors);
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type, nvmlEccCounterType_t counter,
                                          uint64_t *count)
 {
     static uint64_t calls;
-    (void)counter;
     *count = type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && index_of(device) == 1 ? ++calls : 0;
     return index_of(device) == 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetPcieReplayCounter);
 nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t device, unsigned *count)
 {
-    (void)count;
     return index_of(device) == 1 ? NVML_ERROR_GPU_IS_LOST : NVML_ERROR_UNKNOWN;
 }
 
-CALL(nvmlDeviceGetUtilizationRates);
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-    (void)device;
     while (has_word("hang"))
         pause();
     *utilization = (nvmlUtilization_t){.gpu = 99, .memory = 50};
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetFieldValues);
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
 {
-    (void)device;
     for (int i = 0; i < count; i++) {
         values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
         if (values[i].fieldId == NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY && values[i].scopeId < 4) {
@@ -158,7 +139,6 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceGetComputeRunningProcesses_v3);
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *processes)
 {
     if (index_of(device) == 1)
@@ -169,15 +149,11 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
     return NVML_SUCCESS;
 }
 
-CALL(nvmlDeviceRegisterEvents);
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, uint64_t types, nvmlEventSet_t set)
 {
-    (void)device;
-    (void)set;
     return (types & nvmlEventTypeXidCriticalError) != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
-CALL(nvmlEventSetCreate);
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
 {
     static char one;
@@ -185,11 +161,9 @@ nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
     return NVML_SUCCESS;
 }
 
-CALL(nvmlEventSetWait_v2);
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
 {
     static unsigned calls;
-    (void)set;
     if (calls++ > 0) {
         usleep(timeout_ms * 1000);
         return NVML_ERROR_TIMEOUT;
