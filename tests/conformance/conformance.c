@@ -41,11 +41,21 @@ static void check(bool ok, const char *name, long long got, const char *relation
     printf("not ok %s.%s got %lld want %s%lld\n", group_name, name, got, relation, want);
 }
 
-#define is(name, got, want)                                                                                            \
-    do {                                                                                                               \
-        long long got_ = (long long)(got);                                                                             \
-        check(got_ == (long long)(want), name, got_, "", (long long)(want));                                           \
-    } while (0)
+static void is(const char *name, long long got, long long want)
+{
+    check(got == want, name, got, "", want);
+}
+
+static void at_least(const char *name, long long got, long long want)
+{
+    check(got >= want, name, got, ">= ", want);
+}
+
+static void at_most(const char *name, long long got, long long want)
+{
+    check(got <= want, name, got, "<= ", want);
+}
+
 /* Check that a query for the kernel of the last spin_ms() returned NOT_READY. On a slow machine, the kernel may already
  * have ended, and the check proves nothing. The group is then run again with longer kernels. */
 #define still_runs(name, result)                                                                                       \
@@ -54,16 +64,6 @@ static void check(bool ok, const char *name, long long got, const char *relation
         if (got_ == 0 && now_ms() >= runs_until_ms)                                                                    \
             _exit(TOO_SLOW);                                                                                           \
         check(got_ == 600, name, got_, "", 600);                                                                       \
-    } while (0)
-#define at_least(name, got, want)                                                                                      \
-    do {                                                                                                               \
-        long long got_ = (long long)(got);                                                                             \
-        check(got_ >= (long long)(want), name, got_, ">= ", (long long)(want));                                        \
-    } while (0)
-#define at_most(name, got, want)                                                                                       \
-    do {                                                                                                               \
-        long long got_ = (long long)(got);                                                                             \
-        check(got_ <= (long long)(want), name, got_, "<= ", (long long)(want));                                        \
     } while (0)
 
 static double now_ms(void)
@@ -144,8 +144,7 @@ static CUresult store(CUdeviceptr address, CUstream stream)
 
 static size_t free_bytes(void)
 {
-    size_t free_now = 0;
-    size_t total = 0;
+    size_t free_now = 0, total = 0;
     need(cuMemGetInfo(&free_now, &total), "cuMemGetInfo");
     return free_now;
 }
@@ -184,8 +183,7 @@ static void no_context(void)
     CUevent event = NULL;
     CUstream stream = NULL;
     CUcontext current = NULL;
-    size_t a = 0;
-    size_t b = 0;
+    size_t a = 0, b = 0;
     int number = 0;
     void *host = NULL;
     need(cuInit(0), "cuInit");
@@ -212,13 +210,9 @@ static void no_context(void)
 static void devices(void)
 {
     char name[256] = "";
-    int count = 0;
-    int number = 0;
-    int active = 1;
+    int count = 0, number = 0, active = 1;
     unsigned flags = 1;
-    size_t total = 0;
-    size_t free_now = 0;
-    size_t total_again = 0;
+    size_t total = 0, free_now = 0, total_again = 0;
     need(cuInit(0), "cuInit");
     is("count", cuDeviceGetCount(&count), 0);
     at_least("count-value", count, 1);
@@ -248,8 +242,7 @@ static void devices(void)
 
 static void contexts(void)
 {
-    CUcontext second = NULL;
-    CUcontext current = NULL;
+    CUcontext second = NULL, current = NULL;
     CUdeviceptr address = 0;
     size_t value = 0;
     up();
@@ -302,9 +295,7 @@ static void retains(void)
 static void memory(void)
 {
     static char bytes[8192];
-    CUdeviceptr p = 0;
-    CUdeviceptr q = 0;
-    CUdeviceptr base = 0;
+    CUdeviceptr p = 0, q = 0, base = 0;
     size_t size = 0;
     up();
     is("zero", cuMemAlloc(&p, 0), 1);
@@ -516,9 +507,7 @@ static void pitched_and_arrays(void)
 
 static void order(void)
 {
-    CUevent begin = NULL;
-    CUevent end = NULL;
-    CUevent untimed = NULL;
+    CUevent begin = NULL, end = NULL, untimed = NULL;
     float ms = 0;
     up_with_module();
     CUstream a = stream_make(CU_STREAM_NON_BLOCKING);
@@ -617,8 +606,7 @@ static void host_function(void *argument)
 
 static void host_functions(void)
 {
-    static int one = 1;
-    static int two = 2;
+    static int one = 1, two = 2;
     up_with_module();
     CUstream a = stream_make(CU_STREAM_NON_BLOCKING);
     is("launch", cuLaunchHostFunc(a, host_function, &one), 0);
@@ -676,10 +664,8 @@ static void launches(void)
 static void modules(void)
 {
     CUdeviceptr address = 0;
-    size_t bytes = 0;
-    size_t offset = 0;
-    unsigned count = 0;
-    unsigned table[4] = {0};
+    size_t bytes = 0, offset = 0;
+    unsigned count = 0, table[4] = {0};
     int number = 0;
     CUmodule other = NULL;
     CUlibrary library = NULL;
@@ -734,9 +720,7 @@ static unsigned long long pool_number(CUmemoryPool pool, CUmemPool_attribute att
 static void pools(void)
 {
     CUmemoryPool pool = NULL;
-    CUdeviceptr a = 0;
-    CUdeviceptr b = 0;
-    CUdeviceptr c = 0;
+    CUdeviceptr a = 0, b = 0, c = 0;
     up();
     CUstream s = stream_make(CU_STREAM_NON_BLOCKING);
     is("default", cuDeviceGetDefaultMemPool(&pool, device), 0);
@@ -936,8 +920,7 @@ static void after_fault(CUresult launched, int code)
     CUcontext other = NULL;
     CUstream stream = NULL;
     CUevent event = NULL;
-    size_t a = 0;
-    size_t b = 0;
+    size_t a = 0, b = 0;
     int number = 0;
     is("launch", launched, 0);
     CUresult behind = cuMemAlloc(&p, MIB);
@@ -1064,8 +1047,7 @@ static void reset(void)
 /* In a forked child, nearly all calls must be refused. The exit status of the child is the result of its checks. */
 static void after_fork(void)
 {
-    int status = 0;
-    int number = 0;
+    int status = 0, number = 0;
     CUcontext current = NULL;
     void *fn = NULL;
     up();
@@ -1286,8 +1268,7 @@ static void run_fresh(const char *name, unsigned *ok_count, unsigned *bad_count)
 
 int main(int argc, char **argv)
 {
-    unsigned ok_count = 0;
-    unsigned bad_count = 0;
+    unsigned ok_count = 0, bad_count = 0;
     const char *group = NULL;
     const char *only[GROUP_COUNT];
     int only_count = 0;

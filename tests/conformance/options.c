@@ -52,8 +52,7 @@ static CUresult launch(const char *name)
 
 static size_t free_bytes(void)
 {
-    size_t free_now = 0;
-    size_t total = 0;
+    size_t free_now = 0, total = 0;
     cuMemGetInfo(&free_now, &total);
     return free_now;
 }

@@ -76,16 +76,13 @@ int fake_called(const char *name)
     if (scripted_result != 0)                                                                                          \
     return scripted_result
 
-int cuInit(unsigned flags);
 int cuInit(unsigned flags)
 {
-    (void)flags;
     CALLED();
     initialised = 1;
     return 0;
 }
 
-int cuDriverGetVersion(int *version);
 int cuDriverGetVersion(int *version)
 {
     CALLED();
@@ -95,10 +92,8 @@ int cuDriverGetVersion(int *version)
     return 0;
 }
 
-int cuDeviceGetName(char *name, int len, int dev);
 int cuDeviceGetName(char *name, int len, int dev)
 {
-    (void)dev;
     CALLED();
     if (name == NULL)
         return 1;
@@ -106,10 +101,8 @@ int cuDeviceGetName(char *name, int len, int dev)
     return 0;
 }
 
-int cuDeviceTotalMem_v2(size_t *bytes, int dev);
 int cuDeviceTotalMem_v2(size_t *bytes, int dev)
 {
-    (void)dev;
     CALLED();
     if (bytes == NULL)
         return 1;
@@ -117,10 +110,8 @@ int cuDeviceTotalMem_v2(size_t *bytes, int dev)
     return 0;
 }
 
-int cuDeviceGetAttribute(int *value, int attribute, int dev);
 int cuDeviceGetAttribute(int *value, int attribute, int dev)
 {
-    (void)dev;
     CALLED();
     if (value == NULL)
         return 1;
@@ -128,10 +119,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int dev)
     return 0;
 }
 
-int cuDevicePrimaryCtxRetain(CUcontext *context, int dev);
 int cuDevicePrimaryCtxRetain(CUcontext *context, int dev)
 {
-    (void)dev;
     CALLED();
     if (!initialised)
         return 3;
@@ -141,13 +130,10 @@ int cuDevicePrimaryCtxRetain(CUcontext *context, int dev)
     return 0;
 }
 
-int cuCtxCreate_v2(CUcontext *context, unsigned flags, int dev);
 int cuCtxCreate_v2(CUcontext *context, unsigned flags, int dev)
 {
     static char contexts[8];
     static int count;
-    (void)flags;
-    (void)dev;
     CALLED();
     if (context == NULL || count == 8)
         return 1;
@@ -155,7 +141,6 @@ int cuCtxCreate_v2(CUcontext *context, unsigned flags, int dev)
     return 0;
 }
 
-int cuCtxSetCurrent(CUcontext context);
 int cuCtxSetCurrent(CUcontext context)
 {
     CALLED();
@@ -163,7 +148,6 @@ int cuCtxSetCurrent(CUcontext context)
     return 0;
 }
 
-int cuCtxPushCurrent_v2(CUcontext context);
 int cuCtxPushCurrent_v2(CUcontext context)
 {
     CALLED();
@@ -171,7 +155,6 @@ int cuCtxPushCurrent_v2(CUcontext context)
     return 0;
 }
 
-int cuCtxPopCurrent_v2(CUcontext *context);
 int cuCtxPopCurrent_v2(CUcontext *context)
 {
     CALLED();
@@ -181,7 +164,6 @@ int cuCtxPopCurrent_v2(CUcontext *context)
     return 0;
 }
 
-int cuCtxGetCurrent(CUcontext *context);
 int cuCtxGetCurrent(CUcontext *context)
 {
     CALLED();
@@ -191,7 +173,6 @@ int cuCtxGetCurrent(CUcontext *context)
     return 0;
 }
 
-int cuCtxGetDevice(int *dev);
 int cuCtxGetDevice(int *dev)
 {
     CALLED();
@@ -203,7 +184,6 @@ int cuCtxGetDevice(int *dev)
     return 0;
 }
 
-int cuMemGetInfo_v2(size_t *free_bytes, size_t *total);
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     CALLED();
@@ -216,7 +196,6 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     return 0;
 }
 
-int cuMemAlloc_v2(uint64_t *address, size_t bytes);
 int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     CALLED();
@@ -235,7 +214,6 @@ int cuMemAlloc_v2(uint64_t *address, size_t bytes)
     return 2;
 }
 
-int cuMemFree_v2(uint64_t address);
 int cuMemFree_v2(uint64_t address)
 {
     uint64_t i = (address - next_address) >> 31;
@@ -249,45 +227,33 @@ int cuMemFree_v2(uint64_t address)
     return 0;
 }
 
-int cuMemAllocManaged(uint64_t *address, size_t bytes, unsigned flags);
 int cuMemAllocManaged(uint64_t *address, size_t bytes, unsigned flags)
 {
-    (void)flags;
     CALLED();
     return cuMemAlloc_v2(address, bytes);
 }
 
-int cuMemCreate(uint64_t *handle, size_t bytes, const void *prop, unsigned long long flags);
 int cuMemCreate(uint64_t *handle, size_t bytes, const void *prop, unsigned long long flags)
 {
-    (void)prop;
-    (void)flags;
     CALLED();
     return cuMemAlloc_v2(handle, bytes);
 }
 
-int cuMemRelease(uint64_t handle);
 int cuMemRelease(uint64_t handle)
 {
     CALLED();
-    (void)handle;
     return 0;
 }
 
-int cuStreamBeginCapture_v2(void *stream, int mode);
 int cuStreamBeginCapture_v2(void *stream, int mode)
 {
-    (void)stream;
-    (void)mode;
     CALLED();
     capturing++;
     return 0;
 }
 
-int cuStreamEndCapture(void *stream, void **graph);
 int cuStreamEndCapture(void *stream, void **graph)
 {
-    (void)stream;
     CALLED();
     if (capturing == 0)
         return 401;
@@ -297,10 +263,8 @@ int cuStreamEndCapture(void *stream, void **graph)
     return 0;
 }
 
-int cuModuleGetFunction(void **function, void *module, const char *name);
 int cuModuleGetFunction(void **function, void *module, const char *name)
 {
-    (void)module;
     CALLED();
     if (name == NULL || strcmp(name, "missing") == 0)
         return 500;
@@ -309,18 +273,14 @@ int cuModuleGetFunction(void **function, void *module, const char *name)
     return 0;
 }
 
-int cuStreamQuery(void *stream);
 int cuStreamQuery(void *stream)
 {
-    (void)stream;
     CALLED();
     return 600;
 }
 
-int cuLogsCurrent(void **iterator, unsigned flags);
 int cuLogsCurrent(void **iterator, unsigned flags)
 {
-    (void)flags;
     CALLED();
     if (iterator == NULL)
         return 1;
@@ -329,11 +289,8 @@ int cuLogsCurrent(void **iterator, unsigned flags)
     return 0;
 }
 
-int cuLogsDumpToMemory(void *iterator, char *buffer, size_t *bytes, unsigned flags);
 int cuLogsDumpToMemory(void *iterator, char *buffer, size_t *bytes, unsigned flags)
 {
-    (void)iterator;
-    (void)flags;
     CALLED();
     if (buffer == NULL || bytes == NULL)
         return 1;
@@ -364,7 +321,6 @@ static void *resolve(const char *name, int version, uint64_t flags)
     return NULL;
 }
 
-int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status);
 int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status)
 {
     CALLED();
@@ -376,7 +332,6 @@ int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t
     return *function != NULL ? 0 : 500;
 }
 
-int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
 int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags)
 {
     CALLED();
