@@ -1,8 +1,8 @@
 /* Tests verdicts as text: strings with control characters, the limit of one screen, and the user's source line. */
 #include "gw_render.h"
 #include "gw_say.h"
+#include "gw_test_folder.h"
 #include "gw_text.h"
-#include "gw_unit_test.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -47,11 +47,18 @@ static gw_verdict sample(void)
     return verdict;
 }
 
+static gw_text page; /* rendered last */
+
+static const char *rendered(const gw_verdict *verdict, const gw_render_style *style)
+{
+    gw_text_clear(&page);
+    gw_render_text(verdict, style, &page);
+    return gw_text_str(&page);
+}
+
 GW_TEST(a_verdict_reads_as_designed)
 {
     gw_verdict verdict = sample();
-    gw_text text = {0};
-    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
     static const char wanted[] =
         "gpuwhy: python 'train.py?[2J' exited 1 after 41.2 s on 2 x NVIDIA H200 (limit\n"
         "        16.00 GiB)\n"
@@ -66,8 +73,7 @@ GW_TEST(a_verdict_reads_as_designed)
         "         ruled out: other processes (0 B), fragmentation\n"
         "Details  gpuwhy explain\n"
         "           /a/very/long/path/that/must/not/be/cut/in/two/whatever/the/width/may/be.gpuwhy\n";
-    assert_string_equal(gw_text_str(&text), wanted);
-    gw_text_free(&text);
+    assert_string_equal(rendered(&verdict, &(gw_render_style){.width = 80}), wanted);
 }
 
 GW_TEST(a_message_is_short_and_cut_after_a_line)
@@ -132,24 +138,18 @@ GW_TEST(no_line_is_wider_than_asked)
     for (unsigned width = 40; width < 200; width += 7) {
         gw_verdict verdict = sample();
         verdict.recording = NULL;
-        gw_text text = {0};
-        gw_render_text(&verdict, &(gw_render_style){.width = width}, &text);
-        for (const char *line = gw_text_str(&text); *line != '\0'; line += strcspn(line, "\n") + 1)
+        rendered(&verdict, &(gw_render_style){.width = width});
+        for (const char *line = gw_text_str(&page); *line != '\0'; line += strcspn(line, "\n") + 1)
             if (strcspn(line, "\n") > width)
                 fail_msg("width %u: %.*s", width, (int)strcspn(line, "\n"), line);
-        gw_text_free(&text);
     }
 }
 
 GW_TEST(colours_only_when_asked)
 {
     gw_verdict verdict = sample();
-    gw_text text = {0};
-    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
-    assert_null(strchr(gw_text_str(&text), '\033'));
-    gw_render_text(&verdict, &(gw_render_style){.width = 80, .colour = true}, &text);
-    assert_non_null(strchr(gw_text_str(&text), '\033'));
-    gw_text_free(&text);
+    assert_null(strchr(rendered(&verdict, &(gw_render_style){.width = 80}), '\033'));
+    assert_non_null(strchr(rendered(&verdict, &(gw_render_style){.width = 80, .colour = true}), '\033'));
 }
 
 /* Colours change neither the words nor the layout: without the sequences, each text is the one without colours. */
@@ -183,15 +183,13 @@ GW_TEST(the_verdicts_colour_is_its_certainty)
                  {GW_VERDICT_UNDETERMINED, GW_HYPOTHESIS, GW_ROLE_WARNING}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_verdict verdict = sample();
-        gw_text text = {0};
         verdict.status = cases[i].status;
         verdict.certainty = cases[i].certainty;
-        gw_render_text(&verdict, &(gw_render_style){.width = 80, .colour = true}, &text);
-        const char *line = strstr(gw_text_str(&text), "Verdict\033[0m  ");
+        rendered(&verdict, &(gw_render_style){.width = 80, .colour = true});
+        const char *line = strstr(gw_text_str(&page), "Verdict\033[0m  ");
         assert_non_null(line);
         line += strlen("Verdict\033[0m  ");
         assert_memory_equal(line, gw_role_begin(cases[i].role), strlen(gw_role_begin(cases[i].role)));
-        gw_text_free(&text);
     }
 }
 
@@ -199,10 +197,7 @@ GW_TEST(an_empty_verdict_is_printed)
 {
     for (int status = GW_VERDICT_FAULT; status <= GW_VERDICT_UNDETERMINED; status++) {
         gw_verdict verdict = {.status = (gw_verdict_status)status, .cause = "x"};
-        gw_text text = {0};
-        gw_render_text(&verdict, &(gw_render_style){0}, &text);
-        assert_non_null(strstr(gw_text_str(&text), "exit status unknown"));
-        gw_text_free(&text);
+        assert_non_null(strstr(rendered(&verdict, &(gw_render_style){0}), "exit status unknown"));
     }
 }
 
@@ -215,12 +210,9 @@ GW_TEST(long_commands_are_cut)
     for (size_t i = 0; i < 100; i++)
         arguments[i] = i == 1 ? script : (char *)"it's";
     gw_verdict verdict = {.status = GW_VERDICT_CLEAN, .argv = {arguments, 100}};
-    gw_text text = {0};
-    gw_render_text(&verdict, &(gw_render_style){.width = 1000}, &text);
-    size_t first = strcspn(gw_text_str(&text), "\n");
+    size_t first = strcspn(rendered(&verdict, &(gw_render_style){.width = 1000}), "\n");
     assert_in_range(first, 80, 250);
-    assert_non_null(strstr(gw_text_str(&text), "xxx...'"));
-    gw_text_free(&text);
+    assert_non_null(strstr(gw_text_str(&page), "xxx...'"));
 }
 
 GW_TEST(foreign_bytes_become_harmless)
@@ -308,10 +300,8 @@ GW_TEST(every_width_and_colour_fits)
 {
     for (unsigned width = 80; width < 200; width += 13) {
         gw_verdict verdict = crowded();
-        gw_text text = {0};
-        gw_render_text(&verdict, &(gw_render_style){.width = width, .colour = true}, &text);
-        assert_in_range(lines_in(gw_text_str(&text)), 10, GW_RENDER_LINES);
-        gw_text_free(&text);
+        rendered(&verdict, &(gw_render_style){.width = width, .colour = true});
+        assert_in_range(lines_in(gw_text_str(&page)), 10, GW_RENDER_LINES);
     }
 }
 
@@ -320,23 +310,18 @@ GW_TEST(what_decides_comes_first)
     gw_verdict verdict = crowded();
     many_evidence[MANY - 1].weight = GW_WEIGHT_DECIDES;
     many_evidence[0].weight = GW_WEIGHT_ASIDE;
-    gw_text text = {0};
-    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
-    const char *why = strstr(gw_text_str(&text), "\nWhy ");
+    const char *why = strstr(rendered(&verdict, &(gw_render_style){.width = 80}), "\nWhy ");
     assert_memory_equal(why + 10, "line 29", 7);
     assert_null(strstr(why, "line 0 says"));
-    gw_text_free(&text);
 }
 
 /* The last line names the command that prints the lines left out. The caller may choose this command. */
 GW_TEST(the_command_for_the_rest_is_the_callers)
 {
     gw_verdict verdict = crowded();
-    gw_text text = {0};
     verdict.recording = NULL;
-    gw_render_text(&verdict, &(gw_render_style){.width = 80, .again = "gpuwhy explain --all 700"}, &text);
-    assert_non_null(strstr(gw_text_str(&text), "more lines: gpuwhy explain --all 700\n"));
-    gw_text_free(&text);
+    rendered(&verdict, &(gw_render_style){.width = 80, .again = "gpuwhy explain --all 700"});
+    assert_non_null(strstr(gw_text_str(&page), "more lines: gpuwhy explain --all 700\n"));
 }
 
 GW_TEST(a_word_longer_than_a_line_loses_its_middle)
@@ -349,21 +334,15 @@ GW_TEST(a_word_longer_than_a_line_loses_its_middle)
     verdict.evidence = &one;
     verdict.evidence_count = 1;
     verdict.recording = NULL;
-    gw_text text = {0};
-    gw_render_text(&verdict, &(gw_render_style){.width = 80}, &text);
-    const char *line = strstr(gw_text_str(&text), "Why      ");
+    const char *line = strstr(rendered(&verdict, &(gw_render_style){.width = 80}), "Why      ");
     assert_in_range(strcspn(line, "\n"), 70, 80);
     assert_memory_equal(line + 9, "/begin", 6);
     assert_memory_equal(line + strcspn(line, "\n") - 3, ".so", 3);
-    gw_text_clear(&text);
-    gw_render_text(&verdict, &(gw_render_style){.width = 80, .all = true}, &text);
-    assert_non_null(strstr(gw_text_str(&text), word));
-    gw_text_free(&text);
+    assert_non_null(strstr(rendered(&verdict, &(gw_render_style){.width = 80, .all = true}), word));
 }
 
 /* ---- the user's line ---- */
 
-static char source_path[64];
 static char host[256];
 static gw_where_frame frame;
 static gw_where where = {.what = "the request that was refused", .frame = &frame, .frame_count = 1};
@@ -380,12 +359,11 @@ static uint64_t now_ns(void)
 static gw_verdict placed(const char *source, uint32_t line)
 {
     gw_verdict verdict = sample();
-    snprintf(source_path, sizeof source_path, "/tmp/gpuwhy-out-XXXXXX");
-    int fd = mkstemp(source_path);
-    assert_true(fd >= 0 && write(fd, source, strlen(source)) == (ssize_t)strlen(source) && close(fd) == 0);
+    unlink(gw_test_file);
+    gw_test_write(gw_test_file, source, strlen(source));
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
     frame = (gw_where_frame){
-        .file = source_path, .text = (char *)"train.py:2 in step", .line = line, .whose = "own", .python = true};
+        .file = gw_test_file, .text = (char *)"train.py:2 in step", .line = line, .whose = "own", .python = true};
     verdict.where = &where;
     where.sha256[0] = '\0';
     verdict.run = (gw_verdict_run){
@@ -396,13 +374,11 @@ static gw_verdict placed(const char *source, uint32_t line)
 
 static void shows(const gw_verdict *verdict, unsigned width, const char *wanted, const char *unwanted)
 {
-    gw_text text = {0};
-    gw_render_text(verdict, &(gw_render_style){.width = width}, &text);
-    if (wanted != NULL && strstr(gw_text_str(&text), wanted) == NULL)
-        fail_msg("'%s' is not in:\n%s", wanted, gw_text_str(&text));
-    if (unwanted != NULL && strstr(gw_text_str(&text), unwanted) != NULL)
-        fail_msg("'%s' is in:\n%s", unwanted, gw_text_str(&text));
-    gw_text_free(&text);
+    const char *text = rendered(verdict, &(gw_render_style){.width = width});
+    if (wanted != NULL && strstr(text, wanted) == NULL)
+        fail_msg("'%s' is not in:\n%s", wanted, text);
+    if (unwanted != NULL && strstr(text, unwanted) != NULL)
+        fail_msg("'%s' is in:\n%s", unwanted, text);
 }
 
 GW_TEST(the_users_line_is_shown)
@@ -423,7 +399,7 @@ GW_TEST(the_users_line_is_shown)
     shows(&verdict, 80, "refused\nNext ", "|");
     frame.line = 0;
     shows(&verdict, 80, "refused\nNext ", "|");
-    unlink(source_path);
+    unlink(gw_test_file);
     shows(&verdict, 80, "refused\nNext ", "|");
 }
 
@@ -431,14 +407,12 @@ GW_TEST(the_last_line_needs_no_end)
 {
     gw_verdict verdict = placed("a()\nb()", 2);
     shows(&verdict, 80, "           1 | a()\n         > 2 | b()\nNext ", NULL);
-    unlink(source_path);
 }
 
 GW_TEST(lines_that_say_nothing_are_left_out)
 {
     gw_verdict verdict = placed("    {\n        call();\n    }\n", 2);
     shows(&verdict, 80, "refused\n         > 2 | call();\nNext ", NULL);
-    unlink(source_path);
 }
 
 GW_TEST(a_source_line_cannot_steer_a_terminal)
@@ -448,7 +422,6 @@ GW_TEST(a_source_line_cannot_steer_a_terminal)
           "> 1 | x = '?[2J"
           "?\?'\n",
           "\033");
-    unlink(source_path);
 }
 
 GW_TEST(a_long_source_line_is_cut)
@@ -459,14 +432,10 @@ GW_TEST(a_long_source_line_is_cut)
     source[60000] = '\n';
     gw_verdict verdict = placed(source, 1);
     for (unsigned width = 40; width < 300; width += 17) {
-        gw_text text = {0};
-        gw_render_text(&verdict, &(gw_render_style){.width = width}, &text);
-        const char *line = strstr(gw_text_str(&text), "         > 1 | xxx");
+        const char *line = strstr(rendered(&verdict, &(gw_render_style){.width = width}), "         > 1 | xxx");
         assert_non_null(line);
         assert_int_equal(strcspn(line, "\n"), width);
-        gw_text_free(&text);
     }
-    unlink(source_path);
 }
 
 /* If the file was changed after the run began, the source line is not printed, because another line may have run. */
@@ -483,7 +452,6 @@ GW_TEST(a_file_that_changed_is_not_shown)
     verdict.run.host = (char *)"another.machine.invalid";
     shows(&verdict, 80, NULL, "b()");
     verdict.run.host = host;
-    unlink(source_path);
 }
 
 /* With a recorded hash, the contents count and not the times. */
@@ -496,7 +464,6 @@ GW_TEST(a_file_is_known_by_its_hash)
     verdict.run.start_realtime_ns = now_ns() + 1000000000u;
     where.sha256[0] ^= 1;
     shows(&verdict, 80, "the file has changed since", "b()");
-    unlink(source_path);
 }
 
 /* Whoever names a file in a recording must have known its contents, and must be able to read it. */
@@ -504,15 +471,14 @@ GW_TEST(a_foreign_recording_shows_what_its_owner_can_read)
 {
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.owner = geteuid() + 12345;
-    assert_int_equal(chmod(source_path, 0644), 0);
+    assert_int_equal(chmod(gw_test_folder, 0711) | chmod(gw_test_file, 0644), 0);
     shows(&verdict, 80, "train.py:2", "b()"); /* no hash */
     gw_sha256("a()\nb()\n", 8, where.sha256);
     shows(&verdict, 80, "> 2 | b()", NULL);
-    assert_int_equal(chmod(source_path, 0600), 0);
+    assert_int_equal(chmod(gw_test_file, 0600), 0);
     shows(&verdict, 80, "train.py:2", "b()");
     verdict.run.owner = geteuid();
     shows(&verdict, 80, "> 2 | b()", NULL);
-    unlink(source_path);
 }
 
 /* The source line is not printed if the file is newer than the native program that was built from it. */
@@ -531,7 +497,6 @@ GW_TEST(a_source_newer_than_the_program_is_not_shown)
     close(fd);
     unlink(module);
     shows(&verdict, 80, "the file has changed since", "b()"); /* the program is gone, so its build time is unknown */
-    unlink(source_path);
 }
 
 /* Render a line with the columns `begin` to `end`. */
@@ -541,7 +506,6 @@ static void shows_mark(const char *source, uint32_t begin, uint32_t end, const c
     frame.column = begin;
     frame.column_end = end;
     shows(&verdict, 80, wanted, unwanted);
-    unlink(source_path);
 }
 
 GW_TEST(the_part_that_was_running_is_marked)
@@ -563,7 +527,7 @@ GW_TEST(the_call_of_a_native_line_is_marked)
     frame.python = false;
     frame.module = module;
     struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
-    assert_int_equal(utimensat(AT_FDCWD, source_path, times, 0), 0);
+    assert_int_equal(utimensat(AT_FDCWD, gw_test_file, times, 0), 0);
     frame.column = 10;
     frame.column_end = 11;
     shows(&verdict, 80, "> 1 | if (    ok(\xC3\xBCx(p)) < 0)\n             |            ^\nNext ", NULL);
@@ -578,7 +542,6 @@ GW_TEST(the_call_of_a_native_line_is_marked)
     frame.column = 70; /* beyond the end */
     frame.column_end = 71;
     shows(&verdict, 80, "ok(", "^");
-    unlink(source_path);
 }
 
 GW_TEST(there_is_no_mark_where_it_would_be_wrong_or_useless)
@@ -604,29 +567,24 @@ GW_TEST(a_long_mark_is_cut)
         gw_verdict verdict = placed(source, 1);
         frame.column = 20;
         frame.column_end = 500;
-        gw_text text = {0};
-        gw_render_text(&verdict, &(gw_render_style){.width = width}, &text);
-        const char *line = strstr(gw_text_str(&text), "             |                     ^");
+        rendered(&verdict, &(gw_render_style){.width = width});
+        const char *line = strstr(gw_text_str(&page), "             |                     ^");
         if (line != NULL)
             assert_int_equal(strcspn(line, "\n"), width);
         assert_true(line != NULL || width < 37);
         frame.column = 200; /* not visible */
         frame.column_end = 210;
-        gw_text_clear(&text);
-        gw_render_text(&verdict, &(gw_render_style){.width = width}, &text);
-        assert_null(strchr(gw_text_str(&text), '^'));
-        gw_text_free(&text);
-        unlink(source_path);
+        assert_null(strchr(rendered(&verdict, &(gw_render_style){.width = width}), '^'));
     }
 }
 
 GW_TEST(only_plain_files_are_read)
 {
     gw_verdict verdict = placed("a()\n", 1);
-    unlink(source_path);
-    assert_int_equal(mkfifo(source_path, 0600), 0);
+    unlink(gw_test_file);
+    assert_int_equal(mkfifo(gw_test_file, 0600), 0);
     shows(&verdict, 80, NULL, "| "); /* gpuwhy must not wait for a writer to the fifo */
-    unlink(source_path);
+    unlink(gw_test_file);
     frame.file = (char *)"/dev/zero";
     shows(&verdict, 80, NULL, "| ");
     frame.file = (char *)"/tmp";
@@ -636,11 +594,16 @@ GW_TEST(only_plain_files_are_read)
 GW_TEST(a_relative_name_is_one_of_the_runs_folder)
 {
     gw_verdict verdict = placed("a()\n", 1);
-    frame.file = source_path + strlen("/tmp/");
+    frame.file = gw_test_file + strlen("/tmp/");
     shows(&verdict, 80, NULL, "a()");
     verdict.run.cwd = (char *)"/tmp";
     shows(&verdict, 80, "> 1 | a()", NULL);
-    unlink(source_path);
 }
 
-GW_TEST_MAIN(NULL, NULL)
+static int end(void **state)
+{
+    gw_text_free(&page);
+    return gw_test_folder_remove(state);
+}
+
+GW_TEST_MAIN(gw_test_folder_make, end)
