@@ -35,11 +35,14 @@ WAIT_S = 200  # limit for things that happen at once on an idle machine
 # ---- inside: what runs under gpuwhy --------------------------------------------------------------------------------
 
 class User:
-    """A program that uses a GPU on command; it answers each command with the driver's result."""
+    """A program that uses a GPU on command; it answers each command with the driver's result. `card`: open this GPU
+    first."""
 
-    def __init__(self):
+    def __init__(self, card=None):
         self.process = subprocess.Popen(behind_sanitizer([CARD_USER]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = self.process.pid
+        if card is not None:
+            self.do("open", card)
 
     def begin(self, *words):
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -130,10 +133,8 @@ def query(names, *arguments):
 
 def inside_memory():
     """Two programs, two GPUs: each client sees which process uses how much."""
-    with User() as one, User() as two:
-        one.do("open", 0)
+    with User(0) as one, User(1) as two:
         one.do("alloc", GIB)
-        two.do("open", 1)
         two.do("alloc", 2 * GIB)
         cards = asked()
         expect(cards[0]["users"] == {one.pid: CONTEXT_BYTES + GIB}, f"card 0: {cards[0]['users']}")
@@ -161,8 +162,7 @@ def inside_memory():
 def inside_busy():
     """Sensor values follow the load."""
     idle = asked()[0]
-    with User() as user:
-        user.do("open", 0)
+    with User(0) as user:
         user.do("launch", 600000)  # nothing waits for its end
         time.sleep(1.1)
         busy = asked()
@@ -177,8 +177,7 @@ def inside_busy():
 def inside_kernel_fault():
     """A faulty kernel causes an Xid on its GPU, and the GPU itself stays healthy."""
     listener = Listener()
-    with User() as user:
-        user.do("open", 1)
+    with User(1) as user:
         user.do("fault")
         expect(user.tell("sync") == 700, "the fault is not told")
         events = listener.events(1)
@@ -189,10 +188,8 @@ def inside_kernel_fault():
 def inside_lost():
     """A GPU falls off the bus while a kernel runs: check program, NVML and nvidia-smi. The other GPU still works."""
     listener = Listener()
-    with User() as user, User() as other:
-        user.do("open", 0)
+    with User(0) as user, User(1) as other:
         user.do("alloc", GIB)
-        other.do("open", 1)
         user.do("launch", 600000)
         user.begin("sync")
         other.do("ask")  # this call triggers the fault
@@ -220,8 +217,7 @@ def inside_lost_alone():
 def inside_ecc():
     """An uncorrectable error at a program's second launch."""
     listener = Listener()
-    with User() as user:
-        user.do("open", 0)
+    with User(0) as user:
         user.do("launch", 1)
         user.do("sync")
         user.do("launch", 1)
@@ -231,17 +227,14 @@ def inside_ecc():
     card = asked()[0]
     expect(card["ecc"] == 1 and card["field_ecc"] == 1 and card["field_pending"] == 1, f"counters {card}")
     expect(card["field_recovery"] == 4, f"recovery action {card['field_recovery']}")
-    with User() as user:  # contained: the GPU is still usable
-        user.do("open", 0)
+    with User(0) as user:  # contained: the GPU is still usable
         user.do("sync")
 
 
 def inside_xid():
     """An Xid before a call; only the program that made the call is affected."""
     listener = Listener()
-    with User() as bystander, User() as user:
-        bystander.do("open", 0)
-        user.do("open", 0)
+    with User(0) as bystander, User(0) as user:
         expect(user.tell("ask") == 719, "the call goes well")
         bystander.do("sync")
     expect(listener.events(1) == [(0, XID, 43)], "events")
@@ -272,8 +265,7 @@ def slow_clocks(user):
 
 
 def inside_thermal():
-    with User() as user:
-        user.do("open", 0)
+    with User(0) as user:
         expect(slow_clocks(user) >= 400, "kernels are not slower on a hot card")
         card = asked()[0]
     expect(card["reasons"] & 0x48 == 0x48, f"reasons {card['reasons']:#x}")
@@ -282,8 +274,7 @@ def inside_thermal():
 
 
 def inside_power_brake():
-    with User() as user:
-        user.do("open", 0)
+    with User(0) as user:
         expect(slow_clocks(user) >= 400, "kernels are not slower on a braked card")
         card = asked()[0]
     expect(card["reasons"] & 0x88 == 0x88, f"reasons {card['reasons']:#x}")
@@ -291,8 +282,7 @@ def inside_power_brake():
 
 
 def inside_power_cap():
-    with User() as user:
-        user.do("open", 0)
+    with User(0) as user:
         expect(slow_clocks(user) >= 250, "kernels are not slower on a capped card")
         card = asked()[0]
     expect(card["power_limit"] < card["power_default"] and card["power"] <= card["power_limit"], f"power {card}")
@@ -304,9 +294,7 @@ def inside_link():
     expect((card["link_generation"], card["link_lanes"]) == (1, 1), f"link {card}")
     expect((other["link_generation"], other["link_lanes"]) == (5, 16), f"the other card's link {other}")
     expect((card["link_generation_max"], card["link_lanes_max"]) == (5, 16), f"what it could be {card}")
-    with User() as slow, User() as quick:
-        slow.do("open", 0)
-        quick.do("open", 1)
+    with User(0) as slow, User(1) as quick:
         # One lane of the first generation takes 4 ns per byte, in addition to the copy on this machine, so the fastest
         # of many copies shows the difference. On a busy machine more copies are needed until one on each side was not
         # disturbed.
@@ -326,8 +314,7 @@ def inside_pypi():
     import GPUtil
     import pynvml
 
-    with User() as user:
-        user.do("open", 1)
+    with User(1) as user:
         user.do("alloc", 3 * GIB)
         held = CONTEXT_BYTES + 3 * GIB
         pynvml.nvmlInit()

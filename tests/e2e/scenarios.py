@@ -5,8 +5,6 @@ report nothing.
     scenarios.py NAME               run one; exit 0, 1 (failed), 77 (skipped)
 """
 import os
-import re
-import os
 import pathlib
 import re
 import shutil
@@ -18,8 +16,6 @@ from harness import (BUILD, CNN, REAL, SANITIZE, SCENARIOS, Card, Workplace, byt
                      expect_text, expect_value, has_value, main, new_folder, run_observed, run_plain, skip)
 
 PYTHON = sys.executable
-
-
 CATCH = ("--catch-crash",)
 
 

@@ -2,8 +2,8 @@
 #include "gw_cuda_results.h"
 #include "gw_data.h"
 #include "gw_libs.h"
+#include "gw_test_folder.h"
 #include "gw_text.h"
-#include "gw_unit_test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -382,47 +382,43 @@ GW_TEST(what_does_not_go_together_is_found)
     expect_clashes(drivers, (gw_clash_kind[]){GW_CLASH_DRIVERS}, 1);
 }
 
-static void make(const char *format, const char *root)
+static void make(const char *name)
 {
     char path[512];
-    snprintf(path, sizeof path, format, root);
+    snprintf(path, sizeof path, "%s%s", gw_test_folder, name);
     assert_int_equal(mkdir(path, 0700), 0);
 }
 
-GW_TEST(the_package_says_the_version)
+GW_TEST_WITH(the_package_says_the_version, gw_test_folder_make, gw_test_folder_remove)
 {
-    char root[] = "/tmp/gw-libs-XXXXXX", command[64];
     gw_library library;
-    assert_non_null(mkdtemp(root));
-    make("%s/site-packages", root);
-    make("%s/site-packages/nvidia_cudnn_cu12-9.1.0.70.dist-info", root);
-    make("%s/site-packages/nvidia_cudnn_cu11-8.9.6.50.dist-info", root);
-    make("%s/site-packages/nvidia_cudnn_frontend-1.2.dist-info", root);
-    make("%s/site-packages/nvidia_nccl_cu12-2.20.5.dist-info", root);
+    make("/site-packages");
+    make("/site-packages/nvidia_cudnn_cu12-9.1.0.70.dist-info");
+    make("/site-packages/nvidia_cudnn_cu11-8.9.6.50.dist-info");
+    make("/site-packages/nvidia_cudnn_frontend-1.2.dist-info");
+    make("/site-packages/nvidia_nccl_cu12-2.20.5.dist-info");
     assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn_cnn.so.9", &library));
-    gw_library_ask_package(root, &library);
+    gw_library_ask_package(gw_test_folder, &library);
     char version[GW_VERSION_TEXT_MAX];
     assert_string_equal(gw_version_text(version, library.version), "9.1.0.70");
     assert_int_equal(library.from, GW_VERSION_FROM_PACKAGE);
     gw_library_free(&library);
     assert_true(gw_library_of_path("/site-packages/nvidia/nccl/lib/libnccl.so.2", &library));
-    gw_library_ask_package(root, &library);
+    gw_library_ask_package(gw_test_folder, &library);
     assert_string_equal(gw_version_text(version, library.version), "2.20.5");
     gw_library_free(&library);
     /* this path is not in a package, so only the major version is known */
     assert_true(gw_library_of_path("/elsewhere/libcudnn.so.9", &library));
-    gw_library_ask_package(root, &library);
+    gw_library_ask_package(gw_test_folder, &library);
     assert_true(library.is_major_only);
     gw_library_free(&library);
-    make("%s/site-packages/nvidia_cudnn_cu13-9.2.0.dist-info", root);
+    make("/site-packages/nvidia_cudnn_cu13-9.2.0.dist-info");
     /* two packages match, so it is unknown which one contains the file */
     assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn.so.9", &library));
-    gw_library_ask_package(root, &library);
+    gw_library_ask_package(gw_test_folder, &library);
     assert_true(library.is_major_only);
-    gw_library_read(root, &library); /* the file does not exist: this must not crash */
+    gw_library_read(gw_test_folder, &library); /* the file does not exist: this must not crash */
     gw_library_free(&library);
-    snprintf(command, sizeof command, "rm -r %s", root);
-    assert_int_equal(system(command), 0);
 }
 
 GW_TEST(a_real_file_has_a_soname)

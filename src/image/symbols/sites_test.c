@@ -2,7 +2,7 @@
  * ones. */
 #define _GNU_SOURCE
 #include "gw_sites.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gwi_inner.h"
 
 #include <elf.h>
@@ -39,9 +39,9 @@ static void begin_again(void)
     assert_int_equal(begin(NULL), 0);
 }
 
-static void feed(const gw_item *item)
+static void feed(gw_item item)
 {
-    assert_true(gw_sites_feed(sites, item));
+    assert_true(gw_sites_feed(sites, &item));
 }
 
 static void feed_event(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
@@ -49,22 +49,19 @@ static void feed_event(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2
     gw_item item = {.kind = GW_ITEM_EVENT, .pid = PID};
     item.event = (gw_event){.pid = PID, .kind = (uint8_t)kind, .arg = {a0, a1, a2, a3}, .text = text};
     item.event.text_bytes = text == NULL ? 0 : (uint32_t)strlen(text);
-    feed(&item);
+    feed(item);
 }
 
 static void feed_meta(const char *key, const char *value)
 {
-    gw_item item = {.kind = GW_ITEM_META, .pair = {key, value}};
-    feed(&item);
+    feed((gw_item){.kind = GW_ITEM_META, .pair = {key, value}});
 }
 
 static void feed_process(uint64_t start, const char *exe, uint64_t pid_namespace)
 {
-    gw_item item = {.kind = GW_ITEM_PROCESS, .pid = PID};
-    item.process.start_realtime_ns = start;
-    item.process.exe = exe;
-    item.process.pid_namespace = pid_namespace;
-    feed(&item);
+    feed((gw_item){.kind = GW_ITEM_PROCESS,
+                   .pid = PID,
+                   .process = {.start_realtime_ns = start, .exe = exe, .pid_namespace = pid_namespace}});
 }
 
 static void feed_site(uint32_t id, const uint64_t *frame, uint32_t count, unsigned flags)
@@ -78,8 +75,7 @@ static void feed_site(uint32_t id, const uint64_t *frame, uint32_t count, unsign
 static void feed_symbol(const char *path, uint64_t address, const char *function, const char *file, uint32_t line)
 {
     gw_symbol_frame frame = {function, file, line, 0};
-    gw_item item = {.kind = GW_ITEM_SYMBOL, .symbol = {path, 0, address, GW_SYMBOL_LINE, &frame, 1}};
-    feed(&item);
+    feed((gw_item){.kind = GW_ITEM_SYMBOL, .symbol = {path, 0, address, GW_SYMBOL_LINE, &frame, 1}});
 }
 
 static const gw_stack *stack_of(uint32_t id)
@@ -224,7 +220,7 @@ GW_TEST_WITH(names_survive_the_machine, begin, end)
         gw_item item = {.kind = GW_ITEM_SYMBOL,
                         .symbol = {own ? "/not/on/this/machine" : symbols[i].path, symbols[i].build_id,
                                    symbols[i].address, symbols[i].state, symbols[i].frame, symbols[i].count}};
-        feed(&item);
+        feed(item);
     }
     const gw_stack *same = resolved();
     assert_int_equal(same->count, stack->count);
@@ -238,27 +234,18 @@ static long self_bytes;
 
 static void copy_self(const char *to, long flip_at, unsigned char flip, long keep_bytes)
 {
-    FILE *out = fopen(to, "wb");
-    assert_non_null(out);
     if (flip_at >= 0)
         self[flip_at] = (char)(self[flip_at] ^ flip);
-    assert_int_equal(fwrite(self, 1, (size_t)keep_bytes, out), keep_bytes);
+    gw_test_write(to, self, (size_t)keep_bytes);
     if (flip_at >= 0)
         self[flip_at] = (char)(self[flip_at] ^ flip);
-    fclose(out);
 }
-
-static char folder[] = "/tmp/gpuwhy-sites-XXXXXX";
-static char other[sizeof folder + 8];
 
 static int make_folder(void **state)
 {
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    snprintf(other, sizeof other, "%s/other", folder);
     struct stat status;
     FILE *from = fopen("/proc/self/exe", "rb");
-    if (from == NULL || fstat(fileno(from), &status) != 0)
+    if (gw_test_folder_make(state) != 0 || from == NULL || fstat(fileno(from), &status) != 0)
         return -1;
     self_bytes = status.st_size;
     self = malloc((size_t)self_bytes);
@@ -269,9 +256,8 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    unlink(other);
     free(self);
-    return rmdir(folder);
+    return gw_test_folder_remove(state);
 }
 
 GW_TEST_WITH(another_file_in_its_place_is_not_used, begin, end)
@@ -300,7 +286,7 @@ GW_TEST_WITH(damaged_files_end_in_an_answer, begin, end)
     enum { FLIPS = 40, CUTS = 8 };
     uint64_t random = 88172645463325252u;
     unsigned right = 0;
-    instead = other;
+    instead = gw_test_file;
     for (int i = 0; i < FLIPS + CUTS; i++) {
         random ^= random << 13;
         random ^= random >> 7;
@@ -308,7 +294,8 @@ GW_TEST_WITH(damaged_files_end_in_an_answer, begin, end)
         /* A quarter of the flips are in the file's first 64 bytes, and a quarter in the tables at its end. */
         long at = (long)(random % (i % 4 == 0 ? 64 : (uint64_t)self_bytes));
         at = i % 4 == 1 ? self_bytes - 1 - at % 4096 : at;
-        copy_self(other, i < FLIPS ? at : -1, (unsigned char)(1u << (random >> 40) % 8), i < FLIPS ? self_bytes : at);
+        copy_self(gw_test_file, i < FLIPS ? at : -1, (unsigned char)(1u << (random >> 40) % 8),
+                  i < FLIPS ? self_bytes : at);
         this_program();
         assert_int_equal(gw_sites_resolve(sites, 500, 2000, &err), GW_OK);
         const gw_stack *stack = stack_of(1);
@@ -513,8 +500,7 @@ GW_TEST_WITH(a_name_is_kept_once, begin, end)
 {
     for (int i = 0; i < 2; i++) {
         gw_symbol_frame frame = {i == 0 ? "first" : "second", NULL, 0, 0};
-        gw_item item = {.kind = GW_ITEM_SYMBOL, .symbol = {"/opt/a.so", 0, 16, GW_SYMBOL_NOT_ASKED, &frame, 1}};
-        feed(&item);
+        feed((gw_item){.kind = GW_ITEM_SYMBOL, .symbol = {"/opt/a.so", 0, 16, GW_SYMBOL_NOT_ASKED, &frame, 1}});
     }
     feed_event(GW_EV_MAPPED, 4096, 4096, 4096, 0, "/opt/a.so");
     const uint64_t frame[] = {4096 + 17};

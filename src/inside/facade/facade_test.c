@@ -1,7 +1,7 @@
 /* Tests the code that reads drivers and writes facades, first with damaged files. The test driver is itself a facade: a
  * small ELF file. */
 #include "gw_facade.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gwi_elf.h"
 
 #include <fcntl.h>
@@ -10,25 +10,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/gpuwhy-facade-test-XXXXXX";
 static char driver[300]; /* path of a facade of the hook library; the tests use it as the driver */
 static uint8_t good[1 << 16];
 static size_t good_bytes;
-
-static void write_bytes(const char *path, const void *data, size_t bytes)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0700);
-    assert_true(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes);
-    close(fd);
-}
 
 static int set_up(void **state)
 {
     char out[200];
     gw_error err;
-    if (mkdtemp(dir) == NULL)
+    if (gw_test_folder_make(state) != 0)
         return -1;
-    snprintf(out, sizeof out, "%s/driver", dir);
+    snprintf(out, sizeof out, "%s/driver", gw_test_folder);
     if (gw_facade_write(HOOK, HOOK, out, &err) != GW_OK) {
         print_error("%s\n", err.text);
         return -1;
@@ -39,13 +31,6 @@ static int set_up(void **state)
     close(fd);
     good_bytes = n > 0 ? (size_t)n : 0;
     return good_bytes > 1000 && good_bytes < sizeof good ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    return system(command);
 }
 
 /* Use a file as the driver. Each error in reading must name the file. Writing a facade from it must succeed or give a
@@ -61,7 +46,7 @@ static void try_file(const char *path)
         assert_int_equal(info.export_count, 12345);
         return;
     }
-    snprintf(out, sizeof out, "%s/again", dir);
+    snprintf(out, sizeof out, "%s/again", gw_test_folder);
     st = gw_facade_write(path, HOOK, out, &err);
     if (st != GW_OK)
         assert_true(err.text[0] != '\0');
@@ -70,7 +55,7 @@ static void try_file(const char *path)
 GW_TEST(every_byte_damaged)
 {
     char path[200];
-    snprintf(path, sizeof path, "%s/damaged.so", dir);
+    snprintf(path, sizeof path, "%s/damaged.so", gw_test_folder);
     static const uint8_t patterns[] = {0x00, 0xff, 0x80};
     static uint8_t copy[sizeof good];
     for (size_t i = 0; i < good_bytes; i++) {
@@ -79,7 +64,7 @@ GW_TEST(every_byte_damaged)
             copy[i] = p == 2 ? copy[i] ^ patterns[p] : patterns[p];
             if (copy[i] == good[i])
                 continue;
-            write_bytes(path, copy, good_bytes);
+            gw_test_write(path, copy, good_bytes);
             try_file(path);
         }
     }
@@ -88,9 +73,9 @@ GW_TEST(every_byte_damaged)
 GW_TEST(every_truncation)
 {
     char path[200];
-    snprintf(path, sizeof path, "%s/short.so", dir);
+    snprintf(path, sizeof path, "%s/short.so", gw_test_folder);
     for (size_t bytes = 0; bytes < good_bytes; bytes += bytes < 600 ? 1 : 13) {
-        write_bytes(path, good, bytes);
+        gw_test_write(path, good, bytes);
         try_file(path);
     }
 }
@@ -100,18 +85,18 @@ GW_TEST(not_a_driver)
     gw_error err;
     gw_facade_info info;
     char path[200];
-    snprintf(path, sizeof path, "%s/text.so", dir);
-    write_bytes(path, "not an ELF file, though longer than the head of one would be: 64 bytes", 70);
+    snprintf(path, sizeof path, "%s/text.so", gw_test_folder);
+    gw_test_write(path, "not an ELF file, though longer than the head of one would be: 64 bytes", 70);
     assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_CORRUPT);
-    assert_int_equal(gw_facade_driver_info(dir, &info, &err), GW_IO);
+    assert_int_equal(gw_facade_driver_info(gw_test_folder, &info, &err), GW_IO);
     assert_int_equal(gw_facade_driver_info("/nonexistent", &info, &err), GW_IO);
     memcpy(good + 4, "\001", 1); /* a 32-bit file */
-    write_bytes(path, good, good_bytes);
+    gw_test_write(path, good, good_bytes);
     memcpy(good + 4, "\002", 1);
     assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_UNSUPPORTED);
     uint8_t machine = good[18];
     good[18] = 0x28;
-    write_bytes(path, good, good_bytes);
+    gw_test_write(path, good, good_bytes);
     good[18] = machine;
     assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_UNSUPPORTED);
 }
@@ -120,7 +105,7 @@ GW_TEST(wrong_use)
 {
     gw_error err;
     char out[200];
-    snprintf(out, sizeof out, "%s/out", dir);
+    snprintf(out, sizeof out, "%s/out", gw_test_folder);
     assert_int_equal(gw_facade_write("relative.so", HOOK, out, &err), GW_USAGE);
     assert_int_equal(gw_facade_write(driver, "hook.so", out, &err), GW_USAGE);
     assert_int_equal(gw_facade_write(driver, "/nonexistent/hook.so", out, &err), GW_MISSING);
@@ -160,12 +145,12 @@ GW_TEST(located_as_the_loader_does)
 {
     gw_error err;
     char a[100], b[100], path[300], list[400], *found = NULL;
-    snprintf(a, sizeof a, "%s/a", dir);
-    snprintf(b, sizeof b, "%s/b", dir);
+    snprintf(a, sizeof a, "%s/a", gw_test_folder);
+    snprintf(b, sizeof b, "%s/b", gw_test_folder);
     mkdir(a, 0700);
     mkdir(b, 0700);
     snprintf(path, sizeof path, "%s/libcuda.so.1", b);
-    write_bytes(path, good, good_bytes);
+    gw_test_write(path, good, good_bytes);
     snprintf(list, sizeof list, "/nonexistent:%s:%s", a, b);
     assert_int_equal(gw_driver_locate("/bin/sh", list, &found, &err), GW_OK);
     assert_string_equal(found, path);
@@ -173,7 +158,7 @@ GW_TEST(located_as_the_loader_does)
     /* A libcuda.so.1 that cannot be loaded is skipped. The error names the file if no other one is found. */
     char wrong[300];
     snprintf(wrong, sizeof wrong, "%s/libcuda.so.1", a);
-    write_bytes(wrong, "short", 5);
+    gw_test_write(wrong, "short", 5);
     assert_int_equal(gw_driver_locate("/bin/sh", list, &found, &err), GW_OK);
     assert_string_equal(found, path);
     free(found);
@@ -190,4 +175,4 @@ GW_TEST(located_as_the_loader_does)
     }
 }
 
-GW_TEST_MAIN(set_up, tear_down)
+GW_TEST_MAIN(set_up, gw_test_folder_remove)

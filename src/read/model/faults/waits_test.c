@@ -72,12 +72,17 @@ static void expect(became first, became second)
     gw_model_free(model);
 }
 
-/* Launch on two streams, wait for one stream, and check the state of both launches. */
-static void two_streams(uint64_t first, uint64_t second, uint64_t waited, became first_is, became second_is)
+static void begin_with(uint64_t first, uint64_t second)
 {
     begin();
     launch(first);
     launch(second);
+}
+
+/* Launch on two streams, wait for one stream, and check the state of both launches. */
+static void two_streams(uint64_t first, uint64_t second, uint64_t waited, became first_is, became second_is)
+{
+    begin_with(first, second);
     sync(waited);
     expect(first_is, second_is);
 }
@@ -126,9 +131,8 @@ GW_TEST(the_per_thread_stream)
     launch(A);
     gw_feed_hot(&feed, "cuStreamSynchronize_ptsz", GW_COUNT_SYNC, 0, 0);
     expect(OVER, OPEN);
-    begin(); /* each thread has its own default stream, so this wait of another thread proves nothing */
-    launch(PER_THREAD);
-    launch(A);
+    begin_with(PER_THREAD,
+               A); /* each thread has its own default stream, so this wait of another thread proves nothing */
     feed.tid = OTHER_THREAD;
     sync(PER_THREAD);
     expect(OPEN, OPEN);
@@ -136,9 +140,7 @@ GW_TEST(the_per_thread_stream)
 
 GW_TEST(the_whole_context)
 {
-    begin();
-    launch(A);
-    launch(UNSEEN);
+    begin_with(A, UNSEEN);
     gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
     expect(OVER, OVER);
     begin(); /* there are two contexts, and it is unknown which one was synchronised */
@@ -183,25 +185,17 @@ GW_TEST(events)
 
 GW_TEST(queries_and_blocking_copies)
 {
-    begin();
-    launch(A);
-    launch(B);
+    begin_with(A, B);
     gw_feed_hot(&feed, "cuStreamQuery", GW_COUNT_QUERY, B, 0);
     expect(OPEN, OVER);
-    begin();
-    launch(BLOCKING);
-    launch(A);
+    begin_with(BLOCKING, A);
     gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
     expect(OVER, OPEN);
     /* a copy into pageable memory waits, one into page-locked memory does not; here the kind of memory is unknown */
-    begin();
-    launch(A);
-    launch(B);
+    begin_with(A, B);
     gw_feed_hot(&feed, "cuMemcpyDtoHAsync_v2", GW_COUNT_COPY, 64, A);
     expect(MAYBE, OPEN);
-    begin();
-    launch(A);
-    launch(0);
+    begin_with(A, 0);
     gw_feed_hot(&feed, "cuMemcpyDtoDAsync_v2", GW_COUNT_COPY, 64, 0);
     expect(OPEN, OPEN);
 }
@@ -210,17 +204,13 @@ GW_TEST(what_is_not_known)
 {
     two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* it is unknown whether UNSEEN is a blocking stream */
     /* another thread may have waited in older calls that its ring no longer contains */
-    begin();
-    launch(A);
-    launch(B);
+    begin_with(A, B);
     feed.tid = OTHER_THREAD;
     sync(A);
     for (int i = 0; i < GW_RING_ENTRIES; i++)
         gw_feed_hot(&feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, 64, A);
     expect(MAYBE, MAYBE);
-    begin(); /* now the ring of the other thread contains all of its calls */
-    launch(A);
-    launch(B);
+    begin_with(A, B); /* now the ring of the other thread contains all of its calls */
     feed.tid = OTHER_THREAD;
     sync(A);
     expect(OVER, OPEN);
