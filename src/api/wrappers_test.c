@@ -127,51 +127,23 @@ static void note_after(struct gwi_slot_ref *th, unsigned fn)
     gwi_said.after_count++;
 }
 
-void gwi_after_memory_info(struct gwi_slot_ref *th, unsigned fn, size_t *free, size_t *total)
-{
-    note_after(th, fn);
-}
-
-void gwi_after_memory_info_v1(struct gwi_slot_ref *th, unsigned fn, unsigned int *free, unsigned int *total)
-{
-    note_after(th, fn);
-}
-
-void gwi_after_device_pool(struct gwi_slot_ref *th, unsigned fn, CUdevice dev, CUmemoryPool pool)
-{
-    note_after(th, fn);
-}
-
-void gwi_after_total_memory(struct gwi_slot_ref *th, unsigned fn, size_t *bytes, CUdevice dev)
-{
-    note_after(th, fn);
-}
-
-void gwi_after_total_memory_v1(struct gwi_slot_ref *th, unsigned fn, unsigned int *bytes, CUdevice dev)
-{
-    note_after(th, fn);
-}
-
-void gwi_after_export_table(struct gwi_slot_ref *th, unsigned fn, const void **table, const CUuuid *id)
-{
-    note_after(th, fn);
-}
+#define AFTER(name, ...)                                                                                               \
+    void gwi_after_##name(struct gwi_slot_ref *th, unsigned fn, __VA_ARGS__)                                           \
+    {                                                                                                                  \
+        note_after(th, fn);                                                                                            \
+    }
+AFTER(memory_info, size_t *free, size_t *total)
+AFTER(memory_info_v1, unsigned int *free, unsigned int *total)
+AFTER(device_pool, CUdevice dev, CUmemoryPool pool)
+AFTER(total_memory, size_t *bytes, CUdevice dev)
+AFTER(total_memory_v1, unsigned int *bytes, CUdevice dev)
+AFTER(export_table, const void **table, const CUuuid *id)
+AFTER(module_functions, CUfunction *functions, unsigned int count, CUmodule mod)
+AFTER(library_kernels, CUkernel *kernels, unsigned int count, CUlibrary lib)
 
 void gwi_after_kernel_function(struct gwi_slot_ref *th, unsigned fn, CUfunction *function, CUkernel kernel)
 {
     gwi_event(th, fn, GW_EV_FUNCTION, 0, 0, 0, 0, (uint64_t)(uintptr_t)kernel, GW_OWNER_KERNEL, 0, NULL);
-}
-
-void gwi_after_module_functions(struct gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int count,
-                                CUmodule mod)
-{
-    note_after(th, fn);
-}
-
-void gwi_after_library_kernels(struct gwi_slot_ref *th, unsigned fn, CUkernel *kernels, unsigned int count,
-                               CUlibrary lib)
-{
-    note_after(th, fn);
 }
 
 int gwi_instead_get_proc_address(unsigned fn, const char *symbol, void **pfn, int version, cuuint64_t flags)
@@ -193,6 +165,8 @@ int gwi_instead_get_proc_address_v2(unsigned fn, const char *symbol, void **pfn,
  * more arguments than the function takes. */
 typedef int any_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
                          uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+#define WRAPPER(name) ((gw_fn_t_##name *)gwi_wrappers[GW_FN_##name])
 
 static int answering_driver(void)
 {
@@ -265,15 +239,14 @@ static int allocating_driver(CUdeviceptr *dptr, size_t bytes)
 GW_TEST_WITH(an_allocation_says_address_and_bytes, begin, NULL)
 {
     CUdeviceptr at = 0;
-    gw_fn_t_cuMemAlloc_v2 *wrapper = (gw_fn_t_cuMemAlloc_v2 *)gwi_wrappers[GW_FN_cuMemAlloc_v2];
     gwi_real[GW_FN_cuMemAlloc_v2] = (void *)allocating_driver;
-    assert_int_equal(wrapper(&at, 512), 0);
+    assert_int_equal(WRAPPER(cuMemAlloc_v2)(&at, 512), 0);
     assert_int_equal(gwi_said.kind, GW_EV_ALLOC);
     assert_int_equal(gwi_said.arg[0], 0x7000);
     assert_int_equal(gwi_said.arg[1], 512);
 
     driver_answer = CUDA_ERROR_OUT_OF_MEMORY;
-    assert_int_equal(wrapper(&at, 513), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(WRAPPER(cuMemAlloc_v2)(&at, 513), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(gwi_said.arg[0], 0);
     assert_int_equal(gwi_said.arg[1], 513);
 }
@@ -284,20 +257,18 @@ GW_TEST_WITH(the_guard_is_asked_first, begin, NULL)
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp prop = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 3}};
     gwi_guard_on = true;
-    gw_fn_t_cuMemAlloc_v2 *alloc = (gw_fn_t_cuMemAlloc_v2 *)gwi_wrappers[GW_FN_cuMemAlloc_v2];
-    assert_int_equal(alloc(&at, 1001), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(WRAPPER(cuMemAlloc_v2)(&at, 1001), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(driver_calls, 0);
     assert_int_equal(gwi_said.failed_count, 1);
     assert_int_equal(refuse_device, -1);
 
-    gw_fn_t_cuMemCreate *create = (gw_fn_t_cuMemCreate *)gwi_wrappers[GW_FN_cuMemCreate];
-    assert_int_equal(create(&handle, 1000, &prop, 0), 0);
+    assert_int_equal(WRAPPER(cuMemCreate)(&handle, 1000, &prop, 0), 0);
     assert_int_equal(driver_calls, 1);
     assert_int_equal(refuse_device, 3);
     assert_int_equal(refuse_bytes, 1000);
     prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
     /* the guard does not limit host memory, so its size is passed as 0 */
-    assert_int_equal(create(&handle, 1 << 20, &prop, 0), 0);
+    assert_int_equal(WRAPPER(cuMemCreate)(&handle, 1 << 20, &prop, 0), 0);
     assert_int_equal(refuse_bytes, 0);
 }
 
@@ -305,20 +276,19 @@ GW_TEST_WITH(a_launch_keeps_its_shape, begin, NULL)
 {
     CUfunction f = (CUfunction)(uintptr_t)0x99;
     CUlaunchConfig config = {2, 3, 4, 5, 6, 7, 8, CU_STREAM_PER_THREAD, NULL, 0};
-    gw_fn_t_cuLaunchKernel_ptsz *plain = (gw_fn_t_cuLaunchKernel_ptsz *)gwi_wrappers[GW_FN_cuLaunchKernel_ptsz];
-    gw_fn_t_cuLaunchKernelEx *ex = (gw_fn_t_cuLaunchKernelEx *)gwi_wrappers[GW_FN_cuLaunchKernelEx];
-    assert_int_equal(plain(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), 0);
+    assert_int_equal(WRAPPER(cuLaunchKernel_ptsz)(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), 0);
     assert_int_equal(gwi_said.counter, GW_COUNT_LAUNCH);
     assert_int_equal(gwi_said.what, 0x99);
 
     driver_answer = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-    assert_int_equal(ex(&config, f, NULL, NULL), driver_answer);
+    assert_int_equal(WRAPPER(cuLaunchKernelEx)(&config, f, NULL, NULL), driver_answer);
     assert_int_equal(gwi_said.arg[0], 0x99);
     assert_int_equal(gwi_said.arg[1], 2ull | 3ull << 32 | 4ull << 48);
     assert_int_equal(gwi_said.arg[2], 5ull | 6ull << 21 | 7ull << 42);
     assert_int_equal(gwi_said.arg[3], 2);
     assert_int_equal(gwi_said.extra, 8);
-    assert_int_equal(plain(f, 0x10000, 0x10000, 0x10001, 1, 1, 1, 0, NULL, NULL, NULL), driver_answer);
+    assert_int_equal(WRAPPER(cuLaunchKernel_ptsz)(f, 0x10000, 0x10000, 0x10001, 1, 1, 1, 0, NULL, NULL, NULL),
+                     driver_answer);
     assert_int_equal(gwi_said.arg[1], 0xffffffff00010000);
     assert_int_equal(gwi_said.flags, GW_EVF_PER_THREAD);
 }
@@ -332,14 +302,12 @@ GW_TEST_WITH(a_failure_says_the_name_asked_for, begin, NULL)
 {
     static const char name[] = "no_such_kernel";
     CUfunction f;
-    gw_fn_t_cuModuleGetFunction *get = (gw_fn_t_cuModuleGetFunction *)gwi_wrappers[GW_FN_cuModuleGetFunction];
-    gw_fn_t_cuMemAlloc_v2 *alloc = (gw_fn_t_cuMemAlloc_v2 *)gwi_wrappers[GW_FN_cuMemAlloc_v2];
     gwi_real[GW_FN_cuModuleGetFunction] = (void *)lacking_driver;
-    assert_int_equal(get(&f, NULL, name), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(WRAPPER(cuModuleGetFunction)(&f, NULL, name), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(gwi_said.failed_count, 1);
     assert_ptr_equal(gwi_said.text, name);
     driver_answer = CUDA_ERROR_OUT_OF_MEMORY;
-    assert_int_equal(alloc(NULL, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(WRAPPER(cuMemAlloc_v2)(NULL, 1), CUDA_ERROR_OUT_OF_MEMORY);
     assert_null(gwi_said.text);
 }
 
@@ -349,25 +317,20 @@ GW_TEST_WITH(copies_and_fills_count_bytes, begin, NULL)
     CUDA_MEMCPY2D rectangle = {.WidthInBytes = 100, .Height = 7};
     CUdeviceptr two[2] = {0x10, 0x20};
     size_t sizes[2] = {30, 12};
-    gw_fn_t_cuMemcpyHtoDAsync_v2 *copy = (gw_fn_t_cuMemcpyHtoDAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyHtoDAsync_v2];
-    gw_fn_t_cuMemcpy2D_v2 *copy2d = (gw_fn_t_cuMemcpy2D_v2 *)gwi_wrappers[GW_FN_cuMemcpy2D_v2];
-    gw_fn_t_cuMemcpyBatchAsync_v2 *batch = (gw_fn_t_cuMemcpyBatchAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyBatchAsync_v2];
-    gw_fn_t_cuMemsetD2D32Async *fill = (gw_fn_t_cuMemsetD2D32Async *)gwi_wrappers[GW_FN_cuMemsetD2D32Async];
-    gw_fn_t_cuMemsetD16_v2 *fill16 = (gw_fn_t_cuMemsetD16_v2 *)gwi_wrappers[GW_FN_cuMemsetD16_v2];
-    copy(0x1000, sizes, 64, stream);
+    WRAPPER(cuMemcpyHtoDAsync_v2)(0x1000, sizes, 64, stream);
     assert_int_equal(gwi_said.bytes, 64);
     assert_int_equal(gwi_said.stream, 0x55);
-    copy2d(&rectangle);
+    WRAPPER(cuMemcpy2D_v2)(&rectangle);
     assert_int_equal(gwi_said.bytes, 700);
-    batch(two, two, sizes, 2, NULL, NULL, 0, stream);
+    WRAPPER(cuMemcpyBatchAsync_v2)(two, two, sizes, 2, NULL, NULL, 0, stream);
     assert_int_equal(gwi_said.bytes, 42);
-    fill(0x1000, 4096, 1, 10, 3, stream);
+    WRAPPER(cuMemsetD2D32Async)(0x1000, 4096, 1, 10, 3, stream);
     assert_int_equal(gwi_said.counter, GW_COUNT_FILL);
     assert_int_equal(gwi_said.bytes, 120);
-    fill16(0x1000, 1, 5);
+    WRAPPER(cuMemsetD16_v2)(0x1000, 1, 5);
     assert_int_equal(gwi_said.bytes, 10);
     assert_int_equal(gwi_said.read_count, 0);
-    ((gw_fn_t_cuMemcpyDtoHAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyDtoHAsync_v2])(sizes, 0x1000, 8, stream);
+    WRAPPER(cuMemcpyDtoHAsync_v2)(sizes, 0x1000, 8, stream);
     assert_int_equal(gwi_said.read_count, 1);
 }
 
@@ -377,19 +340,15 @@ GW_TEST_WITH(what_orders_work_is_told, begin, NULL)
     CUevent event = (CUevent)(uintptr_t)0x60;
     CUdeviceptr two[2] = {0x10, 0x20};
     size_t sizes[2] = {30, 12};
-    gw_fn_t_cuMemcpyDtoDAsync_v2 *copy = (gw_fn_t_cuMemcpyDtoDAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyDtoDAsync_v2];
-    gw_fn_t_cuMemcpyDtoD_v2 *waited = (gw_fn_t_cuMemcpyDtoD_v2 *)gwi_wrappers[GW_FN_cuMemcpyDtoD_v2];
-    gw_fn_t_cuMemcpyBatchAsync_v2 *batch = (gw_fn_t_cuMemcpyBatchAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyBatchAsync_v2];
-    gw_fn_t_cuStreamWaitEvent *wait = (gw_fn_t_cuStreamWaitEvent *)gwi_wrappers[GW_FN_cuStreamWaitEvent];
-    copy(0x1000, 0x2000, 64, stream);
+    WRAPPER(cuMemcpyDtoDAsync_v2)(0x1000, 0x2000, 64, stream);
     assert_int_equal(gwi_said.step, GW_ORDER_COPY);
     assert_memory_equal(gwi_said.order, ((uint64_t[4]){0x1000, 0x2000, 64, 0x50}), 32);
-    waited(0x1000, 0x2000, 64);
+    WRAPPER(cuMemcpyDtoD_v2)(0x1000, 0x2000, 64);
     assert_int_equal(gwi_said.step, GW_ORDER_COPY_WAITED);
-    batch(two, two, sizes, 2, NULL, NULL, 0, stream);
+    WRAPPER(cuMemcpyBatchAsync_v2)(two, two, sizes, 2, NULL, NULL, 0, stream);
     assert_int_equal(gwi_said.step, GW_ORDER_COPY);
     assert_int_equal(gwi_said.order[2], 0); /* a batch of copies has no single address range, so no size is recorded */
-    wait(stream, event, 0);
+    WRAPPER(cuStreamWaitEvent)(stream, event, 0);
     assert_int_equal(gwi_said.step, GW_ORDER_WAIT);
     assert_memory_equal(gwi_said.order, ((uint64_t[4]){0x60, 0, 0, 0x50}), 32);
 
@@ -437,12 +396,11 @@ GW_TEST_WITH(a_pitched_allocation_counts_its_pitch, begin, NULL)
 {
     CUdeviceptr at;
     size_t pitch = 77;
-    gw_fn_t_cuMemAllocPitch_v2 *wrapper = (gw_fn_t_cuMemAllocPitch_v2 *)gwi_wrappers[GW_FN_cuMemAllocPitch_v2];
     driver_answer = 2;
-    wrapper(&at, &pitch, 100, 4, 4);
+    WRAPPER(cuMemAllocPitch_v2)(&at, &pitch, 100, 4, 4);
     assert_int_equal(gwi_said.arg[1], 400);
     gwi_real[GW_FN_cuMemAllocPitch_v2] = (void *)mapping_driver;
-    wrapper(&at, &pitch, 100, 4, 4);
+    WRAPPER(cuMemAllocPitch_v2)(&at, &pitch, 100, 4, 4);
     assert_int_equal(gwi_said.arg[1], 2048);
     assert_int_equal(gwi_said.arg[3], 512);
 }
@@ -450,8 +408,7 @@ GW_TEST_WITH(a_pitched_allocation_counts_its_pitch, begin, NULL)
 GW_TEST_WITH(a_function_has_its_name, begin, NULL)
 {
     CUfunction f = NULL;
-    gw_fn_t_cuModuleGetFunction *wrapper = (gw_fn_t_cuModuleGetFunction *)gwi_wrappers[GW_FN_cuModuleGetFunction];
-    wrapper(&f, NULL, "saxpy");
+    WRAPPER(cuModuleGetFunction)(&f, NULL, "saxpy");
     assert_string_equal(gwi_said.text, "saxpy");
 }
 

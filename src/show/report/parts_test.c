@@ -1,7 +1,7 @@
 /* Thinning, the map, and the escaping of text and numbers. */
 #include "gw_model.h"
 #include "gw_recording.h"
-#include "gw_unit_test.h"
+#include "gw_test_folder.h"
 #include "gwi_collect.h"
 #include "gwi_escape.h"
 #include "gwi_map.h"
@@ -325,18 +325,12 @@ GW_TEST(numbers_do_not_wrap)
 
 static const char *const fn_names[] = {"cuMemAlloc_v2"};
 
-static void put(gw_writer *writer, const gw_item *item)
-{
-    gw_error err;
-    assert_int_equal(gw_writer_put(writer, item, &err), GW_OK);
-}
-
 /* A process that keeps two blocks until its end. */
-static void write_processes(const char *path, uint32_t count)
+static void write_processes(uint32_t count)
 {
     gw_error err;
     gw_writer *writer = NULL;
-    assert_int_equal(gw_writer_create(path, 0, fn_names, 1, &writer, &err), GW_OK);
+    assert_int_equal(gw_writer_create(gw_test_file, 0, fn_names, 1, &writer, &err), GW_OK);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t t_ns = 1000 * (i + 1);
         uint32_t pid = 100 + i;
@@ -345,11 +339,11 @@ static void write_processes(const char *path, uint32_t count)
             item.event = (gw_event){.t_ns = t_ns + k, .pid = pid, .tid = pid, .kind = GW_EV_ALLOC};
             item.event.arg[0] = (k + 1) << 24;
             item.event.arg[1] = (k + 1) << 20;
-            put(writer, &item);
+            assert_int_equal(gw_writer_put(writer, &item, &err), GW_OK);
         }
         gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = t_ns + 500, .pid = pid};
         item.exit = (gw_exit_fact){.pid = pid, .is_command = i + 1 == count, .status_known = true};
-        put(writer, &item);
+        assert_int_equal(gw_writer_put(writer, &item, &err), GW_OK);
     }
     assert_int_equal(gw_writer_close(writer, &err), GW_OK);
 }
@@ -357,22 +351,18 @@ static void write_processes(const char *path, uint32_t count)
 /* Return the number of groups that were read because a process ended. */
 static uint64_t steps_of(uint32_t count)
 {
-    char path[] = "/tmp/collect-test-XXXXXX";
     gw_error err = {""};
     gw_reader *reader = NULL;
     gw_model *model = NULL;
     gwi_holders holders;
     static gwi_course course;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    unlink(path); /* the writer creates it */
-    write_processes(path, count);
-    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    unlink(gw_test_file); /* the writer creates it */
+    write_processes(count);
+    assert_int_equal(gw_reader_open(gw_test_file, &reader, &err), GW_OK);
     assert_int_equal(gw_model_build(reader, &model, &err), GW_OK);
     gw_reader_close(reader);
     assert_true(gwi_holders_find(model, &holders));
-    assert_int_equal(gwi_course_read(path, model, &holders, 1, &course, &err), GW_OK);
+    assert_int_equal(gwi_course_read(gw_test_file, model, &holders, 1, &course, &err), GW_OK);
     assert_true(course.was_read);
     const gwi_thin *table = &course.device[0].table;
     assert_int_equal(table->row[table->count - 1].value[GWI_TOTAL], 0);
@@ -380,11 +370,10 @@ static uint64_t steps_of(uint32_t count)
     gwi_course_free(&course);
     gwi_holders_free(&holders);
     gw_model_free(model);
-    unlink(path);
     return steps;
 }
 
-GW_TEST(the_work_at_exits_grows_with_the_processes)
+GW_TEST_WITH(the_work_at_exits_grows_with_the_processes, gw_test_folder_make, gw_test_folder_remove)
 {
     enum { PROCESSES = 1000 };
     uint64_t some = steps_of(PROCESSES), twice = steps_of(2 * PROCESSES);
