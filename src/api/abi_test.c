@@ -2,9 +2,6 @@
 #include "abi_facts.h"
 #include "gw_unit_test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 GW_TEST(both_headers_agree)
 {
     int differ_count = 0;

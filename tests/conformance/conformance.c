@@ -6,7 +6,6 @@
  * Every group runs in its own process, because some faults make a process unusable. Prints "ok GROUP.NAME" or "not ok
  * GROUP.NAME got X want Y" for each check, and a summary. Exit status 0: all checks are ok. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>

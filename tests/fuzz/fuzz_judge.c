@@ -13,7 +13,6 @@
 #include "seeds.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct source {
     const uint8_t *at, *end;

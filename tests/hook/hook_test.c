@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>

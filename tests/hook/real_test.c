@@ -5,7 +5,6 @@
 #include "gwi_elf.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 

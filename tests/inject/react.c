@@ -10,8 +10,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static int notice, retry, ignore, crash, hang, list;
 static long long rounds = 20, threads = 1;

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { RANGES = 256 };
 static const uint64_t books_align = (uint64_t)32 << 20, books_handles = 0x7265;

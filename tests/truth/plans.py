@@ -12,8 +12,6 @@ CONTEXT, NEXT_CONTEXT, STREAM = 552402944, 548995072, 573440
 MARGIN = 24 * MIB  # for the kernel library, the scratch block, and partly used pages
 POOL_SLACK = 64 * MIB
 
-DEVICE_KINDS = ("plain", "pitch", "async", "pool", "vmm", "vmmh", "vmmr", "cached")
-
 
 class Impossible(Exception):
     """The arithmetic does not decide what this draft of a program does: draw another one."""

@@ -157,16 +157,6 @@ static MAYBE_UNUSED void bag_put(struct bag *bag, struct item item)
     bag->items[bag->end++] = item;
 }
 
-static MAYBE_UNUSED struct item item_of(enum take_kind kind, CUdeviceptr address, size_t bytes)
-{
-    struct item item;
-    memset(&item, 0, sizeof item);
-    item.kind = kind;
-    item.address = address;
-    item.bytes = bytes;
-    return item;
-}
-
 static MAYBE_UNUSED void give(struct item item)
 {
     switch (item.kind) {

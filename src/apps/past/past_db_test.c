@@ -406,8 +406,6 @@ GW_TEST_WITH(no_program_is_waited_for_when_reading, clear, NULL)
     sqlite3_close(db);
 }
 
-/* Tests what is computed from past runs. The tests of the database are in past_db_test.c. */
-
 GW_TEST(words_do_not_run_together)
 {
     char *one[] = {(char[]){"a b"}}, *two[] = {(char[]){"a"}, (char[]){"b"}};

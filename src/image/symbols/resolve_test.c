@@ -6,8 +6,6 @@
 #include "gw_clock.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 pid_t waitpid(pid_t pid, int *status, int options)

@@ -1,6 +1,5 @@
 /* Test the books of device memory: ranges, the driver's order of addresses, pages. */
 #include "gw_unit_test.h"
-#include <stdio.h>
 #include <string.h>
 
 #include "gw_pages.h"

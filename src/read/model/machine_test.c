@@ -3,8 +3,6 @@
 #include "gw_feed.h"
 #include "gw_unit_test.h"
 
-#include <string.h>
-
 static const uint64_t second_ns = 1000000000u;
 
 GW_TEST(values_become_series)

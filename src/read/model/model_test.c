@@ -5,7 +5,6 @@
 #include "gw_growth.h"
 #include "gw_logs.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const uint64_t mib = 1u << 20, gib = 1u << 30;

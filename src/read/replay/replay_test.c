@@ -4,7 +4,6 @@
 #include "gw_whatif.h"
 #include "gwi_allocator.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const uint64_t mib = 1 << 20, gib = 1 << 30;

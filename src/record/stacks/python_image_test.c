@@ -4,8 +4,6 @@
 #include "gw_unit_test.h"
 #include "gwi_python_image.h"
 
-#include <stdio.h>
-
 enum { FIRST = GW_PYTHON_FIRST, LAST = GW_PYTHON_LAST };
 
 static python_image image; /* too large for the stack */

@@ -5,9 +5,7 @@
 #include "gw_text.h"
 #include "gw_unit_test.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #include "gw_test_folder.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include <json-c/json.h>
 

@@ -7,7 +7,6 @@
 #include "gwi_map.h"
 #include "gwi_thin.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

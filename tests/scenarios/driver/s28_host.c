@@ -2,7 +2,6 @@
  * or a signal from outside. */
 #include "scenario.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "python_testlib.h"
 
 #include <dlfcn.h>
-#include <inttypes.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>

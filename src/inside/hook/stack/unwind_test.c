@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
-#include <unistd.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
 

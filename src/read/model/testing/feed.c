@@ -1,7 +1,6 @@
 /* Feeds a model with calls, in the form in which the hook and the supervisor record them. */
 #include "gw_feed.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
