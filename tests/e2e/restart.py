@@ -2,6 +2,7 @@
 
 Nothing here depends on the speed of the machine: programs wait for files, and this test waits for output.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -20,6 +21,9 @@ def by_shell(script, *argv):
     """A shell that counts its starts in the file `starts`, and ends with the same status as the program: "$@"."""
     return ["/bin/sh", "-c", "echo x >> starts; " + script, "sh",
             *(behind_sanitizer(argv) if argv else [])]
+
+
+COUNTED = by_shell('exec "$@"', CNN)
 
 
 def starts(run):
@@ -171,15 +175,19 @@ def with_blame(place):
 
 # ---- signals -------------------------------------------------------------------------------------------------------
 
+@contextlib.contextmanager
 def begin(place, name, options, argv, card=MIDDLE, more=None):
-    """Start gpuwhy. Returns the process and its folder; its stderr is a file."""
+    """Start gpuwhy, and kill it at the end. Yields the process and its folder; its stderr is a file."""
     folder = new_folder(place, name)
     command = [str(GPUWHY), "run", *card.options(), "--json", str(folder / "verdict.json"), *options, "--", *map(str, argv)]
     environment = dict(base_environment(folder), **(more or {}))
     with open(folder / "stderr", "wb") as err:
         process = subprocess.Popen(command, cwd=folder / "work", env=environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
-    return process, folder
+    try:
+        yield process, folder
+    finally:
+        process.kill()
 
 
 def said(folder):
@@ -198,14 +206,11 @@ def a_signal_never_restarts(place):
     """The program ignores the signal, and fails afterwards for a reason that could be transient."""
     for number in (signal.SIGINT, signal.SIGTERM):
         script = 'trap "" INT TERM; touch ready; while [ ! -e go ]; do sleep 0.01; done; exec "$@"'
-        process, folder = begin(place, f"signal{number}", ["--restart", "9"], by_shell(script, *BAD))
-        try:
+        with begin(place, f"signal{number}", ["--restart", "9"], by_shell(script, *BAD)) as (process, folder):
             wait_until(lambda: (folder / "work" / "ready").exists(), "the program did not start")
             os.kill(process.pid, number)
             (folder / "work" / "go").touch()
             status = process.wait(240)
-        finally:
-            process.kill()
         expect(status == 1 and (folder / "work" / "starts").read_text() == "x\n", f"exit status {status}: {said(folder)}")
         verdict = json.loads((folder / "verdict.json").read_text())
         expect("a signal" in verdict["attempts"][0]["why"], f"{verdict['attempts']}")
@@ -213,26 +218,20 @@ def a_signal_never_restarts(place):
 
 def a_killed_program_is_not_restarted(place):
     script = 'echo $$ > pid.new; mv pid.new pid; exec sleep 1000'
-    process, folder = begin(place, "killed", ["--restart", "9"], by_shell(script))
-    try:
+    with begin(place, "killed", ["--restart", "9"], by_shell(script)) as (process, folder):
         path = folder / "work" / "pid"
         wait_until(path.exists, "the program did not start")
         os.kill(int(path.read_text()), signal.SIGTERM)
         status = process.wait(240)
-    finally:
-        process.kill()
     expect(status == -signal.SIGTERM and (folder / "work" / "starts").read_text() == "x\n", f"{status}: {said(folder)}")
 
 
 def a_hang_is_restarted(place):
     """Who stopped the program is gpuwhy itself, because of --kill-on-hang."""
     script = 'if [ ! -e seen ]; then touch seen; exec "$@"; fi'
-    process, folder = begin(place, "hang", ["--restart", "3", "--hang-after", "1", "--kill-on-hang"],
-                            by_shell(script, SCENARIOS / "s27_hang", "--kind", "locks"))
-    try:
+    with begin(place, "hang", ["--restart", "3", "--hang-after", "1", "--kill-on-hang"],
+               by_shell(script, SCENARIOS / "s27_hang", "--kind", "locks")) as (process, folder):
         status = process.wait(240)
-    finally:
-        process.kill()
     attempts = json.loads((folder / "verdict.json").read_text())["attempts"]
     expect(status == 0 and causes({"attempts": attempts}) == ["host-deadlock", None], f"exit {status}: {attempts}, {said(folder)}")
 
@@ -255,6 +254,12 @@ class Holder:
         expect(os.read(ready, 1) == b"r", "the other process holds nothing")
         os.close(ready)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
     def shared(self):
         return {"GPUWHY_VIRTUAL_DIR": str(self.cards)}
 
@@ -264,17 +269,13 @@ class Holder:
 
 
 def memory_is_waited_for(place):
-    holder = Holder(place, MIDDLE, 60)
-    process, folder = begin(place, "wait", ["--wait-memory", "12GiB"], by_shell('exec "$@"', CNN), more=holder.shared())
-    try:
+    with Holder(place, MIDDLE, 60) as holder, \
+            begin(place, "wait", ["--wait-memory", "12GiB"], COUNTED, more=holder.shared()) as (process, folder):
         until_said(process, folder, "waiting for 12.00 GiB of free memory on GPU 0")
         expect(f"pid {holder.process.pid} (" in said(folder), f"the holder is not named: {said(folder)}")
         expect(not (folder / "work" / "starts").exists(), "the program was started")
         holder.end()
         status = process.wait(240)
-    finally:
-        holder.end()
-        process.kill()
     expect(status == 0 and (folder / "work" / "starts").exists(), f"exit status {status}: {said(folder)}")
     text = " ".join(json.loads((folder / "verdict.json").read_text())["interventions"])
     expect(re.search(r"waited \d+\.\d s for 12.00 GiB of free memory on GPU 0", text), text)
@@ -282,28 +283,20 @@ def memory_is_waited_for(place):
 
 
 def the_wait_has_a_limit(place):
-    holder = Holder(place, MIDDLE, 60)
-    process, folder = begin(place, "limit", ["--wait-memory", "12GiB:0.2"], by_shell('exec "$@"', CNN), more=holder.shared())
-    try:
+    with Holder(place, MIDDLE, 60) as holder, \
+            begin(place, "limit", ["--wait-memory", "12GiB:0.2"], COUNTED, more=holder.shared()) as (process, folder):
         status = process.wait(240)
-    finally:
-        holder.end()
-        process.kill()
     expect(status == 0 and "is free on GPU 0" in said(folder), f"exit status {status}: {said(folder)}")
     text = " ".join(json.loads((folder / "verdict.json").read_text())["interventions"])
     expect("did not become free (timeout)" in text, text)
 
 
 def the_wait_can_be_stopped(place):
-    holder = Holder(place, MIDDLE, 60)
-    process, folder = begin(place, "stopped", ["--wait-memory", "12GiB"], by_shell('exec "$@"', CNN), more=holder.shared())
-    try:
+    with Holder(place, MIDDLE, 60) as holder, \
+            begin(place, "stopped", ["--wait-memory", "12GiB"], COUNTED, more=holder.shared()) as (process, folder):
         until_said(process, folder, "waiting for")
         os.killpg(process.pid, signal.SIGINT)  # as the terminal does
         status = process.wait(240)
-    finally:
-        holder.end()
-        process.kill()
     expect(status == -signal.SIGINT, f"exit status {status}: {said(folder)}")
     expect(not (folder / "work" / "starts").exists(), "the program was started")
     expect(not list((folder / "state").rglob("*.gpuwhy")), "a recording of nothing is left")
@@ -327,17 +320,13 @@ def expect_interventions(run, text):
 
 
 def another_process_is_waited_for_before_the_restart(place):
-    holder = Holder(place, SMALL, 60)
     argv = by_shell('exec "$@"', CNN, "--batch", "4096")
-    process, folder = begin(place, "other", ["--restart", "9"], argv, card=SMALL, more=holder.shared())
-    try:
+    with Holder(place, SMALL, 60) as holder, \
+            begin(place, "other", ["--restart", "9"], argv, card=SMALL, more=holder.shared()) as (process, folder):
         until_said(process, folder, "waiting for")
         expect(f"pid {holder.process.pid} (" in said(folder), f"the holder is not named: {said(folder)}")
         holder.end()
         status = process.wait(240)
-    finally:
-        holder.end()
-        process.kill()
     verdict = json.loads((folder / "verdict.json").read_text())
     expect(status == 0 and verdict["status"] == "clean", f"exit status {status}: {said(folder)}")
     expect(causes(verdict) == ["gpu-oom-other-process", None], f"{verdict['attempts']}")
@@ -395,13 +384,11 @@ def a_cache_raises_no_alarm(place):
     # without gpuwhy's view of the allocator, nothing is known about the cache
     argv = by_shell('"$@" & pid=$!; while [ ! -e told ]; do sleep 0.01; done; touch done; wait $pid',
                     SCENARIOS / "grows", "--until", "done", "--cached", library)
-    process, folder = begin(place, "blind", ["--alarm-at", "20%:" + COMMAND], argv, card=SMALL, more={"GPUWHY_COURSE": "0"})
-    try:
+    with begin(place, "blind", ["--alarm-at", "20%:" + COMMAND], argv, SMALL,
+               {"GPUWHY_COURSE": "0"}) as (process, folder):
         until_said(process, folder, "--alarm-at: no alarm: the memory that PyTorch only caches in pid")
         (folder / "work" / "told").touch()
         status = process.wait(240)
-    finally:
-        process.kill()
     expect(status == 0 and not (folder / "work" / "commands").exists(), f"exit status {status}: {said(folder)}")
     text = " ".join(json.loads((folder / "verdict.json").read_text())["interventions"])
     expect("--alarm-at could not judge the growth" in text, text)
