@@ -31,7 +31,7 @@ static int write_recording(void **state)
                             .text_bytes = 11};
     const gw_item items[] = {
         {.kind = GW_ITEM_META, .pair = {"argv", "a, \"quoted\"\nword"}},
-        {.kind = GW_ITEM_PROCESS, .pid = 5, .process = {1, 2, "/bin/x", "/lib/libcuda.so.1", "ab"}},
+        {.kind = GW_ITEM_PROCESS, .pid = 5, .process = {1, 2, "/bin/x", "/lib/libcuda.so.1", "ab", 0}},
         {.kind = GW_ITEM_EVENT, .t_ns = 7, .pid = 5, .tid = 6, .event = event},
         {.kind = GW_ITEM_COUNTERS,
          .pid = 5,
