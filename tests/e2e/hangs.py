@@ -61,13 +61,13 @@ def evidence(verdict):
     return "\n".join(e["text"] for e in verdict["evidence"])
 
 
-def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None, after="1"):
-    """`where`: the verdict's place must be one of these."""
+def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None, after="1", ends=-signal.SIGTERM):
+    """`where`: the verdict's place must be one of these. `ends`: the status with which the program takes SIGTERM."""
     folder, process = start(place, name, argv or [HANG, "--kind", name, "--truth", "{truth}"], "--hang-after", after,
                             "--kill-on-hang", ours=ours)
     status, _, err, verdict = finish(folder, process)
     found = f"{verdict['status']}, {verdict['cause']}, exit {status}:\n{err}"
-    expect(verdict["cause"] == cause and status == -signal.SIGTERM, f"expected {cause}; found {found}")
+    expect(verdict["cause"] == cause and status == ends, f"expected {cause}; found {found}")
     expect(err.count(f"Verdict  {cause}") == 2, f"not said once while it lived and once at its end: {found}")
     expect_screens(err, 2, verdict)
     expect("is running" in " ".join(err.split()), f"not said while it lived: {found}")
@@ -105,6 +105,30 @@ def in_c(*marks):
 def kernel(place):
     hangs(place, "kernel", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"spin was launched on stream 0x",
           r"is in s27_hang.c:\d+ in wait_for_kernel <- ", where=in_c(("kernel", "wait_for_kernel")))
+
+
+# A launcher as torchrun: on SIGTERM, it ends its ranks and raises an exception, or it ends well.
+RAISES_ON_SIGTERM = """
+import signal, subprocess, sys, time
+def stop(number, frame):
+    rank.terminate()
+    rank.wait()
+    if sys.argv[1] == "well":
+        sys.exit(0)
+    raise RuntimeError("CUDA error: out of memory" if sys.argv[1] == "memory" else f"got signal: {number}")
+signal.signal(signal.SIGTERM, stop)
+rank = subprocess.Popen(sys.argv[2:])
+while rank.poll() is None:
+    time.sleep(0.01)
+"""
+
+
+def own_stop(place):
+    """What gpuwhy's own stop causes takes the place of no verdict that was reached before."""
+    for how, ends in (("signal", 1), ("memory", 1), ("well", 0)):
+        hangs(place / how, "kernel", "kernel-never-ends", r"inside cuStreamSynchronize for \d", ends=ends,
+              argv=[sys.executable, "-c", RAISES_ON_SIGTERM, how, HANG, "--kind", "kernel", "--truth", "{truth}"],
+              where=in_c(("kernel", "wait_for_kernel")))
 
 
 def ask(place):
@@ -396,7 +420,7 @@ CASES = [kernel, ask, other, again, left, left_asked, alone, alone_fast, kernel_
          late_waits_that_end, locks, late_locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
          joined_by_an_event, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
          hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
-LAUNCHER_CASES = [alone_below_a_launcher]
+LAUNCHER_CASES = [alone_below_a_launcher, own_stop]
 PYTHON_CASES = [python_locks, python_kernel, python_twins, python_poke]
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 
@@ -410,7 +434,7 @@ def locks_twice():
 
 def launcher_cases():
     if SANITIZE:
-        print("  skipped  programs below timeout(1): it is not sanitized")
+        print("  skipped  programs below a launcher: it is not sanitized")
         return []
     return LAUNCHER_CASES
 

@@ -487,7 +487,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         end = NULL;
     if (c.process != NULL && c.process != model->command && gw_died_badly(c.process))
         end = c.process; /* a child's death is the fault, even if the parent handled it */
-    if (end != NULL && end->exit_known && end->exit.status_known) {
+    if (end != NULL && end->exit_known && end->exit.status_known && !end->is_own_stop) {
         c.ended = true;
         c.exit_code = end->exit.exit_code;
         c.signal = end->exit.signal;

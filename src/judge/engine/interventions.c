@@ -142,6 +142,8 @@ bool gwi_fill_interventions(const gwi_case *c, gw_verdict *verdict)
             continue;
         if (fact->what == GW_FACT_ATTEMPT)
             good = add_attempt(fact, verdict);
+        else if (fact->what == GW_FACT_OWN_STOP)
+            good = gwi_list_add(&verdict->interventions, fact->value);
         else if (fact->what == GW_FACT_MEMORY_WAIT)
             good = add_wait(fact, verdict);
         else if (fact->what == GW_FACT_MEMORY_ALARM)

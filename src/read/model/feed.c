@@ -346,6 +346,21 @@ static void feed_ring(gw_model *model, const gw_item *item)
     *ring = (gwi_hot_ring){call, item->ring.count, item->ring.total, item->ring.synced_total};
 }
 
+static bool is_after_own_stop(const gw_model *model, const gw_item *item)
+{
+    return model->inner->own_stop_ns != 0 && item->t_ns >= model->inner->own_stop_ns;
+}
+
+/* True if gpuwhy's own stop may have caused the item. The verdict is about the run until then, so such items are
+ * skipped, but for exits: they are kept, as no evidence (gw_process.is_own_stop). */
+static bool is_caused_by_own_stop(const gw_model *model, const gw_item *item)
+{
+    if (!is_after_own_stop(model, item))
+        return false;
+    return item->kind == GW_ITEM_EVENT || item->kind == GW_ITEM_STDERR ||
+           (item->kind == GW_ITEM_SUPERVISOR && gw_fact_key_of(item->pair.key) == GW_FACT_HANG_OVER);
+}
+
 static void feed_exit(gw_model *model, const gw_item *item)
 {
     gwi_process *process = gwi_process_of(model, item->exit.pid, item->t_ns);
@@ -357,6 +372,7 @@ static void feed_exit(gw_model *model, const gw_item *item)
     gwi_process_ended(model, process);
     facts->exit = item->exit;
     facts->t_exit_ns = item->t_ns;
+    facts->is_own_stop = is_after_own_stop(model, item);
     if (item->exit.is_command) {
         facts->is_command = true;
         model->t_end_ns = item->t_ns;
@@ -440,6 +456,9 @@ static void feed_fact(gw_model *model, const gw_item *item)
     case GW_FACT_CUDNN_LOG:
         gwi_cudnn_fact(model, item);
         break;
+    case GW_FACT_OWN_STOP:
+        model->inner->own_stop_ns = model->inner->own_stop_ns != 0 ? model->inner->own_stop_ns : item->t_ns;
+        break;
     default: /* all other facts stay in the list until gw_model_finish() or a verdict looks them up */
         break;
     }
@@ -499,6 +518,8 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         return feed_at_start(model, item, err);
     if (item->t_ns > inner->t_last_ns)
         inner->t_last_ns = item->t_ns;
+    if (is_caused_by_own_stop(model, item))
+        return GW_OK;
     switch (item->kind) {
     case GW_ITEM_EVENT:
         gwi_model_event(model, &item->event);

@@ -104,6 +104,7 @@ typedef struct gw_process {
     size_t raised_bytes;
     uint64_t t_raised_ns;
     gw_crash crash;
+    bool is_own_stop;  /* gpuwhy began to end the run before the process ended, so its status says nothing */
     bool alive_at_end; /* the process was still alive shortly after the command ended */
     /* index for gw_model_snapshot(), taken at the process's end or at its largest teardown; -1: none */
     int end_snapshot;
@@ -115,15 +116,15 @@ static inline uint64_t gw_launches(const uint64_t counter[GW_COUNT_COUNT])
     return counter[GW_COUNT_LAUNCH] + counter[GW_COUNT_GRAPH_LAUNCH];
 }
 
-/* True if the process is known to have ended with a status other than 0, or by a signal. */
+/* True if the process is known to have ended by itself, with a status other than 0 or by a signal. */
 static inline bool gw_died_badly(const gw_process *process)
 {
-    return process->exit_known && process->exit.status_known &&
+    return process->exit_known && process->exit.status_known && !process->is_own_stop &&
            (process->exit.exit_code != 0 || process->exit.signal != 0);
 }
 static inline bool gw_ended_well(const gw_process *process)
 {
-    return process->exit_known && process->exit.status_known && !gw_died_badly(process);
+    return process->exit_known && process->exit.status_known && !process->is_own_stop && !gw_died_badly(process);
 }
 /* True for a launch of a kernel or of a graph. */
 static inline bool gw_is_any_launch(const gw_ring_call *call)

@@ -271,7 +271,8 @@ typedef struct gwi_model {
     gwi_texts texts;    /* every text that the model copied, each owned */
     gwi_texts fn_names; /* borrowed from `texts`, by number of the function */
     uint64_t t_last_ns;
-    uint32_t event_site; /* call site, as numbered by the model, of the event that is being added; 0: unknown */
+    uint64_t own_stop_ns; /* when gpuwhy began to end the program; 0: it did not */
+    uint32_t event_site;  /* call site, as numbered by the model, of the event that is being added; 0: unknown */
     size_t cudnn_line_capacity;
     uint64_t t_event_ns;               /* time of the event that is being added */
     const gw_model_follower *follower; /* borrowed while the model is built; NULL: none */

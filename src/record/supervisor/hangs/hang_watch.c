@@ -202,6 +202,8 @@ static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, 
     if (hangs->kill) {
         gw_say("--kill-on-hang: SIGTERM to pid %d", (int)child);
         hangs->killed_at_ns = gwi_record_now_ns(record);
+        gwi_record_fact(record, gw_fact_key_text(GW_FACT_OWN_STOP), "--kill-on-hang: gpuwhy sent SIGTERM to pid %d",
+                        (int)child);
         kill(child, SIGTERM);
     }
 }
