@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MAX = 400 }; /* maximum length of a traceback, in lines */
-
 enum { FRAMES_MAX = 8 };
 
 /* A frame of the user's code in a traceback or in a native stack. */
@@ -83,23 +81,6 @@ static bool is_users_module(const char *file)
     return !HAS_ONE_OF(file, others);
 }
 
-static bool is_trace(const gw_log_find *find)
-{
-    return find->sign == GW_SAYS_TRACEBACK || find->sign == GW_SAYS_FRAME || find->sign == GW_SAYS_NOTEBOOK_FRAME ||
-           find->sign == GW_SAYS_NOTEBOOK_FILE;
-}
-
-bool gwi_log_has_traceback(const gw_log *log, const gw_log_find *exception)
-{
-    if (gw_begins(exception->text, "E   ")) /* pytest prints the exception of a failed test this way */
-        return true;
-    for (size_t i = 0; i < log->find_count && log->find[i].order <= exception->order; i++) {
-        if (is_trace(&log->find[i]) && exception->order - log->find[i].order <= LINES_MAX)
-            return true;
-    }
-    return false;
-}
-
 /* ---- frames ---- */
 
 static bool read_frame(const gw_log_find *find, text_frame *ret_frame)
@@ -123,7 +104,8 @@ static bool read_frame(const gw_log_find *find, text_frame *ret_frame)
  * rank. */
 static bool may_belong(const gw_log_find *find, const gw_log_find *exception)
 {
-    return exception->order - find->order <= LINES_MAX && (find->rank < 0 || find->rank == exception->rank);
+    return exception->order - find->order <= GW_LOG_TRACEBACK_LINES_MAX &&
+           (find->rank < 0 || find->rank == exception->rank);
 }
 
 static void push(text_frame *frames, size_t *count, const text_frame *frame)
@@ -167,7 +149,7 @@ static size_t python_frames(const gw_log *log, const gw_log_find *exception, tex
         if (find->sign == GW_SAYS_NOTEBOOK_ARROW) {
             take_arrow(frames, count, find, header);
             header = NULL;
-        } else if (is_trace(find)) {
+        } else if (gw_log_is_trace(find)) {
             header = find;
             if (read_frame(find, &frame))
                 push(frames, &count, &frame);
@@ -186,8 +168,8 @@ static size_t native_frames(const gw_log *log, const gw_log_find *exception, tex
         uint64_t apart =
             find->order > exception->order ? find->order - exception->order : exception->order - find->order;
         const char *file = gw_log_text(find, "file");
-        if (find->sign != GW_SAYS_NATIVE_FRAME || apart > LINES_MAX || file == NULL || !is_users_module(file) ||
-            (find->rank >= 0 && find->rank != exception->rank))
+        if (find->sign != GW_SAYS_NATIVE_FRAME || apart > GW_LOG_TRACEBACK_LINES_MAX || file == NULL ||
+            !is_users_module(file) || (find->rank >= 0 && find->rank != exception->rank))
             continue;
         text_frame *frame = &frames[count++];
         *frame = (text_frame){.find = find, .function = gw_log_text(find, "function")};

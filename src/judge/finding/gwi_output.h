@@ -13,8 +13,6 @@ bool gwi_exception_is_uncertain(const gwi_case *c);
 
 /* Frames of the user's code in a text (frames.c). */
 struct gw_log;
-/* True if a traceback stands above the exception. */
-bool gwi_log_has_traceback(const struct gw_log *log, const struct gw_log_find *exception);
 /* Return the frames of the exception's traceback, innermost first, or of a native stack near it. *ret_where is NULL if
  * there is none, or if `exception` is NULL. `cause` decides what happened at the place. `is_short`: name a file by the
  * last part of its path, as in the call sites of a recording. Returns false, and sets NULL, if memory runs out. */

@@ -90,25 +90,6 @@ bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char 
  * most 300 lines later. Otherwise it is the one that ended the run (NULL: none). */
 const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find);
 
-/* log_work.c: return true if the program continued its work after the line `after`. The file must later report progress
- * or another ended trial of the same rank, or a server that is ready or answers. */
-bool gwi_log_went_on(const gw_log *log, const gw_log_find *after);
-/* True if at least 10 lines follow the file's last problem, which is the line `after` or a later one. False if an
- * exception or a bad end is there, or anywhere in another file. */
-bool gwi_log_output_goes_on(const gw_log *log, const gw_log_find *after);
-/* True if a line within 10 lines of `find` announces another attempt, and the log has a good end after `find`. */
-bool gwi_log_was_retried(const gw_log *log, const gw_log_find *find);
-/* True if Python ignored this exception, or if a server raised it during a normal shutdown. */
-bool gwi_log_was_ignored(const gw_log *log, const gw_log_find *find);
-/* Return a line that shows a file's good end, NULL if there is none:
- * - a message of success, exit status 0, or the last line of progress
- * - near the end of the file, with no problem reported after it
- * - later than `after`, if in the same file */
-const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after);
-/* Return the first line that looks like a failure, recognised or not, unless the program then continued or ended well.
- * NULL: none. */
-const gw_log_find *gwi_log_unanswered(const gw_log *log);
-
 /* Turn the log's matching lines into statements (gwi_statement). `source` is static. Fails only with GW_NOMEM. The
  * caller closes *ret_case with gwi_log_close(). */
 GW_MUST_CHECK gw_status gwi_log_open(const gw_log *log, const char *source, gwi_log_case *ret_case, gw_error *err);

@@ -93,7 +93,7 @@ static bool has_consequence(const gwi_log_case *c, const gwi_statement *root)
             return true;
     }
     return c->exception != NULL && c->exception->order == root->find->order &&
-           gwi_log_has_traceback(c->log, c->exception);
+           gw_log_has_traceback(c->log, c->exception);
 }
 
 /* ---- the conclusion ---- */
@@ -116,7 +116,7 @@ static bool is_own_mistake(const char *type)
 static bool is_outlived(const gwi_log_case *c, const gwi_statement *it)
 {
     const gw_log_find *end = c->exception;
-    return ended_by_another(c, it) && gwi_log_has_traceback(c->log, end) && !gwi_log_lacks_value(c->log, end) &&
+    return ended_by_another(c, it) && gw_log_has_traceback(c->log, end) && !gwi_log_lacks_value(c->log, end) &&
            !gwi_log_is_stated(c, end->order) && !gwi_log_is_between(c->log, GW_SAYS_CHAINED, it->find, end) &&
            (gwi_log_is_notice(it->find->text) || is_own_mistake(gw_log_text(end, "type")));
 }
@@ -144,14 +144,14 @@ static gwi_conclusion conclude_exception(const gwi_log_case *c)
     if (guess == NULL && !own)
         return end;
     gwi_log_add_causes(&end.it, guess != NULL ? guess : "script-exception");
-    bool sure = !speaks_of_gpu(c->exception) && gwi_log_has_traceback(c->log, c->exception);
+    bool sure = !speaks_of_gpu(c->exception) && gw_log_has_traceback(c->log, c->exception);
     end.it.certainty = sure ? GW_SUPPORTED : GW_HYPOTHESIS;
     return end;
 }
 
 static gwi_conclusion conclude_silence(const gwi_log_case *c)
 {
-    const gw_log_find *open = gwi_log_unanswered(c->log);
+    const gw_log_find *open = gw_log_unanswered(c->log);
     gwi_conclusion end = {.kind = GWI_ENDED_IN_SILENCE, .it = {.find = open}};
     const char *guess = open == NULL ? NULL : gwi_log_guess(open->text);
     if (guess != NULL)
@@ -446,7 +446,7 @@ static bool judge_silence(const gwi_log_case *c, const gwi_conclusion *end, gw_v
     uint64_t lines = 0;
     for (size_t i = 0; i < c->log->file_count; i++)
         lines += c->log->file[i].line_count;
-    const gw_log_find *open = end->it.find, *good = gwi_log_good_end(c->log, NULL);
+    const gw_log_find *open = end->it.find, *good = gw_log_good_end(c->log, NULL);
     bool clean = open == NULL && good != NULL;
     verdict->status = clean ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
     verdict->certainty = clean ? GW_SUPPORTED : GW_CERTAINTY_NONE;

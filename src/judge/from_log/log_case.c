@@ -297,11 +297,11 @@ static bool is_only_noticed(const gwi_statement *it)
 static void weigh_survival(const gw_log *log, gwi_statement *it)
 {
     it->survived =
-        gwi_log_went_on(log, it->find) || gwi_log_was_retried(log, it->find) || gwi_log_was_ignored(log, it->find);
-    if (it->survived || !is_often_survived(it) || !(it->depth == GWI_NOTICE || gwi_log_output_goes_on(log, it->find)))
+        gw_log_went_on(log, it->find) || gw_log_was_retried(log, it->find) || gw_log_was_ignored(log, it->find);
+    if (it->survived || !is_often_survived(it) || !(it->depth == GWI_NOTICE || gw_log_output_goes_on(log, it->find)))
         return;
-    it->survived = gwi_log_good_end(log, it->find) != NULL;
-    it->is_open = !it->survived && is_notice(it) && gwi_log_output_goes_on(log, it->find);
+    it->survived = gw_log_good_end(log, it->find) != NULL;
+    it->is_open = !it->survived && is_notice(it) && gw_log_output_goes_on(log, it->find);
 }
 
 /* ---- what was running ---- */
@@ -342,43 +342,6 @@ static gw_framework find_framework(const gw_log *log)
             most = i;
     }
     return (gw_framework)most;
-}
-
-/* True if the exception reports the end of another process. */
-static bool is_about_child(const gw_log *log, const gw_log_find *exception)
-{
-    return gw_log_in_line(log, GW_SAYS_CHILD_EXCEPTION, exception->order) != NULL ||
-           gw_log_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
-           gw_log_in_line(log, GW_SAYS_PROCESS_GONE, exception->order) != NULL ||
-           gw_log_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
-}
-
-/* True if the exception is one of the last lines of its file. It then needs no traceback, which an excerpt of a log may
- * lack. */
-static bool is_last_line(const gw_log *log, const gw_log_find *exception)
-{
-    enum { LINES_LAST = 3 };
-    return exception->line + LINES_LAST > log->file[exception->file].line_count;
-}
-
-/* Return the last exception that the program did not survive, or without one, the last report of a parent about a
- * child. */
-static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
-{
-    const gw_log_find *found = NULL, *about_child = NULL;
-    for (size_t i = 0; i < log->find_count; i++) {
-        const gw_log_find *find = &log->find[i];
-        if (find->sign != GW_SAYS_EXCEPTION || !(gwi_log_has_traceback(log, find) || is_last_line(log, find)) ||
-            gwi_log_went_on(log, find) || gwi_log_was_retried(log, find) || gwi_log_was_ignored(log, find))
-            continue;
-        bool parent = is_about_child(log, find);
-        const char *type = gw_log_text(find, "type");
-        if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle reports a signal this way */
-            continue;
-        *(parent ? &about_child : &found) = find;
-    }
-    *ret_about_child = found == NULL && about_child != NULL;
-    return found != NULL ? found : about_child;
 }
 
 bool gwi_log_is_between(const gw_log *log, gw_sign sign, const gw_log_find *first, const gw_log_find *last)
@@ -429,8 +392,8 @@ static void find_first_rank(gwi_log_case *c)
         const gw_log_find *find = &c->log->find[i];
         bool same_rank = find->rank >= 0 && find->rank == echo->find->rank;
         if (!may_be_before(find, echo->find) || find->sign != GW_SAYS_EXCEPTION || same_rank ||
-            gwi_log_is_stated(c, find->order) || !gwi_log_has_traceback(c->log, find) ||
-            gwi_log_went_on(c->log, find) || gwi_log_is_between(c->log, GW_SAYS_CHAINED, find, echo->find))
+            gwi_log_is_stated(c, find->order) || !gw_log_has_traceback(c->log, find) || gw_log_went_on(c->log, find) ||
+            gwi_log_is_between(c->log, GW_SAYS_CHAINED, find, echo->find))
             continue;
         c->exception = find;
         c->exception_about_child = false;
@@ -544,7 +507,7 @@ gw_status gwi_log_open(const gw_log *log, const char *source, gwi_log_case *ret_
             c.statement[c.count++] = statement;
     }
     c.framework = find_framework(log);
-    c.exception = find_exception(log, &c.exception_about_child);
+    c.exception = gw_log_exception(log, &c.exception_about_child);
     find_first_rank(&c);
     find_killed_rank(&c);
     forgive_caught(&c);
@@ -569,7 +532,7 @@ const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find
         const gw_log_find *at = &c->log->find[i];
         bool same = at->rank < 0 || find->rank < 0 || at->rank == find->rank;
         if (at->sign == GW_SAYS_EXCEPTION && at->order >= find->order && at->order - find->order <= NEAR_LINES &&
-            same && gwi_log_has_traceback(c->log, at))
+            same && gw_log_has_traceback(c->log, at))
             return at;
     }
     return c->exception;

@@ -96,6 +96,35 @@ void gw_log_cancel(gw_log_reader *reader); /* accepts NULL */
 
 void gw_log_free(gw_log *log); /* accepts NULL */
 
+/* How a program went on after a line of the log, and how it ended (ends.c).
+ * - gw_log_went_on(): the program continued its work after the line `after`. The file later reports progress or another
+ *   ended trial of the same rank, or a server that is ready or answers.
+ * - gw_log_output_goes_on(): at least 10 lines follow the file's last problem, which is the line `after` or a later
+ * one. False if an exception or a bad end is there, or anywhere in another file.
+ * - gw_log_was_retried(): a line within 10 lines of `find` announces another attempt, and the log has a good end after
+ *   `find`
+ * - gw_log_was_ignored(): Python ignored this exception, or a server raised it during a normal shutdown */
+bool gw_log_went_on(const gw_log *log, const gw_log_find *after);
+bool gw_log_output_goes_on(const gw_log *log, const gw_log_find *after);
+bool gw_log_was_retried(const gw_log *log, const gw_log_find *find);
+bool gw_log_was_ignored(const gw_log *log, const gw_log_find *find);
+/* Return a line that shows a file's good end, NULL if there is none:
+ * - a message of success, exit status 0, or the last line of progress
+ * - near the end of the file, with no problem reported after it
+ * - later than `after`, if in the same file */
+const gw_log_find *gw_log_good_end(const gw_log *log, const gw_log_find *after);
+/* Return the first line that looks like a failure, recognised or not, unless the program then continued or ended well.
+ * NULL: none. */
+const gw_log_find *gw_log_unanswered(const gw_log *log);
+/* Return the exception that ended the program: the last one that the program did not survive, or without one, the last
+ * report of a parent about a child. NULL: none. *ret_about_child: it only reports that another process failed. */
+const gw_log_find *gw_log_exception(const gw_log *log, bool *ret_about_child);
+/* True if a traceback stands above the exception, which may be this many lines long. */
+enum { GW_LOG_TRACEBACK_LINES_MAX = 400 };
+bool gw_log_has_traceback(const gw_log *log, const gw_log_find *exception);
+/* True if the line begins a Python traceback or is a frame of one. */
+bool gw_log_is_trace(const gw_log_find *find);
+
 /* Return the find of this sign in the line with this order. Returns NULL if there is none. */
 const gw_log_find *gw_log_in_line(const gw_log *log, gw_sign sign, uint64_t order);
 

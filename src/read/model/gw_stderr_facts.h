@@ -37,8 +37,7 @@ typedef struct gw_stderr_facts {
     /* the appended traceback begins at the top level of a program, so probably nothing caught it */
     bool inside_from_top;
     bool traceback; /* stderr contains a Python traceback */
-    /* The last exception, such as "ValueError: ...". One that only reports a failed child is skipped shortly after
-     * another, more detailed one. */
+    /* The exception that ended the program, such as "ValueError: ...": see gw_log_exception(). */
     gw_stderr_line exception;
     char exception_type[96];
     bool exception_about_child; /* `exception` only reports that another process failed */

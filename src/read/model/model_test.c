@@ -791,6 +791,16 @@ GW_TEST(test_stderr_after_the_exception)
     }
 }
 
+GW_TEST_WITH(test_a_survived_exception_did_not_end_the_program, open_bare, close_feed)
+{
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+                          "RuntimeError: lost one batch\nstep 11/40 loss 0.5\nstep 12/40 loss 0.4\n");
+    gw_model *model = gw_feed_finish(&feed);
+    assert_true(model->stderr_facts.traceback);
+    assert_false(model->stderr_facts.exception.seen);
+    assert_int_equal(gw_exception_kind_of(&model->stderr_facts), GW_EXCEPTION_NONE);
+}
+
 GW_TEST_WITH(test_chained_traceback_keeps_the_out_of_memory, open_bare, close_feed)
 {
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"

@@ -2,7 +2,7 @@
  * a known meaning into facts.
  *
  * A Python traceback is "Traceback (most recent call last):", then frames, then a line with the name of the exception.
- * The last of several tracebacks ended the program. */
+ * gw_log_exception() finds the exception that ended the program. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"
@@ -224,11 +224,13 @@ static void keep(const gw_stderr_facts *facts, gw_stderr_line *line, const gw_lo
 
 /* ---- tracebacks ---- */
 
-/* The traceback that is being read. */
+/* The traceback that is being read, or the last one. */
 typedef struct trace {
     bool is_open, chain, chain_oom, is_chained, after_oom;
+    const gw_log_find *ended; /* the exception that ended the program; NULL: none */
     const gw_log_find *frame; /* innermost one */
-    uint64_t oom_order, exception_order;
+    uint64_t oom_order;
+    gw_exception_kind kind; /* of the last exception */
 } trace;
 
 static void begin_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find)
@@ -250,32 +252,36 @@ static bool begins_with_type(const gw_log_find *find)
     return type != NULL && gw_begins(find->text, type);
 }
 
+/* Return the exception that ended the program. The output of a run is no excerpt, so it has a traceback. NULL: none. */
+static const gw_log_find *exception_of(const gw_log *log, bool *ret_about_child)
+{
+    const gw_log_find *find = gw_log_exception(log, ret_about_child);
+    bool is_told = find != NULL && begins_with_type(find) && gw_log_has_traceback(log, find);
+    *ret_about_child = *ret_about_child && is_told;
+    return is_told ? find : NULL;
+}
+
 static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find, unsigned about)
 {
-    enum { LINES_SINCE_MAX = 120 };
-    bool about_child = (about & CHILD) != 0;
     it->is_open = false;
-    if (about_child)
+    if ((about & OOM) != 0 || it->chain_oom)
+        it->kind = GW_EXCEPTION_OOM;
+    else
+        it->kind = (about & (CUDA | LIBRARY | GPU)) != 0 ? GW_EXCEPTION_GPU : GW_EXCEPTION_SCRIPT;
+    if ((about & CHILD) != 0)
         keep(facts, &facts->child_exception, find, true);
-    if (about_child && facts->exception.seen && find->order < it->exception_order + LINES_SINCE_MAX)
-        return; /* keep the exception of the child's own traceback, which came just before and has more details */
-    it->exception_order = find->order;
+    if (find != it->ended)
+        return;
     keep(facts, &facts->exception, find, true);
-    facts->exception_about_child = about_child;
-    facts->exception_goes_on = false;
-    facts->frame = (gw_stderr_line){0};
     if (it->frame != NULL)
         keep(facts, &facts->frame, it->frame, true);
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.95s", gw_log_text(find, "type"));
+    facts->exception_kind = it->kind;
     facts->exception_after_oom = it->after_oom;
     facts->exception_chain_oom = it->chain_oom;
     facts->exception_is_chained = it->is_chained;
     facts->exception_lacks_value = (about & NO_VALUE) != 0;
     facts->exception_mentions_memory = (about & MEMORY) != 0;
-    if ((about & OOM) != 0 || it->chain_oom)
-        facts->exception_kind = GW_EXCEPTION_OOM;
-    else
-        facts->exception_kind = (about & (CUDA | LIBRARY | GPU)) != 0 ? GW_EXCEPTION_GPU : GW_EXCEPTION_SCRIPT;
 }
 
 static void trace_line(gw_stderr_facts *facts, trace *it, const gw_log_find *find, unsigned about)
@@ -283,11 +289,11 @@ static void trace_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
     if (find->sign == GW_SAYS_TRACEBACK) {
         begin_trace(facts, it, find);
     } else if (find->sign == GW_SAYS_CHAINED) {
-        it->chain_oom = it->chain_oom || facts->exception_kind == GW_EXCEPTION_OOM;
+        it->chain_oom = it->chain_oom || it->kind == GW_EXCEPTION_OOM;
         it->chain = it->is_chained = true;
     } else if (it->is_open && find->sign == GW_SAYS_FRAME) {
         it->frame = find;
-    } else if (it->is_open && find->sign == GW_SAYS_EXCEPTION && begins_with_type(find)) {
+    } else if (find == it->ended || (it->is_open && find->sign == GW_SAYS_EXCEPTION && begins_with_type(find))) {
         end_trace(facts, it, find, about);
     } else if (find->sign == GW_SAYS_GOES_ON) {
         facts->exception_goes_on = facts->exception.seen;
@@ -378,6 +384,7 @@ void gwi_stderr_finish(gw_model *model)
         model->inner->nomem = model->inner->nomem || st == GW_NOMEM;
         return;
     }
+    it.ended = exception_of(facts->log, &facts->exception_about_child);
     for (size_t i = 0; i < facts->log->find_count; i++) {
         const gw_log_find *find = &facts->log->find[i];
         bool is_new = i == 0 || find[-1].order != find->order;

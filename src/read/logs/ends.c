@@ -1,7 +1,8 @@
-/* Decides from a log whether the program went on after a problem, and whether it ended well. A log ends well if a line
- * near its end shows success and no failure follows. A log that just stops does not. This file finds the first failure
- * that neither further work nor a good end follows. */
-#include "gwi_log.h"
+/* Decides from a log whether the program went on after a problem, whether it ended well, and which exception ended it.
+ * A log ends well if a line near its end shows success and no failure follows. A log that just stops does not. This
+ * file finds the first failure that neither further work nor a good end follows. */
+#include "gw_logs.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -207,7 +208,7 @@ static bool searched_on(const gw_log *log, const gw_log_find *after)
 
 /* Lines in other files do not count. If the output and the errors are in separate files, it is unknown which line was
  * printed first. */
-bool gwi_log_went_on(const gw_log *log, const gw_log_find *after)
+bool gw_log_went_on(const gw_log *log, const gw_log_find *after)
 {
     return last_progress(log, after->file, after) != NULL || served_on(log, after) || searched_on(log, after);
 }
@@ -225,7 +226,7 @@ static bool is_bad_end(const gw_log_find *find)
     return find->sign == GW_SAYS_EXCEPTION || (gw_sign_kind_of(find->sign) == GW_SIGN_END && !has_exit_0(find));
 }
 
-bool gwi_log_output_goes_on(const gw_log *log, const gw_log_find *after)
+bool gw_log_output_goes_on(const gw_log *log, const gw_log_find *after)
 {
     enum { LINES_ON = 10 }; /* the text and notes that belong to a failure have fewer lines */
     uint64_t last = after->line;
@@ -298,7 +299,7 @@ static bool has_alarm_behind(const gw_log *log, const gw_log_find *good)
     return false;
 }
 
-const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after)
+const gw_log_find *gw_log_good_end(const gw_log *log, const gw_log_find *after)
 {
     for (size_t i = 0; i < log->file_count; i++) {
         const gw_log_find *found = good_line(log, (uint32_t)i);
@@ -309,14 +310,14 @@ const gw_log_find *gwi_log_good_end(const gw_log *log, const gw_log_find *after)
     return NULL;
 }
 
-bool gwi_log_was_retried(const gw_log *log, const gw_log_find *find)
+bool gw_log_was_retried(const gw_log *log, const gw_log_find *find)
 {
     enum { LINES_NEAR = 10 };
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *at = &log->find[i];
         uint64_t distance = at->order > find->order ? at->order - find->order : find->order - at->order;
         if (at->sign == GW_SAYS_RETRIED && at->file == find->file && distance <= LINES_NEAR)
-            return gwi_log_good_end(log, find) != NULL;
+            return gw_log_good_end(log, find) != NULL;
     }
     return false;
 }
@@ -327,10 +328,10 @@ static bool is_in_orderly_stop(const gw_log *log, const gw_log_find *find)
     bool is_stopping = false;
     for (size_t i = 0; i < log->find_count && log->find[i].order <= find->order && !is_stopping; i++)
         is_stopping = log->find[i].sign == GW_SAYS_ORDERLY_STOP && log->find[i].file == find->file;
-    return is_stopping && gwi_log_good_end(log, find) != NULL;
+    return is_stopping && gw_log_good_end(log, find) != NULL;
 }
 
-bool gwi_log_was_ignored(const gw_log *log, const gw_log_find *find)
+bool gw_log_was_ignored(const gw_log *log, const gw_log_find *find)
 {
     return is_in_ignored_report(log, find) || is_in_orderly_stop(log, find);
 }
@@ -342,12 +343,12 @@ static bool needs_work(const gw_log_find *find)
     return find->sign == GW_SAYS_TRACEBACK || find->sign == GW_SAYS_ALARM;
 }
 
-const gw_log_find *gwi_log_unanswered(const gw_log *log)
+const gw_log_find *gw_log_unanswered(const gw_log *log)
 {
     for (size_t i = 0; i < log->find_count; i++) {
         const gw_log_find *find = &log->find[i];
-        if (!is_alarm(find) || gwi_log_went_on(log, find) || gwi_log_was_retried(log, find) ||
-            gwi_log_was_ignored(log, find))
+        if (!is_alarm(find) || gw_log_went_on(log, find) || gw_log_was_retried(log, find) ||
+            gw_log_was_ignored(log, find))
             continue;
         const gw_log_find *good = good_line(log, find->file);
         bool answered = good != NULL && good->order > find->order && (!needs_work(find) || has_exit_0(good));
@@ -355,4 +356,60 @@ const gw_log_find *gwi_log_unanswered(const gw_log *log)
             return find;
     }
     return NULL;
+}
+
+/* ---- the exception that ended the program ---- */
+
+bool gw_log_is_trace(const gw_log_find *find)
+{
+    return find->sign == GW_SAYS_TRACEBACK || find->sign == GW_SAYS_FRAME || find->sign == GW_SAYS_NOTEBOOK_FRAME ||
+           find->sign == GW_SAYS_NOTEBOOK_FILE;
+}
+
+bool gw_log_has_traceback(const gw_log *log, const gw_log_find *exception)
+{
+    if (gw_begins(exception->text, "E   ")) /* pytest prints the exception of a failed test this way */
+        return true;
+    for (size_t i = 0; i < log->find_count && log->find[i].order <= exception->order; i++) {
+        if (gw_log_is_trace(&log->find[i]) && exception->order - log->find[i].order <= GW_LOG_TRACEBACK_LINES_MAX)
+            return true;
+    }
+    return false;
+}
+
+/* True if the exception reports the end of another process. */
+static bool is_about_child(const gw_log *log, const gw_log_find *exception)
+{
+    return gw_log_in_line(log, GW_SAYS_CHILD_EXCEPTION, exception->order) != NULL ||
+           gw_log_in_line(log, GW_SAYS_WORKER_KILLED, exception->order) != NULL ||
+           gw_log_in_line(log, GW_SAYS_PROCESS_GONE, exception->order) != NULL ||
+           gw_log_in_line(log, GW_SAYS_TASK_FAILED, exception->order) != NULL;
+}
+
+/* True if the exception is one of the last lines of its file. It then needs no traceback, which an excerpt of a log may
+ * lack. */
+static bool is_last_line(const gw_log *log, const gw_log_find *exception)
+{
+    enum { LINES_LAST = 3 };
+    return exception->line + LINES_LAST > log->file[exception->file].line_count;
+}
+
+const gw_log_find *gw_log_exception(const gw_log *log, bool *ret_about_child)
+{
+    const gw_log_find *found = NULL, *about_child = NULL;
+    for (size_t i = log->find_count; i-- > 0 && found == NULL;) {
+        const gw_log_find *find = &log->find[i];
+        if (find->sign != GW_SAYS_EXCEPTION || !(gw_log_has_traceback(log, find) || is_last_line(log, find)) ||
+            gw_log_went_on(log, find) || gw_log_was_retried(log, find) || gw_log_was_ignored(log, find))
+            continue;
+        const char *type = gw_log_text(find, "type");
+        if (type != NULL && strcmp(type, "FatalError") == 0) /* PaddlePaddle reports a signal this way */
+            continue;
+        if (!is_about_child(log, find))
+            found = find;
+        else if (about_child == NULL)
+            about_child = find;
+    }
+    *ret_about_child = found == NULL && about_child != NULL;
+    return found != NULL ? found : about_child;
 }
