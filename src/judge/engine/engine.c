@@ -1,4 +1,5 @@
-/* The engine lets every cause judge a case, and takes the most certain one. The verdict is:
+/* The engine lets every cause judge a case, and takes the most certain one. A text log is a case without events. The
+ * verdict is:
  * - a fault, if a cause is at least supported;
  * - no fault, if the run ended well, no context was lost, and no process died because of the GPU (useful facts become
  *   advice);
@@ -88,6 +89,8 @@ static bool is_snapshot(const gw_model *model)
 static bool fill_program(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_model *model = c->model;
+    if (gwi_is_log(c))
+        return gwi_log_fill(c->text, c->said, verdict);
     for (size_t i = 0; i < model->meta_count; i++) {
         if (model->meta[i].key != NULL && strcmp(model->meta[i].key, "argv") == 0 &&
             !gwi_list_add(&verdict->argv, model->meta[i].value))
@@ -183,7 +186,7 @@ static answer ask(const gwi_case *c, const gw_cause *cause)
     enum { ABORTED = 6 };
     answer facts = {.cause = cause, .finding.cause = cause},
            text = {.cause = cause, .by_text = true, .finding.cause = cause};
-    if (cause->judge != NULL)
+    if (cause->judge != NULL && !gwi_is_log(c))
         facts.certainty = cause->judge(c, &facts.finding);
     bool by_itself = c->signal == 0 || c->signal == ABORTED;
     if (by_itself && gwi_is_told_another(c, cause) && gwi_is_just_the_end(cause->id) && facts.certainty > GW_HYPOTHESIS)
@@ -237,6 +240,8 @@ static answer *best_of(answer *answers)
 
 static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *finding)
 {
+    if (gwi_is_log(c))
+        return gwi_log_take(c->text, c->said, finding, verdict);
     return !finding->failed && gwi_take_where(c, finding, verdict) && gwi_take_words(finding, verdict);
 }
 
@@ -280,6 +285,8 @@ static void drop_explained(answer *answers, const answer *best)
 {
     for (size_t i = 0; i < GWI_CAUSE_COUNT && best->certainty == GW_ESTABLISHED; i++) {
         const gw_cause *cause = answers[i].cause;
+        if (&answers[i] == best)
+            continue;
         bool is_excluded = best->cause->excludes != NULL && strcmp(best->cause->excludes, cause->id) == 0;
         if (is_excluded || answers[i].by_text || cause->depth > best->cause->depth)
             answers[i].certainty = GW_CERTAINTY_NONE;
@@ -336,8 +343,13 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
         good = take_answer(c, verdict, best) && add_alternatives(c, verdict, answers, best);
     } else {
         gwi_finding finding = {0};
-        gwi_say_undetermined(c, gwi_unseen_driver(c->model) != NULL, &finding);
-        verdict->status = GW_VERDICT_UNDETERMINED;
+        bool is_clean = gwi_is_log(c) && c->said->good != NULL;
+        if (gwi_is_log(c))
+            gwi_log_say(c->text, c->said, &finding);
+        else
+            gwi_say_undetermined(c, gwi_unseen_driver(c->model) != NULL, &finding);
+        verdict->status = is_clean ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
+        verdict->certainty = is_clean ? GW_SUPPORTED : GW_CERTAINTY_NONE;
         good = take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
         good = good && add_alternatives(c, verdict, answers, NULL);
@@ -386,7 +398,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 static bool fill_coverage(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_pair *fact = NULL;
-    verdict->is_coverage_known = !is_snapshot(c->model);
+    verdict->is_coverage_known = !is_snapshot(c->model) && !gwi_is_log(c);
     verdict->observed_count = gwi_observed_count(c->model);
     while ((fact = gwi_unseen(c->model, fact)) != NULL)
         if (!gwi_list_add(&verdict->unobserved, fact->value))
@@ -417,17 +429,11 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     return true;
 }
 
-gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)
+static gw_status judge(gwi_case *c, const gw_log *log, gw_verdict **ret_verdict, gw_error *err)
 {
-    gwi_case c;
-    gw_status st = gwi_case_open(model, &c, err);
-    if (st != GW_OK)
-        return st;
     gwi_told told = {0};
-    if (!gwi_told_open(&c, &told))
-        return gw_fail(err, GW_NOMEM, "judge the run");
     gw_verdict *verdict = calloc(1, sizeof *verdict);
-    bool good = verdict != NULL && judge_case(&c, verdict);
+    bool good = verdict != NULL && gwi_told_open(c, log, &told) && judge_case(c, verdict);
     gwi_told_close(&told);
     if (!good) {
         gw_verdict_free(verdict);
@@ -435,4 +441,18 @@ gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *er
     }
     *ret_verdict = verdict;
     return GW_OK;
+}
+
+gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)
+{
+    gwi_case c;
+    gw_status st = gwi_case_open(model, &c, err);
+    return st == GW_OK ? judge(&c, NULL, ret_verdict, err) : st;
+}
+
+gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err)
+{
+    static const gw_model no_events;
+    gwi_case c = {.model = &no_events};
+    return judge(&c, log, ret_verdict, err);
 }

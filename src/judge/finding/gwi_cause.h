@@ -99,7 +99,8 @@ typedef struct gwi_case {
     gwi_hang hang;              /* hang of the judged process */
     const gw_stderr_line *told; /* if no driver call failed: message of a framework that refused memory; NULL: none */
     gwi_memory memory;
-    const struct gwi_log_case *text; /* the program's output, if the run ended badly (told.c); NULL: not read */
+    /* A text log, or the output of a program that ended badly (told.c); NULL: not read. */
+    const struct gwi_log_case *text;
     /* The conclusion from `text`. NULL if the driver's events show why the run ended. */
     const struct gwi_conclusion *said;
 } gwi_case;
@@ -359,8 +360,10 @@ typedef struct gw_cause {
  * - gwi_judge_by_text(): judge finding->cause by the text alone, and report the lines that show it
  * - gwi_say_told(): report the line that decided for another cause than finding->cause
  * - gwi_is_decided_by(): the deciding line has this sign, with this field if it is not NULL
- * - gwi_is_just_the_end(): the cause only says how a program ended, not why */
+ * - gwi_is_just_the_end(): the cause only says how a program ended, not why
+ * - gwi_is_log(): the case is a text log; its model has no events */
 struct gw_cause;
+bool gwi_is_log(const gwi_case *c);
 bool gwi_is_told(const gwi_case *c, const struct gw_cause *cause);
 bool gwi_is_told_another(const gwi_case *c, const struct gw_cause *cause);
 gw_certainty gwi_judge_by_text(const gwi_case *c, gwi_finding *finding);

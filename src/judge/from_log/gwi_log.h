@@ -1,7 +1,8 @@
 /* Judges text logs. Only for use inside src/judge. A gw_log_find is a line that matched a sign (a pattern).
  * - log_case.c: statements about causes
  * - log_memory.c: the numbers in out-of-memory messages
- * - judge_log.c: the verdict */
+ * - log_conclude.c: which of them explains the end, and the words of the verdict
+ * engine/engine.c makes the verdict: a text log is a case without events. */
 #ifndef GWI_LOG_H
 #define GWI_LOG_H
 
@@ -64,6 +65,9 @@ typedef struct gwi_conclusion {
     /* The deciding line with its causes: a fault, or else the last exception, or else a line that looks like a failure
      * (`find` is NULL if there is none). If `certainty` is NONE, all causes are only alternatives. */
     gwi_statement it;
+    /* The text is clean: this line shows a good end, and work or a good end follows every line that looks like a
+     * failure. NULL: it is not clean. */
+    const gw_log_find *good;
 } gwi_conclusion;
 
 /* Return the first line of the log that matched this sign. Returns NULL if there is none. */
@@ -90,9 +94,10 @@ bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char 
  * most 300 lines later. Otherwise it is the one that ended the run (NULL: none). */
 const gw_log_find *gwi_log_exception_of(const gwi_log_case *c, const gw_log_find *find);
 
-/* Turn the log's matching lines into statements (gwi_statement). `source` is static. Fails only with GW_NOMEM. The
- * caller closes *ret_case with gwi_log_close(). */
-GW_MUST_CHECK gw_status gwi_log_open(const gw_log *log, const char *source, gwi_log_case *ret_case, gw_error *err);
+/* Turn the log's matching lines into statements (gwi_statement). `recorded` is the output that the log was read from,
+ * or NULL. Fails only with GW_NOMEM. The caller closes *ret_case with gwi_log_close(). */
+GW_MUST_CHECK gw_status gwi_log_open(const gw_log *log, const gw_stderr_facts *recorded, gwi_log_case *ret_case,
+                                     gw_error *err);
 void gwi_log_close(gwi_log_case *c);
 
 /* log_memory.c: set the first cause of each out-of-memory statement, if the numbers in its line or in nearby lines show
@@ -135,14 +140,14 @@ void gwi_log_add_causes(gwi_statement *statement, const char *ids);
 
 /* Return the statement that explains the failure. Returns NULL if there is none. */
 const gwi_statement *gwi_log_root(const gwi_log_case *c);
-/* judge_log.c: decide what the text shows about the end of its program. This is the only place that decides it, for
+/* log_conclude.c: decide what the text shows about the end of its program. This is the only place that decides it, for
  * logs and for the output in recordings. */
 gwi_conclusion gwi_log_conclude(const gwi_log_case *c);
 /* Return when the line was recorded, or GWI_NO_TIME for a file. */
 uint64_t gwi_log_t_ns(const gwi_log_case *c, const gw_log_find *find);
 /* Report a line of the text as evidence, with its position and time. */
 void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_find *find);
-/* Set the headline, and report the lines of the text that led to the conclusion, which is no silence. */
+/* Set the headline, and report the lines of the text that led to the conclusion. */
 void gwi_log_say(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding);
 /* Move the finding into the verdict, with the place of the exception that belongs to the conclusion, and the fixes that
  * suit the programs in the text. Returns false if there is no memory. */
@@ -151,13 +156,17 @@ GW_MUST_CHECK bool gwi_log_take(const gwi_log_case *c, const gwi_conclusion *end
 /* Add the causes that the conclusion does not decide for. Returns false if there is no memory. */
 bool gwi_log_add_alternatives(gw_verdict *verdict, const gwi_conclusion *end);
 
-/* Read a recording's stderr as a log, if the run did not end well. `c->text` and `c->said` then point into *ret_told
- * until gwi_told_close(). Returns false if there is no memory. */
+/* Store in the verdict the log's files, and the card that a log with a failure names. Returns false if there is no
+ * memory. */
+GW_MUST_CHECK bool gwi_log_fill(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict);
+
+/* Read a text log, or without one a recording's stderr if the run did not end well. `c->text` and `c->said` then point
+ * into *ret_told until gwi_told_close(). Returns false if there is no memory. */
 typedef struct gwi_told {
     gwi_log_case c;
     gwi_conclusion end;
 } gwi_told;
-GW_MUST_CHECK bool gwi_told_open(gwi_case *c, gwi_told *ret_told);
+GW_MUST_CHECK bool gwi_told_open(gwi_case *c, const gw_log *log, gwi_told *ret_told);
 void gwi_told_close(gwi_told *told);
 
 #endif

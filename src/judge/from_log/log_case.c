@@ -487,9 +487,9 @@ static void forgive_compiling(gwi_log_case *c)
 
 /* ---- the case ---- */
 
-gw_status gwi_log_open(const gw_log *log, const char *source, gwi_log_case *ret_case, gw_error *err)
+gw_status gwi_log_open(const gw_log *log, const gw_stderr_facts *recorded, gwi_log_case *ret_case, gw_error *err)
 {
-    gwi_log_case c = {.log = log, .source = source};
+    gwi_log_case c = {.log = log, .source = recorded == NULL ? "log" : "stderr", .recorded = recorded};
     c.statement = calloc(log->find_count + 1, sizeof *c.statement);
     if (c.statement == NULL)
         return gw_fail(err, GW_NOMEM, "judge a log");

@@ -1,6 +1,6 @@
-/* Reads the stderr of a run that ended badly as a log. If no driver call shows why the run ended, the text's conclusion
- * decides, unless a fact about the machine or the recording is more certain. A cause found this way is supported at
- * most. */
+/* Reads a text log, or the stderr of a run that ended badly as a log. If no driver call shows why the run ended, the
+ * text's conclusion decides, unless a fact about the machine or the recording is more certain. A cause found this way
+ * in a recording is supported at most. */
 #include "gw_text.h"
 #include "gwi_cudnn_log.h"
 #include "gwi_log.h"
@@ -14,22 +14,27 @@ static bool is_open_question(const gwi_case *c)
            !c->memory.known && c->hang.kind == GWI_HANG_NONE;
 }
 
-bool gwi_told_open(gwi_case *c, gwi_told *ret_told)
+bool gwi_told_open(gwi_case *c, const gw_log *log, gwi_told *ret_told)
 {
     gw_error err = {0};
+    const gw_stderr_facts *recorded = log == NULL ? &c->model->stderr_facts : NULL;
     *ret_told = (gwi_told){0};
-    if (!c->ended || !c->bad_end || c->model->stderr_facts.log == NULL)
+    if (recorded != NULL && (!c->ended || !c->bad_end || recorded->log == NULL))
         return true;
-    if (gwi_log_open(c->model->stderr_facts.log, "stderr", &ret_told->c, &err) != GW_OK)
+    if (gwi_log_open(recorded != NULL ? recorded->log : log, recorded, &ret_told->c, &err) != GW_OK)
         return false;
     c->text = &ret_told->c;
-    ret_told->c.recorded = &c->model->stderr_facts;
     ret_told->end = gwi_log_conclude(&ret_told->c);
     /* The signal that ended the program is known. The text only repeats how a program ended. */
     bool is_echo = c->signal != 0 && ret_told->end.it.cause_count > 0 && gwi_is_just_the_end(ret_told->end.it.cause[0]);
-    if (is_open_question(c) && !is_echo)
+    if (gwi_is_log(c) || (is_open_question(c) && !is_echo))
         c->said = &ret_told->end;
     return true;
+}
+
+bool gwi_is_log(const gwi_case *c)
+{
+    return c->text != NULL && c->text->recorded == NULL;
 }
 
 void gwi_told_close(gwi_told *told)
@@ -69,7 +74,7 @@ gw_certainty gwi_judge_by_text(const gwi_case *c, gwi_finding *finding)
     if (logged != NULL)
         gwi_cudnn_say(finding, logged);
     gwi_rule_out_failed_call(c, finding);
-    return c->said->it.certainty < GW_SUPPORTED ? c->said->it.certainty : GW_SUPPORTED;
+    return c->said->it.certainty < GW_SUPPORTED || gwi_is_log(c) ? c->said->it.certainty : GW_SUPPORTED;
 }
 
 void gwi_say_told(const gwi_case *c, gwi_finding *finding)

@@ -312,7 +312,7 @@ gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **
 {
     gwi_log_case c;
     gwi_readings readings;
-    gw_status st = gwi_log_open(log, "log", &c, err);
+    gw_status st = gwi_log_open(log, NULL, &c, err);
     if (st != GW_OK)
         return st;
     const gwi_statement *root = gwi_log_root(&c);

@@ -1,4 +1,4 @@
-/* Judges a text log.
+/* Decides what a text shows about the end of its program, and says it.
  *
  * A statement (gwi_statement) is a log line that reports an error. Its depth says how many other statements it
  * explains. One statement, the root, decides the verdict. It is the first one of the greatest depth, or a more certain
@@ -153,6 +153,7 @@ static gwi_conclusion conclude_silence(const gwi_log_case *c)
 {
     const gw_log_find *open = gw_log_unanswered(c->log);
     gwi_conclusion end = {.kind = GWI_ENDED_IN_SILENCE, .it = {.find = open}};
+    end.good = open == NULL ? gw_log_good_end(c->log, NULL) : NULL;
     const char *guess = open == NULL ? NULL : gwi_log_guess(open->text);
     if (guess != NULL)
         gwi_log_add_causes(&end.it, guess);
@@ -311,19 +312,6 @@ static bool find_place(const gwi_log_case *c, const gwi_conclusion *end, gw_wher
     return gwi_where_in_text(c->log, gwi_log_exception_of(c, end->it.find), cause, c->recorded != NULL, ret_at);
 }
 
-/* If the log shows which card was used, store this card in the verdict. Returns false if there is no memory. */
-static bool fill_card(const gwi_log_case *c, gw_verdict *verdict)
-{
-    if (c->context.card == NULL)
-        return true;
-    verdict->gpus = calloc(1, sizeof *verdict->gpus);
-    if (verdict->gpus == NULL || !gw_str_copy(c->context.card, &verdict->gpus[0].name))
-        return false;
-    verdict->gpus[0].bytes_total = c->context.card_bytes;
-    verdict->gpu_count = 1;
-    return true;
-}
-
 /* ---- the verdict ---- */
 
 static void say_fault(const gwi_log_case *c, const gwi_statement *root, gwi_finding *finding)
@@ -364,9 +352,43 @@ bool gwi_log_add_alternatives(gw_verdict *verdict, const gwi_conclusion *end)
     return true;
 }
 
+/* Report how the program ended, if no known fault ended it. */
+static void say_silence(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
+{
+    uint64_t lines = 0;
+    for (size_t i = 0; i < c->log->file_count; i++)
+        lines += c->log->file[i].line_count;
+    if (end->it.find != NULL) {
+        gwi_headline(finding,
+                     "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
+                     "the program recovered");
+        gwi_log_say_line(c, finding, end->it.find);
+    } else if (end->good != NULL) {
+        gwi_headline(finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
+        gwi_evidence(finding, GWI_NO_TIME, c->source, "the last lines show that work continued or the run ended well");
+        gwi_log_say_line(c, finding, end->good);
+    } else {
+        gwi_headline(finding,
+                     "the log (%" PRIu64
+                     " line%s) has no fault that gpuwhy recognises and does not show how the run ended",
+                     lines, GWI_PLURAL(lines));
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->statement[i].survived) {
+            gwi_evidence(finding, GWI_NO_TIME, c->source, "the program continued after what looked like a fault");
+            gwi_log_say_line(c, finding, c->statement[i].find);
+            break;
+        }
+    }
+}
+
 void gwi_log_say(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding)
 {
     gw_where *at;
+    if (end->kind == GWI_ENDED_IN_SILENCE) {
+        say_silence(c, end, finding);
+        return;
+    }
     if (end->kind == GWI_ENDED_BY_FAULT)
         say_fault(c, &end->it, finding);
     else
@@ -389,80 +411,22 @@ static bool take_place_and_next(const gwi_log_case *c, const gwi_conclusion *end
                                          : "the output has no traceback with a line of the program itself",
                      &verdict->where_reason))
         return false;
-    return end->it.cause_count == 0 || gwi_log_add_fixes(c, gwi_cause_of(end->it.cause[0]), at, &verdict->next);
+    if (end->it.cause_count == 0)
+        return true;
+    const char *option = c->recorded == NULL && end->kind == GWI_ENDED_BY_FAULT && verdict->certainty != GW_ESTABLISHED
+                             ? gwi_log_decider(end->it.cause[0])
+                             : NULL;
+    return gwi_log_add_fixes(c, gwi_cause_of(end->it.cause[0]), at, &verdict->next) &&
+           (option == NULL || gwi_list_addf(&verdict->next, "To confirm: %s", option));
 }
 
 bool gwi_log_take(const gwi_log_case *c, const gwi_conclusion *end, gwi_finding *finding, gw_verdict *verdict)
 {
-    return !finding->failed && gwi_take_words(finding, verdict) && take_place_and_next(c, end, verdict);
+    return !finding->failed && gwi_take_words(finding, verdict) &&
+           (end->kind == GWI_ENDED_IN_SILENCE || take_place_and_next(c, end, verdict));
 }
 
-/* Judge a log that shows what ended the program. */
-static bool judge_end(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)
-{
-    gwi_finding finding = {0};
-    const gw_cause *cause = end->it.cause_count > 0 ? gwi_cause_of(end->it.cause[0]) : NULL;
-    verdict->status = cause != NULL ? GW_VERDICT_FAULT : GW_VERDICT_UNDETERMINED;
-    verdict->cause = cause != NULL ? cause->id : NULL;
-    verdict->certainty = end->it.certainty;
-    gwi_log_say(c, end, &finding);
-    bool good =
-        gwi_log_take(c, end, &finding, verdict) && gwi_log_add_alternatives(verdict, end) && fill_card(c, verdict);
-    gwi_finding_free(&finding);
-    const char *option = cause != NULL && end->kind == GWI_ENDED_BY_FAULT ? gwi_log_decider(cause->id) : NULL;
-    if (good && verdict->certainty != GW_ESTABLISHED && option != NULL)
-        good = gwi_list_addf(&verdict->next, "To confirm: %s", option);
-    return good;
-}
-
-/* Report how the run ended. `good` is the line that shows a good end, and `open` is a line that looks like an unknown
- * failure; NULL: none. */
-static void say_end(const gwi_log_case *c, gwi_finding *finding, uint64_t lines, const gw_log_find *good,
-                    const gw_log_find *open)
-{
-    if (open != NULL) {
-        gwi_headline(finding,
-                     "a line looks like a failure that gpuwhy does not recognise, and no later line shows that "
-                     "the program recovered");
-        gwi_log_say_line(c, finding, open);
-    } else if (good != NULL) {
-        gwi_headline(finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
-        gwi_evidence(finding, GWI_NO_TIME, c->source, "the last lines show that work continued or the run ended well");
-        gwi_log_say_line(c, finding, good);
-    } else {
-        gwi_headline(finding,
-                     "the log (%" PRIu64
-                     " line%s) has no fault that gpuwhy recognises and does not show how the run ended",
-                     lines, GWI_PLURAL(lines));
-    }
-}
-
-/* Judge a log in which no known fault ended the program. The log is clean if both are true:
- * - it shows a good end;
- * - work or a good end follows every line that looks like a failure. */
-static bool judge_silence(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)
-{
-    gwi_finding finding = {0};
-    uint64_t lines = 0;
-    for (size_t i = 0; i < c->log->file_count; i++)
-        lines += c->log->file[i].line_count;
-    const gw_log_find *open = end->it.find, *good = gw_log_good_end(c->log, NULL);
-    bool clean = open == NULL && good != NULL;
-    verdict->status = clean ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
-    verdict->certainty = clean ? GW_SUPPORTED : GW_CERTAINTY_NONE;
-    say_end(c, &finding, lines, good, open);
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->statement[i].survived) {
-            gwi_evidence(&finding, GWI_NO_TIME, c->source, "the program continued after what looked like a fault");
-            gwi_log_say_line(c, &finding, c->statement[i].find);
-            break;
-        }
-    }
-    bool good_words = gwi_take_words(&finding, verdict) && gwi_log_add_alternatives(verdict, end);
-    gwi_finding_free(&finding);
-    return good_words;
-}
-
+/* Store the names of the log's files, and how far damaged ones were read. */
 static bool name_files(const gw_log *log, gw_verdict *verdict)
 {
     gw_text names = {0};
@@ -482,24 +446,14 @@ static bool name_files(const gw_log *log, gw_verdict *verdict)
     return good;
 }
 
-gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err)
+bool gwi_log_fill(const gwi_log_case *c, const gwi_conclusion *end, gw_verdict *verdict)
 {
-    gwi_log_case c;
-    gw_status st = gwi_log_open(log, "log", &c, err);
-    if (st != GW_OK)
-        return st;
-    gw_verdict *verdict = calloc(1, sizeof *verdict);
-    bool good = verdict != NULL && name_files(log, verdict);
-    const gwi_conclusion end = gwi_log_conclude(&c);
-    if (good && end.kind == GWI_ENDED_IN_SILENCE)
-        good = judge_silence(&c, &end, verdict);
-    else if (good)
-        good = judge_end(&c, &end, verdict);
-    gwi_log_close(&c);
-    if (!good) {
-        gw_verdict_free(verdict);
-        return gw_fail(err, GW_NOMEM, "judge a log");
+    if (c->context.card != NULL && end->kind != GWI_ENDED_IN_SILENCE) {
+        verdict->gpus = calloc(1, sizeof *verdict->gpus);
+        if (verdict->gpus == NULL || !gw_str_copy(c->context.card, &verdict->gpus[0].name))
+            return false;
+        verdict->gpus[0].bytes_total = c->context.card_bytes;
+        verdict->gpu_count = 1;
     }
-    *ret_verdict = verdict;
-    return GW_OK;
+    return name_files(c->log, verdict);
 }
