@@ -44,6 +44,11 @@ static inline bool gw_ends_with(const char *text, const char *end)
     size_t bytes = strlen(text), wanted = strlen(end);
     return bytes >= wanted && strcmp(text + bytes - wanted, end) == 0;
 }
+/* True if `text` contains one of the words in an array, or is equal to one of them. */
+bool gw_has_one_of(const char *text, const char *const *words, size_t count);
+bool gw_is_one_of(const char *text, const char *const *words, size_t count);
+#define GW_HAS_ONE_OF(text, words) gw_has_one_of(text, words, sizeof(words) / sizeof(words)[0])
+#define GW_IS_ONE_OF(text, words)  gw_is_one_of(text, words, sizeof(words) / sizeof(words)[0])
 /* Copy a string; the caller frees the copy. The copy of NULL is NULL. Returns false if there is no memory; *ret_copy is
  * then NULL. */
 bool gw_str_copy(const char *from, char **ret_copy);

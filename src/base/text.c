@@ -74,6 +74,22 @@ bool gw_str_same(const char *a, const char *b)
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
+bool gw_has_one_of(const char *text, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(text, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+bool gw_is_one_of(const char *text, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(text, words[i]) == 0)
+            return true;
+    return false;
+}
+
 bool gw_str_copy(const char *from, char **ret_copy)
 {
     *ret_copy = from == NULL ? NULL : strdup(from);

@@ -149,10 +149,7 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
 static bool is_release(const gw_failure *use)
 {
     static const char *const words[] = {"Free", "Destroy", "Unload", "Release"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strstr(use->fn_name, words[i]) != NULL)
-            return true;
-    return false;
+    return GW_HAS_ONE_OF(use->fn_name, words);
 }
 
 /* Judge a failed call that uses an object which the teardown destroyed. */

@@ -19,16 +19,6 @@ typedef struct text_frame {
     bool python;
 } text_frame;
 
-static bool has_one_of(const char *text, const char *const *words, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strstr(text, words[i]) != NULL)
-            return true;
-    }
-    return false;
-}
-#define HAS_ONE_OF(text, words) has_one_of(text, words, sizeof(words) / sizeof(words)[0])
-
 /* False for files in the folders of installed packages. For PyTorch, only known subfolders are listed. A user's own
  * folder may also be called torch. */
 static bool is_users_file(const char *file)
@@ -62,7 +52,7 @@ static bool is_users_file(const char *file)
                                          "/bin/accelerate",
                                          "/bin/deepspeed",
                                          "/ipykernel_launcher.py"};
-    return !HAS_ONE_OF(file, others);
+    return !GW_HAS_ONE_OF(file, others);
 }
 
 static bool is_users_module(const char *file)
@@ -75,10 +65,10 @@ static bool is_users_module(const char *file)
                                          "linux-vdso"};
     static const char *const extensions[] = {"cpython-", ".abi3.so"};
     const char *name = gw_path_last(file);
-    if (HAS_ONE_OF(name, extensions) && strstr(file, "/torch/") == NULL && strstr(file, "/tensorflow/") == NULL &&
+    if (GW_HAS_ONE_OF(name, extensions) && strstr(file, "/torch/") == NULL && strstr(file, "/tensorflow/") == NULL &&
         strstr(file, "/jaxlib/") == NULL)
         return true;
-    return !HAS_ONE_OF(file, others);
+    return !GW_HAS_ONE_OF(file, others);
 }
 
 /* ---- frames ---- */

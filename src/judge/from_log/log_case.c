@@ -171,15 +171,6 @@ void gwi_log_add_causes(gwi_statement *statement, const char *ids)
     }
 }
 
-static bool has_one_of(const char *text, const char *const *words, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strstr(text, words[i]) != NULL)
-            return true;
-    }
-    return false;
-}
-
 bool gwi_log_is_notice(const char *text)
 {
     enum { HEAD_BYTES = 160 };
@@ -191,10 +182,7 @@ bool gwi_log_is_notice(const char *text)
     char head[HEAD_BYTES + 1];
     snprintf(head, sizeof head, "%s", text);
     bool is_glog = (text[0] == 'W' || text[0] == 'I') && isdigit((unsigned char)text[1]);
-    if (has_one_of(head, (const char *const[]){"NCCL"}, 1))
-        return false;
-    return is_glog || has_one_of(head, levels, sizeof levels / sizeof levels[0]) ||
-           has_one_of(text, ways, sizeof ways / sizeof ways[0]);
+    return strstr(head, "NCCL") == NULL && (is_glog || GW_HAS_ONE_OF(head, levels) || GW_HAS_ONE_OF(text, ways));
 }
 
 static bool is_message(gw_sign sign)
@@ -232,26 +220,6 @@ bool gwi_log_rule(int sign, const char *value, gwi_statement *ret_statement, boo
 
 /* ---- what the program survived ---- */
 
-/* True for problems that programs often survive: they continue without the card or library, or they try again. */
-static bool is_often_survived(const gwi_statement *it)
-{
-    static const gw_sign signs[] = {GW_SAYS_NO_DRIVER,      GW_SAYS_CPU_BUILD,  GW_SAYS_LIBRARY_MISSING,
-                                    GW_SAYS_LIBRARY_ABSENT, GW_SAYS_NO_DEVICE,  GW_SAYS_TF_NO_LIBRARIES,
-                                    GW_SAYS_NETWORK,        GW_SAYS_PORT_CLASH, GW_SAYS_THROTTLE,
-                                    GW_SAYS_DISK_FULL,      GW_SAYS_LIMITS,     GW_SAYS_NAN};
-    enum { NO_DEVICE = 100 };
-    unsigned code;
-    if (it->depth == GWI_LAST || it->find->sign == GW_SAYS_SUMMARY_OOMS)
-        return false;
-    if (it->depth == GWI_ECHO || it->certainty == GW_HYPOTHESIS)
-        return true;
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
-        if (it->find->sign == signs[i])
-            return true;
-    }
-    return gw_log_cuda_code(it->find, &code) && code == NO_DEVICE;
-}
-
 /* True for messages that a program may print because a card, a library or a connection is missing, before it continues
  * in another way. */
 static bool is_notice(const gwi_statement *it)
@@ -280,6 +248,13 @@ static bool is_notice(const gwi_statement *it)
             return true;
     }
     return gw_log_cuda_code(it->find, &code) && code == NO_DEVICE;
+}
+
+/* True for problems that programs often survive: they continue without the card or library, or they try again. */
+static bool is_often_survived(const gwi_statement *it)
+{
+    return it->depth != GWI_LAST && it->find->sign != GW_SAYS_SUMMARY_OOMS &&
+           (it->depth == GWI_ECHO || it->certainty == GW_HYPOTHESIS || is_notice(it));
 }
 
 /* True if the line may be only a notice, after which the program continued. This includes TensorFlow's line about a

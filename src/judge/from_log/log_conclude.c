@@ -62,10 +62,7 @@ static bool is_of(const gwi_statement *it, const char *cause)
 static bool speaks_of_gpu(const gw_log_find *exception)
 {
     static const char *const words[] = {"CUDA", "cuda", "GPU", "cuDNN", "CUDNN", "cublas", "CUBLAS", "NCCL", "XLA"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strstr(exception->text, words[i]) != NULL)
-            return true;
-    return false;
+    return GW_HAS_ONE_OF(exception->text, words);
 }
 
 /* True if a later exception ended the program, and this exception is neither about the GPU nor about a killed process.
@@ -74,12 +71,8 @@ static bool ended_by_another(const gwi_log_case *c, const gwi_statement *root)
 {
     static const char *const words[] = {"DNN", "Xla", "killed", "Killed", "libcu"};
     const gw_log_find *end = c->exception;
-    if (end == NULL || end->order <= root->find->order || c->exception_about_child || speaks_of_gpu(end))
-        return false;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strstr(end->text, words[i]) != NULL)
-            return false;
-    return true;
+    return end != NULL && end->order > root->find->order && !c->exception_about_child && !speaks_of_gpu(end) &&
+           !GW_HAS_ONE_OF(end->text, words);
 }
 
 static bool has_consequence(const gwi_log_case *c, const gwi_statement *root)
@@ -104,11 +97,7 @@ static bool is_own_mistake(const char *type)
 {
     static const char *const types[] = {"AttributeError", "NameError",   "UnboundLocalError",  "TypeError",
                                         "KeyError",       "SyntaxError", "ModuleNotFoundError"};
-    for (size_t i = 0; type != NULL && i < sizeof types / sizeof types[0]; i++) {
-        if (strcmp(type, types[i]) == 0)
-            return true;
-    }
-    return false;
+    return type != NULL && GW_IS_ONE_OF(type, types);
 }
 
 /* True if the program survived the problem, because a later exception of its own ended it. The problem was only logged

@@ -61,11 +61,7 @@ static bool lacks_bfloat16(const char *card)
 {
     static const char *const words[] = {"Tesla", "GTX",  "TITAN", "Titan", "Quadro", "RTX 20",
                                         " T4",   "V100", "P100",  "P40",   "K80"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strstr(card, words[i]) != NULL)
-            return true;
-    }
-    return false;
+    return GW_HAS_ONE_OF(card, words);
 }
 
 void gwi_log_look_around(gwi_log_case *c)

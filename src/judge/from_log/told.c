@@ -47,11 +47,7 @@ bool gwi_is_just_the_end(const char *cause)
 {
     static const char *const ends[] = {"script-exception", "host-crash-of-process", "killed-by-scheduler-or-user",
                                        "host-oom-kill"};
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        if (strcmp(cause, ends[i]) == 0)
-            return true;
-    }
-    return false;
+    return GW_IS_ONE_OF(cause, ends);
 }
 
 bool gwi_is_told(const gwi_case *c, const gw_cause *cause)

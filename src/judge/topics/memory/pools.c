@@ -77,11 +77,7 @@ static const char *pool_of_frame(const gw_frame *frame)
 static bool may_be_inside(const gw_frame *frame)
 {
     static const char *const files[] = {"threading.py", "queue.py", "queues.py", "connection.py", "selectors.py"};
-    const char *file = frame->file == NULL ? "" : gw_path_last(frame->file);
-    for (size_t i = 0; frame->whose == GW_WHOSE_RUNTIME && i < sizeof files / sizeof files[0]; i++)
-        if (strcmp(file, files[i]) == 0)
-            return true;
-    return false;
+    return frame->whose == GW_WHOSE_RUNTIME && frame->file != NULL && GW_IS_ONE_OF(gw_path_last(frame->file), files);
 }
 
 static const char *pool_of_stack(const gw_stack *stack)

@@ -19,15 +19,6 @@
 
 enum { RETREAT_PART = 64 }; /* a request below 1/64 of the refused size is no second try */
 
-static bool has_word(const char *name, const char *const *words, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strstr(name, words[i]) != NULL)
-            return true;
-    }
-    return false;
-}
-
 /* True if the result is only an answer, such as 600 (not ready) from cuStreamQuery(). Call this at the end of the
  * recording, when the names of functions are known. */
 static bool is_probe(const gw_failure *failure)
@@ -50,7 +41,7 @@ static bool is_probe(const gw_failure *failure)
         return true; /* at start, allocators create shareable memory to test whether this is permitted */
     if (failure->is_sticky || failure->is_allocation || failure->kind != GW_EV_CALL)
         return failure->kind == GW_EV_QUERY && !failure->is_sticky;
-    return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
+    return GW_HAS_ONE_OF(failure->fn_name, questions);
 }
 
 /* True if the process died within five seconds after the failure, by a signal or with a status other than 0. HUP, INT,
