@@ -18,19 +18,14 @@
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
 #include "gwi_machine.h"
+#include "gwi_shm.h"
 
-enum { BUS = 7 };
+enum { BUS = 7, ROOM_BYTES_FEW = 4096 * 16 };
 static const uint64_t docker_default_bytes = 64u << 20;
 
 static bool is_full(uint64_t room, uint64_t size)
 {
-    return room < 4096 * 16 || room < size / 200;
-}
-
-/* True if the free room was less than 16 pages (64 KiB). */
-static bool is_without_room(uint64_t room)
-{
-    return room < 4096 * 16;
+    return room < ROOM_BYTES_FEW || room < size / 200;
 }
 
 /* True if the line that ended the program does not say what was full, or how a worker died. */
@@ -49,55 +44,73 @@ static bool is_told_of_room(const gwi_case *c)
     return gwi_is_decided_by(c, GW_SAYS_SHM, NULL) || gwi_is_decided_by(c, GW_SAYS_WORKER_KILLED, NULL);
 }
 
+static gwi_shm look(const gwi_case *c, const gw_series *room, const gw_series *size)
+{
+    /* A file that filled /dev/shm earlier and was then removed did not cause the failure. */
+    const uint64_t near_end_ns = 5000000000u;
+    gwi_bus bus = gwi_bus_of(c);
+    gwi_shm it = {.known = room != NULL && size != NULL && size->last > 0,
+                  .told = gwi_is_told(c, &gwi_cause_shm_exhausted),
+                  .told_of_room = is_told_of_room(c),
+                  .died = (c->signal == BUS || c->exit_code == 128 + BUS) && bus != GWI_BUS_FILE &&
+                          bus != GWI_BUS_MEMORY && bus != GWI_BUS_OTHER,
+                  .in_file = bus == GWI_BUS_SHM,
+                  .refused = c->sticky != NULL || c->oom != NULL,
+                  .failed = c->root != NULL};
+    it.ambiguous = !it.told && is_ambiguous(c);
+    if (!it.known)
+        return it;
+    it.was_full = is_full(room->min, size->last);
+    it.full_at_end =
+        it.was_full && (is_full(room->last, size->last) || room->t_min_ns + near_end_ns >= c->model->t_end_ns);
+    it.without_room = it.full_at_end && room->min < ROOM_BYTES_FEW;
+    it.became_full = it.was_full && !is_full(room->max, size->last) && room->t_max_ns < room->t_min_ns;
+    it.was_short = room->min < size->last / 10;
+    it.is_small = size->last <= docker_default_bytes;
+    return it;
+}
+
+gw_certainty gwi_shm_decide(const gwi_shm *it)
+{
+    bool by_text = it->told || it->ambiguous;
+    if ((!it->died && !by_text) || (it->ambiguous && !it->died && !it->was_full) ||
+        (!it->was_short && !by_text && !it->in_file))
+        return GW_CERTAINTY_NONE;
+    if (it->known && !it->was_short && !it->is_small && !it->in_file)
+        return GW_CERTAINTY_NONE; /* every sample showed free room */
+    if (it->refused || (!it->died && !it->told && !it->full_at_end))
+        return GW_HYPOTHESIS;
+    bool by_death = it->died && (it->in_file || it->became_full);
+    if (!it->failed && ((it->without_room && by_death) || (it->full_at_end && it->told_of_room)))
+        return GW_ESTABLISHED;
+    return it->was_full || (it->was_short && (it->told || it->in_file)) || (it->in_file && !it->known) ? GW_SUPPORTED
+                                                                                                       : GW_HYPOTHESIS;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
-    const gw_model *model = c->model;
-    bool told = gwi_is_told(c, finding->cause), ambiguous = !told && is_ambiguous(c);
-    const gw_series *room = gw_machine_known(model, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0);
-    const gw_series *size = gw_machine_known(model, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0);
-    gwi_bus bus = gwi_bus_of(c);
-    bool died_otherwise = bus == GWI_BUS_FILE || bus == GWI_BUS_MEMORY || bus == GWI_BUS_OTHER;
-    bool died = (c->signal == BUS || c->exit_code == 128 + BUS) && !died_otherwise;
+    const gw_series *room = gw_machine_known(c->model, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0);
+    const gw_series *size = gw_machine_known(c->model, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0);
+    const gwi_shm it = look(c, room, size);
+    gw_certainty certainty = c->ended && c->bad_end ? gwi_shm_decide(&it) : GW_CERTAINTY_NONE;
     char bytes[GW_BYTES_TEXT_MAX], all[GW_BYTES_TEXT_MAX];
-    if (!c->ended || !c->bad_end || (!died && !told && !ambiguous))
-        return GW_CERTAINTY_NONE;
-    bool known = room != NULL && size != NULL && size->last > 0;
-    bool was_full = known && is_full(room->min, size->last);
-    /* /dev/shm must have been full near the end. A file that filled it earlier and was then removed did not cause the
-     * failure. */
-    const uint64_t near_end_ns = 5000000000u;
-    bool is_full_now = was_full && (is_full(room->last, size->last) || room->t_min_ns + near_end_ns >= model->t_end_ns);
-    bool is_without = is_full_now && is_without_room(room->min);
-    bool became_full = was_full && !is_full(room->max, size->last) && room->t_max_ns < room->t_min_ns;
-    bool was_short = known && room->min < size->last / 10;
-    bool is_small = known && size->last <= docker_default_bytes;
-    if (ambiguous && !died && !was_full)
-        return GW_CERTAINTY_NONE;
-    if (!was_short && !told && !ambiguous && bus != GWI_BUS_SHM)
-        return GW_CERTAINTY_NONE;
-    if (known && !was_short && !is_small && bus != GWI_BUS_SHM)
-        return GW_CERTAINTY_NONE; /* every sample showed free room */
+    if (certainty == GW_CERTAINTY_NONE)
+        return certainty;
     gwi_headline(finding, "/dev/shm %s, and a process that used it %s",
-                 was_full ? "was full" : "may have been too small", died ? "died of SIGBUS" : "failed");
-    if (known)
+                 it.was_full ? "was full" : "may have been too small", it.died ? "died of SIGBUS" : "failed");
+    if (it.known)
         gwi_measure(finding, room->t_min_ns, "host", (double)room->min, "bytes",
                     "lowest free space in /dev/shm: %s of %s", gw_bytes_text(bytes, room->min),
                     gw_bytes_text(all, size->last));
-    if (died)
-        gwi_evidence(finding, model->t_end_ns, "exit",
+    if (it.died)
+        gwi_evidence(finding, c->model->t_end_ns, "exit",
                      "ended by signal 7 (SIGBUS): the kernel could not provide the memory");
-    if (bus == GWI_BUS_SHM)
+    if (it.in_file)
         gwi_say_bus(c, finding);
-    if (told || ambiguous)
+    if (it.told || it.ambiguous)
         gwi_say_told(c, finding);
     gwi_rule_out_gpu(c, finding, "no driver call failed");
-    if (c->sticky != NULL || c->oom != NULL || (!died && !told && !is_full_now))
-        return GW_HYPOTHESIS;
-    bool by_death = died && (bus == GWI_BUS_SHM || became_full);
-    if (c->root == NULL && ((is_without && by_death) || (is_full_now && is_told_of_room(c))))
-        return GW_ESTABLISHED;
-    return was_full || (was_short && (told || bus == GWI_BUS_SHM)) || (bus == GWI_BUS_SHM && !known) ? GW_SUPPORTED
-                                                                                                     : GW_HYPOTHESIS;
+    return certainty;
 }
 
 const gw_cause gwi_cause_shm_exhausted = {

@@ -1,6 +1,7 @@
 /* Tests the causes that lie in the machine or the card. Each case has a counterpart that differs a little and must get
  * another verdict. */
 #include "gw_unit_test.h"
+#include "gwi_shm.h"
 #include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
@@ -149,17 +150,6 @@ static void shm(uint64_t total, uint64_t room)
     gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, room);
 }
 
-GW_TEST(shm_is_full_at_sigbus)
-{
-    gw_feed_open(&feed, 16 * gib);
-    shm(64 << 20, 60 << 20);
-    gw_feed_wait(&feed, second_ns);
-    shm(64 << 20, 0);
-    gw_feed_exit(&feed, -1, 7);
-    expect("shm-exhausted", GW_ESTABLISHED);
-    done();
-}
-
 GW_TEST(shm_has_room_at_sigbus)
 {
     gw_feed_open(&feed, 16 * gib);
@@ -172,42 +162,7 @@ GW_TEST(shm_has_room_at_sigbus)
     done();
 }
 
-/* /dev/shm had a little room left when the process died of SIGBUS. The process may have requested more than that,
- * or died for another reason. */
-GW_TEST(shm_has_little_room_at_sigbus)
-{
-    gw_feed_open(&feed, 16 * gib);
-    shm(gib, gib);
-    gw_feed_wait(&feed, second_ns);
-    shm(gib, 20 << 20);
-    gw_feed_exit(&feed, -1, 7);
-    expect("host-crash-of-process", GW_SUPPORTED);
-    assert_int_equal(certainty_of_alternative(verdict, "shm-exhausted"), GW_HYPOTHESIS);
-    done();
-    gw_feed_open(&feed, 16 * gib);
-    shm(gib, gib);
-    gw_feed_wait(&feed, second_ns);
-    shm(gib, 4 << 20);
-    gw_feed_exit(&feed, -1, 7);
-    expect("shm-exhausted", GW_SUPPORTED);
-    assert_int_equal(certainty_of_alternative(verdict, "host-crash-of-process"), GW_SUPPORTED);
-    done();
-}
-
-/* /dev/shm had been full for ten minutes when the process died of SIGBUS, so the full /dev/shm alone does not prove why
- * the process died. */
-GW_TEST(shm_was_full_all_the_time_at_sigbus)
-{
-    gw_feed_open(&feed, 16 * gib);
-    shm(gib, 0);
-    gw_feed_wait(&feed, 600 * second_ns);
-    shm(gib, 0);
-    gw_feed_exit(&feed, -1, 7);
-    expect("shm-exhausted", GW_SUPPORTED);
-    done();
-}
-
-/* Feed a process that died of a SIGBUS with this si_code.
+/* Feed a process that died of a SIGBUS with this si_code; 0: the fault was not recorded.
  * - first_room, last_room: free bytes in /dev/shm one second before the end, and at the end
  * - file: the mapped file that a core dump names; "" if it names none; NULL if there is no core dump. A signal
  *   handler then recorded the fault, and does not know the file. */
@@ -221,9 +176,9 @@ static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char
     shm(gib, last_room);
     snprintf(value, sizeof value, "path=/w/core\nsignal=7\ntid=100\ncode=%d\naddress=0x%x\nfile=%s\n", code, ADDRESS,
              file != NULL ? file : "");
-    if (file == NULL) {
+    if (file == NULL && code != 0) {
         gw_feed_call(&feed, "?", GW_EV_CRASH, 0, BUS, ADDRESS, (uint64_t)(int64_t)code, 0x401000);
-    } else {
+    } else if (code != 0) {
         gw_error err;
         gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
         item.pair.key = "host.core";
@@ -235,42 +190,84 @@ static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char
 
 GW_TEST(the_fault_decides_at_sigbus)
 {
-    enum { SENT = -6, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4 };
+    enum { SENT = -6, NOT_RECORDED = 0, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4 };
+    static const char *const causes[] = {"shm-exhausted", "host-crash-of-process"};
+    enum { SHM, CRASH };
     static const struct {
         uint64_t first, last;
         int code;
-        const char *file, *cause;
-        gw_certainty certainty;
+        const char *file;
+        int cause; /* the other one is an alternative of the certainty `other` */
+        gw_certainty certainty, other;
         const char *says;
     } rows[] = {
-        {0, 0, ADRERR, "/dev/shm/torch_12 (deleted)", "shm-exhausted", GW_ESTABLISHED,
+        {1u << 30, 0, NOT_RECORDED, NULL, SHM, GW_ESTABLISHED, GW_CERTAINTY_NONE, "SIGBUS"},
+        /* it had been full before, so it alone does not prove why the process died */
+        {0, 0, NOT_RECORDED, NULL, SHM, GW_SUPPORTED, GW_SUPPORTED, "SIGBUS"},
+        /* a little room was left: the process may have requested more, or died for another reason */
+        {1u << 30, 20 << 20, NOT_RECORDED, NULL, CRASH, GW_SUPPORTED, GW_HYPOTHESIS, "SIGBUS"},
+        {1u << 30, 4 << 20, NOT_RECORDED, NULL, SHM, GW_SUPPORTED, GW_SUPPORTED, "SIGBUS"},
+        {0, 0, ADRERR, "/dev/shm/torch_12 (deleted)", SHM, GW_ESTABLISHED, GW_CERTAINTY_NONE,
          "of the mapped file /dev/shm/torch_12"},
-        {1u << 30, 0, ADRERR, "/data/train.bin", "host-crash-of-process", GW_ESTABLISHED,
+        {1u << 30, 0, ADRERR, "/data/train.bin", CRASH, GW_ESTABLISHED, GW_CERTAINTY_NONE,
          "of the mapped file /data/train.bin"},
-        {1u << 30, 20 << 20, ADRERR, "/dev/shm/psm_1", "shm-exhausted", GW_SUPPORTED, "psm_1"},
+        {1u << 30, 20 << 20, ADRERR, "/dev/shm/psm_1", SHM, GW_SUPPORTED, GW_SUPPORTED, "psm_1"},
         /* room was left, so the file may have been truncated */
-        {1u << 30, 1u << 30, ADRERR, "/dev/shm/psm_1", "host-crash-of-process", GW_SUPPORTED, "psm_1"},
-        {1u << 30, 1u << 30, ADRERR, "/dev/shmall/x", "host-crash-of-process", GW_ESTABLISHED, "shmall"},
-        {1u << 30, 0, ADRERR, "", "shm-exhausted", GW_ESTABLISHED, "SIGBUS"},
-        {1u << 30, 0, ADRERR, NULL, "shm-exhausted", GW_ESTABLISHED, "SIGBUS"},
-        {1u << 30, 1u << 30, ADRERR, NULL, "host-crash-of-process", GW_SUPPORTED, "at address"},
-        {1u << 30, 0, ADRALN, NULL, "host-crash-of-process", GW_ESTABLISHED, "at address"},
-        {1u << 30, 0, SENT, NULL, "host-crash-of-process", GW_ESTABLISHED, "was sent"},
-        {1u << 30, 0, MCEERR_AR, NULL, "host-crash-of-process", GW_ESTABLISHED, "memory failed"},
+        {1u << 30, 1u << 30, ADRERR, "/dev/shm/psm_1", CRASH, GW_SUPPORTED, GW_HYPOTHESIS, "psm_1"},
+        {1u << 30, 1u << 30, ADRERR, "/dev/shmall/x", CRASH, GW_ESTABLISHED, GW_CERTAINTY_NONE, "shmall"},
+        {1u << 30, 0, ADRERR, "", SHM, GW_ESTABLISHED, GW_CERTAINTY_NONE, "SIGBUS"},
+        {1u << 30, 0, ADRERR, NULL, SHM, GW_ESTABLISHED, GW_CERTAINTY_NONE, "SIGBUS"},
+        {1u << 30, 1u << 30, ADRERR, NULL, CRASH, GW_SUPPORTED, GW_CERTAINTY_NONE, "at address"},
+        {1u << 30, 0, ADRALN, NULL, CRASH, GW_ESTABLISHED, GW_CERTAINTY_NONE, "at address"},
+        {1u << 30, 0, SENT, NULL, CRASH, GW_ESTABLISHED, GW_CERTAINTY_NONE, "was sent"},
+        {1u << 30, 0, MCEERR_AR, NULL, CRASH, GW_ESTABLISHED, GW_CERTAINTY_NONE, "memory failed"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bus_of(rows[i].first, rows[i].last, rows[i].code, rows[i].file);
         judge();
-        if (verdict->cause == NULL || strcmp(verdict->cause, rows[i].cause) != 0 ||
-            verdict->certainty != rows[i].certainty || !why_has(verdict, rows[i].says))
-            fail_msg("row %zu: %s (%s): %s", i, verdict->cause, gw_certainty_text(verdict->certainty),
-                     verdict->headline);
+        gw_certainty other = certainty_of_alternative(verdict, causes[!rows[i].cause]);
+        if (verdict->cause == NULL || strcmp(verdict->cause, causes[rows[i].cause]) != 0 ||
+            verdict->certainty != rows[i].certainty || other != rows[i].other || !why_has(verdict, rows[i].says))
+            fail_msg("row %zu: %s (%s), the other %s: %s", i, verdict->cause, gw_certainty_text(verdict->certainty),
+                     gw_certainty_text(other), verdict->headline);
         done();
     }
     bus_of(gib, gib, ADRERR, "/data/train.bin");
     judge();
     assert_true(list_has(&verdict->next, "whether /data/train.bin was truncated"));
     done();
+}
+
+/* What no run above shows. */
+GW_TEST(the_certainty_of_a_full_shm)
+{
+#define FULL .known = true, .was_short = true, .was_full = true
+    static const struct {
+        gwi_shm it;
+        gw_certainty certainty;
+    } rows[] = {
+        {{.told = true}, GW_HYPOTHESIS},
+        {{.told = true, .known = true, .is_small = true}, GW_HYPOTHESIS},
+        {{.told = true, .known = true}, GW_CERTAINTY_NONE}, /* every sample showed room */
+        {{.told = true, .known = true, .was_short = true}, GW_SUPPORTED},
+        {{.told = true, FULL}, GW_SUPPORTED},
+        {{.told = true, FULL, .full_at_end = true}, GW_SUPPORTED},
+        {{.told = true, .told_of_room = true, FULL, .full_at_end = true}, GW_ESTABLISHED},
+        {{.told = true, .told_of_room = true, FULL, .full_at_end = true, .failed = true}, GW_SUPPORTED},
+        {{.told = true, .told_of_room = true, FULL, .full_at_end = true, .refused = true}, GW_HYPOTHESIS},
+        {{.ambiguous = true}, GW_CERTAINTY_NONE},
+        {{.ambiguous = true, FULL}, GW_HYPOTHESIS},
+        {{.ambiguous = true, FULL, .full_at_end = true}, GW_SUPPORTED},
+        {{FULL, .full_at_end = true, .without_room = true}, GW_CERTAINTY_NONE}, /* nothing died of it */
+        {{.died = true}, GW_CERTAINTY_NONE},
+        {{.died = true, .in_file = true}, GW_SUPPORTED},
+        {{.died = true, FULL, .became_full = true, .full_at_end = true}, GW_SUPPORTED},
+        {{.died = true, FULL, .without_room = true, .full_at_end = true}, GW_SUPPORTED},
+    };
+#undef FULL
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (gwi_shm_decide(&rows[i].it) != rows[i].certainty)
+            fail_msg("row %zu: %s", i, gw_certainty_text(gwi_shm_decide(&rows[i].it)));
 }
 
 GW_TEST(shm_is_full_in_words)
