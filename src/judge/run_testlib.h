@@ -3,25 +3,9 @@
 #ifndef GW_RUN_TESTLIB_H
 #define GW_RUN_TESTLIB_H
 
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
-static const uint64_t kib __attribute__((unused)) = 1u << 10, mib __attribute__((unused)) = 1u << 20,
-                          gib __attribute__((unused)) = 1u << 30;
 enum { STREAM = 0x5151, KERNEL = 0xf1f1 };
-
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
-
-static inline void judge_open(void)
-{
-    verdict = judge_fed(&feed);
-}
-
-static inline void judge_close(void)
-{
-    gw_verdict_free(verdict);
-    verdict = NULL;
-}
 
 static inline void expect_fault(const char *cause, gw_certainty certainty)
 {
@@ -235,7 +219,7 @@ static inline void expect_parts(const gw_string_list *list, const char *const *p
             fail_msg("%s: %s", there ? "not there" : "there", part[i]);
 }
 
-static inline void expect_cause(const row *it)
+static inline void expect_cause_of(const row *it)
 {
     if (it->cause != NULL && it->certainty != GW_CERTAINTY_NONE) {
         expect_fault(it->cause, it->certainty);
@@ -254,7 +238,7 @@ static inline void test_row(void **state)
 {
     const row *it = *state;
     it->feed();
-    expect_cause(it);
+    expect_cause_of(it);
     for (size_t i = 0; i < PARTS_MAX; i++) {
         assert_true(it->says[i] == NULL || says(it->says[i]));
         assert_false(it->silent[i] != NULL && says(it->silent[i]));

@@ -1,16 +1,9 @@
 /* Tests advice about wasted time in runs that end well, and the causes of failures in host, cards and links. Each case
  * has a slightly different counterpart that must get another verdict. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
-static const uint64_t ms_ns = 1000000u, gib = 1u << 30;
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
-
-static void judge(void)
-{
-    verdict = judge_fed(&feed);
-}
+static const uint64_t ms_ns = 1000000u;
 
 static bool advises(const char *part)
 {
@@ -21,16 +14,9 @@ static bool advises(const char *part)
 static void expect_advice(const char *part, bool is_there)
 {
     gw_feed_exit(&feed, 0, 0);
-    judge();
+    judge_open();
     assert_string_equal(gw_verdict_status_text(verdict->status), "clean");
     assert_int_equal(advises(part), is_there);
-    gw_verdict_free(verdict);
-}
-
-static void expect(const char *cause, gw_certainty certainty)
-{
-    judge();
-    assert_cause(verdict, cause, certainty);
     gw_verdict_free(verdict);
 }
 
@@ -380,16 +366,16 @@ static void no_room(uint64_t bytes)
 GW_TEST(a_full_disk)
 {
     no_room(4096);
-    expect("disk-or-quota-full", GW_ESTABLISHED);
+    expect_only("disk-or-quota-full", GW_ESTABLISHED);
     no_room(100 * gib); /* no sampled disk was full, so the message alone shows the cause */
-    expect("disk-or-quota-full", GW_SUPPORTED);
+    expect_only("disk-or-quota-full", GW_SUPPORTED);
 }
 
 GW_TEST(a_used_up_quota)
 {
     open_run();
     ends_with("OSError: [Errno 122] Disk quota exceeded: 'model.pt'");
-    expect("disk-or-quota-full", GW_ESTABLISHED);
+    expect_only("disk-or-quota-full", GW_ESTABLISHED);
 }
 
 /* The program printed the message and continued. Another exception ended the run. */
@@ -398,7 +384,7 @@ GW_TEST(a_full_disk_is_not_the_end)
     open_run();
     gw_feed_stderr(&feed, "warning: cache: No space left on device\n");
     ends_with("ValueError: bad label");
-    expect("script-exception", GW_ESTABLISHED);
+    expect_only("script-exception", GW_ESTABLISHED);
 }
 
 GW_TEST(full_shared_memory_is_no_disk)
@@ -407,7 +393,7 @@ GW_TEST(full_shared_memory_is_no_disk)
     gw_feed_sample(&feed, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0, gib);
     gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, 0);
     ends_with("OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'");
-    expect("shm-exhausted", GW_ESTABLISHED);
+    expect_only("shm-exhausted", GW_ESTABLISHED);
 }
 
 static void files(uint64_t open, const char *exception)
@@ -421,20 +407,20 @@ static void files(uint64_t open, const char *exception)
 GW_TEST(too_many_files)
 {
     files(1024, "OSError: [Errno 24] Too many open files: 'a.jpg'");
-    expect("fd-or-process-limit", GW_ESTABLISHED);
+    expect_only("fd-or-process-limit", GW_ESTABLISHED);
     files(1020, "RuntimeError: received 0 items of ancdata");
-    expect("fd-or-process-limit", GW_ESTABLISHED);
+    expect_only("fd-or-process-limit", GW_ESTABLISHED);
     files(40, "RuntimeError: received 0 items of ancdata");
-    expect("fd-or-process-limit", GW_SUPPORTED);
+    expect_only("fd-or-process-limit", GW_SUPPORTED);
 }
 
 GW_TEST(many_files_and_another_end)
 {
     files(1020, "ValueError: bad label");
-    expect("script-exception", GW_ESTABLISHED);
+    expect_only("script-exception", GW_ESTABLISHED);
     /* The message does not show which limit was reached. */
     files(40, "BlockingIOError: [Errno 11] Resource temporarily unavailable");
-    expect("fd-or-process-limit", GW_SUPPORTED);
+    expect_only("fd-or-process-limit", GW_SUPPORTED);
 }
 
 GW_TEST(no_more_threads)
@@ -443,7 +429,7 @@ GW_TEST(no_more_threads)
     gw_feed_sample(&feed, GW_METRIC_CGROUP_PIDS, GW_NO_DEVICE, 0, 512);
     gw_feed_sample(&feed, GW_METRIC_CGROUP_PIDS_LIMIT, GW_NO_DEVICE, 0, 512);
     ends_with("RuntimeError: can't start new thread");
-    expect("fd-or-process-limit", GW_ESTABLISHED);
+    expect_only("fd-or-process-limit", GW_ESTABLISHED);
 }
 
 /* ---- memory that no call requested ---- */
@@ -464,7 +450,7 @@ static void run_out(uint64_t wanted_gib, uint64_t free_gib, const char *holder)
 
 static void expect_other(const char *cause)
 {
-    judge();
+    judge_open();
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, cause) != 0);
     for (size_t i = 0; i < verdict->alternative_count; i++)
         assert_string_not_equal(verdict->alternatives[i].cause, cause);
@@ -474,7 +460,7 @@ static void expect_other(const char *cause)
 GW_TEST(memory_of_the_driver)
 {
     run_out(10, 7, "pid=100 bytes=9663676416 cmd=program");
-    expect("gpu-hidden-driver-growth", GW_SUPPORTED);
+    expect_only("gpu-hidden-driver-growth", GW_SUPPORTED);
 }
 
 GW_TEST(memory_of_somebody)
@@ -510,9 +496,9 @@ static void fail_with(uint16_t result, uint64_t xid, uint32_t pid)
 GW_TEST(links)
 {
     fail_with(220, 74, 0);
-    expect("nvlink-fault", GW_ESTABLISHED);
+    expect_only("nvlink-fault", GW_ESTABLISHED);
     fail_with(220, 0, 0);
-    expect("nvlink-fault", GW_SUPPORTED);
+    expect_only("nvlink-fault", GW_SUPPORTED);
 }
 
 /* The driver's log has a line about a switch before the context is lost: the verdict shows the line. */
@@ -526,8 +512,7 @@ GW_TEST(a_line_about_a_switch)
                     line);
     gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 220, 0, 0, 0, 0);
     gw_feed_exit(&feed, 1, 0);
-    judge();
-    assert_cause(verdict, "nvlink-fault", GW_SUPPORTED);
+    expect_cause("nvlink-fault", GW_SUPPORTED);
     bool is_shown = false;
     for (size_t i = 0; i < verdict->evidence_count; i++)
         is_shown = is_shown || strstr(verdict->evidence[i].text, "20034") != NULL;
@@ -539,21 +524,21 @@ GW_TEST(a_line_about_a_switch)
 GW_TEST(links_of_a_single_card)
 {
     fail_with(700, 74, 0);
-    expect("illegal-address", GW_ESTABLISHED);
+    expect_only("illegal-address", GW_ESTABLISHED);
 }
 
 GW_TEST(firmware)
 {
     fail_with(719, 119, 0);
-    expect("gsp-failure", GW_ESTABLISHED);
+    expect_only("gsp-failure", GW_ESTABLISHED);
 }
 
 GW_TEST(an_mps_neighbour)
 {
     fail_with(810, 31, 4711);
-    expect("mps-neighbour-fault", GW_ESTABLISHED);
+    expect_only("mps-neighbour-fault", GW_ESTABLISHED);
     fail_with(810, 0, 0);
-    expect("mps-neighbour-fault", GW_SUPPORTED);
+    expect_only("mps-neighbour-fault", GW_SUPPORTED);
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -1,15 +1,11 @@
 /* Tests that verdicts make claims about the GPU only if the GPU was observed, and that they quote the program's last
  * output correctly. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
 #include "gw_text.h"
 
 #include <signal.h>
-
-static const uint64_t gib = 1u << 30, mib = 1u << 20;
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
 
 static bool has(const char *part)
 {
@@ -38,13 +34,7 @@ static void work(void)
 static void end(int code, int signal_)
 {
     gw_feed_exit(&feed, code, signal_);
-    verdict = judge_fed(&feed);
-}
-
-static void done(void)
-{
-    gw_verdict_free(verdict);
-    verdict = NULL;
+    judge_open();
 }
 
 /* ---- what was observed ---- */
@@ -60,7 +50,7 @@ GW_TEST(test_a_silent_end)
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(is_ruled_out());
     assert_int_equal(verdict->observed_count, 1);
-    done();
+    judge_close();
 
     static const char *const keys[] = {"unobserved.child", "unobserved.nested", "unobserved.driver", "doors.closed"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
@@ -70,7 +60,7 @@ GW_TEST(test_a_silent_end)
         assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
         assert_false(is_ruled_out());
         assert_true(verdict->unobserved.count == 1);
-        done();
+        judge_close();
     }
 }
 
@@ -85,7 +75,7 @@ GW_TEST(test_without_a_driver_call)
         assert_false(is_ruled_out());
         assert_true(has("no CUDA driver call was observed"));
         assert_int_equal(verdict->observed_count, 0);
-        done();
+        judge_close();
     }
 }
 
@@ -95,25 +85,25 @@ GW_TEST(test_a_good_end)
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_string_equal(verdict->headline, "no fault found");
-    done();
+    judge_close();
     work();
     gw_feed_fact(&feed, "unobserved.child", other_child);
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_string_equal(verdict->headline, "no fault found in the processes that were observed");
     assert_true(has("pid 7"));
-    done();
+    judge_close();
     gw_feed_open_bare(&feed);
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_null(strstr(verdict->headline, "no fault"));
     assert_true(has("no CUDA driver call was observed"));
-    done();
+    judge_close();
     gw_feed_open_bare(&feed);
     gw_feed_fact(&feed, "unobserved.nested", nested);
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
-    done();
+    judge_close();
 }
 
 /* The program's own exception is the fault, but an unobserved child lowers it to supported. If the exception
@@ -138,7 +128,7 @@ GW_TEST(test_an_exception_beside_it)
             assert_int_equal(verdict->certainty, i == 1 ? GW_SUPPORTED : GW_ESTABLISHED);
         }
         assert_int_equal(is_ruled_out(), i % 2 == 0);
-        done();
+        judge_close();
     }
 }
 
@@ -152,7 +142,7 @@ GW_TEST(test_ended_inside_a_call)
         assert_int_equal(is_ruled_out(), i == 0);
         if (i == 1)
             assert_true(has("was inside cuCtxSynchronize"));
-        done();
+        judge_close();
     }
 }
 
@@ -167,7 +157,7 @@ GW_TEST(test_ended_at_a_question)
             gw_feed_alloc(&feed, mib);
         end(1, 0);
         assert_int_equal(is_ruled_out(), i == 0);
-        done();
+        judge_close();
     }
 }
 
@@ -184,7 +174,7 @@ GW_TEST(test_a_sibling_was_refused)
         feed.pid = feed.tid = GW_FEED_PID;
         end(3, 0);
         assert_int_equal(is_ruled_out(), i == 0);
-        done();
+        judge_close();
     }
 }
 
@@ -214,7 +204,7 @@ GW_TEST(test_a_crash_that_was_not_observed)
         gw_feed_exit(&feed, -1, SIGABRT);
         if (i == NO_END)
             gw_feed_truncated(&feed);
-        verdict = judge_fed(&feed);
+        judge_open();
         assert_int_equal(list_has(&verdict->ruled_out, "a crash inside the driver"), i == OBSERVED);
         assert_int_equal(is_ruled_out(), i == OBSERVED);
         if (i == LOST_FAILURES || i == NO_END)
@@ -222,7 +212,7 @@ GW_TEST(test_a_crash_that_was_not_observed)
         else
             assert_cause(verdict, "host-crash-of-process", i == OBSERVED ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_true(i == OBSERVED || verdict->ruled_out.count == 0);
-        done();
+        judge_close();
     }
 }
 
@@ -237,7 +227,7 @@ GW_TEST(test_a_crash_of_another_process)
     end(-1, SIGSEGV);
     assert_cause(verdict, "host-crash-of-process", GW_SUPPORTED);
     assert_false(list_has(&verdict->ruled_out, "a crash inside the driver"));
-    done();
+    judge_close();
 }
 
 GW_TEST(test_a_message_alone)
@@ -253,7 +243,7 @@ GW_TEST(test_a_message_alone)
         assert_cause(verdict, "library-not-found", GW_SUPPORTED);
         assert_int_equal(list_has(&verdict->ruled_out, "a failed driver call (none failed)"), is_observed);
         assert_int_equal(verdict->ruled_out.count, is_observed);
-        done();
+        judge_close();
     }
 }
 
@@ -262,25 +252,25 @@ GW_TEST(test_a_recording_that_stops_early)
 {
     work();
     gw_feed_truncated(&feed);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_non_null(strstr(verdict->headline, "the recording stops before the program ended"));
     assert_int_equal(verdict->ruled_out.count, 0);
-    done();
+    judge_close();
     work(); /* the program may have survived this refusal */
     gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
     gw_feed_truncated(&feed);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_int_equal(certainty_of_alternative(verdict, "gpu-oom-capacity"), GW_HYPOTHESIS);
-    done();
+    judge_close();
     work(); /* it ended well, but failures may be missing */
     gw_feed_exit(&feed, 0, 0);
     gw_feed_truncated(&feed);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(has("parts of the recording are missing"));
-    done();
+    judge_close();
 }
 
 /* Without samples, a broken card cannot be ruled out as the reason for a kernel's fault. */
@@ -293,7 +283,7 @@ GW_TEST(test_without_samples)
         gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
         end(1, 0);
         assert_cause(verdict, "illegal-address", is_sensed ? GW_ESTABLISHED : GW_SUPPORTED);
-        done();
+        judge_close();
     }
 }
 
@@ -307,21 +297,21 @@ GW_TEST(test_last_words)
     assert_true(has("last output: 30%") && has("three") && has("four"));
     assert_false(has("two") || has("20%") || has("a word of ours"));
     assert_null(strstr(verdict->headline, "printed no reason"));
-    done();
+    judge_close();
     work(); /* nothing on stderr; the reason may be on stdout, which was not recorded */
     end(3, 0);
     assert_null(strstr(verdict->headline, "printed no reason"));
-    done();
+    judge_close();
     work();
     gw_feed_fact(&feed, "stderr.with_stdout", "both are the same file or pipe");
     end(3, 0);
     assert_non_null(strstr(verdict->headline, "printed no reason"));
-    done();
+    judge_close();
     work();
     gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
     end(3, 0);
     assert_true(has("the program's output was not recorded: disabled with --no-stderr"));
-    done();
+    judge_close();
 }
 
 /* ---- exceptions read from the interpreter ---- */
@@ -360,7 +350,7 @@ GW_TEST(test_raised_inside)
     assert_non_null(verdict->where);
     assert_int_equal(verdict->where->frame[0].line, 4);
     assert_string_equal(verdict->where->frame[0].function, "step");
-    done();
+    judge_close();
     work(); /* stderr has the same text, so the source of the evidence must be "stderr" */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"/p/t.py\", line 4, in step\n    x()\n"
                           "ValueError: bad labels\n");
@@ -369,7 +359,7 @@ GW_TEST(test_raised_inside)
     assert_string_equal(verdict->cause, "script-exception");
     assert_true(has("bad labels"));
     assert_false(is_from_python());
-    done();
+    judge_close();
 }
 
 /* The program may have caught the interpreter's last exception. The verdict ignores the exception unless the exit
@@ -383,7 +373,7 @@ GW_TEST(test_raised_and_outlived)
         end(code[i], 0);
         assert_int_equal(verdict->status, i == 0 ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED);
         assert_false(has("bad labels"));
-        done();
+        judge_close();
     }
     static const char *const in_a_runner[] = {
         "Traceback (most recent call last):", "  File \"/p/runner.py\", line 341, in from_call",
@@ -393,7 +383,7 @@ GW_TEST(test_raised_and_outlived)
     end(1, 0);
     assert_string_equal(verdict->cause, "script-exception");
     assert_int_equal(verdict->certainty, GW_SUPPORTED);
-    done();
+    judge_close();
 }
 
 GW_TEST(test_raised_out_of_memory)
@@ -406,7 +396,7 @@ GW_TEST(test_raised_out_of_memory)
     end(1, 0);
     assert_int_equal(verdict->status, GW_VERDICT_FAULT);
     assert_int_equal(strncmp(verdict->cause, "gpu-oom", 7), 0);
-    done();
+    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -1,15 +1,11 @@
 /* Tests verdicts on runs of several processes: which one failed first, which failures followed from it, and which ones
  * the parent did not notice. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
 #include <signal.h>
 
 enum { COMMAND = GW_FEED_PID, FIRST_RANK = 200, MS = 1000000 };
-static const uint64_t gib = 1u << 30;
-
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
 
 static void be(uint32_t pid)
 {
@@ -70,7 +66,7 @@ static void judge(int command_code)
     gw_feed_wait(&feed, 10 * MS);
     be(COMMAND);
     gw_feed_exit(&feed, command_code, 0);
-    verdict = judge_fed(&feed);
+    judge_open();
 }
 
 static bool has_evidence(const char *part)
@@ -89,12 +85,6 @@ static void expect(const char *cause, const char *headline_part)
         assert_true(verdict->next.count > 0);
 }
 
-static void done(void)
-{
-    gw_verdict_free(verdict);
-    verdict = NULL;
-}
-
 GW_TEST(the_first_rank_is_the_root)
 {
     begin_ranks(4);
@@ -110,7 +100,7 @@ GW_TEST(the_first_rank_is_the_root)
     assert_true(list_has(&verdict->consequences, "rank 1 (pid 201): cuCtxSynchronize returned 700"));
     assert_true(list_has(&verdict->consequences, "rank 0 (pid 200) was ended by signal 15"));
     assert_true(list_has(&verdict->consequences, "the command exited with status 1"));
-    done();
+    judge_close();
 }
 
 /* A rank dies without a failed call, and then another rank loses its context. The verdict must be about the death. */
@@ -123,7 +113,7 @@ GW_TEST(a_peers_death_comes_before_its_echo)
     end_of(202, -1, SIGTERM);
     judge(1);
     expect("host-crash-of-process", "rank 1 (pid 201): ");
-    done();
+    judge_close();
 }
 
 GW_TEST(an_unnoticed_child_is_a_fault)
@@ -135,7 +125,7 @@ GW_TEST(an_unnoticed_child_is_a_fault)
     judge(0);
     expect("illegal-address", "pid 200: ");
     assert_true(has_evidence("command still exited with status 0"));
-    done();
+    judge_close();
 }
 
 static void refuse_memory(uint32_t pid)
@@ -152,7 +142,7 @@ GW_TEST(an_unnoticed_child_without_memory_is_a_fault)
     end_of(200, 1, 0);
     judge(0);
     assert_string_equal(gw_verdict_status_text(verdict->status), "fault");
-    done();
+    judge_close();
 }
 
 GW_TEST(a_child_that_coped_is_none)
@@ -163,7 +153,7 @@ GW_TEST(a_child_that_coped_is_none)
     end_of(200, 0, 0);
     judge(0);
     expect(NULL, NULL);
-    done();
+    judge_close();
 }
 
 /* One worker fails and ends, and then its parent starts another one, which succeeds. */
@@ -183,7 +173,7 @@ GW_TEST(a_replaced_child_is_none)
     judge(0);
     expect(NULL, NULL);
     assert_true(list_has(&verdict->advice, "pid 201 replaced it"));
-    done();
+    judge_close();
 }
 
 /* A failed worker was replaced, but the run ends badly without another explanation. The verdict must blame the
@@ -193,7 +183,7 @@ GW_TEST(a_replaced_child_of_a_bad_run_counts)
     replace_worker();
     judge(1);
     expect("illegal-address", "pid 200: ");
-    done();
+    judge_close();
 }
 
 /* A process that started before the failure is not a replacement. */
@@ -207,7 +197,7 @@ GW_TEST(a_sibling_is_no_replacement)
     end_of(201, 0, 0);
     judge(0);
     expect("illegal-address", "pid 200: ");
-    done();
+    judge_close();
 }
 
 /* A pool of workers ends its workers with SIGTERM. This is not a fault. */
@@ -220,7 +210,7 @@ GW_TEST(ended_workers_of_a_good_run_are_none)
     end_of(201, -1, SIGTERM);
     judge(0);
     expect(NULL, NULL);
-    done();
+    judge_close();
 }
 
 /* A program starts a child only to check its exit status. The run fails long after the child's end, so the verdict must
@@ -235,7 +225,7 @@ GW_TEST(a_probing_child_is_not_blamed)
     judge(1);
     expect("script-exception", "ValueError");
     assert_null(strstr(verdict->headline, "pid 200"));
-    done();
+    judge_close();
 }
 
 GW_TEST(the_childs_own_exception_counts)
@@ -249,7 +239,7 @@ GW_TEST(the_childs_own_exception_counts)
     judge(1);
     expect("script-exception", "KeyError");
     assert_true(list_has(&verdict->consequences, "ChildFailedError"));
-    done();
+    judge_close();
 }
 
 GW_TEST(who_lived_on_is_said)
@@ -260,7 +250,7 @@ GW_TEST(who_lived_on_is_said)
     judge(0);
     expect(NULL, NULL);
     assert_true(list_has(&verdict->advice, "pid 200 was still running"));
-    done();
+    judge_close();
 }
 
 /* ---- a launcher that starts all its ranks again ---- */
@@ -314,7 +304,7 @@ GW_TEST(the_last_start_is_judged)
     assert_true(has_evidence("before restart 1 of all ranks: rank 1 (pid 201): cuCtxSynchronize returned 700"));
     assert_true(has_evidence("before restart 2 of all ranks: rank 0, restart 1 (pid 210) exited with status 3"));
     assert_false(list_has(&verdict->consequences, "(pid 200)"));
-    done();
+    judge_close();
 }
 
 GW_TEST(a_failure_before_a_restart_is_no_fault_of_a_good_run)
@@ -328,7 +318,7 @@ GW_TEST(a_failure_before_a_restart_is_no_fault_of_a_good_run)
     assert_true(list_has(&verdict->advice, "then the launcher started all ranks again (restart 1)"));
     assert_true(list_has(&verdict->advice, "rank 0, restart 1 (pid 210) exited with status 3"));
     assert_false(list_has(&verdict->advice, "replaced it"));
-    done();
+    judge_close();
 }
 
 /* Rank 0 starts a helper that uses the GPU, too. The helper belongs to the start of its parent. */
@@ -350,7 +340,7 @@ GW_TEST(a_child_of_an_earlier_rank_is_not_judged)
     end_of(pid_of(1, 0), -1, SIGTERM);
     judge(1);
     expect("host-crash-of-process", "rank 1, restart 1 (pid 211): ");
-    done();
+    judge_close();
 }
 
 /* Only starts among the last eight restarts are listed. The others were started, but did not use the GPU. */
@@ -369,7 +359,7 @@ GW_TEST(many_restarts_are_cut)
     assert_true(has_evidence("before restart 5 of all ranks"));
     assert_false(has_evidence("before restart 4 of all ranks"));
     assert_true(has_evidence("not listed: 2 failures before earlier restarts"));
-    done();
+    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

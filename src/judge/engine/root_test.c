@@ -1,14 +1,11 @@
 /* Tests which of several refusals is the root, depending on what the program did later and how it ended. Each case has
  * a slightly different counterpart with another verdict. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
 #include <signal.h>
 
 enum { KERNEL = 7, OTHER_THREAD = 101 };
-static const uint64_t mib = 1u << 20, gib = 1u << 30;
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
 
 /* What a thread does with each block that it allocates after a refusal. */
 typedef enum rounds { WORKING, NOT_WAITED_FOR, ONLY_MEMORY, IN_A_ROW } rounds;
@@ -53,25 +50,16 @@ static void end(int status, int signal)
     gw_feed_exit(&feed, status, signal);
 }
 
-static void expect(const char *cause, gw_certainty certainty)
-{
-    verdict = judge_fed(&feed);
-    assert_cause(verdict, cause, certainty);
-    gw_verdict_free(verdict);
-    verdict = NULL;
-}
-
 /* Expect an undetermined verdict that lists the refusal as handled and does not rule out the GPU. */
 static void expect_undetermined(void)
 {
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(list_has(&verdict->advice, "handled"));
     assert_null(strstr(verdict->headline, "ruled out"));
     assert_int_equal(verdict->ruled_out.count, 0);
     assert_true(evidence_has(verdict, "it is unclear whether this ended the run"));
-    gw_verdict_free(verdict);
-    verdict = NULL;
+    judge_close();
 }
 
 /* A program is refused memory, continues, and ends with an exception. The verdict is about memory if the exception
@@ -87,7 +75,7 @@ GW_TEST(an_exception_in_the_programs_own_words)
         gw_feed_alloc(&feed, 14 * gib);
         gw_feed_no_room(&feed, 2 * gib, 500 * mib, 16 * gib);
         raise_text(words[i]);
-        verdict = judge_fed(&feed);
+        judge_open();
         assert_int_equal(verdict->status, GW_VERDICT_FAULT);
         assert_memory_equal(verdict->cause, "gpu-oom", 7);
         gw_verdict_free(verdict);
@@ -95,11 +83,11 @@ GW_TEST(an_exception_in_the_programs_own_words)
     open_refused();
     work(20, WORKING);
     raise_text("KeyError: 'label'");
-    expect("script-exception", GW_ESTABLISHED);
+    expect_only("script-exception", GW_ESTABLISHED);
     open_refused();
     work(20, WORKING);
     raise_text("t.OutOfMemory: the budget of host memory is used up");
-    expect("script-exception", GW_SUPPORTED);
+    expect_only("script-exception", GW_SUPPORTED);
 }
 
 GW_TEST(a_value_that_is_missing)
@@ -107,11 +95,11 @@ GW_TEST(a_value_that_is_missing)
     open_refused();
     work(2, WORKING);
     raise_text("AttributeError: 'NoneType' object has no attribute 'ptr'");
-    expect("gpu-oom-capacity", GW_SUPPORTED);
+    expect_only("gpu-oom-capacity", GW_SUPPORTED);
     open_refused();
     work(2, WORKING);
     raise_text("AttributeError: 'int' object has no attribute 'ptr'");
-    expect("script-exception", GW_SUPPORTED);
+    expect_only("script-exception", GW_SUPPORTED);
 }
 
 /* An exception raised while the program handles a refusal usually results from the refusal, even if its text is about
@@ -125,7 +113,7 @@ GW_TEST(an_exception_in_a_chain)
                              "occurred:\n\nTraceback (most recent call last):\n  File \"t.py\", line 9, in g\n"
                              "RuntimeError: the training failed"
                            : "RuntimeError: the training failed");
-        expect(chained ? "gpu-oom-capacity" : "script-exception", GW_SUPPORTED);
+        expect_only(chained ? "gpu-oom-capacity" : "script-exception", GW_SUPPORTED);
     }
 }
 
@@ -134,11 +122,11 @@ GW_TEST(work_that_nothing_waited_for)
     open_refused();
     work(10, NOT_WAITED_FOR);
     raise_text("ValueError: label 1204");
-    expect("script-exception", GW_ESTABLISHED);
+    expect_only("script-exception", GW_ESTABLISHED);
     open_refused();
     work(2, NOT_WAITED_FOR);
     raise_text("ValueError: label 1204");
-    expect("gpu-oom-capacity", GW_SUPPORTED);
+    expect_only("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 GW_TEST(a_status_alone)
@@ -157,7 +145,7 @@ GW_TEST(a_status_alone)
         open_refused();
         work(open[i].count, open[i].how);
         end(3, 0);
-        verdict = judge_fed(&feed);
+        judge_open();
         assert_int_equal(verdict->status, GW_VERDICT_FAULT);
         assert_string_equal(verdict->cause, "gpu-oom-capacity");
         gw_verdict_free(verdict);
@@ -172,15 +160,15 @@ GW_TEST(a_crash)
     for (size_t i = 0; i < 2; i++) {
         open_refused();
         end(-1, signals[i]);
-        expect("gpu-oom-capacity", signals[i] == SIGSEGV ? GW_SUPPORTED : GW_ESTABLISHED);
+        expect_only("gpu-oom-capacity", signals[i] == SIGSEGV ? GW_SUPPORTED : GW_ESTABLISHED);
         open_refused();
         work(40, WORKING);
         end(-1, signals[i]);
-        expect("host-crash-of-process", GW_SUPPORTED);
+        expect_only("host-crash-of-process", GW_SUPPORTED);
         gw_feed_open(&feed, 16 * gib);
         work(40, WORKING);
         end(-1, signals[i]);
-        expect("host-crash-of-process", GW_ESTABLISHED);
+        expect_only("host-crash-of-process", GW_ESTABLISHED);
     }
 }
 
@@ -193,7 +181,7 @@ GW_TEST(the_work_of_another_thread)
         feed.tid = OTHER_THREAD;
         work(much ? 800 : 70, WORKING);
         end(-1, SIGABRT);
-        expect(much ? "host-crash-of-process" : "gpu-oom-capacity", GW_SUPPORTED);
+        expect_only(much ? "host-crash-of-process" : "gpu-oom-capacity", GW_SUPPORTED);
     }
     for (int worked = 0; worked < 2; worked++) { /* another thread is refused; the main thread raises an exception */
         gw_feed_open(&feed, 16 * gib);
@@ -203,7 +191,7 @@ GW_TEST(the_work_of_another_thread)
         feed.tid = GW_FEED_PID;
         work(worked ? 70 : 2, WORKING);
         raise_text("KeyError: 'b'");
-        expect(worked ? "script-exception" : "gpu-oom-capacity", GW_SUPPORTED);
+        expect_only(worked ? "script-exception" : "gpu-oom-capacity", GW_SUPPORTED);
     }
 }
 
@@ -216,7 +204,7 @@ GW_TEST(several_refusals)
         work(between ? 6 : 0, WORKING);
         gw_feed_no_room(&feed, 15 * gib, 14 * gib, 16 * gib);
         end(1, 0);
-        verdict = judge_fed(&feed);
+        judge_open();
         assert_int_equal(verdict->status, GW_VERDICT_FAULT);
         assert_true(evidence_has(verdict, between ? "15.00 GiB" : "20.00 GiB"));
         assert_int_equal(list_has(&verdict->advice, "handled"), between);

@@ -1,14 +1,10 @@
 /* Tests conclusions from cuDNN's own log. Each case has a counterpart that differs a little and must get another
  * verdict. */
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
 #include "gw_text.h"
 
 #include <signal.h>
-
-static const uint64_t gib = 1u << 30;
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
 
 static void logged_of(uint32_t pid, const char *severity, const char *status, const char *reason, unsigned count)
 {
@@ -28,12 +24,6 @@ static void logged(const char *severity, const char *status, const char *reason)
     logged_of(GW_FEED_PID, severity, status, reason, 1);
 }
 
-static void expect(const char *cause, gw_certainty certainty)
-{
-    verdict = judge_fed(&feed);
-    assert_cause(verdict, cause, certainty);
-}
-
 /* Count the evidence lines from cuDNN's log that contain `part`. */
 static size_t library_lines(const char *part)
 {
@@ -42,12 +32,6 @@ static size_t library_lines(const char *part)
         count +=
             strcmp(verdict->evidence[i].source, "library log") == 0 && strstr(verdict->evidence[i].text, part) != NULL;
     return count;
-}
-
-static void done(void)
-{
-    gw_verdict_free(verdict);
-    verdict = NULL;
 }
 
 static void open_run(void)
@@ -71,9 +55,9 @@ static void a_handle_without_room(void **state)
     refused_memory();
     logged("error", "CUDNN_STATUS_NOT_INITIALIZED", "cudaMalloc(&p) != cudaSuccess");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-library-handle", GW_SUPPORTED);
+    expect_cause("gpu-oom-library-handle", GW_SUPPORTED);
     assert_int_equal(library_lines("cudnnBackendFinalize: CUDNN_STATUS_NOT_INITIALIZED, cudaMalloc"), 1);
-    done();
+    judge_close();
 }
 
 /* A line of cuDNN's log is not about the refused request if it was logged long after the refusal or by another process,
@@ -88,9 +72,9 @@ static void not_about_that_request(void **state)
         logged_of(which == 1 ? 222 : GW_FEED_PID, which == 2 ? "warning" : "error", "CUDNN_STATUS_NOT_INITIALIZED", "",
                   1);
         gw_feed_exit(&feed, 1, 0);
-        expect("gpu-oom-capacity", GW_SUPPORTED);
+        expect_cause("gpu-oom-capacity", GW_SUPPORTED);
         assert_int_equal(library_lines(""), 0);
-        done();
+        judge_close();
     }
 }
 
@@ -101,10 +85,10 @@ static void refused_arguments(void **state)
     logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
     logged_of(GW_FEED_PID, "error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1", 2);
     gw_feed_exit(&feed, 1, 0);
-    expect("library-bad-argument", GW_SUPPORTED);
+    expect_cause("library-bad-argument", GW_SUPPORTED);
     assert_int_equal(library_lines("strideA[1] < 1 (2 times)"), 1);
     assert_int_equal(library_lines(""), 1);
-    done();
+    judge_close();
 }
 
 static void another_reason_came_after(void **state)
@@ -113,8 +97,8 @@ static void another_reason_came_after(void **state)
     logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'x'\n");
     gw_feed_exit(&feed, 1, 0);
-    expect("script-exception", GW_SUPPORTED); /* cuDNN's error may still be the reason */
-    done();
+    expect_cause("script-exception", GW_SUPPORTED); /* cuDNN's error may still be the reason */
+    judge_close();
 }
 
 /* The logged error did not end a program that continued for a long time, died of a signal, or exited with 0. */
@@ -125,9 +109,9 @@ static void not_the_end(void **state)
         logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
         gw_feed_wait(&feed, which == 0 ? 60000000000u : 1000);
         gw_feed_exit(&feed, which == 1 ? -1 : which == 0, which == 1 ? SIGKILL : 0);
-        verdict = judge_fed(&feed);
+        judge_open();
         assert_true(verdict->cause == NULL || !gw_begins(verdict->cause, "library"));
-        done();
+        judge_close();
     }
 }
 
@@ -136,8 +120,7 @@ static void a_card_that_is_not_served(void **state)
     open_run();
     logged("error", "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH", "deviceVer < 700");
     gw_feed_exit(&feed, 1, 0);
-    expect("library-too-old-or-dropped-gpu", GW_SUPPORTED);
-    done();
+    expect_only("library-too-old-or-dropped-gpu", GW_SUPPORTED);
 }
 
 static void map_library(const char *value)
@@ -158,14 +141,14 @@ static void two_versions(void **state)
         logged("error", "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", "ops");
         gw_feed_exit(&feed, 1, 0);
         if (same) {
-            verdict = judge_fed(&feed);
+            judge_open();
             assert_null(verdict->cause);
         } else {
-            expect("cudnn-mixed-libraries", GW_ESTABLISHED);
+            expect_cause("cudnn-mixed-libraries", GW_ESTABLISHED);
             /* cuDNN's line itself, and the verdict's line about its status */
             assert_int_equal(library_lines("SUBLIBRARY_VERSION_MISMATCH"), 2);
         }
-        done();
+        judge_close();
     }
 }
 

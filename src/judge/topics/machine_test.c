@@ -2,28 +2,7 @@
  * another verdict. */
 #include "gw_unit_test.h"
 #include "gwi_shm.h"
-#include "judge_testlib.h"
-
-static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
-
-static void judge(void)
-{
-    verdict = judge_fed(&feed);
-}
-
-static void done(void)
-{
-    gw_verdict_free(verdict);
-    verdict = NULL;
-}
-
-static void expect(const char *cause, gw_certainty certainty)
-{
-    judge();
-    assert_cause(verdict, cause, certainty);
-}
+#include "verdict_testlib.h"
 
 static bool says(const char *part)
 {
@@ -54,9 +33,9 @@ GW_TEST(the_kernel_names_the_command)
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, 1, 1,
                     "Memory cgroup out of memory: Killed process 100 (program) total-vm:9000kB");
     gw_feed_exit(&feed, -1, 9);
-    expect("host-oom-kill", GW_ESTABLISHED);
+    expect_cause("host-oom-kill", GW_ESTABLISHED);
     assert_true(says("control group") && says("Killed process 100"));
-    done();
+    judge_close();
 }
 
 GW_TEST(the_group_count_rises_with_the_death)
@@ -67,8 +46,7 @@ GW_TEST(the_group_count_rises_with_the_death)
     host_counts(4, 23);
     gw_feed_wait(&feed, second_ns / 10);
     gw_feed_exit(&feed, -1, 9);
-    expect("host-oom-kill", GW_ESTABLISHED);
-    done();
+    expect_only("host-oom-kill", GW_ESTABLISHED);
 }
 
 /* The control group's count of out-of-memory kills rose a minute before the process died, because another process of
@@ -80,8 +58,7 @@ GW_TEST(the_group_count_rose_earlier)
     host_counts(4, 23);
     gw_feed_wait(&feed, 60 * second_ns);
     gw_feed_exit(&feed, -1, 9);
-    expect("host-oom-kill", GW_SUPPORTED);
-    done();
+    expect_only("host-oom-kill", GW_SUPPORTED);
 }
 
 GW_TEST(a_kill_by_hand)
@@ -89,9 +66,9 @@ GW_TEST(a_kill_by_hand)
     open_host_run();
     host_counts(3, 22);
     gw_feed_exit(&feed, -1, 9);
-    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    expect_cause("killed-by-scheduler-or-user", GW_SUPPORTED);
     assert_true(list_has(&verdict->ruled_out, "out-of-memory killer"));
-    done();
+    judge_close();
 }
 
 /* The kernel killed a process outside our control group, so the machine's count of out-of-memory kills rose, but the
@@ -103,8 +80,7 @@ GW_TEST(somebody_else_was_killed)
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 4711, 0, 1,
                     "Out of memory: Killed process 4711 (other) total-vm:9000kB");
     gw_feed_exit(&feed, -1, 9);
-    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
-    done();
+    expect_only("killed-by-scheduler-or-user", GW_SUPPORTED);
 }
 
 /* The counts of out-of-memory kills could not be read, so the out-of-memory killer is not ruled out. */
@@ -112,10 +88,10 @@ GW_TEST(nothing_is_known_of_the_host)
 {
     gw_feed_open(&feed, 16 * gib);
     gw_feed_exit(&feed, -1, 9);
-    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    expect_cause("killed-by-scheduler-or-user", GW_SUPPORTED);
     assert_false(list_has(&verdict->ruled_out, "out-of-memory killer"));
     assert_true(list_has(&verdict->next, "Out of memory"));
-    done();
+    judge_close();
 }
 
 /* The kernel killed a worker without driver calls. The parent's exception names the worker's pid. */
@@ -127,8 +103,7 @@ GW_TEST(a_worker_was_killed)
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
                           "RuntimeError: DataLoader worker (pid 555) is killed by signal: Killed. \n");
     gw_feed_exit(&feed, 1, 0);
-    expect("host-oom-kill", GW_ESTABLISHED);
-    done();
+    expect_only("host-oom-kill", GW_ESTABLISHED);
 }
 
 GW_TEST(an_oom_kill_elsewhere_harms_nobody)
@@ -137,9 +112,9 @@ GW_TEST(an_oom_kill_elsewhere_harms_nobody)
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1, "oom_kill 3 to 4");
     host_counts(4, 23);
     gw_feed_exit(&feed, 0, 0);
-    judge();
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
-    done();
+    judge_close();
 }
 
 /* ---- /dev/shm ---- */
@@ -156,10 +131,10 @@ GW_TEST(shm_has_room_at_sigbus)
     shm(8 * gib, 7 * gib);
     gw_feed_exit(&feed, -1, 7);
     /* the verdict is only supported, because /dev/shm may have been full between two samples */
-    expect("host-crash-of-process", GW_SUPPORTED);
+    expect_cause("host-crash-of-process", GW_SUPPORTED);
     assert_true(list_has(&verdict->next, "memory-mapped data sets"));
     assert_true(list_has(&verdict->next, "df /dev/shm"));
-    done();
+    judge_close();
 }
 
 /* Feed a process that died of a SIGBUS with this si_code; 0: the fault was not recorded.
@@ -224,18 +199,18 @@ GW_TEST(the_fault_decides_at_sigbus)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bus_of(rows[i].first, rows[i].last, rows[i].code, rows[i].file);
-        judge();
+        judge_open();
         gw_certainty other = certainty_of_alternative(verdict, causes[!rows[i].cause]);
         if (verdict->cause == NULL || strcmp(verdict->cause, causes[rows[i].cause]) != 0 ||
             verdict->certainty != rows[i].certainty || other != rows[i].other || !why_has(verdict, rows[i].says))
             fail_msg("row %zu: %s (%s), the other %s: %s", i, verdict->cause, gw_certainty_text(verdict->certainty),
                      gw_certainty_text(other), verdict->headline);
-        done();
+        judge_close();
     }
     bus_of(gib, gib, ADRERR, "/data/train.bin");
-    judge();
+    judge_open();
     assert_true(list_has(&verdict->next, "whether /data/train.bin was truncated"));
-    done();
+    judge_close();
 }
 
 /* What no run above shows. */
@@ -279,8 +254,7 @@ GW_TEST(shm_is_full_in_words)
                    "RuntimeError: DataLoader worker (pid 555) is killed by signal: Bus error. It is possible that "
                    "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.\n");
     gw_feed_exit(&feed, 1, 0);
-    expect("shm-exhausted", GW_ESTABLISHED);
-    done();
+    expect_only("shm-exhausted", GW_ESTABLISHED);
 }
 
 GW_TEST(shm_full_and_another_end)
@@ -289,8 +263,7 @@ GW_TEST(shm_full_and_another_end)
     shm(64 << 20, 0);
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"x.py\", line 3, in <module>\nKeyError: 'a'\n");
     gw_feed_exit(&feed, 1, 0);
-    expect("script-exception", GW_ESTABLISHED);
-    done();
+    expect_only("script-exception", GW_ESTABLISHED);
 }
 
 /* ---- cards ---- */
@@ -326,9 +299,9 @@ GW_TEST(off_the_bus)
     open_card_run();
     xid(1, 79, "");
     lose_context(719);
-    expect("gpu-off-bus", GW_ESTABLISHED);
+    expect_cause("gpu-off-bus", GW_ESTABLISHED);
     assert_true(says("GPU 0") && says("Xid 79"));
-    done();
+    judge_close();
 }
 
 GW_TEST(another_card_is_off_the_bus)
@@ -336,8 +309,7 @@ GW_TEST(another_card_is_off_the_bus)
     open_card_run();
     xid(0, 79, "");
     lose_context(719);
-    expect("kernel-fault-other", GW_ESTABLISHED);
-    done();
+    expect_only("kernel-fault-other", GW_ESTABLISHED);
 }
 
 GW_TEST(off_the_bus_by_the_log_alone)
@@ -346,8 +318,7 @@ GW_TEST(off_the_bus_by_the_log_alone)
     xid(GW_NO_DEVICE, 79,
         "NVRM: Xid (PCI:0000:af:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
     lose_context(700);
-    expect("gpu-off-bus", GW_ESTABLISHED);
-    done();
+    expect_only("gpu-off-bus", GW_ESTABLISHED);
 }
 
 /* The card fell off the bus a minute after the program had failed for another reason. */
@@ -358,8 +329,7 @@ GW_TEST(off_the_bus_too_late)
     gw_feed_wait(&feed, 60 * second_ns);
     xid(1, 79, "");
     gw_feed_exit(&feed, 1, 0);
-    expect("illegal-address", GW_ESTABLISHED);
-    done();
+    expect_only("illegal-address", GW_ESTABLISHED);
 }
 
 GW_TEST(nvml_says_lost)
@@ -369,8 +339,7 @@ GW_TEST(nvml_says_lost)
     gw_feed_wait(&feed, second_ns);
     gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 15);
     lose_context(999);
-    expect("gpu-off-bus", GW_ESTABLISHED);
-    done();
+    expect_only("gpu-off-bus", GW_ESTABLISHED);
 }
 
 GW_TEST(application_xids_are_no_hardware)
@@ -379,8 +348,7 @@ GW_TEST(application_xids_are_no_hardware)
     xid(1, 31, "");
     xid(1, 43, "");
     lose_context(700);
-    expect("illegal-address", GW_ESTABLISHED);
-    done();
+    expect_only("illegal-address", GW_ESTABLISHED);
 }
 
 GW_TEST(uncorrectable_memory)
@@ -392,9 +360,9 @@ GW_TEST(uncorrectable_memory)
     gw_feed_sample(&feed, GW_METRIC_CARD_REMAP_PENDING, 1, 0, 1);
     xid(1, 48, "");
     lose_context(700);
-    expect("ecc-uncorrectable", GW_ESTABLISHED);
+    expect_cause("ecc-uncorrectable", GW_ESTABLISHED);
     assert_true(says("Xid 48") && says("uncorrectable memory errors of GPU 0 during the run: 1") && says("next reset"));
-    done();
+    judge_close();
 }
 
 /* There is no Xid. The counter of uncorrected memory errors rose, and a call returned 214
@@ -406,8 +374,7 @@ GW_TEST(uncorrectable_memory_by_the_counter)
     gw_feed_wait(&feed, second_ns);
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 6);
     lose_context(214);
-    expect("ecc-uncorrectable", GW_ESTABLISHED);
-    done();
+    expect_only("ecc-uncorrectable", GW_ESTABLISHED);
 }
 
 /* A memory error hit another process on the card, and our process ran out of memory for another reason. */
@@ -419,8 +386,7 @@ GW_TEST(contained_error_of_somebody_else)
         gw_feed_alloc(&feed, 2 * gib);
     gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-capacity", GW_SUPPORTED);
-    done();
+    expect_only("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 GW_TEST(off_the_bus_after_a_full_card)
@@ -431,8 +397,7 @@ GW_TEST(off_the_bus_after_a_full_card)
     gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
     xid(1, 79, "");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-capacity", GW_SUPPORTED);
-    done();
+    expect_only("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 GW_TEST(old_memory_errors_are_no_news)
@@ -446,8 +411,7 @@ GW_TEST(old_memory_errors_are_no_news)
     /* the counter of card 0, which the program does not use */
     gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 9);
     lose_context(700);
-    expect("illegal-address", GW_ESTABLISHED);
-    done();
+    expect_only("illegal-address", GW_ESTABLISHED);
 }
 
 /* ---- holders of memory ---- */
@@ -460,9 +424,9 @@ GW_TEST(nvml_names_the_holder)
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 card=1 user=ann cmd=python notebook.py device=7");
     gw_feed_fact(&feed, "card.holder", "pid=4712 bytes=15032385536 card=0 user=ann cmd=python other.py");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-other-process", GW_ESTABLISHED);
+    expect_cause("gpu-oom-other-process", GW_ESTABLISHED);
     assert_true(says("4711") && says("notebook.py") && !says("4712"));
-    done();
+    judge_close();
 }
 
 GW_TEST(the_holder_is_on_another_card)
@@ -473,8 +437,7 @@ GW_TEST(the_holder_is_on_another_card)
     gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=4712 bytes=15032385536 card=0 user=ann cmd=python other.py");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-capacity", GW_SUPPORTED);
-    done();
+    expect_only("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 /* Another process held most of the memory of the card at the first refusal, but had ended long before the program
@@ -491,9 +454,9 @@ GW_TEST(the_holder_had_gone)
     gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=100 bytes=16106127360 card=1 cmd=program");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-capacity", GW_SUPPORTED);
+    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
     assert_false(says("4711"));
-    done();
+    judge_close();
 }
 
 /* NVML lists processes by pids of the host, which mean nothing in a container. The verdict must name no holder of
@@ -506,9 +469,9 @@ GW_TEST(holders_of_another_namespace)
     gw_feed_fact(&feed, "device.holder", "pid=100 user=ann cmd=program");
     gw_feed_fact(&feed, "device.holder", "pid=321 user=ann cmd=python stale.py");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-other-process", GW_SUPPORTED);
+    expect_cause("gpu-oom-other-process", GW_SUPPORTED);
     assert_true(says("pid=321") && !says("pid=100") && says("pid namespace") && !says("88123"));
-    done();
+    judge_close();
 }
 
 /* ---- advice ---- */
@@ -523,7 +486,7 @@ static void end_well(void)
 {
     gw_feed_sync(&feed);
     gw_feed_exit(&feed, 0, 0);
-    judge();
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
 }
 
@@ -537,7 +500,7 @@ GW_TEST(heat_is_advice)
     end_well();
     assert_true(says("GPU 0 ran at lower clocks because of heat for 5.0 of"));
     assert_true(says("91 C"));
-    done();
+    judge_close();
 }
 
 GW_TEST(a_busy_card_at_its_limit_is_well)
@@ -558,7 +521,7 @@ GW_TEST(a_busy_card_at_its_limit_is_well)
     gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_REPLAYS, 1, 0, 1001);
     end_well();
     assert_false(says("PCIe") || says("power") || says("heat"));
-    done();
+    judge_close();
 }
 
 GW_TEST(a_lowered_limit_and_a_brake_are_advice)
@@ -571,7 +534,7 @@ GW_TEST(a_lowered_limit_and_a_brake_are_advice)
     end_well();
     assert_true(says("power limit of 400 W, below its standard 700 W"));
     assert_true(says("power brake"));
-    done();
+    judge_close();
 }
 
 GW_TEST(a_narrow_link_is_advice)
@@ -586,7 +549,7 @@ GW_TEST(a_narrow_link_is_advice)
     end_well();
     assert_true(says("4 of 16 lanes"));
     assert_true(says("500 packets"));
-    done();
+    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

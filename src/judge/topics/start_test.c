@@ -1,16 +1,7 @@
 /* Tests causes in the software around a program, such as the driver and the libraries. Each cause has a run with the
  * cause, and a slightly different run that must get another verdict. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
-
-static const uint64_t gib = 1u << 30;
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
-
-static void judge(void)
-{
-    verdict = judge_fed(&feed);
-}
+#include "verdict_testlib.h"
 
 static bool says(const char *part)
 {
@@ -19,7 +10,7 @@ static bool says(const char *part)
 
 static void expect(const char *cause, gw_certainty certainty, const char *part)
 {
-    judge();
+    judge_open();
     assert_string_equal(gw_verdict_status_text(verdict->status), "fault");
     assert_string_equal(verdict->cause, cause);
     assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
@@ -30,7 +21,7 @@ static void expect(const char *cause, gw_certainty certainty, const char *part)
 
 static void expect_not_fault(gw_verdict_status status)
 {
-    judge();
+    judge_open();
     assert_string_equal(gw_verdict_status_text(verdict->status), gw_verdict_status_text(status));
     gw_verdict_free(verdict);
 }
@@ -287,14 +278,14 @@ GW_TEST(test_mixed_cudnn)
     gw_feed_stderr(&feed, trace);
     gw_feed_stderr(&feed, error);
     gw_feed_exit(&feed, 1, 0);
-    judge();
+    judge_open();
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "cudnn-mixed-libraries") != 0);
     gw_verdict_free(verdict);
 }
 
 static void advised(bool wanted)
 {
-    judge();
+    judge_open();
     bool found = false;
     for (size_t i = 0; i < verdict->advice.count; i++)
         found = found || strstr(verdict->advice.item[i], "no-device-visible") != NULL;

@@ -1,12 +1,8 @@
 /* Tests which kernels are suspected if a fault is reported late, and from which places they were launched. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
 enum { STREAM = 0x5151, MINE = 0xf1f1, OTHER = 0xf2f2, LIBRARY = 0xf300 };
-static const uint64_t gib = 1u << 30;
-
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
 
 static void name(uint64_t function, const char *text)
 {
@@ -44,15 +40,9 @@ static void fail_with(uint16_t result)
 static void judge(const char *cause)
 {
     gw_feed_exit(&feed, 1, 0);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_non_null(verdict->cause);
     assert_string_equal(verdict->cause, cause);
-}
-
-static void close_verdict(void)
-{
-    gw_verdict_free(verdict);
-    verdict = NULL;
 }
 
 static const char *place(void)
@@ -92,7 +82,7 @@ GW_TEST(test_only_kernel)
     assert_string_equal(place(), "train.py:7 in loss");
     assert_string_equal(verdict->where->what,
                         "where the only kernel since the last good synchronisation was first launched");
-    close_verdict();
+    judge_close();
 }
 
 /* The program waited for only one of two streams, so a kernel on the other stream may be at fault. This kernel is
@@ -119,7 +109,7 @@ GW_TEST(test_wait_for_another_stream)
         fail_with(700);
         judge("illegal-address");
         assert_string_equal(place(), i == 1 ? "train.py:7 in loss" : "train.py:99 in report");
-        close_verdict();
+        judge_close();
     }
 }
 
@@ -137,7 +127,7 @@ GW_TEST(test_two_kernels)
     assert_true(says("first launched at train.py:7 in loss"));
     assert_true(says("first launched at train.py:9 in step"));
     assert_string_equal(place(), "train.py:99 in report");
-    close_verdict();
+    judge_close();
 }
 
 GW_TEST(test_several_places)
@@ -153,7 +143,7 @@ GW_TEST(test_several_places)
     judge("illegal-address");
     assert_true(says("launched at 3 places: train.py:7 in loss, train.py:8 in check, train.py:30 in eval"));
     assert_string_equal(place(), "train.py:99 in report");
-    close_verdict();
+    judge_close();
 }
 
 /* The ring no longer contains the first launches since the synchronisation. One of these unknown launches may be at
@@ -168,7 +158,7 @@ GW_TEST(test_only_kernel_of_a_cut_window)
     fail_with(700);
     judge("illegal-address");
     assert_string_equal(place(), "train.py:99 in report");
-    close_verdict();
+    judge_close();
 }
 
 GW_TEST(test_kernel_of_the_dump)
@@ -184,7 +174,7 @@ GW_TEST(test_kernel_of_the_dump)
     assert_string_equal(place(), "train.py:7 in loss");
     assert_true(list_has(&verdict->next, "first launched at train.py:7 in loss"));
     assert_true(position("lose launched") < position("last launch: fine on"));
-    close_verdict();
+    judge_close();
 }
 
 GW_TEST(test_kernel_of_the_assertion)
@@ -202,7 +192,7 @@ GW_TEST(test_kernel_of_the_assertion)
     judge("device-assert-index");
     assert_string_equal(place(), "train.py:7 in loss");
     assert_string_equal(verdict->where->what, "where the kernel that the assertion names was first launched");
-    close_verdict();
+    judge_close();
 }
 
 /* The assertion does not name one kernel: it is in a lambda, which has no name, or its function's name matches two
@@ -225,7 +215,7 @@ GW_TEST(test_assertion_without_a_kernel)
         fail_with(710);
         judge("device-assert-index");
         assert_string_equal(place(), "train.py:99 in report");
-        close_verdict();
+        judge_close();
     }
 }
 
@@ -251,7 +241,7 @@ GW_TEST(test_own_before_libraries)
     assert_int_equal(first + 1, position("last launch: gemm_14 on"));
     assert_int_equal(first + 2, position("and 14 other kernels since the last good synchronisation, in 14 launches"));
     assert_false(says("gemm_3")); /* the report has at most three lines and does not name each kernel */
-    close_verdict();
+    judge_close();
 }
 
 /* The recording has no launch sites, so the newest kernel comes first. */
@@ -266,7 +256,7 @@ GW_TEST(test_nothing_known)
     assert_true(position("last launch: fine") < position("lose launched"));
     assert_false(says("first launched"));
     assert_string_equal(place(), "train.py:99 in report");
-    close_verdict();
+    judge_close();
 }
 
 /* The same handle belonged to another kernel until its module was unloaded. The launch site of that other kernel must
@@ -283,7 +273,7 @@ GW_TEST(test_handle_used_again)
     fail_with(700);
     judge("illegal-address");
     assert_string_equal(place(), "train.py:7 in fresh");
-    close_verdict();
+    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -1,11 +1,7 @@
 /* Tests the report of live memory by phase, which needs a program that names its phases. If an earlier phase ran out of
  * memory and still holds memory, the verdict is a leak. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
-
-static const uint64_t gib = 1u << 30;
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
+#include "verdict_testlib.h"
 
 static void phase(const char *name)
 {
@@ -19,7 +15,7 @@ static void judge(const char *alone)
     gw_error err;
     if (alone != NULL)
         assert_int_equal(gw_model_end_phase(feed.model, alone, "x\n", 2, &err), GW_OK);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_FAULT);
 }
 

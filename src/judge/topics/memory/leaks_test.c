@@ -1,11 +1,7 @@
 /* Tests leaks of runs that end well. Objects of every kind that are never freed must be listed with their place.
  * Objects that live until exit by design must not. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
-
-static const uint64_t gib = 1u << 30, mib = 1u << 20;
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
+#include "verdict_testlib.h"
 
 static void judge(void)
 {

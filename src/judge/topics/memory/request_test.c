@@ -1,26 +1,17 @@
 /* Tests verdicts about the size and the GPU of a refused request, and that advice only mentions calls that the program
  * made. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
-static const uint64_t gib = 1u << 30, mib = 1u << 20, tib = (uint64_t)1 << 40;
-
-static gw_feed feed; /* too large for the stack */
-static gw_verdict *verdict;
+static const uint64_t tib = (uint64_t)1 << 40;
 
 static void judge(const char *cause, gw_certainty certainty)
 {
     gw_feed_exit(&feed, 1, 0);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_non_null(verdict->cause);
     assert_string_equal(verdict->cause, cause);
     assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
-}
-
-static void done(void)
-{
-    gw_verdict_free(verdict);
-    verdict = NULL;
 }
 
 static bool headline_has(const char *part)
@@ -49,7 +40,7 @@ GW_TEST(test_negative_size)
     assert_false(evidence_has(verdict, "needed at that moment"));
     assert_false(evidence_has(verdict, "one block"));
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
-    done();
+    judge_close();
 }
 
 GW_TEST(test_size_beyond_all_cards)
@@ -58,7 +49,7 @@ GW_TEST(test_size_beyond_all_cards)
     refuse(40 * tib);
     judge("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(headline_has("more than any card has"));
-    done();
+    judge_close();
 }
 
 /* A correct program may request these sizes, although they exceed the card. So the verdict advises a smaller batch, not
@@ -73,7 +64,7 @@ GW_TEST(test_honest_sizes)
         assert_true(headline_has("is larger than the whole 16.00 GiB"));
         assert_true(list_has(&verdict->next, "smaller batch"));
         assert_false(list_has(&verdict->next, "how this size is computed"));
-        done();
+        judge_close();
     }
 }
 
@@ -90,7 +81,7 @@ GW_TEST(test_negative_size_after_growth)
     refuse(UINT64_MAX - 4095);
     judge("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(headline_has("negative (-4096)"));
-    done();
+    judge_close();
 }
 
 /* ---- the largest block, and the GPU ---- */
@@ -106,7 +97,7 @@ static void hold_one_block(uint64_t bytes, uint64_t more)
     gw_feed_no_room(&feed, 4 * gib, 16 * gib - bytes - more - gib / 2, 16 * gib);
     feed.site = 0;
     gw_feed_exit(&feed, 1, 0);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_non_null(verdict->cause);
     assert_string_equal(verdict->cause, "gpu-oom-capacity");
 }
@@ -117,11 +108,11 @@ GW_TEST(test_largest_block)
     assert_true(headline_has("one block takes 11.00 GiB of it"));
     assert_true(evidence_has(verdict, "allocated at data.py:3 in load"));
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
-    done();
+    judge_close();
     hold_one_block(7 * gib, 6 * gib); /* the block is most of the live memory, but less than half of the card */
     assert_false(headline_has("one block"));
     assert_false(list_has(&verdict->next, "the whole block"));
-    done();
+    judge_close();
 }
 
 GW_TEST(test_which_gpu)
@@ -134,7 +125,7 @@ GW_TEST(test_which_gpu)
         judge("gpu-oom-capacity", GW_ESTABLISHED);
         assert_int_equal(evidence_has(verdict, "on GPU 0 of 2"), cards == 2);
         assert_int_equal(evidence_has(verdict, "on GPU"), cards == 2);
-        done();
+        judge_close();
     }
 }
 
@@ -150,7 +141,7 @@ static void use_after(const char *fn, gw_event_kind kind)
         gw_feed_call(&feed, fn, kind, 0, feed.context, 0, 0, 0);
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, block, 0, GW_SPACE_DEVICE, 0);
     gw_feed_exit(&feed, 1, 0);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_non_null(verdict->cause);
     assert_string_equal(verdict->cause, "context-destroyed");
 }
@@ -161,11 +152,11 @@ GW_TEST(test_advice_on_a_reset)
     assert_true(list_has(&verdict->next, "Remove the reset (cuDevicePrimaryCtxReset"));
     assert_false(list_has(&verdict->next, "cuCtxDestroy"));
     assert_false(list_has(&verdict->next, "in pairs"));
-    done();
+    judge_close();
     use_after("cuCtxDestroy_v2", GW_EV_CTX_DESTROY);
     assert_false(list_has(&verdict->next, "cuDevicePrimaryCtxReset"));
     assert_true(list_has(&verdict->next, "Do not destroy a context (cuCtxDestroy)"));
-    done();
+    judge_close();
 }
 
 static void launch_of(uint64_t grid, uint64_t block, uint32_t shared, uint16_t result)
@@ -176,7 +167,7 @@ static void launch_of(uint64_t grid, uint64_t block, uint32_t shared, uint16_t r
     gw_feed_extra_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, result, shared, 0xf1, grid | 1ull << 32 | 1ull << 48,
                        block | 1ull << 21 | 1ull << 42, 0);
     gw_feed_exit(&feed, 1, 0);
-    verdict = judge_fed(&feed);
+    judge_open();
     assert_non_null(verdict->cause);
     assert_string_equal(verdict->cause, "launch-config-invalid");
 }
@@ -187,15 +178,15 @@ GW_TEST(test_advice_on_a_launch)
     assert_true(list_has(&verdict->next, "a batch of 0"));
     assert_false(list_has(&verdict->next, "1,024 threads"));
     assert_false(list_has(&verdict->next, "48 KiB"));
-    done();
+    judge_close();
     launch_of(1, 4096, 0, 1);
     assert_true(list_has(&verdict->next, "1,024 threads"));
     assert_false(list_has(&verdict->next, "a batch of 0"));
-    done();
+    judge_close();
     launch_of(1, 32, 100000, 1);
     assert_true(list_has(&verdict->next, "48 KiB"));
     assert_false(list_has(&verdict->next, "1,024 threads"));
-    done();
+    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)
