@@ -29,13 +29,7 @@ const gwi_command_row *gwi_command_find(const char *name)
     X(FLAG, bool, version, "--version", NULL, NULL, "print the version, as gpuwhy version does; also -V")              \
     X(FLAG, bool, help, "--help", NULL, NULL, "print the commands; also -h")
 
-typedef struct gpuwhy_options {
-    GWI_GPUWHY_OPTIONS(GWI_OPTION_FIELD)
-} gpuwhy_options;
-
-#define OPTIONS_STRUCT gpuwhy_options
-static const gwi_option options_table[] = {GWI_GPUWHY_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(gpuwhy_options, GWI_GPUWHY_OPTIONS);
 
 const gwi_manual gwi_manual_gpuwhy = {
     .usage = "gpuwhy [options] command [arguments]\n",

@@ -18,13 +18,7 @@
       "for a shell: list what can take the place of the last word of this command line")                               \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct help_options {
-    GWI_HELP_OPTIONS(GWI_OPTION_FIELD)
-} help_options;
-
-#define OPTIONS_STRUCT help_options
-static const gwi_option options_table[] = {GWI_HELP_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(help_options, GWI_HELP_OPTIONS);
 
 const gwi_manual gwi_manual_help = {
     .usage = "gpuwhy help [command | topic]\n"
@@ -150,10 +144,8 @@ int gwi_cmd_help(int argc, char **argv)
     gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
     if (st == GW_OK)
         st = check(&options, words, argv, &err);
-    if (st != GW_OK) {
-        gw_say("help: %s", err.text);
-        return GW_EXIT_USAGE;
-    }
+    if (st != GW_OK)
+        return gwi_refuse("help", &err);
     if (options.complete)
         return print_complete(words, argv + 1);
     if (options.man)

@@ -6,7 +6,6 @@
 
 #include "gw_logs.h"
 #include "gw_report.h"
-#include "gw_say.h"
 
 #include <elfutils/libdwfl.h>
 #include <json-c/json.h>
@@ -23,13 +22,7 @@
 
 #define GWI_VERSION_OPTIONS(X) X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct version_options {
-    GWI_VERSION_OPTIONS(GWI_OPTION_FIELD)
-} version_options;
-
-#define OPTIONS_STRUCT version_options
-static const gwi_option options_table[] = {GWI_VERSION_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(version_options, GWI_VERSION_OPTIONS);
 
 const gwi_manual gwi_manual_version = {
     .usage = "gpuwhy version\n"
@@ -92,10 +85,8 @@ int gwi_cmd_version(int argc, char **argv)
     gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
     if (st == GW_OK && words > 0)
         st = gw_fail(&err, GW_USAGE, "unexpected word: %s", argv[1]);
-    if (st != GW_OK) {
-        gw_say("version: %s", err.text);
-        return GW_EXIT_USAGE;
-    }
+    if (st != GW_OK)
+        return gwi_refuse("version", &err);
     if (options.help)
         return gwi_manual_print(&gwi_manual_version);
     print_version();

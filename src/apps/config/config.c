@@ -345,10 +345,8 @@ int gwi_cmd_config(int argc, char **argv)
     config_options options = {0};
     gw_error err = {0};
     int words = 0;
-    if (parse(&options, argc, argv, &words, &err) != GW_OK) {
-        gw_say("config: %s", err.text);
-        return GW_EXIT_USAGE;
-    }
+    if (parse(&options, argc, argv, &words, &err) != GW_OK)
+        return gwi_refuse("config", &err);
     gwi_pager_begin();
     if (options.help)
         return gwi_manual_print(&gwi_manual_config);

@@ -191,19 +191,8 @@ static gw_status doctor_write_json(const gw_checkup *checkup, const gw_facts *fa
     X(STRING, const char *, root, "--root", "DIR", "", "check the directory tree DIR instead of this machine")         \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct doctor_options {
-    GWI_DOCTOR_OPTIONS(GWI_OPTION_FIELD)
-} doctor_options;
-
-#define OPTIONS_STRUCT doctor_options
-static const gwi_option options_table[] = {GWI_DOCTOR_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], EXIT_FAILS = 1 };
-
-static int fail(const gw_error *err)
-{
-    gw_say("doctor: %s", err->text);
-    return GW_EXIT_USAGE;
-}
+GWI_OPTIONS(doctor_options, GWI_DOCTOR_OPTIONS);
+enum { EXIT_FAILS = 1 };
 
 const gwi_manual gwi_manual_doctor = {
     .usage = "gpuwhy doctor [options] [-- python [arguments]]\n",
@@ -321,7 +310,7 @@ int gwi_cmd_doctor(int argc, char **argv)
     gw_error err = {0};
     int index = 0;
     if (gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &index, &err) != GW_OK)
-        return fail(&err);
+        return gwi_refuse("doctor", &err);
     gwi_pager_begin();
     if (options.help)
         return gwi_manual_print(&gwi_manual_doctor);
@@ -352,7 +341,7 @@ int gwi_cmd_doctor(int argc, char **argv)
         print_page(&checkup);
     int status = GW_EXIT_OK;
     if (st != GW_OK)
-        status = fail(&err);
+        status = gwi_refuse("doctor", &err);
     else if (checkup.counts[GW_CHECK_FAIL] > 0)
         status = EXIT_FAILS;
     gw_checkup_free(&checkup);

@@ -15,13 +15,7 @@
     X(FLAG, bool, search, "--search", "WORD..", NULL, "list the causes that contain these words, most likely first")   \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct causes_options {
-    GWI_CAUSES_OPTIONS(GWI_OPTION_FIELD)
-} causes_options;
-
-#define OPTIONS_STRUCT causes_options
-static const gwi_option options_table[] = {GWI_CAUSES_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(causes_options, GWI_CAUSES_OPTIONS);
 
 static void print_row(const gw_cause_info *cause)
 {
@@ -179,10 +173,8 @@ int gwi_cmd_causes(int argc, char **argv)
     causes_options options = {0};
     gw_error err;
     int words = 0;
-    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK) {
-        gw_say("causes: %s", err.text);
-        return GW_EXIT_USAGE;
-    }
+    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK)
+        return gwi_refuse("causes", &err);
     gwi_pager_begin();
     if (options.help)
         return gwi_manual_print(&gwi_manual_causes);

@@ -27,13 +27,8 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print only the verdict, as JSON (docs/json-schema.md)")                 \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct poke_options {
-    GWI_POKE_OPTIONS(GWI_OPTION_FIELD)
-} poke_options;
-
-#define OPTIONS_STRUCT poke_options
-static const gwi_option options_table[] = {GWI_POKE_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], WATCH_MS = 1000 };
+GWI_OPTIONS(poke_options, GWI_POKE_OPTIONS);
+enum { WATCH_MS = 1000 };
 
 typedef struct poke {
     uint32_t pid;

@@ -42,17 +42,8 @@
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not list the answer in gpuwhy history")                  \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct fit_options {
-    FIT_OPTIONS(GWI_OPTION_FIELD)
-} fit_options;
-#define OPTIONS_STRUCT fit_options
-static const gwi_option options_table[] = {FIT_OPTIONS(GWI_OPTION_ROW)};
-enum {
-    OPTION_COUNT = sizeof options_table / sizeof options_table[0],
-    JOBS_MAX = 8,
-    JOBS_ALLOWED = 64,
-    REAL_ITERATIONS = 20
-};
+GWI_OPTIONS(fit_options, FIT_OPTIONS);
+enum { JOBS_MAX = 8, JOBS_ALLOWED = 64, REAL_ITERATIONS = 20 };
 static const double real_seconds = 60, real_seconds_max = 600;
 
 const gwi_manual gwi_manual_fit = {
@@ -167,10 +158,8 @@ static int parse(fit_options *options, int argc, char **argv, char ***ret_progra
                      "no program given; for example: gpuwhy fit -- python train.py --batch-size {batch}");
     if (st == GW_OK && !options->help)
         st = gwi_config_needs_on(&err);
-    if (st != GW_OK) {
-        gw_say("fit: %s", err.text);
-        return GW_EXIT_USAGE;
-    }
+    if (st != GW_OK)
+        return gwi_refuse("fit", &err);
     *ret_program = argv + index;
     return GW_EXIT_OK;
 }
@@ -269,8 +258,7 @@ int gwi_cmd_fit(int argc, char **argv)
         gwi_outputs_open(&output, 1, program, 1, &err) == GW_OK) {
         status = search(&fit, &options, &output);
     } else {
-        gw_say("fit: %s", err.text);
-        status = GW_EXIT_USAGE;
+        status = gwi_refuse("fit", &err);
     }
     gw_fit_plan_free(&fit.plan);
     if (fit.stop_signal != 0) {

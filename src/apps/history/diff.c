@@ -15,13 +15,7 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct diff_options {
-    GWI_DIFF_OPTIONS(GWI_OPTION_FIELD)
-} diff_options;
-
-#define OPTIONS_STRUCT diff_options
-static const gwi_option options_table[] = {GWI_DIFF_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(diff_options, GWI_DIFF_OPTIONS);
 
 enum { DIFFERENT = 1 };
 
@@ -36,12 +30,6 @@ const gwi_manual gwi_manual_diff = {
     .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"}},
     .examples = {{"gpuwhy diff monday.gpuwhy today.gpuwhy", "what is different today?"}},
     .see_also = "explain history"};
-
-static int fail(const gw_error *err)
-{
-    gw_say("diff: %s", err->text);
-    return GW_EXIT_USAGE;
-}
 
 static gw_status read_one(const char *path, gw_portrait **ret_portrait, gw_error *err)
 {
@@ -92,7 +80,7 @@ static int compare(const char *good_path, const char *bad_path, const diff_optio
         st = render(comparison, good, bad, options->json, &err);
     int status = GW_EXIT_OK;
     if (st != GW_OK)
-        status = fail(&err);
+        status = gwi_refuse("diff", &err);
     else if (comparison->differs)
         status = DIFFERENT;
     if (st == GW_OK && is_damaged(good_path, good))
@@ -116,5 +104,5 @@ int gwi_cmd_diff(int argc, char **argv)
         return gwi_manual_print(&gwi_manual_diff);
     if (st == GW_OK && words != 2)
         st = gw_fail(&err, GW_USAGE, "two recordings are needed, the good one first");
-    return st == GW_OK ? compare(argv[1], argv[2], &options) : fail(&err);
+    return st == GW_OK ? compare(argv[1], argv[2], &options) : gwi_refuse("diff", &err);
 }

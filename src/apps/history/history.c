@@ -202,13 +202,7 @@ static gw_status history_write_json(const gwi_history_view *view, gw_error *err)
     X(NUMBER, uint64_t, keep_days, "--keep-days", "N", NULL, "with --prune: how many days to keep them")               \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct history_options {
-    GWI_HISTORY_OPTIONS(GWI_OPTION_FIELD)
-} history_options;
-
-#define OPTIONS_STRUCT history_options
-static const gwi_option options_table[] = {GWI_HISTORY_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(history_options, GWI_HISTORY_OPTIONS);
 
 enum { SHOWN = 20, COMPARED_MAX = 20, FEW = 2, WAIT_MS = 5000 };
 static const uint64_t compare_time_ns = 5000000000u, one_time_ns = 2000000000u;
@@ -260,12 +254,6 @@ const gwi_manual gwi_manual_history = {
                  {"gpuwhy history --where \"peak > 8e9 and cause like 'gpu-oom%'\"",
                   "the runs that needed more than 8 GB and ran out of memory"}},
     .see_also = "run explain diff"};
-
-static int fail(const gw_error *err)
-{
-    gw_say("history: %s", err->text);
-    return GW_EXIT_USAGE;
-}
 
 /* Print a line and clear it, with `what`, which begins after `from` bytes, in the colour of `role`. Control characters
  * are replaced, because a recorded command or path may contain them. */
@@ -549,5 +537,5 @@ int gwi_cmd_history(int argc, char **argv)
     if (st == GW_OK)
         st = options.prune ? prune(&err) : list_runs(&options, gw_text_str(&words), &err);
     gw_text_free(&words);
-    return st == GW_OK ? GW_EXIT_OK : fail(&err);
+    return st == GW_OK ? GW_EXIT_OK : gwi_refuse("history", &err);
 }

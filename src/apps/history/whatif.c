@@ -1,5 +1,4 @@
 /* `gpuwhy whatif`: replays PyTorch's allocator with other settings. */
-#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
@@ -22,13 +21,7 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct whatif_options {
-    GWI_WHATIF_OPTIONS(GWI_OPTION_FIELD)
-} whatif_options;
-
-#define OPTIONS_STRUCT whatif_options
-static const gwi_option options_table[] = {GWI_WHATIF_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(whatif_options, GWI_WHATIF_OPTIONS);
 
 enum { NO_REPLAY = 1 };
 
@@ -47,12 +40,6 @@ const gwi_manual gwi_manual_whatif = {
     .examples = {{"gpuwhy whatif run.gpuwhy", "would another setting of the allocator have helped?"},
                  {"gpuwhy whatif --memory 40GiB run.gpuwhy", "what would happen on a card of 40 GiB?"}},
     .see_also = "run explain"};
-
-static int fail(const gw_error *err)
-{
-    gw_say("whatif: %s", err->text);
-    return GW_EXIT_USAGE;
-}
 
 static gw_status read_model(const char *path, gw_model **ret_model, gw_error *err)
 {
@@ -138,7 +125,7 @@ static int whatif(const char *path, const whatif_options *options)
     gw_text_free(&command);
     gw_model_free(model);
     if (st != GW_OK)
-        return fail(&err);
+        return gwi_refuse("whatif", &err);
     return story.impossible == NULL ? GW_EXIT_OK : NO_REPLAY;
 }
 
@@ -161,5 +148,5 @@ int gwi_cmd_whatif(int argc, char **argv)
         return gwi_manual_print(&gwi_manual_whatif);
     if (st == GW_OK)
         st = check(&options, words, &err);
-    return st == GW_OK ? whatif(argv[1], &options) : fail(&err);
+    return st == GW_OK ? whatif(argv[1], &options) : gwi_refuse("whatif", &err);
 }

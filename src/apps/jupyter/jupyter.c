@@ -1,7 +1,6 @@
 /* `gpuwhy jupyter`: installs a Jupyter kernel that runs under `gpuwhy run`. A kernelspec is a folder with a
  * kernel.json. gpuwhy marks its own kernelspecs and never changes others. */
 #include "gw_place.h"
-#include "gw_say.h"
 #include "gw_text.h"
 #include "gwi_cmd.h"
 #include "gwi_manual.h"
@@ -239,13 +238,7 @@ out:
       "the Python that runs the cells; it needs ipykernel")                                                            \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct jupyter_options {
-    GWI_JUPYTER_OPTIONS(GWI_OPTION_FIELD)
-} jupyter_options;
-
-#define OPTIONS_STRUCT jupyter_options
-static const gwi_option options_table[] = {GWI_JUPYTER_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(jupyter_options, GWI_JUPYTER_OPTIONS);
 
 extern char **environ;
 
@@ -616,6 +609,5 @@ int gwi_cmd_jupyter(int argc, char **argv)
         st = run(argv[1], &options, argc - 1 - index, argv + 1 + index, &err);
     if (st == GW_OK)
         return GW_EXIT_OK;
-    gw_say("jupyter: %s", err.text);
-    return GW_EXIT_USAGE;
+    return gwi_refuse("jupyter", &err);
 }

@@ -18,19 +18,7 @@
     X(STRING, const char *, output, "-o", "FILE", "-", "write to FILE; -: to standard output")                         \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct export_options {
-    GWI_EXPORT_OPTIONS(GWI_OPTION_FIELD)
-} export_options;
-
-#define OPTIONS_STRUCT export_options
-static const gwi_option options_table[] = {GWI_EXPORT_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
-
-static int fail(const gw_error *err)
-{
-    gw_say("export: %s", err->text);
-    return GW_EXIT_USAGE;
-}
+GWI_OPTIONS(export_options, GWI_EXPORT_OPTIONS);
 
 static void add_formats(gw_text *text)
 {
@@ -98,5 +86,5 @@ int gwi_cmd_export(int argc, char **argv)
         st = gw_fail(&err, GW_USAGE, "--to %s: unknown format; `gpuwhy export --help` lists them", options.to);
     if (st == GW_OK)
         st = export_file(format, argv[1], options.output, &err);
-    return st == GW_OK ? GW_EXIT_OK : fail(&err);
+    return st == GW_OK ? GW_EXIT_OK : gwi_refuse("export", &err);
 }

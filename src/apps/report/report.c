@@ -1,5 +1,4 @@
 /* `gpuwhy report`: writes one HTML page about a recording, or about the recordings of one job. */
-#include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_folder.h"
 #include "gwi_judge.h"
@@ -21,19 +20,7 @@
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")             \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct report_options {
-    GWI_REPORT_OPTIONS(GWI_OPTION_FIELD)
-} report_options;
-
-#define OPTIONS_STRUCT report_options
-static const gwi_option options_table[] = {GWI_REPORT_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
-
-static int fail(const gw_error *err)
-{
-    gw_say("report: %s", err->text);
-    return GW_EXIT_USAGE;
-}
+GWI_OPTIONS(report_options, GWI_REPORT_OPTIONS);
 
 const gwi_manual gwi_manual_report = {
     .usage = "gpuwhy report [options] [recording | run folder | folder | memory snapshot]...\n",
@@ -180,7 +167,7 @@ static int report(char *const *files, int count, const report_options *options)
     for (int i = 0; judged != NULL && i < count; i++)
         gwi_judged_free(&judged[i]);
     free(judged);
-    return st == GW_OK ? status : fail(&err);
+    return st == GW_OK ? status : gwi_refuse("report", &err);
 }
 
 static int report_folder(const char *folder, const report_options *options)
@@ -190,7 +177,7 @@ static int report_folder(const char *folder, const report_options *options)
     gw_status st = gwi_folder_list(folder, false, &files, &err);
     if (st == GW_OK && !files.are_recordings)
         st = gw_fail(&err, GW_USAGE, "%s: no recordings in this folder", folder);
-    int status = st == GW_OK ? report(files.path, files.count, options) : fail(&err);
+    int status = st == GW_OK ? report(files.path, files.count, options) : gwi_refuse("report", &err);
     gwi_folder_free(&files);
     return status;
 }
@@ -202,7 +189,7 @@ int gwi_cmd_report(int argc, char **argv)
     int words = 0;
     static gw_path last;
     if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK)
-        return fail(&err);
+        return gwi_refuse("report", &err);
     if (options.help)
         return gwi_manual_print(&gwi_manual_report);
     if (words == 1 && gwi_folder_is_one(argv[1]))
@@ -210,6 +197,6 @@ int gwi_cmd_report(int argc, char **argv)
     if (words > 0)
         return report(argv + 1, words, &options);
     if (gw_last_recording(last, &err) != GW_OK)
-        return fail(&err);
+        return gwi_refuse("report", &err);
     return report(&(char *){last}, 1, &options);
 }

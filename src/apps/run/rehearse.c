@@ -32,12 +32,8 @@
       "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct rehearse_options {
-    REHEARSE_OPTIONS(GWI_OPTION_FIELD)
-} rehearse_options;
-#define OPTIONS_STRUCT rehearse_options
-static const gwi_option options_table[] = {REHEARSE_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], LARGER = 16 };
+GWI_OPTIONS(rehearse_options, REHEARSE_OPTIONS);
+enum { LARGER = 16 };
 
 const gwi_manual gwi_manual_rehearse = {
     .usage = "gpuwhy rehearse [options] -- program [arguments]\n",
@@ -68,10 +64,8 @@ static int parse(rehearse_options *options, int argc, char **argv, char ***ret_p
         st = gw_fail(&err, GW_USAGE, "no program given; for example: gpuwhy rehearse -- python train.py");
     if (st == GW_OK && !options->help)
         st = gwi_config_needs_on(&err);
-    if (st != GW_OK) {
-        gw_say("rehearse: %s", err.text);
-        return GW_EXIT_USAGE;
-    }
+    if (st != GW_OK)
+        return gwi_refuse("rehearse", &err);
     *ret_program = argv + index;
     return GW_EXIT_OK;
 }
@@ -173,10 +167,8 @@ int gwi_cmd_rehearse(int argc, char **argv)
         {.option = "-o", .path = options.output, .kind = GWI_OUTPUT_RECORDING},
         {.option = "--json", .path = options.json, .may_be_stdout = true, .wait_s_max = GWI_OUTPUT_WAIT_S}};
     gw_error err;
-    if (gwi_outputs_open(output, 2, program, 1, &err) != GW_OK) {
-        gw_say("rehearse: %s", err.text);
-        return GW_EXIT_USAGE;
-    }
+    if (gwi_outputs_open(output, 2, program, 1, &err) != GW_OK)
+        return gwi_refuse("rehearse", &err);
     status = rehearse(&options, options.memory_bytes, options.output, program, &verdict);
     if (status != GW_EXIT_OK)
         return status;

@@ -175,10 +175,8 @@ static int parse(gw_run_options *options, int argc, char **argv, char ***ret_pro
     reconcile(options);
     if (st == GW_OK)
         st = check_interventions(options, &err);
-    if (st != GW_OK) {
-        gw_say("run: %s", err.text);
-        return GW_EXIT_USAGE;
-    }
+    if (st != GW_OK)
+        return gwi_refuse("run", &err);
     *ret_program = argv + index;
     return GW_EXIT_OK;
 }
@@ -427,9 +425,8 @@ int gwi_cmd_run(int argc, char **argv)
         [JSON] = {.option = "--json", .path = options.json, .may_be_stdout = true, .wait_s_max = GWI_OUTPUT_WAIT_S}};
     if (gwi_attempts_begin(&attempts, &options, program, &err) != GW_OK ||
         gwi_outputs_open(output, OUTPUT_COUNT, program, 1, &err) != GW_OK) {
-        gw_say("run: %s", err.text);
         gwi_attempts_free(&attempts);
-        return GW_EXIT_USAGE;
+        return gwi_refuse("run", &err);
     }
     gw_run_judges judges = {.failure = judge_failure, .hang = judge_hang, .lines = gwi_growing_lines, .user = &options};
     status = gw_supervisor_start(&options, program, &judges, &run);

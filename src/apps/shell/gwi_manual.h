@@ -51,6 +51,8 @@ typedef struct gwi_manual {
 
 /* Print the help of a command on standard output. Returns GW_EXIT_OK. */
 int gwi_manual_print(const gwi_manual *page);
+/* Print the error of a command as `gpuwhy: NAME: text`. Returns GW_EXIT_USAGE. */
+int gwi_refuse(const char *name, const gw_error *err);
 
 /* Append the manual page gpuwhy-NAME(1), in the macros of man(7). `name` is NULL for gpuwhy(1), which lists all
  * commands. `help` is the line of help in the table of commands. */

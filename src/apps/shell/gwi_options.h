@@ -2,6 +2,7 @@
  *
  *     #define GWI_X_OPTIONS(X)                                                    \
  *         X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing unless there is a fault")
+ *     GWI_OPTIONS(x_options, GWI_X_OPTIONS);
  *
  * The struct, the parser's table, the defaults and the help are generated from these rows. The parser accepts `--name
  * value`, `--name=value`, `-o value` and `-ovalue`. Options end at `--` or at the first other word. `-h` is `--help`.
@@ -42,9 +43,16 @@ typedef struct gwi_option {
 } gwi_option;
 
 #define GWI_OPTION_FIELD(type, ctype, field, name, argument, standard, help) ctype field;
-/* One row of the parser's table. Define OPTIONS_STRUCT as the command's struct first. */
+/* One row of the parser's table. Define OPTIONS_STRUCT as the command's struct first, unless GWI_OPTIONS does so. */
 #define GWI_OPTION_ROW(type, ctype, field, name, argument, standard, help)                                             \
     {GWI_OPTION_##type, offsetof(OPTIONS_STRUCT, field), name, argument, standard, help},
+/* Define the struct of a file's only command as `name`, and the parser's table as options_table and OPTION_COUNT. */
+#define GWI_OPTIONS(name, rows)                                                                                        \
+    typedef struct name {                                                                                              \
+        rows(GWI_OPTION_FIELD)                                                                                         \
+    } name, OPTIONS_STRUCT;                                                                                            \
+    static const gwi_option options_table[] = {rows(GWI_OPTION_ROW)};                                                  \
+    enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] }
 
 /* Set `fields` to the defaults, then to the values of the configuration of this process, then apply the options in
  * argv[1] and the following words. argv[0] is the command's name. Options that set a key of the configuration are also

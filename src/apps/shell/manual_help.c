@@ -81,3 +81,9 @@ int gwi_manual_print(const gwi_manual *page)
     gw_text_free(&text);
     return GW_EXIT_OK;
 }
+
+int gwi_refuse(const char *name, const gw_error *err)
+{
+    gw_say("%s: %s", name, err->text);
+    return GW_EXIT_USAGE;
+}

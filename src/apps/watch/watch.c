@@ -29,13 +29,8 @@
       "write metrics there at each interval, for node_exporter's textfile collector")                                  \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct watch_options {
-    GWI_WATCH_OPTIONS(GWI_OPTION_FIELD)
-} watch_options;
-
-#define OPTIONS_STRUCT watch_options
-static const gwi_option options_table[] = {GWI_WATCH_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], INTERVAL_MAX_S = 3600 };
+GWI_OPTIONS(watch_options, GWI_WATCH_OPTIONS);
+enum { INTERVAL_MAX_S = 3600 };
 
 const gwi_manual gwi_manual_watch = {
     .usage = "gpuwhy watch [options]\n",
@@ -186,6 +181,5 @@ int gwi_cmd_watch(int argc, char **argv)
     gw_watch_close(watch);
     if (st == GW_OK)
         return GW_EXIT_OK;
-    gw_say("watch: %s", err.text);
-    return GW_EXIT_USAGE;
+    return gwi_refuse("watch", &err);
 }

@@ -13,13 +13,7 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
-typedef struct who_options {
-    GWI_WHO_OPTIONS(GWI_OPTION_FIELD)
-} who_options;
-
-#define OPTIONS_STRUCT who_options
-static const gwi_option options_table[] = {GWI_WHO_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(who_options, GWI_WHO_OPTIONS);
 
 const gwi_manual gwi_manual_who = {
     .usage = "gpuwhy who [--json] [text]\n",
@@ -74,6 +68,5 @@ int gwi_cmd_who(int argc, char **argv)
     gw_watch_close(watch);
     if (st == GW_OK)
         return snapshot == NULL ? GW_EXIT_USAGE : GW_EXIT_OK;
-    gw_say("who: %s", err.text);
-    return GW_EXIT_USAGE;
+    return gwi_refuse("who", &err);
 }
