@@ -3,6 +3,7 @@
 
 #include "gw_config.h"
 #include "gw_export.h"
+#include "gw_process.h"
 #include "gw_status.h"
 #include "gw_verdict.h"
 #include "gw_virt_spec.h"
@@ -88,19 +89,6 @@ static void add_keys(gwi_values *values, const edges *around)
         add_between(values, around, gw_config_keys[id].name, gw_config_keys[id].help);
 }
 
-/* Read the name of a process. "" if it is not known. */
-static void read_name(const char *pid, char *name, size_t room)
-{
-    char path[64];
-    name[0] = '\0';
-    snprintf(path, sizeof path, "/proc/%.20s/comm", pid);
-    FILE *file = fopen(path, "re");
-    if (file != NULL && fgets(name, (int)room, file) == NULL)
-        name[0] = '\0';
-    if (file != NULL)
-        fclose(file);
-}
-
 static void add_pids(gwi_values *values, const edges *around)
 {
     char name[32];
@@ -110,7 +98,7 @@ static void add_pids(gwi_values *values, const edges *around)
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         if (!isdigit((unsigned char)entry->d_name[0]) || !gw_begins(entry->d_name, values->typed))
             continue;
-        read_name(entry->d_name, name, sizeof name);
+        gw_read_small(name, sizeof name, NULL, "/proc/%.20s/comm", entry->d_name);
         add_between(values, around, entry->d_name, name);
     }
     closedir(dir);

@@ -1,10 +1,17 @@
-/* The command line and the user of a process of this machine, from /proc. Any thread may call the functions. */
+/* The command line and the user of a process of this machine, from /proc, and other small files. Any thread may call
+ * the functions. */
 #ifndef GW_PROCESS_H
 #define GW_PROCESS_H
 
 #include "gw_text.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
+
+/* Read the beginning of a file into `out` as a string. `format` makes the path. Returns the number of bytes; -1 if the
+ * file cannot be read: `out` is "" then, and *ret_why, which may be NULL, and errno have the reason. */
+ssize_t gw_read_small(char *out, size_t room, int *ret_why, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* Append the command line of a process, with secrets masked; long ones are cut after about 200 bytes. Appends nothing
  * if it cannot be read. */

@@ -4,23 +4,61 @@
 
 #include "gw_mask.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pwd.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200 };
+enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200, STATUS_MAX = 32768 };
+
+static ssize_t read_open(int fd, char *out, size_t room)
+{
+    size_t count = 0;
+    ssize_t got = 1;
+    while (got != 0 && count + 1 < room) {
+        got = read(fd, out + count, room - 1 - count);
+        if (got < 0 && errno != EINTR)
+            return -1;
+        count += got > 0 ? (size_t)got : 0;
+    }
+    out[count] = '\0';
+    return (ssize_t)count;
+}
+
+ssize_t gw_read_small(char *out, size_t room, int *ret_why, const char *format, ...)
+{
+    char path[PATH_MAX];
+    va_list args;
+    va_start(args, format);
+    int bytes = vsnprintf(path, sizeof path, format, args), fd = -1;
+    va_end(args);
+    if (bytes >= (int)sizeof path)
+        errno = ENAMETOOLONG;
+    else
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t count = fd < 0 ? -1 : read_open(fd, out, room);
+    int why = errno;
+    if (fd >= 0)
+        close(fd);
+    if (count < 0) {
+        out[0] = '\0';
+        errno = why;
+        if (ret_why != NULL)
+            *ret_why = why;
+    }
+    return count;
+}
 
 void gw_process_command_add(gw_text *text, int pid)
 {
-    char path[64], bytes[4096], *words[WORDS_MAX + 1] = {NULL};
-    snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-    FILE *file = fopen(path, "re");
-    size_t count = file == NULL ? 0 : fread(bytes, 1, sizeof bytes - 1, file), word_count = 0, before = text->bytes;
-    if (file != NULL)
-        fclose(file);
-    bytes[count] = '\0';
-    for (size_t at = 0; at < count && word_count < WORDS_MAX; at += strlen(bytes + at) + 1)
+    char bytes[4096], *words[WORDS_MAX + 1] = {NULL};
+    ssize_t count = gw_read_small(bytes, sizeof bytes, NULL, "/proc/%d/cmdline", pid);
+    size_t word_count = 0, before = text->bytes;
+    for (size_t at = 0; (ssize_t)at < count && word_count < WORDS_MAX; at += strlen(bytes + at) + 1)
         words[word_count++] = bytes + at;
     for (size_t i = 0; i < word_count && text->bytes - before < COMMAND_BYTES_MAX; i++) {
         gw_text_add_str(text, i == 0 ? "" : " ");
@@ -54,12 +92,8 @@ void gw_process_user_add(gw_text *text, int pid)
 
 bool gw_process_stat(int pid, char out[GW_PROCESS_STAT_MAX])
 {
-    char path[48], line[GW_PROCESS_STAT_MAX];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "re");
-    const char *at = file != NULL && fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
-    if (file != NULL)
-        fclose(file);
+    char line[GW_PROCESS_STAT_MAX];
+    const char *at = gw_read_small(line, sizeof line, NULL, "/proc/%d/stat", pid) > 0 ? strrchr(line, ')') : NULL;
     if (at != NULL)
         snprintf(out, GW_PROCESS_STAT_MAX, "%s", at);
     return at != NULL;
@@ -68,32 +102,21 @@ bool gw_process_stat(int pid, char out[GW_PROCESS_STAT_MAX])
 /* The owner of /proc/PID is root if the process is not dumpable, so its status counts. */
 bool gw_process_is_of(unsigned uid, int pid)
 {
-    char path[64], line[256];
+    char status[STATUS_MAX];
     unsigned real, effective;
-    bool is_of = false;
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    FILE *status = fopen(path, "re");
-    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
-        if (sscanf(line, "Uid: %u %u", &real, &effective) != 2)
-            continue;
-        is_of = real == uid || effective == uid;
-        break;
-    }
-    if (status != NULL)
-        fclose(status);
-    return is_of;
+    gw_read_small(status, sizeof status, NULL, "/proc/%d/status", pid);
+    const char *line = strstr(status, "\nUid:");
+    return line != NULL && sscanf(line, "\nUid: %u %u", &real, &effective) == 2 && (real == uid || effective == uid);
 }
 
 bool gw_process_reads_all(void)
 {
     enum { DAC_READ_SEARCH = 2 }; /* CAP_DAC_READ_SEARCH of linux/capability.h */
-    char line[256];
+    char status[STATUS_MAX];
     unsigned long long effective = 0;
-    FILE *status = geteuid() == 0 ? NULL : fopen("/proc/self/status", "re");
-    while (status != NULL && fgets(line, sizeof line, status) != NULL)
-        if (sscanf(line, "CapEff: %llx", &effective) == 1)
-            break;
-    if (status != NULL)
-        fclose(status);
+    gw_read_small(status, sizeof status, NULL, "/proc/self/status");
+    const char *line = strstr(status, "\nCapEff:");
+    if (line != NULL)
+        sscanf(line, "\nCapEff: %llx", &effective);
     return geteuid() == 0 || (effective >> DAC_READ_SEARCH & 1) != 0;
 }

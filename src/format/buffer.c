@@ -4,12 +4,12 @@
 
 #include "gw_clock.h"
 #include "gw_filter.h"
+#include "gw_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -285,17 +285,10 @@ bool gwi_buffer_process_gone(const gwi_buffer *buffer)
 /* Read the exit status of a zombie: field 52, the last one, of /proc/PID/stat. */
 static bool status_of_zombie(uint32_t pid, int *ret_status)
 {
-    char path[40], line[1024], state = '?';
-    snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
-    if (fd >= 0)
-        close(fd);
-    line[bytes < 0 ? 0 : bytes] = '\0';
-    const char *at = strrchr(line, ')'), *last = strrchr(line, ' '); /* search backwards: the name may contain ')' */
-    if (at == NULL || last < at || sscanf(at, ") %c", &state) != 1 || state != 'Z')
+    char stat[GW_PROCESS_STAT_MAX];
+    if (!gw_process_stat((int)pid, stat) || !gw_begins(stat, ") Z "))
         return false;
-    *ret_status = (int)strtol(last, NULL, 10);
+    *ret_status = (int)strtol(strrchr(stat, ' '), NULL, 10);
     return true;
 }
 

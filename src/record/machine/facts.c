@@ -2,6 +2,7 @@
 #include "gwi_doctor.h"
 
 #include "gw_array.h"
+#include "gw_process.h"
 #include "gw_text.h"
 
 #include <errno.h>
@@ -193,26 +194,11 @@ out:
 
 char *gwi_read_file(const char *root, const char *path)
 {
-    gw_text whole = {0};
-    gw_text_addf(&whole, "%s%s", root, path);
-    int fd = open(gw_text_str(&whole), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    gw_text_free(&whole);
-    if (fd < 0)
-        return NULL;
     char *text = malloc(GWI_FILE_BYTES_MAX + 1);
-    size_t bytes = 0;
-    ssize_t got = text == NULL ? -1 : 1;
-    while (got > 0 && bytes < GWI_FILE_BYTES_MAX) {
-        got = read(fd, text + bytes, GWI_FILE_BYTES_MAX - bytes);
-        bytes += got > 0 ? (size_t)got : 0;
-    }
-    close(fd);
-    if (got < 0 && bytes == 0) {
-        free(text);
-        return NULL;
-    }
-    text[bytes] = '\0';
-    return text;
+    if (text != NULL && gw_read_small(text, GWI_FILE_BYTES_MAX + 1, NULL, "%s%s", root, path) >= 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 gw_version gwi_version(const char *text)

@@ -2,6 +2,7 @@
  * is not an error. */
 #include "gwi_doctor.h"
 
+#include "gw_process.h"
 #include "gw_text.h"
 
 #include <ctype.h>
@@ -384,14 +385,9 @@ static bool is_of_interest(const char *name, size_t bytes)
 static void look_at_environment(gw_facts *facts, const char *root)
 {
     enum { BYTES_MAX = 1 << 20 };
-    gw_text path = {0};
-    gw_text_addf(&path, "%s/proc/self/environ", root);
-    FILE *file = fopen(gw_text_str(&path), "re");
-    gw_text_free(&path);
     char *text = malloc(BYTES_MAX + 1);
-    size_t bytes = file == NULL || text == NULL ? 0 : fread(text, 1, BYTES_MAX, file);
-    for (size_t at = 0; at < bytes; at += strlen(text + at) + 1) {
-        text[bytes] = '\0';
+    ssize_t bytes = text == NULL ? 0 : gw_read_small(text, BYTES_MAX + 1, NULL, "%s/proc/self/environ", root);
+    for (size_t at = 0; (ssize_t)at < bytes; at += strlen(text + at) + 1) {
         char *equals = strchr(text + at, '=');
         char key[GWI_FACT_KEY_MAX];
         if (equals == NULL || !is_of_interest(text + at, (size_t)(equals - text - at)) ||
@@ -400,8 +396,6 @@ static void look_at_environment(gw_facts *facts, const char *root)
         snprintf(key, sizeof key, "env.%.*s", (int)(equals - text - (ptrdiff_t)at), text + at);
         gw_facts_set(facts, key, "%s", equals + 1);
     }
-    if (file != NULL)
-        fclose(file);
     free(text);
 }
 

@@ -2,6 +2,7 @@
  * pressure. */
 #include "gwi_host.h"
 
+#include "gw_process.h"
 #include "gw_text.h"
 
 #include <ctype.h>
@@ -130,7 +131,7 @@ static char *load(const char *root, const char *format, pid_t pid, int *ret_why)
     for (size_t room = STEP; room <= MOST; room *= 4) {
         char *text = malloc(room), name[64];
         snprintf(name, sizeof name, format, (int)pid);
-        ssize_t got = text == NULL ? -1 : gwi_read_text(text, room, ret_why, "%s%s", root, name);
+        ssize_t got = text == NULL ? -1 : gw_read_small(text, room, ret_why, "%s%s", root, name);
         if (got >= 0 && (size_t)got + 1 < room)
             return text;
         free(text);
@@ -166,7 +167,7 @@ static bool read_number(const gwi_cgroup_part *part, size_t path_bytes, const ch
     char text[64], *end;
     *ret_why = ENOENT;
     if (part->path[0] == '\0' ||
-        gwi_read_text(text, sizeof text, ret_why, "%.*s/%s", (int)path_bytes, part->path, name) < 0)
+        gw_read_small(text, sizeof text, ret_why, "%.*s/%s", (int)path_bytes, part->path, name) < 0)
         return false;
     if (gw_begins(text, "max")) {
         *ret_number = UINT64_MAX;
@@ -222,7 +223,7 @@ static void put_key(const gwi_cgroup_part *part, const char *name, const char *k
     char text[4096];
     uint64_t number = 0;
     int why = ENOENT;
-    bool known = part->path[0] != '\0' && gwi_read_text(text, sizeof text, &why, "%s/%s", part->path, name) >= 0;
+    bool known = part->path[0] != '\0' && gw_read_small(text, sizeof text, &why, "%s/%s", part->path, name) >= 0;
     if (known && !gwi_text_number(text, key, &number)) {
         known = false;
         why = ENOENT;
@@ -238,7 +239,7 @@ static void put_pressure(const gwi_cgroup_part *part, gwi_values *values)
     int why = ENOENT;
     const char *total = NULL;
     if (part->is_v2 && part->path[0] != '\0' &&
-        gwi_read_text(text, sizeof text, &why, "%s/memory.pressure", part->path) >= 0 && gw_begins(text, "some "))
+        gw_read_small(text, sizeof text, &why, "%s/memory.pressure", part->path) >= 0 && gw_begins(text, "some "))
         total = strstr(text, "total=");
     gwi_values_number(values, GW_METRIC_CGROUP_MEMORY_STALLED, total != NULL,
                       total == NULL ? 0 : strtoull(total + 6, NULL, 10), why);
@@ -267,11 +268,11 @@ static void put_cpu_limit(const gwi_cgroup_part *part, gwi_values *values)
     int why = ENOENT;
     bool known = false;
     if (part->path[0] != '\0' && part->is_v2) {
-        known = gwi_read_text(text, sizeof text, &why, "%s/cpu.max", part->path) >= 0;
+        known = gw_read_small(text, sizeof text, &why, "%s/cpu.max", part->path) >= 0;
         if (known && sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) != 2)
             quota = UINT64_MAX;
     } else if (part->path[0] != '\0') {
-        known = gwi_read_text(text, sizeof text, &why, "%s/cpu.cfs_quota_us", part->path) >= 0;
+        known = gw_read_small(text, sizeof text, &why, "%s/cpu.cfs_quota_us", part->path) >= 0;
         if (known && (text[0] == '-' || !read_number(part, strlen(part->path), "cpu.cfs_period_us", &period, &why)))
             quota = UINT64_MAX;
         else if (known)
@@ -299,7 +300,7 @@ bool gwi_cgroup_oom_kills(const gwi_cgroup *group, uint64_t *ret_count)
     char text[4096];
     int why;
     return group->memory.path[0] != '\0' &&
-           gwi_read_text(text, sizeof text, &why, "%s/%s", group->memory.path,
+           gw_read_small(text, sizeof text, &why, "%s/%s", group->memory.path,
                          group->memory.is_v2 ? "memory.events" : "memory.oom_control") >= 0 &&
            gwi_text_number(text, "oom_kill", ret_count);
 }

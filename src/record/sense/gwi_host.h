@@ -67,10 +67,6 @@ void gwi_host_device_users(const char *root, void (*each)(void *user, uint32_t p
 
 /* ---- small files ---- */
 
-/* Read the beginning of a file into `out` as a string. `format` makes the path. Returns the number of bytes, or -1 with
- * the errno in *ret_why. */
-ssize_t gwi_read_text(char *out, size_t room, int *ret_why, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 /* Read the number after `key` and a blank at the beginning of a line of `text`. Returns false if there is none. */
 bool gwi_text_number(const char *text, const char *key, uint64_t *ret_number);
 

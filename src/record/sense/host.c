@@ -2,15 +2,14 @@
 #define _GNU_SOURCE
 #include "gwi_host.h"
 
+#include "gw_process.h"
 #include "gw_text.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,37 +18,6 @@
 #include <unistd.h>
 
 /* ---- small files ---- */
-
-ssize_t gwi_read_text(char *out, size_t room, int *ret_why, const char *format, ...)
-{
-    char path[PATH_MAX];
-    va_list args;
-    va_start(args, format);
-    int bytes = vsnprintf(path, sizeof path, format, args);
-    va_end(args);
-    *ret_why = ENAMETOOLONG;
-    if (bytes < 0 || (size_t)bytes >= sizeof path)
-        return -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    *ret_why = errno;
-    if (fd < 0)
-        return -1;
-    size_t count = 0;
-    ssize_t got;
-    while (count + 1 < room && (got = read(fd, out + count, room - 1 - count)) != 0) {
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            *ret_why = errno;
-            close(fd);
-            return -1;
-        }
-        count += (size_t)got;
-    }
-    close(fd);
-    out[count] = '\0';
-    return (ssize_t)count;
-}
 
 bool gwi_text_number(const char *text, const char *key, uint64_t *ret_number)
 {
@@ -82,7 +50,7 @@ static void read_meminfo(const char *root, gwi_values *values)
                 {"SwapFree:", GW_METRIC_HOST_SWAP_FREE}};
     char text[8192];
     int why = 0;
-    bool read = gwi_read_text(text, sizeof text, &why, "%s/proc/meminfo", root) >= 0;
+    bool read = gw_read_small(text, sizeof text, &why, "%s/proc/meminfo", root) >= 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         uint64_t kib = 0;
         bool known = read && gwi_text_number(text, rows[i].key, &kib);
@@ -95,7 +63,7 @@ static void read_oom_kills(const char *root, gwi_values *values)
     char text[32768];
     uint64_t count = 0;
     int why = 0;
-    bool read = gwi_read_text(text, sizeof text, &why, "%s/proc/vmstat", root) >= 0;
+    bool read = gw_read_small(text, sizeof text, &why, "%s/proc/vmstat", root) >= 0;
     bool known = read && gwi_text_number(text, "oom_kill", &count);
     gwi_values_number(values, GW_METRIC_HOST_OOM_KILLS, known, count, read ? ENOENT : why);
 }
@@ -105,7 +73,7 @@ static void read_load(const char *root, gwi_values *values)
     char text[128];
     int why = EINVAL;
     double load = -1;
-    if (gwi_read_text(text, sizeof text, &why, "%s/proc/loadavg", root) >= 0)
+    if (gw_read_small(text, sizeof text, &why, "%s/proc/loadavg", root) >= 0)
         load = strtod(text, NULL);
     bool known = load >= 0 && load < 1e9;
     gwi_values_number(values, GW_METRIC_HOST_LOAD, known, known ? (uint64_t)(load * 1000) : 0, why);
@@ -173,7 +141,7 @@ bool gwi_process_read(const char *root, pid_t pid, gwi_values *values)
     char text[4096];
     uint64_t size = 0, resident = 0, count = 0, limit = 0;
     int why = 0;
-    if (gwi_read_text(text, sizeof text, &why, "%s/proc/%d/statm", root, (int)pid) <= 0)
+    if (gw_read_small(text, sizeof text, &why, "%s/proc/%d/statm", root, (int)pid) <= 0)
         return false;
     bool known = sscanf(text, "%" SCNu64 " %" SCNu64, &size, &resident) == 2;
     if (known && size == 0)
@@ -181,12 +149,12 @@ bool gwi_process_read(const char *root, pid_t pid, gwi_values *values)
     gwi_values_number(values, GW_METRIC_PROCESS_MEMORY, known, resident * (uint64_t)sysconf(_SC_PAGESIZE), EINVAL);
     known = count_descriptors(root, pid, &count, &why);
     gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS, known, count, why);
-    known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/limits", root, (int)pid) >= 0 &&
+    known = gw_read_small(text, sizeof text, &why, "%s/proc/%d/limits", root, (int)pid) >= 0 &&
             gwi_text_number(text, "Max open files", &limit);
     gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, known, limit, why);
     /* schedstat has three numbers for the first thread: time running, time waiting for a processor, time slices */
     uint64_t ran_ns = 0, waited_ns = 0;
-    known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/schedstat", root, (int)pid) > 0 &&
+    known = gw_read_small(text, sizeof text, &why, "%s/proc/%d/schedstat", root, (int)pid) > 0 &&
             sscanf(text, "%" SCNu64 " %" SCNu64, &ran_ns, &waited_ns) == 2;
     gwi_values_number(values, GW_METRIC_PROCESS_CPU_WAIT, known, waited_ns, why);
     return true;

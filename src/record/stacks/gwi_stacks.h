@@ -6,10 +6,8 @@
 
 #include <sys/types.h>
 
-/* Read the start of a /proc file as text (waits.c). Returns the number of bytes, or 0 with the reason in errno.
- * gwi_read_of_thread() reads /proc/PID/task/TID/FILE. */
-size_t gwi_read_small(char *text, size_t room, const char *path);
-size_t gwi_read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid, const char *file);
+/* Read the start of /proc/PID/task/TID/FILE as text (waits.c), like gw_read_small(). */
+ssize_t gwi_read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid, const char *file);
 /* Read memory of process `pid`. Returns false if not all of it can be read; errno has the reason. */
 bool gwi_read_memory(uint32_t pid, uint64_t address, void *to, size_t bytes);
 /* Find out which system call a thread is in, and what it waits for. `process` must have all threads, because lock

@@ -1,5 +1,6 @@
 /* Reads a process's threads from /proc, with their waits, stacks and Python frames. */
 #define _GNU_SOURCE
+#include "gw_process.h"
 #include "gwi_stacks.h"
 
 #include <dirent.h>
@@ -27,9 +28,8 @@ static bool cpu_ms_of(const char *stat, uint64_t *ret_ms, char *ret_state)
 
 bool gw_stacks_cpu_ms(uint32_t pid, uint64_t *ret_ms)
 {
-    char path[48], stat[1024], state;
-    snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    return gwi_read_small(stat, sizeof stat, path) > 0 && cpu_ms_of(stat, ret_ms, &state);
+    char stat[1024], state;
+    return gw_read_small(stat, sizeof stat, NULL, "/proc/%u/stat", pid) > 0 && cpu_ms_of(stat, ret_ms, &state);
 }
 
 /* ---- Python ---- */

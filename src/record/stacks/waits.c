@@ -4,10 +4,10 @@
 #include "gwi_stacks.h"
 
 #include "gw_filter.h"
+#include "gw_process.h"
 #include "gw_text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,23 +26,9 @@ const char *gw_wait_word(gw_wait wait)
     return (unsigned)wait < GW_WAIT_COUNT ? words[wait] : words[GW_WAIT_UNKNOWN];
 }
 
-size_t gwi_read_small(char *text, size_t room, const char *path)
+ssize_t gwi_read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid, const char *file)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? -1 : read(fd, text, room - 1);
-    int why = errno;
-    if (fd >= 0)
-        close(fd);
-    text[bytes < 0 ? 0 : bytes] = '\0';
-    errno = why;
-    return bytes < 0 ? 0 : (size_t)bytes;
-}
-
-size_t gwi_read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid, const char *file)
-{
-    char path[80];
-    snprintf(path, sizeof path, "/proc/%u/task/%u/%s", pid, tid, file);
-    return gwi_read_small(text, room, path);
+    return gw_read_small(text, room, NULL, "/proc/%u/task/%u/%s", pid, tid, file);
 }
 
 /* ---- system calls ---- */
@@ -167,7 +153,7 @@ void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *
 {
     char text[256];
     uint64_t argument[6] = {0};
-    if (gwi_read_of_thread(text, sizeof text, pid, thread->tid, "syscall") == 0) {
+    if (gwi_read_of_thread(text, sizeof text, pid, thread->tid, "syscall") <= 0) {
         if (process->no_waits[0] == '\0')
             snprintf(process->no_waits, sizeof process->no_waits, "/proc/%u/task/%u/syscall: %s", pid, thread->tid,
                      strerror(errno));

@@ -5,6 +5,7 @@
 #include "gwi_stacks.h"
 
 #include "gw_array.h"
+#include "gw_process.h"
 
 #include <elf.h>
 #include <elfutils/libdwfl.h>
@@ -12,7 +13,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -88,20 +88,11 @@ static int take_frame(Dwfl_Frame *frame, void *user)
  * the system call even without our stop. */
 static bool has_signal(uint32_t tid)
 {
-    char path[48], line[128];
-    unsigned long long one, any = 0;
-    size_t seen = 0;
-    snprintf(path, sizeof path, "/proc/%u/status", tid);
-    FILE *status = fopen(path, "re");
-    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
-        if (sscanf(line, "SigPnd: %llx", &one) == 1 || sscanf(line, "ShdPnd: %llx", &one) == 1) {
-            any |= one;
-            seen++;
-        }
-    }
-    if (status != NULL)
-        fclose(status);
-    return seen != 2 || any != 0;
+    char status[32768];
+    unsigned long long own, shared;
+    gw_read_small(status, sizeof status, NULL, "/proc/%u/status", tid);
+    const char *line = strstr(status, "\nSigPnd:"); /* the line ShdPnd follows */
+    return line == NULL || sscanf(line, "\nSigPnd: %llx ShdPnd: %llx", &own, &shared) != 2 || (own | shared) != 0;
 }
 
 /* Some system calls return EINTR after a stop instead of continuing. We do not stop a thread that is in such a call,

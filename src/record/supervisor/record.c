@@ -6,6 +6,7 @@
 #include "gw_config.h"
 #include "gw_fact.h"
 #include "gw_mask.h"
+#include "gw_process.h"
 #include "gw_say.h"
 #include "gw_sites.h"
 #include "gw_text.h"
@@ -303,14 +304,11 @@ static void put_clock(gwi_record *record)
         put_meta_number(record, "clock.error_max_us", (uint64_t)clock.maxerror);
         put_meta(record, "clock.synchronised", state == TIME_ERROR || (clock.status & STA_UNSYNC) != 0 ? "0" : "1");
     }
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file != NULL && fgets(boot, sizeof boot, file) != NULL) {
+    if (gw_read_small(boot, sizeof boot, NULL, "/proc/sys/kernel/random/boot_id") > 0) {
         boot[strcspn(boot, "\n")] = '\0';
         put_meta(record, "boot_id", boot);
         put_meta_number(record, "start_monotonic_ns", record->t0_monotonic_ns);
     }
-    if (file != NULL)
-        fclose(file);
 }
 
 /* Record the kernel side of the driver: the version of the loaded module, and the device files that exist. */
@@ -318,11 +316,8 @@ static void put_kernel_side(gwi_record *record)
 {
     char version[64] = "";
     gw_text nodes = {0};
-    int fd = open("/sys/module/nvidia/version", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && read(fd, version, sizeof version - 1) > 0)
-        version[strcspn(version, "\n")] = '\0';
-    if (fd >= 0)
-        close(fd);
+    gw_read_small(version, sizeof version, NULL, "/sys/module/nvidia/version");
+    version[strcspn(version, "\n")] = '\0';
     if (version[0] != '\0')
         put_meta(record, "driver.module", version);
     DIR *folder = opendir("/dev");
@@ -450,15 +445,10 @@ static void look_at(gwi_record *record, const gw_item *item)
 static bool find_rank_outside(uint32_t pid, gw_text *rank)
 {
     enum { ENVIRONMENT_BYTES_MAX = 256 << 10 };
-    char path[40], *bytes = malloc(ENVIRONMENT_BYTES_MAX);
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/environ", pid);
-    int fd = bytes == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    size_t count = 0;
-    for (ssize_t got = 1; fd >= 0 && got > 0 && count<ENVIRONMENT_BYTES_MAX; count += got> 0 ? (size_t)got : 0)
-        got = read(fd, bytes + count, ENVIRONMENT_BYTES_MAX - count);
-    bool found = gwi_rank_find(bytes, count, rank);
-    if (fd >= 0)
-        close(fd);
+    char *bytes = malloc(ENVIRONMENT_BYTES_MAX);
+    ssize_t count =
+        bytes == NULL ? 0 : gw_read_small(bytes, ENVIRONMENT_BYTES_MAX, NULL, "/proc/%" PRIu32 "/environ", pid);
+    bool found = count > 0 && gwi_rank_find(bytes, (size_t)count, rank);
     free(bytes);
     return found;
 }

@@ -2,12 +2,11 @@
  *
  * The nearest sign wins, except that a batch job and a container are named even inside of tmux: they say to whom the
  * process belongs. */
+#include "gw_process.h"
 #include "gwi_watch.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ANCESTORS_MAX = 64, FILE_BYTES = 4096, WORDS_MAX = 32 };
@@ -19,24 +18,11 @@ typedef struct ancestor {
     const char *word[WORDS_MAX + 1]; /* the words of `command`; NULL: no more */
 } ancestor;
 
-/* Read up to FILE_BYTES - 1 bytes of /proc/PID/NAME, and end them with a zero byte. Returns the number of bytes; 0: it
- * cannot be read, or is empty. */
-static size_t read_file(const char *root, uint32_t pid, const char *name, char out[FILE_BYTES])
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/proc/%" PRIu32 "/%s", root, pid, name);
-    FILE *file = fopen(path, "re");
-    size_t bytes = file == NULL ? 0 : fread(out, 1, FILE_BYTES - 1, file);
-    if (file != NULL)
-        fclose(file);
-    out[bytes] = '\0';
-    return bytes;
-}
-
 static void read_words(const char *root, ancestor *one)
 {
-    size_t count = 0, bytes = read_file(root, one->pid, "cmdline", one->command);
-    for (size_t at = 0; at < bytes && count < WORDS_MAX; at += strlen(one->command + at) + 1)
+    size_t count = 0;
+    ssize_t bytes = gw_read_small(one->command, FILE_BYTES, NULL, "%s/proc/%" PRIu32 "/cmdline", root, one->pid);
+    for (size_t at = 0; (ssize_t)at < bytes && count < WORDS_MAX; at += strlen(one->command + at) + 1)
         one->word[count++] = one->command + at;
     one->word[count] = NULL;
 }
@@ -45,7 +31,7 @@ static void read_words(const char *root, ancestor *one)
 static bool read_ancestor(const char *root, uint32_t pid, ancestor *ret)
 {
     char text[FILE_BYTES];
-    if (read_file(root, pid, "stat", text) == 0)
+    if (gw_read_small(text, sizeof text, NULL, "%s/proc/%" PRIu32 "/stat", root, pid) <= 0)
         return false;
     const char *from = strchr(text, '('), *to = strrchr(text, ')');
     if (from == NULL || to == NULL || to < from || sscanf(to + 1, " %*c %" SCNu32, &ret->parent) != 1)
@@ -254,7 +240,8 @@ static const char *look_up(const char *root, uint32_t pid, bool *ret_is_orphan)
 void gwi_origin_add(gw_text *text, const char *root, uint32_t pid)
 {
     char cgroup[FILE_BYTES];
-    bool is_orphan, has_cgroup = read_file(root, pid, "cgroup", cgroup) > 0;
+    bool is_orphan,
+        has_cgroup = gw_read_small(cgroup, sizeof cgroup, NULL, "%s/proc/%" PRIu32 "/cgroup", root, pid) > 0;
     if (has_cgroup && add_job(text, cgroup))
         return;
     const char *means = look_up(root, pid, &is_orphan);

@@ -5,6 +5,7 @@
 #include "gw_clock.h"
 #include "gw_fact.h"
 #include "gw_hostcore.h"
+#include "gw_process.h"
 #include "gw_text.h"
 
 #include <dirent.h>
@@ -35,14 +36,8 @@ typedef struct search {
 
 static bool read_setting(const char *name, char *out, size_t bytes_max)
 {
-    gw_path path;
-    int fd = gw_path_format(path, NULL, "/proc/sys/kernel/%s", name) == GW_OK ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    ssize_t got = fd < 0 ? -1 : read(fd, out, bytes_max - 1);
-    if (fd >= 0)
-        close(fd);
-    if (got <= 0)
+    if (gw_read_small(out, bytes_max, NULL, "/proc/sys/kernel/%s", name) <= 0)
         return false;
-    out[got] = '\0';
     out[strcspn(out, "\n")] = '\0';
     return out[0] != '\0';
 }

@@ -6,6 +6,7 @@
 #include "gw_fact.h"
 #include "gw_hash.h"
 #include "gw_libs.h"
+#include "gw_process.h"
 #include "gw_text.h"
 
 #include <dirent.h>
@@ -112,14 +113,9 @@ static bool holds_device(pid_t pid)
 
 static void name_of(pid_t pid, char *name, size_t name_bytes)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL || fgets(name, (int)name_bytes, file) == NULL)
+    if (gw_read_small(name, name_bytes, NULL, "/proc/%d/comm", (int)pid) <= 0)
         snprintf(name, name_bytes, "?");
     name[strcspn(name, "\n")] = '\0';
-    if (file != NULL)
-        fclose(file);
 }
 
 static void keep_seen(gwi_watch *watch, pid_t pid, bool is_hooked, bool has_driver)
@@ -189,35 +185,15 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     return true;
 }
 
-/* Read the environment of a process, with a NUL byte after each variable. Returns the number of bytes, -1 on failure.
- * *ret_whole is false if `buffer` is too small. */
-static ssize_t read_environment(pid_t pid, char *buffer, size_t bytes, bool *ret_whole)
-{
-    char path[64];
-    size_t used = 0;
-    ssize_t got = 0;
-    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    while (used < bytes && (got = read(fd, buffer + used, bytes - used)) > 0)
-        used += (size_t)got;
-    *ret_whole = used < bytes && got == 0;
-    close(fd);
-    return (ssize_t)used;
-}
-
 /* Return true if another gpuwhy run started the process, which then records it. Returns true, too, if the environment
  * cannot be read: the process is just ending or calling exec(), and the next look decides. */
 static bool may_be_of_another_run(const gwi_watch *watch, pid_t pid)
 {
     static const char name[] = "GPUWHY_RUN_DIR=";
     char buffer[64 << 10];
-    bool whole;
-    ssize_t used = read_environment(pid, buffer, sizeof buffer - 1, &whole);
+    ssize_t used = gw_read_small(buffer, sizeof buffer, NULL, "/proc/%d/environ", (int)pid);
     if (used <= 0)
         return true;
-    buffer[used] = '\0';
     for (const char *at = buffer; at < buffer + used; at += strlen(at) + 1)
         if (gw_begins(at, name))
             return strcmp(at + strlen(name), watch->run_folder) != 0;
@@ -230,13 +206,13 @@ static bool may_be_of_another_run(const gwi_watch *watch, pid_t pid)
 static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
 {
     char buffer[64 << 10];
-    bool whole = false;
-    ssize_t used = read_environment(pid, buffer, sizeof buffer, &whole);
+    ssize_t used = gw_read_small(buffer, sizeof buffer, NULL, "/proc/%d/environ", (int)pid);
     *ret_why = "has other privileges than yours";
     if (used < 0)
         return errno == EACCES || errno == EPERM;
     *ret_why = "was started with a different environment";
-    return whole && memmem(buffer, (size_t)used, doors->folder, strlen(doors->folder)) == NULL;
+    bool is_whole = (size_t)used + 1 < sizeof buffer;
+    return is_whole && memmem(buffer, (size_t)used, doors->folder, strlen(doors->folder)) == NULL;
 }
 
 /* Report a process if neither it nor its children will load the hook. A second look, exec_ns later, must confirm this:
@@ -345,13 +321,10 @@ void gwi_watch_last(gwi_watch *watch, gwi_record *record)
  * meanwhile. */
 static uint32_t newest_pid(void)
 {
+    char load[128];
     unsigned pid = 0;
-    FILE *file = fopen("/proc/loadavg", "re");
-    if (file != NULL && fscanf(file, "%*s %*s %*s %*s %u", &pid) != 1)
-        pid = 0;
-    if (file != NULL)
-        fclose(file);
-    return pid;
+    gw_read_small(load, sizeof load, NULL, "/proc/loadavg");
+    return sscanf(load, "%*s %*s %*s %*s %u", &pid) == 1 ? pid : 0;
 }
 
 static void forget_gone(gwi_watch *watch)
