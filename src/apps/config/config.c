@@ -105,7 +105,7 @@ gw_status gwi_config_json(const gw_config *config, gw_text *text, gw_error *err)
         json_object_array_add(keys, key_of(config, id));
     json_object_object_add(root, "keys", keys);
     json_object_object_add(root, "errors", errors_of(config));
-    return gw_json_write(root, text, err);
+    return gw_json_write(root, JSON_C_TO_STRING_PRETTY, text, err);
 }
 
 #define GWI_CONFIG_OPTIONS(X)                                                                                          \

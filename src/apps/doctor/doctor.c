@@ -176,10 +176,7 @@ static gw_status doctor_write_json(const gw_checkup *checkup, const gw_facts *fa
     json_object_object_add(whole, "counts", counts);
     json_object_object_add(whole, "checks", checks);
     json_object_object_add(whole, "facts", values);
-    const char *text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-    gw_status st = text == NULL || puts(text) < 0 ? gw_fail(err, GW_IO, "write JSON") : GW_OK;
-    json_object_put(whole);
-    return st;
+    return gw_json_print(whole, err);
 }
 
 #define GWI_DOCTOR_OPTIONS(X)                                                                                          \

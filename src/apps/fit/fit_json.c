@@ -109,10 +109,5 @@ gw_status gwi_fit_json(const gwi_fit *fit, gw_text *text, gw_error *err)
     json_object_object_add(root, "combinations", list);
     json_object_object_add(root, "fastest",
                            fastest < fit->plan.combination_count ? json_object_new_int64((int64_t)fastest) : NULL);
-    const char *shown = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-                                                                 JSON_C_TO_STRING_NOSLASHESCAPE);
-    if (shown != NULL)
-        gw_text_addf(text, "%s\n", shown);
-    json_object_put(root);
-    return shown == NULL || text->failed ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
+    return gw_json_write(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED, text, err);
 }

@@ -172,8 +172,6 @@ static json_object *of_attempts(const gwi_attempts_view *attempts)
     return object;
 }
 
-/* Print the list. GW_NOMEM: out of memory. main() reports if standard output cannot be written. */
-GW_MUST_CHECK
 static gw_status history_write_json(const gwi_history_view *view, gw_error *err)
 {
     json_object *whole = json_object_new_object(), *runs = json_object_new_array();
@@ -183,12 +181,7 @@ static gw_status history_write_json(const gwi_history_view *view, gw_error *err)
     json_object_object_add(whole, "kind", json_object_new_string("history"));
     json_object_object_add(whole, "runs", runs);
     json_object_object_add(whole, "attempts", of_attempts(&view->attempts));
-    const char *text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-    gw_status st = text == NULL ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
-    gw_put(text == NULL ? "" : text);
-    putchar('\n');
-    json_object_put(whole);
-    return st;
+    return gw_json_print(whole, err);
 }
 
 #define GWI_HISTORY_OPTIONS(X)                                                                                         \

@@ -18,8 +18,11 @@ json_object *gw_json_text(const char *text);
 /* Return a number, or null if it is not known. */
 json_object *gw_json_number(bool is_known, uint64_t number);
 
-/* Append `whole` to `text`, indented and with a line break at the end, and free it. GW_NOMEM: out of memory. */
-gw_status gw_json_write(json_object *whole, gw_text *text, gw_error *err);
+/* Append `whole` to `text`, with a line break at the end, and free it. `style` is JSON_C_TO_STRING_PLAIN, or _PRETTY,
+ * which may be combined with _SPACED. GW_NOMEM: out of memory. */
+gw_status gw_json_write(json_object *whole, int style, gw_text *text, gw_error *err);
+/* Print `whole` on stdout, indented, and free it. GW_NOMEM: out of memory. main() reports if it cannot be written. */
+GW_MUST_CHECK gw_status gw_json_print(json_object *whole, gw_error *err);
 
 /* Return a member of an object, borrowed from it. NULL: there is none, it is null, or `object` is not an object. */
 json_object *gw_json_member(json_object *object, const char *name);

@@ -1,6 +1,8 @@
 /* Small helpers for json-c. */
 #include "gw_json.h"
 
+#include "gw_say.h"
+
 json_object *gw_json_string(const char *text)
 {
     gw_text clean = {0};
@@ -22,14 +24,23 @@ json_object *gw_json_number(bool is_known, uint64_t number)
     return is_known ? json_object_new_uint64(number) : NULL;
 }
 
-gw_status gw_json_write(json_object *whole, gw_text *text, gw_error *err)
+gw_status gw_json_write(json_object *whole, int style, gw_text *text, gw_error *err)
 {
-    const char *written =
-        json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
+    const char *written = json_object_to_json_string_ext(whole, style | JSON_C_TO_STRING_NOSLASHESCAPE);
     if (written != NULL)
         gw_text_addf(text, "%s\n", written);
     json_object_put(whole);
     return written == NULL || text->failed ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
+}
+
+gw_status gw_json_print(json_object *whole, gw_error *err)
+{
+    gw_text text = {0};
+    gw_status st = gw_json_write(whole, JSON_C_TO_STRING_PRETTY, &text, err);
+    if (st == GW_OK)
+        gw_put(gw_text_str(&text));
+    gw_text_free(&text);
+    return st;
 }
 
 json_object *gw_json_member(json_object *object, const char *name)

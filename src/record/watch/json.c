@@ -158,16 +158,6 @@ static json_object *of_processes(const gw_watch_snapshot *s, const char *filter)
     return list;
 }
 
-static gw_status finish(json_object *whole, gw_text *text, gw_error *err)
-{
-    const char *line = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-    if (line != NULL)
-        gw_text_addf(text, "%s\n", line);
-    gw_status st = line == NULL || text->failed ? gw_fail(err, GW_NOMEM, "write JSON") : GW_OK;
-    json_object_put(whole);
-    return st;
-}
-
 static json_object *head(const gw_watch_snapshot *s, const char *kind)
 {
     json_object *whole = json_object_new_object();
@@ -191,12 +181,12 @@ gw_status gw_watch_json(const gw_watch_snapshot *s, gw_text *text, gw_error *err
     add(whole, "processes", of_processes(s, ""));
     add(whole, "hidden_runs", json_object_new_uint64(s->hidden_runs));
     add(whole, "unreadable_runs", json_object_new_uint64(s->broken_runs));
-    return finish(whole, text, err);
+    return gw_json_write(whole, JSON_C_TO_STRING_PLAIN, text, err);
 }
 
 gw_status gw_watch_json_who(const gw_watch_snapshot *s, const char *filter, gw_text *text, gw_error *err)
 {
     json_object *whole = head(s, "who");
     add(whole, "processes", of_processes(s, filter));
-    return finish(whole, text, err);
+    return gw_json_write(whole, JSON_C_TO_STRING_PLAIN, text, err);
 }

@@ -104,7 +104,7 @@ gw_status gw_render_comparison_json(const gw_comparison *comparison, gw_portrait
     json_object_object_add(whole, "differences", list);
     json_object_object_add(whole, "same", same);
     json_object_object_add(whole, "parting", of_parting(&comparison->parting));
-    return gw_json_write(whole, text, err);
+    return gw_json_write(whole, JSON_C_TO_STRING_PRETTY, text, err);
 }
 
 enum { LABEL_COLUMNS = 9, AREA_COLUMNS = 13, VALUE_BYTES_MAX = 100, LINES_MAX = 30, LIGHT_MAX = 8 };

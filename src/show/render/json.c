@@ -358,16 +358,5 @@ gw_status gw_render_json(const gw_verdict *verdict, gw_text *text, gw_error *err
     json_object_object_add(root, "snapshot", gw_json_string(verdict->snapshot));
     json_object_object_add(root, "log", gw_json_string(verdict->log));
     json_object_object_add(root, "question", question_object(verdict->question));
-
-    gw_status st = GW_OK;
-    const char *shown = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-                                                                 JSON_C_TO_STRING_NOSLASHESCAPE);
-    if (shown == NULL)
-        st = gw_fail(err, GW_NOMEM, "write the verdict as JSON");
-    else {
-        gw_text_add_str(text, shown);
-        gw_text_add(text, "\n", 1);
-    }
-    json_object_put(root);
-    return st;
+    return gw_json_write(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED, text, err);
 }

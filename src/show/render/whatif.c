@@ -92,7 +92,7 @@ gw_status gw_render_whatif_json(const gw_whatif_story *story, gw_text *text, gw_
     json_object_object_add(whole, "reason", gw_json_string(story->impossible));
     if (story->impossible == NULL)
         add_whatif(whole, story->whatif);
-    return gw_json_write(whole, text, err);
+    return gw_json_write(whole, JSON_C_TO_STRING_PRETTY, text, err);
 }
 
 enum { LABEL_COLUMNS = 10, NAME_COLUMNS = 38, PEAK_COLUMNS = 19, WIDTH = 80 };
