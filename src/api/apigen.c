@@ -518,16 +518,36 @@ static void begin_header(FILE *out, const char *guard)
     fprintf(out, "#ifndef %s\n#define %s\n\n", guard, guard);
 }
 
-static void put_arguments(FILE *out, const row *r)
+static const char *flags_of(const row *r)
 {
-    for (int i = 0; i < r->param_count; i++)
-        fprintf(out, "%s%s", i ? ", " : "", r->params[i].name);
+    return r->per_thread ? "GW_EVF_PER_THREAD" : "0";
 }
 
-static void put_more_arguments(FILE *out, const row *r)
+/* Write a text about a row. $S stands for the symbol, $F for the flags, $P for the parameters with their types, $A for
+ * the names of the parameters; $M is like $A, with a comma before each name. */
+static void put(FILE *out, const row *r, const char *text)
 {
-    for (int i = 0; i < r->param_count; i++)
-        fprintf(out, ", %s", r->params[i].name);
+    for (const char *at = text; *at != '\0'; at++) {
+        char sign = *at == '$' ? *++at : '\0';
+        if (sign == '\0')
+            fputc(*at, out);
+        else if (sign == 'S')
+            fputs(r->symbol, out);
+        else if (sign == 'F')
+            fputs(flags_of(r), out);
+        else if (sign == 'P')
+            fputs(r->signature, out);
+        for (int i = 0; (sign == 'A' || sign == 'M') && i < r->param_count; i++)
+            fprintf(out, "%s%s", i > 0 || sign == 'M' ? ", " : "", r->params[i].name);
+    }
+}
+
+/* Write a text about each call whose parameters are documented. */
+static void put_public(FILE *out, const char *text)
+{
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            put(out, &rows[i], text);
 }
 
 static bool is_constant(const char *value)
@@ -585,11 +605,6 @@ static void put_call_arguments(FILE *out, const row *r)
         }
     for (; count < 4; count++)
         fputs(", 0", out);
-}
-
-static const char *flags_of(const row *r)
-{
-    return r->per_thread ? "GW_EVF_PER_THREAD" : "0";
 }
 
 static bool is_price(const row *r, const char *price)
@@ -710,9 +725,8 @@ static void put_rare(FILE *out, const row *r)
 static void put_success(FILE *out, const row *r)
 {
     if (r->value[VALUE_AFTER]) {
-        fprintf(out, "gwi_after_%s(&gw_th, GW_FN_%s", r->value[VALUE_AFTER], r->symbol);
-        put_more_arguments(out, r);
-        fputs(");\n", out);
+        fprintf(out, "gwi_after_%s", r->value[VALUE_AFTER]);
+        put(out, r, "(&gw_th, GW_FN_$S$M);\n");
     } else if (is_price(r, "HOT")) {
         put_hot(out, r);
     } else {
@@ -745,19 +759,16 @@ static void put_call_through(FILE *out, const row *r)
         put_value(out, what != NULL && is_output(what) ? NULL : what);
         fputs(") ? CUDA_ERROR_OUT_OF_MEMORY\n        : ", out);
     }
-    fputs("gw_real(", out);
-    put_arguments(out, r);
-    fputs(");\n", out);
+    put(out, r, "gw_real($A);\n");
 }
 
 /* Write the wrapper of a GET, a call that only reads something. Such calls are too short for the supervisor to see.
  * So the wrapper uses the thread's slot only on failure. Frameworks make about ten such calls around every launch. */
 static void put_get(FILE *out, const row *r)
 {
-    fprintf(out, "    int gw_result = ((gw_fn_t_%s *)gwi_real[GW_FN_%s])(", r->symbol, r->symbol);
-    put_arguments(out, r);
-    fprintf(out, ");\n    if (__builtin_expect(gw_result != 0, 0))\n        gwi_get_failed(GW_FN_%s, gw_result, %s",
-            r->symbol, flags_of(r));
+    put(out, r,
+        "    int gw_result = ((gw_fn_t_$S *)gwi_real[GW_FN_$S])($A);\n"
+        "    if (__builtin_expect(gw_result != 0, 0))\n        gwi_get_failed(GW_FN_$S, gw_result, $F");
     put_call_arguments(out, r);
     fputs(");\n    return gw_result;\n}\n\n", out);
 }
@@ -766,24 +777,23 @@ static void put_wrapper(FILE *out, const row *r)
 {
     /* the attribute places the most frequently called wrappers next to each other */
     const char *often = is_price(r, "HOT") || r->is_get || r->value[VALUE_AFTER] ? "__attribute__((hot)) " : "";
-    fprintf(out, "%sstatic int gwi_wrap_%s(%s)\n{\n", often, r->symbol, r->signature);
+    fputs(often, out);
+    put(out, r, "static int gwi_wrap_$S($P)\n{\n");
     if (r->is_get) {
         put_get(out, r);
         return;
     }
     if (r->value[VALUE_INSTEAD]) {
-        fprintf(out, "    return gwi_instead_%s(GW_FN_%s", r->value[VALUE_INSTEAD], r->symbol);
-        put_more_arguments(out, r);
-        fputs(");\n}\n\n", out);
+        fprintf(out, "    return gwi_instead_%s", r->value[VALUE_INSTEAD]);
+        put(out, r, "(GW_FN_$S$M);\n}\n\n");
         return;
     }
-    fprintf(out, "    gw_fn_t_%s *gw_real = (gw_fn_t_%s *)gwi_real[GW_FN_%s];\n", r->symbol, r->symbol, r->symbol);
     bool quick = is_price(r, "FAILURE") || r->value[VALUE_AFTER] != NULL ||
                  (is_price(r, "HOT") && r->kind != GW_EV_SYNC && r->kind != GW_EV_COPY);
-    fprintf(out, "    gwi_slot_ref gw_th;\n    if (!gwi_enter%s(&gw_th, GW_FN_%s))\n        return gw_real(",
-            quick ? "_quick" : "", r->symbol);
-    put_arguments(out, r);
-    fputs(");\n", out);
+    put(out, r,
+        "    gw_fn_t_$S *gw_real = (gw_fn_t_$S *)gwi_real[GW_FN_$S];\n    gwi_slot_ref gw_th;\n    if (!gwi_enter");
+    put(out, r, quick ? "_quick(&gw_th, GW_FN_$S))\n" : "(&gw_th, GW_FN_$S))\n");
+    put(out, r, "        return gw_real($A);\n");
     put_call_through(out, r);
     if (r->is_fence) {
         fputs("    if (__builtin_expect(gw_result == 0, 1)) {\n", out);
@@ -816,38 +826,26 @@ static void write_hook_wrappers(void)
         if (rows[i].is_public)
             put_wrapper(out, &rows[i]);
     fputs("void *const gwi_wrappers[GW_FN_COUNT] = {\n", out);
-    for (int i = 0; i < row_count; i++)
-        if (rows[i].is_public)
-            fprintf(out, "    [GW_FN_%s] = (void *)gwi_wrap_%s,\n", rows[i].symbol, rows[i].symbol);
+    put_public(out, "    [GW_FN_$S] = (void *)gwi_wrap_$S,\n");
     fputs("};\n", out);
     end_file(out);
 }
 
-/* Write the gate of a function. A gate stands between the wrapper and the driver while --inject or --fence needs it;
- * see src/inside/hook/gwi_gate.h, which declares gwi_gate_before, gwi_gate_failed and gwi_gate_next. */
-static void put_gate(FILE *out, const row *r)
-{
-    fprintf(out, "static int gwi_gate_%s(%s)\n{\n", r->symbol, r->signature);
-    fprintf(out, "    int gw_result;\n    if (gwi_gate_before(GW_FN_%s, &gw_result))\n        return gw_result;\n",
-            r->symbol);
-    fprintf(out, "    gw_result = ((gw_fn_t_%s *)gwi_gate_next[GW_FN_%s])(", r->symbol, r->symbol);
-    put_arguments(out, r);
-    fputs(");\n    if (__builtin_expect(gw_result != 0, 0))\n        gwi_gate_failed(gw_result);\n"
-          "    return gw_result;\n}\n\n",
-          out);
-}
+/* A gate stands between the wrapper and the driver while --inject or --fence needs it; see src/inside/hook/gwi_gate.h,
+ * which declares gwi_gate_before, gwi_gate_failed and gwi_gate_next. */
+static const char gate[] = "static int gwi_gate_$S($P)\n{\n    int gw_result;\n"
+                           "    if (gwi_gate_before(GW_FN_$S, &gw_result))\n        return gw_result;\n"
+                           "    gw_result = ((gw_fn_t_$S *)gwi_gate_next[GW_FN_$S])($A);\n"
+                           "    if (__builtin_expect(gw_result != 0, 0))\n        gwi_gate_failed(gw_result);\n"
+                           "    return gw_result;\n}\n\n";
 
 static void write_hook_gates(void)
 {
     FILE *out = begin_file("gw_hook_gates.c", "The hook's gates: may return a result instead of calling the driver.");
     fputs("#include \"gwi_gate.h\"\n\n", out);
-    for (int i = 0; i < row_count; i++)
-        if (rows[i].is_public)
-            put_gate(out, &rows[i]);
+    put_public(out, gate);
     fputs("void *const gwi_gates[GW_FN_COUNT] = {\n", out);
-    for (int i = 0; i < row_count; i++)
-        if (rows[i].is_public)
-            fprintf(out, "    [GW_FN_%s] = (void *)gwi_gate_%s,\n", rows[i].symbol, rows[i].symbol);
+    put_public(out, "    [GW_FN_$S] = (void *)gwi_gate_$S,\n");
     fputs("};\n", out);
     end_file(out);
 }
@@ -1059,9 +1057,7 @@ static void write_proto(void)
     FILE *out = begin_file("gw_api_proto.h", "The type of every documented entry point.");
     begin_header(out, "GW_API_PROTO_H");
     fputs("#include \"gw_cuda_abi.h\"\n\n", out);
-    for (int i = 0; i < row_count; i++)
-        if (rows[i].is_public)
-            fprintf(out, "typedef int gw_fn_t_%s(%s);\n", rows[i].symbol, rows[i].signature);
+    put_public(out, "typedef int gw_fn_t_$S($P);\n");
     fputs("\n#endif\n", out);
     end_file(out);
 }
@@ -1110,17 +1106,17 @@ static void write_virt_calls(void)
           out);
     for (int i = 0; i < row_count; i++)
         if (rows[i].is_public && !is_too_new(&rows[i]))
-            fprintf(out, "gw_fn_t_%s gwi_virt_%s;\n", rows[i].symbol, rows[i].symbol);
+            put(out, &rows[i], "gw_fn_t_$S gwi_virt_$S;\n");
     fputs("\n#endif\n", out);
     end_file(out);
 }
 
 static void put_virt_try(FILE *out, const row *r, const char *symbol)
 {
-    fprintf(out, "    if (gwi_virt_%s)\n        return gwi_virt_leave(GW_FN_%s, gwi_virt_%s(", symbol, r->symbol,
-            symbol);
-    put_arguments(out, r);
-    fputs("));\n", out);
+    fprintf(out, "    if (gwi_virt_%s)\n        return ", symbol);
+    put(out, r, "gwi_virt_leave(GW_FN_$S, ");
+    fprintf(out, "gwi_virt_%s", symbol);
+    put(out, r, "($A));\n");
 }
 
 static void put_virt_export(FILE *out, const row *r)
@@ -1128,15 +1124,14 @@ static void put_virt_export(FILE *out, const row *r)
     const row *plain = plain_variant(r);
     fprintf(out, "GW_EXPORT int %s(%s)\n{\n", r->symbol, r->is_public ? r->signature : "void");
     if (!r->is_public) {
-        fprintf(out, "    return gwi_virt_lacks(GW_FN_%s);\n}\n\n", r->symbol);
+        put(out, r, "    return gwi_virt_lacks(GW_FN_$S);\n}\n\n");
         return;
     }
-    fprintf(out, "    int gw_result = gwi_virt_enter(GW_FN_%s);\n    if (gw_result != 0)\n        return gw_result;\n",
-            r->symbol);
+    put(out, r, "    int gw_result = gwi_virt_enter(GW_FN_$S);\n    if (gw_result != 0)\n        return gw_result;\n");
     put_virt_try(out, r, r->symbol);
     if (plain)
         put_virt_try(out, r, plain->symbol);
-    fprintf(out, "    gwi_virt_leave(GW_FN_%s, 0);\n    return gwi_virt_lacks(GW_FN_%s);\n}\n\n", r->symbol, r->symbol);
+    put(out, r, "    gwi_virt_leave(GW_FN_$S, 0);\n    return gwi_virt_lacks(GW_FN_$S);\n}\n\n");
 }
 
 static void write_virt_exports(void)
@@ -1150,8 +1145,7 @@ static void write_virt_exports(void)
           out);
     for (int i = 0; i < row_count; i++)
         if (rows[i].is_public && !is_too_new(&rows[i]))
-            fprintf(out, "extern gw_fn_t_%s gwi_virt_%s __attribute__((weak, visibility(\"hidden\")));\n",
-                    rows[i].symbol, rows[i].symbol);
+            put(out, &rows[i], "extern gw_fn_t_$S gwi_virt_$S __attribute__((weak, visibility(\"hidden\")));\n");
     fputs("\n", out);
     for (int i = 0; i < row_count; i++)
         if (!is_too_new(&rows[i]))
@@ -1167,9 +1161,7 @@ static void write_cuda_calls(void)
                                       "built for CUDA 12.");
     begin_header(out, "GW_CUDA_CALLS_H");
     fputs("#include \"gw_cuda_abi.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n", out);
-    for (int i = 0; i < row_count; i++)
-        if (rows[i].is_public)
-            fprintf(out, "CUresult %s(%s);\n", rows[i].symbol, rows[i].signature);
+    put_public(out, "CUresult $S($P);\n");
     fputs("\n#ifdef __cplusplus\n}\n#endif\n\n", out);
     for (int i = 0; i < row_count; i++)
         if (rows[i].c_name)
@@ -1293,7 +1285,7 @@ static void put_stand_in(FILE *out, const row *r)
     stand_in how = stand_in_of(r);
     if (how == STAND_NONE)
         return;
-    fprintf(out, "static int stand_in_%s(%s)\n{\n", r->symbol, r->signature);
+    put(out, r, "static int stand_in_$S($P)\n{\n");
     if (how == STAND_REFUSE) {
         for (int i = 0; i < r->param_count; i++)
             fprintf(out, "    (void)%s;\n", r->params[i].name);
@@ -1304,12 +1296,7 @@ static void put_stand_in(FILE *out, const row *r)
         fputs(")\n        ", out);
     }
     put_own_call(out, r, how);
-    if (how != STAND_REFUSE) {
-        fprintf(out, "    return GWI_DRIVER(%s)(", r->symbol);
-        put_arguments(out, r);
-        fputs(");\n", out);
-    }
-    fputs("}\n\n", out);
+    put(out, r, how != STAND_REFUSE ? "    return GWI_DRIVER($S)($A);\n}\n\n" : "}\n\n");
 }
 
 static void write_rehearsal_header(void)
@@ -1323,9 +1310,7 @@ static void write_rehearsal_header(void)
           "/* Return what a rehearsal puts in front of the driver for `fn`; NULL: nothing. */\n"
           "void *gwi_rehearsal_of(unsigned fn);\n\n",
           out);
-    for (int i = 0; i < row_count; i++)
-        if (rows[i].is_public)
-            fprintf(out, "gw_fn_t_%s gwi_rehearse_%s;\n", rows[i].symbol, rows[i].symbol);
+    put_public(out, "gw_fn_t_$S gwi_rehearse_$S;\n");
     fputs("\n#endif\n", out);
     end_file(out);
 }
@@ -1333,15 +1318,9 @@ static void write_rehearsal_header(void)
 static void put_rehearsal_row(FILE *out, const row *r)
 {
     const row *plain = plain_variant(r);
-    fprintf(out, "    [GW_FN_%s] = {(void *)gwi_rehearse_%s, ", r->symbol, r->symbol);
-    if (plain != NULL)
-        fprintf(out, "(void *)gwi_rehearse_%s, ", plain->symbol);
-    else
-        fputs("NULL, ", out);
-    if (stand_in_of(r) != STAND_NONE)
-        fprintf(out, "(void *)stand_in_%s},\n", r->symbol);
-    else
-        fputs("NULL},\n", out);
+    put(out, r, "    [GW_FN_$S] = {(void *)gwi_rehearse_$S, ");
+    put(out, plain, plain != NULL ? "(void *)gwi_rehearse_$S, " : "NULL, ");
+    put(out, r, stand_in_of(r) != STAND_NONE ? "(void *)stand_in_$S},\n" : "NULL},\n");
 }
 
 static void write_rehearsal(void)
@@ -1350,10 +1329,7 @@ static void write_rehearsal(void)
     fputs("#include \"gw_api_args.h\"\n#include \"gw_hook_rehearsal.h\"\n#include \"gwi_rehearse.h\"\n\n"
           "#define U64(value) ((uint64_t)(uintptr_t)(value))\n\n",
           out);
-    for (int i = 0; i < row_count; i++)
-        if (rows[i].is_public)
-            fprintf(out, "extern gw_fn_t_%s gwi_rehearse_%s __attribute__((weak, visibility(\"hidden\")));\n",
-                    rows[i].symbol, rows[i].symbol);
+    put_public(out, "extern gw_fn_t_$S gwi_rehearse_$S __attribute__((weak, visibility(\"hidden\")));\n");
     fputs("\n", out);
     for (int i = 0; i < row_count; i++)
         if (rows[i].is_public)
