@@ -8,9 +8,6 @@
 
 #include "gw_text.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 /* What a shell completes by itself. */
 typedef enum gwi_values_shell {
     GWI_VALUES_NOTHING,

@@ -4,7 +4,6 @@
 #include "gw_config.h"
 #include "gw_export.h"
 #include "gw_process.h"
-#include "gw_status.h"
 #include "gw_verdict.h"
 #include "gw_virt_spec.h"
 #include "gwi_cmd.h"

@@ -1,6 +1,5 @@
 /* Reads a run folder as if it were a recording: run.meta, the recording so far, and the events still in the buffers. */
 #define _GNU_SOURCE
-#include "gw_clock.h"
 #include "gw_filter.h"
 #include "gw_own.h"
 #include "gwi_folder.h"

@@ -2,7 +2,6 @@
 #include "gwi_layout.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 
 #if defined(__x86_64__)

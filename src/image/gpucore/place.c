@@ -10,7 +10,6 @@
 
 #include "gw_text.h"
 
-#include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <stdlib.h>
 #include <string.h>

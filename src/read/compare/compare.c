@@ -1,6 +1,5 @@
 /* Compare two portraits, one trait at a time. */
 #include "gw_clock.h"
-#include "gw_text.h"
 #include "gwi_compare.h"
 
 #include <math.h>

@@ -1,8 +1,6 @@
 /* Feed items into a model in time order. Each item is passed to the part of the model that handles it. */
 #include "gwi_inner.h"
 
-#include "gw_text.h"
-
 #include <stdio.h>
 #include <string.h>
 

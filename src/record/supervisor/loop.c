@@ -5,7 +5,6 @@
 #include "gw_clock.h"
 
 #include <poll.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

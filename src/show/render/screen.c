@@ -7,7 +7,6 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { WHY_LINES_MAX = 8, NEXT_LINES_MAX = 8, ALL = UCHAR_MAX };
 

@@ -1,7 +1,6 @@
 /* Finds the largest holders of each device: the call sites whose blocks may have been the largest sum. */
 #include "gwi_holders.h"
 
-#include "gw_array.h"
 #include "gwi_escape.h"
 
 #include <stdlib.h>

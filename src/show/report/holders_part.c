@@ -1,7 +1,6 @@
 /* Leaks that the verdict lists, and the places that held the most memory at the failure or at the peak. */
 #include "gwi_sections.h"
 
-#include "gw_array.h"
 #include "gwi_escape.h"
 
 #include <inttypes.h>

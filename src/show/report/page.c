@@ -3,7 +3,6 @@
  */
 #include "gw_report.h"
 
-#include "gw_array.h"
 #include "gw_render.h"
 #include "gwi_escape.h"
 #include "gwi_sections.h"

@@ -7,7 +7,6 @@
 
 #include "gw_text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

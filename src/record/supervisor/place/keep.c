@@ -5,7 +5,6 @@
 #include "gw_array.h"
 #include "gw_config.h"
 #include "gw_own.h"
-#include "gw_text.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -8,7 +8,6 @@
  * one) and runs.db (src/apps/past). */
 #include "gwi_place.h"
 
-#include "gw_buffer.h"
 #include "gw_config.h"
 #include "gw_own.h"
 #include "gw_recording.h"
