@@ -37,7 +37,7 @@ typedef struct gwi_manual_row {
 typedef struct gwi_manual {
     const char *usage; /* the forms of the command line, one per line */
     const char *about; /* full sentences; an empty line separates paragraphs. Printed wrapped */
-    /* Values of the words that are not options, as in gwi_values.h. "PROGRAM": a command line begins at the first such
+    /* Values of the words that are not options, as in complete.c. "PROGRAM": a command line begins at the first such
      * word, or after `--`; "-- PROGRAM": only after `--`. With subcommands: their names. NULL: free text, or none. */
     const char *words;
     gwi_manual_group group[GWI_MANUAL_GROUPS];
