@@ -265,16 +265,21 @@ GWI_API(cuInit)(unsigned flags)
     return gwi_leave(gwi.initialised ? 0 : initialise());
 }
 
+static void sources_need(void)
+{
+    if (gwi.sources_read)
+        return;
+    gwi_lock();
+    if (!gwi.sources_read)
+        sources_read();
+    gwi_unlock();
+}
+
 GWI_API(cuDriverGetVersion)(int *driverVersion)
 {
     if (driverVersion == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!gwi.sources_read) {
-        gwi_lock();
-        if (!gwi.sources_read)
-            sources_read();
-        gwi_unlock();
-    }
+    sources_need();
     *driverVersion = gwi.spec.driver_version;
     return 0;
 }
@@ -287,12 +292,7 @@ GWI_API(cuGetExportTable)(const void **ppExportTable, const CUuuid *pExportTable
     if (ppExportTable == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *ppExportTable = NULL;
-    if (!gwi.sources_read) {
-        gwi_lock();
-        if (!gwi.sources_read)
-            sources_read();
-        gwi_unlock();
-    }
+    sources_need();
     if (!__atomic_exchange_n(&noted, 1, __ATOMIC_RELAXED))
         gwi_note("export-table");
     return CUDA_ERROR_INVALID_VALUE;

@@ -61,14 +61,7 @@ static inline unsigned gwi_attribute(int attribute)
 }
 
 /* Define an NVML function that returns one value of a GPU; `expression` may use `device`. */
-#define GWI_ANSWER(symbol, type, expression)                                                                           \
-    GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret)                                                       \
-    {                                                                                                                  \
-        nvmlReturn_t result = gwi_enter(device, ret);                                                                  \
-        if (result == NVML_SUCCESS)                                                                                    \
-            *ret = (type)(expression);                                                                                 \
-        return result;                                                                                                 \
-    }
+#define GWI_ANSWER(symbol, type, expression) GWI_ANSWER_IF(symbol, type, true, expression)
 /* Like GWI_ANSWER, for a value that some GPUs do not have. `has` is false on such a GPU. */
 #define GWI_ANSWER_IF(symbol, type, has, expression)                                                                   \
     GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret)                                                       \
@@ -79,6 +72,17 @@ static inline unsigned gwi_attribute(int attribute)
         if (result == NVML_SUCCESS)                                                                                    \
             *ret = (type)(expression);                                                                                 \
         return result;                                                                                                 \
+    }
+/* Define an NVML function that returns two values of a GPU. */
+#define GWI_ANSWER_BOTH(symbol, type, first, second)                                                                   \
+    GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret_first, type *ret_second)                               \
+    {                                                                                                                  \
+        nvmlReturn_t result = gwi_enter(device, ret_first);                                                            \
+        if (result != NVML_SUCCESS || ret_second == NULL)                                                              \
+            return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;                                      \
+        *ret_first = (type)(first);                                                                                    \
+        *ret_second = (type)(second);                                                                                  \
+        return NVML_SUCCESS;                                                                                           \
     }
 
 /* sensors.c. All percentages cover the last second. */

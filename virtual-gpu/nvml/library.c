@@ -384,15 +384,8 @@ static unsigned architecture(void)
 
 GWI_ANSWER(nvmlDeviceGetArchitecture, unsigned, architecture())
 
-GWI_NVML nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
-{
-    nvmlReturn_t result = gwi_enter(device, major);
-    if (result != NVML_SUCCESS || minor == NULL)
-        return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *major = (int)gwi_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    *minor = (int)gwi_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    return NVML_SUCCESS;
-}
+GWI_ANSWER_BOTH(nvmlDeviceGetCudaComputeCapability, int, gwi_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                gwi_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR))
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length)
 {

@@ -106,15 +106,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUti
 }
 
 /* The video engines are always idle. */
-GWI_NVML nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *percent, unsigned *period_us)
-{
-    nvmlReturn_t result = gwi_enter(device, percent);
-    if (result != NVML_SUCCESS || period_us == NULL)
-        return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *percent = 0;
-    *period_us = (unsigned)(window_ns / 1000);
-    return NVML_SUCCESS;
-}
+GWI_ANSWER_BOTH(nvmlDeviceGetEncoderUtilization, unsigned, 0, window_ns / 1000)
 GWI_NVML_ALIAS(nvmlDeviceGetDecoderUtilization, nvmlDeviceGetEncoderUtilization);
 
 /* --- heat ----------------------------------------------------------------------------------------------- */
@@ -225,16 +217,8 @@ GWI_ANSWER(nvmlDeviceGetEnforcedPowerLimit, unsigned, gwi_power_limit_mw(device)
 GWI_ANSWER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, gwi_board()->power_limit_mw)
 GWI_ANSWER(nvmlDeviceGetTotalEnergyConsumption, uint64_t, gwi_energy_mj(device))
 
-GWI_NVML nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned *min_mw,
-                                                                   unsigned *max_mw)
-{
-    nvmlReturn_t result = gwi_enter(device, min_mw);
-    if (result != NVML_SUCCESS || max_mw == NULL)
-        return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *min_mw = (unsigned)gwi_board()->power_min_mw;
-    *max_mw = (unsigned)gwi_board()->power_limit_mw;
-    return NVML_SUCCESS;
-}
+GWI_ANSWER_BOTH(nvmlDeviceGetPowerManagementLimitConstraints, unsigned, gwi_board()->power_min_mw,
+                gwi_board()->power_limit_mw)
 
 /* --- clocks --------------------------------------------------------------------------------------------- */
 

@@ -53,22 +53,12 @@ typedef struct table {
     column columns[COLUMNS_MAX];
 } table;
 
-#define VERIFIED                                                                                                       \
-    {                                                                                                                  \
-        "verified", ENUM, false, "no partly yes", "GW_VERIFIED_"                                                       \
-    }
-#define SOURCE                                                                                                         \
-    {                                                                                                                  \
-        "source", NAME, false, NULL, NULL                                                                              \
-    }
-#define PLAIN(name, type)                                                                                              \
-    {                                                                                                                  \
-        name, type, false, NULL, NULL                                                                                  \
-    }
-#define KEY(name, type)                                                                                                \
-    {                                                                                                                  \
-        name, type, true, NULL, NULL                                                                                   \
-    }
+// clang-format off
+#define VERIFIED {"verified", ENUM, false, "no partly yes", "GW_VERIFIED_"}
+#define SOURCE {"source", NAME, false, NULL, NULL}
+#define PLAIN(name, type) {name, type, false, NULL, NULL}
+#define KEY(name, type) {name, type, true, NULL, NULL}
+// clang-format on
 
 static const table tables[] = {
     {"xid",

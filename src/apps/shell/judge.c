@@ -54,7 +54,7 @@ static gw_status judge(const char *path, bool is_quick, gwi_progress *progress, 
     gwi_progress_part(progress, "judging");
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
-    if (st == GW_OK) {
+    if (st == GW_OK && ret_model != NULL) {
         *ret_model = model;
         model = NULL;
     }
@@ -65,18 +65,12 @@ static gw_status judge(const char *path, bool is_quick, gwi_progress *progress, 
 
 gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
-    gw_model *model = NULL;
-    gw_status st = judge(path, false, NULL, &model, ret_verdict, err);
-    gw_model_free(model);
-    return st;
+    return judge(path, false, NULL, NULL, ret_verdict, err);
 }
 
 gw_status gwi_judge_quickly(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
-    gw_model *model = NULL;
-    gw_status st = judge(path, true, NULL, &model, ret_verdict, err);
-    gw_model_free(model);
-    return st;
+    return judge(path, true, NULL, NULL, ret_verdict, err);
 }
 
 gw_status gwi_judge_model(const char *path, gw_model **ret_model, gw_verdict **ret_verdict, gw_error *err)
@@ -89,10 +83,7 @@ gw_status gwi_judge_model(const char *path, gw_model **ret_model, gw_verdict **r
 
 gw_status gwi_judge_shown(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
-    gw_model *model = NULL;
-    gw_status st = gwi_judge_model(path, &model, ret_verdict, err);
-    gw_model_free(model);
-    return st;
+    return gwi_judge_model(path, NULL, ret_verdict, err);
 }
 
 /* Write to stderr. A closed output is no reason to fail. */

@@ -105,6 +105,7 @@ static void look_folder(gw_facts *facts, const char *root, const char *folder)
     free(entries);
 }
 
+enum { FOLDER_MAX = 4096 };
 static const char *const system_folders[] = {"/usr/local/nvidia/lib64",
                                              "/usr/local/nvidia/lib",
                                              "/usr/lib/x86_64-linux-gnu",
@@ -137,22 +138,21 @@ static void look_at_toolkits(gw_facts *facts, const char *root)
     free(entries);
 }
 
-/* Search each folder of LD_LIBRARY_PATH for libraries, in order. */
-static void look_at_path(gw_facts *facts, const char *root)
+/* Copy the next absolute path of LD_LIBRARY_PATH. *at is the rest of it, or NULL. Returns false if there is none. */
+static bool next_folder(const char **at, char folder[FOLDER_MAX])
 {
-    const char *at = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
-    while (at != NULL && *at != '\0') {
-        char folder[4096];
-        size_t bytes = strcspn(at, ":");
-        if (bytes > 0 && at[0] == '/' && bytes < sizeof folder) {
-            snprintf(folder, sizeof folder, "%.*s", (int)bytes, at);
-            while (bytes > 1 && folder[bytes - 1] == '/')
-                folder[--bytes] = '\0';
-            look_folder(facts, root, folder);
-        }
-        at += strcspn(at, ":");
-        at += *at == ':';
+    while (*at != NULL && **at != '\0') {
+        const char *from = *at;
+        size_t bytes = strcspn(from, ":");
+        *at += bytes + (from[bytes] == ':');
+        if (bytes == 0 || from[0] != '/' || bytes >= FOLDER_MAX)
+            continue;
+        snprintf(folder, FOLDER_MAX, "%.*s", (int)bytes, from);
+        while (bytes > 1 && folder[bytes - 1] == '/')
+            folder[--bytes] = '\0';
+        return true;
     }
+    return false;
 }
 
 /* Find the file that libcuda.so.1 in this folder refers to, and store it as the facts "driver.library*". Returns false
@@ -194,20 +194,11 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
  * between them is not read. */
 static void look_for_driver(gw_facts *facts, const char *root)
 {
-    const char *at = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
-    while (at != NULL && *at != '\0') {
-        char folder[4096];
-        size_t bytes = strcspn(at, ":");
-        if (bytes > 0 && at[0] == '/' && bytes < sizeof folder) {
-            snprintf(folder, sizeof folder, "%.*s", (int)bytes, at);
-            while (bytes > 1 && folder[bytes - 1] == '/')
-                folder[--bytes] = '\0';
-            if (find_driver(facts, root, folder))
-                return;
-        }
-        at += strcspn(at, ":");
-        at += *at == ':';
-    }
+    const char *path = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
+    char folder[FOLDER_MAX];
+    while (next_folder(&path, folder))
+        if (find_driver(facts, root, folder))
+            return;
     for (size_t i = 0; i < sizeof system_folders / sizeof system_folders[0]; i++) {
         if (find_driver(facts, root, system_folders[i]))
             return;
@@ -216,13 +207,15 @@ static void look_for_driver(gw_facts *facts, const char *root)
 
 void gwi_look_libraries(gw_facts *facts, const char *root)
 {
-    look_at_path(facts, root);
+    const char *path = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
+    char folder[FOLDER_MAX];
+    while (next_folder(&path, folder))
+        look_folder(facts, root, folder);
     for (size_t i = 0; i < sizeof system_folders / sizeof system_folders[0]; i++)
         look_folder(facts, root, system_folders[i]);
     look_at_toolkits(facts, root);
     const char *conda = gw_facts_get(facts, "env.CONDA_PREFIX");
     if (conda != NULL && conda[0] == '/' && strlen(conda) < 4000) {
-        char folder[4096];
         snprintf(folder, sizeof folder, "%s/lib", conda);
         look_folder(facts, root, folder);
     }
