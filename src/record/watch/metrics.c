@@ -20,14 +20,31 @@ typedef struct output {
 
 typedef enum type { GAUGE, COUNTER, INFO } type;
 
+typedef struct part {
+    const char *name; /* NULL: the end of a list */
+    gw_metric metric;
+} part;
+
 struct family {
     const char *name; /* without the suffix "_total" or "_info" */
     type type;
     const char *help;
+    /* One of these gives the values. GW_WATCH_UNKNOWN: no sample. */
     void (*write)(output *out);
-    unsigned metric; /* of write_metric: the metric of a card, and what to multiply it with */
+    uint64_t (*of_card)(const gw_watch_card *card);
+    uint64_t (*of_run)(const gw_watch_run *run);
+    uint64_t (*of_use)(const gw_watch_use *use); /* of each device of each run */
+    const part *parts;                           /* metrics of a card, told apart by the label "type" */
+    unsigned metric;                             /* a metric of a card, and what to multiply it with */
     double factor;
 };
+
+/* Define a function that returns a value of a card, a run or a device of a run. */
+#define VALUE(name, type, it, value)                                                                                   \
+    static uint64_t name(const type *it)                                                                               \
+    {                                                                                                                  \
+        return value;                                                                                                  \
+    }
 
 /* ---- samples ---- */
 
@@ -124,45 +141,24 @@ static void write_card_info(output *out)
     }
 }
 
-static void write_need(output *out)
+static void write_cards(output *out)
 {
     FOR_CARDS(card)
     {
-        if (card->need_bytes == GW_WATCH_UNKNOWN)
+        uint64_t value = out->family->of_card(card);
+        if (value == GW_WATCH_UNKNOWN)
             continue;
         begin_card(out, card);
-        end_count(out, card->need_bytes);
+        end_count(out, value);
     }
 }
 
-static void write_unjudged(output *out)
-{
-    FOR_CARDS(card)
-    {
-        if (card->unjudged_bytes == GW_WATCH_UNKNOWN)
-            continue;
-        begin_card(out, card);
-        end_count(out, card->unjudged_bytes);
-    }
-}
-
-static void write_card_alarm(output *out)
-{
-    FOR_CARDS(card)
-    {
-        begin_card(out, card);
-        end_count(out, card->is_alarm);
-    }
-}
-
-static void write_lost(output *out)
-{
-    FOR_CARDS(card)
-    {
-        begin_card(out, card);
-        end_count(out, card->is.is_lost);
-    }
-}
+VALUE(card_need, gw_watch_card, card, card->need_bytes)
+VALUE(card_unjudged, gw_watch_card, card, card->unjudged_bytes)
+VALUE(card_alarm, gw_watch_card, card, card->is_alarm)
+VALUE(card_lost, gw_watch_card, card, card->is.is_lost)
+VALUE(card_xids, gw_watch_card, card, card->is.xid_count)
+VALUE(card_last_xid, gw_watch_card, card, card->is.xid_count == 0 ? GW_WATCH_UNKNOWN : card->is.xid_last)
 
 static void write_reasons(output *out)
 {
@@ -189,68 +185,29 @@ static void write_reasons(output *out)
     }
 }
 
-/* Several metrics of a card as one family, told apart by a label. */
-typedef struct part {
-    const char *name;
-    gw_metric metric;
-} part;
-
-static void write_parts(output *out, const char *label_name, const part *parts, size_t count)
+static void write_parts(output *out)
 {
     FOR_CARDS(card)
     {
-        for (size_t i = 0; i < count; i++) {
+        for (const part *one = out->family->parts; one->name != NULL; one++) {
             uint64_t value;
-            if (!gw_watch_metric(card, parts[i].metric, &value))
+            if (!gw_watch_metric(card, one->metric, &value))
                 continue;
             begin_card(out, card);
-            label(out->text, label_name, parts[i].name);
+            label(out->text, "type", one->name);
             end_count(out, value);
         }
     }
 }
 
-static void write_ecc(output *out)
-{
-    static const part parts[] = {{"corrected", GW_METRIC_CARD_ECC_CORRECTED},
-                                 {"uncorrected", GW_METRIC_CARD_ECC_UNCORRECTED}};
-    write_parts(out, "type", parts, sizeof parts / sizeof parts[0]);
-}
-
-static void write_remaps(output *out)
-{
-    static const part parts[] = {{"corrected", GW_METRIC_CARD_REMAP_CORRECTABLE},
-                                 {"uncorrected", GW_METRIC_CARD_REMAP_UNCORRECTABLE}};
-    write_parts(out, "type", parts, sizeof parts / sizeof parts[0]);
-}
-
-static void write_nvlink(output *out)
-{
-    static const part parts[] = {{"replay", GW_METRIC_CARD_NVLINK_REPLAYS},
-                                 {"recovery", GW_METRIC_CARD_NVLINK_RECOVERIES},
-                                 {"crc", GW_METRIC_CARD_NVLINK_CRC}};
-    write_parts(out, "type", parts, sizeof parts / sizeof parts[0]);
-}
-
-static void write_xids(output *out)
-{
-    FOR_CARDS(card)
-    {
-        begin_card(out, card);
-        end_count(out, card->is.xid_count);
-    }
-}
-
-static void write_last_xid(output *out)
-{
-    FOR_CARDS(card)
-    {
-        if (card->is.xid_count == 0)
-            continue;
-        begin_card(out, card);
-        end_count(out, card->is.xid_last);
-    }
-}
+static const part ecc[] = {
+    {"corrected", GW_METRIC_CARD_ECC_CORRECTED}, {"uncorrected", GW_METRIC_CARD_ECC_UNCORRECTED}, {NULL, 0}};
+static const part remaps[] = {
+    {"corrected", GW_METRIC_CARD_REMAP_CORRECTABLE}, {"uncorrected", GW_METRIC_CARD_REMAP_UNCORRECTABLE}, {NULL, 0}};
+static const part nvlink[] = {{"replay", GW_METRIC_CARD_NVLINK_REPLAYS},
+                              {"recovery", GW_METRIC_CARD_NVLINK_RECOVERIES},
+                              {"crc", GW_METRIC_CARD_NVLINK_CRC},
+                              {NULL, 0}};
 
 /* ---- processes ---- */
 
@@ -335,42 +292,28 @@ static void begin_run(output *out, const gw_watch_run *run)
     label(out->text, "run", run->id);
 }
 
-static void write_run_seconds(output *out)
+static void write_each_run(output *out)
 {
     FOR_RUNS(run)
     {
-        begin_run(out, run);
-        end_count(out, run->seconds);
-    }
-}
-
-static void write_run_idle(output *out)
-{
-    FOR_RUNS(run)
-    {
-        if (run->idle_s == GW_WATCH_UNKNOWN)
+        uint64_t value = out->family->of_run(run);
+        if (value == GW_WATCH_UNKNOWN)
             continue;
         begin_run(out, run);
-        end_count(out, run->idle_s);
+        end_count(out, value);
     }
 }
 
-static void write_run_failures(output *out)
-{
-    FOR_RUNS(run)
-    {
-        begin_run(out, run);
-        end_count(out, run->is.failure_count);
-    }
-}
+VALUE(run_seconds, gw_watch_run, run, run->seconds)
+VALUE(run_idle, gw_watch_run, run, run->idle_s)
+VALUE(run_failures, gw_watch_run, run, run->is.failure_count)
 
-/* Write one value of each device of each run; GW_WATCH_UNKNOWN: no sample. */
-static void write_uses(output *out, uint64_t (*value)(const gw_watch_use *use))
+static void write_uses(output *out)
 {
     FOR_RUNS(run)
     {
         for (size_t i = 0; i < run->use_count; i++) {
-            uint64_t number = value(&run->use[i]);
+            uint64_t number = out->family->of_use(&run->use[i]);
             if (number == GW_WATCH_UNKNOWN)
                 continue;
             begin_run(out, run);
@@ -380,20 +323,9 @@ static void write_uses(output *out, uint64_t (*value)(const gw_watch_use *use))
     }
 }
 
-static uint64_t allocated_of(const gw_watch_use *use)
-{
-    return use->is.live_bytes;
-}
-
-static uint64_t need_of(const gw_watch_use *use)
-{
-    return use->need_bytes;
-}
-
-static uint64_t limit_of(const gw_watch_use *use)
-{
-    return use->is.limit_bytes == 0 ? GW_WATCH_UNKNOWN : use->is.limit_bytes;
-}
+VALUE(allocated_of, gw_watch_use, use, use->is.live_bytes)
+VALUE(need_of, gw_watch_use, use, use->need_bytes)
+VALUE(limit_of, gw_watch_use, use, use->is.limit_bytes == 0 ? GW_WATCH_UNKNOWN : use->is.limit_bytes)
 
 static uint64_t cached_of(const gw_watch_use *use)
 {
@@ -402,45 +334,8 @@ static uint64_t cached_of(const gw_watch_use *use)
     return use->is.reserved_bytes > use->is.allocated_bytes ? use->is.reserved_bytes - use->is.allocated_bytes : 0;
 }
 
-static uint64_t full_of(const gw_watch_use *use)
-{
-    return use->full_s;
-}
-
-static uint64_t alarm_of(const gw_watch_use *use)
-{
-    return use->need_bytes == GW_WATCH_UNKNOWN ? GW_WATCH_UNKNOWN : use->is_alarm;
-}
-
-static void write_allocated(output *out)
-{
-    write_uses(out, allocated_of);
-}
-
-static void write_run_need(output *out)
-{
-    write_uses(out, need_of);
-}
-
-static void write_limit(output *out)
-{
-    write_uses(out, limit_of);
-}
-
-static void write_cached(output *out)
-{
-    write_uses(out, cached_of);
-}
-
-static void write_full(output *out)
-{
-    write_uses(out, full_of);
-}
-
-static void write_run_alarm(output *out)
-{
-    write_uses(out, alarm_of);
-}
+VALUE(full_of, gw_watch_use, use, use->full_s)
+VALUE(alarm_of, gw_watch_use, use, use->need_bytes == GW_WATCH_UNKNOWN ? GW_WATCH_UNKNOWN : use->is_alarm)
 
 static void write_growth(output *out)
 {
@@ -489,28 +384,24 @@ static void write_runs(output *out)
 
 /* ---- the table ---- */
 
-#define METRIC(name, type, help, metric, factor)                                                                       \
-    {                                                                                                                  \
-        name, type, help, write_metric, GW_METRIC_##metric, factor                                                     \
-    }
-#define FAMILY(name, type, help, write)                                                                                \
-    {                                                                                                                  \
-        name, type, help, write, 0, 0                                                                                  \
-    }
+// clang-format off
+#define METRIC(name, type, help, metric, factor) {name, type, help, NULL, NULL, NULL, NULL, NULL, GW_METRIC_##metric, factor}
+#define FAMILY(name, type, help, source) {name, type, help, source}
+// clang-format on
 static const family families[] = {
-    FAMILY("gpuwhy_build", INFO, "The version of gpuwhy.", write_build),
-    FAMILY("gpuwhy_snapshot_timestamp_seconds", GAUGE, "When the values below were read.", write_time),
-    FAMILY("gpuwhy_gpus_readable", GAUGE, "1 if NVML could be read, otherwise 0.", write_readable),
-    FAMILY("gpuwhy_gpu", INFO, "Name and place of a card.", write_card_info),
+    FAMILY("gpuwhy_build", INFO, "The version of gpuwhy.", .write = write_build),
+    FAMILY("gpuwhy_snapshot_timestamp_seconds", GAUGE, "When the values below were read.", .write = write_time),
+    FAMILY("gpuwhy_gpus_readable", GAUGE, "1 if NVML could be read, otherwise 0.", .write = write_readable),
+    FAMILY("gpuwhy_gpu", INFO, "Name and place of a card.", .write = write_card_info),
     METRIC("gpuwhy_gpu_memory_total_bytes", GAUGE, "Memory of the card.", CARD_MEMORY_TOTAL, 1),
     METRIC("gpuwhy_gpu_memory_used_bytes", GAUGE, "Memory in use on the card.", CARD_MEMORY_USED, 1),
     METRIC("gpuwhy_gpu_memory_free_bytes", GAUGE, "Free memory of the card.", CARD_MEMORY_FREE, 1),
     FAMILY("gpuwhy_gpu_memory_needed_bytes", GAUGE, "Memory that the recorded runs on the card cannot give back.",
-           write_need),
+           .of_card = card_need),
     FAMILY("gpuwhy_gpu_memory_unjudged_bytes", GAUGE, "Memory in use by processes whose need is unknown.",
-           write_unjudged),
+           .of_card = card_unjudged),
     FAMILY("gpuwhy_gpu_memory_alarm", GAUGE, "1 if the needed memory reaches the threshold of --alarm-at.",
-           write_card_alarm),
+           .of_card = card_alarm),
     METRIC("gpuwhy_gpu_temperature_celsius", GAUGE, "Temperature of the GPU.", CARD_TEMPERATURE, 1),
     METRIC("gpuwhy_gpu_memory_temperature_celsius", GAUGE, "Temperature of the card's memory.", CARD_TEMPERATURE_MEMORY,
            1),
@@ -520,37 +411,40 @@ static const family families[] = {
     METRIC("gpuwhy_gpu_memory_clock_hertz", GAUGE, "Clock of the memory.", CARD_CLOCK_MEMORY, 1e6),
     METRIC("gpuwhy_gpu_utilization_ratio", GAUGE, "Part of the last second in which a kernel ran.", CARD_UTILISATION,
            1e-2),
-    FAMILY("gpuwhy_gpu_clock_limited", GAUGE, "1 while this reason lowers the clocks.", write_reasons),
-    FAMILY("gpuwhy_gpu_ecc_errors", COUNTER, "Memory errors since the driver was loaded.", write_ecc),
-    FAMILY("gpuwhy_gpu_remapped_rows", GAUGE, "Memory rows that were remapped after errors.", write_remaps),
+    FAMILY("gpuwhy_gpu_clock_limited", GAUGE, "1 while this reason lowers the clocks.", .write = write_reasons),
+    FAMILY("gpuwhy_gpu_ecc_errors", COUNTER, "Memory errors since the driver was loaded.", .parts = ecc),
+    FAMILY("gpuwhy_gpu_remapped_rows", GAUGE, "Memory rows that were remapped after errors.", .parts = remaps),
     METRIC("gpuwhy_gpu_row_remap_pending", GAUGE, "1 if a remapped row needs a reset of the card.", CARD_REMAP_PENDING,
            1),
     METRIC("gpuwhy_gpu_row_remap_failed", GAUGE, "1 if a row could not be remapped.", CARD_REMAP_FAILED, 1),
-    FAMILY("gpuwhy_gpu_xid_events", COUNTER, "Xid events since gpuwhy watch was started.", write_xids),
-    FAMILY("gpuwhy_gpu_last_xid", GAUGE, "Number of the last Xid; no sample if there was none.", write_last_xid),
+    FAMILY("gpuwhy_gpu_xid_events", COUNTER, "Xid events since gpuwhy watch was started.", .of_card = card_xids),
+    FAMILY("gpuwhy_gpu_last_xid", GAUGE, "Number of the last Xid; no sample if there was none.",
+           .of_card = card_last_xid),
     METRIC("gpuwhy_gpu_pcie_replays", COUNTER, "Repeated transfers on the PCIe link.", CARD_PCIE_REPLAYS, 1),
-    FAMILY("gpuwhy_gpu_nvlink_errors", COUNTER, "Errors on the NVLink links.", write_nvlink),
-    FAMILY("gpuwhy_gpu_lost", GAUGE, "1 if NVML reported the card as lost.", write_lost),
-    FAMILY("gpuwhy_gpu_processes", GAUGE, "Processes with memory on the card.", write_process_count),
-    FAMILY("gpuwhy_gpu_user_memory_bytes", GAUGE, "Memory in use by all processes of a user.", write_users),
-    FAMILY("gpuwhy_runs", GAUGE, "Recorded runs in progress.", write_runs),
-    FAMILY("gpuwhy_runs_hidden", GAUGE, "Runs of other users that could not be read.", write_hidden),
-    FAMILY("gpuwhy_run", INFO, "User of a recorded run and the kind of its cards.", write_run_info),
-    FAMILY("gpuwhy_run_duration_seconds", GAUGE, "Time since the run was started.", write_run_seconds),
-    FAMILY("gpuwhy_run_idle_seconds", GAUGE, "Time since the run last gave work to a card.", write_run_idle),
-    FAMILY("gpuwhy_run_failed_calls", COUNTER, "Failed driver calls of the run.", write_run_failures),
+    FAMILY("gpuwhy_gpu_nvlink_errors", COUNTER, "Errors on the NVLink links.", .parts = nvlink),
+    FAMILY("gpuwhy_gpu_lost", GAUGE, "1 if NVML reported the card as lost.", .of_card = card_lost),
+    FAMILY("gpuwhy_gpu_processes", GAUGE, "Processes with memory on the card.", .write = write_process_count),
+    FAMILY("gpuwhy_gpu_user_memory_bytes", GAUGE, "Memory in use by all processes of a user.", .write = write_users),
+    FAMILY("gpuwhy_runs", GAUGE, "Recorded runs in progress.", .write = write_runs),
+    FAMILY("gpuwhy_runs_hidden", GAUGE, "Runs of other users that could not be read.", .write = write_hidden),
+    FAMILY("gpuwhy_run", INFO, "User of a recorded run and the kind of its cards.", .write = write_run_info),
+    FAMILY("gpuwhy_run_duration_seconds", GAUGE, "Time since the run was started.", .of_run = run_seconds),
+    FAMILY("gpuwhy_run_idle_seconds", GAUGE, "Time since the run last gave work to a card.", .of_run = run_idle),
+    FAMILY("gpuwhy_run_failed_calls", COUNTER, "Failed driver calls of the run.", .of_run = run_failures),
     FAMILY("gpuwhy_run_memory_allocated_bytes", GAUGE, "Device memory that the run has allocated through the driver.",
-           write_allocated),
-    FAMILY("gpuwhy_run_memory_cached_bytes", GAUGE, "Memory that PyTorch only caches for the run.", write_cached),
-    FAMILY("gpuwhy_run_memory_needed_bytes", GAUGE, "Memory that the run cannot give back.", write_run_need),
-    FAMILY("gpuwhy_run_memory_limit_bytes", GAUGE, "Memory that the run can use.", write_limit),
+           .of_use = allocated_of),
+    FAMILY("gpuwhy_run_memory_cached_bytes", GAUGE, "Memory that PyTorch only caches for the run.",
+           .of_use = cached_of),
+    FAMILY("gpuwhy_run_memory_needed_bytes", GAUGE, "Memory that the run cannot give back.", .of_use = need_of),
+    FAMILY("gpuwhy_run_memory_limit_bytes", GAUGE, "Memory that the run can use.", .of_use = limit_of),
     FAMILY("gpuwhy_run_memory_growth_bytes_per_second", GAUGE, "Steady growth of the needed memory; 0: none.",
-           write_growth),
+           .write = write_growth),
     FAMILY("gpuwhy_run_memory_full_seconds", GAUGE, "Time until the memory is full; no sample without growth.",
-           write_full),
+           .of_use = full_of),
     FAMILY("gpuwhy_run_memory_alarm", GAUGE, "1 if the needed memory reaches the threshold of --alarm-at.",
-           write_run_alarm),
-    FAMILY("gpuwhy_run_process_memory_bytes", GAUGE, "Memory in use by a process of the run.", write_run_processes),
+           .of_use = alarm_of),
+    FAMILY("gpuwhy_run_process_memory_bytes", GAUGE, "Memory in use by a process of the run.",
+           .write = write_run_processes),
 };
 
 /* In OpenMetrics, the suffix belongs to the sample; in the older format, to the family's name. */
@@ -563,12 +457,29 @@ static void write_head(gw_text *text, const family *f, gw_metrics_format format)
     gw_text_addf(text, "# HELP %s%s %s\n", f->name, end, f->help);
 }
 
+static void write_family(output *out)
+{
+    const family *f = out->family;
+    void (*write)(output *) = f->write;
+    if (f->of_card != NULL)
+        write = write_cards;
+    else if (f->of_run != NULL)
+        write = write_each_run;
+    else if (f->of_use != NULL)
+        write = write_uses;
+    else if (f->parts != NULL)
+        write = write_parts;
+    else if (write == NULL)
+        write = write_metric;
+    write(out);
+}
+
 void gw_watch_metrics(const gw_watch_snapshot *snapshot, gw_metrics_format format, gw_text *text)
 {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         output out = {text, &families[i], snapshot};
         write_head(text, &families[i], format);
-        families[i].write(&out);
+        write_family(&out);
     }
     if (format == GW_METRICS_OPENMETRICS)
         gw_text_add_str(text, "# EOF\n");
