@@ -138,21 +138,30 @@ static void put_all(const request *r, nvmlReturn_t answer)
 #define ASK(r, name, ...)                                                                                              \
     ((r)->nvml->name == NULL ? NVML_ERROR_FUNCTION_NOT_FOUND : (r)->nvml->name((r)->card, __VA_ARGS__))
 
-#define READ_NUMBER(reader, name)                                                                                      \
+/* Define a reader of one number. The arguments after `name` are those of the function. */
+#define READ_NUMBER(reader, type, name, ...)                                                                           \
     static void reader(const request *r)                                                                               \
     {                                                                                                                  \
-        unsigned number = 0;                                                                                           \
-        nvmlReturn_t answer = ASK(r, name, &number);                                                                   \
+        type number = 0;                                                                                               \
+        nvmlReturn_t answer = ASK(r, name, __VA_ARGS__);                                                               \
         put(r, 0, answer, number);                                                                                     \
     }
-READ_NUMBER(read_power, nvmlDeviceGetPowerUsage)
-READ_NUMBER(read_power_limit, nvmlDeviceGetEnforcedPowerLimit)
-READ_NUMBER(read_power_default, nvmlDeviceGetPowerManagementDefaultLimit)
-READ_NUMBER(read_pcie_generation, nvmlDeviceGetCurrPcieLinkGeneration)
-READ_NUMBER(read_pcie_generation_max, nvmlDeviceGetMaxPcieLinkGeneration)
-READ_NUMBER(read_pcie_width, nvmlDeviceGetCurrPcieLinkWidth)
-READ_NUMBER(read_pcie_width_max, nvmlDeviceGetMaxPcieLinkWidth)
-READ_NUMBER(read_pcie_replays, nvmlDeviceGetPcieReplayCounter)
+READ_NUMBER(read_power, unsigned, nvmlDeviceGetPowerUsage, &number)
+READ_NUMBER(read_power_limit, unsigned, nvmlDeviceGetEnforcedPowerLimit, &number)
+READ_NUMBER(read_power_default, unsigned, nvmlDeviceGetPowerManagementDefaultLimit, &number)
+READ_NUMBER(read_pcie_generation, unsigned, nvmlDeviceGetCurrPcieLinkGeneration, &number)
+READ_NUMBER(read_pcie_generation_max, unsigned, nvmlDeviceGetMaxPcieLinkGeneration, &number)
+READ_NUMBER(read_pcie_width, unsigned, nvmlDeviceGetCurrPcieLinkWidth, &number)
+READ_NUMBER(read_pcie_width_max, unsigned, nvmlDeviceGetMaxPcieLinkWidth, &number)
+READ_NUMBER(read_pcie_replays, unsigned, nvmlDeviceGetPcieReplayCounter, &number)
+READ_NUMBER(read_temperature, unsigned, nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU, &number)
+READ_NUMBER(read_threshold, unsigned, nvmlDeviceGetTemperatureThreshold, (nvmlTemperatureThresholds_t)r->row->argument,
+            &number)
+READ_NUMBER(read_clock, unsigned, nvmlDeviceGetClockInfo, (nvmlClockType_t)r->row->argument, &number)
+READ_NUMBER(read_clock_max, unsigned, nvmlDeviceGetMaxClockInfo, (nvmlClockType_t)r->row->argument, &number)
+READ_NUMBER(read_ecc_mode, nvmlEnableState_t, nvmlDeviceGetEccMode, &number, &(nvmlEnableState_t){0})
+READ_NUMBER(read_compute_mode, nvmlComputeMode_t, nvmlDeviceGetComputeMode, &number)
+READ_NUMBER(read_persistence, nvmlEnableState_t, nvmlDeviceGetPersistenceMode, &number)
 #undef READ_NUMBER
 
 static void read_memory(const request *r)
@@ -171,35 +180,6 @@ static void read_memory(const request *r)
     put(r, 2, answer, memory.total);
 }
 
-static void read_temperature(const request *r)
-{
-    unsigned degrees = 0;
-    nvmlReturn_t answer = ASK(r, nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU, &degrees);
-    put(r, 0, answer, degrees);
-}
-
-static void read_threshold(const request *r)
-{
-    unsigned degrees = 0;
-    nvmlReturn_t answer =
-        ASK(r, nvmlDeviceGetTemperatureThreshold, (nvmlTemperatureThresholds_t)r->row->argument, &degrees);
-    put(r, 0, answer, degrees);
-}
-
-static void read_clock(const request *r)
-{
-    unsigned mhz = 0;
-    nvmlReturn_t answer = ASK(r, nvmlDeviceGetClockInfo, (nvmlClockType_t)r->row->argument, &mhz);
-    put(r, 0, answer, mhz);
-}
-
-static void read_clock_max(const request *r)
-{
-    unsigned mhz = 0;
-    nvmlReturn_t answer = ASK(r, nvmlDeviceGetMaxClockInfo, (nvmlClockType_t)r->row->argument, &mhz);
-    put(r, 0, answer, mhz);
-}
-
 static void read_reasons(const request *r)
 {
     uint64_t bits = 0;
@@ -216,13 +196,6 @@ static void read_violations(const request *r)
         nvmlReturn_t answer = ASK(r, nvmlDeviceGetViolationStatus, (nvmlPerfPolicyType_t)i, &time);
         put(r, i, answer, time.violationTime);
     }
-}
-
-static void read_ecc_mode(const request *r)
-{
-    nvmlEnableState_t current = NVML_FEATURE_DISABLED, pending;
-    nvmlReturn_t answer = ASK(r, nvmlDeviceGetEccMode, &current, &pending);
-    put(r, 0, answer, current);
 }
 
 /* Read corrected and uncorrected errors, first those since the driver was loaded, then those of the card's lifetime. */
@@ -258,20 +231,6 @@ static void read_performance_state(const request *r)
     nvmlPstates_t state = NVML_PSTATE_UNKNOWN;
     nvmlReturn_t answer = ASK(r, nvmlDeviceGetPerformanceState, &state);
     put(r, 0, answer == NVML_SUCCESS && state == NVML_PSTATE_UNKNOWN ? NVML_ERROR_NO_DATA : answer, state);
-}
-
-static void read_compute_mode(const request *r)
-{
-    nvmlComputeMode_t mode = NVML_COMPUTEMODE_DEFAULT;
-    nvmlReturn_t answer = ASK(r, nvmlDeviceGetComputeMode, &mode);
-    put(r, 0, answer, mode);
-}
-
-static void read_persistence(const request *r)
-{
-    nvmlEnableState_t mode = NVML_FEATURE_DISABLED;
-    nvmlReturn_t answer = ASK(r, nvmlDeviceGetPersistenceMode, &mode);
-    put(r, 0, answer, mode);
 }
 
 /* ---- rows with field values ---- */
