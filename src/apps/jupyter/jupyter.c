@@ -1,5 +1,6 @@
 /* `gpuwhy jupyter`: installs a Jupyter kernel that runs under `gpuwhy run`. A kernelspec is a folder with a
  * kernel.json. gpuwhy marks its own kernelspecs and never changes others. */
+#include "gw_json.h"
 #include "gw_place.h"
 #include "gw_text.h"
 #include "gwi_cmd.h"
@@ -54,14 +55,6 @@ const char *const gwi_jupyter_question =
     "    answer['missing'] = str(reason)\n"
     "print('\\n' + json.dumps(answer))\n";
 
-static const char *string_of(struct json_object *object, const char *key)
-{
-    struct json_object *value = NULL;
-    if (!json_object_object_get_ex(object, key, &value) || !json_object_is_type(value, json_type_string))
-        return NULL;
-    return json_object_get_string(value);
-}
-
 /* Parse the last line of `answer`, the output of a Python script that may print more. Returns NULL if the last line is
  * not the expected JSON. */
 static struct json_object *parse_answer(const char *answer)
@@ -76,7 +69,8 @@ static struct json_object *parse_answer(const char *answer)
     gw_text_add(&line, answer + begin, end - begin);
     struct json_object *object = json_tokener_parse(gw_text_str(&line));
     gw_text_free(&line);
-    if (object != NULL && string_of(object, "executable") != NULL && string_of(object, "prefix") != NULL)
+    if (object != NULL && gw_json_member_text(object, "executable") != NULL &&
+        gw_json_member_text(object, "prefix") != NULL)
         return object;
     json_object_put(object);
     return NULL;
@@ -89,7 +83,7 @@ static gw_status jupyter_prefix(const char *answer, gw_path out, gw_error *err)
     struct json_object *object = parse_answer(answer);
     if (object == NULL)
         return gw_fail(err, GW_USAGE, "is not Python 3");
-    gw_status st = gw_path_format(out, err, "%s", string_of(object, "prefix"));
+    gw_status st = gw_path_format(out, err, "%s", gw_json_member_text(object, "prefix"));
     json_object_put(object);
     return st;
 }
@@ -165,9 +159,9 @@ static gw_status jupyter_spec(const char *answer, const gwi_kernelspec *spec, gw
     struct json_object *kernel = NULL, *theirs = NULL, *object = parse_answer(answer);
     if (object == NULL)
         return gw_fail(err, GW_USAGE, "is not Python 3");
-    const char *python = string_of(object, "executable");
+    const char *python = gw_json_member_text(object, "executable");
     if (!json_object_object_get_ex(object, "spec", &kernel)) {
-        const char *why = string_of(object, "missing");
+        const char *why = gw_json_member_text(object, "missing");
         st = gw_fail(err, GW_MISSING, "cannot import ipykernel (%s); %s -m pip install ipykernel", why ? why : "?",
                      python);
         goto out;
@@ -178,11 +172,7 @@ static gw_status jupyter_spec(const char *answer, const gwi_kernelspec *spec, gw
     }
     json_object_object_add(kernel, "argv", command_of(python, theirs, spec));
     name_kernel(kernel, object, spec);
-    const char *shown = json_object_to_json_string_ext(kernel, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-                                                                   JSON_C_TO_STRING_NOSLASHESCAPE);
-    gw_text_addf(text, "%s\n", shown == NULL ? "" : shown);
-    if (shown == NULL || text->failed)
-        st = gw_fail(err, GW_NOMEM, "write a kernelspec");
+    st = gw_json_write(json_object_get(kernel), JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED, text, err);
 out:
     json_object_put(object);
     return st;
@@ -209,16 +199,13 @@ static gw_status jupyter_read(const char *path, gwi_kernel_found *ret_found, gw_
     *ret_found = (gwi_kernel_found){0};
     if (access(path, F_OK) < 0)
         return gw_fail(err, GW_MISSING, "%s: %s", path, strerror(errno));
-    struct json_object *kernel = json_object_from_file(path), *argv = NULL, *metadata = NULL, *ours = NULL;
+    struct json_object *kernel = json_object_from_file(path), *argv = gw_json_member(kernel, "argv");
     gw_status st = GW_OK;
-    if (!json_object_is_type(kernel, json_type_object) || !json_object_object_get_ex(kernel, "argv", &argv) ||
-        !json_object_is_type(argv, json_type_array) || json_object_array_length(argv) == 0) {
+    if (!json_object_is_type(argv, json_type_array) || json_object_array_length(argv) == 0) {
         st = gw_fail(err, GW_CORRUPT, "%s is not a kernelspec", path);
         goto out;
     }
-    ret_found->is_ours = json_object_object_get_ex(kernel, "metadata", &metadata) &&
-                         json_object_is_type(metadata, json_type_object) &&
-                         json_object_object_get_ex(metadata, "gpuwhy", &ours);
+    ret_found->is_ours = gw_json_member(gw_json_member(kernel, "metadata"), "gpuwhy") != NULL;
     const char *gpuwhy = json_object_get_string(json_object_array_get_idx(argv, 0)), *python = word_after(argv, "--");
     st = gw_path_format(ret_found->gpuwhy, err, "%s", gpuwhy == NULL ? "" : gpuwhy);
     if (st == GW_OK)
