@@ -88,6 +88,21 @@ void gw_add_printable(gw_text *text, const char *string);
 /* Append `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */
 void gw_add_utf8(gw_text *text, const char *string);
 
+/* ---- the word of each value of an enum ---- */
+
+/* Define `function`, which returns the word of a value, or `other` for a number out of range. The list that defines the
+ * enum has rows X(name, word). */
+#define GW_WORDS(function, type, list, other) GW_WORDS_BY(GW_WORD, function, type, list, other)
+#define GW_WORD(name, word, ...)              word,
+/* The same, with another macro for a row: GW_WORD_NAME takes the name itself. */
+#define GW_WORD_NAME(name, ...) #name,
+#define GW_WORDS_BY(row, function, type, list, other)                                                                  \
+    const char *function(type value)                                                                                   \
+    {                                                                                                                  \
+        static const char *const words[] = {list(row)};                                                                \
+        return (size_t)value < sizeof words / sizeof words[0] ? words[value] : (other);                                \
+    }
+
 /* ---- wrapping ---- */
 
 /* Return the number of columns of a string. A UTF-8 sequence is one column, which suffices for our texts. */

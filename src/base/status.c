@@ -1,23 +1,12 @@
 /* Returns the text for a status, and writes error texts that callers can extend. */
 #include "gw_status.h"
+#include "gw_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char *const status_texts[] = {
-#define GW_X(name, text) text,
-    GW_STATUSES(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof status_texts / sizeof status_texts[0] == GW_STATUS_COUNT, "one text a status");
-
-const char *gw_status_text(gw_status status)
-{
-    if ((unsigned)status >= GW_STATUS_COUNT)
-        return "unknown status";
-    return status_texts[status];
-}
+GW_WORDS(gw_status_text, gw_status, GW_STATUSES, "unknown status")
 
 gw_status gw_fail(gw_error *err, gw_status status, const char *format, ...)
 {

@@ -2,6 +2,7 @@
 #include "gw_names.h"
 
 #include "gw_recording.h"
+#include "gw_text.h"
 
 static const struct {
     const char *name;
@@ -16,13 +17,6 @@ static const struct {
 #undef GW_X
 };
 _Static_assert(sizeof kinds / sizeof kinds[0] == GW_EV_COUNT, "one row a kind");
-
-static const char *const counters[] = {
-#define GW_X(name) #name,
-    GW_COUNTERS(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof counters / sizeof counters[0] == GW_COUNT_COUNT, "one name a counter");
 
 static const char *const item_names[] = {
     [GW_ITEM_META] = "meta",           [GW_ITEM_PROCESS] = "process",
@@ -43,27 +37,6 @@ static const gw_metric_info metrics[] = {
 };
 _Static_assert(sizeof metrics / sizeof metrics[0] == GW_METRIC_COUNT, "one row a metric");
 
-static const char *const sources[] = {
-#define GW_X(name, text) text,
-    GW_SOURCES(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof sources / sizeof sources[0] == GW_SOURCE_COUNT, "one text a source");
-
-static const char *const states[] = {
-#define GW_X(name, text) text,
-    GW_SAMPLE_STATES(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof states / sizeof states[0] == GW_SAMPLE_STATE_COUNT, "one text a state");
-
-static const char *const events[] = {
-#define GW_X(name, text) text,
-    GW_MACHINE_EVENTS(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof events / sizeof events[0] == GW_MACHINE_EVENT_COUNT, "one text a kind");
-
 const char *gw_event_kind_name(unsigned kind)
 {
     return kind < GW_EV_COUNT ? kinds[kind].name : "?";
@@ -79,10 +52,7 @@ const gw_kind_traits *gw_event_kind_traits(unsigned kind)
     return &kinds[kind < GW_EV_COUNT ? kind : GW_EV_CALL].traits;
 }
 
-const char *gw_counter_name(unsigned counter)
-{
-    return counter < GW_COUNT_COUNT ? counters[counter] : "?";
-}
+GW_WORDS_BY(GW_WORD_NAME, gw_counter_name, unsigned, GW_COUNTERS, "?")
 
 const char *gw_item_kind_name(unsigned kind)
 {
@@ -94,17 +64,8 @@ const gw_metric_info *gw_metric_find(unsigned metric)
     return metric < GW_METRIC_COUNT ? &metrics[metric] : NULL;
 }
 
-const char *gw_source_text(unsigned source)
-{
-    return source < GW_SOURCE_COUNT ? sources[source] : "?";
-}
+GW_WORDS(gw_source_text, unsigned, GW_SOURCES, "?")
 
-const char *gw_sample_state_text(unsigned state)
-{
-    return state < GW_SAMPLE_STATE_COUNT ? states[state] : "?";
-}
+GW_WORDS(gw_sample_state_text, unsigned, GW_SAMPLE_STATES, "?")
 
-const char *gw_machine_event_text(unsigned kind)
-{
-    return kind < GW_MACHINE_EVENT_COUNT ? events[kind] : "?";
-}
+GW_WORDS(gw_machine_event_text, unsigned, GW_MACHINE_EVENTS, "?")

@@ -2,6 +2,8 @@
  * the table of tests/e2e/scenarios.py. */
 #include "gwi_lesson.h"
 
+#include "gw_text.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -429,12 +431,4 @@ const gwi_lesson *gwi_lesson_find(const char *id)
     return NULL;
 }
 
-const char *gwi_lab_needs_text(gwi_lab_needs needs)
-{
-    static const char *const words[] = {
-#define GW_X(name, text) text,
-        GWI_LAB_NEEDS(GW_X)
-#undef GW_X
-    };
-    return words[needs];
-}
+GW_WORDS(gwi_lab_needs_text, gwi_lab_needs, GWI_LAB_NEEDS, "?")

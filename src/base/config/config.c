@@ -16,15 +16,7 @@ const gw_config_key gw_config_keys[GW_CONFIG_COUNT] = {
 #undef GW_X
 };
 
-const char *gw_config_valid(gw_config_type type)
-{
-    static const char *const valid[] = {
-#define GW_X(type, text) text,
-        GW_CONFIG_TYPES(GW_X)
-#undef GW_X
-    };
-    return valid[type];
-}
+GW_WORDS(gw_config_valid, gw_config_type, GW_CONFIG_TYPES, "?")
 
 /* ---- values ---- */
 

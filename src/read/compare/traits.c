@@ -16,16 +16,7 @@
 static const double counts_tolerance = 0.05, exact = 0;
 enum { ROWS_MAX = 256, SHORT_ID_BYTES = 12 };
 
-const char *gw_area_text(gw_area area)
-{
-    static const char *const words[] = {
-#define GW_X(name, word) word,
-        GW_AREAS(GW_X)
-#undef GW_X
-    };
-    _Static_assert(sizeof words / sizeof words[0] == GW_AREA_COUNT, "a word for each area");
-    return (unsigned)area < GW_AREA_COUNT ? words[area] : "?";
-}
+GW_WORDS(gw_area_text, gw_area, GW_AREAS, "?")
 
 void gwi_traits_free(gwi_traits *traits)
 {

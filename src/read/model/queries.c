@@ -1,20 +1,12 @@
 /* Functions that look up or compute a value from the model's facts alone. */
 #include "gwi_inner.h"
 
+#include "gw_text.h"
+
 #include <stdio.h>
 #include <string.h>
 
-static const char *const class_texts[] = {
-#define GW_X(name, text) text,
-    GW_CLASSES(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof class_texts / sizeof class_texts[0] == GW_CLASS_COUNT, "one text a class");
-
-const char *gw_class_text(gw_class cls)
-{
-    return (unsigned)cls < GW_CLASS_COUNT ? class_texts[cls] : "memory";
-}
+GW_WORDS(gw_class_text, gw_class, GW_CLASSES, "memory")
 
 bool gw_class_has_addresses(gw_class cls)
 {

@@ -258,16 +258,7 @@ const char *gwi_driver(const gw_facts *facts)
 
 /* Collect the results of the checks. */
 
-static const char *const state_texts[] = {
-#define GW_X(name, word) word,
-    GW_CHECK_STATES(GW_X)
-#undef GW_X
-};
-
-const char *gw_check_state_text(gw_check_state state)
-{
-    return state_texts[state];
-}
+GW_WORDS(gw_check_state_text, gw_check_state, GW_CHECK_STATES, "?")
 
 void gwi_check(gw_checkup *checkup, const char *section, const char *id, gw_check_state state, const char *todo,
                const char *format, ...)

@@ -15,16 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-const char *gw_wait_word(gw_wait wait)
-{
-    static const char *const words[] = {
-#define GW_X(name, word) word,
-        GW_WAITS(GW_X)
-#undef GW_X
-    };
-    _Static_assert(sizeof words / sizeof words[0] == GW_WAIT_COUNT, "one word each");
-    return (unsigned)wait < GW_WAIT_COUNT ? words[wait] : words[GW_WAIT_UNKNOWN];
-}
+GW_WORDS(gw_wait_word, gw_wait, GW_WAITS, words[GW_WAIT_UNKNOWN])
 
 ssize_t gwi_read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid, const char *file)
 {

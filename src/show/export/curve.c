@@ -4,6 +4,7 @@
 #include "gw_array.h"
 #include "gw_model_facts.h"
 #include "gw_names.h"
+#include "gw_text.h"
 
 #include <stdlib.h>
 
@@ -20,25 +21,9 @@ struct gwi_curve {
     void *user;
 };
 
-const char *gwi_curve_name(gwi_curve_what what)
-{
-    static const char *const names[] = {
-#define GW_X(name, text, words) text,
-        GWI_CURVES(GW_X)
-#undef GW_X
-    };
-    return names[what];
-}
-
-const char *gwi_curve_words(gwi_curve_what what)
-{
-    static const char *const texts[] = {
-#define GW_X(name, text, words) words,
-        GWI_CURVES(GW_X)
-#undef GW_X
-    };
-    return texts[what];
-}
+#define MORE_WORDS(name, text, words) words,
+GW_WORDS(gwi_curve_name, gwi_curve_what, GWI_CURVES, "?")
+GW_WORDS_BY(MORE_WORDS, gwi_curve_words, gwi_curve_what, GWI_CURVES, "?")
 
 gw_status gwi_curve_new(gwi_curve **ret_memory, gw_error *err)
 {
