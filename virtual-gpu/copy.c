@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gw_api_args.h"
 #include "gwi_virt.h"
 
 typedef enum side_kind { HOST, DEVICE, ANY } side_kind;
@@ -238,27 +239,6 @@ int gwi_copy_work(const CUDA_MEMCPY3D *copy, gwi_work *ret_work)
     return result;
 }
 
-static CUDA_MEMCPY3D flat(const CUDA_MEMCPY2D *copy)
-{
-    return (CUDA_MEMCPY3D){.srcXInBytes = copy->srcXInBytes,
-                           .srcY = copy->srcY,
-                           .srcMemoryType = copy->srcMemoryType,
-                           .srcHost = copy->srcHost,
-                           .srcDevice = copy->srcDevice,
-                           .srcArray = copy->srcArray,
-                           .srcPitch = copy->srcPitch,
-                           .dstXInBytes = copy->dstXInBytes,
-                           .dstY = copy->dstY,
-                           .dstMemoryType = copy->dstMemoryType,
-                           .dstHost = copy->dstHost,
-                           .dstDevice = copy->dstDevice,
-                           .dstArray = copy->dstArray,
-                           .dstPitch = copy->dstPitch,
-                           .WidthInBytes = copy->WidthInBytes,
-                           .Height = copy->Height,
-                           .Depth = 1};
-}
-
 static int shape_copy(const CUDA_MEMCPY3D *copy, CUstream stream, bool wait)
 {
     request asked;
@@ -271,7 +251,7 @@ GWI_API(cuMemcpy2D_v2)(const CUDA_MEMCPY2D *pCopy)
 {
     if (pCopy == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_MEMCPY3D copy = flat(pCopy);
+    CUDA_MEMCPY3D copy = gw_copy_3d(pCopy);
     return shape_copy(&copy, NULL, true);
 }
 GWI_ALIAS(cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2);
@@ -280,7 +260,7 @@ GWI_API(cuMemcpy2DAsync_v2)(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
     if (pCopy == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_MEMCPY3D copy = flat(pCopy);
+    CUDA_MEMCPY3D copy = gw_copy_3d(pCopy);
     return shape_copy(&copy, hStream, false);
 }
 
@@ -312,21 +292,11 @@ static int array_copy(shape_side to, shape_side from, size_t bytes, CUstream str
     return shape_copy(&copy, stream, wait);
 }
 
-#define ARRAY_SIDE(handle, offset)                                                                                     \
-    (shape_side)                                                                                                       \
-    {                                                                                                                  \
-        .type = CU_MEMORYTYPE_ARRAY, .array = handle, .x = offset                                                      \
-    }
-#define HOST_SIDE(address)                                                                                             \
-    (shape_side)                                                                                                       \
-    {                                                                                                                  \
-        .type = CU_MEMORYTYPE_HOST, .host = (uintptr_t)(address)                                                       \
-    }
-#define DEVICE_SIDE(address)                                                                                           \
-    (shape_side)                                                                                                       \
-    {                                                                                                                  \
-        .type = CU_MEMORYTYPE_DEVICE, .device = address                                                                \
-    }
+// clang-format off
+#define ARRAY_SIDE(handle, offset) (shape_side){.type = CU_MEMORYTYPE_ARRAY, .array = handle, .x = offset}
+#define HOST_SIDE(address) (shape_side){.type = CU_MEMORYTYPE_HOST, .host = (uintptr_t)(address)}
+#define DEVICE_SIDE(address) (shape_side){.type = CU_MEMORYTYPE_DEVICE, .device = address}
+// clang-format on
 
 GWI_API(cuMemcpyHtoA_v2)(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 {

@@ -17,6 +17,28 @@ GW_ARG uint64_t gw_product(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
+/* Return a copy of rows as a copy of one plane. */
+GW_ARG CUDA_MEMCPY3D gw_copy_3d(const CUDA_MEMCPY2D *copy)
+{
+    return (CUDA_MEMCPY3D){.srcXInBytes = copy->srcXInBytes,
+                           .srcY = copy->srcY,
+                           .srcMemoryType = copy->srcMemoryType,
+                           .srcHost = copy->srcHost,
+                           .srcDevice = copy->srcDevice,
+                           .srcArray = copy->srcArray,
+                           .srcPitch = copy->srcPitch,
+                           .dstXInBytes = copy->dstXInBytes,
+                           .dstY = copy->dstY,
+                           .dstMemoryType = copy->dstMemoryType,
+                           .dstHost = copy->dstHost,
+                           .dstDevice = copy->dstDevice,
+                           .dstArray = copy->dstArray,
+                           .dstPitch = copy->dstPitch,
+                           .WidthInBytes = copy->WidthInBytes,
+                           .Height = copy->Height,
+                           .Depth = 1};
+}
+
 /* Return the distance of two rows of pitched memory with this width in bytes, as drivers choose it. */
 GW_ARG uint64_t gw_pitch(uint64_t width)
 {

@@ -254,31 +254,12 @@ static int copied(const CUDA_MEMCPY3D *copy)
     return 0;
 }
 
-static CUDA_MEMCPY3D flat(const CUDA_MEMCPY2D *copy)
-{
-    return (CUDA_MEMCPY3D){.srcXInBytes = copy->srcXInBytes,
-                           .srcY = copy->srcY,
-                           .srcMemoryType = copy->srcMemoryType,
-                           .srcHost = copy->srcHost,
-                           .srcDevice = copy->srcDevice,
-                           .srcPitch = copy->srcPitch,
-                           .dstXInBytes = copy->dstXInBytes,
-                           .dstY = copy->dstY,
-                           .dstMemoryType = copy->dstMemoryType,
-                           .dstHost = copy->dstHost,
-                           .dstDevice = copy->dstDevice,
-                           .dstPitch = copy->dstPitch,
-                           .WidthInBytes = copy->WidthInBytes,
-                           .Height = copy->Height,
-                           .Depth = 1};
-}
-
 /* Make the copy here and return true if it names memory of the books. */
 static bool made2d(const CUDA_MEMCPY2D *copy, int *ret_result)
 {
     if (copy == NULL)
         return false;
-    CUDA_MEMCPY3D shape = flat(copy);
+    CUDA_MEMCPY3D shape = gw_copy_3d(copy);
     if (!names_ours(&shape))
         return false;
     *ret_result = copied(&shape);
@@ -303,47 +284,26 @@ static bool made_peer(const CUDA_MEMCPY3D_PEER *copy, int *ret_result)
     return made3d(&shape, ret_result);
 }
 
-GWI_REHEARSE(cuMemcpy2D_v2)(const CUDA_MEMCPY2D *pCopy)
-{
-    int result;
-    return made2d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy2D_v2)(pCopy);
-}
+#define GWI_REHEARSE_SHAPE(symbol, made, shape)                                                                        \
+    GWI_REHEARSE(symbol)(const shape *pCopy)                                                                           \
+    {                                                                                                                  \
+        int result;                                                                                                    \
+        return made(pCopy, &result) ? result : GWI_DRIVER(symbol)(pCopy);                                              \
+    }
+GWI_REHEARSE_SHAPE(cuMemcpy2D_v2, made2d, CUDA_MEMCPY2D)
+GWI_REHEARSE_SHAPE(cuMemcpy2DUnaligned_v2, made2d, CUDA_MEMCPY2D)
+GWI_REHEARSE_SHAPE(cuMemcpy3D_v2, made3d, CUDA_MEMCPY3D)
+GWI_REHEARSE_SHAPE(cuMemcpy3DPeer, made_peer, CUDA_MEMCPY3D_PEER)
 
-GWI_REHEARSE(cuMemcpy2DUnaligned_v2)(const CUDA_MEMCPY2D *pCopy)
-{
-    int result;
-    return made2d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy2DUnaligned_v2)(pCopy);
-}
-
-GWI_REHEARSE(cuMemcpy2DAsync_v2)(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
-{
-    int result;
-    return made2d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy2DAsync_v2)(pCopy, hStream);
-}
-
-GWI_REHEARSE(cuMemcpy3D_v2)(const CUDA_MEMCPY3D *pCopy)
-{
-    int result;
-    return made3d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy3D_v2)(pCopy);
-}
-
-GWI_REHEARSE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
-{
-    int result;
-    return made3d(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy3DAsync_v2)(pCopy, hStream);
-}
-
-GWI_REHEARSE(cuMemcpy3DPeer)(const CUDA_MEMCPY3D_PEER *pCopy)
-{
-    int result;
-    return made_peer(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy3DPeer)(pCopy);
-}
-
-GWI_REHEARSE(cuMemcpy3DPeerAsync)(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
-{
-    int result;
-    return made_peer(pCopy, &result) ? result : GWI_DRIVER(cuMemcpy3DPeerAsync)(pCopy, hStream);
-}
+#define GWI_REHEARSE_SHAPE_LATER(symbol, made, shape)                                                                  \
+    GWI_REHEARSE(symbol)(const shape *pCopy, CUstream hStream)                                                         \
+    {                                                                                                                  \
+        int result;                                                                                                    \
+        return made(pCopy, &result) ? result : GWI_DRIVER(symbol)(pCopy, hStream);                                     \
+    }
+GWI_REHEARSE_SHAPE_LATER(cuMemcpy2DAsync_v2, made2d, CUDA_MEMCPY2D)
+GWI_REHEARSE_SHAPE_LATER(cuMemcpy3DAsync_v2, made3d, CUDA_MEMCPY3D)
+GWI_REHEARSE_SHAPE_LATER(cuMemcpy3DPeerAsync, made_peer, CUDA_MEMCPY3D_PEER)
 
 /* ---- batches: each copy is made here or by the driver ---- */
 
