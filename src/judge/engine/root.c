@@ -13,13 +13,14 @@
  * - An exception about the GPU's memory: a recovery that failures.c accepts. For the last refusal, other work is not
  *   enough.
  * - An exception about something else: a recovery, new work that was waited for, a little work of the refused thread,
- *   or a thousand kernels.
+ *   a thousand kernels, or a traceback that does not pass the line of the request.
  * - A signal or status alone, or an exception that a refusal may cause: a recovery, or repeated requests and work of
  *   the refused thread.
  *
  * If only other threads went on, the refused thread may have ended the process. Then no cause is established, and only
  * very much work shows that the program handled the refusal. The same certainty holds if the program may have handled
  * the refusal on the host (is_unsure_root()). */
+#include "gw_logs.h"
 #include "gwi_crash.h"
 #include "gwi_roots.h"
 
@@ -48,6 +49,59 @@ static bool is_refusal(const gwi_case *c, const gw_failure *failure)
 {
     return failure->pid == c->process->pid && failure->is_allocation && !failure->is_echo && !failure->is_earlier &&
            !failure->is_probe;
+}
+
+/* ---- where the exception was raised ---- */
+
+/* True for exceptions of Python itself that say nothing about a refused request, such as a missing key or file. */
+static bool is_of_host(const char *type)
+{
+    static const char *const types[] = {"KeyError",           "IndexError",         "ValueError",
+                                        "TypeError",          "AttributeError",     "NameError",
+                                        "UnboundLocalError",  "ZeroDivisionError",  "OverflowError",
+                                        "FileNotFoundError",  "FileExistsError",    "IsADirectoryError",
+                                        "PermissionError",    "NotADirectoryError", "ImportError",
+                                        "StopIteration",      "EOFError",           "ModuleNotFoundError",
+                                        "UnicodeDecodeError", "UnicodeEncodeError", "json.decoder.JSONDecodeError"};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Return the frame of the stack that runs the same function as this frame of a traceback, or NULL. */
+static const gw_frame *find_function(const gw_stack *stack, const gw_log_find *find)
+{
+    const char *file = gw_log_text(find, "file"), *function = gw_log_text(find, "function");
+    for (size_t i = 0; file != NULL && function != NULL && i < stack->count; i++) {
+        const gw_frame *frame = &stack->frame[i];
+        const char *dot = frame->function == NULL ? NULL : strrchr(frame->function, '.');
+        if (frame->python && frame->file != NULL && frame->function != NULL &&
+            strcmp(gw_path_last(frame->file), gw_path_last(file)) == 0 &&
+            strcmp(dot == NULL ? frame->function : dot + 1, function) == 0)
+            return frame;
+    }
+    return NULL;
+}
+
+/* True if the exception is one of the host's, and its traceback shares a function with the stack of the refused
+ * request, but at another line: that function had already left the line of the request. */
+static bool is_raised_elsewhere(const gwi_case *c, const gw_failure *failure)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const gw_stack *stack = failure->site == 0 ? NULL : gw_sites_stack(c->model->sites, failure->site);
+    const gw_log_find *trace = facts->exception.find;
+    int64_t line;
+    if (stack == NULL || trace == NULL || !is_of_host(facts->exception_type))
+        return false;
+    while (trace > facts->log->find && trace->sign != GW_SAYS_TRACEBACK)
+        trace--;
+    for (; trace < facts->exception.find; trace++) {
+        const gw_frame *frame = trace->sign == GW_SAYS_FRAME ? find_function(stack, trace) : NULL;
+        if (frame != NULL && gw_log_number(trace, "number", &line) && line != (int64_t)frame->line)
+            return true;
+    }
+    return false;
 }
 
 /* ---- until the next refusal ---- */
@@ -150,7 +204,9 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     case ENDED_BY_OTHER_EXCEPTION:
         if (own && (recovered || failure->after.worked || thread_worked(failure)))
             return WENT_ON;
-        return (recovered && !own) || was_launched_much(failure) ? WENT_ON_PERHAPS : WENT_ON_NOT;
+        if ((recovered && !own) || was_launched_much(failure) || is_raised_elsewhere(c, failure))
+            return WENT_ON_PERHAPS;
+        return WENT_ON_NOT;
     case ENDED_SILENTLY:
         break;
     }

@@ -440,13 +440,16 @@ static bool had_worked(const list *all, const candidate *it)
  * - staging buffers were allocated and freed
  * - at least one copy and at most about one kernel per block that stayed
  * - no reads by the host
- * - almost nothing alive before */
+ * - almost nothing alive before, or other work had ended before and each block that stayed had one buffer: a further
+ *   model */
 static bool is_converted(const list *all, const candidate *it, const gw_iterations *found)
 {
     const gw_request *begin = &all->request[it->marks.at[it->first]];
     uint64_t stayed = found->requests - (found->passing < found->requests ? found->passing : found->requests);
+    bool is_begin = begin->live_bytes <= 2 * found->leak_bytes_median;
+    bool is_further = had_worked(all, it) && found->idle_count == 0 && found->passing <= stayed;
     return found->reads == 0 && found->copies > 0 && found->copies >= stayed && found->passing > 0 &&
-           found->launches > 0 && found->launches <= stayed + 1 && begin->live_bytes <= 2 * found->leak_bytes_median;
+           found->launches > 0 && found->launches <= stayed + 1 && (is_begin || is_further);
 }
 
 static bool are_first_requests(const candidate *it, const gw_iterations *found)
@@ -645,7 +648,7 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
         return GW_LOOP_HELD_BEFORE;
     if (found->group_count >= GROUP_MIN)
         return GW_LOOP_GROUP;
-    if (is_outgrown(all, it, found))
+    if (found->fitted_before_ns == 0 && is_outgrown(all, it, found))
         return GW_LOOP_OUTGROWN;
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
@@ -667,6 +670,18 @@ static void look_before(const list *all, const candidate *it, gw_iterations *fou
         found->group_count = in_row > found->group_count ? in_row : found->group_count;
         found->idle_count += is_idle;
     }
+}
+
+/* Return when the program, before these iterations, used as much memory at once as it needs now without what they kept.
+ * The last iteration, which is not whole, may have kept memory, too. Returns 0 if it never used as much. */
+static uint64_t fitted_before(const list *all, const candidate *it, uint64_t kept_bytes_max)
+{
+    const gw_request *last = &all->request[all->count - 1];
+    uint64_t now = last->live_bytes + last->bytes, kept = it->bytes + kept_bytes_max;
+    for (size_t i = it->marks.at[it->first]; i-- > 0;)
+        if (all->request[i].live_bytes + all->request[i].bytes + kept >= now)
+            return all->request[i].t_ns;
+    return 0;
 }
 
 static void describe(const list *all, const candidate *it, gw_iterations *found)
@@ -693,6 +708,7 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     found->reads = median(all, marks, it->first, OF_READS);
     found->waits = median(all, marks, it->first, OF_WAITS);
     found->passing = passing_in(all, it);
+    found->fitted_before_ns = fitted_before(all, it, found->leak_bytes_max);
     look_before(all, it, found);
     found->is_interleaved = is_interleaved(all, it);
     found->is_late = is_late(all, it);
