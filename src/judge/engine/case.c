@@ -474,6 +474,21 @@ static void find_told(gwi_case *c)
     c->told = launches < LAUNCHES_FEW ? &facts->oom : NULL;
 }
 
+/* True if an exception ended a thread and the program still exited with status 0. Some exceptions are usual in threads
+ * whose peer ends first. */
+static bool is_thread_death(const gwi_case *c, const gw_process *end)
+{
+    static const char *const usual[] = {"EOFError", "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError",
+                                        "KeyboardInterrupt"};
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    if (c->bad_end || end != c->model->command || !facts->exception_ended_thread || facts->exception_goes_on)
+        return false;
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        if (strcmp(facts->exception_type, usual[i]) == 0)
+            return false;
+    return true;
+}
+
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
 {
     (void)err;
@@ -492,6 +507,8 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.exit_code = end->exit.exit_code;
         c.signal = end->exit.signal;
         c.bad_end = c.exit_code != 0 || c.signal != 0;
+        c.is_thread_death = c.is_root_unsure = is_thread_death(&c, end);
+        c.bad_end = c.bad_end || c.is_thread_death;
     }
     c.framework = gw_model_framework(model);
     c.exception = gw_exception_kind_of(&model->stderr_facts);

@@ -191,6 +191,14 @@ static void say_unnoticed(const gwi_case *c, gwi_finding *finding)
                       "error if one of them fails");
 }
 
+static void say_thread_death(const gwi_case *c, gwi_finding *finding)
+{
+    gwi_evidence(finding, c->model->stderr_facts.exception.t_ns, "stderr",
+                 "this exception ended a thread, and the program still exited with status 0");
+    gwi_next(finding, "Make the main thread check how its threads end (concurrent.futures, threading.excepthook), and "
+                      "exit with an error if one of them fails");
+}
+
 /* Report processes whose deaths were seen in the same sample, because it is not known which process died first. */
 static void say_tie(const gwi_case *c, gwi_finding *finding)
 {
@@ -220,6 +228,8 @@ void gwi_say_family(const gwi_case *c, gwi_finding *finding)
     const gw_model *model = c->model;
     unsigned weight;
     uint64_t since_ns = gwi_trouble_time(c, &weight);
+    if (c->is_thread_death)
+        say_thread_death(c, finding);
     if (model->process_count < 2 || c->process == NULL || since_ns == GWI_NO_TIME)
         return;
     gwi_kin kin;

@@ -78,7 +78,8 @@ typedef struct gwi_case {
     bool ended;                /* the end of the process or of the command is known */
     int exit_code;             /* -1: ended by a signal */
     int signal;
-    bool bad_end; /* a signal, or an exit status other than 0 */
+    bool bad_end;         /* a signal, an exit status other than 0, or is_thread_death */
+    bool is_thread_death; /* an exception ended a thread, and the program exited with status 0 */
     gw_framework framework;
     gw_exception_kind exception;
     /* Failures of the process that no earlier failure explains; NULL: none. The process recovered only from

@@ -226,10 +226,10 @@ static void keep(const gw_stderr_facts *facts, gw_stderr_line *line, const gw_lo
 
 /* The traceback that is being read, or the last one. */
 typedef struct trace {
-    bool is_open, chain, chain_oom, is_chained, after_oom;
+    bool is_open, chain, chain_oom, is_chained, after_oom, of_thread;
     const gw_log_find *ended; /* the exception that ended the program; NULL: none */
     const gw_log_find *frame; /* innermost one */
-    uint64_t oom_order;
+    uint64_t oom_order, thread_order;
     gw_exception_kind kind; /* of the last exception */
 } trace;
 
@@ -237,8 +237,9 @@ static void begin_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *fi
 {
     enum { LINES_BETWEEN_MAX = 2 };
     if (!it->chain)
-        it->chain_oom = it->is_chained = false;
+        it->chain_oom = it->is_chained = it->of_thread = false;
     it->after_oom = facts->oom.seen && find->order <= it->oom_order + LINES_BETWEEN_MAX + 1;
+    it->of_thread = it->of_thread || (it->thread_order > 0 && find->order == it->thread_order + 1);
     it->is_open = true;
     it->chain = false;
     it->frame = NULL;
@@ -278,6 +279,7 @@ static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.95s", gw_log_text(find, "type"));
     facts->exception_kind = it->kind;
     facts->exception_after_oom = it->after_oom;
+    facts->exception_ended_thread = it->of_thread;
     facts->exception_chain_oom = it->chain_oom;
     facts->exception_is_chained = it->is_chained;
     facts->exception_lacks_value = (about & NO_VALUE) != 0;
@@ -288,6 +290,8 @@ static void trace_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
 {
     if (find->sign == GW_SAYS_TRACEBACK) {
         begin_trace(facts, it, find);
+    } else if (find->sign == GW_SAYS_THREAD_ENDED) {
+        it->thread_order = find->order;
     } else if (find->sign == GW_SAYS_CHAINED) {
         it->chain_oom = it->chain_oom || it->kind == GW_EXCEPTION_OOM;
         it->chain = it->is_chained = true;
