@@ -1,5 +1,6 @@
 /* Judges runs of many processes with one verdict. The trouble of each process has a weight and a time:
- * - 3: a lost context, a full card or a hang; the time of the failed call, or the start of the hang
+ * - 4: a lost context, a full card or a hang; the time of the failed call, or the start of the hang
+ * - 3: a full card, but nothing shows that the process ended by itself
  * - 2: the process died by itself; the time of the death
  * - 1: a refused call in a process that did not die by itself, or a wait for a peer
  *
@@ -19,9 +20,10 @@
 
 /* ---- trouble ---- */
 
+enum { WEIGHT_MAX = 4 };
 typedef struct trouble {
     const gw_process *process;
-    unsigned weight; /* 3 to 1 as described above; 0: no trouble */
+    unsigned weight; /* WEIGHT_MAX to 1 as described above; 0: no trouble */
     uint64_t t_ns;
 } trouble;
 
@@ -35,6 +37,16 @@ static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_pr
         return true;
     return command != NULL && gw_died_badly(command) && command->t_exit_ns >= process->t_exit_ns &&
            command->t_exit_ns - process->t_exit_ns < soon_ns;
+}
+
+/* True if nothing shows that the process ended by itself after a refused request, but the command did: the process only
+ * filled the card. If its parent waits for it, its status is unknown. */
+static bool has_outlived(const gw_model *model, const gw_process *process, const gwi_roots *roots)
+{
+    enum { KILL = 9 };
+    bool may_have_lived = !(process->exit_known && process->exit.status_known) || process->exit.signal == KILL;
+    return roots->oom != NULL && roots->sticky == NULL && process != model->command && may_have_lived &&
+           model->command != NULL && gw_died_badly(model->command);
 }
 
 static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_process *process, bool run_is_good)
@@ -51,7 +63,8 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
     if (was_replaced && (run_is_good || gw_exception_kind_of(&model->stderr_facts) == GW_EXCEPTION_SCRIPT))
         return none; /* the failure of a replaced process did not end the run */
     if (root != NULL && root != roots.other) {
-        found.weight = !run_is_good || roots.sticky != NULL || own_death ? 3 : 0;
+        found.weight = !run_is_good || roots.sticky != NULL || own_death ? WEIGHT_MAX : 0;
+        found.weight -= found.weight > 0 && has_outlived(model, process, &roots);
         found.t_ns = root->t_ns;
     } else if (own_death && (root != NULL || (!run_is_good && death_matters(model, kin, process)))) {
         found.weight = 2;
@@ -62,7 +75,7 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
     }
     gwi_hang hang = run_is_good ? (gwi_hang){0} : gwi_hang_of(model, process->pid);
     uint64_t since_ns = hang.hang == NULL ? 0 : hang.hang->t_ns - hang.hang->for_ns;
-    unsigned weight = 3;
+    unsigned weight = WEIGHT_MAX;
     if (hang.kind == GWI_HANG_PEER)
         weight = 1; /* a consequence of the trouble of a peer */
     else if (hang.kind == GWI_HANG_NONE)
@@ -76,7 +89,7 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
 
 const gw_process *gwi_family_judge(const gw_model *model)
 {
-    trouble first[4] = {0};
+    trouble first[WEIGHT_MAX + 1] = {0};
     gwi_kin kin;
     gwi_kin_open(&kin, model);
     for (size_t i = 0; i < model->process_count; i++) {
@@ -86,11 +99,11 @@ const gw_process *gwi_family_judge(const gw_model *model)
             *best = found;
     }
     gwi_kin_close(&kin);
-    const trouble *heavy = &first[3], *death = &first[2];
+    const trouble *heavy = &first[first[WEIGHT_MAX].process != NULL ? WEIGHT_MAX : 3], *death = &first[2];
     if (heavy->process != NULL && death->process != NULL && death->t_ns < heavy->t_ns &&
         death->process != model->command && gwi_are_peers(death->process, heavy->process))
         return death->process;
-    for (size_t weight = 3; weight > 0; weight--) {
+    for (size_t weight = WEIGHT_MAX; weight > 0; weight--) {
         if (first[weight].process != NULL)
             return first[weight].process;
     }

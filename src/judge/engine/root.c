@@ -196,6 +196,8 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     bool recovered = failure->recovery != GW_RECOVERED_NOT;
     bool by_work = failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS;
     bool own = failure->after.own_allocs + failure->after.own_work > 0;
+    if (c->is_thread_death && !own && end_of(c) == ENDED_BY_MEMORY)
+        return WENT_ON_NOT; /* only the other threads went on */
     if (failure->after.null_used_at != 0 && !failure->next.is_retry)
         return WENT_ON_NOT;
     switch (end_of(c)) {
