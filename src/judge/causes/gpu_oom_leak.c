@@ -194,14 +194,15 @@ static gw_certainty judge_built_again(const gwi_case *c, gwi_finding *finding)
     return GW_HYPOTHESIS;
 }
 
-/* ---- streams and contexts ---- */
+/* ---- streams, contexts and graphs ---- */
 
 typedef struct handle_leak {
     gw_class cls;
     const char *name;
     /* number of live objects; from count_few on a leak is a hypothesis, from count_min on it is supported */
     uint64_t count, count_min, count_few;
-    uint64_t each_bytes; /* size of one object, measured on a real card */
+    uint64_t each_bytes; /* size of one object, measured on a real card, or what the captured calls requested */
+    const char *destroy; /* the call that destroys one */
 } handle_leak;
 
 /* Return the size of one object, 0 if unknown: the growth of used memory outside of allocations, divided by `count`. */
@@ -239,7 +240,7 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
     uint64_t held = memory->rest_known && memory->rest_bytes < taken ? memory->rest_bytes : taken;
     bool is_most = held * 4 >= memory->limit_bytes && gwi_kept_from_others(memory) <= held;
     bool matters = held * 16 >= memory->limit_bytes && memory->has_free && gwi_would_fit(memory, held);
-    if (leak->count < leak->count_few || held < taken / 2 || !(is_most || matters))
+    if (taken == 0 || leak->count < leak->count_few || held < taken / 2 || !(is_most || matters))
         return GW_CERTAINTY_NONE;
     uint64_t one = bytes_each(c, leak->count);
     char place[GWI_PLACE_TEXT_MAX];
@@ -249,6 +250,10 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
     gwi_say_request(c, finding);
     gwi_measure(finding, memory->t_ns, "ledger", (double)leak->count, "count",
                 "%" PRIu64 " %ss were alive in this process", leak->count, leak->name);
+    if (leak->cls == GW_CLASS_GRAPH_EXEC)
+        gwi_measure(finding, memory->t_ns, "ledger", (double)taken, "bytes",
+                    "the requests that were captured in them have %s in total, which belongs to the graphs",
+                    gw_bytes_text(bytes, taken));
     if (maker != NULL && gwi_place(c, maker->site, place)[0] != '\0') {
         gwi_measure(finding, maker->t_first_ns, "ledger", (double)maker->live_count_peak, "count",
                     "%" PRIu64 " of them were created at %s, between %.2f s and %.2f s", maker->live_count_peak, place,
@@ -266,21 +271,30 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
                 is_most ? "the program's own allocations were only %s" : "the program's own allocations were %s",
                 gw_bytes_text(bytes, memory->own_bytes));
     gwi_next(finding, "Create %ss once and reuse them, or destroy each one (%s) when its work is done", leak->name,
-             leak->cls == GW_CLASS_STREAM ? "cuStreamDestroy" : "cuCtxDestroy");
+             leak->destroy);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     if (leak->count < leak->count_min)
         return GW_HYPOTHESIS;
-    return is_most && memory->rest_known && held * 2 >= memory->limit_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
+    bool may_be_plan = leak->cls == GW_CLASS_GRAPH_EXEC; /* a graph for each shape */
+    return is_most && memory->rest_known && held * 2 >= memory->limit_bytes && !may_be_plan ? GW_ESTABLISHED
+                                                                                            : GW_SUPPORTED;
 }
 
-static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *finding)
+static gw_certainty judge_objects(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     /* Measured on a real card: a stream takes 0.55 MiB of device memory, a context 527 MiB. */
-    handle_leak streams = {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 256, 563u << 10};
-    handle_leak contexts = {GW_CLASS_CONTEXT, "context", memory->made_context_count, 3, 2, 500u << 20};
-    gw_certainty certainty = judge_handles(c, finding, &streams);
-    return certainty != GW_CERTAINTY_NONE ? certainty : judge_handles(c, finding, &contexts);
+    const gw_usage none = {0}, *usage = memory->snapshot == NULL ? &none : &memory->snapshot->usage;
+    uint64_t graphs = usage->class_made[GW_CLASS_GRAPH_EXEC];
+    const handle_leak leaks[] = {
+        {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 256, 563u << 10, "cuStreamDestroy"},
+        {GW_CLASS_CONTEXT, "context", memory->made_context_count, 3, 2, 500u << 20, "cuCtxDestroy"},
+        {GW_CLASS_GRAPH_EXEC, "executable graph", usage->class_count[GW_CLASS_GRAPH_EXEC], 16, 16,
+         graphs == 0 ? 0 : usage->captured_bytes / graphs, "cuGraphExecDestroy"}};
+    gw_certainty certainty = GW_CERTAINTY_NONE;
+    for (size_t i = 0; i < sizeof leaks / sizeof leaks[0] && certainty == GW_CERTAINTY_NONE; i++)
+        certainty = judge_handles(c, finding, &leaks[i]);
+    return certainty;
 }
 
 /* ---- memory that a failed first run still holds ---- */
@@ -410,8 +424,8 @@ static gw_certainty most_of_other(const gwi_case *c)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
-        judge_kept_exception, judge_kept_phase,           judge_clear_runs, judge_iterations, judge_runs,
-        judge_steps,          judge_streams_and_contexts, judge_arrays,     judge_built_again};
+        judge_kept_exception, judge_kept_phase, judge_clear_runs, judge_iterations, judge_runs,
+        judge_steps,          judge_objects,    judge_arrays,     judge_built_again};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
     if (c->memory.limit_bytes != 0 && c->memory.wanted_bytes > c->memory.limit_bytes)
@@ -427,13 +441,13 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         /* With a caching allocator, the driver sees only the allocator's segments, not the live blocks in them, so most
          * kinds are hypotheses. */
         if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
-            !is_asked_one_by_one(&c->memory) && kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
+            !is_asked_one_by_one(&c->memory) && kinds[i] != judge_objects && kinds[i] != judge_arrays)
             certainty = GW_HYPOTHESIS;
         /* PyTorch's layers and phases look like iterations, unless the places of the requests are known. */
         if (certainty > GW_HYPOTHESIS && i >= CAUGHT_KINDS && c->memory.report != NULL &&
             gw_model_meta(c->model, "option.no_sites") != NULL)
             certainty = GW_HYPOTHESIS;
-        if (c->memory.is_other_request && kinds[i] != judge_streams_and_contexts && certainty > most_of_other(c))
+        if (c->memory.is_other_request && kinds[i] != judge_objects && certainty > most_of_other(c))
             certainty = most_of_other(c);
         if (certainty <= most) {
             gwi_finding_free(&one);

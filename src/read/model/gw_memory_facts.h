@@ -90,6 +90,9 @@ typedef struct gw_usage {
     uint64_t class_count[GW_CLASS_COUNT];      /* number of objects alive now, by class */
     uint64_t class_count_peak[GW_CLASS_COUNT]; /* highest number of objects alive at once, by class */
     uint64_t class_made[GW_CLASS_COUNT];       /* since the process started */
+    /* Requests that were captured and not freed in their graph: the memory belongs to graphs, and is not in the ledger.
+     * The size of a captured free is not known; assume the mean. */
+    uint64_t captured_bytes, captured_count;
 } gw_usage;
 
 /* A block that was alive at a snapshot. Lists of blocks are sorted by `order`, the number of the allocation in the

@@ -515,12 +515,26 @@ static void apply_effect(gw_model *model, gwi_process *process, const gw_event *
     }
 }
 
+static void count_captured(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    int device = gwi_device_of(process, event->context);
+    gw_usage *usage = &model->process[process->index].usage[device < 0 ? 0 : gwi_device_place((uint64_t)device)];
+    bool is_alloc = event->kind == GW_EV_ALLOC_ASYNC;
+    if (is_alloc) {
+        usage->captured_bytes += event->arg[1];
+        usage->captured_count++;
+    } else if (usage->captured_count > 0) {
+        usage->captured_bytes -= usage->captured_bytes / usage->captured_count;
+        usage->captured_count--;
+    }
+}
+
 /* A captured call becomes part of a graph, so it does not allocate or free anything now. */
 static void apply_async(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (captured_now(process, event))
-        return;
-    if (event->kind == GW_EV_ALLOC_ASYNC)
+        count_captured(model, process, event);
+    else if (event->kind == GW_EV_ALLOC_ASYNC)
         gwi_memory_add(model, process, event, GW_CLASS_POOL);
     else
         gwi_memory_free(model, process, event);
