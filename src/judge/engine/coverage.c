@@ -50,9 +50,7 @@ static const gw_thread *thread_inside(const gwi_case *c)
     return NULL;
 }
 
-/* Return the last query that the driver refused, if the process ended without any later driver call. Returns NULL if
- * there is none. */
-static const gw_failure *ended_in_probe(const gwi_case *c)
+const gw_failure *gwi_ended_in_probe(const gwi_case *c)
 {
     const gw_failure *last = NULL;
     enum { SHUTTING_DOWN = 4 };
@@ -114,7 +112,7 @@ static bool hangs(const gwi_case *c)
 bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
     return c->root == NULL && gwi_is_observed(c, GWI_OF_RUN) && !hangs(c) && !is_left_alone(c) &&
-           thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
+           thread_inside(c) == NULL && gwi_ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
            gwi_doubtful_refusal(c) == NULL && !is_told_of_gpu(c) && !is_not_told(c);
 }
 
@@ -145,9 +143,9 @@ static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failu
 /* Report as evidence each reason why the GPU is not ruled out. */
 static void say_open(const gwi_case *c, gwi_finding *finding)
 {
-    char call[GWI_CALL_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     const gw_thread *inside = thread_inside(c);
-    const gw_failure *failure = ended_in_probe(c);
+    const gw_failure *failure = gwi_ended_in_probe(c);
     gwi_say_unseen(c, finding);
     if (gwi_observed_count(c->model) == 0)
         gwi_evidence(finding, GWI_NO_TIME, "driver", "no CUDA driver call was observed");
@@ -159,8 +157,10 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, inside->inside_since_ns, "driver", "thread %u (%s) was inside %s when the program ended",
                      inside->tid, inside->name, gwi_call_text(call, inside->inside_fn));
     if (failure != NULL)
-        gwi_evidence(finding, failure->t_ns, "driver", "the last driver call, %s, returned %u (%s)",
-                     gwi_call_text(call, failure->fn_name), failure->result, gw_result_name(failure->result));
+        gwi_evidence(finding, failure->t_ns, "driver", "the last driver call, %s%s%s%s, returned %u (%s)",
+                     gwi_call_text(call, failure->fn_name), failure->text == NULL ? "" : " of ",
+                     failure->text == NULL ? "" : failure->text, gwi_at(c, failure->site, at), failure->result,
+                     gw_result_name(failure->result));
     if (is_told_of_gpu(c))
         gwi_evidence(finding, c->model->stderr_facts.exception.t_ns, "stderr",
                      "no driver call failed, but the program's last exception is about the GPU%s",

@@ -23,6 +23,10 @@ bool gwi_gpu_is_ruled_out(const gwi_case *c);
  * what was not observed, or is "". */
 const char *gwi_gpu_words(const gwi_case *c);
 
+/* Return the last query that the driver refused, if the process ended without any later driver call. Returns NULL if
+ * there is none. */
+const gw_failure *gwi_ended_in_probe(const gwi_case *c);
+
 /* Report the unobserved parts as evidence. */
 void gwi_say_unseen(const gwi_case *c, gwi_finding *finding);
 

@@ -150,6 +150,44 @@ static void say_lacks(const gwi_lacks *lacks, gwi_finding *finding)
     }
 }
 
+/* Report the memory that an address of the failed call refers to. */
+static void say_target(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
+{
+    const gw_target *it = &failure->target;
+    const char *name = failure->kind != GW_EV_COPY ? "its address"
+                       : it->argument == 0         ? "its destination"
+                                                   : "its source";
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], more[GW_BYTES_TEXT_MAX];
+    char made[GWI_PLACE_TEXT_MAX], freed[GWI_PLACE_TEXT_MAX];
+    gwi_call_text(call, failure->fn_name);
+    gw_bytes_text(bytes, it->bytes);
+    gwi_place(c, it->made_site, made);
+    gwi_place(c, it->freed_site, freed);
+    const char *made_at = made[0] == '\0' ? "" : " at ", *freed_at = freed[0] == '\0' ? "" : " at ";
+    switch (it->what) {
+    case GW_TARGET_UNKNOWN:
+        return;
+    case GW_TARGET_NULL:
+        gwi_headline(finding, "%s was called with a NULL address", call);
+        gwi_evidence(finding, failure->t_ns, "driver", "%s is NULL", name);
+        return;
+    case GW_TARGET_FREED:
+        gwi_headline(finding, "%s was called with memory that the program had already freed", call);
+        gwi_measure(finding, it->t_freed_ns, "ledger", (double)it->bytes, "bytes",
+                    "%s lies in a block of %s, allocated at %.2f s%s%s, and freed at %.2f s%s%s", name, bytes,
+                    (double)it->t_made_ns / 1e9, made_at, made, (double)it->t_freed_ns / 1e9, freed_at, freed);
+        gwi_next(finding, "Free the block after its last use, and forget its address then");
+        return;
+    case GW_TARGET_PAST_END:
+        gwi_headline(finding, "%s was called with %s for a smaller block", call, gw_bytes_text(more, failure->arg[2]));
+        gwi_measure(finding, it->t_made_ns, "ledger", (double)it->bytes, "bytes",
+                    "%s lies %" PRIu64 " bytes into a block of %s, allocated at %.2f s%s%s", name, it->offset, bytes,
+                    (double)it->t_made_ns / 1e9, made_at, made);
+        gwi_next(finding, "Compare the size in this call with the size of the block");
+        return;
+    }
+}
+
 static void say_other_failure(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *root = c->root;
@@ -167,6 +205,7 @@ static void say_other_failure(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, root->t_ns, "driver", "%s%s returned %u (%s)%s%s", call, gwi_at(c, root->site, at),
                      root->result, gw_result_name(root->result), root->text == NULL ? "" : ": ",
                      root->text == NULL ? "" : root->text);
+        say_target(c, finding, root);
     }
     gwi_say_consequences(c, finding, root);
 }
@@ -232,6 +271,8 @@ static void say_hang(const gwi_case *c, gwi_finding *finding)
 static void say_bad_end(const gwi_case *c, gwi_finding *finding)
 {
     const char *gpu = gwi_gpu_is_ruled_out(c) ? "; the GPU is ruled out" : gwi_gpu_words(c);
+    const gw_failure *last = gwi_ended_in_probe(c);
+    char call[GWI_CALL_TEXT_MAX];
     const char *why = gwi_said_nothing(c) ? " and printed no reason" : "; no reason was found";
     if (!c->ended && c->model->truncated)
         gwi_headline(finding, "the recording stops before the program ended, and has no failure that explains the end");
@@ -242,8 +283,13 @@ static void say_bad_end(const gwi_case *c, gwi_finding *finding)
                      (double)c->hang.hang->for_ns / 1e9);
     else if (c->signal != 0)
         gwi_headline(finding, "the program was ended by signal %d; the reason is unknown%s", c->signal, gpu);
+    else if (last != NULL)
+        gwi_headline(finding, "the program exited with status %d after %s returned %u (%s)", c->exit_code,
+                     gwi_call_text(call, last->fn_name), last->result, gw_result_name(last->result));
     else
         gwi_headline(finding, "the program exited with status %d%s%s", c->exit_code, why, gpu);
+    if (last != NULL)
+        gwi_where(finding, last->site, "the last driver call");
     if (c->hang.hang != NULL && c->bad_end)
         gwi_say_threads(c, finding);
     say_end(c, finding);
@@ -267,6 +313,9 @@ static void say_what_decides(const gwi_case *c, gwi_finding *finding)
         gwi_next(finding, "Read the machine's log of the time at which the recording stops (journalctl -k, dmesg -T)");
     else if (!c->ended || c->hang.hang != NULL)
         gwi_next(finding, "While it runs, look at what each of its threads waits for: gpuwhy poke");
+    else if (c->signal == 0 && gwi_ended_in_probe(c) != NULL)
+        gwi_next(finding, "Check the arguments of the last driver call; what its result can mean: gpuwhy explain -m %s",
+                 gw_result_name(gwi_ended_in_probe(c)->result));
     else if (c->signal != 0)
         gwi_next(finding, "Run it once more with core dumps (ulimit -c unlimited): gpuwhy then names the place of the "
                           "crash");

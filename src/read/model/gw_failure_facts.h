@@ -31,6 +31,15 @@ typedef struct gw_elsewhere {
     uint64_t t_made_ns;
 } gw_elsewhere;
 
+/* The memory that an address of a failed copy, fill or free refers to. */
+typedef struct gw_target {
+    enum { GW_TARGET_UNKNOWN, GW_TARGET_NULL, GW_TARGET_FREED, GW_TARGET_PAST_END } what;
+    uint8_t argument;       /* index of the address in gw_failure.arg */
+    uint64_t offset, bytes; /* of the address in the block, and the size of the block */
+    uint64_t t_made_ns, t_freed_ns;
+    uint32_t made_site, freed_site; /* 0: not known */
+} gw_target;
+
 /* What the process did successfully after a failure. All counts are lower bounds. */
 typedef struct gw_after {
     uint64_t launches;
@@ -101,6 +110,7 @@ typedef struct gw_failure {
     gw_recovery recovery;
     uint64_t t_recovered_ns;
     gw_elsewhere elsewhere;
+    gw_target target;
     gw_after after;
 
     bool has_info; /* `info` is known: read right after the failure, or derived from values read earlier */

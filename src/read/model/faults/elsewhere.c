@@ -4,7 +4,9 @@
  * - memory of one device is filled or copied in a stream of another
  *
  * A default stream has the device of the current context. A function has the device of its module. Other objects have
- * the device that was current when they were created. */
+ * the device that was current when they were created.
+ *
+ * It also finds the memory that a refused address refers to, in the list of the process's calls for memory. */
 #include "gwi_find.h"
 
 enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, STREAM_NAMES = 2 };
@@ -68,4 +70,56 @@ void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure 
                                             .site = model->group[it->group].site,
                                             .t_made_ns = it->t_ns};
     }
+}
+
+/* ---- the memory of a refused address ---- */
+
+static size_t addresses_of(const gw_failure *failure)
+{
+    if (failure->result != INVALID_VALUE)
+        return 0;
+    return failure->kind == GW_EV_COPY ? 2 : failure->kind == GW_EV_FILL || failure->kind == GW_EV_FREE;
+}
+
+/* Return the newest request whose block contains the address. Its index is *ret_index. */
+static const gwi_memory_call_made *find_request(const gwi_memory_calls *calls, uint64_t address, size_t *ret_index)
+{
+    for (size_t i = calls->count; i-- > 0;) {
+        const gwi_memory_call_made *call = &calls->call[i];
+        *ret_index = i;
+        if (call->kind == GW_EV_ALLOC && !call->is_refused && address - call->address < call->bytes)
+            return call;
+    }
+    return NULL;
+}
+
+static void look_up(const gwi_memory_calls *calls, const gw_failure *failure, unsigned argument, gw_target *ret_target)
+{
+    size_t index;
+    uint64_t address = failure->arg[argument], bytes = failure->kind == GW_EV_FREE ? 0 : failure->arg[2];
+    const gwi_memory_call_made *made = calls->is_cut ? NULL : find_request(calls, address, &index);
+    *ret_target = (gw_target){.what = address == 0 ? GW_TARGET_NULL : GW_TARGET_UNKNOWN, .argument = (uint8_t)argument};
+    if (made == NULL || address == 0)
+        return;
+    ret_target->offset = address - made->address;
+    ret_target->bytes = made->bytes;
+    ret_target->t_made_ns = made->t_ns;
+    ret_target->made_site = made->site;
+    if (bytes > made->bytes - ret_target->offset)
+        ret_target->what = GW_TARGET_PAST_END;
+    for (size_t i = index + 1; i < calls->count; i++) {
+        const gwi_memory_call_made *call = &calls->call[i];
+        if (call->kind != GW_EV_FREE || call->address != made->address)
+            continue;
+        ret_target->what = GW_TARGET_FREED;
+        ret_target->t_freed_ns = call->t_ns;
+        ret_target->freed_site = call->site;
+    }
+}
+
+void gwi_target_find(const gwi_process *process, gw_failure *failure)
+{
+    size_t count = addresses_of(failure);
+    for (unsigned i = 0; i < count && failure->target.what == GW_TARGET_UNKNOWN; i++)
+        look_up(&process->memory_calls, failure, i, &failure->target);
 }

@@ -395,6 +395,7 @@ static bool is_repeated(gw_model *model, gwi_process *process, const gw_event *e
 
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
+    enum { TARGETS_MAX = 64 }; /* each search reads a long list */
     if (gw_is_request(event->kind))
         gwi_work_add(process, event->extra);
     if (is_repeated(model, process, event))
@@ -419,6 +420,8 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
     fill(model, process, event, failure);
     look_up_named(process, failure);
     gwi_elsewhere_find(model, process, failure);
+    if (index < TARGETS_MAX)
+        gwi_target_find(process, failure);
     process->last_failure = (int)index;
     process->sticky = process->sticky || sticky;
     if (!failure->is_allocation || failure->is_echo)
