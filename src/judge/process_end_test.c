@@ -324,6 +324,7 @@ static void test_killed(void **state)
     } terms[] = {{NULL, GW_SUPPORTED}, /* the program may have sent it */
                  {"signal=15 outside=0 pid=9 from=python watchdog.py", GW_SUPPORTED},
                  {"signal=2 outside=1 from=the terminal", GW_SUPPORTED},
+                 {"signal=15 outside=1 early_s=40 from=timeout 9", GW_SUPPORTED}, /* it had survived that one */
                  {"signal=15 outside=1 pid=7 from=timeout 60", GW_ESTABLISHED}};
     for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
         end_by(15, false);

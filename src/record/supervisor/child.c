@@ -2,6 +2,7 @@
  * whether a signal was sent to the whole group or only to gpuwhy. */
 #include "gwi_child.h"
 
+#include "gw_clock.h"
 #include "gw_exit.h"
 #include "gw_process.h"
 #include "gwi_cudnn.h"
@@ -184,6 +185,7 @@ static void pass_on(gwi_signals *signals, pid_t child, bool is_new)
         int signal = (int)info.ssi_signo;
         if (gwi_signal_is_stop(signal) && !is_nohup(signal)) {
             signals->stop_signal = signal;
+            signals->stop_ns = gw_monotonic_ns();
             look_at_sender(signals, &info);
         }
         bool is_for_all = !is_ours_alone(signals, &info);

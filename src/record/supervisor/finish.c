@@ -74,16 +74,19 @@ static void take_nested(gw_supervisor *run)
 }
 
 /* Record who asked the program to end, if that signal reached us, too. */
-static void take_stop_signal(gw_supervisor *run)
+static void take_stop_signal(gw_supervisor *run, uint64_t ended_ns)
 {
     const gwi_signals *signals = &run->signals;
     gwi_signals_pass_on(&run->signals, 0);
     bool is_parent = run->parent_gone_at_ns != 0;
     if (signals->stop_signal == 0 && !is_parent)
         return;
+    const uint64_t second_ns = 1000000000u;
+    bool is_early = !is_parent && signals->stop_ns != 0 && signals->stop_ns < ended_ns;
     gw_fact_stop fact = {
         GW_FACT_SET(signal, is_parent ? SIGTERM : (uint32_t)signals->stop_signal),
         GW_FACT_SET(outside, is_parent || signals->is_from_outside),
+        GW_FACT_SET(early_s, is_early ? (uint32_t)((ended_ns - signals->stop_ns) / second_ns) : 0),
         .has_pid = !is_parent && signals->sender != 0,
         .pid = (uint32_t)signals->sender,
         GW_FACT_SET(from, gw_fact_text_of(is_parent ? "gpuwhy, because its own parent had ended (--end-with-parent)"
@@ -97,7 +100,7 @@ static void take_stop_signal(gw_supervisor *run)
 
 void gwi_finish_recording(gw_supervisor *run)
 {
-    uint64_t ended_at_ns = gwi_record_now_ns(&run->record);
+    uint64_t ended_at_ns = gwi_record_now_ns(&run->record), ended_ns = gw_monotonic_ns();
     see_others_end(run);
     gwi_stderr_settle(&run->capture);
     gwi_record_drain(&run->record, true);
@@ -108,7 +111,7 @@ void gwi_finish_recording(gw_supervisor *run)
     gwi_cudnn_end(&run->cudnn);
     take_virtual_notes(run);
     take_nested(run);
-    take_stop_signal(run);
+    take_stop_signal(run, ended_ns);
     gwi_dumps_take(&run->dumps, &run->record, run->child);
     gwi_host_cores_take(&run->record, run->child, run->status);
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};

@@ -13,6 +13,7 @@ typedef struct gwi_signals {
     void *witness_counts;      /* for each signal: how often the witness received it; owned; shared memory */
     uint32_t witness_seen[65]; /* per signal: value of the witness's counter when it was last read */
     int stop_signal;           /* the last signal that asked us or the whole group to end; 0: none so far */
+    uint64_t stop_ns;          /* CLOCK_MONOTONIC when it arrived */
     bool is_from_outside;      /* its sender is known not to belong to the program */
     pid_t sender;              /* 0: the terminal, or a process in an outer pid namespace */
     char sender_name[300];     /* its command line, or what it is; "": unknown */
