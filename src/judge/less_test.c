@@ -10,7 +10,8 @@
  * - No verdict is established and lists an alternative.
  * - No cause becomes more certain, except that an explanation which was refuted may become a hypothesis: nothing
  *   refutes it any more. No cause and no clean verdict becomes established. No verdict becomes clean, unless no call
- *   had failed and the loss of what showed the fault was counted: then its certainty is supported.
+ *   had failed and the loss of what showed the fault was counted, or the program exited with status 0 and only its
+ * output shows that a thread ended: then its certainty is supported.
  * - The same cause rules nothing out that it did not rule out before, and another one rules out no failed driver call.
  * - A verdict rules something out, is clean or says that the GPU is not at fault only if the recording reaches its end,
  *   is not damaged and lost no failed call. What a driver call could confirm is ruled out only if calls were recorded,
@@ -233,6 +234,14 @@ static bool is_counted(const lack *without)
     return counted;
 }
 
+static bool lacks_output(const lack *without)
+{
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        if (without->what >> i & 1 && (kinds[i].items & ITEM(STDERR)) != 0)
+            return true;
+    return false;
+}
+
 /* ---- making a copy ---- */
 
 static void must(gw_status st, const gw_error *err)
@@ -416,7 +425,9 @@ static void compare(checked *it, const lack *without, const gw_verdict *less)
                      gw_certainty_text(before));
     }
     bool was_clean = whole->status == GW_VERDICT_CLEAN;
-    bool may_be_clean = was_clean || (is_counted(without) && !whole->has_failure && less->certainty < GW_ESTABLISHED);
+    bool is_hidden = (is_counted(without) && !whole->has_failure) ||
+                     (lacks_output(without) && whole->exit_known && whole->exit_code == 0);
+    bool may_be_clean = was_clean || (is_hidden && less->certainty < GW_ESTABLISHED);
     if (less->status == GW_VERDICT_CLEAN && (!may_be_clean || (was_clean && less->certainty > whole->certainty)))
         complain(it, without, "it is clean (%s)", gw_certainty_text(less->certainty));
     if (was_clean) /* which needs no list */

@@ -520,6 +520,64 @@ def library(version, *options):
     return program("s09_library_log", "--library", SCENARIOS / "fake" / f"libcudnn.so.{version}", *options)
 
 
+READINGS_C = DRIVER / "readings.c"
+HOST_ENDS = DRIVER / "host_ends.py"
+
+
+def reading(certainty, *patterns, at=None, beside=()):
+    """The certainty, texts, the place as (function, code), and causes that must be alternatives."""
+    def check(run, verdict):
+        expect(verdict["certainty"] == certainty, f"{verdict['certainty']}, not {certainty}")
+        for pattern in patterns:
+            expect_text(verdict, pattern, "the reason")
+        if at is not None:
+            expect_where(verdict, at[0], READINGS_C, at[1])
+        others = {a["cause"] for a in verdict["alternatives"]}
+        expect(others >= set(beside), f"{beside} are not all in {others}")
+    return check
+
+
+def readings():
+    """Failures that look like others: see readings.c and host_ends.py."""
+    fault = {
+        "sentence": ("gpu-oom-capacity", reading("supported", at=("beam_search", "mark: beam"))),
+        "buffer": ("gpu-oom-leak", reading("supported", "fill a buffer", at=("fill_buffer", "mark: buffer"))),
+        "phase": ("gpu-oom-leak", reading("supported", "before these iterations", at=("train_then_validate", "mark: loss"))),
+        "layers": ("gpu-oom-capacity", reading("supported", at=("load_layer", "take(40"), beside=["gpu-oom-leak"])),
+        "rebuilt": ("gpu-oom-capacity", reading("supported", "a second time", at=("build_again", "mark: model"),
+                                                beside=["gpu-oom-leak"])),
+        "graphs": ("gpu-oom-leak", reading("supported", "executable graphs", at=("graph_for", "mark: graph"))),
+        "pools": ("gpu-oom-fragmentation", reading("established", "Create one pool", at=("keep_pools", "mark: pool"))),
+        "neighbour": ("gpu-oom-other-process", reading("established", at=("live_beside", "mark: beside"))),
+        "ordinal": ("invalid-device-ordinal", reading("established", at=("find_device", "cuDeviceGet("))),
+    }
+    open_end = {
+        "freed": reading(None, "block of 64.00 MiB, allocated .* in copy_to_freed", "freed at .* in copy_to_freed"),
+        "past": reading(None, "2.00 MiB for a smaller block", "block of 1.00 MiB"),
+        "name": reading(None, "cuModuleGetFunction of store_half", at=("find_function", "cuModuleGetFunction(")),
+    }
+    host = {
+        "key": ("script-exception", 1, reading("supported", "KeyError", beside=["gpu-oom-capacity"])),
+        "file": ("script-exception", 1, reading("supported", "FileNotFoundError", beside=["gpu-oom-capacity"])),
+        "chained": ("gpu-oom-capacity", 1, None),
+        "thread": ("gpu-oom-capacity", 0, reading("supported", "ended a thread")),
+        "thread-key": ("script-exception", 0, reading("supported", "ended a thread")),
+    }
+    card = Card("4GiB")
+    for kind, (cause, check) in fault.items():
+        argv = program("readings", "--kind", kind)
+        yield "reading-" + kind, Scenario(argv, card, cause, check, twin=[*argv, "--repaired"], on="virtual")
+    for kind, check in open_end.items():
+        argv = program("readings", "--kind", kind)
+        yield "reading-" + kind, Scenario(argv, card, None, check, status="undetermined", twin=[*argv, "--repaired"],
+                                          on="virtual")
+    argv = program("readings", "--kind", "term")
+    yield "reading-term", Scenario(argv, card, "killed-by-scheduler-or-user", reading("supported", "search the program"),
+                                   exit=-signal.SIGTERM, twin=[*argv, "--repaired"], on="virtual")
+    for kind, (cause, status, check) in host.items():
+        argv = [PYTHON, "-B", str(HOST_ENDS), kind]
+        yield "reading-" + kind, Scenario(argv, card, cause, check, exit=status, twin=[*argv, "--repaired"], on="virtual")
+
 
 TABLE = {
     "S01": Scenario(cnn(*KEEP, "--keep-runs"), Card("16GiB"), "gpu-oom-leak", s01, twin=cnn(*KEEP)),
@@ -747,6 +805,7 @@ TABLE = {
                              on="virtual", crashes=True),
     "refusal-crumbs": Scenario(program("refusals", "--kind", "crumbs"), Card("6GiB"), "gpu-oom-capacity", crumbs,
                                twin=program("refusals", "--kind", "crumbs", "--repaired"), on="virtual"),
+    **dict(readings()),
     "ranks-crash": Scenario(program("ranks", "--of", "crash"), Card(), "host-crash-of-process", ranks),
     "ranks-inside": Scenario(program("ranks", "--inside"), Card(), "illegal-address", ranks),
     "ranks-restarted": Scenario(program("ranks", "--starts", "address,crash"), Card(), "host-crash-of-process",

@@ -349,6 +349,9 @@ void gwi_root_find(gwi_case *c)
     }
     found.oom = c->oom;
     c->root = gwi_root_of(&found);
-    if (c->oom != NULL && c->root == c->oom && may_have_gone_on(c))
+    /* Without call sites, nothing shows whether the exception was raised elsewhere. */
+    bool is_unplaced = end_of(c) == ENDED_BY_OTHER_EXCEPTION && is_of_host(c->model->stderr_facts.exception_type) &&
+                       gw_model_meta(c->model, "option.no_sites") != NULL;
+    if (c->oom != NULL && c->root == c->oom && (is_unplaced || may_have_gone_on(c)))
         c->is_root_unknown = true;
 }

@@ -176,7 +176,7 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
                     "the %" PRIu64 " iteration%s before them left nothing behind", loop->idle_count,
                     GWI_PLURAL(loop->idle_count));
-    if (loop->fitted_before_ns > 0 && !loop->leak_is_current)
+    if (loop->fitted_before_ns > 0)
         gwi_measure(finding, loop->fitted_before_ns, gwi_memory_source(memory), (double)growth->loop_bytes, "bytes",
                     "before these iterations, as much memory was in use as is needed now without the %s that they kept",
                     all);

@@ -81,7 +81,8 @@ typedef struct gw_iterations {
     uint64_t requests, launches, copies, reads, waits, passing;
     uint64_t idle_count; /* number of whole iterations directly before the leak that left nothing behind at their end */
     uint64_t group_count; /* longest row of earlier iterations that left memory behind at their end; all is freed now */
-    /* before the leak, the program used as much at once as it needs now without what was kept; 0: it never did */
+    /* If the request after these iterations needs more than they kept: when the program had used as much, before the
+     * leak, as it needs now without what was kept. 0: it never had. */
     uint64_t fitted_before_ns;
     bool leak_is_current; /* the list ends at most about one iteration after the leak */
     bool each_waited;     /* the host waited for the GPU or read results in nearly every iteration */

@@ -708,7 +708,8 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     found->reads = median(all, marks, it->first, OF_READS);
     found->waits = median(all, marks, it->first, OF_WAITS);
     found->passing = passing_in(all, it);
-    found->fitted_before_ns = fitted_before(all, it, found->leak_bytes_max);
+    if (is_outgrown(all, it, found))
+        found->fitted_before_ns = fitted_before(all, it, found->leak_bytes_max);
     look_before(all, it, found);
     found->is_interleaved = is_interleaved(all, it);
     found->is_late = is_late(all, it);
