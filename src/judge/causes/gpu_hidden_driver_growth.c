@@ -83,7 +83,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_suspects(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
     gwi_say_consequences(c, finding, c->oom_last);
-    return GW_SUPPORTED;
+    /* a process whose calls were not recorded may hold this memory */
+    return gwi_unseen_driver(c->model) != NULL ? GW_HYPOTHESIS : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_gpu_hidden_driver_growth = {
