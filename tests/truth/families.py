@@ -1,7 +1,7 @@
 """The families of programs. Each function draws one program with both of its versions, faulty and repaired, and
 returns the truth about the faulty one: `Truth`. truth.py checks it by arithmetic before it runs anything.
 """
-from plans import (CONTEXT, GIB, KIB, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
+from plans import (CHUNK, CONTEXT, GIB, KIB, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
                    only_repaired, varied_loop, when)
 
 ESTABLISHED_OR_SUPPORTED = ("established", "supported")
@@ -13,11 +13,13 @@ class Truth:
     name: of the row in the table. ends: how the faulty program ends ("oom", "exit", "kill", "throw"). right:
     verdicts that are right, {cause: certainties}; the causes "clean" and "undetermined" have no certainties. true:
     causes that may be called established; every other established cause is an overclaim. leak: whether "ruled out: a
-    leak" is false. lists: whether a clean run may list leaks. ambiguous: why "undetermined" is right, too."""
+    leak" is false. lists: whether a clean run may list leaks. ambiguous: why "undetermined" is right, too. beside: causes
+    of which one must be named, as the cause or as an alternative. status: the exit status, if not as usual."""
 
     def __init__(self, name, ends, right, true, leak=False, ambiguous=None):
         self.name, self.ends, self.right, self.true = name, ends, right, set(true)
         self.leak, self.ambiguous, self.lists = leak, ambiguous, False
+        self.beside, self.status = (), None
 
 
 def leak_truth(name, ambiguous=None):
@@ -491,6 +493,8 @@ def neighbour(d):
         share = theirs if part is only_faulty else 0.02
         d.neighbour.append(part(*[alloc(0, 0, "plain", int(share * d.usable / blocks) // PAGE * PAGE + PAGE)
                                   for _ in range(blocks)]))
+    if rng.random() < 0.4:  # it handles a refusal of its own
+        d.neighbour.append(alloc(1, 0, "plain", 2 * d.card, op="try"))
     d.neighbour += [Node("ready"), Node("hold")]
     d.neighbour_bytes = int(theirs * d.usable) + CONTEXT
     d.neighbour_bytes_repaired = int(0.02 * d.usable) + CONTEXT + blocks * 2 * PAGE
@@ -586,6 +590,150 @@ def idle_memory(d):
              "gpu-oom-capacity": ("supported", "hypothesis"), "undetermined": None}
     return body, Truth("idle: own cache" if own else "idle: pool", "oom", right,
                        ["gpu-oom-fragmentation", "gpu-oom-preallocation"])
+
+
+# ---- what looks like something else ---------------------------------------------------------------------------------
+
+def group(d):
+    """A sentence, a clip or a job keeps a block in each step and frees all at its end; the last one is too long."""
+    rng = d.rng
+    room = rng.randint(8, 60)  # blocks that fit
+    earlier = rng.randint(4, 14)
+    usual = [max(2, int(room * rng.uniform(0.2, 0.6))) for _ in range(earlier)]
+    long = int(room * rng.uniform(1.25, 2.5)) + 2
+    kind = d.kind if d.kind != "cached" else "plain"
+    warm = d.warm(rng.uniform(0.02, 0.15) * d.usable) if rng.random() < 0.6 else []
+    size = d.sizes(0.8 * d.usable / room, rng.choice(["equal", "cycle"]), room, kind)
+    launches, extra = rng.choice([1, 2, 3, 5]), rng.random() < 0.5
+
+    def build(factor):
+        bag, other = d.bag(), d.bag()
+        step = [alloc(bag, d.place(), kind, size)]
+        if extra:
+            step = [alloc(other, d.place(), "plain", d.size(0.02 * d.usable, "plain"))] + step
+        step += d.work(launches) + d.waits() + ([Node("freeall", other)] if extra else [])
+        counts = usual + [long if factor else usual[0]]
+        return d.main_loop(len(counts), [varied_loop(counts, step), Node("freeall", bag)])
+
+    d.notes.update(room=room, earlier=earlier, long=long)
+    return d.program(warm + both(d, build)), capacity_truth("group: a long one", others=["gpu-oom-peak-phase"])
+
+
+def planned_buffer(d):
+    """A replay buffer, a cache or a data set grows to a bound that is too large. Repaired: a bound that fits."""
+    rng = d.rng
+    room = int(d.log(6, 400 if d.language != "python" else 80))
+    kind = d.kind if d.kind != "cached" else "plain"
+    bag = d.bag()
+    steps = int(room * rng.uniform(1.5, 2.5)) + 4
+    warm = d.warm(rng.uniform(0.02, 0.15) * d.usable) if rng.random() < 0.6 else []
+    start, end = d.transients(0.05 * d.usable, rng.randint(0, 4), steps)
+    keep = [alloc(bag, d.place(), kind, d.sizes(0.8 * d.usable / room, rng.choice(["equal", "cycle", "varied"]), steps, kind)),
+            only_faulty(Node("trim", bag, int(room * rng.uniform(1.4, 2)) + 3)),
+            only_repaired(Node("trim", bag, max(1, room // 3)))]
+    body = d.main_loop(steps, start + d.work(rng.randint(1, 4)) + keep + d.waits() + end)
+    d.notes.update(room=room, steps=steps)
+    truth = Truth("planned buffer", "oom", {"gpu-oom-leak": ("supported", "hypothesis"), "gpu-oom-capacity":
+                                            ESTABLISHED_OR_SUPPORTED}, ["gpu-oom-capacity"],
+                  ambiguous="whether growth is planned cannot be seen")
+    return d.program(warm + body), truth
+
+
+def handled_on_host(d):
+    """A refused request is handled on the host, with little or no work on the GPU; something else ends the program."""
+    rng = d.rng
+    d.fail = "raise" if d.language == "python" else d.fail
+    kind = d.kind if d.kind != "cached" else "plain"
+    body = d.warm(rng.uniform(0.02, 0.3) * d.usable) if rng.random() < 0.6 else []
+    if rng.random() < 0.6:
+        body += steady_steps(d, rng.uniform(0.02, 0.2) * d.usable, rng.randint(1, 6), rng.randint(1, 30))
+    attempt = [alloc(d.bag(), d.place(), kind, d.size(d.card * rng.uniform(1.1, 3), kind), op="try")]
+    body += [call(rng.randrange(8), attempt)] if rng.random() < 0.5 else attempt
+    if rng.random() < 0.6:
+        body.append(Node("say", rng.choice(["out of memory: falling back to the CPU", "the optional cache is off",
+                                            "this sample is skipped"])))
+    body += d.work(rng.choice([0, 0, 1]))
+    thrown = d.language in ("python", "c++")
+    body += [only_faulty(Node("throw", "label 1204 is not one of the 1000 classes") if thrown else
+                         Node("exit", rng.choice([1, 2, 3])))]
+    right, true = {"undetermined": None, "gpu-oom-capacity": ("supported", "hypothesis")}, []
+    if d.language == "python":
+        right, true = {"script-exception": ESTABLISHED_OR_SUPPORTED}, ["script-exception"]
+    elif thrown:
+        right.update({c: ("established", "supported", "hypothesis") for c in ("script-exception", "host-crash-of-process")})
+        true = ["script-exception", "host-crash-of-process"]
+    return d.program(body), Truth("handled on the host", "throw" if thrown else "exit", right, true)
+
+
+def thread_ends(d):
+    """An exception ends a thread, and the program exits with status 0. In Python alone."""
+    rng = d.rng
+    if d.language != "python":
+        raise Impossible("only Python goes on")
+    d.fail, d.kind = "raise", "plain"
+    d.wait = rng.choice(["ctx", "stream", "none"])
+    refused = rng.random() < 0.5
+    bag = d.bag()
+    huge = alloc(bag, d.place(), "plain", d.size(d.card * rng.uniform(1.1, 2), "plain"))
+    fits = alloc(bag, d.place(), "plain", d.size(0.02 * d.usable, "plain"))
+    ends = [huge] if refused else [fits, Node("throw", "label 1204 is not one of the 1000 classes")]
+    warm = [alloc(d.bag(), d.place(), "plain", d.size(0.1 * d.usable, "plain"))]
+    after = steady_steps(d, 0.1 * d.usable, rng.randint(1, 4), rng.randint(1, 40)) if rng.random() < 0.6 else []
+    if "cached" in set(kinds_in_flat(after)):
+        raise Impossible("the cache belongs to one thread")
+    body = warm + [Node("thread", body=[only_faulty(*ends), only_repaired(fits)]), Node("join")] + after
+    d.notes["refused"] = refused
+    cause = "gpu-oom-capacity" if refused else "script-exception"
+    truth = Truth("thread ends: " + ("refused" if refused else "exception"), "oom" if refused else "throw",
+                  {cause: ESTABLISHED_OR_SUPPORTED}, [cause])
+    truth.status = 0
+    return d.program(body), truth
+
+
+def built_again(d):
+    """A model is built again while the old one is held, and both do not fit. Repaired: the old one is freed first."""
+    rng = d.rng
+    layers, times = rng.randint(1, 16), rng.randint(2, 5)
+    kind = d.kind if d.kind != "cached" else "plain"
+    bag = d.bag()
+    share = rng.uniform(0.58, 0.75)
+    table = (d.sizes(share * d.usable / layers, rng.choice(["equal", "cycle"]), layers, kind) * layers)[:layers]
+    start, end = d.transients(0.05 * d.usable, rng.randint(0, 4), 40)
+    build = [loop(layers, [alloc(bag, d.place(), kind, table)])]
+    steps = loop(rng.randint(1, 20), start + d.work(rng.randint(1, 4)) + (d.waits() or [Node("wait", "ctx", 0)]) + end)
+    body = [only_repaired(Node("freeall", bag)), call(4, build), only_faulty(Node("trim", bag, layers)), steps]
+    d.notes.update(layers=layers, share=round(share, 2))
+    truth = Truth("built again", "oom", {"gpu-oom-capacity": ("supported",), "gpu-oom-leak": ("supported",),
+                                         "gpu-oom-peak-phase": ("supported",)}, [])
+    truth.beside = ("gpu-oom-leak",)
+    return d.program(d.main_loop(times, body)), truth
+
+
+def kept_objects(d):
+    """A graph with memory of its own is kept for each shape, or a pool for each request. Repaired: only two."""
+    rng = d.rng
+    kind = rng.choice(["graph", "keptpool"])
+    if kind == "graph" and d.kind in ("async", "pool"):
+        d.kind = "plain"
+    room = int(d.log(24, 120 if d.language != "python" else 50))
+    size = d.usable / room
+    d.card = rng.choice([2, 3, 4, 8]) * GIB
+    d.usable = d.card - CONTEXT
+    size = max(CHUNK, int(0.85 * d.usable / room) // CHUNK * CHUNK) if kind == "keptpool" else \
+        d.size(0.85 * d.usable / room, "plain")
+    bag = d.bag()
+    keep = [alloc(bag, d.place(), kind, size)]
+    steps = int(d.usable / size * rng.uniform(1.3, 1.8)) + 4
+    start, end = d.transients(0.03 * d.usable, rng.randint(0, 3), steps)
+    body = [only_faulty(*keep), only_repaired(when("until", 2, body=keep))]
+    body = start + d.work(rng.randint(1, 3)) + body + [Node("wait", "ctx", 0)] + end
+    d.kept_bags = {bag}
+    d.notes.update(kept=kind, room=room)
+    causes = ["gpu-oom-leak", "gpu-hidden-driver-growth" if kind == "graph" else "gpu-oom-fragmentation"]
+    truth = Truth("kept: " + ("graphs" if kind == "graph" else "pools"), "oom",
+                  {c: ESTABLISHED_OR_SUPPORTED for c in causes}, causes)
+    truth.lists = True
+    return d.program(d.main_loop(steps, body)), truth
 
 
 # ---- healthy -------------------------------------------------------------------------------------------------------
@@ -691,4 +839,5 @@ FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3,
             (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (3, capacity_models, True),
             (5, capacity_growing, True),
             (4, peak_phase, True), (3, fragmentation, True), (4, neighbour, True), (5, own_exception, True),
-            (2, killed, True), (3, idle_memory, True), (16, healthy, False)]
+            (2, killed, True), (3, idle_memory, True), (16, healthy, False), (4, group, True), (3, planned_buffer, True),
+            (4, handled_on_host, True), (2, thread_ends, True), (3, built_again, True), (3, kept_objects, True)]

@@ -11,6 +11,7 @@ PAGE = 2 * MIB
 CONTEXT, NEXT_CONTEXT, STREAM = 552402944, 548995072, 573440
 MARGIN = 24 * MIB  # for the kernel library, the scratch block, and partly used pages
 POOL_SLACK = 64 * MIB
+CHUNK = 32 * MIB  # what a pool takes from the card
 
 
 class Impossible(Exception):
@@ -111,6 +112,13 @@ class Holds:
         elif kind == "context":
             self.low += sign * NEXT_CONTEXT
             self.large += sign * (NEXT_CONTEXT + PAGE)
+        elif kind == "graph":  # the virtual card keeps the block until the process ends
+            grown = -(-size // PAGE) * PAGE if sign > 0 else 0
+            self.low += size if sign > 0 else 0
+            self.large += grown
+        elif kind == "keptpool":
+            self.low += sign * -(-size // CHUNK) * CHUNK
+            self.large += sign * -(-size // CHUNK) * CHUNK
         elif kind in ("async", "pool"):
             self.pools[kind] += sign * size
             grown = max(self.pools[kind] - self.pool_peaks[kind], 0)

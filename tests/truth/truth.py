@@ -59,6 +59,8 @@ class Program:
             language = "plan"
         if build is families.leak_thread and language == "python":
             language = "c"
+        if build is families.thread_ends:
+            language = "python"
         if language == "c++" and not has_cxx:
             language = "c"
         self.language, self.family = language, build.__name__
@@ -233,6 +235,8 @@ def raised(tools, recording):
 def expected_status(program, version):
     """Return the status that the program must have; None: any status except 0."""
     ends = "exit" if version else program.truth.ends
+    if program.truth.status is not None and not version:
+        return program.truth.status
     return 0 if ends == "exit" and (version or program.truth.right.keys() == {"clean"}) else None
 
 
@@ -267,6 +271,9 @@ def judge(program, verdict, result):
         result.right = "undetermined" in right or result.ambiguous is not None
     else:
         result.right = cause in right and certainty in (right[cause] or ())
+    named = {cause} | {other["cause"] for other in verdict["alternatives"]}
+    if truth.beside and not program.repaired and not named & set(truth.beside):
+        result.right = False
     if result.verdict == "gpu-oom-leak" and "gpu-oom-leak" in true:
         result.place_right = names_a_place(program, verdict["where"])
     leaky = truth.leak and not program.repaired

@@ -34,6 +34,8 @@ enum take_kind {
     TAKE_stream,
     TAKE_event,
     TAKE_context,
+    TAKE_graph,    /* an executable graph that was captured with a block of its own */
+    TAKE_keptpool, /* a pool of its own, whose only block is freed at once and stays in the pool */
     TAKE_KINDS
 };
 
@@ -200,6 +202,12 @@ static MAYBE_UNUSED void give(struct item item)
         CHECKED(cuCtxDestroy((CUcontext)item.handle));
         CHECKED(cuCtxSetCurrent(the_context));
         break;
+    case TAKE_graph:
+        CHECKED(cuGraphExecDestroy((CUgraphExec)item.handle));
+        break;
+    case TAKE_keptpool:
+        CHECKED(cuMemPoolDestroy((CUmemoryPool)item.handle));
+        break;
     case TAKE_KINDS:
         break;
     }
@@ -287,6 +295,22 @@ static MAYBE_UNUSED CUmemAccessDesc access_of_device(void)
     return access;
 }
 
+static MAYBE_UNUSED void launch(int kernel, int stream, CUdeviceptr address);
+
+static MAYBE_UNUSED CUmemoryPool pool_new(void)
+{
+    unsigned long long all = ~0ull;
+    CUmemoryPool pool;
+    CUmemPoolProps props;
+    memset(&props, 0, sizeof props);
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    props.location.id = the_device;
+    CHECKED(cuMemPoolCreate(&pool, &props));
+    CHECKED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    return pool;
+}
+
 /* Each macro stores its CUresult in `result` and, on success, what it allocated in `item`. */
 #define TAKE_CALL_plain(bytes)                                                                                         \
     result = cuMemAlloc(&item.address, (bytes));                                                                       \
@@ -332,6 +356,26 @@ static MAYBE_UNUSED CUmemAccessDesc access_of_device(void)
     if (result == CUDA_SUCCESS)                                                                                        \
         CHECKED(cuCtxSetCurrent(the_context));                                                                         \
     item.kind = TAKE_context
+#define TAKE_CALL_graph(bytes)                                                                                         \
+    CUgraph graph = NULL;                                                                                              \
+    CUdeviceptr captured = 0;                                                                                          \
+    CHECKED(cuStreamBeginCapture(streams[1], CU_STREAM_CAPTURE_MODE_RELAXED));                                         \
+    result = cuMemAllocAsync(&captured, (bytes), streams[1]);                                                          \
+    if (result == CUDA_SUCCESS)                                                                                        \
+        launch(1, 1, captured);                                                                                        \
+    CHECKED(cuStreamEndCapture(streams[1], &graph));                                                                   \
+    if (result == CUDA_SUCCESS)                                                                                        \
+        result = cuGraphInstantiateWithFlags((CUgraphExec *)&item.handle, graph, 0);                                   \
+    if (result == CUDA_SUCCESS)                                                                                        \
+        CHECKED(cuGraphLaunch((CUgraphExec)item.handle, streams[1]));                                                  \
+    item.kind = TAKE_graph
+#define TAKE_CALL_keptpool(bytes)                                                                                      \
+    CUdeviceptr pooled = 0;                                                                                            \
+    item.handle = pool_new();                                                                                          \
+    result = cuMemAllocFromPoolAsync(&pooled, (bytes), (CUmemoryPool)item.handle, streams[1]);                         \
+    if (result == CUDA_SUCCESS)                                                                                        \
+        CHECKED(cuMemFreeAsync(pooled, streams[1]));                                                                   \
+    item.kind = TAKE_keptpool
 
 #define TAKE_TRY(how, bag, count)                                                                                      \
     do {                                                                                                               \

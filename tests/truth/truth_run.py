@@ -92,7 +92,35 @@ class Item:
             if result == 0:
                 check(cu.cuCtxSetCurrent(context))
             return result
+        if kind == "graph":
+            return self.take_captured()
+        if kind == "keptpool":
+            return self.take_kept_pool()
         raise ValueError(kind)
+
+    def take_captured(self):
+        stream, graph = streams[1], c_void_p()
+        check(cu.cuStreamBeginCapture_v2(stream, c_int(2)))
+        result = cu.cuMemAllocAsync(byref(self.address), c_size_t(self.bytes), stream)
+        if result == 0:
+            argument = (c_void_p * 1)(ctypes.addressof(self.address))
+            check(cu.cuLaunchKernel(kernels[1], c_uint(64), c_uint(1), c_uint(1), c_uint(128), c_uint(1), c_uint(1),
+                                    c_uint(0), stream, argument, None))
+        check(cu.cuStreamEndCapture(stream, byref(graph)))
+        self.address = c_ulonglong()
+        if result == 0:
+            check(cu.cuGraphInstantiateWithFlags(byref(self.handle), graph, c_ulonglong(0)))
+            check(cu.cuGraphLaunch(self.handle, stream))
+        return result
+
+    def take_kept_pool(self):
+        everything, block = c_ulonglong(2**64 - 1), c_ulonglong()
+        check(cu.cuMemPoolCreate(byref(self.handle), byref(PoolProperties(1, 0, Location(1, 0)))))
+        check(cu.cuMemPoolSetAttribute(self.handle, c_int(4), byref(everything)))
+        result = cu.cuMemAllocFromPoolAsync(byref(block), c_size_t(self.bytes), self.handle, streams[1])
+        if result == 0:
+            check(cu.cuMemFreeAsync(block, streams[1]))
+        return result
 
     def take_mapped(self):
         properties = Properties(1, 0, Location(1, 0))
@@ -123,6 +151,10 @@ class Item:
             check(cu.cuStreamDestroy_v2(self.handle))
         elif kind == "event":
             check(cu.cuEventDestroy_v2(self.handle))
+        elif kind == "graph":
+            check(cu.cuGraphExecDestroy(self.handle))
+        elif kind == "keptpool":
+            check(cu.cuMemPoolDestroy(self.handle))
         elif kind == "context":
             check(cu.cuCtxDestroy_v2(self.handle))
             check(cu.cuCtxSetCurrent(context))
