@@ -8,12 +8,11 @@
 #include "gw_fact.h"
 #include "gw_failure_facts.h"
 #include "gw_fault_facts.h"
-#include "gw_injected_facts.h"
-#include "gw_machine_facts.h"
+#include "gw_machine.h"
 #include "gw_memory_facts.h"
+#include "gw_metrics.h"
 #include "gw_model.h"
 #include "gw_process_facts.h"
-#include "gw_rehearsal_facts.h"
 #include "gw_sites.h"
 #include "gw_stderr_facts.h"
 #include "gw_stream_facts.h"
@@ -22,6 +21,169 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* ---- failures that gpuwhy injected (--inject), what the program did next, and the fence ---- */
+
+/* A call of the thread after the failed one. */
+typedef struct gw_injected_next {
+    uint16_t fn, result;
+    uint32_t site; /* 0: not known */
+    uint64_t t_ns;
+} gw_injected_next;
+
+/* A call that gpuwhy changed. Only events are followed; launches and copies that succeeded are in the rings. */
+enum { GW_INJECTED_NEXT_MAX = 3 };
+typedef struct gw_injection {
+    uint64_t t_ns;
+    uint32_t pid, tid;
+    uint16_t fn;
+    uint16_t result; /* 0: the call was only slow */
+    uint64_t order;  /* number of the rule's injections in the process, including this one */
+    uint64_t slow_ns;
+    bool closes; /* all later calls of the process fail with `result`, too */
+    char *rule;  /* as the user wrote it; owned by the model; NULL: not known */
+    /* The failed call itself, if its event was recorded. */
+    bool has_call;
+    uint32_t site;  /* 0: not known */
+    uint64_t bytes; /* size of the request; 0: the call requests no memory */
+    bool is_retry;  /* the call repeated the one of the thread's injection before, and nothing else was in between */
+    /* What the thread did until the next injection into it. A retry is a call of the same function before any
+     * other work: from the same site, or after memory was freed for the same size. Calls that only release something do
+     * not count as work; retries do. */
+    uint32_t release_count;
+    uint32_t retry_count;
+    bool retry_succeeded;
+    uint64_t t_retry_ns; /* of the first retry; 0: none */
+    uint64_t work_count;
+    gw_injected_next next[GW_INJECTED_NEXT_MAX]; /* the first of these calls */
+    uint32_t next_count;
+} gw_injection;
+
+/* The fence of a process. `refused_count` is the number of calls that it kept from the driver and that were recorded.
+ */
+typedef struct gw_fence {
+    uint64_t t_ns;
+    uint32_t pid;
+    uint16_t fn, result;
+    bool ends; /* the process was ended at this call */
+    uint64_t refused_count;
+} gw_fence;
+
+/* ---- rehearsals: runs in which device memory existed only in the hook's books and nothing was computed ---- */
+
+/* One process on one device. */
+typedef struct gw_rehearsed {
+    uint32_t pid;
+    int device;
+    uint64_t limit_bytes; /* the card that the program saw */
+    uint64_t real_bytes;  /* the card of this machine */
+    /* The most that the process held at once: of that, what the program asked for, and what the driver held for it
+     * (contexts, code, streams). */
+    uint64_t peak_bytes, asked_bytes, driver_bytes;
+    uint64_t t_peak_ns;
+    uint32_t peak_site; /* call site of the request that made the peak; 0: not known */
+    bool site_due;      /* the event of that request follows */
+} gw_rehearsed;
+
+enum { GW_REHEARSAL_REFUSED_MAX = 32, GW_REHEARSAL_READS_MAX = 64 };
+
+typedef struct gw_rehearsal {
+    gw_rehearsed *card; /* owned; empty: the run was no rehearsal */
+    size_t card_count;
+    char *refused[GW_REHEARSAL_REFUSED_MAX]; /* owned by the model: names of calls that a rehearsal does not support */
+    size_t refused_count;
+    uint32_t read_site[GW_REHEARSAL_READS_MAX]; /* call sites that read small values from the card */
+    size_t read_count;
+    bool timed;                /* the program measured times on the card, which are made up */
+    uint64_t equal_iterations; /* 0: the iterations did not become equal, or the program ended before */
+    uint64_t launches_each;    /* of each equal iteration */
+    uint64_t t_steady_ns;
+    uint64_t torch_live_bytes, torch_reserved_bytes; /* PyTorch's peak of live bytes, and its reserve; 0: not known */
+} gw_rehearsal;
+
+/* ---- the machine: a series for each value that the supervisor sampled, and events ----
+ *
+ * Cards have NVML's numbers (in the order of the PCI bus), not CUDA's. gw_machine_card_of() and gw_machine_device_of()
+ * convert both. With several cards, they need the PCI positions from NVML and CUDA. */
+
+enum { GW_MACHINE_BITS = 16, GW_MACHINE_EVENTS_MAX = 8192, GW_MACHINE_CARDS_MAX = 64 };
+
+/* The samples of one value during the run. If two successive samples differ, the value changed at an unknown time
+ * between them. */
+typedef struct gw_series {
+    uint16_t metric;
+    uint8_t source;
+    uint8_t state;      /* KNOWN if any sample was KNOWN, otherwise the state of the last sample */
+    uint8_t last_state; /* state of the last sample */
+    uint32_t device, pid;
+    uint64_t reason; /* if FAILED: NVML's error code, or errno */
+    /* The fields below are valid only if `state` is KNOWN. */
+    uint64_t t_first_ns, t_last_ns; /* times of the first and the last sample, even if the value did not change */
+    uint64_t first, last, min, max;
+    uint64_t t_min_ns, t_max_ns;
+    uint64_t rise;                       /* sum of all increases; for a COUNTER, the count during the run */
+    uint64_t t_rise_ns, t_rise_after_ns; /* times of the last sample with an increase, and of the sample before it */
+    uint64_t bit_ns[GW_MACHINE_BITS];    /* for BITS: how long each bit was set, in ns */
+} gw_series;
+
+typedef struct gw_machine_event {
+    uint64_t t_ns, t_last_ns;
+    uint8_t kind;    /* gw_machine_event_kind; GW_MACHINE_EVENT_COUNT: a kind that this build does not know */
+    uint8_t sources; /* bit (1 << gw_source) for each source that reported the event */
+    uint32_t pid;    /* 0: the event names no process */
+    uint32_t device; /* GW_NO_DEVICE: unknown, or the event is not about a card */
+    uint64_t code, value, count;
+    char *text;       /* owned by the model; "": none */
+    bool is_ours;     /* the event names a process of this run, or a card that a process of this run used */
+    bool may_be_ours; /* is_ours, or nothing shows that the event belongs to another process or card */
+} gw_machine_event;
+
+typedef struct gw_machine_card {
+    uint32_t index; /* the card's number in NVML */
+    int device;     /* the card's number in CUDA; -1: unknown */
+    bool has_pci;
+    uint32_t domain, bus, slot;
+    char name[64];
+} gw_machine_card;
+
+/* A process that used memory on a card, or had a card's device file open, when the driver refused a request. */
+typedef struct gw_holder {
+    gw_fact_key what; /* CARD_HOLDER, CARD_HOLDER_UNMATCHED or DEVICE_HOLDER */
+    uint64_t t_ns;
+    const char *text; /* value of the fact, read into `fact`; owned by the model */
+    gw_fact_holder fact;
+} gw_holder;
+
+typedef struct gw_machine {
+    gw_series *series; /* owned; sorted by the time of the first sample */
+    size_t series_count;
+    gw_machine_event *event; /* owned; sorted by time */
+    size_t event_count;
+    uint64_t events_dropped;
+    gw_machine_card card[GW_MACHINE_CARDS_MAX];
+    size_t card_count;
+    gw_holder *holder; /* owned; sorted by time */
+    size_t holder_count;
+    bool has_peers;
+    gw_fact_peers peers;       /* the model owns its strings */
+    struct gwi_machine *inner; /* owned; used only while the model is fed */
+} gw_machine;
+
+struct gw_model;
+
+/* Return the series of a metric, NULL if no sample was KNOWN. Pass GW_NO_DEVICE for a metric without a device, and pid
+ * 0 for one without a process. */
+const gw_series *gw_machine_known(const struct gw_model *model, gw_metric metric, uint32_t device, uint32_t pid);
+/* Return NVML's number of a CUDA device, or GW_NO_DEVICE if it is unknown. */
+uint32_t gw_machine_card_of(const struct gw_model *model, int device);
+/* Return the CUDA device that has this NVML number, or -1 if it is unknown. */
+int gw_machine_device_of(const struct gw_model *model, uint32_t card);
+/* Return this run's next event of a kind after `from` (NULL: from the beginning), NULL if there is none. If `may_be`,
+ * include events that may belong to this run. */
+const gw_machine_event *gw_machine_event_next(const struct gw_model *model, const gw_machine_event *from,
+                                              gw_machine_event_kind kind, bool may_be);
+
+/* ---- the model ---- */
 
 typedef enum gw_framework {
     GW_FRAMEWORK_RAW,

@@ -1,4 +1,4 @@
-/* What the hook tells about a rehearsal: see gw_rehearsal_facts.h. */
+/* What the hook tells about a rehearsal: see gw_model_facts.h. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"
