@@ -54,12 +54,6 @@ GW_TEST(bytes_read_well)
     assert_string_equal(gw_bytes_text(out, 16ull << 30), "16.00 GiB");
     assert_string_equal(gw_bytes_text(out, (1ull << 20) - 1), "1.00 MiB");
     assert_true(strlen(gw_bytes_text(out, UINT64_MAX)) < GW_BYTES_TEXT_MAX);
-    char exact[GW_BYTES_EXACT_MAX];
-    assert_string_equal(gw_bytes_exact(exact, 0), "0 bytes");
-    assert_string_equal(gw_bytes_exact(exact, 1), "1 byte");
-    assert_string_equal(gw_bytes_exact(exact, 1023), "1023 bytes");
-    assert_string_equal(gw_bytes_exact(exact, 2097152), "2097152 bytes (2.00 MiB)");
-    assert_string_equal(gw_bytes_exact(exact, UINT64_MAX), "18446744073709551615 bytes (16384.00 PiB)");
 }
 
 GW_TEST(errors_never_outgrow_their_room)

@@ -59,10 +59,6 @@ const char *gw_path_last(const char *path);
 /* Format a number of bytes as "0 B", "512 B", "1.50 KiB" or "2.39 GiB". Writes to `out` and returns `out`. */
 enum { GW_BYTES_TEXT_MAX = 24 };
 char *gw_bytes_text(char out[GW_BYTES_TEXT_MAX], uint64_t bytes);
-/* Format a number of bytes exactly, and also in its unit from 1 KiB: "512 bytes" or "2097152 bytes (2.00 MiB)". Writes
- * to `out` and returns `out`. */
-enum { GW_BYTES_EXACT_MAX = 56 };
-char *gw_bytes_exact(char out[GW_BYTES_EXACT_MAX], uint64_t bytes);
 
 /* Parse a size such as "16GiB", "512M", "4096" or "1.5g". All units are binary: 1 M is 1,048,576 bytes. Returns
  * false if the text is not a size, or if the size is too large. *ret_bytes is then unchanged. */

@@ -5,7 +5,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -113,16 +112,6 @@ char *gw_bytes_text(char out[GW_BYTES_TEXT_MAX], uint64_t bytes)
         unit++;
     }
     snprintf(out, GW_BYTES_TEXT_MAX, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-    return out;
-}
-
-char *gw_bytes_exact(char out[GW_BYTES_EXACT_MAX], uint64_t bytes)
-{
-    char text[GW_BYTES_TEXT_MAX];
-    if (bytes < 1024)
-        snprintf(out, GW_BYTES_EXACT_MAX, "%" PRIu64 " byte%s", bytes, bytes == 1 ? "" : "s");
-    else
-        snprintf(out, GW_BYTES_EXACT_MAX, "%" PRIu64 " bytes (%s)", bytes, gw_bytes_text(text, bytes));
     return out;
 }
 

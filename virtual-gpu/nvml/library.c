@@ -251,32 +251,29 @@ static void serial_text(unsigned index, char out[NVML_DEVICE_SERIAL_BUFFER_SIZE]
     snprintf(out, NVML_DEVICE_SERIAL_BUFFER_SIZE, "%013u", index + 1);
 }
 
-GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+/* Find the GPU whose text, as `write` writes it, is `wanted`. */
+static nvmlReturn_t find_by_text(const char *wanted, void (*write)(unsigned index, char *out), nvmlDevice_t *device)
 {
     nvmlReturn_t result = system_enter(device);
-    if (result != NVML_SUCCESS || uuid == NULL)
+    if (result != NVML_SUCCESS || wanted == NULL)
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
     for (unsigned d = 0; d < gwi_nvml.spec.device_count; d++) {
         char text[NVML_DEVICE_UUID_BUFFER_SIZE];
-        uuid_text(d, text);
-        if (strcmp(text, uuid) == 0)
+        write(d, text);
+        if (strcmp(text, wanted) == 0)
             return nvmlDeviceGetHandleByIndex_v2(d, device);
     }
     return NVML_ERROR_NOT_FOUND;
 }
 
+GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    return find_by_text(uuid, uuid_text, device);
+}
+
 GWI_NVML nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = system_enter(device);
-    if (result != NVML_SUCCESS || serial == NULL)
-        return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    for (unsigned d = 0; d < gwi_nvml.spec.device_count; d++) {
-        char text[NVML_DEVICE_SERIAL_BUFFER_SIZE];
-        serial_text(d, text);
-        if (strcmp(text, serial) == 0)
-            return nvmlDeviceGetHandleByIndex_v2(d, device);
-    }
-    return NVML_ERROR_NOT_FOUND;
+    return find_by_text(serial, serial_text, device);
 }
 
 static void pci_fill(unsigned index, nvmlPciInfo_t *pci)

@@ -142,10 +142,8 @@ static struct json_object *gpu_array(const gw_verdict *verdict)
         const struct gw_verdict_gpu *gpu = &verdict->gpus[i];
         struct json_object *one = json_object_new_object();
         json_object_object_add(one, "name", gw_json_string(gpu->name));
-        json_object_object_add(one, "bytes_total",
-                               gpu->bytes_total != 0 ? json_object_new_int64((int64_t)gpu->bytes_total) : NULL);
-        json_object_object_add(one, "bytes_limit",
-                               gpu->bytes_limit != 0 ? json_object_new_int64((int64_t)gpu->bytes_limit) : NULL);
+        json_object_object_add(one, "bytes_total", number_or_null(gpu->bytes_total));
+        json_object_object_add(one, "bytes_limit", number_or_null(gpu->bytes_limit));
         json_object_object_add(one, "virtual", json_object_new_boolean(gpu->is_virtual));
         json_object_array_add(array, one);
     }
