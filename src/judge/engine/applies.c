@@ -136,8 +136,7 @@ bool gwi_add_fixes_for(const gwi_case *c, gw_string_list *next, const struct gw_
         bool is_setting = strstr(fixes.item[i], "ALLOC_CONF=") != NULL;
         if (good && applies(c, cause->id, fixes.item[i]) && !(is_replayed && is_setting))
             good = gwi_list_add(next, fixes.item[i]);
-        free(fixes.item[i]);
     }
-    free(fixes.item);
+    gwi_list_free(&fixes);
     return good;
 }

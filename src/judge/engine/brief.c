@@ -2,6 +2,7 @@
 #include "gw_together.h"
 
 #include "gw_text.h"
+#include "gwi_cause.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +45,7 @@ gw_status gw_brief_of(const gw_verdict *verdict, gw_brief *ret_brief, gw_error *
 
 void gw_brief_free(gw_brief *brief)
 {
-    free(brief->run.host);
-    free(brief->run.boot_id);
-    free(brief->run.cwd);
-    free(brief->run.job);
-    free(brief->run.ranks);
+    gwi_verdict_run_free(&brief->run);
     free(brief->headline);
     free(brief->recording);
     *brief = (gw_brief){0};

@@ -152,7 +152,7 @@ void gwi_weigh(gwi_finding *finding, gw_weight weight)
         finding->evidence[finding->evidence_count - 1].weight = weight;
 }
 
-static void list_free(gw_string_list *list)
+void gwi_list_free(gw_string_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
         free(list->item[i]);
@@ -167,8 +167,8 @@ void gwi_finding_free(gwi_finding *finding)
         free(finding->evidence[i].text);
     free(finding->evidence);
     gw_string_list ruled_out = gwi_take_ruled_out(finding);
-    list_free(&ruled_out);
-    list_free(&finding->consequences);
-    list_free(&finding->next);
+    gwi_list_free(&ruled_out);
+    gwi_list_free(&finding->consequences);
+    gwi_list_free(&finding->next);
     *finding = (gwi_finding){0};
 }

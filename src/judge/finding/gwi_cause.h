@@ -185,6 +185,7 @@ void gwi_finding_free(gwi_finding *finding);
 gw_string_list gwi_take_ruled_out(gwi_finding *finding);
 bool gwi_list_add(gw_string_list *list, const char *text);
 GWI_FORMAT(2) bool gwi_list_addf(gw_string_list *list, const char *format, ...);
+void gwi_list_free(gw_string_list *list);
 
 /* Add the cause's fixes for the framework, or else its general fixes. Returns false if memory runs out. */
 struct gw_cause;
@@ -323,6 +324,7 @@ bool gwi_cache_is_much(const gwi_memory *memory);
 uint64_t gwi_kept_from_others(const gwi_memory *memory);
 
 void gwi_verdict_job_free(gw_verdict_job *job); /* takes NULL */
+void gwi_verdict_run_free(gw_verdict_run *run); /* what the run owns */
 
 /* ---- the cause ---- */
 

@@ -19,13 +19,6 @@ const char *gw_verdict_status_text(gw_verdict_status status)
     return (unsigned)status < sizeof texts / sizeof texts[0] ? texts[status] : "undetermined";
 }
 
-static void list_free(gw_string_list *list)
-{
-    for (size_t i = 0; i < list->count; i++)
-        free(list->item[i]);
-    free(list->item);
-}
-
 void gwi_where_free(gw_where *where)
 {
     if (where == NULL)
@@ -37,9 +30,7 @@ void gwi_where_free(gw_where *where)
         free(where->frame[i].text);
     }
     free(where->frame);
-    for (size_t i = 0; i < where->notes.count; i++)
-        free(where->notes.item[i]);
-    free(where->notes.item);
+    gwi_list_free(&where->notes);
     free(where);
 }
 
@@ -53,9 +44,7 @@ static void question_free(gw_verdict_question *question)
         free(question->meaning[i].hint);
     }
     free(question->meaning);
-    for (size_t i = 0; i < question->misleading.count; i++)
-        free(question->misleading.item[i]);
-    free(question->misleading.item);
+    gwi_list_free(&question->misleading);
     free(question->text);
     free(question);
 }
@@ -91,12 +80,21 @@ static void attempts_free(gw_verdict *verdict)
     free(verdict->attempts);
 }
 
+void gwi_verdict_run_free(gw_verdict_run *run)
+{
+    free(run->host);
+    free(run->boot_id);
+    free(run->cwd);
+    free(run->ranks);
+    free(run->job);
+}
+
 void gwi_verdict_job_free(gw_verdict_job *job)
 {
     if (job == NULL)
         return;
     free(job->missing);
-    list_free(&job->unread);
+    gwi_list_free(&job->unread);
     free(job);
 }
 
@@ -109,24 +107,20 @@ void gw_verdict_free(gw_verdict *verdict)
         free(verdict->evidence[i].text);
     free(verdict->evidence);
     free(verdict->alternatives);
-    list_free(&verdict->ruled_out);
-    list_free(&verdict->consequences);
-    list_free(&verdict->next);
-    list_free(&verdict->left_alone);
-    list_free(&verdict->advice);
-    list_free(&verdict->unobserved);
-    list_free(&verdict->argv);
+    gwi_list_free(&verdict->ruled_out);
+    gwi_list_free(&verdict->consequences);
+    gwi_list_free(&verdict->next);
+    gwi_list_free(&verdict->left_alone);
+    gwi_list_free(&verdict->advice);
+    gwi_list_free(&verdict->unobserved);
+    gwi_list_free(&verdict->argv);
     gwi_where_free(verdict->where);
     free(verdict->where_reason);
     for (size_t i = 0; i < verdict->gpu_count; i++)
         free(verdict->gpus[i].name);
     free(verdict->gpus);
     free(verdict->recording);
-    free(verdict->run.host);
-    free(verdict->run.boot_id);
-    free(verdict->run.cwd);
-    free(verdict->run.ranks);
-    free(verdict->run.job);
+    gwi_verdict_run_free(&verdict->run);
     for (size_t i = 0; i < verdict->part_count; i++) {
         free(verdict->parts[i].host);
         free(verdict->parts[i].recording);
@@ -136,9 +130,9 @@ void gw_verdict_free(gw_verdict *verdict)
     gwi_verdict_job_free(verdict->job);
     if (verdict->rehearsal != NULL) {
         free(verdict->rehearsal->place);
-        list_free(&verdict->rehearsal->refused);
-        list_free(&verdict->rehearsal->sizes);
-        list_free(&verdict->rehearsal->values);
+        gwi_list_free(&verdict->rehearsal->refused);
+        gwi_list_free(&verdict->rehearsal->sizes);
+        gwi_list_free(&verdict->rehearsal->values);
         free(verdict->rehearsal);
     }
     free(verdict->snapshot);
@@ -147,7 +141,7 @@ void gw_verdict_free(gw_verdict *verdict)
     kept_free(verdict);
     leaks_free(verdict);
     attempts_free(verdict);
-    list_free(&verdict->interventions);
+    gwi_list_free(&verdict->interventions);
     free(verdict);
 }
 

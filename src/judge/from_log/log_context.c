@@ -163,8 +163,7 @@ bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char 
                                                             : gwi_list_add(next, text);
             first = false;
         }
-        free(fixes.item[i]);
     }
-    free(fixes.item);
+    gwi_list_free(&fixes);
     return good;
 }

@@ -198,9 +198,8 @@ static bool add_fixes_of_first(gw_verdict *verdict, gw_framework framework)
     good = gwi_add_fixes(&fixes, gwi_cause_of(id), framework);
     for (size_t i = 0; i < fixes.count; i++) {
         good = good && gwi_list_addf(&verdict->next, "If it is %s: %s", id, fixes.item[i]);
-        free(fixes.item[i]);
     }
-    free(fixes.item);
+    gwi_list_free(&fixes);
     return good;
 }
 
