@@ -49,6 +49,22 @@ static inline bool has_alternative(const char *cause)
     return certainty_of_alternative(verdict, cause) != GW_CERTAINTY_NONE;
 }
 
+/* Expect no cause, but this one as an alternative. */
+static inline void expect_open(const char *cause)
+{
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(has_alternative(cause));
+}
+
+/* Expect this cause, or only an alternative if its proof is missing. */
+static inline void expect_fault_if(bool is_proven, const char *cause, gw_certainty certainty)
+{
+    if (is_proven)
+        expect_fault(cause, certainty);
+    else
+        expect_open(cause);
+}
+
 /* ---- a training program, and what several tests feed ---- */
 
 typedef struct run {

@@ -47,7 +47,7 @@ static void begin_ranks(uint32_t count)
     }
 }
 
-static void lose_context(uint32_t pid)
+static void lose_context_of(uint32_t pid)
 {
     be(pid);
     gw_feed_launch(&feed, 0xf1f1, 0);
@@ -88,8 +88,8 @@ static void expect(const char *cause, const char *headline_part)
 GW_TEST(the_first_rank_is_the_root)
 {
     begin_ranks(4);
-    lose_context(202);
-    lose_context(201); /* a consequence of rank 2's failure */
+    lose_context_of(202);
+    lose_context_of(201); /* a consequence of rank 2's failure */
     end_of(202, 1, 0);
     end_of(201, 1, 0);
     end_of(200, -1, SIGTERM);
@@ -108,7 +108,7 @@ GW_TEST(a_peers_death_comes_before_its_echo)
 {
     begin_ranks(3);
     end_of(201, -1, SIGSEGV);
-    lose_context(200);
+    lose_context_of(200);
     end_of(200, 1, 0);
     end_of(202, -1, SIGTERM);
     judge(1);
@@ -120,7 +120,7 @@ GW_TEST(an_unnoticed_child_is_a_fault)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
-    lose_context(200);
+    lose_context_of(200);
     end_of(200, 1, 0);
     judge(0);
     expect("illegal-address", "pid 200: ");
@@ -161,7 +161,7 @@ static void replace_worker(void)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
-    lose_context(200);
+    lose_context_of(200);
     end_of(200, 1, 0);
     begin_worker(201);
     end_of(201, 0, 0);
@@ -192,7 +192,7 @@ GW_TEST(a_sibling_is_no_replacement)
     gw_feed_open_bare(&feed);
     begin_worker(200);
     begin_worker(201);
-    lose_context(200);
+    lose_context_of(200);
     end_of(200, 1, 0);
     end_of(201, 0, 0);
     judge(0);
@@ -284,7 +284,7 @@ static void restart_twice(void)
     gw_feed_open_bare(&feed);
     gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");
     start_ranks(0);
-    lose_context(pid_of(0, 1));
+    lose_context_of(pid_of(0, 1));
     end_of(pid_of(0, 1), 1, 0);
     end_of(pid_of(0, 0), -1, SIGTERM);
     start_ranks(1);
@@ -331,7 +331,7 @@ GW_TEST(a_child_of_an_earlier_rank_is_not_judged)
     be(300);
     gw_feed_begin_cuda(&feed, 16 * gib);
     gw_feed_process(&feed, 300, pid_of(0, 0), "/usr/bin/worker");
-    lose_context(300);
+    lose_context_of(300);
     end_of(300, 1, 0);
     end_of(pid_of(0, 0), 1, 0);
     end_of(pid_of(0, 1), -1, SIGTERM);

@@ -268,26 +268,6 @@ GW_TEST(shm_full_and_another_end)
 
 /* ---- cards ---- */
 
-/* Open a run in which CUDA's device 0 is NVML's card 1. */
-static void open_card_run(void)
-{
-    gw_feed_open(&feed, 16 * gib);
-    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 33, 0xaf, 0);
-    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 34, 0, 0);
-    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 50, 0, 0);
-    gw_feed_fact(&feed, "nvml.card", "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200");
-    gw_feed_fact(&feed, "nvml.card", "index=1 pci=00000000:AF:00.0 uuid=GPU-2 name=NVIDIA H200");
-    gw_feed_alloc(&feed, gib);
-    gw_feed_launch(&feed, 0xf1f1, 0x5151);
-    gw_feed_wait(&feed, second_ns);
-}
-
-static void lose_context(uint16_t result)
-{
-    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, result, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
-}
-
 static void xid(uint32_t card, uint64_t number, const char *line)
 {
     gw_feed_machine(&feed, GW_MACHINE_XID, line[0] == '\0' ? GW_SOURCE_NVML : GW_SOURCE_KERNEL_LOG, card, 0, number, 0,
