@@ -65,9 +65,17 @@ static void say_candidates(const gwi_case *c, gwi_finding *finding)
                      unmatched, unmatched == 1 ? "" : "es");
 }
 
-/* Judge the refusal of the first context. This process holds nothing on the device, so other processes hold the memory.
- * A limit on host memory has the same effect and must be ruled out. */
-static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
+/* True if neither the address space nor the data of the process was limited. */
+static bool is_unlimited(const gwi_case *c)
+{
+    const char *as = gw_model_meta(c->model, "rlimit.as"), *data = gw_model_meta(c->model, "rlimit.data");
+    return as != NULL && strcmp(as, "unlimited") == 0 && data != NULL && strcmp(data, "unlimited") == 0 &&
+           c->process->address_limit_bytes == 0 && c->process->data_limit_bytes == 0;
+}
+
+/* The cause is established if the other processes leave no room for a context. The ledger counts only what the other
+ * processes allocated. They also have at least one context, so add the least size of a context. */
+static gw_certainty decide_no_context(const gwi_case *c, bool has_free, uint64_t free_bytes)
 {
     const gwi_memory *memory = &c->memory;
     const uint64_t plenty_bytes = (uint64_t)2 << 30; /* enough free memory for several contexts */
@@ -75,11 +83,29 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
     const gw_around *around = &c->no_context->around;
     uint64_t held_by_run = around->other_bytes_total + around->process_count * least_bytes;
+    uint64_t theirs = memory->foreign_bytes + (memory->foreign_by_ledger ? least_bytes : 0);
+    if (memory->own_bytes > 0 || (has_free && free_bytes >= held_by_run + plenty_bytes))
+        return GW_CERTAINTY_NONE;
+    if (memory->foreign_known && memory->limit_bytes > 0 && theirs + context_bytes >= memory->limit_bytes)
+        return GW_ESTABLISHED;
+    if (memory->foreign_bytes > 0 && memory->foreign_bytes * 2 >= memory->limit_bytes && memory->limit_bytes > 0)
+        return GW_SUPPORTED;
+    return is_unlimited(c) && !c->model->is_virtual && !c->model->stderr_facts.host_memory.seen ? GW_SUPPORTED
+                                                                                                : GW_HYPOTHESIS;
+}
+
+/* Judge the refusal of the first context. This process holds nothing on the device, so other processes hold the memory.
+ * A limit on host memory has the same effect and must be ruled out. */
+static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_around *around = &c->no_context->around;
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
     uint64_t free_bytes = 0;
     bool has_free = find_free(c, &free_bytes);
-    if (memory->own_bytes > 0 || (has_free && free_bytes >= held_by_run + plenty_bytes))
-        return GW_CERTAINTY_NONE;
+    gw_certainty certainty = decide_no_context(c, has_free, free_bytes);
+    if (certainty == GW_CERTAINTY_NONE)
+        return certainty;
     gwi_call_text(call, c->no_context->fn_name);
     if (around->process_count > 1) {
         gwi_headline(finding,
@@ -111,21 +137,10 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     if (has_free)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)free_bytes, "bytes",
                     "at most %s of the GPU's memory was ever free", gw_bytes_text(bytes, free_bytes));
-    const char *as = gw_model_meta(c->model, "rlimit.as"), *data = gw_model_meta(c->model, "rlimit.data");
-    bool unlimited = as != NULL && strcmp(as, "unlimited") == 0 && data != NULL && strcmp(data, "unlimited") == 0;
-    unlimited = unlimited && c->process->address_limit_bytes == 0 && c->process->data_limit_bytes == 0;
-    if (unlimited)
+    if (is_unlimited(c))
         gwi_rule_out(c, finding, GWI_OF_PROCESS, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(c, finding, GWI_OF_PROCESS, "what this program needs (it had allocated nothing yet)");
-    /* The cause is established if the other processes leave no room for a context. The ledger counts only what the
-     * other processes allocated. They also have at least one context, so add the least size of a context. */
-    uint64_t theirs = memory->foreign_bytes + (memory->foreign_by_ledger ? least_bytes : 0);
-    if (memory->foreign_known && memory->limit_bytes > 0 && theirs + context_bytes >= memory->limit_bytes)
-        return GW_ESTABLISHED;
-    if (memory->foreign_bytes > 0 && memory->foreign_bytes * 2 >= memory->limit_bytes && memory->limit_bytes > 0)
-        return GW_SUPPORTED;
-    return unlimited && !c->model->is_virtual && !c->model->stderr_facts.host_memory.seen ? GW_SUPPORTED
-                                                                                          : GW_HYPOTHESIS;
+    return certainty;
 }
 
 /* True if unknown holders have more memory than the known ones, even if contexts take some of it. Then the known
@@ -148,21 +163,49 @@ static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
 
 #define CONTEXT_BYTES ((uint64_t)1 << 30) /* the most that a context with its libraries uses */
 
-/* Return the memory of other processes, or 0 if it is unknown. *ret_least is the part that certainly belongs to them.
- *
- * If they were not counted, return the memory that no known process holds, and set *ret_by_difference. It includes this
- * process's contexts, of unknown size but at most 1 GiB each. So *ret_least leaves out 1 GiB for each. The
- * result is 0 unless more than 1 GiB is left beyond that, and fewer than 256 streams are alive. */
-static uint64_t foreign_bytes(const gwi_memory *memory, uint64_t *ret_least, bool *ret_by_difference)
+/* The memory of other processes. If they were not counted, it is the memory that no known process holds. This includes
+ * this process's contexts, of unknown size but at most 1 GiB each. So `least_bytes` leaves out 1 GiB for each. */
+typedef struct others {
+    uint64_t bytes;       /* 0: not known */
+    uint64_t least_bytes; /* the part that certainly belongs to them */
+    bool by_difference;   /* they were not counted */
+    bool is_more_unseen;  /* unknown holders have more */
+} others;
+
+/* Look at the memory of other processes. A difference counts if more than 1 GiB is left beyond the contexts, and fewer
+ * than 256 streams are alive. */
+static others look(const gwi_memory *memory)
 {
-    *ret_by_difference = !memory->foreign_known && memory->rest_known &&
+    bool by_difference = !memory->foreign_known && memory->rest_known &&
                          memory->rest_bytes > CONTEXT_BYTES * (1 + memory->context_count) && memory->stream_count < 256;
-    *ret_least = memory->foreign_known ? memory->foreign_bytes : 0;
-    if (*ret_by_difference) {
-        *ret_least = memory->rest_bytes - CONTEXT_BYTES * memory->context_count;
-        return memory->rest_bytes;
-    }
-    return *ret_least;
+    if (by_difference)
+        return (others){memory->rest_bytes, memory->rest_bytes - CONTEXT_BYTES * memory->context_count, true, false};
+    uint64_t bytes = memory->foreign_known ? memory->foreign_bytes : 0;
+    return (others){bytes, bytes, false, is_more_unseen(memory)};
+}
+
+static gw_certainty decide(const gwi_memory *memory, const others *they)
+{
+    if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
+        return GW_CERTAINTY_NONE;
+    if (they->bytes == 0 || they->bytes * 10 < memory->limit_bytes || !memory->has_free ||
+        !gwi_would_fit(memory, they->least_bytes) ||
+        (memory->wanted_bytes == 0 && they->bytes * 4 < memory->limit_bytes))
+        return GW_CERTAINTY_NONE;
+    /* A difference includes a context of the other processes, but the ledger does not. */
+    uint64_t requested = they->by_difference ? they->least_bytes - CONTEXT_BYTES : they->bytes;
+    uint64_t held = gwi_kept_from_others(memory);
+    /* A leak, which lost events may hide, would have filled the card a little later anyway. */
+    if (memory->has_losses || gwi_may_leak_more(memory, requested))
+        return GW_HYPOTHESIS;
+    if (they->by_difference)
+        return held * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
+    bool would_fit_alone = held + memory->wanted_bytes <= memory->limit_bytes;
+    /* If this process holds more than twice as much as the others, it may simply need too much. */
+    bool is_less = memory->foreign_bytes * 2 < held;
+    bool may_leak = may_have_kept(&memory->growth, memory->own_bytes);
+    bool is_clear = !is_less && !may_leak && !they->is_more_unseen && !gwi_cache_may_explain(memory);
+    return would_fit_alone && is_clear ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -171,15 +214,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     char bytes[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     if (c->no_context != NULL)
         return judge_no_context(c, finding);
-    if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
-        return GW_CERTAINTY_NONE;
-    uint64_t foreign_least;
-    bool by_difference;
-    uint64_t foreign = foreign_bytes(memory, &foreign_least, &by_difference);
-    if (foreign == 0 || foreign * 10 < memory->limit_bytes || !memory->has_free ||
-        !gwi_would_fit(memory, foreign_least) || (memory->wanted_bytes == 0 && foreign * 4 < memory->limit_bytes))
-        return GW_CERTAINTY_NONE;
-    gw_bytes_text(bytes, foreign);
+    const others they = look(memory);
+    gw_certainty certainty = decide(memory, &they);
+    if (certainty == GW_CERTAINTY_NONE)
+        return certainty;
+    gw_bytes_text(bytes, they.bytes);
     if (memory->foreign_pid != 0)
         gwi_headline(finding, "another process (pid %" PRIu32 ") held %s of the GPU", memory->foreign_pid, bytes);
     else
@@ -189,11 +228,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
             bytes);
     gwi_say_request(c, finding);
     if (memory->foreign_pid != 0)
-        gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)foreign, "bytes",
+        gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)they.bytes, "bytes",
                     "other processes held %s; pid %" PRIu32 " held most of it%s%s", bytes, memory->foreign_pid,
                     memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
     else
-        gwi_measure(finding, memory->t_ns, "driver", (double)foreign, "bytes",
+        gwi_measure(finding, memory->t_ns, "driver", (double)they.bytes, "bytes",
                     "%s in use was not allocated by any recorded process; this includes the contexts of this program "
                     "(total minus free minus its allocations)",
                     bytes);
@@ -202,8 +241,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     uint64_t held = gwi_kept_from_others(memory);
     gwi_measure(finding, memory->t_ns, "ledger", (double)held, "bytes",
                 "without this, the request would have fitted: this process itself held %s", gw_bytes_text(own, held));
-    bool more_unseen = !by_difference && is_more_unseen(memory);
-    if (more_unseen)
+    if (they.is_more_unseen)
         gwi_measure(
             finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
             "another %s in use was not allocated by any recorded process; this includes the contexts of this run",
@@ -212,19 +250,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_next(finding, "End pid %" PRIu32 " (its whole process group), or wait for it", memory->foreign_pid);
     if (c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
-    /* A difference includes a context of the other processes, but the ledger does not. */
-    uint64_t requested = by_difference ? foreign_least - CONTEXT_BYTES : foreign;
-    /* A leak, which lost events may hide, would have filled the card a little later anyway. */
-    if (memory->has_losses || gwi_may_leak_more(memory, requested))
-        return GW_HYPOTHESIS;
-    if (by_difference)
-        return held * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
-    bool would_fit_alone = held + memory->wanted_bytes <= memory->limit_bytes;
-    /* If this process holds more than twice as much as the others, it may simply need too much. */
-    bool is_less = memory->foreign_bytes * 2 < held;
-    bool may_leak = may_have_kept(&memory->growth, memory->own_bytes);
-    bool is_clear = !is_less && !may_leak && !more_unseen && !gwi_cache_may_explain(memory);
-    return would_fit_alone && is_clear ? GW_ESTABLISHED : GW_SUPPORTED;
+    return certainty;
 }
 
 const gw_cause gwi_cause_gpu_oom_other_process = {

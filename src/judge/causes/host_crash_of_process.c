@@ -111,6 +111,22 @@ static void advise_bus(const gwi_case *c, gwi_finding *finding)
     }
 }
 
+static gw_certainty decide(const gwi_case *c)
+{
+    if (c->sticky != NULL || c->oom != NULL ||
+        (c->signal == SIGABRT && gwi_is_told_another(c, &gwi_cause_host_crash_of_process)))
+        return GW_HYPOTHESIS; /* an earlier failure explains the crash better */
+    const gw_crash *crash = gwi_crash_of(c);
+    gwi_bus bus = gwi_bus_of(c);
+    /* The program may have used the NULL pointer of a refused allocation, even if it had handled the refusal. */
+    bool may_follow = c->root != NULL || c->handled != NULL;
+    may_follow = may_follow || gwi_may_be_in_block(c) || (crash != NULL && crash->in_block);
+    may_follow = may_follow || (c->signal == SIGBUS && (bus == GWI_BUS_UNKNOWN || bus == GWI_BUS_SHM));
+    /* An uncaught exception of C++ aborts the program, too, and only stderr shows it. */
+    may_follow = may_follow || (c->signal == SIGABRT && gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL);
+    return may_follow || inside_driver(c) != NULL || !is_observed(c) ? GW_SUPPORTED : GW_ESTABLISHED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -136,17 +152,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_rule_out(c, finding, GWI_OF_PROCESS, "a crash inside the driver (no thread was in a driver call)");
     }
     gwi_rule_out_gpu(c, finding, "no driver call failed before");
-    const gw_crash *crash = gwi_crash_of(c);
-    if (c->sticky != NULL || c->oom != NULL || (c->signal == SIGABRT && gwi_is_told_another(c, finding->cause)))
-        return GW_HYPOTHESIS; /* an earlier failure explains the crash better */
-    /* The program may have used the NULL pointer of a refused allocation, even if it had handled the refusal. */
-    bool may_follow = c->root != NULL || c->handled != NULL;
-    gwi_bus bus = gwi_bus_of(c);
-    may_follow = may_follow || gwi_may_be_in_block(c) || (crash != NULL && crash->in_block);
-    may_follow = may_follow || (c->signal == SIGBUS && (bus == GWI_BUS_UNKNOWN || bus == GWI_BUS_SHM));
-    /* An uncaught exception of C++ aborts the program, too, and only stderr shows it. */
-    may_follow = may_follow || (c->signal == SIGABRT && gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL);
-    return may_follow || inside != NULL || !is_observed(c) ? GW_SUPPORTED : GW_ESTABLISHED;
+    return decide(c);
 }
 
 const gw_cause gwi_cause_host_crash_of_process = {

@@ -63,13 +63,25 @@ static bool ended_by_it(const gwi_case *c, const gw_machine_event *event, bool k
     return killed || (c->signal == 0 && (c->exception != GW_EXCEPTION_SCRIPT || facts->exception_about_child));
 }
 
+static gw_certainty decide(const gwi_case *c, const gwi_oom_kill *kill)
+{
+    bool by_count = kill->group != NULL || kill->group_count > 0 || (!kill->is_group_known && kill->host_count > 0);
+    if (!c->ended || !c->bad_end || (kill->log == NULL && !(was_killed(c) && by_count)))
+        return GW_CERTAINTY_NONE;
+    if (kill->log != NULL)
+        return ended_by_it(c, kill->log, was_killed(c)) ? GW_ESTABLISHED : GW_SUPPORTED;
+    uint64_t end_ns = c->model->t_end_ns;
+    bool together =
+        kill->group != NULL && kill->group->t_ns + together_ns >= end_ns && end_ns + together_ns >= kill->group->t_ns;
+    return together && c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_oom_kill kill = gwi_find_oom_kill(c);
-    bool killed = c->ended && c->bad_end && was_killed(c);
-    bool by_count = kill.group != NULL || kill.group_count > 0 || (!kill.is_group_known && kill.host_count > 0);
-    if (!c->ended || !c->bad_end || (kill.log == NULL && !(killed && by_count)))
-        return GW_CERTAINTY_NONE;
+    gw_certainty certainty = decide(c, &kill);
+    if (certainty == GW_CERTAINTY_NONE)
+        return certainty;
     const gw_series *limit = gw_machine_known(c->model, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_NO_DEVICE, 0);
     bool by_group = kill.log != NULL ? kill.log->code == 1 : limit != NULL && limit->last != UINT64_MAX;
     gwi_headline(finding, "the kernel killed %s because %s ran out of memory",
@@ -95,12 +107,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_memory(c, finding);
     gwi_rule_out(c, finding, GWI_OF_MACHINE, "the GPU's memory (the host's memory ran out)");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
-    if (kill.log != NULL)
-        return ended_by_it(c, kill.log, killed) ? GW_ESTABLISHED : GW_SUPPORTED;
-    uint64_t end_ns = c->model->t_end_ns;
-    bool together =
-        kill.group != NULL && kill.group->t_ns + together_ns >= end_ns && end_ns + together_ns >= kill.group->t_ns;
-    return together && c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+    return certainty;
 }
 
 const gw_cause gwi_cause_host_oom_kill = {
