@@ -93,16 +93,19 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
 static void test_an_exit_code_after_an_outlived_refusal(void **state)
 {
     refuse_then(AFTER_REQUESTS);
+    feed.is_silent = true;
     close_program(3);
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(list_has(&verdict->advice, "thousands of other requests succeeded"));
     judge_close();
     refuse_then(AFTER_COPIES);
+    feed.is_silent = true;
     close_program(3);
     expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
     refuse_then(AFTER_REQUESTS); /* a refused request at the end */
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
+    feed.is_silent = true;
     close_program(3);
     expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
@@ -129,6 +132,7 @@ static void test_a_retreat_without_a_free(void **state)
         gw_feed_alloc(&feed, 5 * gib);
         gw_feed_hot(&feed, "cuMemsetD8_v2", GW_COUNT_FILL, 64, 0);
         gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
+        feed.is_silent = true;
         close_program(3);
         judge_open();
         assert_int_equal(verdict->status, same ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT);

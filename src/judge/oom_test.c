@@ -208,6 +208,7 @@ static void feed_address_space_limit(void)
     gw_feed_meta(&feed, "rlimit.as", "4294967296");
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
     gw_feed_call(&feed, "cuInit", GW_EV_INIT, 2, 0, 0, 0, 0);
+    feed.is_silent = true;
     gw_feed_exit(&feed, 1, 0);
 }
 
@@ -219,6 +220,7 @@ static void test_address_space_limit_at_the_first_context(void **state)
         gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
         gw_feed_call(&feed, "cuInit", GW_EV_INIT, 0, 0, 0, 0, 0);
         gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 2, 0, 0, 0, GW_CONTEXT_PRIMARY);
+        feed.is_silent = true;
         gw_feed_exit(&feed, 1, 0);
         expect_status(GW_VERDICT_UNDETERMINED);
         assert_int_equal(says("address-space limit of 4.00 GiB"), limited);

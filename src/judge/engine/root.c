@@ -219,10 +219,41 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 
 /* ---- the rule ---- */
 
+/* True if one of the last lines of the output is this line. */
+static bool is_near_end(const gw_stderr_facts *facts, const gw_stderr_line *line)
+{
+    enum { LINES_MAX = 12 };
+    size_t at = SIZE_MAX, bytes;
+    for (int i = 0; i < LINES_MAX; i++) {
+        const char *text = gw_stderr_line_before(facts, &at, &bytes);
+        if (bytes == 0)
+            return false;
+        if (strncmp(line->find->text, text, bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if the program printed at its end that it lacked memory, and did not announce that it goes on without. */
+static bool says_memory(const gw_stderr_facts *facts)
+{
+    enum { NO_MEMORY = 2 };
+    const gw_stderr_line *line = facts->oom_last.seen ? &facts->oom_last : &facts->result;
+    if (facts->exception_mentions_memory)
+        return true;
+    if (line->find == NULL || (line == &facts->result && gw_stderr_code(facts, line) != NO_MEMORY))
+        return false;
+    for (size_t i = 0; i < facts->log->find_count; i++)
+        if (facts->log->find[i].sign == GW_SAYS_GOES_ON && facts->log->find[i].order >= line->find->order)
+            return false;
+    return is_near_end(facts, line);
+}
+
 /* True if the program may have handled the refusal on the host, without the GPU, and something else ended it:
  * - the exception that ended it is about something else
  * - it crashed, and did not use the NULL address of the refused request
- * - it ran for a while after the refusal, and did not say that it ended for lack of memory */
+ * - it did not print at its end that it lacked memory. Soon after the refusal, an abort needs no words, nor does a
+ * crash at a NULL address, nor a refusal that gpuwhy injected. */
 static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
     static const uint64_t soon_ns = 1000000000u; /* enough to print a message, unwind and exit */
@@ -235,10 +266,12 @@ static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
     if (end_of(c) == ENDED_BY_OTHER_EXCEPTION)
         return true;
     const gw_crash *crash = gwi_crash_of(c);
-    bool crashed = (c->signal == SIGSEGV || c->signal == SIGBUS || c->signal == SIGFPE || c->signal == SIGILL) &&
-                   (crash == NULL || !gwi_is_at_null(crash));
-    bool says_memory = c->model->stderr_facts.oom_last.seen || c->model->stderr_facts.exception_mentions_memory;
-    return crashed || (!says_memory && c->model->t_end_ns > failure->t_last_ns + soon_ns);
+    bool crashed = c->signal == SIGSEGV || c->signal == SIGBUS || c->signal == SIGFPE || c->signal == SIGILL;
+    if (crashed && (crash == NULL || !gwi_is_at_null(crash)))
+        return true;
+    bool is_soon = c->model->t_end_ns <= failure->t_last_ns + soon_ns;
+    bool needs_words = !is_soon || !(crashed || c->signal == SIGABRT || failure->injected);
+    return needs_words && !says_memory(&c->model->stderr_facts);
 }
 
 static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const gw_failure *next, bool is_last)

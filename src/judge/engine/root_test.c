@@ -138,17 +138,41 @@ GW_TEST(a_status_alone)
     for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
         open_refused();
         work(handled[i].count, handled[i].how);
+        feed.is_silent = true;
         end(3, 0);
         expect_undetermined();
     }
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
         open_refused();
         work(open[i].count, open[i].how);
+        feed.is_silent = true;
         end(3, 0);
         judge_open();
         assert_int_equal(verdict->status, GW_VERDICT_FAULT);
         assert_string_equal(verdict->cause, "gpu-oom-capacity");
         gw_verdict_free(verdict);
+    }
+}
+
+/* Without a word about memory, the program may have handled the refusal on the host. */
+GW_TEST(what_the_program_prints_at_its_end)
+{
+    static const struct {
+        const char *printed;
+        gw_certainty certainty;
+    } ends[] = {{NULL, GW_SUPPORTED},
+                {"CUDA error: out of memory\n", GW_ESTABLISHED},
+                {"train.c:12: CUDA error 2\n", GW_ESTABLISHED},
+                {"this sample is skipped\n", GW_SUPPORTED},
+                {"CUDA error: out of memory\nfalling back to the CPU\n", GW_SUPPORTED},
+                {"CUDA error: out of memory, using the CPU\nno label 12\n", GW_SUPPORTED}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        open_refused();
+        feed.is_silent = true;
+        if (ends[i].printed != NULL)
+            gw_feed_stderr(&feed, ends[i].printed);
+        end(3, 0);
+        expect("gpu-oom-capacity", ends[i].certainty);
     }
 }
 

@@ -80,6 +80,7 @@ void gw_feed_wait(gw_feed *feed, uint64_t ns)
 
 void gw_feed_event(gw_feed *feed, const gw_event *event)
 {
+    feed->is_refused = feed->is_refused || event->result == 2;
     gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = event->t_ns, .pid = event->pid, .tid = event->tid};
     item.event = *event;
     feed_item(feed, &item);
@@ -302,6 +303,7 @@ void gw_feed_meta(gw_feed *feed, const char *key, const char *value)
 
 void gw_feed_fact(gw_feed *feed, const char *key, const char *value)
 {
+    feed->has_output = feed->has_output || strcmp(key, "stderr.not_recorded") == 0;
     pair(feed, GW_ITEM_SUPERVISOR, key, value);
 }
 
@@ -346,6 +348,7 @@ void gw_feed_map(gw_feed *feed, const char *path)
 
 void gw_feed_stderr_bytes(gw_feed *feed, const char *bytes, size_t count)
 {
+    feed->has_output = true;
     gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = feed->t_ns, .pid = feed->pid};
     item.stderr_part.bytes = bytes;
     item.stderr_part.count = (uint32_t)count;
@@ -369,6 +372,8 @@ void gw_feed_process(gw_feed *feed, uint32_t pid, uint32_t parent_pid, const cha
 
 static void exit_item(gw_feed *feed, uint32_t pid, bool is_command, int code, int signal)
 {
+    if (feed->is_refused && !feed->has_output && !feed->is_silent && code > 0 && signal == 0)
+        gw_feed_stderr(feed, "CUDA error: out of memory\n");
     gw_feed_drain(feed);
     feed->t_ns += 1000000;
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = feed->t_ns, .pid = pid};

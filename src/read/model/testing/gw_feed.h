@@ -30,6 +30,9 @@ typedef struct gw_feed {
     gw_feed_thread thread[GW_FEED_THREADS_MAX];
     size_t thread_count;
     uint64_t address_next, small_next;
+    /* A program that a request was refused to prints that before it exits, unless it printed something else. A test sets
+     * is_silent for a program that prints nothing. */
+    bool is_refused, has_output, is_silent;
 } gw_feed;
 
 /* Start a program that has initialised CUDA on a card with `total_bytes` of memory and has the primary context
