@@ -199,7 +199,7 @@ static gw_certainty decide(const gwi_memory *memory, const others *they)
     if (memory->has_losses || gwi_may_leak_more(memory, requested))
         return GW_HYPOTHESIS;
     if (they->by_difference)
-        return held * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
+        return held * 2 < memory->limit_bytes && !gwi_objects_may_hold(memory) ? GW_SUPPORTED : GW_HYPOTHESIS;
     bool would_fit_alone = held + memory->wanted_bytes <= memory->limit_bytes;
     /* If this process holds more than twice as much as the others, it may simply need too much. */
     bool is_less = memory->foreign_bytes * 2 < held;

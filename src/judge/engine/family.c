@@ -44,7 +44,8 @@ static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_pr
 static bool has_outlived(const gw_model *model, const gw_process *process, const gwi_roots *roots)
 {
     enum { KILL = 9 };
-    bool may_have_lived = !(process->exit_known && process->exit.status_known) || process->exit.signal == KILL;
+    bool may_have_lived = !(process->exit_known && process->exit.status_known) || process->exit.signal == KILL ||
+                          gwi_was_told_to_end(process);
     return roots->oom != NULL && roots->sticky == NULL && process != model->command && may_have_lived &&
            model->command != NULL && gw_died_badly(model->command);
 }

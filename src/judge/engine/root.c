@@ -252,8 +252,8 @@ static bool says_memory(const gw_stderr_facts *facts)
 /* True if the program may have handled the refusal on the host, without the GPU, and something else ended it:
  * - the exception that ended it is about something else
  * - it crashed, and did not use the NULL address of the refused request
- * - it did not print at its end that it lacked memory. Soon after the refusal, an abort needs no words, nor does a
- * crash at a NULL address, nor a refusal that gpuwhy injected. */
+ * - it did not print at its end that it lacked memory. Soon after the refusal, a silent abort needs no words, nor does
+ *   a crash at a NULL address, nor a refusal that gpuwhy injected. */
 static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
     static const uint64_t soon_ns = 1000000000u; /* enough to print a message, unwind and exit */
@@ -269,8 +269,9 @@ static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
     bool crashed = c->signal == SIGSEGV || c->signal == SIGBUS || c->signal == SIGFPE || c->signal == SIGILL;
     if (crashed && (crash == NULL || !gwi_is_at_null(crash)))
         return true;
+    bool is_silent_abort = c->signal == SIGABRT && c->model->stderr_facts.bytes == 0;
     bool is_soon = c->model->t_end_ns <= failure->t_last_ns + soon_ns;
-    bool needs_words = !is_soon || !(crashed || c->signal == SIGABRT || failure->injected);
+    bool needs_words = !is_soon || !(crashed || is_silent_abort || failure->injected);
     return needs_words && !says_memory(&c->model->stderr_facts);
 }
 
