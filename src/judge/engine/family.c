@@ -39,14 +39,13 @@ static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_pr
            command->t_exit_ns - process->t_exit_ns < soon_ns;
 }
 
-/* True if nothing shows that the process ended by itself after a refused request, but the command did: the process only
- * filled the card. If its parent waits for it, its status is unknown. */
-static bool has_outlived(const gw_model *model, const gw_process *process, const gwi_roots *roots)
+bool gwi_has_outlived(const gw_model *model, const gw_process *process)
 {
     enum { KILL = 9 };
     bool may_have_lived = !(process->exit_known && process->exit.status_known) || process->exit.signal == KILL ||
                           gwi_was_told_to_end(process);
-    return roots->oom != NULL && roots->sticky == NULL && process != model->command && may_have_lived &&
+    gwi_roots roots = gwi_roots_of(model, process->pid);
+    return roots.oom != NULL && roots.sticky == NULL && process != model->command && may_have_lived &&
            model->command != NULL && gw_died_badly(model->command);
 }
 
@@ -65,7 +64,7 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
         return none; /* the failure of a replaced process did not end the run */
     if (root != NULL && root != roots.other) {
         found.weight = !run_is_good || roots.sticky != NULL || own_death ? WEIGHT_MAX : 0;
-        found.weight -= found.weight > 0 && has_outlived(model, process, &roots);
+        found.weight -= found.weight > 0 && gwi_has_outlived(model, process);
         found.t_ns = root->t_ns;
     } else if (own_death && (root != NULL || (!run_is_good && death_matters(model, kin, process)))) {
         found.weight = 2;

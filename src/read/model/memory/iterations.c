@@ -902,9 +902,16 @@ static bool is_same_thread(const list *all, size_t a, size_t b)
     return one == other || one == 0 || other == 0;
 }
 
+/* True if `fine` are parts of the iterations `coarse`, and kept most of the same memory. */
+static bool are_parts(const gw_iterations *fine, const gw_iterations *coarse)
+{
+    return fine->leak_count > 0 && fine->requests < coarse->requests && fine->leak_bytes * 2 >= coarse->leak_bytes &&
+           fine->keeper[0].site == coarse->keeper[0].site;
+}
+
 static void choose(search *it, gw_iterations *found)
 {
-    gw_iterations best = {0};
+    gw_iterations best = {0}, group = {0};
     for (size_t i = 0; i < it->tried_count; i++) {
         gw_iterations one = {0};
         describe(&it->all, &it->tried[i], &one);
@@ -913,9 +920,13 @@ static void choose(search *it, gw_iterations *found)
         if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end &&
             is_same_thread(&it->all, found->balanced_end, one.leak_begin))
             one.doubt = GW_LOOP_HELD_BEFORE;
+        if (one.doubt == GW_LOOP_GROUP && one.leak_bytes > group.leak_bytes)
+            group = one;
         if (is_better(&one, &best))
             best = one;
     }
+    if (best.doubt == GW_LOOP_SURE && are_parts(&group, &best))
+        best = group;
     if (best.leak_count == 0)
         return;
     best.searched = found->searched;
