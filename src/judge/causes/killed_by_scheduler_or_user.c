@@ -79,7 +79,7 @@ static bool say_sender(const gwi_case *c, gwi_finding *finding, int signal)
     char pid[32] = "";
     if (stop.has_pid)
         snprintf(pid, sizeof pid, "pid %u, ", stop.pid);
-    char early[64] = "";
+    char early[96] = "";
     if (stop.has_early_s && stop.early_s > 0)
         snprintf(early, sizeof early, ", %u s before the end; the program may have sent itself another", stop.early_s);
     gwi_evidence(finding, GWI_NO_TIME, "exit", "the signal was sent by %s%.*s%s", pid, (int)stop.from.bytes,
