@@ -15,42 +15,29 @@
 
 enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200, STATUS_MAX = 32768 };
 
-static ssize_t read_open(int fd, char *out, size_t room)
-{
-    size_t count = 0;
-    ssize_t got = 1;
-    while (got != 0 && count + 1 < room) {
-        got = read(fd, out + count, room - 1 - count);
-        if (got < 0 && errno != EINTR)
-            return -1;
-        count += got > 0 ? (size_t)got : 0;
-    }
-    out[count] = '\0';
-    return (ssize_t)count;
-}
-
 ssize_t gw_read_small(char *out, size_t room, int *ret_why, const char *format, ...)
 {
     char path[PATH_MAX];
     va_list args;
     va_start(args, format);
-    int bytes = vsnprintf(path, sizeof path, format, args), fd = -1;
+    bool fits = vsnprintf(path, sizeof path, format, args) < (int)sizeof path;
     va_end(args);
-    if (bytes >= (int)sizeof path)
-        errno = ENAMETOOLONG;
-    else
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t count = fd < 0 ? -1 : read_open(fd, out, room);
-    int why = errno;
+    int fd = fits ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    int why = fits ? errno : ENAMETOOLONG;
+    size_t count = 0;
+    ssize_t got = fd < 0 ? -1 : 1;
+    while (got > 0 && count + 1 < room) {
+        got = TEMP_FAILURE_RETRY(read(fd, out + count, room - 1 - count));
+        count += got > 0 ? (size_t)got : 0;
+        why = errno;
+    }
     if (fd >= 0)
         close(fd);
-    if (count < 0) {
-        out[0] = '\0';
-        errno = why;
-        if (ret_why != NULL)
-            *ret_why = why;
-    }
-    return count;
+    out[got < 0 ? 0 : count] = '\0';
+    errno = why;
+    if (got < 0 && ret_why != NULL)
+        *ret_why = why;
+    return got < 0 ? -1 : (ssize_t)count;
 }
 
 void gw_process_command_add(gw_text *text, int pid)
