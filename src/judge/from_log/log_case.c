@@ -74,15 +74,10 @@ static bool is_told_better(const gw_log *log, size_t at)
     const gw_log_find *find = &log->find[at];
     if (is_about_other_memory(log, find) || is_told_by_signal(log, find))
         return true;
-    if (find->sign != GW_SAYS_CUDA_NUMBER && find->sign != GW_SAYS_CUDA_SHORT_TEXT)
-        return false;
-    for (size_t i = 0; i < log->find_count; i++) {
-        const gw_log_find *other = &log->find[i];
-        if (other->order == find->order && (other->sign == GW_SAYS_CUDA_TEXT || other->sign == GW_SAYS_CUDA_NAME ||
-                                            other->sign == GW_SAYS_CUDA_RUNTIME_NAME))
-            return true;
-    }
-    return false;
+    return (find->sign == GW_SAYS_CUDA_NUMBER || find->sign == GW_SAYS_CUDA_SHORT_TEXT) &&
+           (gw_log_in_line(log, GW_SAYS_CUDA_TEXT, find->order) != NULL ||
+            gw_log_in_line(log, GW_SAYS_CUDA_NAME, find->order) != NULL ||
+            gw_log_in_line(log, GW_SAYS_CUDA_RUNTIME_NAME, find->order) != NULL);
 }
 
 /* ---- statements ---- */
@@ -187,16 +182,14 @@ bool gwi_log_is_notice(const char *text)
 
 static bool is_message(gw_sign sign)
 {
-    static const gw_sign messages[] = {
-#define GWI_MESSAGE(name, kind, depth, certainty, causes, pattern) GW_SAYS_##name,
+    switch (sign) {
+#define GWI_MESSAGE(name, kind, depth, certainty, causes, pattern) case GW_SAYS_##name:
 #include "messages.def"
 #undef GWI_MESSAGE
-    };
-    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
-        if (messages[i] == sign)
-            return true;
+        return true;
+    default:
+        return false;
     }
-    return false;
 }
 
 static gwi_statement state(const gw_log_find *find, const rule *said)
