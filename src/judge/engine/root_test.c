@@ -172,7 +172,7 @@ GW_TEST(what_the_program_prints_at_its_end)
         if (ends[i].printed != NULL)
             gw_feed_stderr(&feed, ends[i].printed);
         end(3, 0);
-        expect("gpu-oom-capacity", ends[i].certainty);
+        expect_only("gpu-oom-capacity", ends[i].certainty);
     }
 }
 
