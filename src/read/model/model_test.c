@@ -791,14 +791,21 @@ GW_TEST(test_stderr_after_the_exception)
     }
 }
 
-GW_TEST_WITH(test_a_survived_exception_did_not_end_the_program, open_bare, close_feed)
+/* A thread does not come back, but the main one may survive an exception. */
+GW_TEST(test_a_survived_exception_ended_at_most_a_thread)
 {
-    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
-                          "RuntimeError: lost one batch\nstep 11/40 loss 0.5\nstep 12/40 loss 0.4\n");
-    gw_model *model = gw_feed_finish(&feed);
-    assert_true(model->stderr_facts.traceback);
-    assert_false(model->stderr_facts.exception.seen);
-    assert_int_equal(gw_exception_kind_of(&model->stderr_facts), GW_EXCEPTION_NONE);
+    for (int of_thread = 0; of_thread < 2; of_thread++) {
+        gw_feed_open_bare(&feed);
+        if (of_thread)
+            gw_feed_stderr(&feed, "Exception in thread Thread-1 (load):\n");
+        gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+                              "RuntimeError: lost one batch\nstep 11/40 loss 0.5\nstep 12/40 loss 0.4\n");
+        gw_model *model = gw_feed_finish(&feed);
+        assert_true(model->stderr_facts.traceback);
+        assert_int_equal(model->stderr_facts.exception.seen, of_thread);
+        assert_int_equal(model->stderr_facts.exception_ended_thread, of_thread);
+        gw_model_free(model);
+    }
 }
 
 GW_TEST_WITH(test_chained_traceback_keeps_the_out_of_memory, open_bare, close_feed)

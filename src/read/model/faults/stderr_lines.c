@@ -271,7 +271,8 @@ static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find
         it->kind = (about & (CUDA | LIBRARY | GPU)) != 0 ? GW_EXCEPTION_GPU : GW_EXCEPTION_SCRIPT;
     if ((about & CHILD) != 0)
         keep(facts, &facts->child_exception, find, true);
-    if (find != it->ended)
+    /* A thread does not come back, even if the program goes on. */
+    if (find != it->ended && (it->ended != NULL || !it->of_thread))
         return;
     keep(facts, &facts->exception, find, true);
     if (it->frame != NULL)
