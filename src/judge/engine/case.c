@@ -481,12 +481,8 @@ static bool is_thread_death(const gwi_case *c, const gw_process *end)
     static const char *const usual[] = {"EOFError", "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError",
                                         "KeyboardInterrupt"};
     const gw_stderr_facts *facts = &c->model->stderr_facts;
-    if (c->bad_end || end != c->model->command || !facts->exception_ended_thread || facts->exception_goes_on)
-        return false;
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
-        if (strcmp(facts->exception_type, usual[i]) == 0)
-            return false;
-    return true;
+    return !c->bad_end && end == c->model->command && facts->exception_ended_thread && !facts->exception_goes_on &&
+           !GW_IS_ONE_OF(facts->exception_type, usual);
 }
 
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)

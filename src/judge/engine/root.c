@@ -63,10 +63,7 @@ static bool is_of_host(const char *type)
                                         "PermissionError",    "NotADirectoryError", "ImportError",
                                         "StopIteration",      "EOFError",           "ModuleNotFoundError",
                                         "UnicodeDecodeError", "UnicodeEncodeError", "json.decoder.JSONDecodeError"};
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(type, types[i]) == 0)
-            return true;
-    return false;
+    return GW_IS_ONE_OF(type, types);
 }
 
 /* Return the frame of the stack that runs the same function as this frame of a traceback, or NULL. */
