@@ -217,7 +217,7 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 /* ---- the rule ---- */
 
 /* True if one of the last lines of the output is this line. */
-static bool is_near_end(const gw_stderr_facts *facts, const gw_stderr_line *line)
+static bool is_near_end(const gw_stderr_facts *facts, const gw_log_find *find)
 {
     enum { LINES_MAX = 12 };
     size_t at = SIZE_MAX, bytes;
@@ -225,7 +225,7 @@ static bool is_near_end(const gw_stderr_facts *facts, const gw_stderr_line *line
         const char *text = gw_stderr_line_before(facts, &at, &bytes);
         if (bytes == 0)
             return false;
-        if (strncmp(line->find->text, text, bytes) == 0)
+        if (strncmp(find->text, text, bytes) == 0)
             return true;
     }
     return false;
@@ -235,15 +235,19 @@ static bool is_near_end(const gw_stderr_facts *facts, const gw_stderr_line *line
 static bool says_memory(const gw_stderr_facts *facts)
 {
     enum { NO_MEMORY = 2 };
-    const gw_stderr_line *line = facts->oom_last.seen ? &facts->oom_last : &facts->result;
+    unsigned code;
     if (facts->exception_mentions_memory)
         return true;
-    if (line->find == NULL || (line == &facts->result && gw_stderr_code(facts, line) != NO_MEMORY))
-        return false;
-    for (size_t i = 0; i < facts->log->find_count; i++)
-        if (facts->log->find[i].sign == GW_SAYS_GOES_ON && facts->log->find[i].order >= line->find->order)
+    for (size_t i = facts->log == NULL ? 0 : facts->log->find_count; i-- > 0;) {
+        const gw_log_find *find = &facts->log->find[i];
+        bool is_memory = find->sign == GW_SAYS_MEMORY_WORD || find == facts->oom_last.find ||
+                         (gw_log_cuda_code(find, &code) && code == NO_MEMORY);
+        if (find->sign == GW_SAYS_GOES_ON)
             return false;
-    return is_near_end(facts, line);
+        if (is_memory && gw_log_in_line(facts->log, GW_SAYS_GOES_ON, find->order) == NULL)
+            return is_near_end(facts, find);
+    }
+    return false;
 }
 
 /* True if the program may have handled the refusal on the host, without the GPU, and something else ended it:
@@ -266,7 +270,8 @@ static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
     bool crashed = c->signal == SIGSEGV || c->signal == SIGBUS || c->signal == SIGFPE || c->signal == SIGILL;
     if (crashed && (crash == NULL || !gwi_is_at_null(crash)))
         return true;
-    bool is_silent_abort = c->signal == SIGABRT && c->model->stderr_facts.bytes == 0;
+    bool is_silent_abort = c->signal == SIGABRT && c->model->stderr_facts.bytes == 0 &&
+                           gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) == NULL;
     bool is_soon = c->model->t_end_ns <= failure->t_last_ns + soon_ns;
     bool needs_words = !is_soon || !(crashed || is_silent_abort || failure->injected);
     return needs_words && !says_memory(&c->model->stderr_facts);

@@ -50,7 +50,7 @@ static void keep_in_pool(struct gpu *gpu, int own, int repaired)
         CHECK(cuMemPoolTrimTo(pool, 0));
     CUresult result = cuMemAlloc(&plain, 3 * gib); /* mark: plain */
     if (result != CUDA_SUCCESS)
-        scenario_fail("no room for 3 GiB: %d", (int)result);
+        scenario_fail("not enough memory for 3 GiB: %d", (int)result);
     CHECK(cuMemFree(plain));
     CHECK(cuStreamDestroy(stream));
     if (own)
