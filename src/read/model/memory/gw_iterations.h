@@ -84,12 +84,13 @@ typedef struct gw_iterations {
     /* If the request after these iterations needs more than they kept: when the program had used as much, before the
      * leak, as it needs now without what was kept. 0: it never had. */
     uint64_t fitted_before_ns;
-    bool leak_is_current; /* the list ends at most about one iteration after the leak */
-    bool each_waited;     /* the host waited for the GPU or read results in nearly every iteration */
-    bool is_interleaved;  /* nearly every request came after some work */
-    bool is_late;         /* less than half of all work was done since the loop began */
-    bool is_even;         /* all iterations left about the same amount (they differ by at most 1/16) */
-    bool is_apart;        /* other threads requested memory at another pace; the medians above exclude their work */
+    uint64_t held_before_bytes; /* most memory that `keeper` held before they freed more than half of it */
+    bool leak_is_current;       /* the list ends at most about one iteration after the leak */
+    bool each_waited;           /* the host waited for the GPU or read results in nearly every iteration */
+    bool is_interleaved;        /* nearly every request came after some work */
+    bool is_late;               /* less than half of all work was done since the loop began */
+    bool is_even;               /* all iterations left about the same amount (they differ by at most 1/16) */
+    bool is_apart; /* other threads requested memory at another pace; the medians above exclude their work */
     gw_loop_doubt doubt;
     gw_keeper keeper[GW_KEEPERS_MAX]; /* the places that kept the memory, most bytes first */
     size_t keeper_count;

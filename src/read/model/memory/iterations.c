@@ -644,7 +644,7 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
         return GW_LOOP_LATE;
     if (looks_like_operations(all, found) || (looks_like_layers(found) && may_be_one_pass(all, it, found)))
         return GW_LOOP_ONE_PASS;
-    uint64_t held = held_before(all, found);
+    uint64_t held = found->held_before_bytes;
     if (held * 5 >= kept_there(found) * 4)
         return GW_LOOP_HELD_BEFORE;
     if (found->group_count >= GROUP_MIN || (found->group_count > 0 && held >= 2 * found->leak_bytes_median))
@@ -717,6 +717,7 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     found->leak_is_current = it->is_current;
     found->each_waited = is_each_waited(all, it);
     find_keepers(all, it, found);
+    found->held_before_bytes = held_before(all, found);
     thread_set own = threads_of(all, it);
     found->is_apart = own.count > 0 && !is_in_step(all, it, &own);
     if (found->is_apart)
@@ -902,11 +903,12 @@ static bool is_same_thread(const list *all, size_t a, size_t b)
     return one == other || one == 0 || other == 0;
 }
 
-/* True if `fine` are parts of the iterations `coarse`, and kept most of the same memory. */
+/* True if `fine` are parts of the iterations `coarse`, kept most of the same memory, and its places had freed groups.
+ */
 static bool are_parts(const gw_iterations *fine, const gw_iterations *coarse)
 {
     return fine->leak_count > 0 && fine->requests < coarse->requests && fine->leak_bytes * 2 >= coarse->leak_bytes &&
-           fine->keeper[0].site == coarse->keeper[0].site;
+           fine->keeper[0].site == coarse->keeper[0].site && fine->held_before_bytes >= 2 * fine->leak_bytes_median;
 }
 
 static void choose(search *it, gw_iterations *found)
