@@ -238,6 +238,31 @@ for how, more in ((("nccl", "1"), ()), (("gloo", "2"), ()), (("nccl", "2"), TWO_
         # The ranks of Gloo print that they are connected, and their lines get mixed.
         clean("L15", "torch", "l15_ddp_kept", (*how, "repaired"), memory="4GiB", needs=more, compare="gloo" not in how)]
 
+# Failures that look like another one: nothing here may be established but what nothing else explains.
+PERHAPS = ("supported",)
+READINGS = [
+    Row("M01", "torch", "m01_readings", ("sentence",), ("gpu-oom-capacity", "gpu-oom-peak-phase", "gpu-oom-leak"), memory="4GiB",
+        certain=PERHAPS, at=r"m01_readings\.py:\d+ in (sentence|block)"),
+    Row("M01", "torch", "m01_readings", ("buffer",), "gpu-oom-leak", memory="4GiB", certain=PERHAPS,
+        facts=[Says("on purpose", ("next",))], at=r"m01_readings\.py:\d+ in (buffer|block)"),
+    Row("M01", "torch", "m01_readings", ("fallback",), "script-exception", memory="4GiB", facts=[Says("KeyError")]),
+    Row("M01", "torch", "m01_readings", ("file",), "script-exception", memory="4GiB", facts=[Says("FileNotFoundError")]),
+    Row("M01", "torch", "m01_readings", ("crash",), "host-crash-of-process", memory="4GiB", certain=CERTAIN),
+    Row("M01", "torch", "m01_readings", ("term",), "killed-by-scheduler-or-user", certain=PERHAPS),
+    Row("M01", "torch", "m01_readings", ("interrupt",), "killed-by-scheduler-or-user", certain=PERHAPS),
+    Row("M01", "torch", "m01_readings", ("probe",), "script-exception", facts=[Says("KeyError")]),
+    Row("M01", "torch", "m01_readings", ("rebuilt",), ("gpu-oom-capacity", "gpu-oom-leak"), memory="4GiB", certain=PERHAPS,
+        at=r"m01_readings\.py:\d+ in (rebuilt|build)"),
+    Row("M01", "torch", "m01_readings", ("worker",), "host-crash-of-process"),
+    Row("M01", "torch", "m01_readings", ("thread",), ("gpu-oom-capacity", "gpu-oom-leak"), memory="4GiB", certain=PERHAPS,
+        at=r"m01_readings\.py:\d+ in (work|block|<listcomp>)"),
+    Row("M01", "torch", "m01_readings", ("shapes",), ("gpu-oom-capacity", "gpu-oom-leak"), memory="4GiB", certain=PERHAPS,
+        at=r"m01_readings\.py:\d+ in shapes"),
+]
+# Without the limit, the request of the first three is not refused.
+READINGS += [clean(row.id, row.kind, row.program, (*row.arguments, "repaired"), memory=row.memory,
+                   compare=row.arguments[0] not in ("fallback", "file", "crash")) for row in READINGS]
+
 HANDLED = Says("handled: ", ("advice",))
 # Which of several failures is the root.
 ROOTS = [
@@ -397,4 +422,4 @@ def rows():
             result.append(Row(row.id, f"cuda {linking}", row.program, row.arguments,
                               row.causes if row.causes != (None,) else None, row.status, row.memory, row.env, row.facts,
                               row.compare, row.needs, row.note, row.options, row.at, row.alone, row.certain, row.merged))
-    return result + TORCH + SNAPSHOTS + FRAMEWORKS + ROOTS + GROWTH + NUMBA + CUPY + JAX + KERAS
+    return result + TORCH + SNAPSHOTS + FRAMEWORKS + ROOTS + READINGS + GROWTH + NUMBA + CUPY + JAX + KERAS

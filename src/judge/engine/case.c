@@ -290,8 +290,8 @@ static const gw_allocator_report *report_of(const gwi_case *c)
         /* If the framework refused the request because of its own limit, no driver call failed, so use the framework's
          * report. */
         if (report->is_oom && ours && report->recovery == GW_RECOVERED_NOT &&
-            (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_NONE) && c->oom == NULL &&
-            c->sticky == NULL)
+            (c->exception == GW_EXCEPTION_OOM || (c->exception == GW_EXCEPTION_NONE && !gwi_is_crash(c))) &&
+            c->oom == NULL && c->sticky == NULL)
             return report;
     }
     return NULL;

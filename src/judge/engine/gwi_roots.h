@@ -31,4 +31,7 @@ bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure);
  * - An exception unrelated to memory ended the program, and the thread did enough work or made enough requests. */
 const gw_failure *gwi_doubtful_refusal(const gwi_case *c);
 
+/* True if the process ended by a fault of its own code. An abort may also be an uncaught exception. */
+bool gwi_is_crash(const gwi_case *c);
+
 #endif

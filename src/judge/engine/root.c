@@ -14,8 +14,8 @@
  *   enough.
  * - An exception about something else: a recovery, new work that was waited for, a little work of the refused thread,
  *   a thousand kernels, or a traceback that does not pass the line of the request.
- * - A signal or status alone, or an exception that a refusal may cause: a recovery, or repeated requests and work of
- *   the refused thread.
+ * - A signal or status alone, or an exception that a refusal may cause: a recovery, repeated requests and work of the
+ *   refused thread, or a crash after a refusal that a framework had reported by an exception.
  *
  * If only other threads went on, the refused thread may have ended the process. Then no cause is established, and only
  * very much work shows that the program handled the refusal. The same certainty holds if the program may have handled
@@ -209,6 +209,8 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     case ENDED_SILENTLY:
         break;
     }
+    if (gwi_is_crash(c) && is_of_framework(c->model, failure))
+        return WENT_ON_PERHAPS; /* the framework raised an exception, which the program caught */
     if (own)
         return recovered || thread_worked_on(failure) ? WENT_ON : WENT_ON_NOT;
     return recovered && failure->after.work + failure->after.allocs >= VERY_MUCH_WORK ? WENT_ON_PERHAPS : WENT_ON_NOT;
@@ -250,6 +252,11 @@ static bool says_memory(const gw_stderr_facts *facts)
     return false;
 }
 
+bool gwi_is_crash(const gwi_case *c)
+{
+    return c->signal == SIGSEGV || c->signal == SIGBUS || c->signal == SIGFPE || c->signal == SIGILL;
+}
+
 /* True if the program may have handled the refusal on the host, without the GPU, and something else ended it:
  * - the exception that ended it is about something else
  * - it crashed, and did not use the NULL address of the refused request
@@ -267,7 +274,7 @@ static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
     if (end_of(c) == ENDED_BY_OTHER_EXCEPTION)
         return true;
     const gw_crash *crash = gwi_crash_of(c);
-    bool crashed = c->signal == SIGSEGV || c->signal == SIGBUS || c->signal == SIGFPE || c->signal == SIGILL;
+    bool crashed = gwi_is_crash(c);
     if (crashed && (crash == NULL || !gwi_is_at_null(crash)))
         return true;
     bool is_silent_abort = c->signal == SIGABRT && c->model->stderr_facts.bytes == 0 &&

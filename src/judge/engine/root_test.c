@@ -196,6 +196,29 @@ GW_TEST(a_crash)
     }
 }
 
+/* A framework reports a refusal by an exception, so a program that crashes had caught it. */
+GW_TEST(a_crash_after_a_framework_was_refused)
+{
+    open_refused();
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, 20 * gib, 16 * gib, 14 * gib, 0);
+    end(-1, SIGSEGV);
+    expect_only("host-crash-of-process", GW_SUPPORTED);
+}
+
+/* The backward pass runs in a thread without a frame of the program, but the exception names the line that began it. */
+GW_TEST(the_place_of_a_refusal_in_a_thread_of_the_framework)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, gib);
+    feed.site = gw_feed_site(&feed, "apply /usr/lib/python3/dist-packages/torch/autograd/function.py 317");
+    refuse();
+    raise_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.");
+    judge_open();
+    assert_non_null(verdict->where);
+    assert_string_equal(verdict->where->frame[verdict->where->user].text, "t.py:3 in f");
+    judge_close();
+}
+
 /* After the refusal, only another thread continues. The refusal is the root if that thread does little work, but not if
  * it does much. */
 GW_TEST(the_work_of_another_thread)

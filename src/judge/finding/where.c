@@ -359,6 +359,13 @@ static bool reason_is(gw_verdict *verdict, const char *reason)
     return verdict->where_reason != NULL;
 }
 
+/* True if no frame of the stack belongs to the program or to a package that it uses. The backward pass, for example,
+ * runs in a thread of its own. */
+static bool is_none_of_program(const gw_stack *stack)
+{
+    return stack == NULL || stack->frame[stack->user].whose >= GW_WHOSE_FRAMEWORK;
+}
+
 bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *verdict)
 {
     gw_sites *sites = c->model->sites;
@@ -375,7 +382,7 @@ bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *v
         return where_raised(c, verdict->cause, &verdict->where) &&
                (verdict->where != NULL || reason_is(verdict, "the traceback names no line of the program itself"));
     }
-    if (stack_of(c, wanted->site) == NULL && was_raised_for_gpu(c)) {
+    if (is_none_of_program(stack_of(c, wanted->site)) && was_raised_for_gpu(c)) {
         bool good = where_raised(c, verdict->cause, &verdict->where);
         if (verdict->where != NULL || !good)
             return good;
