@@ -644,10 +644,9 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
         return GW_LOOP_LATE;
     if (looks_like_operations(all, found) || (looks_like_layers(found) && may_be_one_pass(all, it, found)))
         return GW_LOOP_ONE_PASS;
-    uint64_t held = found->held_before_bytes;
-    if (held * 5 >= kept_there(found) * 4)
+    if (found->held_before_bytes * 5 >= kept_there(found) * 4)
         return GW_LOOP_HELD_BEFORE;
-    if (found->group_count >= GROUP_MIN || (found->group_count > 0 && held >= 2 * found->leak_bytes_median))
+    if (found->group_count >= GROUP_MIN)
         return GW_LOOP_GROUP;
     if (found->fitted_before_ns == 0 && is_outgrown(all, it, found))
         return GW_LOOP_OUTGROWN;
