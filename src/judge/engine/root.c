@@ -13,7 +13,8 @@
  * - An exception about the GPU's memory: a recovery that failures.c accepts. For the last refusal, other work is not
  *   enough.
  * - An exception about something else: a recovery, new work that was waited for, a little work of the refused thread,
- *   a thousand kernels, or a traceback that does not pass the line of the request.
+ *   a thousand kernels, a smaller request from the same call site, or a traceback that does not pass the line of the
+ *   request.
  * - A signal or status alone, or an exception that a refusal may cause: a recovery, repeated requests and work of the
  *   refused thread, or a crash after a refusal that a framework had reported by an exception.
  *
@@ -187,6 +188,13 @@ static bool was_launched_much(const gw_failure *failure)
     return failure->after.launches != UINT64_MAX && failure->after.launches >= MUCH;
 }
 
+/* True if the thread's next granted request came from the same call site: a search for a size that fits. */
+static bool has_retreated(const gw_failure *failure)
+{
+    return failure->next.known && failure->site != 0 && failure->next.site == failure->site &&
+           failure->next.bytes < failure->bytes_wanted;
+}
+
 static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool is_last)
 {
     enum { VERY_MUCH_WORK = 1000 };
@@ -203,7 +211,8 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     case ENDED_BY_OTHER_EXCEPTION:
         if (own && (recovered || failure->after.worked || thread_worked(failure)))
             return WENT_ON;
-        if ((recovered && !own) || was_launched_much(failure) || is_raised_elsewhere(c, failure))
+        if ((recovered && !own) || was_launched_much(failure) || has_retreated(failure) ||
+            is_raised_elsewhere(c, failure))
             return WENT_ON_PERHAPS;
         return WENT_ON_NOT;
     case ENDED_SILENTLY:

@@ -129,6 +129,24 @@ GW_TEST(work_that_nothing_waited_for)
     expect_only("gpu-oom-capacity", GW_SUPPORTED);
 }
 
+/* The next granted request shows whether the program searched for a size that fits. */
+GW_TEST(a_search_and_then_an_exception)
+{
+    for (int same = 0; same < 2; same++) {
+        gw_feed_open(&feed, 16 * gib);
+        uint32_t find = gw_feed_site(&feed, "find /data/t.py 7"), load = gw_feed_site(&feed, "load /data/t.py 9");
+        feed.site = find;
+        refuse();
+        feed.site = same ? find : load;
+        gw_feed_alloc(&feed, gib);
+        raise_text("FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'");
+        verdict = judge_fed(&feed);
+        assert_cause(verdict, same ? "script-exception" : "gpu-oom-capacity", GW_SUPPORTED);
+        gw_verdict_free(verdict);
+        verdict = NULL;
+    }
+}
+
 GW_TEST(a_status_alone)
 {
     static const struct {
