@@ -181,6 +181,22 @@ GW_TEST_WITH(test_a_phase_outgrows_what_was_kept, set_up, NULL)
     assert_true(found.leak_count >= 3);
 }
 
+/* A validation fits, the steps keep memory, and the same validation does not fit any more: the steps leak. */
+GW_TEST_WITH(test_a_phase_that_had_fitted, set_up, NULL)
+{
+    for (int before = 0; before < 2; before++) {
+        begin();
+        take(9, 100 * MIB);
+        launch(3);
+        give_back(take(20, before ? 1000 * MIB : 10 * MIB));
+        for (int i = 0; i < 10; i++)
+            step(16 * MIB);
+        take(21, 1000 * MIB);
+        expect(GW_REQUESTS_OF_DRIVER, before ? GW_LOOP_SURE : GW_LOOP_OUTGROWN);
+        assert_int_equal(found.fitted_before_ns > 0, before);
+    }
+}
+
 /* Simulate loading of layers with two weights each. Each weight is copied into a staging buffer and converted by
  * `kernels` kernels. */
 static void load_layers(int layers, int kernels)
@@ -204,6 +220,16 @@ GW_TEST_WITH(test_a_model_is_loaded_through_buffers, set_up, NULL)
     load_layers(30, 1);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_LOADING);
     assert_true(found.leak_count >= 3);
+    /* a further model, after other work that freed its memory */
+    begin();
+    take(1, 800 * MIB);
+    for (int i = 0; i < 40; i++) {
+        give_back(take(2, 90 * MIB));
+        launch(3);
+        wait_for_gpu();
+    }
+    load_layers(30, 1);
+    expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_LOADING);
     /* Each weight is used by nine kernels, as in a training loop, so this is not loading. Loading runs one kernel. */
     begin();
     load_layers(30, 9);
