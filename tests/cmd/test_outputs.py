@@ -1,6 +1,6 @@
 """Every option that names an output file, with every hostile target.
 
-    test_outputs.py --markdown FILE    writes the table of targets into the document
+    test_outputs.py --markdown FILE    writes the options and the targets into the document
 """
 import os
 import pathlib
@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import textwrap
 import unittest
 
 from support import Case, GPU, GPUWHY, WAIT_S, lines_of, wait_until
@@ -96,8 +97,8 @@ REFUSED = {
 
 
 def markdown():
-    lines = ["| target | " + " | ".join(f"`{option}`" for option in OPTIONS) + " |", "|---" * (len(OPTIONS) + 1) + "|"]
-    return "\n".join(lines + [f"| {name} |" + " refused |" * len(OPTIONS) for name in REFUSED])
+    lists = ("Options: " + ", ".join(f"`{option}`" for option in OPTIONS) + ".", "Targets: " + "; ".join(REFUSED) + ".")
+    return "\n\n".join(textwrap.fill(text, 118) for text in lists)
 
 
 def write_markdown(path):

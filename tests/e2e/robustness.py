@@ -16,6 +16,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import textwrap
 
 from harness import BUILD, CNN, GPUWHY, VIRT_LIB, Failure, Workplace, base_environment, main, skip
 
@@ -267,10 +268,14 @@ def judge_row(place, row):
 
 
 def write_markdown(path, table, skipped):
-    lines = ["| surroundings | status and output | coverage | a good program | one that dies of an illegal address |",
-             "|---|---|---|---|---|"]
-    lines += ["| " + " | ".join(cells) + " |" for cells in table]
-    lines += [f"| {name} | not possible here: {why} | | | |" for name, why in skipped]
+    """Name the surroundings in which all is as in the first row in one paragraph, and show the others as a table."""
+    (name, *usual), *others = table
+    heads = ["surroundings", "status and output", "coverage", "a good program", "one that dies of an illegal address"]
+    rows = [heads, ["---"] * len(heads), [f"{name}, and those named below", *usual]]
+    rows += [cells for cells in others if cells[1:] != usual]
+    rows += [[name, f"not possible here: {why}", "", "", ""] for name, why in skipped]
+    named = textwrap.fill("As usual: " + "; ".join(cells[0] for cells in others if cells[1:] == usual) + ".", 118)
+    lines = ["| " + " | ".join(cells) + " |" for cells in rows] + ["", named]
     text = path.read_text()
     head, _, rest = text.partition("<!-- rows -->\n")
     path.write_text(head + "<!-- rows -->\n" + "\n".join(lines) + "\n<!-- end -->" + rest.partition("<!-- end -->")[2])
