@@ -25,11 +25,10 @@ const gwi_command_row *gwi_command_find(const char *name)
 }
 
 /* main() knows these options by their names. */
-#define GWI_GPUWHY_OPTIONS(X)                                                                                          \
-    X(FLAG, bool, version, "--version", NULL, NULL, "print the version, as gpuwhy version does; also -V")              \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print the commands; also -h")
-
-GWI_OPTIONS(gpuwhy_options, GWI_GPUWHY_OPTIONS);
+static const gwi_option options_table[] = {
+    {GWI_OPTION_FLAG, 0, "--version", NULL, NULL, "print the version, as gpuwhy version does; also -V"},
+    {GWI_OPTION_FLAG, 0, "--help", NULL, NULL, "print the commands; also -h"}};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 const gwi_manual gwi_manual_gpuwhy = {
     .usage = "gpuwhy [options] command [arguments]\n",

@@ -15,8 +15,7 @@
     X(FLAG, bool, man, "--man", NULL, NULL,                                                                            \
       "print the manual page of the command, or of gpuwhy, in the macros of man(7)")                                   \
     X(FLAG, bool, complete, "--complete", "-- WORD..", NULL,                                                           \
-      "for a shell: list what can take the place of the last word of this command line")                               \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+      "for a shell: list what can take the place of the last word of this command line")
 
 GWI_OPTIONS(help_options, GWI_HELP_OPTIONS);
 

@@ -20,7 +20,7 @@
 #define GW_CURSES_VERSION NULL
 #endif
 
-#define GWI_VERSION_OPTIONS(X) X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+#define GWI_VERSION_OPTIONS(X)
 
 GWI_OPTIONS(version_options, GWI_VERSION_OPTIONS);
 

@@ -111,18 +111,13 @@ gw_status gwi_config_json(const gw_config *config, gw_text *text, gw_error *err)
 #define GWI_CONFIG_OPTIONS(X)                                                                                          \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(FLAG, bool, check, "--check", NULL, NULL,                                                                        \
-      "report the errors of the configuration, or of a file; the exit status is 1 if there are any")                   \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+      "report the errors of the configuration, or of a file; the exit status is 1 if there are any")
 
-typedef struct config_options {
-    GWI_CONFIG_OPTIONS(GWI_OPTION_FIELD)
-    const char *text[GW_CONFIG_COUNT]; /* the option of a key that has a value; NULL: not given */
-    bool flag[GW_CONFIG_COUNT];        /* the option of a key without a value */
-} config_options;
-
-#define OPTIONS_STRUCT config_options
-static const gwi_option own_table[] = {GWI_CONFIG_OPTIONS(GWI_OPTION_ROW)};
-enum { OWN_COUNT = sizeof own_table / sizeof own_table[0], TABLE_MAX = OWN_COUNT + GW_CONFIG_COUNT };
+GWI_OPTIONS(config_options, GWI_CONFIG_OPTIONS,
+            const char *text[GW_CONFIG_COUNT]; /* the option of a key that has a value; NULL: not given */
+            bool flag[GW_CONFIG_COUNT];        /* the option of a key without a value */
+);
+enum { TABLE_MAX = OPTION_COUNT + GW_CONFIG_COUNT };
 
 /* ---- options ---- */
 
@@ -130,8 +125,8 @@ enum { OWN_COUNT = sizeof own_table / sizeof own_table[0], TABLE_MAX = OWN_COUNT
  * commands have are not among them. Returns their number. */
 static size_t make_table(gwi_option table[TABLE_MAX])
 {
-    size_t count = OWN_COUNT;
-    memcpy(table, own_table, sizeof own_table);
+    size_t count = OPTION_COUNT;
+    memcpy(table, options_table, sizeof options_table);
     for (gw_config_id id = 0; id < GW_CONFIG_COUNT; id++) {
         const gw_config_key *key = &gw_config_keys[id];
         bool is_flag = key->type == GW_CONFIG_TYPE_BOOL;
@@ -193,7 +188,7 @@ const gwi_manual gwi_manual_config = {
              "prints its value alone. An option of another command shows what would hold with this option.\n\n"
              "docs/config.md describes the files.",
     .words = "KEY|FILE",
-    .group = {{.options = own_table, .count = OWN_COUNT}},
+    .group = {{.options = options_table, .count = OPTION_COUNT}},
     .add_more = add_keys,
     .more_title = "keys and environment variables",
     .exits = {{GW_EXIT_OK, "the configuration was printed; with --check, it has no errors"},

@@ -185,8 +185,7 @@ static gw_status doctor_write_json(const gw_checkup *checkup, const gw_facts *fa
       "also write the checks as JUnit XML, for a system for continuous integration")                                   \
     X(STRING, const char *, save, "--save", "FILE", NULL, "save the current state, for --against")                     \
     X(STRING, const char *, against, "--against", "FILE", NULL, "print what changed since the state in FILE")          \
-    X(STRING, const char *, root, "--root", "DIR", "", "check the directory tree DIR instead of this machine")         \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(STRING, const char *, root, "--root", "DIR", "", "check the directory tree DIR instead of this machine")
 
 GWI_OPTIONS(doctor_options, GWI_DOCTOR_OPTIONS);
 enum { EXIT_FAILS = 1 };

@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 #define GWI_CAUSES_OPTIONS(X)                                                                                          \
-    X(FLAG, bool, search, "--search", "WORD..", NULL, "list the causes that contain these words, most likely first")   \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(FLAG, bool, search, "--search", "WORD..", NULL, "list the causes that contain these words, most likely first")
 
 GWI_OPTIONS(causes_options, GWI_CAUSES_OPTIONS);
 

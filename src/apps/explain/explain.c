@@ -36,17 +36,11 @@
     X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print nothing if no fault was found")                                 \
     X(FLAG, bool, store, "--store", NULL, NULL,                                                                        \
       "with slurm:JOBID: write the verdict into the file gpuwhy.txt beside the recordings, not to standard output")    \
-    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")             \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")
 
-typedef struct explain_options {
-    GWI_EXPLAIN_OPTIONS(GWI_OPTION_FIELD)
-    const char *again; /* the user's command with --all added, which the verdict suggests */
-} explain_options;
-
-#define OPTIONS_STRUCT explain_options
-static const gwi_option options_table[] = {GWI_EXPLAIN_OPTIONS(GWI_OPTION_ROW)};
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTIONS(explain_options, GWI_EXPLAIN_OPTIONS,
+            const char *again; /* the user's command with --all added, which the verdict suggests */
+);
 
 static int refuse(const char *reason)
 {

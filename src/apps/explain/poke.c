@@ -24,8 +24,7 @@
 #include <unistd.h>
 
 #define GWI_POKE_OPTIONS(X)                                                                                            \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print only the verdict, as JSON (docs/json-schema.md)")                 \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(FLAG, bool, json, "--json", NULL, NULL, "print only the verdict, as JSON (docs/json-schema.md)")
 
 GWI_OPTIONS(poke_options, GWI_POKE_OPTIONS);
 enum { WATCH_MS = 1000 };

@@ -39,8 +39,7 @@
       "measure the items per second of each answer with a short real run, and name the fastest combination")           \
     X(STRING, const char *, json, "--json", "FILE", NULL, "also write the answer as JSON; -: to standard output")      \
     X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not collect evidence inside Python and frameworks")        \
-    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not list the answer in gpuwhy history")                  \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not list the answer in gpuwhy history")
 
 GWI_OPTIONS(fit_options, FIT_OPTIONS);
 enum { JOBS_MAX = 8, JOBS_ALLOWED = 64, REAL_ITERATIONS = 20 };

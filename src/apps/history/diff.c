@@ -11,9 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define GWI_DIFF_OPTIONS(X)                                                                                            \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+#define GWI_DIFF_OPTIONS(X) X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")
 
 GWI_OPTIONS(diff_options, GWI_DIFF_OPTIONS);
 

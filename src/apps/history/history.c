@@ -192,8 +192,7 @@ static gw_status history_write_json(const gwi_history_view *view, gw_error *err)
     X(FLAG, bool, prune, "--prune", NULL, NULL, "remove old recordings now, by the limits in docs/config.md")          \
     X(NUMBER, uint64_t, keep_recordings, "--keep-recordings", "N", NULL, "with --prune: how many recordings to keep")  \
     X(BYTES, uint64_t, keep_bytes, "--keep-bytes", "SIZE", NULL, "with --prune: how much disk space they may take")    \
-    X(NUMBER, uint64_t, keep_days, "--keep-days", "N", NULL, "with --prune: how many days to keep them")               \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(NUMBER, uint64_t, keep_days, "--keep-days", "N", NULL, "with --prune: how many days to keep them")
 
 GWI_OPTIONS(history_options, GWI_HISTORY_OPTIONS);
 

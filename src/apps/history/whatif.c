@@ -18,8 +18,7 @@
       "on a card of this size, with the same memory taken by everything but PyTorch")                                  \
     X(STRING, const char *, set, "--set", "KEY:VALUE,..", NULL,                                                        \
       "also try these settings, as in PYTORCH_ALLOC_CONF, all at once")                                                \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")
 
 GWI_OPTIONS(whatif_options, GWI_WHATIF_OPTIONS);
 

@@ -222,8 +222,7 @@ out:
     X(STRING, const char *, name, "--name", "NAME", "gpuwhy-python3", "the kernel's name in Jupyter")                  \
     X(STRING, const char *, display_name, "--display-name", "TEXT", NULL, "the name that users see")                   \
     X(STRING, const char *, python, "--python", "PYTHON", "python3",                                                   \
-      "the Python that runs the cells; it needs ipykernel")                                                            \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+      "the Python that runs the cells; it needs ipykernel")
 
 GWI_OPTIONS(jupyter_options, GWI_JUPYTER_OPTIONS);
 

@@ -17,16 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIST_OPTIONS(X)                                                                                                \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON")                                                            \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+#define LIST_OPTIONS(X) X(FLAG, bool, json, "--json", NULL, NULL, "print JSON")
 #define RUN_OPTIONS(X)                                                                                                 \
     X(FLAG, bool, repaired, "--repaired", NULL, NULL, "run the program without its fault; its verdict must be clean")  \
     X(FLAG, bool, source, "--source", NULL, NULL, "print the source of the program instead of running it")             \
     X(STRING, const char *, gpu, "--gpu", "virtual|real", "virtual",                                                   \
       "the card of the lesson, or the one of this machine")                                                            \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print the result as JSON; all other output goes to stderr")             \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(FLAG, bool, json, "--json", NULL, NULL, "print the result as JSON; all other output goes to stderr")
 #define CHECK_OPTIONS(X)                                                                                               \
     X(STRING, const char *, expect, "--expect", "CAUSE|clean", NULL, "the verdict that the run must have")             \
     X(STRING, const char *, certainty, "--certainty", "supported|established", "supported",                            \
@@ -34,33 +31,18 @@
     X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "virtual:h200", "the GPU, as for gpuwhy run")      \
     X(LIST, gw_option_list, run_option, "--run-option", "OPTION", NULL,                                                \
       "an option of gpuwhy run, such as --run-option=--memory=8GiB; may be repeated")                                  \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print the result as JSON; all other output goes to stderr")             \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(FLAG, bool, json, "--json", NULL, NULL, "print the result as JSON; all other output goes to stderr")
 
-typedef struct list_options {
-    LIST_OPTIONS(GWI_OPTION_FIELD)
-} list_options;
-typedef struct run_options {
-    RUN_OPTIONS(GWI_OPTION_FIELD)
-} run_options;
-typedef struct check_options {
-    CHECK_OPTIONS(GWI_OPTION_FIELD)
-} check_options;
-#define OPTIONS_STRUCT list_options
-static const gwi_option list_table[] = {LIST_OPTIONS(GWI_OPTION_ROW)};
-#undef OPTIONS_STRUCT
-#define OPTIONS_STRUCT run_options
-static const gwi_option run_table[] = {RUN_OPTIONS(GWI_OPTION_ROW)};
-#undef OPTIONS_STRUCT
-#define OPTIONS_STRUCT check_options
-static const gwi_option check_table[] = {CHECK_OPTIONS(GWI_OPTION_ROW)};
-#undef OPTIONS_STRUCT
-enum {
-    LIST_COUNT = sizeof list_table / sizeof list_table[0],
-    RUN_COUNT = sizeof run_table / sizeof run_table[0],
-    CHECK_COUNT = sizeof check_table / sizeof check_table[0],
-    WIDTH = 80
-};
+/* Each part of the command has some of these. */
+typedef struct lab_options {
+    bool json, help, repaired, source;
+    const char *gpu, *expect, *certainty;
+    gw_option_list run_option;
+} lab_options, OPTIONS_STRUCT;
+GWI_OPTION_TABLE(list_table, LIST_COUNT, LIST_OPTIONS);
+GWI_OPTION_TABLE(run_table, RUN_COUNT, RUN_OPTIONS);
+GWI_OPTION_TABLE(check_table, CHECK_COUNT, CHECK_OPTIONS);
+enum { WIDTH = 80 };
 
 const gwi_manual gwi_manual_lab = {
     .usage = "gpuwhy lab list [--json]\n"
@@ -151,7 +133,7 @@ static json_object *lesson_json(const gwi_lesson *lesson)
     return object;
 }
 
-static void list_as_json(const gwi_lesson *lesson, size_t count)
+static gw_status list_as_json(const gwi_lesson *lesson, size_t count, gw_error *err)
 {
     json_object *root = json_object_new_object(), *array = json_object_new_array();
     for (size_t i = 0; i < count; i++)
@@ -159,8 +141,7 @@ static void list_as_json(const gwi_lesson *lesson, size_t count)
     json_object_object_add(root, "schema", json_object_new_int(1));
     json_object_object_add(root, "kind", json_object_new_string("lessons"));
     json_object_object_add(root, "lessons", array);
-    gw_print("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(root);
+    return gw_json_print(root, err);
 }
 
 static void print_row(const gwi_lesson *lesson)
@@ -206,7 +187,7 @@ static void print_list(const gwi_lesson *lesson, size_t count)
 
 static int list(int argc, char **argv)
 {
-    list_options options = {0};
+    lab_options options = {0};
     gw_error err = {0};
     int index = 0;
     size_t count = 0;
@@ -220,9 +201,8 @@ static int list(int argc, char **argv)
     if (options.help)
         return gwi_manual_print(&gwi_manual_lab);
     if (options.json)
-        list_as_json(lesson, count);
-    else
-        print_list(lesson, count);
+        return list_as_json(lesson, count, &err) == GW_OK ? GW_EXIT_OK : fail(&err, GW_EXIT_USAGE);
+    print_list(lesson, count);
     return GW_EXIT_OK;
 }
 
@@ -261,7 +241,7 @@ static gw_status print_source(const gwi_lesson *lesson, gw_error *err)
 }
 
 /* Add the options of `gpuwhy run` for a lesson. */
-static gw_status add_options(const gwi_lesson *lesson, const run_options *options, words *to, gw_error *err)
+static gw_status add_options(const gwi_lesson *lesson, const lab_options *options, words *to, gw_error *err)
 {
     bool is_real = strcmp(options->gpu, "real") == 0;
     gw_text gpu = {0};
@@ -317,7 +297,7 @@ static void print_tail(const gwi_lesson *lesson, FILE *out)
     fputc('\n', out);
 }
 
-static int run_words(const gwi_lesson *lesson, const run_options *options, const words *option, const words *word)
+static int run_words(const gwi_lesson *lesson, const lab_options *options, const words *option, const words *word)
 {
     gw_error err = {0};
     json_object *verdict = NULL;
@@ -337,7 +317,7 @@ static int run_words(const gwi_lesson *lesson, const run_options *options, const
     return status;
 }
 
-static int run_lesson(const gwi_lesson *lesson, const run_options *options)
+static int run_lesson(const gwi_lesson *lesson, const lab_options *options)
 {
     words option = {0}, word = {0};
     gw_error err = {0};
@@ -353,7 +333,7 @@ static int run_lesson(const gwi_lesson *lesson, const run_options *options)
     return status;
 }
 
-static gw_status find_lesson(const run_options *options, int count, char **argv, const gwi_lesson **ret_lesson,
+static gw_status find_lesson(const lab_options *options, int count, char **argv, const gwi_lesson **ret_lesson,
                              gw_error *err)
 {
     if (count != 1)
@@ -373,7 +353,7 @@ static gw_status find_lesson(const run_options *options, int count, char **argv,
 
 static int run(int argc, char **argv)
 {
-    run_options options = {0};
+    lab_options options = {0};
     const gwi_lesson *lesson = NULL;
     gw_error err = {0};
     int count = 0;
@@ -414,7 +394,7 @@ static int options_first(int argc, char **argv, char **ret_argv)
     return count;
 }
 
-static gw_status take_expected(const check_options *options, gwi_lab_expected *expected, gw_error *err)
+static gw_status take_expected(const lab_options *options, gwi_lab_expected *expected, gw_error *err)
 {
     if (options->expect == NULL)
         return gw_fail(err, GW_USAGE, "check needs --expect with a cause (`gpuwhy causes` lists them), or with clean");
@@ -432,7 +412,7 @@ static gw_status take_expected(const check_options *options, gwi_lab_expected *e
     return GW_OK;
 }
 
-static gw_status take_options(const check_options *options, words *to, gw_error *err)
+static gw_status take_options(const lab_options *options, words *to, gw_error *err)
 {
     words_add(to, "--gpu", strlen("--gpu"));
     words_add(to, options->gpu, strlen(options->gpu));
@@ -451,7 +431,7 @@ static gw_status take_options(const check_options *options, words *to, gw_error 
     return st;
 }
 
-static int check_program(const check_options *options, const gwi_lab_expected *expected, const words *option,
+static int check_program(const lab_options *options, const gwi_lab_expected *expected, const words *option,
                          char **program)
 {
     gw_error err = {0};
@@ -469,7 +449,7 @@ static int check_program(const check_options *options, const gwi_lab_expected *e
 
 static int check_ordered(int argc, char **argv)
 {
-    check_options options = {0};
+    lab_options options = {0};
     gwi_lab_expected expected = {0};
     words option = {0};
     gw_error err = {0};

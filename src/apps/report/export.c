@@ -15,8 +15,7 @@
 
 #define GWI_EXPORT_OPTIONS(X)                                                                                          \
     X(STRING, const char *, to, "--to", "FORMAT", NULL, "the output format, see below")                                \
-    X(STRING, const char *, output, "-o", "FILE", "-", "write to FILE; -: to standard output")                         \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(STRING, const char *, output, "-o", "FILE", "-", "write to FILE; -: to standard output")
 
 GWI_OPTIONS(export_options, GWI_EXPORT_OPTIONS);
 

@@ -17,8 +17,7 @@
 
 #define GWI_REPORT_OPTIONS(X)                                                                                          \
     X(STRING, const char *, output, "-o", "FILE", "report.html", "write the page to FILE; -: to standard output")      \
-    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")             \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")
 
 GWI_OPTIONS(report_options, GWI_REPORT_OPTIONS);
 

@@ -29,8 +29,7 @@
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record where driver calls were made")                    \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not list this rehearsal in gpuwhy history")              \
     X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
-      "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+      "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")
 
 GWI_OPTIONS(rehearse_options, REHEARSE_OPTIONS);
 enum { LARGER = 16 };

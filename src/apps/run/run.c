@@ -76,16 +76,10 @@
     X(STRING, const char *, wait_memory, "--wait-memory", "SIZE[:TIMEOUT]", NULL,                                      \
       "before the start, wait until each card has this much free memory")                                              \
     X(STRING, const char *, alarm_at, "--alarm-at", "SIZE|PERCENT[:CMD]", NULL,                                        \
-      "report once, and run CMD, when memory that the program cannot give back grows beyond this")                     \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+      "report once, and run CMD, when memory that the program cannot give back grows beyond this")
 
 #define OPTIONS_STRUCT gw_run_options
-static const gwi_option options_table[] = {RUN_OPTIONS(GWI_OPTION_ROW)};
-#define GW_X(type, ctype, field, name, argument, standard, help)                                                       \
-    _Static_assert(__builtin_types_compatible_p(ctype, __typeof__(((gw_run_options *)NULL)->field)), "type of " name);
-RUN_OPTIONS(GW_X)
-#undef GW_X
-enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+GWI_OPTION_TABLE(options_table, OPTION_COUNT, RUN_OPTIONS);
 
 const gwi_manual gwi_manual_run = {
     .usage = "gpuwhy run [options] -- program [arguments]\n",

@@ -46,13 +46,20 @@ typedef struct gwi_option {
 /* One row of the parser's table. Define OPTIONS_STRUCT as the command's struct first, unless GWI_OPTIONS does so. */
 #define GWI_OPTION_ROW(type, ctype, field, name, argument, standard, help)                                             \
     {GWI_OPTION_##type, offsetof(OPTIONS_STRUCT, field), name, argument, standard, help},
-/* Define the struct of a file's only command as `name`, and the parser's table as options_table and OPTION_COUNT. */
-#define GWI_OPTIONS(name, rows)                                                                                        \
+#define GWI_HELP_OPTION(X) X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+#define GWI_OPTION_CHECK(type, ctype, field, name, argument, standard, help)                                           \
+    _Static_assert(__builtin_types_compatible_p(ctype, __typeof__(((OPTIONS_STRUCT *)NULL)->field)), "type of " name);
+/* Define the parser's table, with --help as its last row, and the number of its rows. */
+#define GWI_OPTION_TABLE(table, count, rows)                                                                           \
+    rows(GWI_OPTION_CHECK) static const gwi_option table[] = {rows(GWI_OPTION_ROW) GWI_HELP_OPTION(GWI_OPTION_ROW)};   \
+    enum { count = sizeof table / sizeof table[0] }
+/* Define the struct of a file's only command as `name`, with the fields in `...` besides those of the options, and the
+ * parser's table as options_table and OPTION_COUNT. */
+#define GWI_OPTIONS(name, rows, ...)                                                                                   \
     typedef struct name {                                                                                              \
-        rows(GWI_OPTION_FIELD)                                                                                         \
+        rows(GWI_OPTION_FIELD) GWI_HELP_OPTION(GWI_OPTION_FIELD) __VA_ARGS__                                           \
     } name, OPTIONS_STRUCT;                                                                                            \
-    static const gwi_option options_table[] = {rows(GWI_OPTION_ROW)};                                                  \
-    enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] }
+    GWI_OPTION_TABLE(options_table, OPTION_COUNT, rows)
 
 /* Set `fields` to the defaults, then to the values of the configuration of this process, then apply the options in
  * argv[1] and the following words. argv[0] is the command's name. Options that set a key of the configuration are also

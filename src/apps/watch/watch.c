@@ -26,8 +26,7 @@
       "serve metrics for Prometheus there, for example 127.0.0.1:9465")                                                \
     X(FLAG, bool, allow_remote, "--allow-remote", NULL, NULL, "let --listen use an address that others can reach")     \
     X(STRING, const char *, metrics_file, "--metrics-file", "FILE", NULL,                                              \
-      "write metrics there at each interval, for node_exporter's textfile collector")                                  \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+      "write metrics there at each interval, for node_exporter's textfile collector")
 
 GWI_OPTIONS(watch_options, GWI_WATCH_OPTIONS);
 enum { INTERVAL_MAX_S = 3600 };

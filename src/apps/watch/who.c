@@ -9,9 +9,7 @@
 
 #include <stdio.h>
 
-#define GWI_WHO_OPTIONS(X)                                                                                             \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
-    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
+#define GWI_WHO_OPTIONS(X) X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")
 
 GWI_OPTIONS(who_options, GWI_WHO_OPTIONS);
 
