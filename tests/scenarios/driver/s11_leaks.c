@@ -24,47 +24,32 @@ struct things {
     CUmemoryPool pool;
 };
 
-static void make_plain(struct things *t)
-{
-    CHECK(cuMemAlloc(&t->plain, BLOCK_BYTES));
-}
+/* Defines make_NAME() and end_NAME(). A verdict names the function and the line, so each kind has a line of its own. */
+#define KIND(name, make, end)                                                                                          \
+    static void make_##name(struct things *t)                                                                          \
+    {                                                                                                                  \
+        make;                                                                                                          \
+    }                                                                                                                  \
+    static void end_##name(struct things *t)                                                                           \
+    {                                                                                                                  \
+        end;                                                                                                           \
+    }
 
-static void end_plain(struct things *t)
-{
-    CHECK(cuMemFree(t->plain));
-}
-
-static void make_pitched(struct things *t)
-{
-    size_t pitch;
-    CHECK(cuMemAllocPitch(&t->pitched, &pitch, 500, 100, 4));
-}
-
-static void end_pitched(struct things *t)
-{
-    CHECK(cuMemFree(t->pitched));
-}
-
-static void make_managed(struct things *t)
-{
-    CHECK(cuMemAllocManaged(&t->managed, BLOCK_BYTES, CU_MEM_ATTACH_GLOBAL));
-}
-
-static void end_managed(struct things *t)
-{
-    CHECK(cuMemFree(t->managed));
-}
-
-static void make_ordered(struct things *t)
-{
-    CHECK(cuMemAllocAsync(&t->ordered, BLOCK_BYTES, NULL));
-}
-
-static void end_ordered(struct things *t)
-{
-    CHECK(cuMemFreeAsync(t->ordered, NULL));
-    CHECK(cuStreamSynchronize(NULL));
-}
+KIND(plain, CHECK(cuMemAlloc(&t->plain, BLOCK_BYTES)), CHECK(cuMemFree(t->plain)))
+KIND(pitched, CHECK(cuMemAllocPitch(&t->pitched, &(size_t){0}, 500, 100, 4)), CHECK(cuMemFree(t->pitched)))
+KIND(managed, CHECK(cuMemAllocManaged(&t->managed, BLOCK_BYTES, CU_MEM_ATTACH_GLOBAL)), CHECK(cuMemFree(t->managed)))
+KIND(ordered, CHECK(cuMemAllocAsync(&t->ordered, BLOCK_BYTES, NULL)), CHECK(cuMemFreeAsync(t->ordered, NULL));
+     CHECK(cuStreamSynchronize(NULL)))
+KIND(reservation, CHECK(cuMemAddressReserve(&t->reservation, VMM_BYTES, 0, 0, 0)),
+     CHECK(cuMemAddressFree(t->reservation, VMM_BYTES)))
+KIND(host, CHECK(cuMemHostAlloc(&t->host, BLOCK_BYTES, 0)), CHECK(cuMemFreeHost(t->host)))
+KIND(stream, CHECK(cuStreamCreate(&t->stream, CU_STREAM_NON_BLOCKING)), CHECK(cuStreamDestroy(t->stream)))
+KIND(event, CHECK(cuEventCreate(&t->event, CU_EVENT_DISABLE_TIMING)), CHECK(cuEventDestroy(t->event)))
+KIND(module, CHECK(cuModuleLoadData(&t->module, scenario_ptx)), CHECK(cuModuleUnload(t->module)))
+KIND(library, CHECK(cuLibraryLoadData(&t->library, scenario_ptx, NULL, NULL, 0, NULL, NULL, 0)),
+     CHECK(cuLibraryUnload(t->library)))
+KIND(graph, CHECK(cuGraphCreate(&t->graph, 0)), CHECK(cuGraphDestroy(t->graph)))
+KIND(exec, CHECK(cuGraphInstantiate(&t->exec, t->graph, 0)), CHECK(cuGraphExecDestroy(t->exec)))
 
 static void make_array(struct things *t)
 {
@@ -75,16 +60,6 @@ static void make_array(struct things *t)
 static void end_array(struct things *t)
 {
     CHECK(cuArrayDestroy(t->array));
-}
-
-static void make_reservation(struct things *t)
-{
-    CHECK(cuMemAddressReserve(&t->reservation, VMM_BYTES, 0, 0, 0));
-}
-
-static void end_reservation(struct things *t)
-{
-    CHECK(cuMemAddressFree(t->reservation, VMM_BYTES));
 }
 
 /* The memory is mapped in the reservation of the same round and unmapped at once, so only its handle can leak. */
@@ -105,16 +80,6 @@ static void end_vmm(struct things *t)
     CHECK(cuMemRelease(t->vmm));
 }
 
-static void make_host(struct things *t)
-{
-    CHECK(cuMemHostAlloc(&t->host, BLOCK_BYTES, 0));
-}
-
-static void end_host(struct things *t)
-{
-    CHECK(cuMemFreeHost(t->host));
-}
-
 static void make_registered(struct things *t)
 {
     t->registered = aligned_alloc(4096, BLOCK_BYTES);
@@ -129,26 +94,6 @@ static void end_registered(struct things *t)
     free(t->registered);
 }
 
-static void make_stream(struct things *t)
-{
-    CHECK(cuStreamCreate(&t->stream, CU_STREAM_NON_BLOCKING));
-}
-
-static void end_stream(struct things *t)
-{
-    CHECK(cuStreamDestroy(t->stream));
-}
-
-static void make_event(struct things *t)
-{
-    CHECK(cuEventCreate(&t->event, CU_EVENT_DISABLE_TIMING));
-}
-
-static void end_event(struct things *t)
-{
-    CHECK(cuEventDestroy(t->event));
-}
-
 static void make_context(struct things *t)
 {
     CHECK(cuCtxCreate(&t->context, 0, t->gpu.device));
@@ -159,46 +104,6 @@ static void end_context(struct things *t)
 {
     CHECK(cuCtxDestroy(t->context));
     CHECK(cuCtxSetCurrent(t->gpu.context));
-}
-
-static void make_module(struct things *t)
-{
-    CHECK(cuModuleLoadData(&t->module, scenario_ptx));
-}
-
-static void end_module(struct things *t)
-{
-    CHECK(cuModuleUnload(t->module));
-}
-
-static void make_library(struct things *t)
-{
-    CHECK(cuLibraryLoadData(&t->library, scenario_ptx, NULL, NULL, 0, NULL, NULL, 0));
-}
-
-static void end_library(struct things *t)
-{
-    CHECK(cuLibraryUnload(t->library));
-}
-
-static void make_graph(struct things *t)
-{
-    CHECK(cuGraphCreate(&t->graph, 0));
-}
-
-static void end_graph(struct things *t)
-{
-    CHECK(cuGraphDestroy(t->graph));
-}
-
-static void make_exec(struct things *t)
-{
-    CHECK(cuGraphInstantiate(&t->exec, t->graph, 0));
-}
-
-static void end_exec(struct things *t)
-{
-    CHECK(cuGraphExecDestroy(t->exec));
 }
 
 static void make_pool(struct things *t)
