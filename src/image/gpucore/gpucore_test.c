@@ -9,6 +9,7 @@
 
 #include "gw_gpucore.h"
 #include "gw_hostcore.h"
+#include "gw_test_random.h"
 #include "gw_text.h"
 
 #include <fcntl.h>
@@ -193,26 +194,18 @@ static void find_ranges(const dump *file, ranges *all)
     }
 }
 
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    return *seed;
-}
-
 /* Overwrite up to eight bytes. Returns true if they are in a range marked `tells`. */
-static bool damage(const dump *file, const ranges *all, uint64_t *seed, size_t *ret_at, size_t *ret_count)
+static bool damage(const dump *file, const ranges *all, size_t *ret_at, size_t *ret_count)
 {
-    const range *in = &all->item[next_random(seed) % all->count];
-    size_t at = in->begin + next_random(seed) % in->count;
-    size_t left = in->begin + in->count - at, count = 1u << next_random(seed) % 4;
+    const range *in = &all->item[gw_test_random() % all->count];
+    size_t at = in->begin + gw_test_random() % in->count;
+    size_t left = in->begin + in->count - at, count = 1u << gw_test_random() % 4;
     uint8_t bytes[8];
     count = count > left ? left : count;
     memcpy(bytes, file->bytes + at, count);
-    switch (next_random(seed) % 4) {
+    switch (gw_test_random() % 4) {
     case 0:
-        bytes[0] ^= (uint8_t)(1u << next_random(seed) % 8);
+        bytes[0] ^= (uint8_t)(1u << gw_test_random() % 8);
         break;
     case 1:
         memset(bytes, 0, count);
@@ -222,7 +215,7 @@ static bool damage(const dump *file, const ranges *all, uint64_t *seed, size_t *
         break;
     default:
         for (size_t i = 0; i < count; i++)
-            bytes[i] = (uint8_t)next_random(seed);
+            bytes[i] = (uint8_t)gw_test_random();
     }
     assert_int_equal(pwrite(file->fd, bytes, count, (off_t)at), (ssize_t)count);
     *ret_at = at;
@@ -304,11 +297,10 @@ static void damage_many(const char *name)
     gw_gpucore *whole = read_whole(&file);
     ranges all = {0};
     tally sum = {0};
-    uint64_t seed = 0x9e3779b97f4a7c15u;
     find_ranges(&file, &all);
     for (int i = 0; i < DAMAGED_COPIES; i++) {
         size_t at, count;
-        bool tells = damage(&file, &all, &seed, &at, &count);
+        bool tells = damage(&file, &all, &at, &count);
         judge_copy(&file, whole, tells, &sum);
         assert_int_equal(pwrite(file.fd, file.bytes + at, count, (off_t)at), (ssize_t)count);
     }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "gw_sites.h"
 #include "gw_test_folder.h"
+#include "gw_test_random.h"
 #include "gwi_inner.h"
 
 #include <elf.h>
@@ -284,13 +285,10 @@ GW_TEST_WITH(another_file_in_its_place_is_not_used, begin, end)
 GW_TEST_WITH(damaged_files_end_in_an_answer, begin, end)
 {
     enum { FLIPS = 40, CUTS = 8 };
-    uint64_t random = 88172645463325252u;
     unsigned right = 0;
     instead = gw_test_file;
     for (int i = 0; i < FLIPS + CUTS; i++) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        uint64_t random = gw_test_random();
         /* A quarter of the flips are in the file's first 64 bytes, and a quarter in the tables at its end. */
         long at = (long)(random % (i % 4 == 0 ? 64 : (uint64_t)self_bytes));
         at = i % 4 == 1 ? self_bytes - 1 - at % 4096 : at;

@@ -4,6 +4,7 @@
 #include "gw_feed.h"
 #include "gw_growth.h"
 #include "gw_logs.h"
+#include "gw_test_random.h"
 
 #include <string.h>
 
@@ -1103,11 +1104,8 @@ static size_t expect_sound_snapshots(const gw_model *model)
 
 GW_TEST_WITH(test_hostile_events, open_bare, close_feed)
 {
-    uint64_t random = 88172645463325252u;
     for (int i = 0; i < 200000; i++) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        uint64_t random = gw_test_random();
         uint64_t kind = random % GW_EV_COUNT;
         gw_event event = {.t_ns = (uint64_t)i,
                           .pid = 1 + (uint32_t)(random >> 20 & 3),

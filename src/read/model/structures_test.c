@@ -1,4 +1,5 @@
 /* Tests the ledger's data structures (table, sort, pattern and look-ahead) against a simple version of each. */
+#include "gw_test_random.h"
 #include "gw_unit_test.h"
 
 #include "gwi_ahead.h"
@@ -7,19 +8,9 @@
 
 #include <string.h>
 
-static uint64_t seed;
-
-static uint64_t random_next(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
-
 static int start(void **state)
 {
-    seed = 88172645463325252u;
+    gw_test_random_state = 88172645463325252u;
     return 0;
 }
 
@@ -40,7 +31,7 @@ static void churn_table(uint32_t hashes)
     gwi_table table = {0};
     uint32_t count = 0;
     for (int i = 0; i < TURNS; i++) {
-        uint32_t value = (uint32_t)(random_next() % VALUES), hash = gwi_hash(value % hashes);
+        uint32_t value = (uint32_t)(gw_test_random() % VALUES), hash = gwi_hash(value % hashes);
         gwi_spot spot = gwi_table_find(&table, hash, is_value, &value);
         assert_int_equal(spot.bucket != NULL, in[value]);
         if (in[value])
@@ -80,7 +71,7 @@ GW_TEST_WITH(test_sort, start, NULL)
     assert_true(gwi_sort(list, 0));
     for (size_t turn = 0; turn < sizeof shifts / sizeof shifts[0]; turn++) {
         for (uint32_t i = 0; i < COUNT; i++)
-            list[i] = (gwi_sort_key){random_next() >> shifts[turn], i};
+            list[i] = (gwi_sort_key){gw_test_random() >> shifts[turn], i};
         assert_true(gwi_sort(list, COUNT));
         for (uint32_t i = 1; i < COUNT; i++)
             assert_true(list[i - 1].key < list[i].key ||
@@ -109,10 +100,10 @@ GW_TEST_WITH(test_pattern, start, NULL)
 {
     uint64_t number[40];
     for (int turn = 0; turn < 3000; turn++) {
-        size_t count = 1 + random_next() % 40, period = 1 + random_next() % 12;
-        uint64_t sorts = 1 + random_next() % 3;
+        size_t count = 1 + gw_test_random() % 40, period = 1 + gw_test_random() % 12;
+        uint64_t sorts = 1 + gw_test_random() % 3;
         for (size_t i = 0; i < count; i++)
-            number[i] = i >= period && random_next() % 16 != 0 ? number[i - period] : random_next() % sorts;
+            number[i] = i >= period && gw_test_random() % 16 != 0 ? number[i - period] : gw_test_random() % sorts;
         gwi_pattern pattern;
         assert_true(gwi_pattern_make(number, count, &pattern));
         uint32_t changes = 0;
@@ -134,7 +125,7 @@ static gw_event make_event(uint64_t t_ns)
 {
     static char texts[GWI_AHEAD_MAX][512];
     char *text = texts[t_ns % GWI_AHEAD_MAX];
-    uint64_t random = random_next();
+    uint64_t random = gw_test_random();
     gw_event event = {.t_ns = t_ns,
                       .pid = 1 + (uint32_t)(random >> 20 & 1),
                       .tid = (uint32_t)(random >> 30 & 3),
@@ -146,7 +137,7 @@ static gw_event make_event(uint64_t t_ns)
                       .context = random >> 33 & 3,
                       .arg = {random >> 8 & 255, random >> 44 & 65535, random >> 24 & 7, random >> 32 & 15}};
     if ((random >> 56 & 7) == 0) {
-        event.text_bytes = (uint32_t)(random_next() % sizeof texts[0]);
+        event.text_bytes = (uint32_t)(gw_test_random() % sizeof texts[0]);
         memset(text, 'a' + (int)(random % 26), event.text_bytes);
         text[event.text_bytes] = '\0';
         event.text = text; /* as with a reader, the text is valid only until the next events are made */

@@ -2,6 +2,7 @@
 #include "gw_unit_test.h"
 
 #include "gw_event.h"
+#include "gw_test_random.h"
 #include "gwi_held.h"
 
 #include <math.h>
@@ -235,9 +236,9 @@ GW_TEST(random_calls_give_the_same_sum_as_a_list)
     enum { ADDRESSES = 4096, CALLS = 200000, PIDS = 3 };
     static uint64_t live[PIDS][ADDRESSES];
     gwi_held held = {0};
-    uint64_t sum = 0, random = 88172645463325252u;
+    uint64_t sum = 0;
     for (unsigned i = 0; i < CALLS; i++) {
-        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        uint64_t random = gw_test_random();
         uint32_t pid = (uint32_t)(random % PIDS);
         uint64_t address = random / PIDS % ADDRESSES, bytes = 1 + (random >> 40);
         if (live[pid][address] == 0) {

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "gw_export.h"
 #include "gw_test_folder.h"
+#include "gw_test_random.h"
 #include "gwi_perfetto.h"
 
 #include <malloc.h>
@@ -166,48 +167,39 @@ static seen see_trace(const char *bytes, size_t count)
 
 /* ---- hostile items ---- */
 
-static uint64_t random_state;
-static uint64_t random_number(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
-
 /* Small numbers, numbers of any size, and numbers near the largest one. */
 static uint64_t any_number(void)
 {
-    switch (random_number() % 4) {
+    switch (gw_test_random() % 4) {
     case 0:
-        return random_number() % 8;
+        return gw_test_random() % 8;
     case 1:
-        return random_number();
+        return gw_test_random();
     case 2:
-        return UINT64_MAX - random_number() % 8;
+        return UINT64_MAX - gw_test_random() % 8;
     default:
-        return random_number() >> random_number() % 64;
+        return gw_test_random() >> gw_test_random() % 64;
     }
 }
 
 static gw_item any_event(unsigned threads)
 {
     gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = any_number()};
-    item.pid = (uint32_t)(random_number() % 4 == 0 ? any_number() : 7);
-    item.tid = (uint32_t)(random_number() % threads);
+    item.pid = (uint32_t)(gw_test_random() % 4 == 0 ? any_number() : 7);
+    item.tid = (uint32_t)(gw_test_random() % threads);
     item.event = (gw_event){.t_ns = item.t_ns,
                             .pid = item.pid,
                             .tid = item.tid,
-                            .fn = (uint16_t)random_number(),
-                            .kind = (uint8_t)(random_number() % (GW_EV_COUNT + 2)),
-                            .flags = (uint8_t)random_number(),
-                            .result = random_number() % 4 == 0 ? (uint16_t)any_number() : 0,
+                            .fn = (uint16_t)gw_test_random(),
+                            .kind = (uint8_t)(gw_test_random() % (GW_EV_COUNT + 2)),
+                            .flags = (uint8_t)gw_test_random(),
+                            .result = gw_test_random() % 4 == 0 ? (uint16_t)any_number() : 0,
                             .took_us = (uint16_t)any_number(),
                             .site = (uint32_t)any_number(),
                             .context = any_number() % 4};
     for (int i = 0; i < 4; i++)
         item.event.arg[i] = any_number();
-    if (random_number() % 4 == 0) {
+    if (gw_test_random() % 4 == 0) {
         item.event.text = "text\x01\xff";
         item.event.text_bytes = 6;
     }
@@ -216,20 +208,20 @@ static gw_item any_event(unsigned threads)
 
 static gw_item any_item(unsigned threads, gw_hot_call call[4], gw_sample_value value[2])
 {
-    unsigned kind = (unsigned)(random_number() % 16);
+    unsigned kind = (unsigned)(gw_test_random() % 16);
     gw_item event = any_event(threads);
     gw_item item = {.t_ns = event.t_ns, .pid = event.pid, .tid = event.tid};
     switch (kind) {
     case 0:
         for (int i = 0; i < 4; i++)
-            call[i] = (gw_hot_call){any_number(), any_number(), any_number(), (uint16_t)random_number()};
+            call[i] = (gw_hot_call){any_number(), any_number(), any_number(), (uint16_t)gw_test_random()};
         item.kind = GW_ITEM_RING;
         item.ring.call = call;
-        item.ring.count = (uint32_t)(random_number() % 5);
+        item.ring.count = (uint32_t)(gw_test_random() % 5);
         item.ring.total = any_number();
         break;
     case 1:
-        value[0] = (gw_sample_value){(uint16_t)(random_number() % GW_METRIC_COUNT), GW_SAMPLE_KNOWN, any_number()};
+        value[0] = (gw_sample_value){(uint16_t)(gw_test_random() % GW_METRIC_COUNT), GW_SAMPLE_KNOWN, any_number()};
         value[1] = (gw_sample_value){GW_METRIC_CARD_MEMORY_USED, GW_SAMPLE_KNOWN, any_number()};
         item.kind = GW_ITEM_SAMPLE;
         item.sample.source = GW_SOURCE_NVML;
@@ -377,7 +369,7 @@ GW_TEST(any_items_give_a_trace)
 {
     for (uint64_t round = 1; round <= 20; round++) {
         size_t bytes;
-        random_state = round * 88172645463325252u;
+        gw_test_random_state = round * 88172645463325252u;
         char *text = export_any("perfetto", 2000, 4, &bytes);
         seen all = see_trace(text, bytes);
         assert_true(all.tracks > 4 && all.instants > 0 && all.counts > 0 && all.slices > 0);
@@ -390,7 +382,7 @@ GW_TEST(any_items_give_a_trace)
 GW_TEST(too_many_threads_share_a_track)
 {
     size_t bytes;
-    random_state = 1;
+    gw_test_random_state = 1;
     char *text = export_any("perfetto", 120000, UINT32_MAX, &bytes);
     seen all = see_trace(text, bytes);
     assert_int_equal(all.tracks, (1 << 16) + 1);
@@ -402,7 +394,7 @@ GW_TEST(any_items_give_tables)
 {
     for (unsigned i = 0; gw_export_at(i) != NULL; i++) {
         size_t bytes;
-        random_state = 5 + i;
+        gw_test_random_state = 5 + i;
         char *text = export_any(gw_export_at(i)->name, 5000, 4, &bytes);
         assert_true(bytes > 5000);
         free(text);

@@ -1,4 +1,5 @@
 /* Tests the parser of call frame information with hand-made tables, real tables, and damaged copies of real tables. */
+#include "gw_test_random.h"
 #include "gw_unit_test.h"
 #include "gwi_cfi.h"
 
@@ -216,16 +217,6 @@ static int find_table(struct dl_phdr_info *info, size_t bytes, void *user)
     return f->low != 0;
 }
 
-static uint64_t random_state = 88172645463325252ull;
-
-static uint64_t next_random(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
-
 static bool read_nothing(void *user, uintptr_t at, uint64_t *ret_value)
 {
     *ret_value = at * 3;
@@ -252,8 +243,8 @@ static void use_rules(const gwi_cfi_region *region, const gwi_cfi_rules *rules)
 static void damage(uint8_t *copy, size_t bytes, unsigned places)
 {
     for (unsigned i = 0; i < places; i++) {
-        size_t at = next_random() % bytes;
-        copy[at] = (uint8_t)(next_random() % 3 ? next_random() : copy[at] ^ 1u << next_random() % 8);
+        size_t at = gw_test_random() % bytes;
+        copy[at] = (uint8_t)(gw_test_random() % 3 ? gw_test_random() : copy[at] ^ 1u << gw_test_random() % 8);
     }
 }
 
@@ -268,11 +259,11 @@ GW_TEST(damaged_copies)
     assert_true(f.table != 0);
     size_t whole = f.high - f.low, table_at = f.table - f.low;
     for (unsigned n = 0; n < COPIES; n++) {
-        size_t bytes = n % 4 == 0 ? table_at + next_random() % (whole - table_at) : whole;
+        size_t bytes = n % 4 == 0 ? table_at + gw_test_random() % (whole - table_at) : whole;
         uint8_t *copy = malloc(bytes);
         memcpy(copy, (void *)f.low, bytes);
         if (n > 0)
-            damage(copy + table_at, bytes - table_at, (unsigned)(next_random() % 4000));
+            damage(copy + table_at, bytes - table_at, (unsigned)(gw_test_random() % 4000));
         if (n % 8 == 1)
             damage(copy + table_at, HEAD_BYTES, 1);
         gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + bytes, (uintptr_t)copy + table_at};
@@ -280,7 +271,7 @@ GW_TEST(damaged_copies)
             gwi_cfi_rules rules;
             /* Look up addresses in the 2 MiB before the copy. The C library's code is before its table, and the
              * table's offsets are relative. So the functions seem to be there. */
-            uintptr_t pc = (uintptr_t)copy - next_random() % (1 << 21);
+            uintptr_t pc = (uintptr_t)copy - gw_test_random() % (1 << 21);
             bool found_rules = gwi_cfi_find(&region, pc, &rules);
             if (found_rules)
                 use_rules(&region, &rules);

@@ -1,5 +1,6 @@
 /* Tests the native walk against the C library's backtrace(), and on corrupted stacks. The hook's files are compiled
  * into this program, so that a walk starts here. */
+#include "gw_test_random.h"
 #include "gw_unit_test.h"
 #include "gwi_hook.h"
 #include "gwi_unwind.h"
@@ -406,30 +407,20 @@ GW_TEST_WITH(in_a_coroutine, set_up, NULL)
 
 /* ---- corrupted stacks ---- */
 
-static uint64_t random_state = 88172645463325252ull;
-
-static uint64_t next_random(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
-
 /* A word of a corrupted stack: random, or similar to a real stack. */
 static uint64_t harmful_word(uintptr_t low, uintptr_t high, const finding *f)
 {
-    switch (next_random() % 8) {
+    switch (gw_test_random() % 8) {
     case 0:
-        return next_random();
+        return gw_test_random();
     case 1:
-        return low + next_random() % (high - low + 64);
+        return low + gw_test_random() % (high - low + 64);
     case 2:
-        return (low + next_random() % (high - low)) & ~7ull;
+        return (low + gw_test_random() % (high - low)) & ~7ull;
     case 3:
-        return next_random() % 2 ? 0 : UINT64_MAX - next_random() % 64;
+        return gw_test_random() % 2 ? 0 : UINT64_MAX - gw_test_random() % 64;
     default:
-        return f->walk.pc[next_random() % f->walk.count];
+        return f->walk.pc[gw_test_random() % f->walk.count];
     }
 }
 
@@ -449,13 +440,13 @@ GW_TEST_WITH(a_broken_stack_never_faults, set_up, NULL)
             word[i] = harmful_word(low, high, f);
         for (unsigned i = 0; i < GWI_REGISTER_COUNT; i++)
             reg[i] = harmful_word(low, high, f);
-        reg[GWI_REG_SP] = low + next_random() % (high - low);
+        reg[GWI_REG_SP] = low + gw_test_random() % (high - low);
         if (round % 8 != 0)
             reg[GWI_REG_SP] &= ~7ull;
-        reg[GWI_REG_PC] = f->walk.pc[next_random() % f->walk.count];
+        reg[GWI_REG_PC] = f->walk.pc[gw_test_random() % f->walk.count];
         w->known = round % 2 ? &whole : &none;
         w->only_key = round % 3 != 0;
-        gwi_unwind(w, reg, (uint32_t)next_random() | 1u << GWI_REG_SP | 1u << GWI_REG_PC);
+        gwi_unwind(w, reg, (uint32_t)gw_test_random() | 1u << GWI_REG_SP | 1u << GWI_REG_PC);
         frames += w->count;
     }
     assert_true(frames > ROUNDS); /* more than one frame per walk on average */
