@@ -1,7 +1,7 @@
 /* Test what the hook must not do: call a driver that must not be called, wait for the program's locks, read invalid
  * memory, or count wrongly. Each part runs in its own process, with one fake driver. Usage: harm_test [PART] */
 #include "gw_api.h"
-#include "gw_cuda_abi.h"
+#include "gw_cuda_calls.h"
 #include "gw_facade.h"
 
 #include <dlfcn.h>
@@ -17,24 +17,6 @@ static walk seen;
 
 /* ---- the driver ---- */
 
-typedef int init_fn(unsigned);
-typedef int version_fn(int *);
-typedef int retain_fn(CUcontext *, int);
-typedef int release_fn(int);
-typedef int context_fn(CUcontext *, unsigned, int);
-typedef int set_fn(CUcontext);
-typedef int green_fn(void **, void *, int, unsigned);
-typedef int green_destroy_fn(void *);
-typedef int alloc_fn(uint64_t *, size_t);
-typedef int free_fn(uint64_t);
-typedef int pitch_fn(uint64_t *, size_t *, size_t, size_t, unsigned);
-typedef int free_async_fn(uint64_t, void *);
-typedef int create_fn(uint64_t *, size_t, const void *, unsigned long long);
-typedef int map_fn(uint64_t, size_t, size_t, uint64_t, unsigned long long);
-typedef int unmap_fn(uint64_t, size_t);
-typedef int info_fn(size_t *, size_t *);
-typedef int get_function_fn(void **, void *, const char *);
-typedef int from_green_fn(CUcontext *, void *);
 typedef void set_result_fn(const char *, int);
 typedef void set_visitor_fn(void (*)(const char *));
 typedef long count_fn(void);
@@ -42,8 +24,9 @@ typedef long count_fn(void);
 static void *facade, *driver;
 static char run_dir[256];
 
-#define OURS(type, name) ((type *)sym(facade, name))
-#define REAL(type, name) ((type *)sym(driver, name))
+/* OURS: a function of the facade. FAKE: one that only the fake driver has. */
+#define OURS(name)       ((__typeof__(name) *)sym(facade, #name))
+#define FAKE(type, name) ((type *)sym(driver, name))
 
 static void *sym(void *library, const char *name)
 {
@@ -82,9 +65,9 @@ static void begin(void)
 {
     CUcontext context = NULL;
     open_both();
-    CHECK(OURS(init_fn, "cuInit")(0) == 0, "cuInit");
-    CHECK(OURS(retain_fn, "cuDevicePrimaryCtxRetain")(&context, 0) == 0, "retain");
-    CHECK(OURS(set_fn, "cuCtxSetCurrent")(context) == 0, "set");
+    CHECK(OURS(cuInit)(0) == 0, "cuInit");
+    CHECK(OURS(cuDevicePrimaryCtxRetain)(&context, 0) == 0, "retain");
+    CHECK(OURS(cuCtxSetCurrent)(context) == 0, "set");
 }
 
 static void look(void)
@@ -104,7 +87,7 @@ static int count_events(unsigned kind)
 static uint64_t free_mib(void)
 {
     size_t free_bytes = 0, total = 0;
-    CHECK(OURS(info_fn, "cuMemGetInfo_v2")(&free_bytes, &total) == 0, "cuMemGetInfo_v2");
+    CHECK(OURS(cuMemGetInfo_v2)(&free_bytes, &total) == 0, "cuMemGetInfo_v2");
     return free_bytes >> 20;
 }
 
@@ -114,11 +97,11 @@ static uint64_t free_mib(void)
  * called it. */
 static long calls_for(int result)
 {
-    uint64_t address = 0;
-    count_fn *count = REAL(count_fn, "fake_call_count");
-    REAL(set_result_fn, "fake_set_result")("cuMemAlloc_v2", result);
+    CUdeviceptr address = 0;
+    count_fn *count = FAKE(count_fn, "fake_call_count");
+    FAKE(set_result_fn, "fake_set_result")("cuMemAlloc_v2", result);
     long before = count();
-    int answer = OURS(alloc_fn, "cuMemAlloc_v2")(&address, 4096);
+    int answer = OURS(cuMemAlloc_v2)(&address, 4096);
     CHECK(answer == result, "%d", answer);
     return count() - before;
 }
@@ -150,13 +133,13 @@ static void part_quiet(void)
 static void part_names(void)
 {
     enum { TIMES = 500 };
-    void *function;
+    CUfunction function;
     int named = 0;
     begin();
-    get_function_fn *get = OURS(get_function_fn, "cuModuleGetFunction");
+    __typeof__(cuModuleGetFunction) *get = OURS(cuModuleGetFunction);
     for (int i = 0; i < TIMES; i++)
         CHECK(get(&function, NULL, "missing") == 500, "missing");
-    REAL(set_result_fn, "fake_set_result")("cuModuleGetFunction", 400);
+    FAKE(set_result_fn, "fake_set_result")("cuModuleGetFunction", 400);
     CHECK(get(&function, NULL, (const char *)0x10) == 400, "a name that the driver has not read");
     look();
     for (int i = 0; i < seen.event_count; i++)
@@ -172,15 +155,15 @@ static void part_guard_zero(void)
 {
     const CUmemAllocationProp host = {.type = 1, .location = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = 0}};
     CUcontext again = NULL;
-    uint64_t handle = 0, address = 0;
+    CUdeviceptr handle = 0, address = 0;
     setenv("GPUWHY_MEMORY", "33554432", 1);
     begin();
     CHECK(free_mib() == 0, "%llu MiB", (unsigned long long)free_mib());
-    CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 1 << 20) == 2, "more than there is");
+    CHECK(OURS(cuMemAlloc_v2)(&address, 1 << 20) == 2, "more than there is");
     CHECK(address == 0, "an output was written");
-    CHECK(OURS(retain_fn, "cuDevicePrimaryCtxRetain")(&again, 0) == 0, "the context is there already");
-    CHECK(OURS(create_fn, "cuMemCreate")(&handle, 2 << 20, &host, 0) == 0, "host memory");
-    CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 0) == 1, "the driver says what is wrong");
+    CHECK(OURS(cuDevicePrimaryCtxRetain)(&again, 0) == 0, "the context is there already");
+    CHECK(OURS(cuMemCreate)(&handle, 2 << 20, &host, 0) == 0, "host memory");
+    CHECK(OURS(cuMemAlloc_v2)(&address, 0) == 1, "the driver says what is wrong");
 }
 
 /* The program allocates at far more addresses than the guard has rows, but only a few blocks exist at a time. */
@@ -189,9 +172,10 @@ static void part_guard_churn(void)
     enum { TIMES = 400000, KEPT = 10 };
     setenv("GPUWHY_MEMORY", "536870912", 1);
     begin();
-    pitch_fn *alloc = OURS(pitch_fn, "cuMemAllocPitch_v2");
-    free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
-    uint64_t before_mib = free_mib(), address = 0;
+    __typeof__(cuMemAllocPitch_v2) *alloc = OURS(cuMemAllocPitch_v2);
+    __typeof__(cuMemFreeAsync) *give_back = OURS(cuMemFreeAsync);
+    uint64_t before_mib = free_mib();
+    CUdeviceptr address = 0;
     size_t pitch = 2 << 20;
     for (uint64_t i = 1; i <= TIMES; i++) {
         address = i << 21; /* the fake driver returns this address and this pitch */
@@ -215,12 +199,12 @@ static void part_guard_many(void)
     const uint64_t pages_mib = (((uint64_t)BLOCKS * BLOCK_BYTES + (2 << 20) - 1) >> 21) * 2;
     setenv("GPUWHY_MEMORY", "536870912", 1);
     begin();
-    pitch_fn *alloc = OURS(pitch_fn, "cuMemAllocPitch_v2");
-    free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
+    __typeof__(cuMemAllocPitch_v2) *alloc = OURS(cuMemAllocPitch_v2);
+    __typeof__(cuMemFreeAsync) *give_back = OURS(cuMemFreeAsync);
     uint64_t before_mib = free_mib();
     size_t pitch = BLOCK_BYTES;
     for (uint64_t i = 0; i < BLOCKS; i++) {
-        uint64_t address = BEGIN + i * BLOCK_BYTES;
+        CUdeviceptr address = BEGIN + i * BLOCK_BYTES;
         CHECK(alloc(&address, &pitch, BLOCK_BYTES, 1, 4) == 0, "%llu", (unsigned long long)i);
     }
     CHECK(free_mib() == before_mib - pages_mib, "%llu of %llu MiB", (unsigned long long)free_mib(),
@@ -238,9 +222,10 @@ static uint64_t fill(uint64_t block_mib)
 {
     enum { BLOCKS_MAX = 400 };
     static uint64_t next = 1;
-    uint64_t block[BLOCKS_MAX], count = 0;
-    pitch_fn *alloc = OURS(pitch_fn, "cuMemAllocPitch_v2");
-    free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
+    uint64_t count = 0;
+    CUdeviceptr block[BLOCKS_MAX];
+    __typeof__(cuMemAllocPitch_v2) *alloc = OURS(cuMemAllocPitch_v2);
+    __typeof__(cuMemFreeAsync) *give_back = OURS(cuMemFreeAsync);
     size_t pitch = block_mib << 20;
     for (; count < BLOCKS_MAX; count++) {
         block[count] = next++ << 30; /* the fake driver returns this address and this pitch */
@@ -276,40 +261,40 @@ static void part_guard_unmap(void)
     begin();
     uint64_t before_mib = free_mib();
     for (uint64_t i = 0; i < 8; i++) {
-        uint64_t handle = 0;
-        CHECK(OURS(create_fn, "cuMemCreate")(&handle, BLOCK, &prop, 0) == 0, "create");
+        CUmemGenericAllocationHandle handle = 0;
+        CHECK(OURS(cuMemCreate)(&handle, BLOCK, &prop, 0) == 0, "create");
         /* skip the fifth address, as if other memory were mapped there */
-        CHECK(OURS(map_fn, "cuMemMap")(base + (i < 4 ? i : i + 1) * BLOCK, BLOCK, 0, handle, 0) == 0, "map");
-        CHECK(OURS(free_fn, "cuMemRelease")(handle) == 0, "release");
+        CHECK(OURS(cuMemMap)(base + (i < 4 ? i : i + 1) * BLOCK, BLOCK, 0, handle, 0) == 0, "map");
+        CHECK(OURS(cuMemRelease)(handle) == 0, "release");
     }
     CHECK(free_mib() == before_mib - 16, "%llu MiB", (unsigned long long)free_mib());
-    CHECK(OURS(unmap_fn, "cuMemUnmap")(base, 2 * BLOCK) == 0, "unmap");
+    CHECK(OURS(cuMemUnmap)(base, 2 * BLOCK) == 0, "unmap");
     CHECK(free_mib() == before_mib - 12, "%llu MiB", (unsigned long long)free_mib());
-    CHECK(OURS(unmap_fn, "cuMemUnmap")(base + 2 * BLOCK, 6 * BLOCK) == 0, "unmap");
+    CHECK(OURS(cuMemUnmap)(base + 2 * BLOCK, 6 * BLOCK) == 0, "unmap");
     CHECK(free_mib() == before_mib - 2, "%llu MiB", (unsigned long long)free_mib());
 }
 
-static CUcontext plain_context(int result)
+static CUcontext plain_context(CUresult result)
 {
     CUcontext context = NULL;
-    CHECK(OURS(context_fn, "cuCtxCreate_v2")(&context, 0, 0) == result, "cuCtxCreate_v2");
+    CHECK(OURS(cuCtxCreate_v2)(&context, 0, 0) == result, "cuCtxCreate_v2");
     return context;
 }
 
-static void retain(int result)
+static void retain(CUresult result)
 {
     CUcontext context = NULL;
-    CHECK(OURS(retain_fn, "cuDevicePrimaryCtxRetain")(&context, 0) == result, "cuDevicePrimaryCtxRetain");
+    CHECK(OURS(cuDevicePrimaryCtxRetain)(&context, 0) == result, "cuDevicePrimaryCtxRetain");
 }
 
 static void release(void)
 {
-    CHECK(OURS(release_fn, "cuDevicePrimaryCtxRelease_v2")(0) == 0, "cuDevicePrimaryCtxRelease_v2");
+    CHECK(OURS(cuDevicePrimaryCtxRelease_v2)(0) == 0, "cuDevicePrimaryCtxRelease_v2");
 }
 
-static void green_context(void *context) /* the fake driver returns this handle */
+static void green_context(CUgreenCtx context) /* the fake driver returns this handle */
 {
-    CHECK(OURS(green_fn, "cuGreenCtxCreate")(&context, NULL, 0, 1) == 0, "cuGreenCtxCreate");
+    CHECK(OURS(cuGreenCtxCreate)(&context, NULL, 0, 1) == 0, "cuGreenCtxCreate");
 }
 
 static void expect_free_mib(uint64_t mib, const char *when)
@@ -322,12 +307,12 @@ static void expect_free_mib(uint64_t mib, const char *when)
  * not change the primary context's reference count. Real cards behave in the same way. */
 static void part_guard_contexts(void)
 {
-    void *const green[] = {(void *)(uintptr_t)0x66, (void *)(uintptr_t)0x67};
+    const CUgreenCtx green[] = {(CUgreenCtx)(uintptr_t)0x66, (CUgreenCtx)(uintptr_t)0x67};
     setenv("GPUWHY_MEMORY", "536870912", 1);
     open_both();
-    CHECK(OURS(init_fn, "cuInit")(0) == 0, "cuInit");
+    CHECK(OURS(cuInit)(0) == 0, "cuInit");
     CUcontext context = plain_context(0);
-    CHECK(OURS(set_fn, "cuCtxSetCurrent")(context) == 0, "set");
+    CHECK(OURS(cuCtxSetCurrent)(context) == 0, "set");
     expect_free_mib(448, "plain");
     retain(0);
     expect_free_mib(384, "plain and primary");
@@ -339,14 +324,14 @@ static void part_guard_contexts(void)
     expect_free_mib(448, "released twice");
     retain(0);
     expect_free_mib(384, "retained again");
-    CHECK(OURS(release_fn, "cuDevicePrimaryCtxReset_v2")(0) == 0, "reset");
+    CHECK(OURS(cuDevicePrimaryCtxReset_v2)(0) == 0, "reset");
     expect_free_mib(448, "reset");
     retain(0);
     release();
     expect_free_mib(384, "retained before and after the reset, released once");
     release();
     expect_free_mib(448, "released twice");
-    CHECK(OURS(set_fn, "cuCtxDestroy_v2")(context) == 0, "destroy");
+    CHECK(OURS(cuCtxDestroy_v2)(context) == 0, "destroy");
     expect_free_mib(512, "no context");
     green_context(green[0]);
     green_context(green[1]);
@@ -354,9 +339,9 @@ static void part_guard_contexts(void)
     retain(0);
     release();
     expect_free_mib(448, "the green contexts still use the primary context");
-    CHECK(OURS(green_destroy_fn, "cuGreenCtxDestroy")(green[0]) == 0, "destroy");
+    CHECK(OURS(cuGreenCtxDestroy)(green[0]) == 0, "destroy");
     expect_free_mib(448, "one green context");
-    CHECK(OURS(green_destroy_fn, "cuGreenCtxDestroy")(green[1]) == 0, "destroy");
+    CHECK(OURS(cuGreenCtxDestroy)(green[1]) == 0, "destroy");
     expect_free_mib(512, "no context");
 }
 
@@ -365,17 +350,17 @@ static void part_guard_third_context(void)
 {
     setenv("GPUWHY_MEMORY", "167772160", 1);
     open_both();
-    CHECK(OURS(init_fn, "cuInit")(0) == 0, "cuInit");
+    CHECK(OURS(cuInit)(0) == 0, "cuInit");
     (void)plain_context(0);
     CUcontext second = plain_context(0);
-    CHECK(OURS(set_fn, "cuCtxSetCurrent")(second) == 0, "set");
+    CHECK(OURS(cuCtxSetCurrent)(second) == 0, "set");
     expect_free_mib(32, "two contexts");
     retain(2);
     expect_free_mib(32, "refused");
-    CHECK(OURS(set_fn, "cuCtxDestroy_v2")(second) == 0, "destroy");
+    CHECK(OURS(cuCtxDestroy_v2)(second) == 0, "destroy");
     retain(0);
     retain(0);
-    green_context((void *)(uintptr_t)0x66);
+    green_context((CUgreenCtx)(uintptr_t)0x66);
     expect_free_mib(32, "plain and primary");
     (void)plain_context(2);
 }
@@ -385,8 +370,8 @@ static void part_green(void)
 {
     CUcontext context = (CUcontext)(uintptr_t)0x77;
     open_both();
-    CHECK(OURS(init_fn, "cuInit")(0) == 0, "cuInit");
-    CHECK(OURS(from_green_fn, "cuCtxFromGreenCtx")(&context, (void *)0x66) == 0, "from green");
+    CHECK(OURS(cuInit)(0) == 0, "cuInit");
+    CHECK(OURS(cuCtxFromGreenCtx)(&context, (CUgreenCtx)0x66) == 0, "from green");
     look();
     CHECK(count_events(GW_EV_CTX_CREATE) == 1, "%d contexts", count_events(GW_EV_CTX_CREATE));
     CHECK(count_events(GW_EV_DEVICE) == 0, "%d devices", count_events(GW_EV_DEVICE));
@@ -394,9 +379,9 @@ static void part_green(void)
 
 static void *take_the_address(void *unused)
 {
-    uint64_t address = 0;
+    CUdeviceptr address = 0;
     (void)unused;
-    CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 54321) == 0, "alloc");
+    CHECK(OURS(cuMemAlloc_v2)(&address, 54321) == 0, "alloc");
     return NULL;
 }
 
@@ -411,12 +396,13 @@ static void during_free(const char *name)
 
 static void part_order(void)
 {
-    uint64_t address = 0, freed = 0, taken = 0;
+    CUdeviceptr address = 0;
+    uint64_t freed = 0, taken = 0;
     begin();
-    CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 4096) == 0, "alloc");
-    REAL(set_visitor_fn, "fake_set_visitor")(during_free);
-    CHECK(OURS(free_fn, "cuMemFree_v2")(address) == 0, "free");
-    REAL(set_visitor_fn, "fake_set_visitor")(NULL);
+    CHECK(OURS(cuMemAlloc_v2)(&address, 4096) == 0, "alloc");
+    FAKE(set_visitor_fn, "fake_set_visitor")(during_free);
+    CHECK(OURS(cuMemFree_v2)(address) == 0, "free");
+    FAKE(set_visitor_fn, "fake_set_visitor")(NULL);
     look();
     for (int i = 0; i < seen.event_count; i++) {
         const gw_raw_event *raw = &seen.event[i].raw;
@@ -434,7 +420,7 @@ static void part_order(void)
 #ifndef SANITIZED
 static _Atomic int watch, asking, constructing;
 /* cuDriverGetVersion() of the facade, which does not yet know the function of the driver */
-static version_fn *get_version;
+static __typeof__(cuDriverGetVersion) *get_version;
 
 /* Replaces dlsym() for the hook. The lookup of cuMemFree_v2 waits until another thread holds the loader's lock, which
  * the lookup needs, too. */
@@ -475,7 +461,7 @@ static void part_loader(void)
 {
     pthread_t thread;
     open_both();
-    get_version = OURS(version_fn, "cuDriverGetVersion");
+    get_version = OURS(cuDriverGetVersion);
     atomic_store(&watch, 1);
     alarm(240); /* kill this process if it deadlocks */
     CHECK(pthread_create(&thread, NULL, first_call, NULL) == 0, "thread");
@@ -501,8 +487,8 @@ static void *call_while_cancelled(void *unused)
     int version = 0;
     (void)unused;
     pthread_cancel(pthread_self());
-    came_back += OURS(init_fn, "cuInit")(0) == 0;
-    came_back += OURS(version_fn, "cuDriverGetVersion")(&version) == 0;
+    came_back += OURS(cuInit)(0) == 0;
+    came_back += OURS(cuDriverGetVersion)(&version) == 0;
     pthread_testcancel();
     came_back = -1;
     return NULL;

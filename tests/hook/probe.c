@@ -4,7 +4,7 @@
  *   probe ROUTE ACTION [driver path]
  *
  * ROUTE: soname, name, absolute, namespace, resolver; link, if built with PROBE_LINKED. ACTION: a name in `actions`. */
-#include "gw_cuda_abi.h"
+#include "gw_cuda_calls.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,24 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef int call0(void);
-typedef int init_fn(unsigned);
-typedef int retain_fn(void **, int);
-typedef int set_fn(void *);
-typedef int attribute_fn(int *, int, int);
-typedef int alloc_fn(uint64_t *, size_t);
-typedef int free_fn(uint64_t);
-typedef int launch_fn(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
-                      void **);
-typedef int query_fn(void *);
-typedef int resolve_fn(const char *, void **, int, uint64_t);
-typedef int begin_fn(void *, int);
-typedef int end_fn(void *, void **);
-typedef int get_function_fn(void **, void *, const char *);
-typedef int kernel_fn(void **, void *);
-typedef int load_fn(void **, const void *, void *, void *, unsigned, void *, void *, unsigned);
-typedef int info_fn(size_t *, size_t *);
-typedef int total_fn(size_t *, int);
+typedef int resolve_fn(const char *, void **, int, cuuint64_t);
 
 static void *driver; /* NULL: the program is linked to the driver */
 static resolve_fn *resolver;
@@ -66,7 +49,9 @@ static void *sym(const char *name)
     return function;
 }
 
-#define CALL(type, name, ...) answer(name, ((type *)sym(name))(__VA_ARGS__))
+/* The driver's function, and a call of it whose result is printed. */
+#define FN(name)        ((__typeof__(name) *)sym(#name))
+#define CALL(name, ...) answer(#name, ((__typeof__(name) *)sym(#name))(__VA_ARGS__))
 
 static int answer(const char *name, int result)
 {
@@ -78,42 +63,42 @@ static int answer(const char *name, int result)
 
 static void begin(void)
 {
-    void *context = NULL;
-    CALL(init_fn, "cuInit", 0);
-    CALL(retain_fn, "cuDevicePrimaryCtxRetain", &context, 0);
-    CALL(set_fn, "cuCtxSetCurrent", context);
+    CUcontext context = NULL;
+    CALL(cuInit, 0);
+    CALL(cuDevicePrimaryCtxRetain, &context, 0);
+    CALL(cuCtxSetCurrent, context);
 }
 
-static uint64_t alloc(size_t bytes)
+static CUdeviceptr alloc(size_t bytes)
 {
-    uint64_t address = 0;
-    CALL(alloc_fn, "cuMemAlloc_v2", &address, bytes);
+    CUdeviceptr address = 0;
+    CALL(cuMemAlloc_v2, &address, bytes);
     return address;
 }
 
 static void launch(int times)
 {
-    launch_fn *go = (launch_fn *)sym("cuLaunchKernel");
+    __typeof__(cuLaunchKernel) *go = FN(cuLaunchKernel);
     for (int i = 0; i < times; i++)
         answer("cuLaunchKernel", go((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL));
 }
 
 static void basic(void)
 {
-    void *function, *graph;
+    CUfunction function;
+    CUgraph graph;
     begin();
-    uint64_t block = alloc(1 << 20);
+    CUdeviceptr block = alloc(1 << 20);
     alloc((size_t)4 << 30);
     launch(5);
     for (int i = 0; i < 3; i++)
-        CALL(query_fn, "cuStreamQuery", NULL);
-    CALL(get_function_fn, "cuModuleGetFunction", &function, (void *)0x77,
-         "a_kernel_with_a_name_longer_than_one_record_holds");
-    CALL(get_function_fn, "cuModuleGetFunction", &function, (void *)0x77, "missing");
-    CALL(begin_fn, "cuStreamBeginCapture_v2", (void *)0x55, 0);
-    CALL(end_fn, "cuStreamEndCapture", (void *)0x55, &graph);
-    CALL(free_fn, "cuMemFree_v2", block);
-    CALL(free_fn, "cuMemFree_v2", block);
+        CALL(cuStreamQuery, NULL);
+    CALL(cuModuleGetFunction, &function, (void *)0x77, "a_kernel_with_a_name_longer_than_one_record_holds");
+    CALL(cuModuleGetFunction, &function, (void *)0x77, "missing");
+    CALL(cuStreamBeginCapture_v2, (void *)0x55, 0);
+    CALL(cuStreamEndCapture, (void *)0x55, &graph);
+    CALL(cuMemFree_v2, block);
+    CALL(cuMemFree_v2, block);
 }
 
 /* Get the functions of two CUkernels repeatedly, as a runtime library does before each launch. After another library is
@@ -122,10 +107,11 @@ static void kernel_functions(void)
 {
     begin();
     for (uintptr_t round = 0; round < 6; round++) {
-        void *function = (void *)(0x500 + round % 2), *library = NULL;
+        CUfunction function = (CUfunction)(0x500 + round % 2);
+        CUlibrary library = NULL;
         if (round == 4)
-            CALL(load_fn, "cuLibraryLoadData", &library, "", NULL, NULL, 0, NULL, NULL, 0);
-        CALL(kernel_fn, "cuKernelGetFunction", &function, (void *)(0x100 + round % 2));
+            CALL(cuLibraryLoadData, &library, "", NULL, NULL, 0, NULL, NULL, 0);
+        CALL(cuKernelGetFunction, &function, (CUkernel)(0x100 + round % 2));
     }
 }
 
@@ -174,12 +160,12 @@ static void fork_after(void)
 /* Make three queries that fail: one before cuInit, one after it, and one as the only call of a child. */
 static void reads(void)
 {
-    CALL(attribute_fn, "cuDeviceGetAttribute", NULL, 1, 0);
+    CALL(cuDeviceGetAttribute, NULL, 1, 0);
     begin();
-    CALL(attribute_fn, "cuDeviceGetAttribute", NULL, 2, 0);
+    CALL(cuDeviceGetAttribute, NULL, 2, 0);
     pid_t child = fork();
     if (child == 0) {
-        CALL(attribute_fn, "cuDeviceGetAttribute", NULL, 3, 0);
+        CALL(cuDeviceGetAttribute, NULL, 3, 0);
         _exit(0);
     }
     await(child);
@@ -205,8 +191,8 @@ static void fork_nested(void)
 
 static void alloc_silently(size_t bytes)
 {
-    uint64_t address;
-    ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, bytes);
+    CUdeviceptr address;
+    FN(cuMemAlloc_v2)(&address, bytes);
 }
 
 /* fork_here() and fork_there() have different code, so that the compiler cannot merge them. */
@@ -278,7 +264,7 @@ static void fork_now(int sig)
 static void fork_in_calls(void)
 {
     enum { FORKS = 40 };
-    launch_fn *go = (launch_fn *)sym("cuLaunchKernel");
+    __typeof__(cuLaunchKernel) *go = FN(cuLaunchKernel);
     begin();
     signal(SIGALRM, fork_now);
     for (int n = 0; n < FORKS; n++) {
@@ -338,9 +324,9 @@ static void raw_clone(void)
 
 static int shared_child(void *unused)
 {
-    uint64_t address;
+    CUdeviceptr address;
     (void)unused;
-    ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, 12345);
+    FN(cuMemAlloc_v2)(&address, 12345);
     return 5;
 }
 
@@ -367,8 +353,8 @@ static void clone_vm(void)
 static void close_driver(void)
 {
     begin();
-    alloc_fn *kept = (alloc_fn *)sym("cuMemAlloc_v2");
-    uint64_t address = 0;
+    __typeof__(cuMemAlloc_v2) *kept = FN(cuMemAlloc_v2);
+    CUdeviceptr address = 0;
     printf("close %d\n", driver != NULL ? dlclose(driver) : 0);
     answer("kept", kept(&address, 4096));
     driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -380,10 +366,10 @@ static void stress(void)
 {
     begin();
     for (int i = 0; i < 60000; i++) {
-        uint64_t address = 0;
-        int result = ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, i % 100 == 99 ? (size_t)4 << 30 : 4096);
+        CUdeviceptr address = 0;
+        int result = FN(cuMemAlloc_v2)(&address, i % 100 == 99 ? (size_t)4 << 30 : 4096);
         if (result == 0)
-            ((free_fn *)sym("cuMemFree_v2"))(address);
+            FN(cuMemFree_v2)(address);
     }
     printf("done\n");
 }
@@ -392,28 +378,22 @@ static void guarded(void)
 {
     size_t total = 0, free_bytes = 0;
     begin();
-    CALL(total_fn, "cuDeviceTotalMem_v2", &total, 0);
-    CALL(info_fn, "cuMemGetInfo_v2", &free_bytes, &total);
+    CALL(cuDeviceTotalMem_v2, &total, 0);
+    CALL(cuMemGetInfo_v2, &free_bytes, &total);
     printf("total %zu free %zu\n", total, free_bytes);
-    uint64_t block = alloc(100u << 20);
-    CALL(info_fn, "cuMemGetInfo_v2", &free_bytes, &total);
+    CUdeviceptr block = alloc(100u << 20);
+    CALL(cuMemGetInfo_v2, &free_bytes, &total);
     printf("total %zu free %zu\n", total, free_bytes);
     alloc(100u << 20);
-    CALL(free_fn, "cuMemFree_v2", block);
-    CALL(info_fn, "cuMemGetInfo_v2", &free_bytes, &total);
+    CALL(cuMemFree_v2, block);
+    CALL(cuMemGetInfo_v2, &free_bytes, &total);
     printf("total %zu free %zu\n", total, free_bytes);
 }
-
-typedef int managed_fn(uint64_t *, size_t, unsigned);
-typedef int create_fn(uint64_t *, size_t, const void *, unsigned long long);
-typedef int map_fn(uint64_t, size_t, size_t, uint64_t, unsigned long long);
-typedef int unmap_fn(uint64_t, size_t);
-typedef int context_fn(void **, unsigned, int);
 
 static void show_free(void)
 {
     size_t total = 0, free_bytes = 0;
-    CALL(info_fn, "cuMemGetInfo_v2", &free_bytes, &total);
+    CALL(cuMemGetInfo_v2, &free_bytes, &total);
     printf("free %zu MiB\n", free_bytes >> 20);
 }
 
@@ -422,25 +402,25 @@ static void show_free(void)
 static void guarded_kinds(void)
 {
     const CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
-    uint64_t managed = 0, handle = 0, pooled = 0;
-    void *second = NULL;
+    CUdeviceptr managed = 0, handle = 0, pooled = 0;
+    CUcontext second = NULL;
     begin();
     show_free();
-    CALL(managed_fn, "cuMemAllocManaged", &managed, (size_t)40 << 20, 1);
+    CALL(cuMemAllocManaged, &managed, (size_t)40 << 20, 1);
     show_free();
-    CALL(create_fn, "cuMemCreate", &handle, (size_t)40 << 20, &prop, 0);
+    CALL(cuMemCreate, &handle, (size_t)40 << 20, &prop, 0);
     show_free();
-    CALL(map_fn, "cuMemMap", 0x10000000, (size_t)40 << 20, 0, handle, 0);
-    CALL(free_fn, "cuMemRelease", handle);
+    CALL(cuMemMap, 0x10000000, (size_t)40 << 20, 0, handle, 0);
+    CALL(cuMemRelease, handle);
     show_free(); /* still counted, because the memory is still mapped */
-    CALL(unmap_fn, "cuMemUnmap", 0x10000000, (size_t)40 << 20);
+    CALL(cuMemUnmap, 0x10000000, (size_t)40 << 20);
     show_free();
-    CALL(context_fn, "cuCtxCreate_v2", &second, 0, 0);
+    CALL(cuCtxCreate_v2, &second, 0, 0);
     show_free();
-    CALL(context_fn, "cuCtxCreate_v2", &second, 0, 0);
-    CALL(context_fn, "cuCtxCreate_v2", &second, 0, 0);
-    CALL(create_fn, "cuMemCreate", &pooled, (size_t)400 << 20, &prop, 0);
-    CALL(free_fn, "cuMemFree_v2", managed);
+    CALL(cuCtxCreate_v2, &second, 0, 0);
+    CALL(cuCtxCreate_v2, &second, 0, 0);
+    CALL(cuMemCreate, &pooled, (size_t)400 << 20, &prop, 0);
+    CALL(cuMemFree_v2, managed);
     show_free();
 }
 
@@ -465,8 +445,8 @@ static void gated(void)
 {
     begin();
     ((visitor_fn *)sym("fake_set_visitor"))(count_reached);
-    uint64_t block = alloc(1 << 20);
-    CALL(free_fn, "cuMemFree_v2", block);
+    CUdeviceptr block = alloc(1 << 20);
+    CALL(cuMemFree_v2, block);
     block = alloc(2 << 20);
     launch(2);
     reached = 0;
@@ -474,11 +454,11 @@ static void gated(void)
         alloc(3 << 20);
         show_free();
         launch(1);
-        CALL(query_fn, "cuStreamQuery", NULL);
+        CALL(cuStreamQuery, NULL);
     }
-    CALL(free_fn, "cuMemFree_v2", block);
+    CALL(cuMemFree_v2, block);
     int version = 0;
-    CALL(attribute_fn, "cuDeviceGetAttribute", &version, 75, 0);
+    CALL(cuDeviceGetAttribute, &version, 75, 0);
     printf("reached %d\n", reached);
 }
 
@@ -486,7 +466,7 @@ static void gated(void)
 static void lost(void)
 {
     begin();
-    uint64_t block = alloc(1 << 20);
+    CUdeviceptr block = alloc(1 << 20);
     ((result_fn *)sym("fake_set_result"))("cuMemAlloc_v2", 700);
     alloc(2 << 20);
     ((result_fn *)sym("fake_set_result"))("", 0);
@@ -494,7 +474,7 @@ static void lost(void)
     show_free();
     launch(3);
     alloc(1 << 20);
-    CALL(free_fn, "cuMemFree_v2", block);
+    CALL(cuMemFree_v2, block);
     printf("reached %d\n", reached);
 }
 
@@ -514,15 +494,16 @@ static void switched(void)
     launch(3);
     int off = record != NULL ? record(0) : 1;
     launch(100);
-    uint64_t block = alloc(1 << 20);
-    CALL(free_fn, "cuMemFree_v2", block);
-    CALL(free_fn, "cuMemFree_v2", block);
+    CUdeviceptr block = alloc(1 << 20);
+    CALL(cuMemFree_v2, block);
+    CALL(cuMemFree_v2, block);
     void *resolved = NULL;
-    CALL(resolve_fn, "cuGetProcAddress", "cuLaunchKernel", &resolved, 12000, 0);
+    answer("cuGetProcAddress", ((resolve_fn *)sym("cuGetProcAddress"))("cuLaunchKernel", &resolved, 12000, 0));
     int on = record != NULL ? record(1) : 1;
     launch(4);
     alloc(1 << 20);
-    answer("resolved", ((launch_fn *)resolved)((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL));
+    answer("resolved",
+           ((__typeof__(cuLaunchKernel) *)resolved)((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL));
     printf("switched %d %d\n", off, on);
 }
 
@@ -530,7 +511,7 @@ static atomic_bool launched_enough;
 
 static void *launch_on_and_on(void *bad)
 {
-    launch_fn *go = (launch_fn *)sym("cuLaunchKernel");
+    __typeof__(cuLaunchKernel) *go = FN(cuLaunchKernel);
     while (!atomic_load(&launched_enough))
         if (go((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL) != 0)
             atomic_fetch_add((atomic_int *)bad, 1);
@@ -573,8 +554,8 @@ static pthread_barrier_t all_there;
 static void *one_of_many(void *unused)
 {
     (void)unused;
-    uint64_t address = 0;
-    int result = ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, 4096);
+    CUdeviceptr address = 0;
+    int result = FN(cuMemAlloc_v2)(&address, 4096);
     pthread_barrier_wait(&all_there);
     return (void *)(uintptr_t)result;
 }
@@ -600,8 +581,8 @@ static void many_threads(void)
  * after a module was unloaded, and in a child. */
 static void launch_places(void)
 {
-    void *one = (void *)0x10000, *six = (void *)0x20000;
-    launch_fn *go = (launch_fn *)sym("cuLaunchKernel");
+    CUfunction one = (CUfunction)0x10000, six = (CUfunction)0x20000;
+    __typeof__(cuLaunchKernel) *go = FN(cuLaunchKernel);
     int good = 0;
     begin();
     for (int i = 0; i < 100; i++)
@@ -614,7 +595,7 @@ static void launch_places(void)
         good += go(six, 5, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
         good += go(six, 6, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
     }
-    answer("unload", ((int (*)(void *))sym("cuModuleUnload"))((void *)0x77));
+    answer("unload", FN(cuModuleUnload)((void *)0x77));
     for (int i = 0; i < 100; i++)
         good += go(one, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
     fflush(stdout);
@@ -678,8 +659,7 @@ static bool reach(const char *route, const char *path)
 }
 
 #ifdef PROBE_LINKED
-int cuInit(unsigned flags);
-init_fn *keep_the_link = cuInit;
+__typeof__(cuInit) *keep_the_link = cuInit;
 #endif
 
 int main(int argc, char **argv)

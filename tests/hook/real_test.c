@@ -1,6 +1,7 @@
 /* Test the hook with the driver of this machine: every export, the resolver with every name, version and flag, and one
  * context. Exits with 77 (skipped) without a driver. */
 #include "gw_api.h"
+#include "gw_cuda_calls.h"
 #include "gw_facade.h"
 #include "gwi_elf.h"
 
@@ -13,16 +14,7 @@
 
 enum { SKIPPED = 77 };
 
-typedef int init_fn(unsigned);
-typedef int device_fn(int *, int);
-typedef int retain_fn(void **, int);
-typedef int set_fn(void *);
-typedef int release_fn(int);
-typedef int alloc_fn(uint64_t *, size_t);
-typedef int free_fn(uint64_t);
-typedef int resolve_fn(const char *, void **, int, uint64_t, int *);
-typedef int sync_fn(void);
-typedef int info_fn(size_t *, size_t *);
+#define FN(library, name) ((__typeof__(name) *)dlsym(library, #name))
 
 static walk seen;
 
@@ -58,8 +50,8 @@ static void check_resolver(void *driver, void *facade)
     static const int versions[] = {2000,  3020,  4000,  5050,  6050,  7000,  8000,  9000,  10000, 10020, 11000,
                                    11030, 11040, 11080, 12000, 12030, 12050, 12080, 12090, 13000, 13020};
     int wrapped = 0, passed = 0, absent = 0, unknown = 0;
-    resolve_fn *real = (resolve_fn *)dlsym(driver, "cuGetProcAddress_v2");
-    resolve_fn *ours = (resolve_fn *)dlsym(facade, "cuGetProcAddress_v2");
+    __typeof__(cuGetProcAddress_v2) *real = FN(driver, cuGetProcAddress_v2);
+    __typeof__(cuGetProcAddress_v2) *ours = FN(facade, cuGetProcAddress_v2);
     if (real == NULL) {
         printf("SKIPPED the resolver's matrix: this driver has no cuGetProcAddress_v2\n");
         return;
@@ -70,9 +62,9 @@ static void check_resolver(void *driver, void *facade)
             continue;
         for (size_t v = 0; v < sizeof versions / sizeof versions[0] * 3; v++) {
             void *a = NULL, *b = NULL;
-            int status_a = -7, status_b = -7;
-            int result_a = real(name, &a, versions[v / 3], v % 3, &status_a);
-            int result_b = ours(name, &b, versions[v / 3], v % 3, &status_b);
+            CUdriverProcAddressQueryResult status_a = 7, status_b = 7;
+            CUresult result_a = real(name, &a, versions[v / 3], v % 3, &status_a);
+            CUresult result_b = ours(name, &b, versions[v / 3], v % 3, &status_b);
             CHECK(result_a == result_b && status_a == status_b && (a == NULL) == (b == NULL), "%s %d", name,
                   versions[v / 3]);
             if (a == NULL || b == NULL) {
@@ -97,23 +89,23 @@ static void check_resolver(void *driver, void *facade)
 
 static void live(void *facade)
 {
-    void *context = NULL;
+    CUcontext context = NULL;
     int device = 0;
-    uint64_t address = 0;
+    CUdeviceptr address = 0;
     size_t free_bytes = 0, total = 0;
-    CHECK(((init_fn *)dlsym(facade, "cuInit"))(0) == 0, "cuInit");
-    CHECK(((device_fn *)dlsym(facade, "cuDeviceGet"))(&device, 0) == 0, "cuDeviceGet");
-    CHECK(((retain_fn *)dlsym(facade, "cuDevicePrimaryCtxRetain"))(&context, device) == 0, "retain");
-    CHECK(((set_fn *)dlsym(facade, "cuCtxSetCurrent"))(context) == 0, "current");
-    CHECK(((info_fn *)dlsym(facade, "cuMemGetInfo_v2"))(&free_bytes, &total) == 0, "info");
-    alloc_fn *alloc = (alloc_fn *)dlsym(facade, "cuMemAlloc_v2");
-    free_fn *free_block = (free_fn *)dlsym(facade, "cuMemFree_v2");
+    CHECK(FN(facade, cuInit)(0) == 0, "cuInit");
+    CHECK(FN(facade, cuDeviceGet)(&device, 0) == 0, "cuDeviceGet");
+    CHECK(FN(facade, cuDevicePrimaryCtxRetain)(&context, device) == 0, "retain");
+    CHECK(FN(facade, cuCtxSetCurrent)(context) == 0, "current");
+    CHECK(FN(facade, cuMemGetInfo_v2)(&free_bytes, &total) == 0, "info");
+    __typeof__(cuMemAlloc_v2) *alloc = FN(facade, cuMemAlloc_v2);
+    __typeof__(cuMemFree_v2) *free_block = FN(facade, cuMemFree_v2);
     CHECK(alloc(&address, 1 << 20) == 0, "alloc");
     CHECK(free_block(address) == 0, "free");
     CHECK(alloc(&address, total * 2) == 2, "too much");
     CHECK(free_block(12345) == 1, "free of nothing");
-    CHECK(((sync_fn *)dlsym(facade, "cuCtxSynchronize"))() == 0, "sync");
-    CHECK(((release_fn *)dlsym(facade, "cuDevicePrimaryCtxRelease_v2"))(device) == 0, "release");
+    CHECK(FN(facade, cuCtxSynchronize)() == 0, "sync");
+    CHECK(FN(facade, cuDevicePrimaryCtxRelease_v2)(device) == 0, "release");
 }
 
 static void check_buffer(const char *run_dir)

@@ -1,6 +1,7 @@
 /* The program for the single-step test of hook_test.c. Between two SIGSTOPs to itself, it calls functions that record
  * every kind of event. */
 #include "gw_api.h"
+#include "gw_cuda_calls.h"
 #include "gw_event.h"
 
 #include <dlfcn.h>
@@ -11,10 +12,7 @@
 
 typedef int any_fn(long, long, long, long, long, long, long, long, long, long, long, long);
 typedef void set_result_fn(const char *, int);
-typedef int init_fn(unsigned);
-typedef int retain_fn(void **, int);
-typedef int set_fn(void *);
-typedef int get_function_fn(void **, void *, const char *);
+#define FN(name) ((__typeof__(name) *)fn[GW_FN_##name])
 
 enum { A_KIND_MAX = 2 };
 
@@ -27,7 +25,8 @@ static void mark(void)
 int main(int argc, char **argv)
 {
     int left = argc > 1 ? atoi(argv[1]) : GW_FN_COUNT;
-    void *context = NULL, *function;
+    CUcontext context = NULL;
+    CUfunction function;
     int calls[GW_EV_COUNT] = {0};
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (driver == NULL)
@@ -36,11 +35,11 @@ int main(int argc, char **argv)
     for (int i = 0; i < GW_FN_COUNT; i++)
         fn[i] = dlsym(driver, gw_api_fns[i].symbol);
     set_result_fn *set_result = (set_result_fn *)dlsym(driver, "fake_set_result");
-    ((init_fn *)fn[GW_FN_cuInit])(0);
+    FN(cuInit)(0);
     mark();
-    ((retain_fn *)fn[GW_FN_cuDevicePrimaryCtxRetain])(&context, 0);
-    ((set_fn *)fn[GW_FN_cuCtxSetCurrent])(context);
-    ((get_function_fn *)fn[GW_FN_cuModuleGetFunction])(&function, NULL, "a_kernel_with_a_name_longer_than_one_record");
+    FN(cuDevicePrimaryCtxRetain)(&context, 0);
+    FN(cuCtxSetCurrent)(context);
+    FN(cuModuleGetFunction)(&function, NULL, "a_kernel_with_a_name_longer_than_one_record");
     for (int i = 0; i < GW_FN_COUNT; i++) {
         int kind = gw_api_fns[i].kind;
         if (fn[i] == NULL || !(gw_api_fns[i].flags & GW_API_PUBLIC) || (gw_api_fns[i].flags & GW_API_INSTEAD) ||

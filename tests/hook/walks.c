@@ -23,14 +23,10 @@
 
 enum { THREADS = 64, ROUNDS = 8, CHILDREN = 200, STORM = 5000, FRAMES_MAX = 80, DEPTH = 12, ALLOC_BYTES = 4096 };
 
-typedef CUresult init_function(unsigned);
-typedef CUresult retain_function(CUcontext *, int);
-typedef CUresult set_function(CUcontext);
-typedef CUresult alloc_function(CUdeviceptr *, size_t);
 typedef void through_function(void (*)(void *), void *);
 
-static alloc_function *alloc;
-static set_function *set_current;
+static __typeof__(cuMemAlloc_v2) *alloc;
+static __typeof__(cuCtxSetCurrent) *set_current;
 static CUcontext context;
 static _Thread_local volatile unsigned kept; /* changed after a call, so that the compiler cannot make it a tail call */
 
@@ -227,8 +223,8 @@ static void in_children(void)
 
 int main(int argc, char **argv)
 {
-    init_function *init;
-    retain_function *retain;
+    __typeof__(cuInit) *init;
+    __typeof__(cuDevicePrimaryCtxRetain) *retain;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (argc != 3 || driver == NULL)
         give_up("usage, or no driver");
