@@ -75,46 +75,51 @@ int fake_called(const char *name)
     int scripted_result = fake_called(__func__);                                                                       \
     if (scripted_result != 0)                                                                                          \
     return scripted_result
+/* As CALLED(), and a missing `output` is an invalid value. */
+#define CALLED_FOR(output)                                                                                             \
+    CALLED();                                                                                                          \
+    if ((output) == NULL)                                                                                              \
+    return 1
 
-int cuInit(unsigned flags)
-{
-    CALLED();
-    initialised = 1;
-    return 0;
-}
+/* A function that always succeeds, and has this effect. */
+#define SUCCEEDS(name, parameters, effect)                                                                             \
+    int name parameters                                                                                                \
+    {                                                                                                                  \
+        CALLED();                                                                                                      \
+        effect;                                                                                                        \
+        return 0;                                                                                                      \
+    }
+
+SUCCEEDS(cuInit, (unsigned flags), initialised = 1)
+SUCCEEDS(cuCtxSetCurrent, (CUcontext context), current = context)
+SUCCEEDS(cuCtxPushCurrent_v2, (CUcontext context), current = context)
+SUCCEEDS(cuMemRelease, (uint64_t handle), (void)0)
+SUCCEEDS(cuStreamBeginCapture_v2, (void *stream, int mode), capturing++)
 
 int cuDriverGetVersion(int *version)
 {
-    CALLED();
-    if (version == NULL)
-        return 1;
+    CALLED_FOR(version);
     *version = fake_version;
     return 0;
 }
 
 int cuDeviceGetName(char *name, int len, int dev)
 {
-    CALLED();
-    if (name == NULL)
-        return 1;
+    CALLED_FOR(name);
     snprintf(name, (size_t)len, "Fake card");
     return 0;
 }
 
 int cuDeviceTotalMem_v2(size_t *bytes, int dev)
 {
-    CALLED();
-    if (bytes == NULL)
-        return 1;
+    CALLED_FOR(bytes);
     *bytes = FAKE_TOTAL;
     return 0;
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int dev)
 {
-    CALLED();
-    if (value == NULL)
-        return 1;
+    CALLED_FOR(value);
     *value = attribute * 10;
     return 0;
 }
@@ -141,20 +146,6 @@ int cuCtxCreate_v2(CUcontext *context, unsigned flags, int dev)
     return 0;
 }
 
-int cuCtxSetCurrent(CUcontext context)
-{
-    CALLED();
-    current = context;
-    return 0;
-}
-
-int cuCtxPushCurrent_v2(CUcontext context)
-{
-    CALLED();
-    current = context;
-    return 0;
-}
-
 int cuCtxPopCurrent_v2(CUcontext *context)
 {
     CALLED();
@@ -166,9 +157,7 @@ int cuCtxPopCurrent_v2(CUcontext *context)
 
 int cuCtxGetCurrent(CUcontext *context)
 {
-    CALLED();
-    if (context == NULL)
-        return 1;
+    CALLED_FOR(context);
     *context = current;
     return 0;
 }
@@ -239,19 +228,6 @@ int cuMemCreate(uint64_t *handle, size_t bytes, const void *prop, unsigned long 
     return cuMemAlloc_v2(handle, bytes);
 }
 
-int cuMemRelease(uint64_t handle)
-{
-    CALLED();
-    return 0;
-}
-
-int cuStreamBeginCapture_v2(void *stream, int mode)
-{
-    CALLED();
-    capturing++;
-    return 0;
-}
-
 int cuStreamEndCapture(void *stream, void **graph)
 {
     CALLED();
@@ -281,9 +257,7 @@ int cuStreamQuery(void *stream)
 
 int cuLogsCurrent(void **iterator, unsigned flags)
 {
-    CALLED();
-    if (iterator == NULL)
-        return 1;
+    CALLED_FOR(iterator);
     *(void **)iterator = log_marker;
     snprintf(log_text, sizeof log_text, "Returning 2 (CUDA_ERROR_OUT_OF_MEMORY) from cuMemAlloc_v2\nsecond line\n");
     return 0;

@@ -76,14 +76,6 @@ static void look(void)
     CHECK(walk_find(run_dir, 0, path, sizeof path) && walk_map(&seen, walk_open(path)), "buffer: %s", seen.fault);
 }
 
-static int count_events(unsigned kind)
-{
-    int n = 0;
-    for (int i = 0; i < seen.event_count; i++)
-        n += seen.event[i].raw.kind == kind;
-    return n;
-}
-
 static uint64_t free_mib(void)
 {
     size_t free_bytes = 0, total = 0;
@@ -373,8 +365,8 @@ static void part_green(void)
     CHECK(OURS(cuInit)(0) == 0, "cuInit");
     CHECK(OURS(cuCtxFromGreenCtx)(&context, (CUgreenCtx)0x66) == 0, "from green");
     look();
-    CHECK(count_events(GW_EV_CTX_CREATE) == 1, "%d contexts", count_events(GW_EV_CTX_CREATE));
-    CHECK(count_events(GW_EV_DEVICE) == 0, "%d devices", count_events(GW_EV_DEVICE));
+    CHECK(walk_event_count(&seen, GW_EV_CTX_CREATE) == 1, "%d contexts", walk_event_count(&seen, GW_EV_CTX_CREATE));
+    CHECK(walk_event_count(&seen, GW_EV_DEVICE) == 0, "%d devices", walk_event_count(&seen, GW_EV_DEVICE));
 }
 
 static void *take_the_address(void *unused)

@@ -156,14 +156,6 @@ static bool walk_run(const run_result *r, int n)
     return true; /* the buffer stays mapped, because the caller checks its header */
 }
 
-static int count_events(unsigned kind)
-{
-    int n = 0;
-    for (int i = 0; i < seen.event_count; i++)
-        n += seen.event[i].raw.kind == kind;
-    return n;
-}
-
 /* ---- parts ---- */
 
 static run_result plain, with;
@@ -259,9 +251,11 @@ static void part_buffer(void)
     CHECK(e != NULL && e->raw.arg[0] == 13000, "DRIVER");
     e = walk_event_find(&seen, GW_EV_DEVICE, 0);
     CHECK(e != NULL && e->raw.arg[1] == 1 << 30 && strcmp(e->text, "Fake card") == 0, "DEVICE");
-    CHECK(count_events(GW_EV_DEVICE_ATTRIBUTE) >= 15, "%d attributes", count_events(GW_EV_DEVICE_ATTRIBUTE));
+    CHECK(walk_event_count(&seen, GW_EV_DEVICE_ATTRIBUTE) >= 15, "%d attributes",
+          walk_event_count(&seen, GW_EV_DEVICE_ATTRIBUTE));
     e = walk_event_find(&seen, GW_EV_DRIVER_LOG, 0);
-    CHECK(e != NULL && strstr(e->text, "OUT_OF_MEMORY") != NULL && count_events(GW_EV_DRIVER_LOG) == 2, "DRIVER_LOG");
+    CHECK(e != NULL && strstr(e->text, "OUT_OF_MEMORY") != NULL && walk_event_count(&seen, GW_EV_DRIVER_LOG) == 2,
+          "DRIVER_LOG");
     e = walk_event_find(&seen, GW_EV_FUNCTION, 0);
     CHECK(e != NULL && strcmp(e->text, "a_kernel_with_a_name_longer_than_one_record_holds") == 0, "FUNCTION %s",
           e != NULL ? e->text : "");
@@ -271,7 +265,7 @@ static void part_buffer(void)
     CHECK(walk_event_find(&seen, GW_EV_CAPTURE_BEGIN, 0) != NULL &&
               walk_event_find(&seen, GW_EV_CAPTURE_END, 0) != NULL,
           "captures");
-    CHECK(seen.counter[GW_COUNT_NOT_READY] == 3 && count_events(GW_EV_QUERY) == 0, "result 600");
+    CHECK(seen.counter[GW_COUNT_NOT_READY] == 3 && walk_event_count(&seen, GW_EV_QUERY) == 0, "result 600");
     CHECK(seen.counter[GW_COUNT_LAUNCH] == 5 && seen.ring_entries == 5, "launches");
     const gw_slot *slot = (const gw_slot *)((const char *)seen.head + seen.head->slot_offset);
     const gw_ring *ring = (const gw_ring *)((const char *)seen.head + seen.head->ring_offset);
@@ -288,8 +282,8 @@ static void part_switch(void)
         return;
     CHECK(seen.counter[GW_COUNT_LAUNCH] == 3 + 4 + 1, "%llu launches",
           (unsigned long long)seen.counter[GW_COUNT_LAUNCH]);
-    CHECK(count_events(GW_EV_ALLOC) == 1 && count_events(GW_EV_FREE) == 0, "%d allocations, %d frees",
-          count_events(GW_EV_ALLOC), count_events(GW_EV_FREE));
+    CHECK(walk_event_count(&seen, GW_EV_ALLOC) == 1 && walk_event_count(&seen, GW_EV_FREE) == 0,
+          "%d allocations, %d frees", walk_event_count(&seen, GW_EV_ALLOC), walk_event_count(&seen, GW_EV_FREE));
     CHECK(atomic_load(&seen.head->failures) == 0, "%u failures", atomic_load(&seen.head->failures));
     const gw_slot *slot = (const gw_slot *)((const char *)seen.head + seen.head->slot_offset);
     /* `calls` does not include cuCtxSetCurrent. */
@@ -309,7 +303,7 @@ static void part_kernels(void)
     probe_with("kernels", NULL);
     if (!walk_first())
         return;
-    CHECK(count_events(GW_EV_FUNCTION) == 4, "%d of 6 said", count_events(GW_EV_FUNCTION));
+    CHECK(walk_event_count(&seen, GW_EV_FUNCTION) == 4, "%d of 6 said", walk_event_count(&seen, GW_EV_FUNCTION));
     const walk_event *e = walk_event_find(&seen, GW_EV_FUNCTION, 0);
     CHECK(e != NULL && e->raw.arg[0] == 0x500 && e->raw.arg[1] == 0x100 && e->raw.arg[2] == GW_OWNER_KERNEL,
           "FUNCTION");
@@ -324,7 +318,7 @@ static void part_launch_places(void)
     probe_both(DOOR_PRELOAD, "launch-places", NULL);
     int of_parent = 0, of_child = 0, others = 0;
     for (int n = 0; walk_run(&with, n); n++) {
-        int count = count_events(GW_EV_LAUNCH_SITE), sites = 0;
+        int count = walk_event_count(&seen, GW_EV_LAUNCH_SITE), sites = 0;
         for (int e = 0; e < seen.event_count; e++)
             sites += seen.event[e].raw.kind == GW_EV_LAUNCH_SITE && seen.event[e].raw.site != 0;
         CHECK(sites == count, "%d of %d have a site", sites, count);
@@ -335,7 +329,7 @@ static void part_launch_places(void)
     CHECK(of_parent == 1 + 3 + 1 && of_child == 1 && others == 0, "%d in the parent, %d in the child", of_parent,
           of_child);
     probe_with("launch-places", "GPUWHY_SITES=0");
-    CHECK(walk_run(&with, 0) && count_events(GW_EV_LAUNCH_SITE) == 0, "sites that nobody wants");
+    CHECK(walk_run(&with, 0) && walk_event_count(&seen, GW_EV_LAUNCH_SITE) == 0, "sites that nobody wants");
 }
 
 /* A full buffer, a full or missing file system, or a file size limit must not affect the program. */
@@ -462,12 +456,12 @@ static void part_processes(void)
             if (fork_event != NULL) {
                 forks++;
                 CHECK(fork_event->raw.arg[0] == seen.head->parent_pid && fork_event->raw.arg[1] == 1, "%s", action);
-                CHECK(count_events(GW_EV_ALLOC) == (strcmp(action, "fork") == 0 ? 2 : 1), "%s: %d", action,
-                      count_events(GW_EV_ALLOC));
+                CHECK(walk_event_count(&seen, GW_EV_ALLOC) == (strcmp(action, "fork") == 0 ? 2 : 1), "%s: %d", action,
+                      walk_event_count(&seen, GW_EV_ALLOC));
             } else {
                 parents++;
             }
-            allocs += count_events(GW_EV_ALLOC);
+            allocs += walk_event_count(&seen, GW_EV_ALLOC);
             if (strcmp(action, "threads") == 0) {
                 CHECK(seen.slots_ended == 3 && seen.slots_live == 1, "%d ended, %d live", seen.slots_ended,
                       seen.slots_live);
@@ -500,7 +494,7 @@ static void part_reads(void)
     for (int n = 0; walk_run(&with, n); n++) {
         bool is_child = walk_event_find(&seen, GW_EV_FORK, 0) != NULL;
         const walk_event *failure = walk_event_find(&seen, GW_EV_CALL, 1);
-        CHECK(count_events(GW_EV_CALL) == 1, "%d failed reads", count_events(GW_EV_CALL));
+        CHECK(walk_event_count(&seen, GW_EV_CALL) == 1, "%d failed reads", walk_event_count(&seen, GW_EV_CALL));
         CHECK(failure != NULL && failure->raw.arg[1] == (is_child ? 3 : 1), "a read");
     }
 }

@@ -157,4 +157,12 @@ static inline const walk_event *walk_event_find(const walk *w, unsigned kind, in
     return NULL;
 }
 
+static inline int walk_event_count(const walk *w, unsigned kind)
+{
+    int count = 0;
+    for (int i = 0; i < w->event_count; i++)
+        count += w->event[i].raw.kind == kind;
+    return count;
+}
+
 #endif
