@@ -16,14 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gw_cuda_calls.h"
-#include "gw_embedded.h"
+#include "card.h"
 
-#define MIB ((size_t)1 << 20)
-
-extern const gw_embedded conformance_kernels[];
-
-static const char *group_name = "";
 static unsigned failed_count;
 static bool light;
 enum { TOO_SLOW = 3, SLOWNESS_MAX = 64 };
@@ -72,48 +66,6 @@ static double now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* --- the process's GPU ---------------------------------------------------------------------------------- */
-
-static CUdevice device;
-static CUcontext context;
-static CUmodule module;
-
-static const char *kernels_text(void)
-{
-    return conformance_kernels[0].text;
-}
-
-/* Stop the group with status 1 if this call has failed, because the group's checks depend on it. */
-static void need(CUresult result, const char *what)
-{
-    if (result == 0)
-        return;
-    printf("not ok %s.setup got %d want 0 (%s)\n", group_name, (int)result, what);
-    fflush(stdout);
-    _exit(1);
-}
-
-static void up(void)
-{
-    need(cuInit(0), "cuInit");
-    need(cuDeviceGet(&device, 0), "cuDeviceGet");
-    need(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-}
-
-static void up_with_module(void)
-{
-    up();
-    need(cuModuleLoadData(&module, kernels_text()), "cuModuleLoadData");
-}
-
-static CUfunction function(const char *name)
-{
-    CUfunction found = NULL;
-    need(cuModuleGetFunction(&found, module, name), name);
-    return found;
-}
-
 static CUstream stream_make(unsigned flags)
 {
     CUstream stream = NULL;
@@ -139,20 +91,6 @@ static CUresult store(CUdeviceptr address, CUstream stream)
     unsigned value = 1;
     void *params[] = {&address, &value};
     return launch("store", stream, params);
-}
-
-static size_t free_bytes(void)
-{
-    size_t free_now = 0, total = 0;
-    need(cuMemGetInfo(&free_now, &total), "cuMemGetInfo");
-    return free_now;
-}
-
-static CUdeviceptr must_alloc(size_t bytes)
-{
-    CUdeviceptr address = 0;
-    need(cuMemAlloc(&address, bytes), "cuMemAlloc");
-    return address;
 }
 
 /* --- groups --------------------------------------------------------------------------------------------- */

@@ -10,51 +10,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gw_cuda_calls.h"
-#include "gw_embedded.h"
+#include "card.h"
 #include "gw_virt_state.h"
 
-#define MIB ((size_t)1 << 20)
-
-extern const gw_embedded conformance_kernels[];
-
-static const char *case_name = "";
 static unsigned failed_count;
 
 static void is(const char *what, long long got, long long want)
 {
     if (got == want) {
-        printf("ok %s.%s\n", case_name, what);
+        printf("ok %s.%s\n", group_name, what);
         return;
     }
     failed_count++;
-    printf("not ok %s.%s got %lld want %lld\n", case_name, what, got, want);
-}
-
-static CUcontext context;
-static CUmodule module;
-
-static void up(void)
-{
-    is("init", cuInit(0), 0);
-    is("retain", cuDevicePrimaryCtxRetain(&context, 0), 0);
-    is("current", cuCtxSetCurrent(context), 0);
+    printf("not ok %s.%s got %lld want %lld\n", group_name, what, got, want);
 }
 
 static CUresult launch(const char *name)
 {
-    CUfunction function = NULL;
-    if (module == NULL)
-        is("module", cuModuleLoadData(&module, conformance_kernels[0].text), 0);
-    is("function", cuModuleGetFunction(&function, module, name), 0);
-    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
-}
-
-static size_t free_bytes(void)
-{
-    size_t free_now = 0, total = 0;
-    cuMemGetInfo(&free_now, &total);
-    return free_now;
+    return cuLaunchKernel(function(name), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 }
 
 static void oom_at(void)
@@ -100,14 +73,14 @@ static void call_code(void)
 
 static void kernel_fault(void)
 {
-    up();
+    up_with_module();
     is("launch", launch("nothing"), 0);
     is("synchronise", cuCtxSynchronize(), 716);
 }
 
 static void launch_fault(void)
 {
-    up();
+    up_with_module();
     is("first", launch("nothing"), 0);
     is("synchronise-first", cuCtxSynchronize(), 0);
     is("second", launch("nothing"), 0);
@@ -312,7 +285,7 @@ static int run_case(int index)
         setenv("GPUWHY_VIRTUAL", cases[index].spec, 1);
         setenv("GPUWHY_VIRTUAL_DIR", folder, 1);
         alarm(240);
-        case_name = cases[index].name;
+        group_name = cases[index].name;
         cases[index].run();
         fflush(stdout);
         snprintf(command, sizeof command, "rm -rf %s", folder);

@@ -134,7 +134,7 @@ class OldLibrary:
 
     def conformance(self, folder):
         return self.compile(folder / "conformance",
-                            [SOURCE / "tests" / "conformance" / "conformance.c",
+                            [SOURCE / "tests" / "conformance" / "conformance.c", SOURCE / "tests" / "conformance" / "card.c",
                              BUILD / "tests" / "conformance" / "conformance_kernels.c"],
                             [SOURCE / "virtual-gpu", SOURCE / "src" / "api", BUILD / "generated"])
 

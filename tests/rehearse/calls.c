@@ -1,61 +1,9 @@
 /* Run all groups of calls, or those that are named: see calls.h. */
 #include "calls.h"
 
-#include "gw_embedded.h"
-
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern const gw_embedded rehearse_kernels[];
-
-const char *group_name = "";
-CUdevice device;
-CUcontext context;
-CUmodule module;
-
-void need(CUresult result, const char *what)
-{
-    if (result == 0)
-        return;
-    printf("%s.%s failed with %d\n", group_name, what, (int)result);
-    exit(1);
-}
-
-void up(void)
-{
-    need(cuInit(0), "cuInit");
-    need(cuDeviceGet(&device, 0), "cuDeviceGet");
-    need(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-}
-
-void up_with_module(void)
-{
-    up();
-    need(cuModuleLoadData(&module, rehearse_kernels[0].text), "cuModuleLoadData");
-}
-
-CUfunction function(const char *name)
-{
-    CUfunction found = NULL;
-    need(cuModuleGetFunction(&found, module, name), name);
-    return found;
-}
-
-CUdeviceptr must_alloc(size_t bytes)
-{
-    CUdeviceptr address = 0;
-    need(cuMemAlloc(&address, bytes), "cuMemAlloc");
-    return address;
-}
-
-size_t free_bytes(void)
-{
-    size_t free_now = 0, total = 0;
-    need(cuMemGetInfo(&free_now, &total), "cuMemGetInfo");
-    return free_now;
-}
 
 static bool is_wanted(const char *name, int argc, char **argv)
 {

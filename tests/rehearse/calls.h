@@ -11,27 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "gw_cuda_calls.h"
-
-#define MIB ((size_t)1 << 20)
-
-extern const char *group_name;
-extern CUdevice device;
-extern CUcontext context; /* the primary one */
-extern CUmodule module;
+#include "card.h"
 
 /* Print the result of a call. */
 #define result_of(name, call) printf("%s.%s %d\n", group_name, name, (int)(call))
 #define value_of(name, value) printf("%s.%s = %lld\n", group_name, name, (long long)(value))
-
-/* End the process if a call fails on which the group depends. */
-void need(CUresult result, const char *what);
-void up(void);
-void up_with_module(void);
-CUfunction function(const char *name);
-CUdeviceptr must_alloc(size_t bytes);
-/* Free bytes of the card. */
-size_t free_bytes(void);
 
 typedef struct group {
     const char *name;

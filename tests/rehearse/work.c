@@ -1,11 +1,7 @@
 /* Groups of calls that give the card work: copies, fills, launches, graphs, events, attributes. See calls.h. */
 #include "calls.h"
 
-#include "gw_embedded.h"
-
 #include <string.h>
-
-extern const gw_embedded rehearse_kernels[];
 
 /* ---- what is read back ---- */
 
@@ -255,7 +251,7 @@ static void launches(void)
     result_of("synchronise", cuCtxSynchronize());
     CUlibrary library = NULL;
     CUkernel kernel = NULL;
-    result_of("library", cuLibraryLoadData(&library, rehearse_kernels[0].text, NULL, NULL, 0, NULL, NULL, 0));
+    result_of("library", cuLibraryLoadData(&library, kernels_text(), NULL, NULL, 0, NULL, NULL, 0));
     result_of("kernel", cuLibraryGetKernel(&kernel, library, "nothing"));
 }
 
