@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "gw_cuda_calls.h"
+#include "gpu.h"
 
 static const char kernels_ptx[] = ".version 6.3\n.target sm_75\n.address_size 64\n"
                                   ".visible .entry nothing()\n{\n    ret;\n}\n"
@@ -22,27 +22,14 @@ static const char kernels_ptx[] = ".version 6.3\n.target sm_75\n.address_size 64
 static CUfunction nothing, update;
 static CUdeviceptr block;
 
-static void need(CUresult result, const char *what)
-{
-    if (result == 0)
-        return;
-    fprintf(stderr, "iterations: %s failed with %d\n", what, (int)result);
-    exit(1);
-}
-
 static void begin(void)
 {
-    CUdevice device = 0;
-    CUcontext context = NULL;
-    CUmodule module = NULL;
-    need(cuInit(0), "cuInit");
-    need(cuDeviceGet(&device, 0), "cuDeviceGet");
-    need(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    need(cuModuleLoadData(&module, kernels_ptx), "cuModuleLoadData");
-    need(cuModuleGetFunction(&nothing, module, "nothing"), "cuModuleGetFunction");
-    need(cuModuleGetFunction(&update, module, "multi_tensor_apply_kernel"), "cuModuleGetFunction");
-    need(cuMemAlloc(&block, 1 << 20), "cuMemAlloc");
+    struct gpu gpu;
+    gpu_open(&gpu, 0);
+    CUmodule module = gpu_load(kernels_ptx);
+    nothing = gpu_kernel(module, "nothing");
+    update = gpu_kernel(module, "multi_tensor_apply_kernel");
+    CHECK(cuMemAlloc(&block, 1 << 20));
 }
 
 static void part(const char *text, bool copies)
@@ -50,15 +37,15 @@ static void part(const char *text, bool copies)
     CUdeviceptr kept = 0;
     char back[64];
     if (text[0] == '+') {
-        need(cuMemAlloc(&kept, (size_t)atoi(text + 1) << 20), "cuMemAlloc");
+        CHECK(cuMemAlloc(&kept, (size_t)atoi(text + 1) << 20));
         return;
     }
     for (int i = 0; i < atoi(text); i++)
-        need(cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+        CHECK(cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     if (strchr(text, '!') != NULL)
-        need(cuLaunchKernel(update, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+        CHECK(cuLaunchKernel(update, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     if (copies)
-        need(cuMemcpyDtoH(back, block, sizeof back), "cuMemcpyDtoH");
+        CHECK(cuMemcpyDtoH(back, block, sizeof back));
 }
 
 static void iteration(const char *shape)
@@ -88,6 +75,6 @@ int main(int argc, char **argv)
         printf("done %s\n", argv[i]);
         fflush(stdout);
     }
-    need(cuCtxSynchronize(), "cuCtxSynchronize");
+    CHECK(cuCtxSynchronize());
     return 0;
 }
