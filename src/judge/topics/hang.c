@@ -397,7 +397,7 @@ size_t gwi_say_missing_ranks(const gwi_case *c, gwi_finding *finding)
             continue;
         missing++;
         gwi_who_text(who, process);
-        if (process->exit_known)
+        if (process->exit_known && process->t_exit_ns <= c->hang.hang->t_ns)
             gwi_evidence(finding, process->t_exit_ns, "exit", "%s is missing: it ended", who);
         else
             gwi_evidence(finding, c->hang.hang->t_ns, "driver", "%s is missing: its last launch is not a collective",

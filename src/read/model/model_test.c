@@ -560,6 +560,22 @@ GW_TEST(test_recovered_by_launches_that_were_waited_for)
     }
 }
 
+/* NCCL looks for kernels that its binary does not have for this GPU, and goes on. A program that lacks a kernel does
+ * not. */
+GW_TEST(test_a_refused_lookup)
+{
+    for (int goes_on = 0; goes_on < 2; goes_on++) {
+        gw_feed_open(&feed, 16 * gib);
+        gw_feed_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, 209, 0, 0, 0, 0);
+        if (goes_on)
+            gw_feed_launch(&feed, 0xf1f1, 0x5151);
+        gw_feed_drain(&feed);
+        gw_model *model = gw_feed_finish(&feed);
+        assert_int_equal(model->failure[0].is_probe, goes_on);
+        gw_model_free(model);
+    }
+}
+
 GW_TEST_WITH(test_echoes_and_probes, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuModuleGetFunction", GW_EV_CALL, 500, 0, 0, 0, 0);

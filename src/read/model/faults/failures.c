@@ -606,6 +606,15 @@ static void settle_other(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0;
 }
 
+/* True if the program looked a kernel up that the binary does not have for this GPU, and then launched others. NCCL
+ * does this at every start. */
+static bool is_refused_lookup(const gw_failure *failure)
+{
+    enum { NO_BINARY_FOR_GPU = 209 };
+    return failure->result == NO_BINARY_FOR_GPU && failure->after.launches > 0 &&
+           strstr(failure->fn_name, "Get") != NULL;
+}
+
 /* Derive the free memory at the failure: what the driver last reported as free, minus the memory allocated since. After
  * the first 64 refusals, the hook queries the free memory at most ten times a second. */
 static void derive_info(const gw_model *model, gw_failure *failure)
@@ -682,6 +691,7 @@ void gwi_failures_finish(gw_model *model)
             settle_allocation(model, failure);
         else if (!failure->is_probe && !failure->is_echo && !failure->is_sticky)
             settle_other(model, failure);
+        failure->is_probe = failure->is_probe || is_refused_lookup(failure);
         failure->is_earlier =
             model->asked_phase != NULL && !failure->is_sticky && failure->t_last_ns < model->asked_phase->t_ns;
     }
