@@ -7,7 +7,8 @@
  * - no other memory in use, of unknown owner, is larger than both theirs and 4 GiB
  * - no unused cache of PyTorch's was large enough for the request, if another library made it
  * - there is no sign of a leak that would have filled the card a little later anyway (iterations left behind at least
- *   1/16 of this process's memory, or live memory grew by that much between two requests from the same call site)
+ *   1/16 of this process's memory, live memory grew by that much between two requests from the same call site, or the
+ *   call site of the refused request already holds as much as the other processes)
  *
  * If no context exists yet, one condition is enough: the other processes leave less memory than a context needs.
  *
@@ -161,6 +162,17 @@ static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
     return kept > 0 && kept * KEPT_PART >= own_bytes;
 }
 
+/* Return the live bytes that the call site of the refused request had allocated before. */
+static uint64_t held_by_place(const gwi_case *c)
+{
+    const gwi_memory *memory = &c->memory;
+    uint32_t site = gwi_request_site(c);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < memory->live_count; i++)
+        bytes += site != 0 && memory->live[i].site == site ? memory->live[i].bytes : 0;
+    return bytes;
+}
+
 #define CONTEXT_BYTES ((uint64_t)1 << 30) /* the most that a context with its libraries uses */
 
 /* The memory of other processes. If they were not counted, it is the memory that no known process holds. This includes
@@ -170,18 +182,20 @@ typedef struct others {
     uint64_t least_bytes; /* the part that certainly belongs to them */
     bool by_difference;   /* they were not counted */
     bool is_more_unseen;  /* unknown holders have more */
+    uint64_t own_bytes;   /* of this process, allocated where the refused request was made */
 } others;
 
 /* Look at the memory of other processes. A difference counts if more than 1 GiB is left beyond the contexts, and fewer
  * than 256 streams are alive. */
-static others look(const gwi_memory *memory)
+static others look(const gwi_case *c)
 {
+    const gwi_memory *memory = &c->memory;
     bool by_difference = !memory->foreign_known && memory->rest_known &&
                          memory->rest_bytes > CONTEXT_BYTES * (1 + memory->context_count) && memory->stream_count < 256;
     if (by_difference)
-        return (others){memory->rest_bytes, memory->rest_bytes - CONTEXT_BYTES * memory->context_count, true, false};
+        return (others){memory->rest_bytes, memory->rest_bytes - CONTEXT_BYTES * memory->context_count, true, false, 0};
     uint64_t bytes = memory->foreign_known ? memory->foreign_bytes : 0;
-    return (others){bytes, bytes, false, is_more_unseen(memory)};
+    return (others){bytes, bytes, false, is_more_unseen(memory), held_by_place(c)};
 }
 
 static gw_certainty decide(const gwi_memory *memory, const others *they)
@@ -203,7 +217,7 @@ static gw_certainty decide(const gwi_memory *memory, const others *they)
     bool would_fit_alone = held + memory->wanted_bytes <= memory->limit_bytes;
     /* If this process holds more than twice as much as the others, it may simply need too much. */
     bool is_less = memory->foreign_bytes * 2 < held;
-    bool may_leak = may_have_kept(&memory->growth, memory->own_bytes);
+    bool may_leak = may_have_kept(&memory->growth, memory->own_bytes) || they->own_bytes >= they->bytes;
     bool is_clear = !is_less && !may_leak && !they->is_more_unseen && !gwi_cache_may_explain(memory);
     return would_fit_alone && is_clear ? GW_ESTABLISHED : GW_SUPPORTED;
 }
@@ -214,7 +228,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     char bytes[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     if (c->no_context != NULL)
         return judge_no_context(c, finding);
-    const others they = look(memory);
+    const others they = look(c);
     gw_certainty certainty = decide(memory, &they);
     if (certainty == GW_CERTAINTY_NONE)
         return certainty;
