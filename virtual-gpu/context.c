@@ -373,17 +373,12 @@ static int create(CUcontext *ret_context, unsigned flags, CUdevice dev)
     return 0;
 }
 
-GWI_API(cuCtxCreate_v2)(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-    return create(pctx, flags, dev);
-}
+GWI_RETURN(cuCtxCreate_v2, (CUcontext * pctx, unsigned int flags, CUdevice dev), create(pctx, flags, dev))
 GWI_ALIAS(cuCtxCreate, cuCtxCreate_v2);
 
-GWI_API(cuCtxCreate_v3)
-(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
-{
-    return numParams != 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(pctx, flags, dev);
-}
+GWI_RETURN(cuCtxCreate_v3,
+           (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev),
+           numParams != 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(pctx, flags, dev))
 
 GWI_API(cuCtxCreate_v4)(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
@@ -493,10 +488,7 @@ GWI_API(cuCtxSetLimit)(CUlimit limit, size_t value)
     return result;
 }
 
-GWI_API(cuCtxResetPersistingL2Cache)(void)
-{
-    return 0;
-}
+GWI_RETURN(cuCtxResetPersistingL2Cache, (void), 0)
 
 GWI_ANSWER(cuCtxGetCacheConfig, (CUfunc_cache * pconfig), pconfig, (CUfunc_cache)gwi_current()->cache_config)
 

@@ -264,15 +264,10 @@ GWI_API(cuMemcpy2DAsync_v2)(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     return shape_copy(&copy, hStream, false);
 }
 
-GWI_API(cuMemcpy3D_v2)(const CUDA_MEMCPY3D *pCopy)
-{
-    return pCopy == NULL ? CUDA_ERROR_INVALID_VALUE : shape_copy(pCopy, NULL, true);
-}
-
-GWI_API(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
-{
-    return pCopy == NULL ? CUDA_ERROR_INVALID_VALUE : shape_copy(pCopy, hStream, false);
-}
+GWI_RETURN(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *pCopy),
+           pCopy == NULL ? CUDA_ERROR_INVALID_VALUE : shape_copy(pCopy, NULL, true))
+GWI_RETURN(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream),
+           pCopy == NULL ? CUDA_ERROR_INVALID_VALUE : shape_copy(pCopy, hStream, false))
 
 static int array_copy(shape_side to, shape_side from, size_t bytes, CUstream stream, bool wait)
 {
@@ -298,36 +293,20 @@ static int array_copy(shape_side to, shape_side from, size_t bytes, CUstream str
 #define DEVICE_SIDE(address) (shape_side){.type = CU_MEMORYTYPE_DEVICE, .device = address}
 // clang-format on
 
-GWI_API(cuMemcpyHtoA_v2)(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
-{
-    return array_copy(ARRAY_SIDE(dstArray, dstOffset), HOST_SIDE(srcHost), ByteCount, NULL, true);
-}
-
-GWI_API(cuMemcpyAtoH_v2)(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
-{
-    return array_copy(HOST_SIDE(dstHost), ARRAY_SIDE(srcArray, srcOffset), ByteCount, NULL, true);
-}
-
-GWI_API(cuMemcpyDtoA_v2)(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
-{
-    return array_copy(ARRAY_SIDE(dstArray, dstOffset), DEVICE_SIDE(srcDevice), ByteCount, NULL, true);
-}
-
-GWI_API(cuMemcpyAtoD_v2)(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
-{
-    return array_copy(DEVICE_SIDE(dstDevice), ARRAY_SIDE(srcArray, srcOffset), ByteCount, NULL, true);
-}
-
-GWI_API(cuMemcpyHtoAAsync_v2)
-(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
-{
-    return array_copy(ARRAY_SIDE(dstArray, dstOffset), HOST_SIDE(srcHost), ByteCount, hStream, false);
-}
-
-GWI_API(cuMemcpyAtoHAsync_v2)(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
-{
-    return array_copy(HOST_SIDE(dstHost), ARRAY_SIDE(srcArray, srcOffset), ByteCount, hStream, false);
-}
+GWI_RETURN(cuMemcpyHtoA_v2, (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount),
+           array_copy(ARRAY_SIDE(dstArray, dstOffset), HOST_SIDE(srcHost), ByteCount, NULL, true))
+GWI_RETURN(cuMemcpyAtoH_v2, (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount),
+           array_copy(HOST_SIDE(dstHost), ARRAY_SIDE(srcArray, srcOffset), ByteCount, NULL, true))
+GWI_RETURN(cuMemcpyDtoA_v2, (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),
+           array_copy(ARRAY_SIDE(dstArray, dstOffset), DEVICE_SIDE(srcDevice), ByteCount, NULL, true))
+GWI_RETURN(cuMemcpyAtoD_v2, (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),
+           array_copy(DEVICE_SIDE(dstDevice), ARRAY_SIDE(srcArray, srcOffset), ByteCount, NULL, true))
+GWI_RETURN(cuMemcpyHtoAAsync_v2,
+           (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream),
+           array_copy(ARRAY_SIDE(dstArray, dstOffset), HOST_SIDE(srcHost), ByteCount, hStream, false))
+GWI_RETURN(cuMemcpyAtoHAsync_v2,
+           (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream),
+           array_copy(HOST_SIDE(dstHost), ARRAY_SIDE(srcArray, srcOffset), ByteCount, hStream, false))
 
 /* --- fills ---------------------------------------------------------------------------------------------- */
 

@@ -43,10 +43,8 @@ GWI_API(cuStreamBeginCapture_v2)(CUstream hStream, CUstreamCaptureMode mode)
     return 0;
 }
 
-GWI_API(cuStreamBeginCapture)(CUstream hStream)
-{
-    return gwi_virt_cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
+GWI_RETURN(cuStreamBeginCapture, (CUstream hStream),
+           gwi_virt_cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL))
 
 GWI_API(cuStreamEndCapture)(CUstream hStream, CUgraph *phGraph)
 {
@@ -75,13 +73,8 @@ static CUstreamCaptureStatus capture_status(gwi_stream *stream)
     return owner->capture_broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-GWI_API(cuStreamIsCapturing)(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    if (captureStatus == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *captureStatus = capture_status(gwi_stream_find(hStream));
-    return 0;
-}
+GWI_ANSWER(cuStreamIsCapturing, (CUstream hStream, CUstreamCaptureStatus *captureStatus), captureStatus,
+           capture_status(gwi_stream_find(hStream)))
 
 GWI_API(cuStreamGetCaptureInfo_v2)
 (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out,
@@ -115,10 +108,8 @@ GWI_API(cuStreamGetCaptureInfo_v3)
                                               numDependencies_out);
 }
 
-GWI_API(cuStreamGetCaptureInfo)(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
-{
-    return gwi_virt_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, NULL, NULL, NULL);
-}
+GWI_RETURN(cuStreamGetCaptureInfo, (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out),
+           gwi_virt_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, NULL, NULL, NULL))
 
 /* --- graphs, node by node ------------------------------------------------------------------------------- */
 
@@ -353,32 +344,19 @@ GWI_API(cuGraphGetNodes)(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 
 GWI_API(cuGraphNodeGetType)(CUgraphNode hNode, CUgraphNodeType *type)
 {
+    static const struct {
+        gwi_work_kind work;
+        CUgraphNodeType type;
+    } types[] = {{GWI_WORK_KERNEL, CU_GRAPH_NODE_TYPE_KERNEL},   {GWI_WORK_COPY, CU_GRAPH_NODE_TYPE_MEMCPY},
+                 {GWI_WORK_FILL, CU_GRAPH_NODE_TYPE_MEMSET},     {GWI_WORK_HOST, CU_GRAPH_NODE_TYPE_HOST},
+                 {GWI_WORK_ALLOC, CU_GRAPH_NODE_TYPE_MEM_ALLOC}, {GWI_WORK_CHILD, CU_GRAPH_NODE_TYPE_GRAPH}};
     const gwi_node *node = gwi_object_find(hNode, GWI_NODE);
     if (node == NULL || type == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    switch (node->work.kind) {
-    case GWI_WORK_KERNEL:
-        *type = CU_GRAPH_NODE_TYPE_KERNEL;
-        break;
-    case GWI_WORK_COPY:
-        *type = CU_GRAPH_NODE_TYPE_MEMCPY;
-        break;
-    case GWI_WORK_FILL:
-        *type = CU_GRAPH_NODE_TYPE_MEMSET;
-        break;
-    case GWI_WORK_HOST:
-        *type = CU_GRAPH_NODE_TYPE_HOST;
-        break;
-    case GWI_WORK_ALLOC:
-        *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-        break;
-    case GWI_WORK_CHILD:
-        *type = CU_GRAPH_NODE_TYPE_GRAPH;
-        break;
-    default:
-        *type = node->work.memory.address != 0 ? CU_GRAPH_NODE_TYPE_MEM_FREE : CU_GRAPH_NODE_TYPE_EMPTY;
-        break;
-    }
+    *type = node->work.memory.address != 0 ? CU_GRAPH_NODE_TYPE_MEM_FREE : CU_GRAPH_NODE_TYPE_EMPTY;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].work == node->work.kind)
+            *type = types[i].type;
     return 0;
 }
 
@@ -458,10 +436,8 @@ static int instantiate(CUgraphExec *ret_exec, CUgraph handle)
     return 0;
 }
 
-GWI_API(cuGraphInstantiateWithFlags)(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
-{
-    return instantiate(phGraphExec, hGraph);
-}
+GWI_RETURN(cuGraphInstantiateWithFlags, (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags),
+           instantiate(phGraphExec, hGraph))
 
 GWI_API(cuGraphInstantiateWithParams)
 (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)

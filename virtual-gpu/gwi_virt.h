@@ -34,6 +34,13 @@
 /* Make `symbol` an alias of `target`, which must be defined above in the same file. */
 #define GWI_ALIAS(symbol, target) gw_fn_t_##symbol gwi_virt_##symbol __attribute__((alias("gwi_virt_" #target)))
 
+/* Define an entry point that only returns a value. */
+#define GWI_RETURN(symbol, parameters, value)                                                                          \
+    GWI_API(symbol) parameters                                                                                         \
+    {                                                                                                                  \
+        return value;                                                                                                  \
+    }
+
 /* Define an entry point that stores one value in `*ret`. */
 #define GWI_ANSWER(symbol, parameters, ret, value)                                                                     \
     GWI_API(symbol) parameters                                                                                         \

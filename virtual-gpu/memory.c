@@ -25,10 +25,7 @@ static int alloc(CUdeviceptr *ret_address, size_t bytes)
     return 0;
 }
 
-GWI_API(cuMemAlloc_v2)(CUdeviceptr *dptr, size_t bytesize)
-{
-    return alloc(dptr, bytesize);
-}
+GWI_RETURN(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize), alloc(dptr, bytesize))
 
 GWI_API(cuMemAllocPitch_v2)
 (CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
@@ -153,15 +150,10 @@ GWI_API(cuMemPrefetchAsync_v2)
     return flags != 0 ? CUDA_ERROR_INVALID_VALUE : managed_check(devPtr, count);
 }
 
-GWI_API(cuMemAdvise)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
-{
-    return managed_check(devPtr, count);
-}
-
-GWI_API(cuMemAdvise_v2)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
-{
-    return managed_check(devPtr, count);
-}
+GWI_RETURN(cuMemAdvise, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device),
+           managed_check(devPtr, count))
+GWI_RETURN(cuMemAdvise_v2, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location),
+           managed_check(devPtr, count))
 
 /* --- the host's page-locked memory ---------------------------------------------------------------------- */
 
@@ -187,15 +179,8 @@ static int host_alloc(void **ret_address, size_t bytes, unsigned flags)
     return 0;
 }
 
-GWI_API(cuMemHostAlloc)(void **pp, size_t bytesize, unsigned int Flags)
-{
-    return host_alloc(pp, bytesize, Flags);
-}
-
-GWI_API(cuMemAllocHost_v2)(void **pp, size_t bytesize)
-{
-    return host_alloc(pp, bytesize, 0);
-}
+GWI_RETURN(cuMemHostAlloc, (void **pp, size_t bytesize, unsigned int Flags), host_alloc(pp, bytesize, Flags))
+GWI_RETURN(cuMemAllocHost_v2, (void **pp, size_t bytesize), host_alloc(pp, bytesize, 0))
 
 GWI_API(cuMemFreeHost)(void *p)
 {

@@ -226,10 +226,8 @@ static const void *unwrap(const void *image)
     return wrapper.data;
 }
 
-GWI_API(cuModuleLoadFatBinary)(CUmodule *module, const void *fatCubin)
-{
-    return gwi_virt_cuModuleLoadData(module, fatCubin != NULL ? unwrap(fatCubin) : NULL);
-}
+GWI_RETURN(cuModuleLoadFatBinary, (CUmodule * module, const void *fatCubin),
+           gwi_virt_cuModuleLoadData(module, fatCubin != NULL ? unwrap(fatCubin) : NULL))
 
 GWI_API(cuModuleUnload)(CUmodule hmod)
 {
@@ -289,18 +287,11 @@ static int get_global(CUdeviceptr *address, size_t *bytes, gwi_module *module, c
     return 0;
 }
 
-GWI_API(cuModuleGetGlobal_v2)(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
-{
-    return get_global(dptr, bytes, module_find(hmod), name);
-}
+GWI_RETURN(cuModuleGetGlobal_v2, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmod, const char *name),
+           get_global(dptr, bytes, module_find(hmod), name))
 
-GWI_API(cuModuleGetLoadingMode)(CUmoduleLoadingMode *mode)
-{
-    if (mode == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *mode = (CUmoduleLoadingMode)2; /* CU_MODULE_LAZY_LOADING */
-    return 0;
-}
+/* 2: CU_MODULE_LAZY_LOADING */
+GWI_ANSWER(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), mode, (CUmoduleLoadingMode)2)
 
 /* --- entry points: libraries ---------------------------------------------------------------------------- */
 
@@ -552,10 +543,7 @@ GWI_API(cuFuncGetAttribute)(int *pi, CUfunction_attribute attrib, CUfunction hfu
 }
 
 /* Code takes no memory here, so there is nothing to load. */
-GWI_API(cuFuncLoad)(CUfunction function)
-{
-    return gwi_function_find(function) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0;
-}
+GWI_RETURN(cuFuncLoad, (CUfunction function), gwi_function_find(function) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0)
 
 GWI_API(cuFuncSetAttribute)(CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
@@ -563,10 +551,8 @@ GWI_API(cuFuncSetAttribute)(CUfunction hfunc, CUfunction_attribute attrib, int v
     return function == NULL ? CUDA_ERROR_INVALID_HANDLE : attribute_set(function, (int)attrib, value);
 }
 
-GWI_API(cuFuncSetCacheConfig)(CUfunction hfunc, CUfunc_cache config)
-{
-    return gwi_function_find(hfunc) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0;
-}
+GWI_RETURN(cuFuncSetCacheConfig, (CUfunction hfunc, CUfunc_cache config),
+           gwi_function_find(hfunc) == NULL ? CUDA_ERROR_INVALID_HANDLE : 0)
 
 GWI_ANSWER_OF(cuFuncGetModule, (CUmodule * hmod, CUfunction hfunc), hmod, gwi_function, gwi_function_find(hfunc),
               CUDA_ERROR_INVALID_HANDLE, (CUmodule)found->module)
@@ -587,15 +573,10 @@ static int param_info(const gwi_function *function, size_t index, size_t *offset
     return 0;
 }
 
-GWI_API(cuFuncGetParamInfo)(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
-{
-    return param_info(gwi_function_find(func), paramIndex, paramOffset, paramSize);
-}
-
-GWI_API(cuKernelGetParamInfo)(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
-{
-    return param_info(gwi_object_find(kernel, GWI_KERNEL), paramIndex, paramOffset, paramSize);
-}
+GWI_RETURN(cuFuncGetParamInfo, (CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
+           param_info(gwi_function_find(func), paramIndex, paramOffset, paramSize))
+GWI_RETURN(cuKernelGetParamInfo, (CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
+           param_info(gwi_object_find(kernel, GWI_KERNEL), paramIndex, paramOffset, paramSize))
 
 GWI_ANSWER_OF(cuFuncGetName, (const char **name, CUfunction hfunc), name, gwi_function, gwi_function_find(hfunc),
               CUDA_ERROR_INVALID_HANDLE, found->info->name)
@@ -647,9 +628,7 @@ GWI_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
     return 0;
 }
 
-GWI_API(cuOccupancyMaxActiveBlocksPerMultiprocessor)
-(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
-{
-    return gwi_virt_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize,
-                                                                         0);
-}
+GWI_RETURN(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+           (int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize),
+           gwi_virt_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize,
+                                                                         0))

@@ -66,10 +66,8 @@ static int array_create(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *descr
     return 0;
 }
 
-GWI_API(cuArray3DCreate_v2)(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
-{
-    return array_create(pHandle, pAllocateArray);
-}
+GWI_RETURN(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray),
+           array_create(pHandle, pAllocateArray))
 
 GWI_API(cuArrayCreate_v2)(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
@@ -95,17 +93,10 @@ GWI_API(cuArrayDestroy)(CUarray hArray)
 GWI_ANSWER_OF(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR * pArrayDescriptor, CUarray hArray), pArrayDescriptor,
               gwi_array, gwi_object_find(hArray, GWI_ARRAY), CUDA_ERROR_INVALID_HANDLE, found->descriptor)
 
-GWI_API(cuArrayGetDescriptor_v2)(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
-{
-    const gwi_array *array = gwi_object_find(hArray, GWI_ARRAY);
-    if (pArrayDescriptor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (array == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){array->descriptor.Width, array->descriptor.Height,
-                                                array->descriptor.Format, array->descriptor.NumChannels};
-    return 0;
-}
+GWI_ANSWER_OF(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR * pArrayDescriptor, CUarray hArray), pArrayDescriptor,
+              gwi_array, gwi_object_find(hArray, GWI_ARRAY), CUDA_ERROR_INVALID_HANDLE,
+              ((CUDA_ARRAY_DESCRIPTOR){found->descriptor.Width, found->descriptor.Height, found->descriptor.Format,
+                                       found->descriptor.NumChannels}))
 
 /* --- pointers ------------------------------------------------------------------------------------------- */
 
@@ -167,10 +158,8 @@ static int pointer_attribute(void *data, int attribute, CUdeviceptr pointer)
     }
 }
 
-GWI_API(cuPointerGetAttribute)(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
-{
-    return pointer_attribute(data, (int)attribute, ptr);
-}
+GWI_RETURN(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr),
+           pointer_attribute(data, (int)attribute, ptr))
 
 /* For an unknown pointer, the call succeeds and every value is zero. */
 GWI_API(cuPointerGetAttributes)
@@ -391,12 +380,5 @@ GWI_API(cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode *mode)
     return 0;
 }
 
-GWI_API(cuProfilerStart)(void)
-{
-    return 0;
-}
-
-GWI_API(cuProfilerStop)(void)
-{
-    return 0;
-}
+GWI_RETURN(cuProfilerStart, (void), 0)
+GWI_RETURN(cuProfilerStop, (void), 0)

@@ -123,10 +123,8 @@ GWI_API(cuMemPoolSetAttribute)(CUmemoryPool pool, CUmemPool_attribute attr, void
     return 0;
 }
 
-GWI_API(cuMemPoolSetAccess)(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
-{
-    return gwi_object_find(pool, GWI_POOL) == NULL || map == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
-}
+GWI_RETURN(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count),
+           gwi_object_find(pool, GWI_POOL) == NULL || map == NULL ? CUDA_ERROR_INVALID_VALUE : 0)
 
 GWI_API(cuMemPoolGetAccess)(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {

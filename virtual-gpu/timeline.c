@@ -512,10 +512,8 @@ GWI_API(cuStreamCreateWithPriority)(CUstream *phStream, unsigned int flags, int 
     return 0;
 }
 
-GWI_API(cuStreamCreate)(CUstream *phStream, unsigned int flags)
-{
-    return gwi_virt_cuStreamCreateWithPriority(phStream, flags, 0);
-}
+GWI_RETURN(cuStreamCreate, (CUstream * phStream, unsigned int flags),
+           gwi_virt_cuStreamCreateWithPriority(phStream, flags, 0))
 
 GWI_API(cuStreamDestroy_v2)(CUstream hStream)
 {
@@ -782,15 +780,9 @@ static int event_record(CUevent handle, CUstream stream_handle)
     return 0;
 }
 
-GWI_API(cuEventRecord)(CUevent hEvent, CUstream hStream)
-{
-    return event_record(hEvent, hStream);
-}
-
-GWI_API(cuEventRecordWithFlags)(CUevent hEvent, CUstream hStream, unsigned int flags)
-{
-    return event_record(hEvent, hStream);
-}
+GWI_RETURN(cuEventRecord, (CUevent hEvent, CUstream hStream), event_record(hEvent, hStream))
+GWI_RETURN(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned int flags),
+           event_record(hEvent, hStream))
 
 GWI_API(cuEventQuery)(CUevent hEvent)
 {

@@ -116,14 +116,8 @@ GWI_API(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle *handle, void 
     return 0;
 }
 
-GWI_API(cuMemGetAllocationPropertiesFromHandle)(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
-{
-    const gwi_physical *physical = physical_find(handle);
-    if (prop == NULL || physical == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *prop = physical->properties;
-    return 0;
-}
+GWI_ANSWER_OF(cuMemGetAllocationPropertiesFromHandle, (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle),
+              prop, gwi_physical, physical_find(handle), CUDA_ERROR_INVALID_VALUE, found->properties)
 
 GWI_API(cuMemAddressReserve)
 (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
