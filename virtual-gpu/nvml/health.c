@@ -197,119 +197,79 @@ typedef struct field_answer {
     uint64_t value;
 } field_answer;
 
-static field_answer known(nvmlValueType_t type, uint64_t value)
-{
-    return (field_answer){true, type, value};
-}
-
 static field_answer known_if(bool has, nvmlValueType_t type, uint64_t value)
 {
-    return (field_answer){has, type, value};
+    return has ? (field_answer){true, type, value} : (field_answer){0};
 }
 
-static field_answer memory_field(nvmlDevice_t device, unsigned id)
+/* One field: its name, whether this GPU has it, and its value, which is an int or a long long. */
+#define INT(field, has, value)                                                                                         \
+    case NVML_FI_DEV_##field:                                                                                          \
+        return known_if(has, NVML_VALUE_TYPE_UNSIGNED_INT, value)
+#define LONG(field, has, value)                                                                                        \
+    case NVML_FI_DEV_##field:                                                                                          \
+        return known_if(has, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, value)
+
+static field_answer field_of(nvmlDevice_t device, unsigned id)
 {
     const gwi_shared_card *card = gwi_card_of(device);
     const gw_virt_board *board = gwi_board();
     switch (id) {
-    case NVML_FI_DEV_ECC_CURRENT:
-    case NVML_FI_DEV_ECC_PENDING:
-        return known_if(board->has_ecc, NVML_VALUE_TYPE_UNSIGNED_INT, 1);
-    case NVML_FI_DEV_ECC_SBE_VOL_TOTAL:
-    case NVML_FI_DEV_ECC_SBE_AGG_TOTAL:
-        return known_if(board->has_ecc, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 0);
-    case NVML_FI_DEV_ECC_DBE_VOL_TOTAL:
-    case NVML_FI_DEV_ECC_DBE_AGG_TOTAL:
-        return known_if(board->has_ecc, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, card->ecc_uncorrected);
-    case NVML_FI_DEV_RETIRED_SBE:
-        return known_if(retires_pages(), NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 0);
-    case NVML_FI_DEV_RETIRED_DBE:
-        return known_if(retires_pages(), NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, card->ecc_uncorrected);
-    case NVML_FI_DEV_RETIRED_PENDING:
-    case NVML_FI_DEV_RETIRED_PENDING_DBE:
-        return known_if(retires_pages(), NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, card->ecc_uncorrected > 0);
-    case NVML_FI_DEV_REMAPPED_COR:
-    case NVML_FI_DEV_REMAPPED_FAILURE:
-        return known_if(board->has_row_remap, NVML_VALUE_TYPE_UNSIGNED_INT, 0);
-    case NVML_FI_DEV_REMAPPED_UNC:
-        return known_if(board->has_row_remap, NVML_VALUE_TYPE_UNSIGNED_INT, card->remapped_uncorrected);
-    case NVML_FI_DEV_REMAPPED_PENDING:
-        return known_if(board->has_row_remap, NVML_VALUE_TYPE_UNSIGNED_INT, card->remap_pending);
-    case NVML_FI_DEV_GET_GPU_RECOVERY_ACTION:
-        return known(NVML_VALUE_TYPE_UNSIGNED_INT, card->recovery_action);
+        INT(ECC_CURRENT, board->has_ecc, 1);
+        INT(ECC_PENDING, board->has_ecc, 1);
+        LONG(ECC_SBE_VOL_TOTAL, board->has_ecc, 0);
+        LONG(ECC_SBE_AGG_TOTAL, board->has_ecc, 0);
+        LONG(ECC_DBE_VOL_TOTAL, board->has_ecc, card->ecc_uncorrected);
+        LONG(ECC_DBE_AGG_TOTAL, board->has_ecc, card->ecc_uncorrected);
+        LONG(RETIRED_SBE, retires_pages(), 0);
+        LONG(RETIRED_DBE, retires_pages(), card->ecc_uncorrected);
+        LONG(RETIRED_PENDING, retires_pages(), card->ecc_uncorrected > 0);
+        LONG(RETIRED_PENDING_DBE, retires_pages(), card->ecc_uncorrected > 0);
+        INT(REMAPPED_COR, board->has_row_remap, 0);
+        INT(REMAPPED_FAILURE, board->has_row_remap, 0);
+        INT(REMAPPED_UNC, board->has_row_remap, card->remapped_uncorrected);
+        INT(REMAPPED_PENDING, board->has_row_remap, card->remap_pending);
+        INT(GET_GPU_RECOVERY_ACTION, true, card->recovery_action);
+        LONG(PERF_POLICY_POWER, true, policy_lasted_ns(device, NVML_PERF_POLICY_POWER));
+        LONG(PERF_POLICY_THERMAL, true, policy_lasted_ns(device, NVML_PERF_POLICY_THERMAL));
+        LONG(PERF_POLICY_SYNC_BOOST, true, 0);
+        LONG(PERF_POLICY_BOARD_LIMIT, true, 0);
+        LONG(PERF_POLICY_LOW_UTILIZATION, true, 0);
+        LONG(PERF_POLICY_RELIABILITY, true, 0);
+        LONG(CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, true, gwi_lasted_ns(card->thermal_since_ns));
+        LONG(CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN, true, gwi_lasted_ns(card->thermal_since_ns));
+        LONG(CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN, true, gwi_lasted_ns(card->power_brake_since_ns));
+        INT(POWER_AVERAGE, true, gwi_power_mw(device));
+        INT(POWER_INSTANT, true, gwi_power_mw(device));
+        INT(POWER_MIN_LIMIT, true, board->power_min_mw);
+        INT(POWER_MAX_LIMIT, true, board->power_limit_mw);
+        INT(POWER_DEFAULT_LIMIT, true, board->power_limit_mw);
+        INT(POWER_CURRENT_LIMIT, true, gwi_power_limit_mw(device));
+        INT(POWER_REQUESTED_LIMIT, true, gwi_power_limit_mw(device));
+        LONG(TOTAL_ENERGY_CONSUMPTION, true, gwi_energy_mj(device));
+        LONG(ENERGY, true, gwi_energy_mj(device));
+        INT(MEMORY_TEMP, board->temperature_memory_max > 0, gwi_temperature(device) + 8);
+        INT(PCIE_REPLAY_COUNTER, true, card->link_replays);
+        INT(PCIE_L0_TO_RECOVERY_COUNTER, true, card->link_replays);
+        INT(PCIE_REPLAY_ROLLOVER_COUNTER, true, 0);
+        INT(NVLINK_LINK_COUNT, true, board->nvlink_count);
+        LONG(NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, board->nvlink_count > 0, 0);
+        LONG(NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, board->nvlink_count > 0, 0);
+        LONG(NVLINK_REPLAY_ERROR_COUNT_TOTAL, board->nvlink_count > 0, 0);
+        LONG(NVLINK_RECOVERY_ERROR_COUNT_TOTAL, board->nvlink_count > 0, 0);
+        LONG(NVLINK_ERROR_DL_REPLAY, board->nvlink_count > 0, 0);
+        LONG(NVLINK_ERROR_DL_RECOVERY, board->nvlink_count > 0, 0);
+        LONG(NVLINK_ERROR_DL_CRC, board->nvlink_count > 0, 0);
     default:
         return (field_answer){0};
     }
 }
-
-static field_answer power_field(nvmlDevice_t device, unsigned id)
-{
-    const gwi_shared_card *card = gwi_card_of(device);
-    switch (id) {
-    case NVML_FI_DEV_PERF_POLICY_POWER:
-    case NVML_FI_DEV_PERF_POLICY_THERMAL:
-    case NVML_FI_DEV_PERF_POLICY_SYNC_BOOST:
-    case NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT:
-    case NVML_FI_DEV_PERF_POLICY_LOW_UTILIZATION:
-    case NVML_FI_DEV_PERF_POLICY_RELIABILITY:
-        return known(NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, policy_lasted_ns(device, id - NVML_FI_DEV_PERF_POLICY_POWER));
-    case NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN:
-    case NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:
-        return known(NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, gwi_lasted_ns(card->thermal_since_ns));
-    case NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN:
-        return known(NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, gwi_lasted_ns(card->power_brake_since_ns));
-    case NVML_FI_DEV_POWER_AVERAGE:
-    case NVML_FI_DEV_POWER_INSTANT:
-        return known(NVML_VALUE_TYPE_UNSIGNED_INT, gwi_power_mw(device));
-    case NVML_FI_DEV_POWER_MIN_LIMIT:
-        return known(NVML_VALUE_TYPE_UNSIGNED_INT, gwi_board()->power_min_mw);
-    case NVML_FI_DEV_POWER_MAX_LIMIT:
-    case NVML_FI_DEV_POWER_DEFAULT_LIMIT:
-        return known(NVML_VALUE_TYPE_UNSIGNED_INT, gwi_board()->power_limit_mw);
-    case NVML_FI_DEV_POWER_CURRENT_LIMIT:
-    case NVML_FI_DEV_POWER_REQUESTED_LIMIT:
-        return known(NVML_VALUE_TYPE_UNSIGNED_INT, gwi_power_limit_mw(device));
-    case NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION:
-    case NVML_FI_DEV_ENERGY:
-        return known(NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, gwi_energy_mj(device));
-    case NVML_FI_DEV_MEMORY_TEMP:
-        return known_if(gwi_board()->temperature_memory_max > 0, NVML_VALUE_TYPE_UNSIGNED_INT,
-                        gwi_temperature(device) + 8);
-    default:
-        return (field_answer){0};
-    }
-}
-
-static field_answer link_field(nvmlDevice_t device, unsigned id)
-{
-    switch (id) {
-    case NVML_FI_DEV_PCIE_REPLAY_COUNTER:
-    case NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER:
-        return known(NVML_VALUE_TYPE_UNSIGNED_INT, gwi_card_of(device)->link_replays);
-    case NVML_FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER:
-        return known(NVML_VALUE_TYPE_UNSIGNED_INT, 0);
-    case NVML_FI_DEV_NVLINK_LINK_COUNT:
-        return known(NVML_VALUE_TYPE_UNSIGNED_INT, gwi_board()->nvlink_count);
-    case NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL:
-    case NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL:
-    case NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL:
-    case NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL:
-    case NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY:
-    case NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY:
-    case NVML_FI_DEV_NVLINK_ERROR_DL_CRC:
-        return known_if(gwi_board()->nvlink_count > 0, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 0);
-    default:
-        return (field_answer){0};
-    }
-}
+#undef INT
+#undef LONG
 
 static void field_fill(nvmlDevice_t device, nvmlFieldValue_t *field)
 {
-    field_answer answer = memory_field(device, field->fieldId);
-    if (!answer.known)
-        answer = power_field(device, field->fieldId);
-    if (!answer.known)
-        answer = link_field(device, field->fieldId);
+    field_answer answer = field_of(device, field->fieldId);
     field->timestamp = (int64_t)gwi_wall_us();
     field->latencyUsec = 0;
     field->nvmlReturn = answer.known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;

@@ -139,10 +139,18 @@ static nvmlReturn_t system_enter(const void *out)
 {
     if (!is_initialised())
         return NVML_ERROR_UNINITIALIZED;
-    if (out == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    return NVML_SUCCESS;
+    return out == NULL ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
 }
+
+/* Define an NVML function that returns one value of the system. */
+#define SYSTEM_ANSWER(symbol, type, expression)                                                                        \
+    GWI_NVML nvmlReturn_t symbol(type *ret)                                                                            \
+    {                                                                                                                  \
+        nvmlReturn_t result = system_enter(ret);                                                                       \
+        if (result == NVML_SUCCESS)                                                                                    \
+            *ret = expression;                                                                                         \
+        return result;                                                                                                 \
+    }
 
 GWI_NVML nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length)
 {
@@ -160,13 +168,7 @@ GWI_NVML nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length)
     return text_put(version, length, text);
 }
 
-GWI_NVML nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
-{
-    nvmlReturn_t result = system_enter(version);
-    if (result == NVML_SUCCESS)
-        *version = gwi_nvml.spec.driver_version;
-    return result;
-}
+SYSTEM_ANSWER(nvmlSystemGetCudaDriverVersion_v2, int, gwi_nvml.spec.driver_version)
 GWI_NVML_ALIAS(nvmlSystemGetCudaDriverVersion, nvmlSystemGetCudaDriverVersion_v2);
 
 GWI_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t *branch, unsigned length)
@@ -203,23 +205,11 @@ GWI_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigne
     return NVML_SUCCESS;
 }
 
-GWI_NVML nvmlReturn_t nvmlUnitGetCount(unsigned *count)
-{
-    nvmlReturn_t result = system_enter(count);
-    if (result == NVML_SUCCESS)
-        *count = 0;
-    return result;
-}
+SYSTEM_ANSWER(nvmlUnitGetCount, unsigned, 0)
 
 /* --- handles -------------------------------------------------------------------------------------------- */
 
-GWI_NVML nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
-{
-    nvmlReturn_t result = system_enter(count);
-    if (result == NVML_SUCCESS)
-        *count = gwi_nvml.spec.device_count;
-    return result;
-}
+SYSTEM_ANSWER(nvmlDeviceGetCount_v2, unsigned, gwi_nvml.spec.device_count)
 GWI_NVML_ALIAS(nvmlDeviceGetCount, nvmlDeviceGetCount_v2);
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
