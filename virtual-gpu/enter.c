@@ -17,86 +17,59 @@ enum {
     OWN_THREAD = 16 /* uses only thread-local state, so it takes no lock, like a real driver */
 };
 
-/* The first matching row applies. A star at the end matches any end of the name. A function without a row needs a
- * context and returns its sticky error. */
+/* Patterns of names, separated by spaces. The first row with a matching pattern applies. A star at the end matches any
+ * end of the name. A function without a row needs a context and returns its sticky error. */
 static const struct {
-    const char *pattern;
+    const char *patterns;
     int flags;
 } classes[] = {
-    {"cuInit", ANY_TIME | NO_CONTEXT | NO_STICKY},
-    {"cuDriverGetVersion", ANY_TIME | NO_CONTEXT | NO_STICKY},
-    {"cuGetErrorName", ANY_TIME | NO_CONTEXT | NO_STICKY},
-    {"cuGetErrorString", ANY_TIME | NO_CONTEXT | NO_STICKY},
-    {"cuGetProcAddress*", ANY_TIME | NO_CONTEXT | NO_STICKY},
-    {"cuGetExportTable", ANY_TIME | NO_CONTEXT | NO_STICKY},
-    {"cuLogs*", ANY_TIME | NO_CONTEXT | NO_STICKY},
-    {"cuCoredump*", ANY_TIME | NO_CONTEXT | NO_STICKY},
-    {"cuProfiler*", NO_CONTEXT | NO_STICKY},
-    {"cuDevice*", NO_CONTEXT | NO_STICKY},
+    {"cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString cuGetProcAddress* cuGetExportTable cuLogs* "
+     "cuCoredump*",
+     ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuProfiler* cuDevice*", NO_CONTEXT | NO_STICKY},
     {"cuCtxGetCurrent", NO_CONTEXT | NO_STICKY | OWN_THREAD},
-    {"cuCtxSetCurrent", NO_CONTEXT | NO_STICKY},
-    {"cuCtxPushCurrent*", NO_CONTEXT | NO_STICKY},
-    {"cuCtxPopCurrent*", NO_CONTEXT | NO_STICKY},
-    {"cuCtxCreate*", NO_CONTEXT | NO_STICKY},
-    {"cuCtxDestroy*", NO_CONTEXT | NO_STICKY},
-    {"cuCtxGetApiVersion", NO_CONTEXT | NO_STICKY},
+    {"cuCtxSetCurrent cuCtxPushCurrent* cuCtxPopCurrent* cuCtxCreate* cuCtxDestroy* cuCtxGetApiVersion",
+     NO_CONTEXT | NO_STICKY},
     {"cuCtxGetDevice*", NO_STICKY},
     {"cuCtxGetId", NO_CONTEXT | NO_STICKY},
     {"cuCtxSynchronize_v2", NO_CONTEXT | UNSAFE},
     {"cuCtxSynchronize", UNSAFE},
     {"cuPointer*", NO_CONTEXT | NO_STICKY},
     {"cuMemFreeHost", NO_CONTEXT},
-    {"cuMemFree_v2", NO_CONTEXT | UNSAFE},
-    {"cuMemFree", NO_CONTEXT | UNSAFE},
-    {"cuMemAllocAsync*", 0},
-    {"cuMemAllocFromPoolAsync*", 0},
-    {"cuMemAlloc*", UNSAFE},
-    {"cuMemHost*", UNSAFE},
-    {"cuMemPool*", NO_CONTEXT},
-    {"cuMemGetDefaultMemPool", NO_CONTEXT},
-    {"cuMemGetMemPool", NO_CONTEXT},
-    {"cuMemSetMemPool", NO_CONTEXT},
-    {"cuMemAddress*", NO_CONTEXT},
-    {"cuMemCreate", NO_CONTEXT},
-    {"cuMemRelease", NO_CONTEXT},
-    {"cuMemRetainAllocationHandle", NO_CONTEXT},
-    {"cuMemMap", NO_CONTEXT},
-    {"cuMemUnmap", NO_CONTEXT},
-    {"cuMemSetAccess", NO_CONTEXT},
-    {"cuMemGetAccess", NO_CONTEXT},
-    {"cuMemGetAllocation*", NO_CONTEXT},
-    {"cuMemExportToShareableHandle", NO_CONTEXT},
-    {"cuMemImportFromShareableHandle", NO_CONTEXT},
-    {"cuMemcpyHtoDAsync*", 0},
-    {"cuMemcpyDtoHAsync*", 0},
-    {"cuMemcpyDtoDAsync*", 0},
-    {"cuMemcpyAsync*", 0},
-    {"cuMemcpyPeerAsync*", 0},
-    {"cuMemcpy2DAsync*", 0},
-    {"cuMemcpy3DAsync*", 0},
-    {"cuMemcpyBatchAsync*", 0},
-    {"cuMemcpy*", UNSAFE},
-    {"cuModuleLoad*", UNSAFE},
-    {"cuModuleUnload", UNSAFE},
-    {"cuLibrary*", NO_CONTEXT},
-    {"cuKernel*", NO_CONTEXT},
-    {"cuEventCreate", 0},
-    {"cuEventRecord*", 0},
-    {"cuEvent*", NO_CONTEXT},
-    {"cuGraph*", NO_CONTEXT},
-    {"cuThreadExchangeStreamCaptureMode", NO_CONTEXT},
-    {"cuUserObject*", NO_CONTEXT},
-    {"cuIpcGetEventHandle", NO_CONTEXT},
+    {"cuMemFree_v2 cuMemFree", NO_CONTEXT | UNSAFE},
+    {"cuMemAllocAsync* cuMemAllocFromPoolAsync*", 0},
+    {"cuMemAlloc* cuMemHost*", UNSAFE},
+    {"cuMemPool* cuMemGetDefaultMemPool cuMemGetMemPool cuMemSetMemPool cuMemAddress* cuMemCreate cuMemRelease "
+     "cuMemRetainAllocationHandle cuMemMap cuMemUnmap cuMemSetAccess cuMemGetAccess cuMemGetAllocation* "
+     "cuMemExportToShareableHandle cuMemImportFromShareableHandle",
+     NO_CONTEXT},
+    {"cuMemcpyHtoDAsync* cuMemcpyDtoHAsync* cuMemcpyDtoDAsync* cuMemcpyAsync* cuMemcpyPeerAsync* "
+     "cuMemcpy2DAsync* cuMemcpy3DAsync* cuMemcpyBatchAsync*",
+     0},
+    {"cuMemcpy* cuModuleLoad* cuModuleUnload", UNSAFE},
+    {"cuLibrary* cuKernel*", NO_CONTEXT},
+    {"cuEventCreate cuEventRecord*", 0},
+    {"cuEvent* cuGraph* cuThreadExchangeStreamCaptureMode cuUserObject* cuIpcGetEventHandle", NO_CONTEXT},
 };
 
-static bool fits(const char *pattern, const char *symbol)
+static bool fits(const char *pattern, size_t bytes, const char *symbol)
 {
-    size_t bytes = strlen(pattern);
     if (pattern[bytes - 1] == '*')
         return strncmp(pattern, symbol, bytes - 1) == 0;
     /* A variant for the per-thread default stream (_ptsz, _ptds) has the same flags as the plain function. */
     return strncmp(pattern, symbol, bytes) == 0 &&
            (symbol[bytes] == '\0' || strcmp(symbol + bytes, "_ptsz") == 0 || strcmp(symbol + bytes, "_ptds") == 0);
+}
+
+static bool one_fits(const char *patterns, const char *symbol)
+{
+    for (const char *at = patterns; *at != '\0'; at += strspn(at, " ")) {
+        size_t bytes = strcspn(at, " ");
+        if (fits(at, bytes, symbol))
+            return true;
+        at += bytes;
+    }
+    return false;
 }
 
 static int class_of(unsigned fn)
@@ -107,7 +80,7 @@ static int class_of(unsigned fn)
         return found - 1;
     found = 0;
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (fits(classes[i].pattern, gw_api_fns[fn].symbol)) {
+        if (one_fits(classes[i].patterns, gw_api_fns[fn].symbol)) {
             found = classes[i].flags;
             break;
         }

@@ -7,7 +7,12 @@
 #include <string.h>
 #include <strings.h>
 
-#define TORCH_SCRIPT(memory, script) "gpuwhy run" memory " -- python tests/gpu/torch/" script
+/* A lesson that needs PyTorch: the memory that its run sees, and its script. */
+#define TORCH(name, says, cause_id, memory_option, script)                                                             \
+    {                                                                                                                  \
+        .id = name, .title = says, .cause = cause_id, .needs = GWI_LAB_TORCH,                                          \
+        .by_hand = "gpuwhy run" memory_option " -- python tests/gpu/torch/" script                                     \
+    }
 
 static const gwi_lesson lessons[] = {
     {.id = "S01",
@@ -34,11 +39,8 @@ static const gwi_lesson lessons[] = {
      .believed = "What nvidia-smi shows as used is lost to the program. But a caching allocator keeps freed memory on "
                  "purpose, because requests to the driver are slow.",
      .change = "Nothing. Look at what the program has allocated, not at what its allocator has reserved."},
-    {.id = "S03",
-     .title = "An out-of-memory exception is caught, and the program fails later because of it",
-     .cause = "gpu-oom-capacity",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT(" --memory 4GiB", "s03_caught.py same_site")},
+    TORCH("S03", "An out-of-memory exception is caught, and the program fails later because of it", "gpu-oom-capacity",
+          " --memory 4GiB", "s03_caught.py same_site"),
     {.id = "S04",
      .title = "Another process holds the memory of the card",
      .cause = "gpu-oom-other-process",
@@ -83,11 +85,8 @@ static const gwi_lesson lessons[] = {
          "There is a bug in the kernel, because the message says \"illegal address\". But the first failed call is "
          "the allocation; everything else follows from it.",
      .change = "Check the result of every call. Then the message names the real problem: the batch does not fit."},
-    {.id = "S07",
-     .title = "Enough memory is in PyTorch's cache, but no block is large enough",
-     .cause = "gpu-oom-fragmentation",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT(" --memory 5000MiB", "s07_fragmented.py")},
+    TORCH("S07", "Enough memory is in PyTorch's cache, but no block is large enough", "gpu-oom-fragmentation",
+          " --memory 5000MiB", "s07_fragmented.py"),
     {.id = "S08",
      .title = "Small blocks keep half-used pages, and a large block does not fit",
      .cause = "gpu-oom-fragmentation",
@@ -101,11 +100,8 @@ static const gwi_lesson lessons[] = {
      .believed = "Half of the memory was freed, so half of the card is free. But memory returns to the card in whole "
                  "pages only.",
      .change = "Allocate few large blocks and divide them yourself, or free blocks that were allocated together."},
-    {.id = "S09",
-     .title = "A library cannot create its handle, because memory is short",
-     .cause = "gpu-oom-library-handle",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT("", "s09_handle.py")},
+    TORCH("S09", "A library cannot create its handle, because memory is short", "gpu-oom-library-handle", "",
+          "s09_handle.py"),
     {.id = "S10",
      .title = "Streams are created for each request and never destroyed",
      .cause = "gpu-oom-leak",
@@ -161,11 +157,7 @@ static const gwi_lesson lessons[] = {
                  "before it. A device reset does not help: the process must end.",
      .change = "Look at the last launches that the verdict lists. Run again with gpuwhy run --blame, which waits after "
                "each launch, and check the bounds in that kernel."},
-    {.id = "S13",
-     .title = "A label is out of range: an assertion in a kernel",
-     .cause = "device-assert-index",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT("", "s13_label.py")},
+    TORCH("S13", "A label is out of range: an assertion in a kernel", "device-assert-index", "", "s13_label.py"),
     {.id = "S14",
      .title = "A kernel reads a misaligned address",
      .cause = "misaligned-access",
@@ -209,16 +201,9 @@ static const gwi_lesson lessons[] = {
          "The program copies its whole data set to the card in one block. What is left is too little for training.",
      .believed = "The model is too large. But the verdict shows that the largest block is the data set.",
      .change = "Keep the data in host memory and copy one batch at a time."},
-    {.id = "S18",
-     .title = "The batch is too large for the card",
-     .cause = "gpu-oom-capacity",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT(" --memory 8GiB", "s18_batch.py")},
-    {.id = "S19",
-     .title = "Validation without no_grad() needs more memory than training",
-     .cause = "gpu-oom-peak-phase",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT(" --memory 6GiB", "s19_validation.py")},
+    TORCH("S18", "The batch is too large for the card", "gpu-oom-capacity", " --memory 8GiB", "s18_batch.py"),
+    TORCH("S19", "Validation without no_grad() needs more memory than training", "gpu-oom-peak-phase", " --memory 6GiB",
+          "s19_validation.py"),
     {.id = "S20",
      .title = "JAX has reserved most of the card in advance",
      .cause = "gpu-oom-preallocation",
@@ -344,15 +329,9 @@ static const gwi_lesson lessons[] = {
          "refuses the second call.",
      .believed = "The card has no memory left. But page-locked memory is host memory; the card is almost empty.",
      .change = "Register each range once, and unregister it before it is freed."},
-    {.id = "S30",
-     .title = "A healthy training run",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT("", "s30_healthy.py plain")},
-    {.id = "S31",
-     .title = "A kept exception object keeps all tensors of the failed run",
-     .cause = "gpu-oom-leak",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT(" --memory 8GiB", "s31_kept_exception.py")},
+    TORCH("S30", "A healthy training run", NULL, "", "s30_healthy.py plain"),
+    TORCH("S31", "A kept exception object keeps all tensors of the failed run", "gpu-oom-leak", " --memory 8GiB",
+          "s31_kept_exception.py"),
     {.id = "S32",
      .title = "The device is reset, and an old pointer is used afterwards",
      .cause = "context-destroyed",
@@ -393,11 +372,8 @@ static const gwi_lesson lessons[] = {
          "after a correct launch, and reports the error there.",
      .believed = "The launch is wrong, because the message appears after it. But the error is older.",
      .change = "Check the result of every call where it is made."},
-    {.id = "S35",
-     .title = "Whole arrays are given to the device at once",
-     .cause = "gpu-oom-capacity",
-     .needs = GWI_LAB_TORCH,
-     .by_hand = TORCH_SCRIPT(" --memory 8GiB", "s35_whole_array.py")},
+    TORCH("S35", "Whole arrays are given to the device at once", "gpu-oom-capacity", " --memory 8GiB",
+          "s35_whole_array.py"),
     {.id = "S36",
      .title = "A child fails on the card, and the parent exits with status 0",
      .cause = "illegal-address",
