@@ -51,4 +51,11 @@ static inline bool gw_array_more(void *array, size_t count, size_t element_bytes
     return !is_full || gw_array_resize(array, count == 0 ? 1 : count * 2, element_bytes);
 }
 
+/* Compare two uint64_t for qsort(), which puts the smaller one first. */
+static inline int gw_by_number(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
 #endif

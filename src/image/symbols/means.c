@@ -43,17 +43,11 @@ static uint64_t line_of(const gw_frame *frame)
     return frame->line != 0 ? frame->line : frame->address;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
-}
-
 bool gwi_is_means(const gw_sites *sites, const gw_frame *frame)
 {
     uint64_t key = key_of(frame);
     return may_be_means(frame) && sites->means_count > 0 &&
-           bsearch(&key, sites->means, sites->means_count, sizeof key, by_value) != NULL;
+           bsearch(&key, sites->means, sites->means_count, sizeof key, gw_by_number) != NULL;
 }
 
 static int by_function(const void *left, const void *right)
@@ -164,7 +158,7 @@ static void follow_means(gw_sites *sites, const passing *list, size_t count)
         if (sites->means_count == before)
             break;
     }
-    qsort(sites->means, sites->means_count, sizeof *sites->means, by_value);
+    qsort(sites->means, sites->means_count, sizeof *sites->means, gw_by_number);
 }
 
 void gwi_find_means(gw_sites *sites)

@@ -2,9 +2,8 @@
  * the format are read. */
 #include "gwi_logs.h"
 
+#include "gw_json.h"
 #include "gw_text.h"
-
-#include <json-c/json.h>
 
 #include <string.h>
 
@@ -16,13 +15,13 @@ bool gwi_is_notebook(const char *bytes, size_t count)
     return at < count && bytes[at] == '{' && memmem(bytes, count, "\"cell_type\"", strlen("\"cell_type\"")) != NULL;
 }
 
-static struct json_object *field(struct json_object *of, const char *name)
+/* Return the number of items of a list; 0: it is not a list. */
+static size_t count_of(json_object *list)
 {
-    struct json_object *value = NULL;
-    return json_object_is_type(of, json_type_object) && json_object_object_get_ex(of, name, &value) ? value : NULL;
+    return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
 }
 
-static void add_string(struct json_object *value, const char *end, gw_text *text)
+static void add_string(json_object *value, const char *end, gw_text *text)
 {
     if (json_object_is_type(value, json_type_string)) {
         gw_text_add(text, json_object_get_string(value), (size_t)json_object_get_string_len(value));
@@ -31,13 +30,10 @@ static void add_string(struct json_object *value, const char *end, gw_text *text
 }
 
 /* Append a string, or all strings of a list, to `text`. `end` is appended after each string. */
-static void add_texts(struct json_object *value, const char *end, gw_text *text)
+static void add_texts(json_object *value, const char *end, gw_text *text)
 {
-    if (!json_object_is_type(value, json_type_array)) {
-        add_string(value, end, text);
-        return;
-    }
-    for (size_t i = 0; i < json_object_array_length(value); i++)
+    add_string(value, end, text);
+    for (size_t i = 0; i < count_of(value); i++)
         add_string(json_object_array_get_idx(value, i), end, text);
 }
 
@@ -47,29 +43,28 @@ static void end_line(gw_text *text)
         gw_text_add_str(text, "\n");
 }
 
-static void add_output(struct json_object *output, gw_text *text)
+static void add_output(json_object *output, gw_text *text)
 {
-    struct json_object *traceback = field(output, "traceback");
-    bool has_traceback = json_object_is_type(traceback, json_type_array) && json_object_array_length(traceback) > 0;
+    json_object *traceback = gw_json_member(output, "traceback");
     /* text of a stream output (stdout, stderr); in notebook format 3, also the text of results */
-    add_texts(field(output, "text"), "", text);
+    add_texts(gw_json_member(output, "text"), "", text);
     end_line(text);
-    add_texts(field(field(output, "data"), "text/plain"), "", text);
+    add_texts(gw_json_member(gw_json_member(output, "data"), "text/plain"), "", text);
     end_line(text);
-    if (has_traceback) {
+    if (count_of(traceback) > 0) {
         add_texts(traceback, "\n", text);
-    } else if (field(output, "ename") != NULL) {
-        add_string(field(output, "ename"), ": ", text);
-        add_string(field(output, "evalue"), "\n", text);
+    } else if (gw_json_member(output, "ename") != NULL) {
+        add_string(gw_json_member(output, "ename"), ": ", text);
+        add_string(gw_json_member(output, "evalue"), "\n", text);
     }
     end_line(text);
 }
 
-static void add_cells(struct json_object *cells, gw_text *text)
+static void add_cells(json_object *cells, gw_text *text)
 {
-    for (size_t i = 0; json_object_is_type(cells, json_type_array) && i < json_object_array_length(cells); i++) {
-        struct json_object *outputs = field(json_object_array_get_idx(cells, i), "outputs");
-        for (size_t k = 0; json_object_is_type(outputs, json_type_array) && k < json_object_array_length(outputs); k++)
+    for (size_t i = 0; i < count_of(cells); i++) {
+        json_object *outputs = gw_json_member(json_object_array_get_idx(cells, i), "outputs");
+        for (size_t k = 0; k < count_of(outputs); k++)
             add_output(json_object_array_get_idx(outputs, k), text);
     }
 }
@@ -115,12 +110,12 @@ void gwi_notebook_outputs(const char *bytes, size_t count, gw_text *ret_text)
 {
     enum { DEPTH_MAX = 64 };
     struct json_tokener *parser = count < INT32_MAX ? json_tokener_new_ex(DEPTH_MAX) : NULL;
-    struct json_object *notebook = parser != NULL ? json_tokener_parse_ex(parser, bytes, (int)count) : NULL;
-    struct json_object *sheets = field(notebook, "worksheets"); /* only in notebook format 3 */
-    bool is_notebook = field(notebook, "cells") != NULL || sheets != NULL;
-    add_cells(field(notebook, "cells"), ret_text);
-    for (size_t i = 0; json_object_is_type(sheets, json_type_array) && i < json_object_array_length(sheets); i++)
-        add_cells(field(json_object_array_get_idx(sheets, i), "cells"), ret_text);
+    json_object *notebook = parser != NULL ? json_tokener_parse_ex(parser, bytes, (int)count) : NULL;
+    json_object *sheets = gw_json_member(notebook, "worksheets"); /* only in notebook format 3 */
+    bool is_notebook = gw_json_member(notebook, "cells") != NULL || sheets != NULL;
+    add_cells(gw_json_member(notebook, "cells"), ret_text);
+    for (size_t i = 0; i < count_of(sheets); i++)
+        add_cells(gw_json_member(json_object_array_get_idx(sheets, i), "cells"), ret_text);
     json_object_put(notebook);
     if (parser != NULL)
         json_tokener_free(parser);

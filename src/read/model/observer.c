@@ -232,12 +232,6 @@ static int by_order(const void *left, const void *right)
     return a->order != b->order ? (a->order > b->order) - (a->order < b->order) : by_time(left, right);
 }
 
-static int by_number(const void *left, const void *right)
-{
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
-}
-
 static int by_peak(const void *left, const void *right)
 {
     const gw_peak *a = left, *b = right;
@@ -310,7 +304,7 @@ static void settle(const gw_model *model, gwi_process *process)
         return;
     }
     if (process->history_count > 0)
-        qsort(process->history, process->history_count, sizeof *process->history, by_number);
+        qsort(process->history, process->history_count, sizeof *process->history, gw_by_number);
     size_t at = 0;
     uint64_t order = 0;
     for (size_t i = 0; i < report->live_count; i++) {

@@ -6,6 +6,8 @@
  * few differences counts. */
 #include "gwi_watch.h"
 
+#include "gw_array.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,12 +107,6 @@ static gwi_outside *outside_of(gwi_history *history, uint32_t supervisor_pid, un
     return hole;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
-}
-
 /* Add the newest value if it is known, and return the median of the last ones. */
 static uint64_t median_outside(gwi_history *history, const gw_watch_run *run, unsigned device, uint64_t bytes)
 {
@@ -125,7 +121,7 @@ static uint64_t median_outside(gwi_history *history, const gw_watch_run *run, un
         return GW_WATCH_UNKNOWN;
     size_t count = one->count < GWI_OUTSIDE_MAX ? one->count : GWI_OUTSIDE_MAX;
     memcpy(sorted, one->bytes, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, by_value);
+    qsort(sorted, count, sizeof *sorted, gw_by_number);
     return sorted[(count - 1) / 2];
 }
 

@@ -10,6 +10,7 @@
  *
  * Equal sizes in a row prove nothing: gradients have the same sizes as the weights, and layers the same sizes as other
  * layers. */
+#include "gw_array.h"
 #include "gw_growth.h"
 #include "gwi_inner.h"
 #include "gwi_pattern.h"
@@ -182,12 +183,6 @@ static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, 
     return cycles >= CYCLES_MIN || transients_in(list, 1, at + 1) >= TRANSIENTS_MIN;
 }
 
-static int by_size(const void *left, const void *right)
-{
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
-}
-
 /* Return the total size of the blocks at `last` and later that have a partner. A partner is an unused block of about
  * the same size among the first `first` blocks. Returns 0 if out of memory. */
 static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, size_t last)
@@ -197,8 +192,8 @@ static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, s
         return 0;
     for (size_t i = 0; i < count; i++)
         size[i] = live[i].bytes;
-    qsort(size, first, sizeof *size, by_size);
-    qsort(size + last, count - last, sizeof *size, by_size);
+    qsort(size, first, sizeof *size, gw_by_number);
+    qsort(size + last, count - last, sizeof *size, gw_by_number);
     for (size_t a = 0, b = last; a < first && b < count;) {
         /* a caching allocator may return a block that is slightly larger than requested */
         uint64_t slack = size[b] / 64;

@@ -8,6 +8,7 @@
  * the best proof is reported. */
 #include "gw_iterations.h"
 
+#include "gw_array.h"
 #include "gwi_sort.h"
 
 #include <stdlib.h>
@@ -51,17 +52,11 @@ static uint64_t kept_in(const list *all, size_t from, size_t to)
     return all->kept[to] - all->kept[from];
 }
 
-static int by_number(const void *left, const void *right)
-{
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
-}
-
 static uint64_t median_of(uint64_t *number, size_t count)
 {
     if (count == 0)
         return 0;
-    qsort(number, count, sizeof *number, by_number);
+    qsort(number, count, sizeof *number, gw_by_number);
     return number[count / 2];
 }
 
