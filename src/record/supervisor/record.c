@@ -352,6 +352,14 @@ static void put_machine(gwi_record *record)
 
 static void put_options(gwi_record *record, const gw_run_options *options)
 {
+    const struct {
+        bool is_set;
+        const char *key;
+    } flags[] = {{options->core, "option.core"},           {options->blame, "option.blame"},
+                 {options->deep, "option.deep"},           {options->allocations, "option.allocations"},
+                 {options->no_attach, "option.no_attach"}, {options->catch_crash, "option.catch_crash"},
+                 {options->no_sites, "option.no_sites"},   {options->no_stderr, "option.no_stderr"},
+                 {options->no_sense, "option.no_sense"}};
     put_meta(record, "option.gpu", options->gpu);
     if (options->memory_bytes != 0)
         put_meta_number(record, "option.memory", options->memory_bytes);
@@ -361,24 +369,9 @@ static void put_options(gwi_record *record, const gw_run_options *options)
         put_meta(record, GW_META_INJECT, options->inject);
     if (options->fence != NULL)
         put_meta(record, GW_META_FENCE, options->fence[0] == '\0' ? "on" : options->fence);
-    if (options->core)
-        put_meta(record, "option.core", "1");
-    if (options->blame)
-        put_meta(record, "option.blame", "1");
-    if (options->deep)
-        put_meta(record, "option.deep", "1");
-    if (options->allocations)
-        put_meta(record, "option.allocations", "1");
-    if (options->no_attach)
-        put_meta(record, "option.no_attach", "1");
-    if (options->catch_crash)
-        put_meta(record, "option.catch_crash", "1");
-    if (options->no_sites)
-        put_meta(record, "option.no_sites", "1");
-    if (options->no_stderr)
-        put_meta(record, "option.no_stderr", "1");
-    if (options->no_sense)
-        put_meta(record, "option.no_sense", "1");
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (flags[i].is_set)
+            put_meta(record, flags[i].key, "1");
 }
 
 void gwi_record_meta(gwi_record *record, const gw_run_options *options, char *const *argv, const gwi_doors *doors)
