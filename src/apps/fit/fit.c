@@ -1,6 +1,5 @@
 /* `gpuwhy fit`: finds the largest batch that fits a card, by rehearsals of the program with one batch after another. */
 #include "gwi_cmd.h"
-#include "gwi_config_cmd.h"
 #include "gwi_fit_state.h"
 #include "gwi_judge.h"
 #include "gwi_manual.h"
@@ -10,7 +9,6 @@
 #include "gwi_terminal.h"
 
 #include "gw_clock.h"
-#include "gw_mask.h"
 #include "gw_say.h"
 #include "gw_virt_spec.h"
 
@@ -147,47 +145,14 @@ static gw_status take_options(gwi_fit *fit, const fit_options *options, char **p
     return st == GW_OK ? take_limits(fit, options, err) : st;
 }
 
-static int parse(fit_options *options, int argc, char **argv, char ***ret_program)
-{
-    gw_error err = {0};
-    int index = 0;
-    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, options, argc, argv, &index, &err);
-    if (st == GW_OK && !options->help && index == argc)
-        st = gw_fail(&err, GW_USAGE,
-                     "no program given; for example: gpuwhy fit -- python train.py --batch-size {batch}");
-    if (st == GW_OK && !options->help)
-        st = gwi_config_needs_on(&err);
-    if (st != GW_OK)
-        return gwi_refuse("fit", &err);
-    *ret_program = argv + index;
-    return GW_EXIT_OK;
-}
-
 /* ---- after the search ---- */
 
 static void list_answer(const gwi_fit *fit)
 {
-    gw_string_list argv = {0};
     gw_text line = {0};
-    size_t count = 0;
-    while (fit->plan.command[count] != NULL)
-        count++;
-    argv.item = calloc(count, sizeof *argv.item);
-    for (; argv.item != NULL && argv.count < count; argv.count++) {
-        gw_text word = {0};
-        gw_mask_argument(&word, fit->plan.command, (int)argv.count);
-        bool is_copied = gw_str_copy(gw_text_str(&word), &argv.item[argv.count]);
-        gw_text_free(&word);
-        if (!is_copied)
-            break;
-    }
     gwi_fit_line(fit, &line);
-    if (argv.item != NULL && argv.count == count)
-        gwi_past_add_answer(&argv, fit->started_realtime_ns, fit->seconds,
-                            fit->plan.combination_count == 1 ? fit->one[0].answer.largest : 0, gw_text_str(&line));
-    for (size_t i = 0; i < argv.count; i++)
-        free(argv.item[i]);
-    free(argv.item);
+    gwi_past_add_answer(fit->plan.command, fit->started_realtime_ns, fit->seconds,
+                        fit->plan.combination_count == 1 ? fit->one[0].answer.largest : 0, gw_text_str(&line));
     gw_text_free(&line);
 }
 
@@ -246,11 +211,9 @@ int gwi_cmd_fit(int argc, char **argv)
     gw_virt_spec spec = {0};
     gw_error err = {0};
     char **program = NULL;
-    int status = parse(&options, argc, argv, &program);
-    if (status != GW_EXIT_OK)
+    int status = gwi_program_take(&gwi_manual_fit, &options, &options.help, argc, argv, &program);
+    if (status != GW_EXIT_OK || options.help)
         return status;
-    if (options.help)
-        return gwi_manual_print(&gwi_manual_fit);
     gwi_output output = {
         .option = "--json", .path = options.json, .may_be_stdout = true, .wait_s_max = GWI_OUTPUT_WAIT_S};
     if (take_options(&fit, &options, program, &spec, &err) == GW_OK &&

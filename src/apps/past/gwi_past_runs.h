@@ -86,8 +86,8 @@ bool gwi_past_batch(const gw_string_list *argv, uint64_t *ret_batch);
  * progress, so print the verdict first. Prints a line if the run could not be added. */
 void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program);
 
-/* Add an answer of `gpuwhy fit`. The secrets in `argv` must be masked. `batch` is 0 if it is unknown. */
-void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, uint64_t batch,
+/* Add an answer of `gpuwhy fit` to the command line `program`. `batch` is 0 if it is unknown. */
+void gwi_past_add_answer(char *const *program, uint64_t start_realtime_ns, double seconds, uint64_t batch,
                          const char *answer);
 
 /* Read the runs that match `query`. The list may be empty; it is if there is no database. Writes nothing, but undoes an

@@ -134,6 +134,13 @@ static void mask_command(char *const *program, gw_string_list *ret_argv)
     }
 }
 
+static void free_masked(gw_string_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->item[i]);
+    free(list->item);
+}
+
 /* ---- storing ---- */
 
 static void store(const gwi_past *past)
@@ -144,23 +151,26 @@ static void store(const gwi_past *past)
         gw_say("history: this run was not added: %s", err.text);
 }
 
-void gwi_past_add_answer(const gw_string_list *argv, uint64_t start_realtime_ns, double seconds, uint64_t batch,
+void gwi_past_add_answer(char *const *program, uint64_t start_realtime_ns, double seconds, uint64_t batch,
                          const char *answer)
 {
     gw_path folder;
+    gw_string_list masked;
     if (getcwd(folder, sizeof folder) == NULL)
         return;
+    mask_command(program, &masked);
     gwi_past past = {.start_realtime_ns = start_realtime_ns,
-                     .key = gwi_past_key(argv, folder),
+                     .key = gwi_past_key(&masked, folder),
                      .is_answer = true,
                      .status = GW_VERDICT_UNDETERMINED,
                      .good = true,
                      .observed = true,
                      .batch = {batch != 0, batch},
                      .seconds = seconds};
-    if (gw_str_copy(answer, &past.end) && gw_str_copy(folder, &past.folder) && copy_command(argv, &past.command))
+    if (gw_str_copy(answer, &past.end) && gw_str_copy(folder, &past.folder) && copy_command(&masked, &past.command))
         store(&past);
     gwi_past_clear(&past);
+    free_masked(&masked);
 }
 
 void gwi_past_take_end(gwi_past *past, const gw_verdict *verdict)
@@ -203,9 +213,7 @@ void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const 
         copy_command(argv, &past.command))
         store(&past);
     gwi_past_clear(&past);
-    for (size_t i = 0; i < masked.count; i++)
-        free(masked.item[i]);
-    free(masked.item);
+    free_masked(&masked);
 }
 
 /* ---- reading ---- */

@@ -127,8 +127,8 @@ GW_TEST_WITH(attempts_are_part_of_their_run, clear, NULL)
 
 GW_TEST_WITH(an_answer_is_no_run, clear, NULL)
 {
-    char *words[] = {(char[]){"train"}, (char[]){"{batch}"}};
-    gwi_past_add_answer(&(gw_string_list){words, 2}, 9, 35.25, 283, "batch 283");
+    char *words[] = {(char[]){"train"}, (char[]){"{batch}"}, NULL};
+    gwi_past_add_answer(words, 9, 35.25, 283, "batch 283");
     add((char[]){"train"}, 10, 0);
     gwi_past_list list = list_now();
     assert_int_equal(list.count, 2);

@@ -1,7 +1,6 @@
 /* `gpuwhy rehearse`: runs a program in front of the real driver, without memory and without computing, and tells
  * whether it fits. If it does not, a second rehearsal on a larger card tells how much it needs. */
 #include "gwi_cmd.h"
-#include "gwi_config_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
@@ -53,21 +52,6 @@ const gwi_manual gwi_manual_rehearse = {
     .examples = {{"gpuwhy rehearse -- python train.py", "does it fit this card?"},
                  {"gpuwhy rehearse --memory 16GiB -- python train.py", "does it fit a card of 16 GiB?"}},
     .see_also = "run fit"};
-
-static int parse(rehearse_options *options, int argc, char **argv, char ***ret_program)
-{
-    gw_error err = {0};
-    int index = 0;
-    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, options, argc, argv, &index, &err);
-    if (st == GW_OK && !options->help && index == argc)
-        st = gw_fail(&err, GW_USAGE, "no program given; for example: gpuwhy rehearse -- python train.py");
-    if (st == GW_OK && !options->help)
-        st = gwi_config_needs_on(&err);
-    if (st != GW_OK)
-        return gwi_refuse("rehearse", &err);
-    *ret_program = argv + index;
-    return GW_EXIT_OK;
-}
 
 /* Rehearse the program once and judge it. Returns GW_EXIT_OK and the verdict, or a status after printing the reason. */
 static int rehearse(const rehearse_options *options, uint64_t memory_bytes, const char *output, char **program,
@@ -157,11 +141,9 @@ int gwi_cmd_rehearse(int argc, char **argv)
     rehearse_options options = {0};
     char **program = NULL;
     gw_verdict *verdict = NULL;
-    int status = parse(&options, argc, argv, &program);
-    if (status != GW_EXIT_OK)
+    int status = gwi_program_take(&gwi_manual_rehearse, &options, &options.help, argc, argv, &program);
+    if (status != GW_EXIT_OK || options.help)
         return status;
-    if (options.help)
-        return gwi_manual_print(&gwi_manual_rehearse);
     gwi_output output[] = {
         {.option = "-o", .path = options.output, .kind = GWI_OUTPUT_RECORDING},
         {.option = "--json", .path = options.json, .may_be_stdout = true, .wait_s_max = GWI_OUTPUT_WAIT_S}};

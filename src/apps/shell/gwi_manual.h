@@ -53,6 +53,11 @@ typedef struct gwi_manual {
 int gwi_manual_print(const gwi_manual *page);
 /* Print the error of a command as `gpuwhy: NAME: text`. Returns GW_EXIT_USAGE. */
 int gwi_refuse(const char *name, const gw_error *err);
+/* Read the options of a command that starts a program: those of the page's first group, into `fields`. `help` is one of
+ * them; if it is set, the help is printed. Returns an exit status. GW_EXIT_OK without `help`: *ret_program is the
+ * program and its arguments. GW_EXIT_USAGE: the reason was printed, such as that gpuwhy is switched off. */
+int gwi_program_take(const gwi_manual *page, void *fields, const bool *help, int argc, char **argv,
+                     char ***ret_program);
 
 /* Append the manual page gpuwhy-NAME(1), in the macros of man(7). `name` is NULL for gpuwhy(1), which lists all
  * commands. `help` is the line of help in the table of commands. */

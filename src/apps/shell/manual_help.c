@@ -1,4 +1,5 @@
 /* Print a command's manual as the text of --help. */
+#include "gwi_config_cmd.h"
 #include "gwi_manual.h"
 
 #include "gw_exit.h"
@@ -86,4 +87,19 @@ int gwi_refuse(const char *name, const gw_error *err)
 {
     gw_say("%s: %s", name, err->text);
     return GW_EXIT_USAGE;
+}
+
+int gwi_program_take(const gwi_manual *page, void *fields, const bool *help, int argc, char **argv, char ***ret_program)
+{
+    gw_error err = {0};
+    int index = 0;
+    gw_status st = gwi_options_parse(page->group[0].options, page->group[0].count, fields, argc, argv, &index, &err);
+    if (st == GW_OK && *help)
+        return gwi_manual_print(page);
+    if (st == GW_OK && index == argc)
+        st = gw_fail(&err, GW_USAGE, "no program given; for example: %s", page->examples[0].name);
+    if (st == GW_OK)
+        st = gwi_config_needs_on(&err);
+    *ret_program = argv + index;
+    return st == GW_OK ? GW_EXIT_OK : gwi_refuse(argv[0], &err);
 }
