@@ -466,29 +466,24 @@ gw_status gwi_slurm_enter(const char *word, gw_path out, gw_error *err)
     return st;
 }
 
-/* While the files are read, the results are in the order of the files. */
-typedef struct reading {
-    gwi_worker_result *result; /* owned; one for each file */
-} reading;
-
+/* The results are in the order of the files. */
 static gw_status keep(void *user, int index, gwi_worker_result *result, gw_error *err)
 {
     (void)err;
-    reading *all = user;
-    all->result[index] = *result;
+    ((gwi_worker_result *)user)[index] = *result;
     return GW_OK;
 }
 
-static gw_status read_few(char *const *files, int count, reading *all, gw_error *err)
+static gw_status read_few(char *const *files, int count, gwi_worker_result *all, gw_error *err)
 {
     const gwi_judge_how how = {.no_history = true};
     gw_status st = GW_OK;
     for (int i = 0; i < count && st == GW_OK; i++)
-        st = worker_read(files[i], &how, &all->result[i], err);
+        st = worker_read(files[i], &how, &all[i], err);
     return st;
 }
 
-static gw_status read_many(char *const *files, int count, reading *all, gw_error *err)
+static gw_status read_many(char *const *files, int count, gwi_worker_result *all, gw_error *err)
 {
     gwi_run_list runs;
     gw_status st = gwi_run_list_read(&runs, err);
@@ -508,13 +503,13 @@ static bool add_unread(gw_string_list *list, char *text)
 }
 
 /* Move the results of the readable files to the job, and the reasons of the others to job->unread. */
-static gw_status sort_out(reading *all, int count, gwi_job *job, gw_error *err)
+static gw_status sort_out(gwi_worker_result *all, int count, gwi_job *job, gw_error *err)
 {
     job->brief = calloc((size_t)count, sizeof *job->brief);
     job->file = calloc((size_t)count, sizeof *job->file);
     bool good = job->brief != NULL && job->file != NULL;
     for (int i = 0; i < count && good; i++) {
-        gwi_worker_result *result = &all->result[i];
+        gwi_worker_result *result = &all[i];
         if (result->unread != NULL) {
             good = add_unread(&job->unread, result->unread);
             if (good)
@@ -534,17 +529,17 @@ static gw_status sort_out(reading *all, int count, gwi_job *job, gw_error *err)
 gw_status gwi_job_read(char *const *files, int count, gwi_job *ret_job, gw_error *err)
 {
     *ret_job = (gwi_job){0};
-    reading all = {calloc((size_t)count, sizeof *all.result)};
-    if (all.result == NULL)
+    gwi_worker_result *all = calloc((size_t)count, sizeof *all);
+    if (all == NULL)
         return gw_fail(err, GW_NOMEM, "judge %d recordings", count);
-    gw_status st = count <= GWI_JOB_FEW ? read_few(files, count, &all, err) : read_many(files, count, &all, err);
+    gw_status st = count <= GWI_JOB_FEW ? read_few(files, count, all, err) : read_many(files, count, all, err);
     if (st == GW_OK)
-        st = sort_out(&all, count, ret_job, err);
+        st = sort_out(all, count, ret_job, err);
     for (int i = 0; i < count; i++) {
-        free(all.result[i].unread);
-        gw_brief_free(&all.result[i].brief);
+        free(all[i].unread);
+        gw_brief_free(&all[i].brief);
     }
-    free(all.result);
+    free(all);
     return st;
 }
 

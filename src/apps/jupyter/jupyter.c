@@ -22,10 +22,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A Python program that prints one line of JSON about its interpreter: the parameter `answer` of the functions
- * below. */
-extern const char *const gwi_jupyter_question;
-
 typedef struct gwi_kernelspec {
     const char *gpuwhy;       /* path of the gpuwhy program */
     const char *script;       /* path of gpuwhy_kernel.py */
@@ -45,7 +41,9 @@ typedef struct gwi_kernel_found {
  * this Python. Only the command (`gpuwhy run` in front, our script), the display name and the metadata (our mark)
  * differ. */
 
-const char *const gwi_jupyter_question =
+/* A Python program that prints one line of JSON about its interpreter: the parameter `answer` of the functions
+ * below. */
+static const char question[] =
     "import json, sys\n"
     "answer = {'executable': sys.executable, 'prefix': sys.prefix, 'version': list(sys.version_info[:2])}\n"
     "try:\n"
@@ -76,7 +74,7 @@ static struct json_object *parse_answer(const char *answer)
     return NULL;
 }
 
-/* Return the interpreter's sys.prefix in `out`. GW_USAGE: `answer` is not the output of gwi_jupyter_question. */
+/* Return the interpreter's sys.prefix in `out`. GW_USAGE: `answer` is not the output of `question`. */
 GW_MUST_CHECK
 static gw_status jupyter_prefix(const char *answer, gw_path out, gw_error *err)
 {
@@ -271,7 +269,7 @@ static gw_status ask_python(const char *python, gw_text *answer, gw_error *err)
         return gw_fail(err, GW_IO, "%s: %s", python, strerror(errno));
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    char *argv[] = {(char *)python, (char[]){"-c"}, (char *)gwi_jupyter_question, NULL};
+    char *argv[] = {(char *)python, (char[]){"-c"}, (char *)question, NULL};
     int why = posix_spawnp(&pid, python, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
