@@ -59,20 +59,18 @@ class Case(unittest.TestCase):
         if os.environ.get("GPUWHY_SANITIZE"):
             self.environment["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0"
 
+    def execute(self, argv, **more):
+        """Run a command in this test's folder and environment. Both outputs are captured, unless `more` says otherwise."""
+        usual = {"env": self.environment, "cwd": self.folder, "timeout": WAIT_S, "stdout": subprocess.PIPE,
+                 "stderr": subprocess.PIPE}
+        return subprocess.run([str(word) for word in argv], **(usual | more))
+
     def run_both(self, *argv, options=(), **more):
         """Run the same command without and with gpuwhy; return both finished processes."""
-        more.setdefault("stdout", subprocess.PIPE)
-        more.setdefault("stderr", subprocess.PIPE)
-        more.setdefault("env", self.environment)
-        more.setdefault("timeout", WAIT_S)
-        more.setdefault("cwd", self.folder)
-        return (subprocess.run(list(argv), **more), subprocess.run(run_command(*argv, options=options), **more))
+        return self.execute(argv, **more), self.execute(run_command(*argv, options=options), **more)
 
     def run_gpuwhy(self, *arguments, **more):
-        more.setdefault("env", self.environment)
-        more.setdefault("cwd", self.folder)
-        done = subprocess.run([GPUWHY, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=WAIT_S, **more)
+        done = self.execute([GPUWHY, *arguments], **more)
         if "--json" in arguments and done.stdout.startswith(b"{"):
             json_schemas.check(json.JSONDecoder().raw_decode(done.stdout.decode())[0])
         return done

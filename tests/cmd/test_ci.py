@@ -4,10 +4,9 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import unittest
 
-from support import Case, GPUWHY, WAIT_S
+from support import Case, GPUWHY
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "ci"
 CNN = os.environ.get("EXAMPLE_CNN", str(pathlib.Path(GPUWHY).parent / "examples" / "cnn"))
@@ -38,8 +37,7 @@ class Workflow(Case):
         commands, failed = steps("gpu-tests.yml"), None
         for name in ("Run", "No leak", "Write a page and a summary"):
             if failed is None or name.startswith("Write"):
-                done = subprocess.run(["bash", "-e", "-c", commands[name]], cwd=self.folder, env=environment,
-                                      capture_output=True, text=True, timeout=WAIT_S)
+                done = self.execute(["bash", "-e", "-c", commands[name]], env=environment, text=True)
                 failed = failed or (name if done.returncode else None)
         self.assertTrue((self.folder / "run.gpuwhy").exists())
         self.assertIn("gpuwhy: ", (self.folder / "summary").read_text())

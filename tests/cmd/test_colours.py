@@ -49,9 +49,7 @@ class Screen(Case):
         return process.wait(WAIT_S), PROGRESS.sub(b"", seen)
 
     def plain(self, *words, **more):
-        return subprocess.run([GPUWHY, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              stdin=subprocess.DEVNULL, env=self.environment, cwd=self.folder, timeout=WAIT_S,
-                              check=False, **more).stdout
+        return self.execute([GPUWHY, *words], stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **more).stdout
 
     def log(self, text):
         path = self.folder / "train.log"
@@ -169,17 +167,14 @@ class Colours(Screen):
         for words in (["causes"], ["help"], ["help", "run"], ["lab", "list"], ["version"], ["history", "--json"], ["explain", "700"],
                       ["config", "--json"], ["watch", "--once", "--json"], ["who", "--json"]):
             with open("/dev/full", "w") as full:
-                done = subprocess.run([GPUWHY, *words], stdout=full, stderr=subprocess.PIPE, env=self.environment,
-                                      cwd=self.folder, timeout=WAIT_S, check=False)
+                done = self.execute([GPUWHY, *words], stdout=full)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(b"No space left on device", done.stderr, words)
         with open("/dev/full", "w") as full:  # a command that has reported it does not do so twice
-            done = subprocess.run([GPUWHY, "watch", "--once"], stdout=full, stderr=subprocess.PIPE,
-                                  env=self.environment, cwd=self.folder, timeout=WAIT_S, check=False)
+            done = self.execute([GPUWHY, "watch", "--once"], stdout=full)
         self.assertEqual((done.returncode, done.stderr.count(b"standard output")), (2, 1), done.stderr)
         with open("/dev/full", "w") as full:  # the exit status of a run is that of its program
-            done = subprocess.run([GPUWHY, "run", "--gpu", GPU, "--quiet", "--", "true"], stdout=full,
-                                  env=self.environment, cwd=self.folder, timeout=WAIT_S, check=False)
+            done = self.execute(run_command("true"), stdout=full)
         self.assertEqual(done.returncode, 0)
 
     def test_a_log_cannot_send_escape_sequences(self):
@@ -338,8 +333,7 @@ class Pager(Screen):
             self.assertIn(b"PAGER\n", seen[1])
 
     def status(self, *words):
-        return subprocess.run([GPUWHY, *words], stdin=subprocess.DEVNULL, env=self.environment, check=False,
-                              capture_output=True).returncode
+        return self.execute([GPUWHY, *words], stdin=subprocess.DEVNULL).returncode
 
     def test_a_pager_that_reads_nothing_is_no_error(self):
         status, seen = self.on_terminal("causes", GPUWHY_PAGER=self.pager("exec 0<&-; echo QUIT; exit 1"))

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import unittest
 
-from support import Case, GPUWHY, WAIT_S, lines_of, wait_until
+from support import Case, GPUWHY, lines_of, wait_until
 
 FILES = pathlib.Path(__file__).resolve().parents[2] / "completions"
 BASH_COMPLETION = pathlib.Path("/usr/share/bash-completion/bash_completion")
@@ -99,8 +99,7 @@ class Shell(Case):
         self.work = work
 
     def run_shell(self, *command):
-        done = subprocess.run(command, env=self.environment, cwd=self.work, capture_output=True, text=True,
-                              timeout=WAIT_S, stdin=subprocess.DEVNULL)
+        done = self.execute(command, cwd=self.work, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.stderr, "", command)
         return done.stdout
 

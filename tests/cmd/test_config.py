@@ -390,8 +390,7 @@ class Site(ConfigCase):
             self.skipTest("cannot mount here")
 
     def inside(self, *words, mode="644", **variables):
-        return subprocess.run([*self.before, mode, *map(str, words)], env={**self.environment, **variables},
-                              cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=WAIT_S)
+        return self.execute([*self.before, mode, *words], env={**self.environment, **variables})
 
     def test_the_user_wins_over_the_site(self):
         self.site.write_text('{\n"memory": "1GiB",\n"keep": {"days": 5, "recordings": 7}}')

@@ -4,16 +4,14 @@ import subprocess
 import sys
 import threading
 
-from support import BEGIN, GPU, GPUWHY, PythonCase, WAIT_S, run_command, wait_until
+from support import BEGIN, GPU, GPUWHY, PythonCase, run_command, wait_until
 
 
 class Coverage(PythonCase):
     def run_it(self, body, gpu=GPU, **more):
         program = self.folder / "launch.py"
         program.write_text(body)
-        done = subprocess.run([GPUWHY, "run", "--gpu", gpu, "--json", str(self.json), "--", sys.executable, str(program)],
-                              env=self.environment, cwd=self.folder, timeout=WAIT_S, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, **more)
+        done = self.execute([GPUWHY, "run", "--gpu", gpu, "--json", self.json, "--", sys.executable, program], text=True, **more)
         return done, json.loads(self.json.read_text())
 
     def child(self, environment, status):

@@ -19,8 +19,7 @@ class Evidence(Case):
 
     def verdict_of(self, argv, **more):
         more.setdefault("stderr", subprocess.DEVNULL)
-        subprocess.run(run_command(*argv, options=["--json", str(self.json)]), env=self.environment, cwd=self.folder,
-                       timeout=WAIT_S, **more)
+        self.execute(run_command(*argv, options=["--json", self.json]), **more)
         return json.loads(self.json.read_text())
 
     def assert_the_exception_was_read(self, verdict):
@@ -72,8 +71,7 @@ class Evidence(Case):
         self.assert_the_exception_was_read(json.loads(self.json.read_text()))
 
     def test_no_stderr_when_not_asked(self):
-        done = subprocess.run(run_command(*RAISES, options=["--json", str(self.json), "--no-stderr"]),
-                              env=self.environment, stderr=subprocess.PIPE, timeout=WAIT_S)
+        done = self.execute(run_command(*RAISES, options=["--json", self.json, "--no-stderr"]))
         self.assertIn(b"the reason", done.stderr)
         self.assertEqual(json.loads(self.json.read_text())["status"], "undetermined")
 
@@ -94,16 +92,15 @@ class Evidence(Case):
                 self.assertNotIn(secret, path.read_bytes())
 
     def test_json_to_standard_output_follows_the_programs(self):
-        done = subprocess.run(run_command("sh", "-c", "echo first", options=["--json", "-"]), env=self.environment,
-                              stdout=subprocess.PIPE, timeout=WAIT_S)
+        done = self.execute(run_command("sh", "-c", "echo first", options=["--json", "-"]))
         first, rest = done.stdout.split(b"\n", 1)
         self.assertEqual(first, b"first")
         self.assertEqual(json.loads(rest)["schema"], 1)
 
     def test_quiet_speaks_of_faults_alone(self):
-        done = subprocess.run(run_command("true"), env=self.environment, stderr=subprocess.PIPE, timeout=WAIT_S)
+        done = self.execute(run_command("true"))
         self.assertEqual(done.stderr, b"")
-        done = subprocess.run(run_command(*RAISES), env=self.environment, stderr=subprocess.PIPE, timeout=WAIT_S)
+        done = self.execute(run_command(*RAISES))
         self.assertIn(b"script-exception", done.stderr)
 
     def test_a_running_program_is_explained(self):

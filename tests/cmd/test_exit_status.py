@@ -147,8 +147,7 @@ class ExitStatus(Case):
             path = self.folder / "broken" / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        subprocess.run(run_command("sh", "-c", "exit 3", options=["-o", "undetermined.gpuwhy"]), cwd=self.folder,
-                       env=self.environment, capture_output=True)
+        self.execute(run_command("sh", "-c", "exit 3", options=["-o", "undetermined.gpuwhy"]))
 
     def test_the_commands_return_them(self):
         self.prepare()

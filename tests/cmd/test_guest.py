@@ -23,8 +23,7 @@ class Status(Case):
 
     def test_gpuwhy_leaves_no_core_of_its_own(self):
         script = "ulimit -c unlimited; exec \"$@\""
-        subprocess.run(["sh", "-c", script, "sh", *run_command("sh", "-c", "ulimit -c 0; kill -ABRT $$")],
-                       env=self.environment, cwd=self.folder, timeout=WAIT_S, stderr=subprocess.DEVNULL)
+        self.execute(["sh", "-c", script, "sh", *run_command("sh", "-c", "ulimit -c 0; kill -ABRT $$")])
         self.assertEqual([p.name for p in self.folder.iterdir() if p.name.startswith("core")], [])
 
     def test_what_cannot_run_answers_as_a_shell(self):
@@ -89,8 +88,7 @@ class Streams(Case):
         outputs = []
         for prefix in ([], run_command()):
             with open(self.folder / "log", "wb") as log:
-                subprocess.run([*prefix, sys.executable, "-c", script], stdout=log, stderr=log, env=self.environment,
-                               timeout=WAIT_S, check=True)
+                self.execute([*prefix, sys.executable, "-c", script], stdout=log, stderr=log, check=True)
             outputs.append((self.folder / "log").read_bytes())
         self.assertEqual(outputs[0], outputs[1])
 
@@ -145,7 +143,7 @@ class Streams(Case):
                 path.write_bytes(b"before\n")
                 with open(path, mode) as file:
                     argv = ["sh", "-c", "echo one >&2; echo two >&2"]
-                    subprocess.run(prefix + argv, stderr=file, env=self.environment, timeout=WAIT_S, check=True)
+                    self.execute(prefix + argv, stderr=file, check=True)
                 contents.append(path.read_bytes())
             self.assertEqual(contents[0], contents[1])
 
@@ -156,8 +154,8 @@ class Streams(Case):
             for name, prefix in (("plain", []), ("observed", run_command())):
                 argv = prefix + ["sh", "-c", script.format(name)]
                 shell = " ".join(f"'{a}'" for a in argv) + " " + closed
-                done = subprocess.run(["sh", "-c", shell], env=self.environment, cwd=self.folder, timeout=WAIT_S,
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                done = self.execute(["sh", "-c", shell], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL)
                 results.append((done.returncode, lines_of(self.folder / name)))
                 (self.folder / name).unlink(missing_ok=True)
             self.assertEqual(results[0], results[1], closed)

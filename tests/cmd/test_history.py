@@ -52,10 +52,8 @@ class History(PythonCase):
     def run_program(self, gib=1, code=0, batch=8, **more):
         (self.folder / "gib").write_text(str(gib))
         (self.folder / "code").write_text(str(code))
-        more.setdefault("env", self.environment)
-        done = subprocess.run([GPUWHY, "run", "--gpu", GPU, "--json", self.json, "--", sys.executable, self.program,
-                               "--batch-size", str(batch)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=WAIT_S, cwd=self.folder, **more)
+        done = self.execute([GPUWHY, "run", "--gpu", GPU, "--json", self.json, "--", sys.executable, self.program,
+                             "--batch-size", batch], **more)
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stderr.decode()
 
@@ -307,12 +305,10 @@ class History(PythonCase):
         if subprocess.run([*read_only, "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("cannot mount here")
         recording = self.folder / "run.gpuwhy"
-        done = subprocess.run([*read_only, GPUWHY, "run", "--gpu", GPU, "-o", recording, "--", sys.executable, self.program],
-                              stderr=subprocess.PIPE, timeout=WAIT_S, env=self.environment, cwd=self.folder)
+        done = self.execute([*read_only, GPUWHY, "run", "--gpu", GPU, "-o", recording, "--", sys.executable, self.program])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("no fault found", done.stderr.decode())
-        done = subprocess.run([*read_only, GPUWHY, "history", "--json", "--where", "good"],
-                              stdout=subprocess.PIPE, timeout=WAIT_S, env=self.environment, cwd=self.folder)
+        done = self.execute([*read_only, GPUWHY, "history", "--json", "--where", "good"])
         self.assertEqual(done.returncode, 0)
         self.assertEqual(len(json.loads(done.stdout)["runs"]), 1)
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from support import BEGIN, Case, GPU, GPUWHY, WAIT_S, run_command
+from support import BEGIN, Case, GPU, GPUWHY, run_command
 import json_schemas
 from json_schemas import SchemaError, check
 
@@ -30,8 +30,7 @@ class Schemas(Case):
 
     def verdict(self, *argv, options=()):
         path = self.folder / "verdict.json"
-        subprocess.run(run_command(*argv, options=["--json", str(path), *options]), cwd=self.folder, env=self.environment,
-                       capture_output=True, timeout=WAIT_S)
+        self.execute(run_command(*argv, options=["--json", path, *options]))
         return check(json.loads(path.read_text()))
 
     # ---- one document of each kind ----

@@ -200,8 +200,7 @@ class Refused(OutputCase):
             path.chmod(0o444)
             for place in (self.folder.parent, self.folder, self.recording):
                 place.chmod(0o755)
-            done = subprocess.run([*words, GPUWHY, *self.words(option, path)], stdin=subprocess.DEVNULL, cwd="/",
-                                  capture_output=True, env=self.environment, timeout=WAIT_S)
+            done = self.execute([*words, GPUWHY, *self.words(option, path)], stdin=subprocess.DEVNULL, cwd="/")
             self.assertIn(b"Permission denied", done.stderr, option)
             self.assertEqual((done.returncode, done.stdout, path.read_text()), (2, b"", "old"), option)
 
@@ -298,12 +297,10 @@ class Written(OutputCase):
         with open(self.folder / "log", "wb") as log:
             log.write(b"first\n")
             log.flush()
-            subprocess.run([GPUWHY, *RUN, "--json", "/dev/stdout", "--", "echo", "second"], stdout=log, cwd=self.folder,
-                           env=self.environment, timeout=WAIT_S)
+            self.execute([GPUWHY, *RUN, "--json", "/dev/stdout", "--", "echo", "second"], stdout=log)
         self.assertRegex((self.folder / "log").read_text(), r"\Afirst\nsecond\n\{")
         with open(self.recording, "ab") as log:
-            done = subprocess.run([GPUWHY, "export", self.recording, "--to", "csv"], stdout=log, env=self.environment,
-                                  stderr=subprocess.PIPE, timeout=WAIT_S)
+            done = self.execute([GPUWHY, "export", self.recording, "--to", "csv"], stdout=log)
         self.assertEqual((done.returncode, done.stderr), (2, b"gpuwhy: export: -o -: would overwrite a recording\n"))
 
     def test_failed_work_changes_nothing(self):
@@ -337,7 +334,7 @@ class Written(OutputCase):
             (folder / "disk").mkdir(parents=True)
             (folder / "old").write_text("old")
             words = ["unshare", "-m", "sh", "-c", script, GPUWHY, *self.words(option, "disk/X")]
-            done = subprocess.run(words, cwd=folder, env=self.environment, capture_output=True, timeout=WAIT_S)
+            done = self.execute(words, cwd=folder)
             if not (folder / "after").exists():
                 self.skipTest("no file system can be mounted here")
             self.assertEqual((folder / "names").read_text().split(), ["X", "rest"], option)

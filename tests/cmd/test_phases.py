@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from support import Case, GPUWHY, WAIT_S, run_command
+from support import Case, WAIT_S, run_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKS = os.environ["PHASE_MARKS"]
@@ -27,10 +27,8 @@ assert gpuwhy.phase(None).recorded
 class Phases(Case):
     def record(self, *argv, environment=None):
         recording = self.folder / "run.gpuwhy"
-        done = subprocess.run(run_command(*argv, options=["-o", str(recording)]), env=environment or self.environment,
-                              cwd=self.folder, timeout=WAIT_S, capture_output=True, text=True)
-        exported = subprocess.run([GPUWHY, "export", str(recording), "--to", "json"], env=self.environment,
-                                  capture_output=True, text=True, timeout=WAIT_S)
+        done = self.execute(run_command(*argv, options=["-o", recording]), env=environment or self.environment, text=True)
+        exported = self.run_gpuwhy("export", recording, "--to", "json")
         if exported.returncode != 0:
             self.skipTest("this build writes no JSON")
         items = json.loads(exported.stdout)["items"]

@@ -34,8 +34,7 @@ class Pids(Case):
         process.wait(WAIT_S)
 
     def is_running(self, *before):
-        done = subprocess.run([*before, GPUWHY, "explain", str(self.recording)], env=self.environment, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=WAIT_S)
+        done = self.execute([*before, GPUWHY, "explain", self.recording], text=True)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         return " is running after " in " ".join(done.stdout.split())
 

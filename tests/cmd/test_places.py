@@ -1,8 +1,7 @@
 """Where recordings are stored, and what happens if they cannot be stored there."""
 import pathlib
-import subprocess
 
-from support import Case, GPU, GPUWHY, WAIT_S
+from support import Case, GPU, GPUWHY
 
 
 class Places(Case):
@@ -72,8 +71,7 @@ class Places(Case):
     def test_the_program_runs_where_gpuwhy_lies_behind_spaces(self):
         link = self.folder / "bin dir"
         link.symlink_to(pathlib.Path(GPUWHY).parent)
-        done = subprocess.run([link / "gpuwhy", "run", "--gpu", GPU, "--quiet", "--", "sh", "-c", "exit 4"],
-                              env=self.environment, timeout=WAIT_S)
+        done = self.execute([link / "gpuwhy", "run", "--gpu", GPU, "--quiet", "--", "sh", "-c", "exit 4"])
         self.assertEqual(done.returncode, 4)
 
 

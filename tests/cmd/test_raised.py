@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from support import BEGIN, PythonCase, WAIT_S, lines_of, run_command
+from support import BEGIN, PythonCase, lines_of, run_command
 
 
 def interpreters():
@@ -30,8 +30,7 @@ class Raised(PythonCase):
         argv = run_command(python, str(self.program), options=["--json", str(self.json), *options])
         line = " ".join(f"'{word}'" for word in argv) + " " + shell
         self.json.unlink(missing_ok=True)
-        done = subprocess.run(["bash", "-o", "pipefail", "-c", line], env=self.environment, cwd=self.folder,
-                              timeout=WAIT_S, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = self.execute(["bash", "-o", "pipefail", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.assertEqual(done.returncode, status)
         return json.loads(self.json.read_text())
 

@@ -135,7 +135,7 @@ class Code(Case):
     """What a program loads comes from us or from root."""
 
     def preloaded(self, environment):
-        done = subprocess.run(run_command("env"), env=environment, cwd=self.folder, capture_output=True, timeout=WAIT_S)
+        done = self.execute(run_command("env"), env=environment)
         line = [l for l in done.stdout.decode().splitlines() if l.startswith("LD_PRELOAD=")][0]
         return [pathlib.Path(p) for p in line.split("=", 1)[1].split(":") if "facade-" in p]
 
@@ -194,8 +194,8 @@ class Code(Case):
     @needs_root
     def test_a_program_that_becomes_another_user_can_read_it(self):
         environment = {k: v for k, v in self.environment.items() if k != "XDG_CACHE_HOME"}
-        done = subprocess.run(run_command("setpriv", "--reuid", str(OTHER), "--clear-groups", "cat", "/dev/null"),
-                              env=environment, cwd="/", capture_output=True, timeout=WAIT_S)
+        done = self.execute(run_command("setpriv", "--reuid", str(OTHER), "--clear-groups", "cat", "/dev/null"), env=environment,
+                            cwd="/")
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
 
@@ -247,8 +247,7 @@ class Sources(PythonCase):
     def record(self, program=None, text=None):
         self.program.write_text(text or BEGIN + self.LINE + "\n")
         self.program.chmod(0o644)
-        subprocess.run(run_command(sys.executable, program or self.program, options=["-o", self.recording]),
-                       env=self.environment, cwd=self.folder, capture_output=True, timeout=WAIT_S)
+        self.execute(run_command(sys.executable, program or self.program, options=["-o", self.recording]))
 
     def give_away(self, *paths):
         for path in paths:
@@ -378,8 +377,7 @@ class Sources(PythonCase):
         for bytes_ in ("1 << 20", "1 << 62"):
             self.program.write_text(BEGIN + self.LINE.replace("1 << 62", bytes_))
             self.recording.unlink(missing_ok=True)
-            subprocess.run(run_command(sys.executable, self.program, options=["-o", self.recording]),
-                           env=self.environment, cwd=self.folder, capture_output=True, timeout=WAIT_S)
+            self.execute(run_command(sys.executable, self.program, options=["-o", self.recording]))
             if bytes_ == "1 << 20":
                 self.recording.rename(self.folder / "good.gpuwhy")
         told = lambda: b"earlier runs" in self.run_gpuwhy("explain", "--json", self.recording).stdout
