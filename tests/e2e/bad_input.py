@@ -21,6 +21,13 @@ def one_line(text, *patterns):
         expect(pattern.lower() in text.lower(), f"{pattern!r} is not in {text!r}")
 
 
+def fails(place, words, *patterns, status=USAGE):
+    """gpuwhy ends with this status, and one line on stderr has the patterns."""
+    got, out, err = gpuwhy(*words, folder=place)
+    expect(got == status, f"exit {got}, expected {status}: {out}{err}")
+    one_line(err, *patterns)
+
+
 # ---- gpuwhy explain --------------------------------------------------------------------------------------------------
 
 def recorded(place):
@@ -31,35 +38,27 @@ def recorded(place):
     return run.recording
 
 
-def explain_fails(place, path, *patterns):
-    status, out, err = gpuwhy("explain", path, folder=place)
-    expect(status == USAGE, f"exit {status}, expected {USAGE}: {out}{err}")
-    one_line(err, *patterns)
-
-
 def no_recording_at_all(place, recording):
-    status, out, err = gpuwhy("explain", folder=new_folder(place, "nothing"))
-    expect(status == USAGE, f"exit {status}: {out}{err}")
-    one_line(err)
+    fails(new_folder(place, "nothing"), ["explain"])
 
 
 def file_is_missing(place, recording):
-    explain_fails(place, place / "nowhere.gpuwhy", "nowhere.gpuwhy")
+    fails(place, ["explain", place / "nowhere.gpuwhy"], "nowhere.gpuwhy")
 
 
 def file_is_a_folder(place, recording):
     (place / "folder.gpuwhy").mkdir()
-    explain_fails(place, place / "folder.gpuwhy", "folder.gpuwhy")
+    fails(place, ["explain", place / "folder.gpuwhy"], "folder.gpuwhy")
 
 
 def file_is_empty(place, recording):
     (place / "empty.gpuwhy").write_bytes(b"")
-    explain_fails(place, place / "empty.gpuwhy", "empty.gpuwhy")
+    fails(place, ["explain", place / "empty.gpuwhy"], "empty.gpuwhy")
 
 
 def file_is_noise(place, recording):
     (place / "noise.gpuwhy").write_bytes(random.Random(7).randbytes(10000))
-    explain_fails(place, place / "noise.gpuwhy", "noise.gpuwhy")
+    fails(place, ["explain", place / "noise.gpuwhy"], "noise.gpuwhy")
 
 
 def file_is_unreadable(place, recording):
@@ -67,7 +66,7 @@ def file_is_unreadable(place, recording):
     shutil.copy(recording, path)
     path.chmod(0)
     if os.geteuid() != 0:
-        return explain_fails(place, path, "secret.gpuwhy", "permission")
+        return fails(place, ["explain", path], "secret.gpuwhy", "permission")
     for folder in (place, place.parent):  # root may read everything, so another user reads it
         folder.chmod(0o755)
     try:
@@ -93,7 +92,7 @@ def newer_version(place, recording):
     data[8:12] = struct.pack("<I", 99)
     data[28:32] = struct.pack("<I", crc32c(data[:28]))
     (place / "newer.gpuwhy").write_bytes(data)
-    explain_fails(place, place / "newer.gpuwhy", "newer.gpuwhy", "99", "newer")
+    fails(place, ["explain", place / "newer.gpuwhy"], "newer.gpuwhy", "99", "newer")
 
 
 def truncated(place, recording):
@@ -134,27 +133,21 @@ def charts_needed():
         raise CaseSkipped("this build has no dygraphs")
 
 
-def report_fails(place, arguments, *patterns):
-    status, out, err = gpuwhy("report", *arguments, folder=place)
-    expect(status == USAGE, f"exit {status}, expected {USAGE}: {out}{err}")
-    one_line(err, *patterns)
-
-
 def report_of_bad_files(place, recording):
     """Without a page, there is one line that names the file. The recording is never overwritten."""
     charts_needed()
     page = place / "page.html"
-    report_fails(place, [place / "nowhere.gpuwhy", "-o", page], "nowhere.gpuwhy")
+    fails(place, ["report", place / "nowhere.gpuwhy", "-o", page], "nowhere.gpuwhy")
     (place / "noise.gpuwhy").write_bytes(random.Random(3).randbytes(5000))
-    report_fails(place, [place / "noise.gpuwhy", "-o", page], "noise.gpuwhy")
-    report_fails(place, [recording, "-o", place / "no" / "folder.html"], "no/folder.html")
+    fails(place, ["report", place / "noise.gpuwhy", "-o", page], "noise.gpuwhy")
+    fails(place, ["report", recording, "-o", place / "no" / "folder.html"], "no/folder.html")
     expect(not page.exists(), "a page was written")
     before = recording.read_bytes()
-    report_fails(place, [recording, "-o", recording], "would overwrite")
+    fails(place, ["report", recording, "-o", recording], "would overwrite")
     expect(recording.read_bytes() == before, "the recording was overwritten")
     other = place / "other.gpuwhy"
     other.write_bytes(before)
-    report_fails(place, [recording, "-o", other], "would overwrite a recording")
+    fails(place, ["report", recording, "-o", other], "would overwrite a recording")
     expect(other.read_bytes() == before, "another recording was overwritten")
 
 
@@ -163,17 +156,17 @@ def report_into_a_folder(place, recording):
     charts_needed()
     folder = place / "pages"
     folder.mkdir()
-    report_fails(place, [recording, "-o", folder], "is a folder")
+    fails(place, ["report", recording, "-o", folder], "is a folder")
     expect(not list(folder.iterdir()), "a file was written")
     live = place / "live"
     run_observed(["sh", "-c", f'cp -r "$GPUWHY_RUN_DIR" "{live}"'], Card("4GiB"), new_folder(place, "copied"))
     shutil.rmtree(live / "virtual", ignore_errors=True)
     before = {file.name: file.read_bytes() for file in live.iterdir()}
     expect("run.meta" in before, f"no run folder was copied: {before.keys()}")
-    report_fails(place, [live, "-o", live], "is a folder")
+    fails(place, ["report", live, "-o", live], "is a folder")
     for name in before:
-        report_fails(place, [live, "-o", live / name], "would overwrite")
-        report_fails(live, [live, "-o", name], "would overwrite")
+        fails(place, ["report", live, "-o", live / name], "would overwrite")
+        fails(live, ["report", live, "-o", name], "would overwrite")
     expect({file.name: file.read_bytes() for file in live.iterdir()} == before, "the run folder has changed")
 
 
@@ -204,33 +197,25 @@ def report_of_damaged_recordings(place, recording):
 
 # ---- gpuwhy run: the user's options ----------------------------------------------------------------------------------
 
-def run_fails(place, arguments, expected, *patterns):
-    status, out, err = gpuwhy("run", *arguments, folder=place)
-    expect(status == expected, f"exit {status}, expected {expected}: {out}{err}")
-    one_line(err, *patterns)
-
-
 def unknown_option(place, recording):
-    run_fails(place, ["--frobnicate", "--", "true"], USAGE, "--frobnicate")
+    fails(place, ["run", "--frobnicate", "--", "true"], "--frobnicate")
 
 
 def unknown_command(place, recording):
-    status, out, err = gpuwhy("frobnicate", folder=place)
-    expect(status == USAGE, f"exit {status}: {out}{err}")
-    one_line(err, "frobnicate")
+    fails(place, ["frobnicate"], "frobnicate")
 
 
 def value_is_no_size(place, recording):
-    run_fails(place, ["--memory", "much", "--", "true"], USAGE, "much")
+    fails(place, ["run", "--memory", "much", "--", "true"], "much")
 
 
 def card_is_unknown(place, recording):
-    run_fails(place, ["--gpu", "virtual:abacus", "--", "true"], USAGE, "abacus")
+    fails(place, ["run", "--gpu", "virtual:abacus", "--", "true"], "abacus")
 
 
 def nothing_to_run(place, recording):
-    run_fails(place, ["--gpu", "virtual:h200"], USAGE)
-    run_fails(place, ["--gpu", "virtual:h200", "--"], USAGE)
+    fails(place, ["run", "--gpu", "virtual:h200"])
+    fails(place, ["run", "--gpu", "virtual:h200", "--"])
 
 
 def virtual(*command):
@@ -238,16 +223,16 @@ def virtual(*command):
 
 
 def program_is_missing(place, recording):
-    run_fails(place, virtual("/nowhere/at/all"), 127, "/nowhere/at/all")
-    run_fails(place, virtual("no-such-program-anywhere"), 127, "no-such-program-anywhere")
+    fails(place, ["run", *virtual("/nowhere/at/all")], "/nowhere/at/all", status=127)
+    fails(place, ["run", *virtual("no-such-program-anywhere")], "no-such-program-anywhere", status=127)
 
 
 def program_is_not_executable(place, recording):
     path = place / "plain-text"
     path.write_text("no program\n")
     path.chmod(0o644)
-    run_fails(place, virtual(path), 126, "plain-text")
-    run_fails(place, virtual(place), 126, str(place))
+    fails(place, ["run", *virtual(path)], "plain-text", status=126)
+    fails(place, ["run", *virtual(place)], str(place), status=126)
 
 
 # ---- gpuwhy run: programs that cannot be observed ---------------------------------------------------------------------
@@ -321,10 +306,8 @@ def setuid_program(place, recording):
 def file_for_output_exists(place, recording):
     taken = place / "taken.gpuwhy"
     taken.write_text("precious\n")
-    status, out, err = gpuwhy("run", "--gpu", "virtual:h200", "-o", taken, "--", "true", folder=place)
+    fails(place, ["run", "--gpu", "virtual:h200", "-o", taken, "--", "true"], "taken.gpuwhy")
     expect(taken.read_text() == "precious\n", "a file of the user was overwritten")
-    expect(status == USAGE, f"exit {status}: {out}{err}")
-    one_line(err, "taken.gpuwhy")
 
 
 # ---- gpuwhy run: a machine in trouble ---------------------------------------------------------------------------------
