@@ -2,13 +2,7 @@
  * function. The region's first four bytes select the table and the instruction to look up. The region is then evaluated
  * as an expression, from each of its first 64 bytes. */
 #include "gwi_cfi.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "inputs.h"
 
 /* A valid region. It contains:
  * - the position of the table (u16: 4);

@@ -1,32 +1,15 @@
 /* Fuzz the reader of cuDNN's log with any bytes. The log is fed in pieces. The first byte selects their size. */
 #include "gw_cudnn_log.h"
+#include "seeds.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-/* If GW_FUZZ_SEEDS names a folder, write a seed into it. */
-int LLVMFuzzerInitialize(int *argc, char ***argv)
+static void write_seeds(const char *folder)
 {
-    char path[4096];
-    const char *folder = getenv("GW_FUZZ_SEEDS");
-    (void)argc;
-    (void)argv;
-    snprintf(path, sizeof path, "%s/cudnn_log", folder == NULL ? "" : folder);
-    FILE *file = folder == NULL ? NULL : fopen(path, "w");
-    if (file == NULL)
-        return 0;
-    fputs("9E! CuDNN (v90300 75) function cudnnCreate() called:\n"
-          "w!     Info: Traceback contains 2 message(s)\n"
-          "w!         Warning: CUDNN_STATUS_NOT_SUPPORTED; Reason: status\n"
-          "e!         Error: CUDNN_STATUS_NOT_INITIALIZED; Reason: cudaMalloc\n"
-          "e! Process=391; Thread=391; GPU=NULL; Handle=NULL; StreamId=NULL.\n",
-          file);
-    fclose(file);
-    return 0;
+    static const char *const text[] = {"9E! CuDNN (v90300 75) function cudnnCreate() called:\n"
+                                       "w!     Info: Traceback contains 2 message(s)\n"
+                                       "w!         Warning: CUDNN_STATUS_NOT_SUPPORTED; Reason: status\n"
+                                       "e!         Error: CUDNN_STATUS_NOT_INITIALIZED; Reason: cudaMalloc\n"
+                                       "e! Process=391; Thread=391; GPU=NULL; Handle=NULL; StreamId=NULL.\n"};
+    write_texts(folder, text, 1);
 }
 
 static void check(void *user, const gw_cudnn_message *message)

@@ -1,19 +1,11 @@
 /* Fuzz the parser of facts about a machine, which come from a Python interpreter or a saved file, and the checks that
  * use these facts. */
 #include "gw_doctor.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "inputs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, data, bytes);
-    text[bytes] = '\0';
+    char *text = fuzz_text(data, bytes);
     gw_facts facts = {0}, none = {0};
     gw_checkup checkup = {0};
     gw_facts_parse(&facts, text, NULL);

@@ -15,8 +15,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 static char folder[] = "/dev/shm/gw-fuzz-drain-XXXXXX";
 static char path[64];
 static uint8_t *map;

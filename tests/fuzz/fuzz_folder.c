@@ -15,8 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 enum { FILES = 3 };
 static char folder[] = "/dev/shm/gw-fuzz-folder-XXXXXX";
 static const char *const names[FILES] = {"run.meta", "1-1.buf", "x.gpuwhy"};

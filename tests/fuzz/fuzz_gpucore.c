@@ -2,8 +2,6 @@
 #include "gw_gpucore.h"
 #include "inputs.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 static volatile size_t sink;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

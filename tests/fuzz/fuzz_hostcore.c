@@ -2,8 +2,6 @@
 #include "gw_hostcore.h"
 #include "inputs.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     int fd = fuzz_file(data, bytes);

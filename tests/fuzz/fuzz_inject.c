@@ -18,15 +18,10 @@ static void write_seeds(const char *folder)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char front[] = "oom@alloc:3,p=0.5;";
     char text[1024], reason[GW_INJECT_REASON_MAX] = "";
-    size_t front_bytes = size > 0 && data[0] < 128 ? sizeof front - 1 : 0;
     gw_inject_plan plan;
-    if (size == 0 || size > sizeof text - sizeof front)
+    if (!fuzz_text_after("oom@alloc:3,p=0.5;", data, size, text, sizeof text))
         return 0;
-    memcpy(text, front, front_bytes);
-    memcpy(text + front_bytes, data + 1, size - 1);
-    text[front_bytes + size - 1] = '\0';
     if (!gw_inject_parse(text, &plan, reason)) {
         if (reason[0] == '\0')
             abort(); /* a rejected plan needs a reason */

@@ -1,11 +1,7 @@
 /* Fuzz gwi_part_owner(), which finds the function from which the compiler moved code (`f.cold`). Input: the first
  * address to look up (8 bytes), then the ELF file. Seed: any eight bytes and a program. */
 #include "gwi_parts.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "inputs.h"
 
 static volatile uint64_t sink;
 

@@ -1,12 +1,7 @@
 /* Fuzzes gw_python_line(), which finds the source line of an instruction. Input: the Python version (1 byte), the
  * instruction's offset (2 bytes), then the line table. */
 #include "gw_python_lines.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "inputs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

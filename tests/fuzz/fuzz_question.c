@@ -51,11 +51,7 @@ static void judge_as_log(const char *text, size_t bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     gw_verdict *verdict = NULL;
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, data, bytes);
-    text[bytes] = '\0';
+    char *text = fuzz_text(data, bytes);
     if (gw_judge_question(text, &verdict, NULL) == GW_OK && verdict->status != GW_VERDICT_UNDETERMINED)
         abort(); /* a question without a log must give an undetermined verdict */
     gw_verdict_free(verdict);

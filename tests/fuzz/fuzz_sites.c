@@ -2,9 +2,7 @@
  * order. */
 #include "gw_sites.h"
 #include "gwi_inner.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "inputs.h"
 
 static volatile uint64_t sink;
 
@@ -114,8 +112,6 @@ static void look(gw_sites *sites)
             abort();
     }
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

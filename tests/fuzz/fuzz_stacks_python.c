@@ -2,12 +2,7 @@
  * follow: a position (two bytes) and eight bytes to write there into a valid image of the memory. The remaining input
  * is a mapped file. */
 #include "gwi_python_image.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "inputs.h"
 
 static void check(const gw_stack_process *process, const gw_stack_thread *thread)
 {

@@ -1,24 +1,13 @@
 /* Fuzz the parser of the text after `--gpu virtual:`. The input is one byte, then this text. If the byte is below 128,
  * "2xh200,fault=" is put before the text. */
 #include "gw_virt_spec.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "inputs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char front[] = "2xh200,fault=";
     char text[1024];
-    size_t front_bytes = size > 0 && data[0] < 128 ? sizeof front - 1 : 0;
-    if (size == 0 || size > sizeof text - sizeof front)
+    if (!fuzz_text_after("2xh200,fault=", data, size, text, sizeof text))
         return 0;
-    memcpy(text, front, front_bytes);
-    memcpy(text + front_bytes, data + 1, size - 1);
-    text[front_bytes + size - 1] = '\0';
     gw_virt_spec spec;
     gw_error err = {{0}};
     gw_status st = gw_virt_spec_parse(text, &spec, &err);

@@ -1,13 +1,42 @@
-/* Forms in which several fuzzers need their input: a file in memory, or a valid buffer. */
+/* The function that each fuzzer defines, and forms in which several fuzzers need their input: a text, a file in memory,
+ * or a valid buffer. */
 #ifndef GW_FUZZ_INPUTS_H
 #define GW_FUZZ_INPUTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+/* Return the input as a text, which the caller frees. */
+static inline char *fuzz_text(const uint8_t *data, size_t bytes)
+{
+    char *text = malloc(bytes + 1);
+    if (text == NULL)
+        abort();
+    memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    return text;
+}
+
+/* Store the input without its first byte in `text`, after `front` if this byte is below 128. Returns false if the input
+ * is empty or too long. */
+static inline bool fuzz_text_after(const char *front, const uint8_t *data, size_t bytes, char *text, size_t text_bytes)
+{
+    if (bytes == 0 || bytes >= text_bytes - strlen(front))
+        return false;
+    snprintf(text, text_bytes, "%s", data[0] < 128 ? front : "");
+    size_t front_bytes = strlen(text);
+    memcpy(text + front_bytes, data + 1, bytes - 1);
+    text[front_bytes + bytes - 1] = '\0';
+    return true;
+}
 
 /* Store the input in a file in memory, the same one in each call. Returns its descriptor. */
 static inline int fuzz_file(const uint8_t *data, size_t bytes)

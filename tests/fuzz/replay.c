@@ -2,13 +2,10 @@
  * its own seeds, the named files, and deterministic mutations of both.
  *
  *     fuzz_x SEED_FOLDER ROUNDS [FILE..] */
-#include <dirent.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "inputs.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include <dirent.h>
+
 int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak)); /* some fuzzers define it; NULL in others */
 
 enum { SEEDS_MAX = 64, BYTES_MAX = 64 << 10 };

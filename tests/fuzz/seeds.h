@@ -3,12 +3,8 @@
 #ifndef GW_FUZZ_SEEDS_H
 #define GW_FUZZ_SEEDS_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "inputs.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 static void write_seeds(const char *folder);
