@@ -78,9 +78,9 @@ static void run(size_t first, size_t end, long long turn);
 
 static enum take_kind kind_of(const char *name)
 {
-    static const char *const names[TAKE_KINDS] = {"plain",  "pitch",   "async", "pool",   "vmm",   "vmmh",   "vmmr",
-                                                  "cached", "managed", "host",  "stream", "event", "context",
-                                                  "graph",  "keptpool"};
+    static const char *const names[TAKE_KINDS] = {"plain",  "pitch", "async",   "pool",    "vmm",
+                                                  "vmmh",   "vmmr",  "cached",  "managed", "host",
+                                                  "stream", "event", "context", "graph",   "keptpool"};
     for (int kind = 0; kind < TAKE_KINDS; kind++)
         if (strcmp(names[kind], name) == 0)
             return (enum take_kind)kind;

@@ -30,8 +30,8 @@ typedef struct gw_feed {
     gw_feed_thread thread[GW_FEED_THREADS_MAX];
     size_t thread_count;
     uint64_t address_next, small_next;
-    /* A program that a request was refused to prints that before it exits, unless it printed something else. A test sets
-     * is_silent for a program that prints nothing. */
+    /* A program that a request was refused to prints that before it exits, unless it printed something else. A test
+     * sets is_silent for a program that prints nothing. */
     bool is_refused, has_output, is_silent;
 } gw_feed;
 
