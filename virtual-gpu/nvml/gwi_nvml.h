@@ -60,6 +60,12 @@ static inline unsigned gwi_attribute(int attribute)
     return (unsigned)gwi_nvml.spec.card.attributes[attribute];
 }
 
+/* Define an NVML function that only returns a result. */
+#define GWI_RETURN(symbol, parameters, value)                                                                          \
+    GWI_NVML nvmlReturn_t symbol parameters                                                                            \
+    {                                                                                                                  \
+        return value;                                                                                                  \
+    }
 /* Define an NVML function that returns one value of a GPU; `expression` may use `device`. */
 #define GWI_ANSWER(symbol, type, expression) GWI_ANSWER_IF(symbol, type, true, expression)
 /* Like GWI_ANSWER, for a value that some GPUs do not have. `has` is false on such a GPU. */

@@ -383,10 +383,8 @@ static nvmlReturn_t wait(nvmlEventSet_t set, nvmlEventData_t *ret, unsigned time
     return result;
 }
 
-GWI_NVML nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
-{
-    return data != NULL ? wait(set, data, timeout_ms) : NVML_ERROR_INVALID_ARGUMENT;
-}
+GWI_RETURN(nvmlEventSetWait_v2, (nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms),
+           data != NULL ? wait(set, data, timeout_ms) : NVML_ERROR_INVALID_ARGUMENT)
 
 /* The first version: like nvmlEventSetWait_v2(), but its structure ends before the instance ids. */
 GWI_NVML nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)

@@ -69,10 +69,7 @@ GWI_NVML nvmlReturn_t nvmlInitWithFlags(unsigned flags)
     return result;
 }
 
-GWI_NVML nvmlReturn_t nvmlInit_v2(void)
-{
-    return nvmlInitWithFlags(0);
-}
+GWI_RETURN(nvmlInit_v2, (void), nvmlInitWithFlags(0))
 GWI_NVML_ALIAS(nvmlInit, nvmlInit_v2);
 
 GWI_NVML nvmlReturn_t nvmlShutdown(void)
@@ -256,15 +253,9 @@ static nvmlReturn_t find_by_text(const char *wanted, void (*write)(unsigned inde
     return NVML_ERROR_NOT_FOUND;
 }
 
-GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
-{
-    return find_by_text(uuid, uuid_text, device);
-}
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
-{
-    return find_by_text(serial, serial_text, device);
-}
+GWI_RETURN(nvmlDeviceGetHandleByUUID, (const char *uuid, nvmlDevice_t *device), find_by_text(uuid, uuid_text, device))
+GWI_RETURN(nvmlDeviceGetHandleBySerial, (const char *serial, nvmlDevice_t *device),
+           find_by_text(serial, serial_text, device))
 
 static void pci_fill(unsigned index, nvmlPciInfo_t *pci)
 {

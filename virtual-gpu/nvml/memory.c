@@ -109,17 +109,12 @@ static nvmlReturn_t processes_put(nvmlDevice_t device, unsigned *count, void *li
     return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
-GWI_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count,
-                                                           nvmlProcessInfo_v1_t *processes)
-{
-    return processes_put(device, count, processes, put_v1);
-}
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned *count,
-                                                              nvmlProcessInfo_t *processes)
-{
-    return processes_put(device, count, processes, put_v2);
-}
+GWI_RETURN(nvmlDeviceGetComputeRunningProcesses,
+           (nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *processes),
+           processes_put(device, count, processes, put_v1))
+GWI_RETURN(nvmlDeviceGetComputeRunningProcesses_v2,
+           (nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *processes),
+           processes_put(device, count, processes, put_v2))
 GWI_NVML_ALIAS(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDeviceGetComputeRunningProcesses_v2);
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_v1_t *list)

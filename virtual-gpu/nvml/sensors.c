@@ -253,23 +253,15 @@ static nvmlReturn_t clock_answer(nvmlDevice_t device, nvmlClockType_t type, bool
     return result;
 }
 
-GWI_NVML nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned *clock_mhz)
-{
-    return clock_answer(device, type, false, clock_mhz);
-}
-
-GWI_NVML nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned *clock_mhz)
-{
-    return clock_answer(device, type, true, clock_mhz);
-}
+GWI_RETURN(nvmlDeviceGetClockInfo, (nvmlDevice_t device, nvmlClockType_t type, unsigned *clock_mhz),
+           clock_answer(device, type, false, clock_mhz))
+GWI_RETURN(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, nvmlClockType_t type, unsigned *clock_mhz),
+           clock_answer(device, type, true, clock_mhz))
 GWI_NVML_ALIAS(nvmlDeviceGetApplicationsClock, nvmlDeviceGetMaxClockInfo);
 GWI_NVML_ALIAS(nvmlDeviceGetDefaultApplicationsClock, nvmlDeviceGetMaxClockInfo);
 
-GWI_NVML nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t type, nvmlClockId_t id,
-                                         unsigned *clock_mhz)
-{
-    return clock_answer(device, type, id != NVML_CLOCK_ID_CURRENT, clock_mhz);
-}
+GWI_RETURN(nvmlDeviceGetClock, (nvmlDevice_t device, nvmlClockType_t type, nvmlClockId_t id, unsigned *clock_mhz),
+           clock_answer(device, type, id != NVML_CLOCK_ID_CURRENT, clock_mhz))
 
 GWI_ANSWER(nvmlDeviceGetPerformanceState, nvmlPstates_t,
            gwi_board()->fan_count > 0 && card_busy_percent(device->index) == 0 ? NVML_PSTATE_8 : NVML_PSTATE_0)
