@@ -25,7 +25,7 @@ const gwi_manual gwi_manual_diff = {
     .exits = {{GW_EXIT_OK, "nothing that matters differs"},
               {GW_EXIT_UNDETERMINED, "something that matters differs"},
               {GW_EXIT_USAGE, "usage error, or a recording cannot be read completely"}},
-    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"}},
+    .files = {{GWI_MANUAL_RECORDINGS}},
     .examples = {{"gpuwhy diff monday.gpuwhy today.gpuwhy", "what is different today?"}},
     .see_also = "explain history"};
 

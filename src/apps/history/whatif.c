@@ -35,7 +35,7 @@ const gwi_manual gwi_manual_whatif = {
     .exits = {{GW_EXIT_OK, "the replay is equal to the recording"},
               {GW_EXIT_UNDETERMINED, "there is no replay; the output gives the reason"},
               {GW_EXIT_USAGE, "usage error, or the file cannot be read"}},
-    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"}},
+    .files = {{GWI_MANUAL_RECORDINGS}},
     .examples = {{"gpuwhy whatif run.gpuwhy", "would another setting of the allocator have helped?"},
                  {"gpuwhy whatif --memory 40GiB run.gpuwhy", "what would happen on a card of 40 GiB?"}},
     .see_also = "run explain"};

@@ -37,7 +37,7 @@ const gwi_manual gwi_manual_export = {
     .more_title = "formats",
     .exits = {{GW_EXIT_OK, "the recording was exported"},
               {GW_EXIT_USAGE, "usage error, unreadable input, or the output could not be written"}},
-    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"}},
+    .files = {{GWI_MANUAL_RECORDINGS}},
     .examples = {{"gpuwhy export run.gpuwhy --to perfetto -o run.pftrace", "for Perfetto's viewer"},
                  {"gpuwhy export run.gpuwhy --to memory-csv", "device memory over time, as a table"}},
     .see_also = "report explain"};

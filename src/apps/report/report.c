@@ -32,10 +32,8 @@ const gwi_manual gwi_manual_report = {
     .exits = {{GW_EXIT_OK, "the page was written, and there is a verdict"},
               {GW_EXIT_UNDETERMINED, "the page was written, but the cause was not determined"},
               {GW_EXIT_USAGE, "usage error, unreadable input, or the page could not be written"}},
-    .environment = {{"XDG_STATE_HOME",
-                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
-    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"},
-              {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
+    .environment = {{GWI_MANUAL_STATE_HOME}},
+    .files = {{GWI_MANUAL_RECORDINGS}, {"$XDG_STATE_HOME/gpuwhy/last", "link to the last recording"}},
     .examples = {{"gpuwhy report run.gpuwhy -o report.html", "write a page about a recording"}},
     .see_also = "explain export"};
 

@@ -45,10 +45,8 @@ const gwi_manual gwi_manual_rehearse = {
               {GW_EXIT_USAGE, "usage error; the program was not started"},
               {GW_EXIT_CANNOT_RUN, "the program cannot be executed"},
               {GW_EXIT_NOT_FOUND, "there is no such program"}},
-    .environment = {{"XDG_STATE_HOME",
-                     "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"}},
-    .files = {{"$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"},
-              {"$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"}},
+    .environment = {{GWI_MANUAL_STATE_HOME}},
+    .files = {{GWI_MANUAL_RECORDINGS}, {GWI_MANUAL_RUNS}},
     .examples = {{"gpuwhy rehearse -- python train.py", "does it fit this card?"},
                  {"gpuwhy rehearse --memory 16GiB -- python train.py", "does it fit a card of 16 GiB?"}},
     .see_also = "run fit"};

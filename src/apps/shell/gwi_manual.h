@@ -33,6 +33,13 @@ typedef struct gwi_manual_row {
     const char *name, *meaning;
 } gwi_manual_row;
 
+/* What is in a row that several commands have. */
+#define GWI_MANUAL_STATE_HOME                                                                                          \
+    "XDG_STATE_HOME", "recordings and the list of runs are in its folder gpuwhy; default: ~/.local/state"
+#define GWI_MANUAL_RECORDINGS                                                                                          \
+    "$XDG_STATE_HOME/gpuwhy/*.gpuwhy", "recordings, by default in ~/.local/state/gpuwhy; mode 0600"
+#define GWI_MANUAL_RUNS "$XDG_STATE_HOME/gpuwhy/runs.db", "the list of past runs, an SQLite database"
+
 /* Arrays end at their first empty row, or when they are full. */
 typedef struct gwi_manual {
     const char *usage; /* the forms of the command line, one per line */
