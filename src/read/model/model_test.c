@@ -315,6 +315,17 @@ GW_TEST_WITH(test_reset_takes_everything_whoever_holds_it, open_feed, close_feed
     assert_int_equal(feed.model->teardown[0].buried[0].key, a);
 }
 
+/* Feed a description of the program's process, from the time `t_ns` of the recording. */
+static void describe(uint64_t t_ns, uint64_t start_realtime_ns, uint64_t pid_namespace)
+{
+    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = t_ns, .pid = GW_FEED_PID};
+    item.process.exe = "/usr/bin/python3";
+    item.process.start_realtime_ns = start_realtime_ns;
+    item.process.pid_namespace = pid_namespace;
+    gw_error err;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
 /* exec() ends all objects of the old program. Its last events may be recorded after the description of the new one. */
 GW_TEST_WITH(test_exec_ends_everything, open_feed, close_feed)
 {
@@ -326,16 +337,14 @@ GW_TEST_WITH(test_exec_ends_everything, open_feed, close_feed)
     gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x77, 0, 0, 0);
     gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 0, 0x20000000, gib, 0, 0);
     assert_int_equal(facts->usage[0].live_bytes, 2 * gib);
-    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns + 1000000000, .pid = GW_FEED_PID};
-    item.process.exe = "/usr/bin/python3";
-    gw_error err;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    uint64_t exec_ns = feed.t_ns + 1000000000;
+    describe(exec_ns, 0, 0);
     gw_feed_alloc(&feed, gib); /* still of the old program */
-    assert_true(feed.t_ns < item.t_ns);
+    assert_true(feed.t_ns < exec_ns);
     facts = gw_model_process(feed.model, GW_FEED_PID);
     assert_int_equal(facts->usage[0].live_bytes, 3 * gib);
     assert_int_equal(facts->usage[0].peak_bytes, 3 * gib);
-    feed.t_ns = item.t_ns;
+    feed.t_ns = exec_ns;
     gw_feed_alloc(&feed, 4096);
     assert_int_equal(facts->usage[0].live_bytes, 4096);
     assert_int_equal(facts->usage[0].live_count, 1);
@@ -359,13 +368,11 @@ GW_TEST_WITH(test_exec_without_a_later_event, open_feed, close_feed)
 /* The drain may find the buffers of both programs at once, and then describes them in any order. */
 GW_TEST_WITH(test_exec_described_in_reverse, open_feed, close_feed)
 {
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns + 1000000000, .pid = GW_FEED_PID};
-    item.process.exe = "/usr/bin/python3";
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    uint64_t exec_ns = feed.t_ns + 1000000000;
+    describe(exec_ns, 0, 0);
     gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/sh"); /* the old program */
     gw_feed_alloc(&feed, gib);
-    feed.t_ns = item.t_ns;
+    feed.t_ns = exec_ns;
     gw_feed_alloc(&feed, 4096);
     const gw_process *facts = gw_model_process(feed.model, GW_FEED_PID);
     assert_true(facts->called_exec);
@@ -373,47 +380,29 @@ GW_TEST_WITH(test_exec_described_in_reverse, open_feed, close_feed)
     assert_int_equal(facts->usage[0].peak_bytes, gib);
 }
 
-static void describe_started_at(uint64_t start_realtime_ns)
-{
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.process.exe = "/usr/bin/python3";
-    item.process.start_realtime_ns = start_realtime_ns;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
-}
-
 GW_TEST_WITH(test_a_repeated_description_is_no_exec, open_feed, close_feed)
 {
-    describe_started_at(1763600000000000000);
+    describe(feed.t_ns, 1763600000000000000, 0);
     gw_feed_alloc(&feed, gib);
-    describe_started_at(1763600000000000000);
+    describe(feed.t_ns, 1763600000000000000, 0);
     gw_feed_alloc(&feed, 4096);
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, gib + 4096);
-    describe_started_at(1763600000000000001);
+    describe(feed.t_ns, 1763600000000000001, 0);
     gw_feed_alloc(&feed, 4096);
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].live_bytes, 4096);
-}
-
-static void describe_in_namespace(uint64_t pid_namespace)
-{
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_PROCESS, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.process.exe = "/usr/bin/python3";
-    item.process.pid_namespace = pid_namespace;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
 }
 
 /* Processes of several containers may have the same pid. None of them has called exec(). */
 GW_TEST_WITH(test_equal_pids_in_two_namespaces, open_feed, close_feed)
 {
-    describe_in_namespace(4026531836);
+    describe(feed.t_ns, 0, 4026531836);
     gw_feed_alloc(&feed, gib);
-    describe_in_namespace(4026532800);
+    describe(feed.t_ns, 0, 4026532800);
     gw_feed_alloc(&feed, 4096);
     const gw_process *facts = gw_model_process(feed.model, GW_FEED_PID);
     assert_true(facts->is_several);
     assert_int_equal(facts->usage[0].live_bytes, gib + 4096);
-    describe_in_namespace(4026532800); /* which of them called exec() is unknown */
+    describe(feed.t_ns, 0, 4026532800); /* which of them called exec() is unknown */
     gw_feed_alloc(&feed, 4096);
     assert_int_equal(facts->usage[0].live_bytes, gib + 8192);
 }

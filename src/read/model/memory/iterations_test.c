@@ -90,11 +90,16 @@ static void step(uint64_t kept)
     give_back(input);
 }
 
+static void take_steps(int number, uint64_t kept)
+{
+    for (int i = 0; i < number; i++)
+        step(kept);
+}
+
 GW_TEST_WITH(test_three_that_keep_are_seen_and_not_sure, set_up, NULL)
 {
     take(9, 512 * MIB);
-    for (int i = 0; i < 5; i++)
-        step(100 * MIB);
+    take_steps(5, 100 * MIB);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE);
     assert_true(found.leak_count >= 3);
     assert_int_equal(found.leak_bytes_median, 100 * MIB);
@@ -104,10 +109,8 @@ GW_TEST_WITH(test_three_that_keep_are_seen_and_not_sure, set_up, NULL)
 
 GW_TEST_WITH(test_many_after_idle_ones_are_sure, set_up, NULL)
 {
-    for (int i = 0; i < 5; i++)
-        step(0);
-    for (int i = 0; i < 12; i++)
-        step(100 * MIB);
+    take_steps(5, 0);
+    take_steps(12, 100 * MIB);
     find(GW_REQUESTS_OF_DRIVER);
     assert_true(found.idle_count >= 3);
     assert_true(gw_iterations_are_sure(&found));
@@ -138,8 +141,7 @@ GW_TEST_WITH(test_groups_that_are_freed_together_are_no_leak, set_up, NULL)
 GW_TEST_WITH(test_nothing_is_kept, set_up, NULL)
 {
     take(9, 512 * MIB);
-    for (int i = 0; i < 12; i++)
-        step(0);
+    take_steps(12, 0);
     find(GW_REQUESTS_OF_DRIVER);
     assert_int_equal(found.leak_count, 0);
     assert_true(found.balanced_count >= 3);
@@ -152,8 +154,7 @@ GW_TEST_WITH(test_what_the_first_of_many_keeps_is_not_growth, set_up, NULL)
     for (int steps = 2; steps <= 5; steps++) {
         begin();
         step(100 * MIB);
-        for (int i = 1; i < steps; i++)
-            step(0);
+        take_steps(steps - 1, 0);
         find(GW_REQUESTS_OF_DRIVER);
         assert_int_equal(found.again_bytes, steps == 2 ? 100 * MIB : 0);
     }
@@ -161,8 +162,7 @@ GW_TEST_WITH(test_what_the_first_of_many_keeps_is_not_growth, set_up, NULL)
     step(100 * MIB);
     find(GW_REQUESTS_OF_DRIVER);
     assert_int_equal(found.again_bytes, 0);
-    for (int i = 0; i < 3; i++)
-        step(100 * MIB);
+    take_steps(3, 100 * MIB);
     find(GW_REQUESTS_OF_DRIVER);
     assert_int_equal(found.again_bytes, 200 * MIB);
 }
@@ -170,8 +170,7 @@ GW_TEST_WITH(test_what_the_first_of_many_keeps_is_not_growth, set_up, NULL)
 /* The first steps fill a cache. Then validation needs more memory than the cache, so the cache is not a leak. */
 GW_TEST_WITH(test_a_phase_outgrows_what_was_kept, set_up, NULL)
 {
-    for (int i = 0; i < 10; i++)
-        step(16 * MIB);
+    take_steps(10, 16 * MIB);
     expect(GW_REQUESTS_OF_DRIVER, GW_LOOP_SURE); /* as long as no phase with a larger need follows */
     for (uint32_t layer = 0; layer < 4; layer++) {
         take(20 + layer, 300 * MIB);
@@ -385,8 +384,7 @@ GW_TEST_WITH(test_blocks_and_waits, set_up, NULL)
 
 GW_TEST_WITH(test_work_that_is_not_counted, set_up, NULL)
 {
-    for (int i = 0; i < 12; i++)
-        step(100 * MIB);
+    take_steps(12, 100 * MIB);
     find(GW_REQUESTS_WITHOUT_WORK);
     assert_false(found.searched);
     assert_int_equal(found.leak_count, 0);
