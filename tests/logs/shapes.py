@@ -28,17 +28,19 @@ HEALTHY = b"".join(b"step %d loss %.3f\n" % (i, 3 / (i + 1)) for i in range(40))
 
 
 def explain(*paths, stdin=None):
-    process = subprocess.Popen([GPUWHY, "explain", "--json", *map(str, paths)], stdout=subprocess.PIPE,
-                               stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL)
-    if stdin is not None:
-        process.stdin.write(stdin)
-        process.stdin.close()
-    answer = process.stdout.read()
-    status = process.wait()
-    if not answer:
-        sys.exit(f"gpuwhy explain {' '.join(map(str, paths))}: no answer, status {status}")
-    verdict = json_schemas.check(json.loads(answer))
-    return verdict["cause"]
+    """Return the cause. `stdin`: a text to be read instead of files."""
+    source = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    done = subprocess.run([GPUWHY, "explain", "--json", *map(str, paths)], stdout=subprocess.PIPE, **source)
+    if not done.stdout:
+        sys.exit(f"gpuwhy explain {' '.join(map(str, paths))}: no answer, status {done.returncode}")
+    return json_schemas.check(json.loads(done.stdout))["cause"]
+
+
+def is_wrong(what, got, wanted):
+    """True, with a line that says so, if another cause was found."""
+    if got != wanted:
+        print(f"wrong: {what}: {wanted}, taken for {got}")
+    return got != wanted
 
 
 def lines(text, change):
@@ -76,10 +78,7 @@ def check_shapes(folder):
                 continue
             path = folder / "shaped.log"
             path.write_bytes(change(text))
-            got = explain(path)
-            if got != wanted:
-                print(f"wrong: {name}, {shape}: {wanted}, taken for {got}")
-                wrong += 1
+            wrong += is_wrong(f"{name}, {shape}", explain(path), wanted)
     return wrong
 
 
@@ -93,10 +92,7 @@ def check_two_files(folder):
         wanted = explain(path)
         err.write_bytes(b"".join(line for line in path.read_bytes().splitlines(True) if not line.startswith(b"step ")))
         for order in ((out, err), (err, out)):
-            got = explain(*order)
-            if got != wanted:
-                print(f"wrong: {name}, {' '.join(p.name for p in order)}: {wanted}, taken for {got}")
-                wrong += 1
+            wrong += is_wrong(f"{name}, {' '.join(p.name for p in order)}", explain(*order), wanted)
     return wrong
 
 
@@ -114,19 +110,13 @@ def check_ranks(folder):
         for shape, content in (("one after the other", root + others), ("woven", woven)):
             path = folder / "ranks.log"
             path.write_bytes(b"".join(content))
-            got = explain(path)
-            if got != wanted:
-                print(f"wrong: {name}, ranks {shape}: {wanted}, taken for {got}")
-                wrong += 1
+            wrong += is_wrong(f"{name}, ranks {shape}", explain(path), wanted)
     return wrong
 
 
 def check_pipe():
     text = (HERE / "produced" / "torch-label.log").read_bytes()
-    got = explain(stdin=HEALTHY + text)
-    if got != "device-assert-index":
-        print(f"wrong: a pipe: {got}")
-    return got != "device-assert-index"
+    return is_wrong("a pipe", explain(stdin=HEALTHY + text), "device-assert-index")
 
 
 def notebooks(text):
@@ -143,42 +133,34 @@ def notebooks(text):
 
 def check_sources(folder):
     """Notebooks, folders, named pipes, and bytes that are no text."""
-    wrong = []
+    wrong = 0
     for name in ("torch-label", "key-error", "files-limit"):
         path = HERE / "produced" / f"{name}.log"
         text, wanted = path.read_bytes(), explain(path)
         for shape, content in notebooks(text).items():
             (folder / "run.ipynb").write_text(content)
-            if explain(folder / "run.ipynb") != wanted:
-                wrong.append(f"{name} in a notebook, {shape}")
+            wrong += is_wrong(f"{name} in a notebook, {shape}", explain(folder / "run.ipynb"), wanted)
         run = folder / f"{name}.d"
         run.mkdir()
         (run / "slurm-12.out").write_bytes(HEALTHY)
         (run / "slurm-12.err").write_bytes(text)
         (run / "notes.md").write_text("NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus\n")
-        if explain(run) != wanted:
-            wrong.append(f"{name} in a folder")
+        wrong += is_wrong(f"{name} in a folder", explain(run), wanted)
         os.mkfifo(folder / f"{name}.fifo")
         with subprocess.Popen(["cp", path, folder / f"{name}.fifo"]):
-            if explain(folder / f"{name}.fifo") != wanted:
-                wrong.append(f"{name} in a named pipe")
+            wrong += is_wrong(f"{name} in a named pipe", explain(folder / f"{name}.fifo"), wanted)
         (folder / "wide.log").write_bytes(text.decode(errors="replace").encode("utf-16-le"))
-        if explain(folder / "wide.log") != wanted:
-            wrong.append(f"{name} in UTF-16 without a mark")
+        wrong += is_wrong(f"{name} in UTF-16 without a mark", explain(folder / "wide.log"), wanted)
     (folder / "noise").write_bytes(random.Random(5).randbytes(5000))
     (folder / "empty").mkdir()
-    for name in ("noise", "empty"):
-        done = subprocess.run([GPUWHY, "explain", folder / name], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        if done.returncode != 2 or name not in done.stderr:
-            wrong.append(f"{name}: exit {done.returncode}: {done.stdout}{done.stderr}")
-    for word, meant in (("cudaErrorIllegalAdress", "cudaErrorIllegalAddress"), ("gpu-oom-capcity", "gpu-oom-capacity"),
+    for word, meant in ((folder / "noise", "noise"), (folder / "empty", "empty"),
+                        ("cudaErrorIllegalAdress", "cudaErrorIllegalAddress"), ("gpu-oom-capcity", "gpu-oom-capacity"),
                         ("CUDNN_STATUS_NOT_INITIALISED", "CUDNN_STATUS_NOT_INITIALIZED"), (folder / "wide.lgo", "wide.log"), ("99999", "99999")):
         done = subprocess.run([GPUWHY, "explain", word], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode != 2 or meant not in done.stderr:
-            wrong.append(f"{word}: exit {done.returncode}: {done.stdout}{done.stderr}")
-    for line in wrong:
-        print(f"wrong: {line}")
-    return len(wrong)
+            print(f"wrong: {word}: exit {done.returncode}: {done.stdout}{done.stderr}")
+            wrong += 1
+    return wrong
 
 
 def check_memory():
