@@ -143,13 +143,13 @@ static void tell_over(gwi_record *record, gw_watched_process *process)
     process->looks = 0;
 }
 
-/* True if nothing has happened in the process for long enough, and it was not looked at for long enough. The time
- * between two looks at a process that is undecided doubles, up to 64 times --hang-after. */
-static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process)
+/* True if nothing has happened in the process for `after_ns`, and it was not looked at for as long. The time between
+ * two looks at a process that is undecided doubles, up to 64 times. */
+static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process, uint64_t after_ns)
 {
     /* limits, so that a program with long kernels or long rests does not fill its recording with hangs */
     enum { TOLD_MAX = 8, LOOKS_MAX = 32, DOUBLED_MAX = 6 };
-    uint64_t now = hangs->watch.now_ns, between_ns = hangs->after_ns;
+    uint64_t now = hangs->watch.now_ns, between_ns = after_ns;
     uint64_t looked = process->looked_at_ns > process->since_ns ? process->looked_at_ns : process->since_ns;
     if (process->told && (!process->is_undecided || process->looks >= LOOKS_MAX))
         return false;
@@ -157,16 +157,16 @@ static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process)
         return false;
     if (process->told)
         between_ns <<= process->looks - 1 < DOUBLED_MAX ? process->looks - 1 : DOUBLED_MAX;
-    return now - process->since_ns >= hangs->after_ns && now - looked >= between_ns;
+    return now - process->since_ns >= after_ns && now - looked >= between_ns;
 }
 
 /* Record a new hang of the process, and the end of a recorded one. Returns true if a hang was recorded. */
-static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
+static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process, uint64_t after_ns)
 {
     uint64_t now = hangs->watch.now_ns;
     if (process->told && process->since_ns == now)
         tell_over(record, process);
-    if (!is_due(hangs, process))
+    if (!is_due(hangs, process, after_ns))
         return false;
     process->looked_at_ns = now;
     if (!gw_hang_tell(&hangs->watch, process, false, put_item, record))
@@ -239,7 +239,10 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
     gw_hang_watch_end(&hangs->watch);
     bool any = false;
     for (size_t i = 0; i < hangs->watch.process_count; i++)
-        any = note_hang(hangs, record, &hangs->watch.process[i]) || any;
+        any = note_hang(hangs, record, &hangs->watch.process[i], hangs->after_ns) || any;
+    /* One rank hangs, and another that stands still for nearly as long may show why. */
+    for (size_t i = 0; any && i < hangs->watch.process_count; i++)
+        (void)note_hang(hangs, record, &hangs->watch.process[i], hangs->after_ns / 2);
     if (any && !hangs->told)
         say_hang(hangs, record, capture, run_folder, child);
 }
