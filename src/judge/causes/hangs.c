@@ -60,7 +60,7 @@ const gw_cause gwi_cause_kernel_never_ends = {
 /* A rank waits in a collective for a rank that does not join it.
  *
  * Never established: the recording does not show that the missing rank would have joined.
- * Supported by: the end of another rank before. */
+ * Supported by: the end of another rank before, or the place at which the main thread of another rank stands still. */
 
 static bool a_rank_ended(const gwi_case *c)
 {
@@ -81,14 +81,14 @@ static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
                  (double)c->hang.hang->for_ns / 1e9);
     gwi_say_waiting(c, finding);
     gwi_say_missing_ranks(c, finding);
-    return a_rank_ended(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
+    return a_rank_ended(c) || gwi_a_rank_stands(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
 const gw_cause gwi_cause_peer_died = {
     .id = "peer-died",
     .summary = "A rank waits in a collective for another rank that has ended or does not join it.",
     .proof = "an NCCL collective as the last launch that nothing has waited for, no other progress of the program, and "
-             "another rank that ended before",
+             "another rank that ended before or stands still elsewhere",
     .fixes = {[GW_FRAMEWORK_RAW] = "Look at the missing rank first: its first error is the root cause\n"
                                    "Check that all ranks call the same collectives in the same order",
               [GW_FRAMEWORK_TORCH] = "Look at the missing rank first: its first error is the root cause\n"

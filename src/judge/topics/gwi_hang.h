@@ -26,6 +26,8 @@ void gwi_say_threads(const gwi_case *c, gwi_finding *finding);
 /* Report the ranks that did not join the NCCL collective in which the process hangs. They ended or are doing something
  * else. Returns their number. */
 size_t gwi_say_missing_ranks(const gwi_case *c, gwi_finding *finding);
+/* True if the main thread of such a rank stands still at a known place outside the driver. */
+bool gwi_a_rank_stands(const gwi_case *c);
 
 const gw_hang_thread *gwi_hang_thread(const gw_hang *hang, uint32_t tid); /* NULL: none with this tid */
 

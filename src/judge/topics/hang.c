@@ -386,20 +386,54 @@ static bool is_in_collective(const gw_model *model, uint32_t pid)
     return launches.count > 0 && is_collective(launches.newest[0]);
 }
 
+/* Return the main thread of a rank that made no progress either, and stands outside the driver. NULL: none. */
+static const gw_hang_thread *standing(const gw_model *model, uint32_t pid)
+{
+    for (size_t i = model->hang_count; i-- > 0;) {
+        const gw_hang *hang = &model->hang[i];
+        const gw_hang_thread *main_thread = hang->pid == pid ? gwi_hang_thread(hang, pid) : NULL;
+        if (main_thread != NULL)
+            return hang->over || hang->for_ns == 0 || main_thread->inside_fn[0] != '\0' ? NULL : main_thread;
+    }
+    return NULL;
+}
+
+static bool is_missing(const gwi_case *c, const gw_process *process)
+{
+    return process != c->process && process->has_rank && !is_in_collective(c->model, process->pid);
+}
+
+bool gwi_a_rank_stands(const gwi_case *c)
+{
+    char at[GWI_PLACE_TEXT_MAX];
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_process *process = &c->model->process[i];
+        const gw_hang_thread *thread = is_missing(c, process) ? standing(c->model, process->pid) : NULL;
+        if (thread != NULL && gwi_at(c, thread->site, at)[0] != '\0')
+            return true;
+    }
+    return false;
+}
+
 size_t gwi_say_missing_ranks(const gwi_case *c, gwi_finding *finding)
 {
     const gw_model *model = c->model;
     size_t missing = 0;
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_process *process = &model->process[i];
-        char who[GWI_WHO_TEXT_MAX];
-        if (process == c->process || !process->has_rank || is_in_collective(model, process->pid))
+        char who[GWI_WHO_TEXT_MAX], doing[GW_DOING_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+        if (!is_missing(c, process))
             continue;
         missing++;
+        const gw_hang_thread *thread = standing(model, process->pid);
         gwi_who_text(who, process);
         if (process->exit_known && process->t_exit_ns <= c->hang.hang->t_ns)
             gwi_evidence(finding, process->t_exit_ns, "exit", "%s is missing: it ended", who);
-        else
+        else if (thread != NULL && gwi_at(c, thread->site, at)[0] != '\0') {
+            gwi_evidence(finding, c->hang.hang->t_ns, "host", "%s is missing: its main thread is %s%s", who,
+                         gw_doing_text(doing, thread), at);
+            gwi_where(finding, thread->site, "a rank stands here and has not joined the collective");
+        } else
             gwi_evidence(finding, c->hang.hang->t_ns, "driver", "%s is missing: its last launch is not a collective",
                          who);
     }

@@ -605,6 +605,29 @@ GW_TEST(a_collective_is_a_hypothesis_that_names_who_is_missing)
     judge_close();
 }
 
+GW_TEST(a_rank_that_stands_elsewhere_is_the_place)
+{
+    char text[96];
+    begin("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    fact(0, "process.rank", "rank=0 of=2 by=RANK");
+    gw_feed_process(&feed, 300, 1, "/usr/bin/python3");
+    fact_of(300, 0, "process.rank", "rank=1 of=2 by=RANK");
+    feed.pid = feed.tid = 300;
+    snprintf(text, sizeof text, "wait=lock owner=0 site=%u name=python", gw_feed_site(&feed, "step /data/train.py 12"));
+    feed.pid = feed.tid = GW_FEED_PID;
+    fact_of(300, 0, "hang", "for_ms=4000");
+    fact_of(300, 300, "hang.thread", text);
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuStreamSynchronize in_ms=5000 name=main");
+    judge(-1, 0);
+    expect("peer-died", GW_SUPPORTED);
+    assert_true(
+        has_evidence("rank 1 (pid 300) is missing: its main thread is waiting for a lock at train.py:12 in step"));
+    assert_non_null(verdict->where);
+    assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in step");
+    judge_close();
+}
+
 /* Two ranks hang in the same NCCL collective. `peers` is the fact "pci.peers" about the machine's PCIe bus.
  * `nccl_p2p_disable` is the variable NCCL_P2P_DISABLE; NULL: not set. */
 static void stuck_on(const char *peers, const char *nccl_p2p_disable)

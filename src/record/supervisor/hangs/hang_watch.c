@@ -160,8 +160,10 @@ static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process, ui
     return now - process->since_ns >= after_ns && now - looked >= between_ns;
 }
 
-/* Record a new hang of the process, and the end of a recorded one. Returns true if a hang was recorded. */
-static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process, uint64_t after_ns)
+/* Record a new hang of the process, and the end of a recorded one. Returns true if a hang was recorded. `whatever`:
+ * also if its threads do not look like those of a hanging process. */
+static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process, uint64_t after_ns,
+                      bool whatever)
 {
     uint64_t now = hangs->watch.now_ns;
     if (process->told && process->since_ns == now)
@@ -169,7 +171,7 @@ static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *
     if (!is_due(hangs, process, after_ns))
         return false;
     process->looked_at_ns = now;
-    if (!gw_hang_tell(&hangs->watch, process, false, put_item, record))
+    if (!gw_hang_tell(&hangs->watch, process, whatever, put_item, record))
         return false;
     process->told_count += !process->told;
     process->looks++;
@@ -239,10 +241,10 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
     gw_hang_watch_end(&hangs->watch);
     bool any = false;
     for (size_t i = 0; i < hangs->watch.process_count; i++)
-        any = note_hang(hangs, record, &hangs->watch.process[i], hangs->after_ns) || any;
+        any = note_hang(hangs, record, &hangs->watch.process[i], hangs->after_ns, false) || any;
     /* One rank hangs, and another that stands still for nearly as long may show why. */
     for (size_t i = 0; any && i < hangs->watch.process_count; i++)
-        (void)note_hang(hangs, record, &hangs->watch.process[i], hangs->after_ns / 2);
+        (void)note_hang(hangs, record, &hangs->watch.process[i], hangs->after_ns / 2, true);
     if (any && !hangs->told)
         say_hang(hangs, record, capture, run_folder, child);
 }
