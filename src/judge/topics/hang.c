@@ -386,14 +386,18 @@ static bool is_in_collective(const gw_model *model, uint32_t pid)
     return launches.count > 0 && is_collective(launches.newest[0]);
 }
 
-/* Return the main thread of a rank that made no progress either, and stands outside the driver. NULL: none. */
-static const gw_hang_thread *standing(const gw_model *model, uint32_t pid)
+/* Return the main thread of another process, as it was looked at when the judged one hung. NULL: it was not looked at,
+ * or was inside the driver. */
+static const gw_hang_thread *standing(const gwi_case *c, uint32_t pid)
 {
-    for (size_t i = model->hang_count; i-- > 0;) {
-        const gw_hang *hang = &model->hang[i];
-        const gw_hang_thread *main_thread = hang->pid == pid ? gwi_hang_thread(hang, pid) : NULL;
+    const uint64_t together_ns = 2000000000u;
+    for (size_t i = c->model->hang_count; i-- > 0;) {
+        const gw_hang *hang = &c->model->hang[i];
+        uint64_t t_ns = c->hang.hang->t_ns, apart_ns = hang->t_ns > t_ns ? hang->t_ns - t_ns : t_ns - hang->t_ns;
+        const gw_hang_thread *main_thread =
+            hang->pid == pid && apart_ns < together_ns ? gwi_hang_thread(hang, pid) : NULL;
         if (main_thread != NULL)
-            return hang->over || hang->for_ns == 0 || main_thread->inside_fn[0] != '\0' ? NULL : main_thread;
+            return hang->over || main_thread->inside_fn[0] != '\0' ? NULL : main_thread;
     }
     return NULL;
 }
@@ -408,7 +412,7 @@ bool gwi_a_rank_stands(const gwi_case *c)
     char at[GWI_PLACE_TEXT_MAX];
     for (size_t i = 0; i < c->model->process_count; i++) {
         const gw_process *process = &c->model->process[i];
-        const gw_hang_thread *thread = is_missing(c, process) ? standing(c->model, process->pid) : NULL;
+        const gw_hang_thread *thread = is_missing(c, process) ? standing(c, process->pid) : NULL;
         if (thread != NULL && gwi_at(c, thread->site, at)[0] != '\0')
             return true;
     }
@@ -425,7 +429,7 @@ size_t gwi_say_missing_ranks(const gwi_case *c, gwi_finding *finding)
         if (!is_missing(c, process))
             continue;
         missing++;
-        const gw_hang_thread *thread = standing(model, process->pid);
+        const gw_hang_thread *thread = standing(c, process->pid);
         gwi_who_text(who, process);
         if (process->exit_known && process->t_exit_ns <= c->hang.hang->t_ns)
             gwi_evidence(finding, process->t_exit_ns, "exit", "%s is missing: it ended", who);

@@ -615,7 +615,7 @@ GW_TEST(a_rank_that_stands_elsewhere_is_the_place)
     feed.pid = feed.tid = 300;
     snprintf(text, sizeof text, "wait=lock owner=0 site=%u name=python", gw_feed_site(&feed, "step /data/train.py 12"));
     feed.pid = feed.tid = GW_FEED_PID;
-    fact_of(300, 0, "hang", "for_ms=4000");
+    fact_of(300, 0, "hang", "for_ms=0");
     fact_of(300, 300, "hang.thread", text);
     hang("2");
     fact(MAIN, "hang.thread", "wait=running in=cuStreamSynchronize in_ms=5000 name=main");

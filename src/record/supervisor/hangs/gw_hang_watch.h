@@ -31,6 +31,7 @@ typedef struct gw_watched_process {
     bool is_undecided;   /* it was judged to be none, as seen then; the threads may come to wait for each other later */
     uint32_t looks;      /* how many times the current standstill was recorded */
     uint32_t told_count; /* standstills that were recorded */
+    uint32_t beside_count; /* how often its stacks were recorded because another process hung */
     bool seen, moved;
     uint64_t progress_now; /* sum over the threads seen in this round; the next value of `progress` */
 } gw_watched_process;

@@ -143,13 +143,13 @@ static void tell_over(gwi_record *record, gw_watched_process *process)
     process->looks = 0;
 }
 
-/* True if nothing has happened in the process for `after_ns`, and it was not looked at for as long. The time between
- * two looks at a process that is undecided doubles, up to 64 times. */
-static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process, uint64_t after_ns)
+/* True if nothing has happened in the process for long enough, and it was not looked at for long enough. The time
+ * between two looks at a process that is undecided doubles, up to 64 times --hang-after. */
+static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process)
 {
     /* limits, so that a program with long kernels or long rests does not fill its recording with hangs */
     enum { TOLD_MAX = 8, LOOKS_MAX = 32, DOUBLED_MAX = 6 };
-    uint64_t now = hangs->watch.now_ns, between_ns = after_ns;
+    uint64_t now = hangs->watch.now_ns, between_ns = hangs->after_ns;
     uint64_t looked = process->looked_at_ns > process->since_ns ? process->looked_at_ns : process->since_ns;
     if (process->told && (!process->is_undecided || process->looks >= LOOKS_MAX))
         return false;
@@ -157,27 +157,38 @@ static bool is_due(const gwi_hangs *hangs, const gw_watched_process *process, ui
         return false;
     if (process->told)
         between_ns <<= process->looks - 1 < DOUBLED_MAX ? process->looks - 1 : DOUBLED_MAX;
-    return now - process->since_ns >= after_ns && now - looked >= between_ns;
+    return now - process->since_ns >= hangs->after_ns && now - looked >= between_ns;
 }
 
-/* Record a new hang of the process, and the end of a recorded one. Returns true if a hang was recorded. `whatever`:
- * also if its threads do not look like those of a hanging process. */
-static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process, uint64_t after_ns,
-                      bool whatever)
+/* Record a new hang of the process, and the end of a recorded one. Returns true if a hang was recorded. */
+static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
 {
     uint64_t now = hangs->watch.now_ns;
     if (process->told && process->since_ns == now)
         tell_over(record, process);
-    if (!is_due(hangs, process, after_ns))
+    if (!is_due(hangs, process))
         return false;
     process->looked_at_ns = now;
-    if (!gw_hang_tell(&hangs->watch, process, whatever, put_item, record))
+    if (!gw_hang_tell(&hangs->watch, process, false, put_item, record))
         return false;
     process->told_count += !process->told;
     process->looks++;
     process->told = true;
     process->is_undecided = false;
     return true;
+}
+
+/* One process hangs. Record the stacks of another one that has stood still for nearly as long, because it may show why:
+ * a rank that does not join a collective. This is no hang of its own, so the recorded duration is 0. */
+static void note_beside(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
+{
+    enum { BESIDE_MAX = 4 };
+    gw_watched_process as_seen = *process;
+    as_seen.since_ns = hangs->watch.now_ns;
+    if (!process->told && process->beside_count < BESIDE_MAX &&
+        hangs->watch.now_ns - process->since_ns >= hangs->after_ns / 2 &&
+        gw_hang_tell(&hangs->watch, &as_seen, true, put_item, record))
+        process->beside_count++;
 }
 
 /* Look again later at the processes that were looked at now: one verdict has judged them all, and found no hang. */
@@ -241,10 +252,9 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
     gw_hang_watch_end(&hangs->watch);
     bool any = false;
     for (size_t i = 0; i < hangs->watch.process_count; i++)
-        any = note_hang(hangs, record, &hangs->watch.process[i], hangs->after_ns, false) || any;
-    /* One rank hangs, and another that stands still for nearly as long may show why. */
-    for (size_t i = 0; any && i < hangs->watch.process_count; i++)
-        (void)note_hang(hangs, record, &hangs->watch.process[i], hangs->after_ns / 2, true);
+        any = note_hang(hangs, record, &hangs->watch.process[i]) || any;
+    for (size_t i = 0; any && !hangs->told && i < hangs->watch.process_count; i++)
+        note_beside(hangs, record, &hangs->watch.process[i]);
     if (any && !hangs->told)
         say_hang(hangs, record, capture, run_folder, child);
 }
