@@ -814,6 +814,31 @@ GW_TEST(test_a_survived_exception_ended_at_most_a_thread)
     }
 }
 
+/* An exception that is logged without a traceback has nothing of the traceback before it. */
+GW_TEST(test_an_exception_after_the_traceback_of_another)
+{
+    static const char *const before[] = {
+        "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'cache'\n",
+        "Exception in thread Thread-1 (f):\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+        "EOFError\n",
+        "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n  File \"a.py\", line 3, in g\nTypeError: cannot fall back\n"};
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_stderr(&feed, before[i]);
+        gw_feed_stderr(&feed, "using the defaults instead\nreading the data\nValueError: bad configuration\n");
+        gw_model *model = gw_feed_finish(&feed);
+        const gw_stderr_facts *facts = &model->stderr_facts;
+        assert_string_equal(facts->exception_type, "ValueError");
+        assert_false(facts->frame.seen);
+        assert_false(facts->exception_ended_thread || facts->exception_is_chained || facts->exception_after_oom);
+        assert_int_equal(gw_exception_kind_of(facts), GW_EXCEPTION_SCRIPT);
+        gw_model_free(model);
+    }
+}
+
 GW_TEST_WITH(test_chained_traceback_keeps_the_out_of_memory, open_bare, close_feed)
 {
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"

@@ -246,6 +246,14 @@ static void begin_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *fi
     facts->traceback = true;
 }
 
+/* Forget the last traceback. An exception outside a traceback belongs to none. */
+static void forget_trace(gw_stderr_facts *facts, trace *it)
+{
+    it->frame = NULL;
+    it->chain_oom = it->is_chained = it->after_oom = it->of_thread = false;
+    facts->frame = (gw_stderr_line){0};
+}
+
 /* True if the line begins with the exception's name. A line of source code in a traceback may contain such a name. */
 static bool begins_with_type(const gw_log_find *find)
 {
@@ -299,6 +307,8 @@ static void trace_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
     } else if (it->is_open && find->sign == GW_SAYS_FRAME) {
         it->frame = find;
     } else if (find == it->ended || (it->is_open && find->sign == GW_SAYS_EXCEPTION && begins_with_type(find))) {
+        if (!it->is_open)
+            forget_trace(facts, it);
         end_trace(facts, it, find, about);
     } else if (find->sign == GW_SAYS_GOES_ON) {
         facts->exception_goes_on = facts->exception.seen;
