@@ -357,6 +357,18 @@ static void feed_a_childs_death_is_a_fault(void)
     gw_feed_exit(&feed, 0, 0);
 }
 
+static void feed_a_dead_thread_beside_a_usual_end(void)
+{
+    open_program(16 * gib);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_sync(&feed);
+    gw_feed_stderr(&feed, "Exception in thread Thread-1 (f):\nTraceback (most recent call last):\n"
+                          "  File \"t.py\", line 3, in f\nKeyError: 'x'\n"
+                          "Exception in thread Thread-2 (g):\nTraceback (most recent call last):\n"
+                          "  File \"u.py\", line 4, in g\nEOFError\n");
+    gw_feed_exit(&feed, 0, 0);
+}
+
 static const row rows[] = {
     NAMED(context_destroyed_and_still_current, "context-destroyed",
           .says = {"at main.py:3 in start is still current there"}, .also = also_context_destroyed_and_still_current),
@@ -378,6 +390,8 @@ static const row rows[] = {
     FAULT(killed_near_a_lost_context, "illegal-address", GW_ESTABLISHED,
           .no_alternative = {"killed-by-scheduler-or-user"}),
     FAULT(a_childs_death_is_a_fault, "illegal-address", GW_ESTABLISHED),
+    FAULT(a_dead_thread_beside_a_usual_end, "script-exception", GW_SUPPORTED,
+          .says = {"KeyError", "this exception ended a thread"}),
     TEST(test_context_destroyed),
     TEST(test_context_destroyed_by_kind),
     TEST(test_pinned_memory),

@@ -474,15 +474,11 @@ static void find_told(gwi_case *c)
     c->told = launches < LAUNCHES_FEW ? &facts->oom : NULL;
 }
 
-/* True if an exception ended a thread and the program still exited with status 0. Some exceptions are usual in threads
- * whose peer ends first. */
+/* True if an exception ended a thread and the program still exited with status 0. */
 static bool is_thread_death(const gwi_case *c, const gw_process *end)
 {
-    static const char *const usual[] = {"EOFError", "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError",
-                                        "KeyboardInterrupt"};
     const gw_stderr_facts *facts = &c->model->stderr_facts;
-    return !c->bad_end && end == c->model->command && facts->exception_ended_thread && !facts->exception_goes_on &&
-           !GW_IS_ONE_OF(facts->exception_type, usual);
+    return !c->bad_end && end == c->model->command && facts->exception_ended_thread && !facts->exception_goes_on;
 }
 
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)

@@ -49,8 +49,9 @@ typedef struct gw_stderr_facts {
     bool exception_after_oom; /* at most two lines lie between the last traceback and an out-of-memory line before it */
     bool exception_lacks_value; /* `exception` reports that a value is missing: None, or an undefined name */
     bool exception_mentions_memory;
-    bool exception_ended_thread; /* `exception` ended a thread, but not the main one */
-    bool exception_goes_on;      /* a line after the exception announces that the program continues */
+    /* `exception` ended a thread, but not the main one, and is not usual in a thread whose peer ends first */
+    bool exception_ended_thread;
+    bool exception_goes_on; /* a line after the exception announces that the program continues */
     gw_exception_kind exception_kind;
     gw_stderr_line oom;      /* first out-of-memory line of a framework */
     gw_stderr_line oom_last; /* last out-of-memory line of a framework */

@@ -814,17 +814,43 @@ GW_TEST(test_a_survived_exception_ended_at_most_a_thread)
     }
 }
 
+#define THREAD  "Exception in thread Thread-1 (f):\n"
+#define TRACE   "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+#define CHAINED "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+/* A usual end of a thread, or a line of the log of a run that ended well, does not hide an unusual one. */
+GW_TEST(test_the_exception_that_ended_a_thread)
+{
+    static const struct {
+        const char *text;
+        int status;
+        const char *type;
+        bool ended_thread;
+    } cases[] = {{THREAD TRACE "EOFError\n", 0, "EOFError", false},
+                 {THREAD TRACE "KeyError: 'x'\n" THREAD TRACE "EOFError\n", 0, "KeyError", true},
+                 {THREAD TRACE "EOFError\n" THREAD TRACE "KeyError: 'x'\n", 0, "KeyError", true},
+                 {THREAD TRACE "IndexError: 9\n" THREAD TRACE "KeyError: 'x'\n", 0, "KeyError", true},
+                 {THREAD TRACE "KeyError: 'x'\n" CHAINED TRACE "EOFError\n", 0, "EOFError", false},
+                 {THREAD TRACE "KeyError: 'x'\nstep 2\nValueError: ignored row\n", 0, "KeyError", true},
+                 {THREAD TRACE "KeyError: 'x'\nstep 2\nValueError: bad row\n", 1, "ValueError", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_stderr(&feed, cases[i].text);
+        gw_feed_exit(&feed, cases[i].status, 0);
+        gw_model *model = gw_feed_finish(&feed);
+        assert_string_equal(model->stderr_facts.exception_type, cases[i].type);
+        assert_int_equal(model->stderr_facts.exception_ended_thread, cases[i].ended_thread);
+        gw_model_free(model);
+    }
+}
+
 /* An exception that is logged without a traceback has nothing of the traceback before it. */
 GW_TEST(test_an_exception_after_the_traceback_of_another)
 {
     static const char *const before[] = {
-        "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'cache'\n",
-        "Exception in thread Thread-1 (f):\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
-        "EOFError\n",
-        "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n\n"
-        "During handling of the above exception, another exception occurred:\n\n"
-        "Traceback (most recent call last):\n  File \"a.py\", line 3, in g\nTypeError: cannot fall back\n"};
+        TRACE "KeyError: 'cache'\n", THREAD TRACE "EOFError\n",
+        TRACE "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n" CHAINED TRACE
+              "TypeError: cannot fall back\n"};
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
         gw_feed_open_bare(&feed);
         gw_feed_stderr(&feed, before[i]);

@@ -227,6 +227,8 @@ static void keep(const gw_stderr_facts *facts, gw_stderr_line *line, const gw_lo
 /* The traceback that is being read, or the last one. */
 typedef struct trace {
     bool is_open, chain, chain_oom, is_chained, after_oom, of_thread;
+    bool is_kept;             /* an exception of this traceback's chain is the one in the facts */
+    bool ended_well;          /* the program exited with status 0 */
     const gw_log_find *ended; /* the exception that ended the program; NULL: none */
     const gw_log_find *frame; /* innermost one */
     uint64_t oom_order, thread_order;
@@ -237,7 +239,7 @@ static void begin_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *fi
 {
     enum { LINES_BETWEEN_MAX = 2 };
     if (!it->chain)
-        it->chain_oom = it->is_chained = it->of_thread = false;
+        it->chain_oom = it->is_chained = it->of_thread = it->is_kept = false;
     it->after_oom = facts->oom.seen && find->order <= it->oom_order + LINES_BETWEEN_MAX + 1;
     it->of_thread = it->of_thread || (it->thread_order > 0 && find->order == it->thread_order + 1);
     it->is_open = true;
@@ -247,11 +249,10 @@ static void begin_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *fi
 }
 
 /* Forget the last traceback. An exception outside a traceback belongs to none. */
-static void forget_trace(gw_stderr_facts *facts, trace *it)
+static void forget_trace(trace *it)
 {
     it->frame = NULL;
-    it->chain_oom = it->is_chained = it->after_oom = it->of_thread = false;
-    facts->frame = (gw_stderr_line){0};
+    it->chain_oom = it->is_chained = it->after_oom = it->of_thread = it->is_kept = false;
 }
 
 /* True if the line begins with the exception's name. A line of source code in a traceback may contain such a name. */
@@ -270,6 +271,26 @@ static const gw_log_find *exception_of(const gw_log *log, bool *ret_about_child)
     return is_told ? find : NULL;
 }
 
+/* True if the exception ended a thread. Some exceptions are usual in threads whose peer ends first. */
+static bool ends_thread(const trace *it, const gw_log_find *find)
+{
+    static const char *const usual[] = {"EOFError", "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError",
+                                        "KeyboardInterrupt"};
+    return it->of_thread && !GW_IS_ONE_OF(gw_log_text(find, "type"), usual);
+}
+
+/* True if the exception replaces the one in the facts as the end of the program or of a thread. A thread does not come
+ * back, even if the program goes on, so a usual end of another thread does not hide its exception. */
+static bool is_end(const gw_stderr_facts *facts, const trace *it, const gw_log_find *find)
+{
+    bool ends = ends_thread(it, find), has_end = it->ended != NULL && facts->exception.find == it->ended;
+    if (facts->exception_ended_thread && !ends && !it->is_kept && (it->of_thread || it->ended_well))
+        return false;
+    if (find == it->ended)
+        return true;
+    return it->of_thread && (it->ended == NULL || it->is_kept || (ends && (!has_end || it->ended_well)));
+}
+
 static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find, unsigned about)
 {
     it->is_open = false;
@@ -279,16 +300,19 @@ static void end_trace(gw_stderr_facts *facts, trace *it, const gw_log_find *find
         it->kind = (about & (CUDA | LIBRARY | GPU)) != 0 ? GW_EXCEPTION_GPU : GW_EXCEPTION_SCRIPT;
     if ((about & CHILD) != 0)
         keep(facts, &facts->child_exception, find, true);
-    /* A thread does not come back, even if the program goes on. */
-    if (find != it->ended && (it->ended != NULL || !it->of_thread))
+    if (!is_end(facts, it, find))
         return;
+    const char *type = gw_log_text(find, "type");
+    it->is_kept = true;
     keep(facts, &facts->exception, find, true);
+    facts->frame = (gw_stderr_line){0};
     if (it->frame != NULL)
         keep(facts, &facts->frame, it->frame, true);
-    snprintf(facts->exception_type, sizeof facts->exception_type, "%.95s", gw_log_text(find, "type"));
+    snprintf(facts->exception_type, sizeof facts->exception_type, "%.95s", type);
     facts->exception_kind = it->kind;
     facts->exception_after_oom = it->after_oom;
-    facts->exception_ended_thread = it->of_thread;
+    facts->exception_ended_thread = ends_thread(it, find);
+    facts->exception_goes_on = false;
     facts->exception_chain_oom = it->chain_oom;
     facts->exception_is_chained = it->is_chained;
     facts->exception_lacks_value = (about & NO_VALUE) != 0;
@@ -308,7 +332,7 @@ static void trace_line(gw_stderr_facts *facts, trace *it, const gw_log_find *fin
         it->frame = find;
     } else if (find == it->ended || (it->is_open && find->sign == GW_SAYS_EXCEPTION && begins_with_type(find))) {
         if (!it->is_open)
-            forget_trace(facts, it);
+            forget_trace(it);
         end_trace(facts, it, find, about);
     } else if (find->sign == GW_SAYS_GOES_ON) {
         facts->exception_goes_on = facts->exception.seen;
@@ -387,7 +411,7 @@ void gwi_stderr_finish(gw_model *model)
 {
     gw_stderr_facts *facts = &model->stderr_facts;
     gw_error err = {0};
-    trace it = {0};
+    trace it = {.ended_well = gw_run_ended_well(model)};
     unsigned about = 0;
     if (facts->output == NULL || facts->output->bytes == 0)
         return;
