@@ -95,12 +95,13 @@ static bool is_told_of_gpu(const gwi_case *c)
     return c->bad_end && (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_GPU);
 }
 
-/* True if the program may have printed such an exception, but its output was not recorded. */
+/* True if the program may have printed such an exception, but its output was not recorded completely. */
 static bool is_not_told(const gwi_case *c)
 {
     enum { ABORTED = 6 };
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
     bool may_print = c->bad_end && (c->signal == 0 || c->signal == ABORTED);
-    return may_print && c->model->stderr_facts.bytes == 0 &&
+    return may_print && !facts->exception.seen && !facts->terminate.seen &&
            gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL;
 }
 
@@ -167,7 +168,8 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
                      c->exception == GW_EXCEPTION_OOM ? "'s memory" : "");
     if (is_not_told(c))
         gwi_evidence(finding, GWI_NO_TIME, "stderr",
-                     "no driver call failed, but stderr, which may have an exception about the GPU, was not recorded");
+                     "no driver call failed, but stderr, which may have an exception about the GPU, was not recorded%s",
+                     c->model->stderr_facts.bytes > 0 ? " completely" : "");
     gwi_say_alone(c, finding);
     failure = gwi_doubtful_refusal(c);
     if (failure != NULL)

@@ -106,6 +106,24 @@ GW_TEST(test_a_good_end)
     judge_close();
 }
 
+/* At a terminal, some of the output is recorded. A line of it does not show that nothing else was printed. */
+GW_TEST(test_output_that_is_partly_recorded)
+{
+    for (int i = 0; i < 4; i++) {
+        work();
+        gw_feed_fact(&feed, "stderr.not_recorded",
+                     "stderr is a terminal, so only text from the C library's functions was recorded");
+        if (i % 2 == 1)
+            gw_feed_stderr(&feed, "W: a warning of a library\n");
+        end(i / 2, 0);
+        if (i / 2 == 0)
+            assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+        assert_int_equal(verdict->certainty, i / 2 == 0 ? GW_SUPPORTED : GW_CERTAINTY_NONE);
+        assert_int_equal(is_ruled_out(), false);
+        judge_close();
+    }
+}
+
 /* The program's own exception is the fault, but an unobserved child lowers it to supported. If the exception
  * reports that child, the verdict is undetermined. */
 GW_TEST(test_an_exception_beside_it)

@@ -388,9 +388,9 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
         gwi_say_unseen_run(c, &finding);
     } else {
         verdict->status = GW_VERDICT_CLEAN;
-        /* only the output shows that an exception ended a thread */
-        bool is_unread =
-            c->model->stderr_facts.bytes == 0 && gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL;
+        /* Only the output shows that an exception ended a thread. If some output was recorded, other output is still
+         * missing. */
+        bool is_unread = gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL;
         bool partly = is_unread || is_incomplete(c) || gwi_open_end(c) != NULL || gwi_unseen(c->model, NULL) != NULL;
         verdict->certainty = partly ? GW_SUPPORTED : GW_ESTABLISHED;
         gwi_say_clean(c, &finding);

@@ -315,11 +315,13 @@ static void find_series(gwi_case *c)
     }
 }
 
-/* True if the program's output was not recorded, and other requests were refused after those of c->oom. */
+/* True if the program's output was not recorded completely, the recorded part does not say what ended the program, and
+ * other requests were refused after those of c->oom. */
 static bool is_unknown_which(const gwi_case *c)
 {
     const gw_failure *end = c->model->failure + c->model->failure_count;
-    if (gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) == NULL || c->model->stderr_facts.bytes > 0)
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    if (gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) == NULL || facts->exception.seen || says_memory(facts))
         return false;
     for (const gw_failure *later = c->oom_last + 1; later < end; later++)
         if (is_refusal(c, later) && later->recovery == GW_RECOVERED_NOT)

@@ -277,4 +277,27 @@ GW_TEST(several_refusals)
     }
 }
 
+/* Two requests of different sizes are refused. Output that is recorded only in part does not show which refusal ended
+ * the program, unless the recorded part is about memory. */
+GW_TEST(several_refusals_and_partly_recorded_output)
+{
+    static const struct {
+        const char *text;
+        gw_verdict_status status;
+    } cases[] = {{NULL, GW_VERDICT_UNDETERMINED},
+                 {"W: a warning of a library\n", GW_VERDICT_UNDETERMINED},
+                 {"prog: CUDA_ERROR_OUT_OF_MEMORY\n", GW_VERDICT_FAULT}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        open_refused();
+        gw_feed_fact(&feed, "stderr.not_recorded", "stderr is a terminal, so only a part was recorded");
+        gw_feed_no_room(&feed, 19 * gib, 14 * gib, 16 * gib);
+        if (cases[i].text != NULL)
+            gw_feed_stderr(&feed, cases[i].text);
+        end(1, 0);
+        judge_open();
+        assert_int_equal(verdict->status, cases[i].status);
+        judge_close();
+    }
+}
+
 GW_TEST_MAIN(NULL, NULL)
