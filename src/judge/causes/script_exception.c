@@ -3,7 +3,7 @@
  * Established only by: an exception of the program itself, on stderr or read from the interpreter at its end, if:
  * - the exit status matches the exception (C++: death by SIGABRT)
  * - no driver call failed, except refused requests for memory that the thread certainly survived
- *   (gwi_doubtful_refusal())
+ *   (gwi_doubtful_refusal()), and look-ups of kernels that the process surely did without (gwi_doubtful_lookup())
  * - no framework had reported an out-of-memory error
  * - every part of the run was observed
  * - no message shows a more specific reason, such as a full disk
@@ -87,7 +87,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (finding->refutes_text)
         return GW_HYPOTHESIS;
     if (is_told_of_oom(c) || gwi_unseen(c->model, NULL) != NULL || gwi_exception_is_uncertain(c) ||
-        gwi_doubtful_refusal(c) != NULL)
+        gwi_doubtful_refusal(c) != NULL || gwi_doubtful_lookup(c) != NULL)
         return GW_SUPPORTED;
     return c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
 }

@@ -60,10 +60,21 @@ const gw_failure *gwi_ended_in_probe(const gwi_case *c)
         if (c->model->failure[i].pid == c->process->pid)
             last = &c->model->failure[i];
     }
-    return last != NULL && last->is_probe && last->result != SHUTTING_DOWN &&
+    return last != NULL && last->is_probe && last->result != SHUTTING_DOWN && last->after.work == 0 &&
                    c->process->t_last_event_ns <= last->t_last_ns
                ? last
                : NULL;
+}
+
+const gw_failure *gwi_doubtful_lookup(const gwi_case *c)
+{
+    if (!c->bad_end || c->process == NULL)
+        return NULL;
+    const gw_failure *failure = gw_model_first_failure(c->model, c->process->pid);
+    while (failure != NULL &&
+           !(failure->is_probe && gw_is_kernel_lookup(failure) && failure->after.work < GW_WORK_MUCH))
+        failure = gw_model_next_failure(c->model, failure);
+    return failure;
 }
 
 /* Return the root failure of another process of the run, or NULL. We cannot know whether that failure affected this
@@ -114,7 +125,7 @@ bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
     return c->root == NULL && gwi_is_observed(c, GWI_OF_RUN) && !hangs(c) && !is_left_alone(c) &&
            thread_inside(c) == NULL && gwi_ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
-           gwi_doubtful_refusal(c) == NULL && !is_told_of_gpu(c) && !is_not_told(c);
+           gwi_doubtful_refusal(c) == NULL && gwi_doubtful_lookup(c) == NULL && !is_told_of_gpu(c) && !is_not_told(c);
 }
 
 const char *gwi_gpu_words(const gwi_case *c)
@@ -161,6 +172,12 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, failure->t_ns, "driver", "the last driver call, %s%s%s%s, returned %u (%s)",
                      gwi_call_text(call, failure->fn_name), failure->text == NULL ? "" : " of ",
                      failure->text == NULL ? "" : failure->text, gwi_at(c, failure->site, at), failure->result,
+                     gw_result_name(failure->result));
+    failure = gwi_doubtful_lookup(c);
+    if (failure != NULL)
+        gwi_evidence(finding, failure->t_ns, "driver",
+                     "%s%s returned %u (%s), and little work followed; it is unclear whether this ended the run",
+                     gwi_call_text(call, failure->fn_name), gwi_at(c, failure->site, at), failure->result,
                      gw_result_name(failure->result));
     if (is_told_of_gpu(c))
         gwi_evidence(finding, c->model->stderr_facts.exception.t_ns, "stderr",

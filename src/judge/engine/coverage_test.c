@@ -179,6 +179,31 @@ GW_TEST(test_ended_at_a_question)
     }
 }
 
+/* The binary lacks a kernel. The program surely does without it only if much work followed. */
+GW_TEST(test_a_refused_lookup)
+{
+    static const int launches[] = {0, 1, 64};
+    for (size_t i = 0; i < sizeof launches / sizeof launches[0]; i++) {
+        for (int raises = 0; raises < 2; raises++) {
+            work();
+            gw_feed_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, 209, 0, 0, 0, 0);
+            for (int k = 0; k < launches[i]; k++)
+                gw_feed_launch(&feed, 0xf1, 0);
+            gw_feed_sync(&feed);
+            gw_feed_drain(&feed);
+            if (raises)
+                gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n"
+                                      "ValueError: no\n");
+            end(1, 0);
+            assert_int_equal(is_ruled_out(), launches[i] == 64);
+            if (raises && launches[i] > 0)
+                assert_int_equal(verdict->certainty, launches[i] == 64 ? GW_ESTABLISHED : GW_SUPPORTED);
+            assert_int_equal(has("little work followed"), launches[i] == 1);
+            judge_close();
+        }
+    }
+}
+
 GW_TEST(test_a_sibling_was_refused)
 {
     for (int i = 0; i < 2; i++) {

@@ -27,6 +27,10 @@ const char *gwi_gpu_words(const gwi_case *c);
  * there is none. */
 const gw_failure *gwi_ended_in_probe(const gwi_case *c);
 
+/* Return a refused look-up of a kernel after which the process worked, but too little to show that it does without this
+ * kernel. Returns NULL if there is none, or if the run did not end badly. */
+const gw_failure *gwi_doubtful_lookup(const gwi_case *c);
+
 /* Report the unobserved parts as evidence. */
 void gwi_say_unseen(const gwi_case *c, gwi_finding *finding);
 

@@ -133,6 +133,16 @@ typedef struct gw_failure {
     bool by_dump;
 } gw_failure;
 
+/* With this much work after a failure, the program surely does without what failed. See gw_after.work. */
+enum { GW_WORK_MUCH = 64 };
+
+/* True if the driver found no kernel of this name that runs on the GPU. */
+static inline bool gw_is_kernel_lookup(const gw_failure *failure)
+{
+    enum { NO_BINARY_FOR_GPU = 209 };
+    return failure->result == NO_BINARY_FOR_GPU && failure->kind == GW_EV_FUNCTION;
+}
+
 /* The destruction of a context, or of everything on a device, with all objects that were still alive. */
 typedef enum gw_teardown_kind { GW_TEARDOWN_DESTROY, GW_TEARDOWN_RELEASE, GW_TEARDOWN_RESET } gw_teardown_kind;
 typedef struct gw_buried {

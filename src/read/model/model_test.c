@@ -550,17 +550,29 @@ GW_TEST(test_recovered_by_launches_that_were_waited_for)
 }
 
 /* NCCL looks for kernels that its binary does not have for this GPU, and goes on. A program that lacks a kernel does
- * not. */
+ * not, although its other threads may. */
 GW_TEST(test_a_refused_lookup)
 {
-    for (int goes_on = 0; goes_on < 2; goes_on++) {
+    static const struct {
+        int own, others, status;
+        bool waits, is_probe;
+    } cases[] = {{0, 0, 1, false, false}, {0, 0, 0, true, false}, {1, 0, 1, false, false}, {1, 0, 1, true, true},
+                 {0, 1, 1, true, false},  {0, 64, 1, true, true}, {1, 0, 0, false, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_feed_open(&feed, 16 * gib);
         gw_feed_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, 209, 0, 0, 0, 0);
-        if (goes_on)
+        for (int k = 0; k < cases[i].own; k++)
             gw_feed_launch(&feed, 0xf1f1, 0x5151);
+        feed.tid++;
+        for (int k = 0; k < cases[i].others; k++)
+            gw_feed_launch(&feed, 0xf1f1, 0x5151);
+        if (cases[i].waits)
+            gw_feed_sync(&feed);
+        feed.tid--;
         gw_feed_drain(&feed);
+        gw_feed_exit(&feed, cases[i].status, 0);
         gw_model *model = gw_feed_finish(&feed);
-        assert_int_equal(model->failure[0].is_probe, goes_on);
+        assert_int_equal(model->failure[0].is_probe, cases[i].is_probe);
         gw_model_free(model);
     }
 }

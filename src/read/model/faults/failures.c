@@ -602,17 +602,20 @@ static void settle_other(const gw_model *model, gw_failure *failure)
     later found = rings_after(model, failure, process == NULL ? 0 : process->synced_at_ns);
     failure->after.launches = found.launches;
     failure->after.work = found.work;
+    failure->after.own_work = found.own_work;
     failure->after.synced = process != NULL && process->synced_at_ns > failure->t_last_ns;
     failure->after.worked = found.good_work > 0;
 }
 
-/* True if the program looked a kernel up that the binary does not have for this GPU, and then launched others. NCCL
- * does this at every start. */
-static bool is_refused_lookup(const gw_failure *failure)
+/* True if the program looked a kernel up that the binary does not have for this GPU, and then worked without it. NCCL
+ * does this at every start. A launch of another thread, or one that nothing waited for, does not show this. */
+static bool is_refused_lookup(const gw_model *model, const gw_failure *failure)
 {
-    enum { NO_BINARY_FOR_GPU = 209 };
-    return failure->result == NO_BINARY_FOR_GPU && failure->after.launches > 0 &&
-           strstr(failure->fn_name, "Get") != NULL;
+    const gw_process *process = gw_model_process(model, failure->pid);
+    if (!gw_is_kernel_lookup(failure) || failure->after.launches == 0)
+        return false;
+    bool is_own = failure->after.own_work > 0 || failure->after.work >= GW_WORK_MUCH;
+    return (is_own && failure->after.worked) || (process != NULL && gw_ended_well(process));
 }
 
 /* Derive the free memory at the failure: what the driver last reported as free, minus the memory allocated since. After
@@ -645,7 +648,7 @@ static void derive_info(const gw_model *model, gw_failure *failure)
  * other work succeeded. */
 static void settle_allocation(const gw_model *model, gw_failure *failure)
 {
-    enum { WORK_MUCH = 64, REQUESTS_MANY = 1000 };
+    enum { REQUESTS_MANY = 1000 };
     settle_counts(model, failure);
     derive_info(model, failure);
     if (failure->recovery != GW_RECOVERED_NOT)
@@ -654,7 +657,7 @@ static void settle_allocation(const gw_model *model, gw_failure *failure)
         failure->t_recovered_ns = 0;
     else if (is_retreat(failure) && failure->after.worked)
         failure->recovery = GW_RECOVERED_BY_SMALLER;
-    else if (failure->after.worked && failure->after.work >= WORK_MUCH)
+    else if (failure->after.worked && failure->after.work >= GW_WORK_MUCH)
         failure->recovery = GW_RECOVERED_BY_WORK;
     else if (failure->after.allocs >= REQUESTS_MANY)
         failure->recovery = GW_RECOVERED_BY_REQUESTS;
@@ -691,7 +694,7 @@ void gwi_failures_finish(gw_model *model)
             settle_allocation(model, failure);
         else if (!failure->is_probe && !failure->is_echo && !failure->is_sticky)
             settle_other(model, failure);
-        failure->is_probe = failure->is_probe || is_refused_lookup(failure);
+        failure->is_probe = failure->is_probe || is_refused_lookup(model, failure);
         failure->is_earlier =
             model->asked_phase != NULL && !failure->is_sticky && failure->t_last_ns < model->asked_phase->t_ns;
     }
