@@ -145,6 +145,40 @@ static void feed_other_process(void)
     close_program(1);
 }
 
+/* The process allocated in two large steps, and a third one was refused beside another process. */
+static void steps_beside_other_process(bool has_sites)
+{
+    open_program(16 * gib);
+    if (!has_sites)
+        gw_feed_meta(&feed, "option.no_sites", "1");
+    uint32_t site = has_sites ? gw_feed_site(&feed, "grow t.py 9") : 0;
+    gw_feed_alloc(&feed, 10 * mib);
+    for (uint64_t i = 0; i < 2; i++) {
+        feed.site = site;
+        gw_feed_alloc(&feed, (3000 + 700 * i) * mib);
+        feed.site = 0;
+        for (int k = 0; k < 20; k++)
+            gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_sync(&feed);
+    }
+    feed.site = site;
+    gw_feed_no_room(&feed, 3600 * mib, 2 * gib, 16 * gib);
+    feed.site = 0;
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=6663676416 cmd=python notebook.py");
+    close_program(1);
+}
+
+static void feed_steps_of_one_place_beside_other_process(void)
+{
+    steps_beside_other_process(true);
+}
+
+/* Without call sites, the program's own memory may come from the place of the refused request. */
+static void feed_steps_beside_other_process_without_sites(void)
+{
+    steps_beside_other_process(false);
+}
+
 /* The model has no facts about this device. The verdict must not report the memory of another device, such as
  * device 0. */
 static void feed_a_refusal_beyond_the_table_is_not_of_the_first_card(void)
@@ -400,6 +434,8 @@ static const row rows[] = {
     FAULT(other_process_of_the_same_run, "gpu-oom-other-process", GW_ESTABLISHED,
           .value = {{(double)(13 * gib), "bytes"}}, .says = {"200"}),
     FAULT(other_process_near_its_share_is_small, "gpu-oom-capacity", GW_ESTABLISHED, .ruled_out = {"other processes"}),
+    NAMED(steps_of_one_place_beside_other_process, "gpu-oom-leak", .alternative = {"gpu-oom-other-process"}),
+    FAULT(steps_beside_other_process_without_sites, "gpu-oom-other-process", GW_SUPPORTED),
     FAULT(other_process_by_difference, "gpu-oom-other-process", GW_SUPPORTED, .says = {"its own contexts are included"},
           .silent = {"but not by this program"}),
     NOT_NAMED(other_process_by_difference_near_its_own_context, "gpu-oom-other-process",

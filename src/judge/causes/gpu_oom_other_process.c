@@ -8,7 +8,8 @@
  * - no unused cache of PyTorch's was large enough for the request, if another library made it
  * - there is no sign of a leak that would have filled the card a little later anyway (iterations left behind at least
  *   1/16 of this process's memory, live memory grew by that much between two requests from the same call site, or the
- *   call site of the refused request already holds as much as the other processes)
+ *   call site of the refused request already holds as much as the other processes; if it is not known, the whole
+ *   process counts)
  *
  * If no context exists yet, one condition is enough: the other processes leave less memory than a context needs.
  *
@@ -162,14 +163,15 @@ static bool may_have_kept(const gw_growth *growth, uint64_t own_bytes)
     return kept > 0 && kept * KEPT_PART >= own_bytes;
 }
 
-/* Return the live bytes that the call site of the refused request had allocated before. */
+/* Return the live bytes that the call site of the refused request had allocated before, or all live bytes if the call
+ * site is not known. */
 static uint64_t held_by_place(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
     uint32_t site = gwi_request_site(c);
     uint64_t bytes = 0;
     for (size_t i = 0; i < memory->live_count; i++)
-        bytes += site != 0 && memory->live[i].site == site ? memory->live[i].bytes : 0;
+        bytes += site == 0 || memory->live[i].site == site ? memory->live[i].bytes : 0;
     return bytes;
 }
 
@@ -182,7 +184,7 @@ typedef struct others {
     uint64_t least_bytes; /* the part that certainly belongs to them */
     bool by_difference;   /* they were not counted */
     bool is_more_unseen;  /* unknown holders have more */
-    uint64_t own_bytes;   /* of this process, allocated where the refused request was made */
+    uint64_t own_bytes;   /* of this process, allocated where the refused request may have been made */
 } others;
 
 /* Look at the memory of other processes. A difference counts if more than 1 GiB is left beyond the contexts, and fewer
