@@ -325,6 +325,8 @@ static void test_killed(void **state)
                  {"signal=15 outside=0 pid=9 from=python watchdog.py", GW_SUPPORTED},
                  {"signal=2 outside=1 from=the terminal", GW_SUPPORTED},
                  {"signal=15 outside=1 early_s=40 from=timeout 9", GW_SUPPORTED}, /* it had survived that one */
+                 {"signal=15 outside=1 early_s=2 pid=8 from=timeout 60", GW_SUPPORTED},
+                 {"signal=15 outside=1 early_s=1 pid=7 from=timeout 60", GW_ESTABLISHED},
                  {"signal=15 outside=1 pid=7 from=timeout 60", GW_ESTABLISHED}};
     for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
         end_by(15, false);
@@ -332,6 +334,9 @@ static void test_killed(void **state)
             gw_feed_fact(&feed, "stop.signal", terms[i].sender);
         expect_fault("killed-by-scheduler-or-user", terms[i].certainty);
         assert_int_equal(says("sent by pid 7, timeout 60"), terms[i].certainty == GW_ESTABLISHED);
+        bool is_early =
+            terms[i].certainty == GW_SUPPORTED && terms[i].sender != NULL && strstr(terms[i].sender, "early");
+        assert_int_equal(says("may have sent itself another"), is_early);
         judge_close();
     }
     end_by(9, false);

@@ -1,8 +1,8 @@
 /* A signal from outside ended the program.
  *
  * Established only by: death by SIGHUP, SIGINT, SIGQUIT or SIGTERM, if:
- * - gpuwhy received this signal, too, at most two seconds before the end, and its sender does not belong to the program
- *   (fact "stop.signal")
+ * - gpuwhy received this signal, too, less than two seconds before the end, and its sender does not belong to the
+ * program (fact "stop.signal")
  * - no driver call failed, and nothing hung
  * - no stream had work that the program never waits for
  * - stderr was recorded and does not explain a failure (KeyboardInterrupt is Python's report of SIGINT)
@@ -68,7 +68,7 @@ static bool may_have_said_why(const gwi_case *c)
  * that survived the signal for a while may have sent itself another one later. */
 static bool say_sender(const gwi_case *c, gwi_finding *finding, int signal)
 {
-    enum { EARLY_S_MAX = 2 };
+    enum { EARLY_S = 2 }; /* early_s is rounded down */
     const gw_pair *pair = gw_model_fact(c->model, GW_FACT_STOP_SIGNAL);
     if (pair == NULL)
         return false;
@@ -80,11 +80,12 @@ static bool say_sender(const gwi_case *c, gwi_finding *finding, int signal)
     if (stop.has_pid)
         snprintf(pid, sizeof pid, "pid %u, ", stop.pid);
     char early[96] = "";
-    if (stop.has_early_s && stop.early_s > 0)
+    bool is_early = stop.has_early_s && stop.early_s >= EARLY_S;
+    if (is_early)
         snprintf(early, sizeof early, ", %u s before the end; the program may have sent itself another", stop.early_s);
     gwi_evidence(finding, GWI_NO_TIME, "exit", "the signal was sent by %s%.*s%s", pid, (int)stop.from.bytes,
                  stop.from.data, early);
-    return !stop.has_early_s || stop.early_s <= EARLY_S_MAX;
+    return !is_early;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
