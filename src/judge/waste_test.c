@@ -461,6 +461,11 @@ GW_TEST(memory_of_the_driver)
 {
     run_out(10, 7, "pid=100 bytes=9663676416 cmd=program");
     expect_only("gpu-hidden-driver-growth", GW_SUPPORTED);
+    run_out(10, 7, "pid=100 bytes=9663676416 cmd=program"); /* an unobserved process may hold the memory */
+    gw_feed_fact(&feed, "unobserved.driver", "pid 300 uses /opt/libcuda.so.1, and its calls were not recorded");
+    judge_open();
+    assert_int_equal(certainty_of_alternative(verdict, "gpu-hidden-driver-growth"), GW_HYPOTHESIS);
+    judge_close();
 }
 
 GW_TEST(memory_of_somebody)

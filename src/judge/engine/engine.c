@@ -160,7 +160,7 @@ static gw_certainty limit_of(const gwi_case *c)
         c->model->truncated && c->model->command == NULL && (c->sticky == NULL || c->model->process_count > 1);
     may_go_on = may_go_on || ((is_cut || is_replacement_unseen(c)) && gw_run_ended_well(c->model));
     /* Another process, whose calls are missing, may be the one that failed. */
-    bool may_be_other = is_blind && c->process != NULL && gwi_has_outlived(c->model, c->process);
+    bool may_be_other = is_blind && c->process != NULL && gwi_may_only_have_filled(c->model, c->process);
     if ((is_blind && c->root == NULL) || may_go_on || may_be_other || c->is_root_unknown)
         return GW_HYPOTHESIS;
     /* A snapshot covers only one allocator: the driver and the card are missing. */

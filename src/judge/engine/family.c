@@ -39,7 +39,7 @@ static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_pr
            command->t_exit_ns - process->t_exit_ns < soon_ns;
 }
 
-bool gwi_has_outlived(const gw_model *model, const gw_process *process)
+bool gwi_may_only_have_filled(const gw_model *model, const gw_process *process)
 {
     enum { KILL = 9 };
     bool may_have_lived = !(process->exit_known && process->exit.status_known) || process->exit.signal == KILL ||
@@ -64,7 +64,7 @@ static trouble trouble_of(const gw_model *model, const gwi_kin *kin, const gw_pr
         return none; /* the failure of a replaced process did not end the run */
     if (root != NULL && root != roots.other) {
         found.weight = !run_is_good || roots.sticky != NULL || own_death ? WEIGHT_MAX : 0;
-        found.weight -= found.weight > 0 && gwi_has_outlived(model, process);
+        found.weight -= found.weight > 0 && gwi_may_only_have_filled(model, process);
         found.t_ns = root->t_ns;
     } else if (own_death && (root != NULL || (!run_is_good && death_matters(model, kin, process)))) {
         found.weight = 2;

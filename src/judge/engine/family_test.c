@@ -145,6 +145,28 @@ GW_TEST(an_unnoticed_child_without_memory_is_a_fault)
     judge_close();
 }
 
+/* A neighbour that was refused first and then killed only filled the card. It is judged if it ended by itself. */
+GW_TEST(a_neighbour_that_only_filled_the_card)
+{
+    static const struct {
+        int code, signal;
+        const char *who;
+    } ends[] = {{-1, SIGKILL, "pid 201: "}, {-1, SIGTERM, "pid 201: "}, {1, 0, "pid 200: "}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        gw_feed_open_bare(&feed);
+        begin_worker(200);
+        begin_worker(201);
+        refuse_memory(200);
+        gw_feed_wait(&feed, MS);
+        refuse_memory(201);
+        end_of(200, ends[i].code, ends[i].signal);
+        end_of(201, 1, 0);
+        judge(1);
+        assert_non_null(strstr(verdict->headline, ends[i].who));
+        judge_close();
+    }
+}
+
 GW_TEST(a_child_that_coped_is_none)
 {
     gw_feed_open_bare(&feed);

@@ -18,9 +18,9 @@
  * A process that was replaced is ignored if its successor did its work. */
 const gw_process *gwi_family_judge(const gw_model *model);
 
-/* True if nothing shows that the process ended by itself after a refused request, but the command did: the process only
- * filled the card. If its parent waits for it, its status is unknown. */
-bool gwi_has_outlived(const gw_model *model, const gw_process *process);
+/* True if the process was refused memory and the command ended badly, but nothing shows that the process ended by
+ * itself: it may only have filled the card. If its parent waits for it, its status is unknown. */
+bool gwi_may_only_have_filled(const gw_model *model, const gw_process *process);
 
 /* Write the pids from `process` up to the process that started the run, if they were recorded: "12 <- 10 <- 7". */
 enum { GWI_CHAIN_TEXT_MAX = 120 };
