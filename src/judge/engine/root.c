@@ -188,13 +188,6 @@ static bool was_launched_much(const gw_failure *failure)
     return failure->after.launches != UINT64_MAX && failure->after.launches >= MUCH;
 }
 
-/* True if the thread's next granted request came from the same call site: a search for a size that fits. */
-static bool has_retreated(const gw_failure *failure)
-{
-    return failure->next.known && failure->site != 0 && failure->next.site == failure->site &&
-           failure->next.bytes < failure->bytes_wanted;
-}
-
 static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool is_last)
 {
     enum { VERY_MUCH_WORK = 1000 };
@@ -211,7 +204,7 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     case ENDED_BY_OTHER_EXCEPTION:
         if (own && (recovered || failure->after.worked || thread_worked(failure)))
             return WENT_ON;
-        if ((recovered && !own) || was_launched_much(failure) || has_retreated(failure) ||
+        if ((recovered && !own) || was_launched_much(failure) || gw_model_asked_for_less(failure) ||
             is_raised_elsewhere(c, failure))
             return WENT_ON_PERHAPS;
         return WENT_ON_NOT;

@@ -300,6 +300,9 @@ const gw_thread *gw_model_first_thread(const gw_model *model, uint32_t pid);
 const gw_thread *gw_model_next_thread(const gw_model *model, const gw_thread *thread);
 const gw_failure *gw_model_first_failure(const gw_model *model, uint32_t pid);
 const gw_failure *gw_model_next_failure(const gw_model *model, const gw_failure *failure);
+/* True if the thread's next granted request was smaller, but not tiny, and from the same call site: a search for a size
+ * that fits. */
+bool gw_model_asked_for_less(const gw_failure *failure);
 const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first fact with that key */
 /* Return a snapshot together with its list of live blocks, or NULL if there is no such snapshot. The first call for a
  * snapshot builds its list. So call this from one thread at a time, after gw_model_finish(). `live` is NULL if:

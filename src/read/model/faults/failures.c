@@ -552,7 +552,7 @@ static later rings_after(const gw_model *model, const gw_failure *failure, uint6
     return found;
 }
 
-static bool asked_for_less(const gw_failure *failure)
+bool gw_model_asked_for_less(const gw_failure *failure)
 {
     return failure->next.known && failure->next.bytes < failure->bytes_wanted &&
            failure->next.bytes >= failure->bytes_wanted / RETREAT_PART && failure->site != 0 &&
@@ -564,7 +564,7 @@ static bool asked_for_less(const gw_failure *failure)
  * - the thread's next success was smaller and from the same call site. */
 static bool is_retreat(const gw_failure *failure)
 {
-    return failure->t_recovered_ns != 0 || asked_for_less(failure);
+    return failure->t_recovered_ns != 0 || gw_model_asked_for_less(failure);
 }
 
 /* Count what succeeded after the failure. Launches and work are the larger of two numbers, which can both be too low:
@@ -678,7 +678,7 @@ static void settle_retreats(gw_model *model)
                     next->site == failure->site;
         if (same && failure->recovery == GW_RECOVERED_NOT && failure->after.null_used_at == 0 &&
             next->bytes_wanted < failure->bytes_wanted &&
-            (asked_for_less(failure) || next->next.t_ns == failure->next.t_ns))
+            (gw_model_asked_for_less(failure) || next->next.t_ns == failure->next.t_ns))
             failure->recovery = GW_RECOVERED_BY_SMALLER;
         next = failure;
     }
