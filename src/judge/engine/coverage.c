@@ -143,13 +143,15 @@ const char *gwi_gpu_words(const gwi_case *c)
 static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
 {
     char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    bool is_last = failure->after.work + failure->after.allocs == 0;
+    const char *went_on = c->is_root_unsure ? "other work continued" : "the program continued";
     gwi_call_text(call, failure->fn_name);
     gwi_at(c, failure->site, at);
     gwi_evidence(finding, failure->t_ns, "driver",
                  "%s%s%s%s was refused for lack of memory, but %s; it is unclear whether this ended the run", call,
                  failure->bytes_wanted == 0 ? "" : " of ",
                  failure->bytes_wanted == 0 ? "" : gw_bytes_text(bytes, failure->bytes_wanted), at,
-                 c->is_root_unsure ? "other work continued" : "the program continued");
+                 is_last ? "the program seems to have continued without the GPU" : went_on);
 }
 
 /* Report as evidence each reason why the GPU is not ruled out. */

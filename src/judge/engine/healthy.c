@@ -207,6 +207,10 @@ static void say_other_failure(const gwi_case *c, gwi_finding *finding)
                      root->text == NULL ? "" : root->text);
         say_target(c, finding, root);
     }
+    if (c->may_be_reported)
+        gwi_evidence(finding, c->model->stderr_facts.exception.t_ns, "stderr",
+                     "the exception was raised at another line of the same function: it may report this refusal, or "
+                     "another error");
     gwi_say_consequences(c, finding, root);
 }
 

@@ -14,7 +14,7 @@
  *   enough.
  * - An exception about something else: a recovery, new work that was waited for, a little work of the refused thread,
  *   a thousand kernels, a smaller request from the same call site, or a traceback that does not pass the line of the
- *   request.
+ *   request (see is_raised_elsewhere()).
  * - A signal or status alone, or an exception that a refusal may cause: a recovery, repeated requests and work of the
  *   refused thread, or a crash after a refusal that a framework had reported by an exception.
  *
@@ -33,6 +33,12 @@ typedef enum went_on {
     WENT_ON_PERHAPS, /* only other threads went on */
     WENT_ON
 } went_on;
+
+typedef enum raised_at {
+    RAISED_UNKNOWN,   /* or at the line of the refused request */
+    RAISED_BY_CALLER, /* by the function that had called the driver, or in a call of it, at another line */
+    RAISED_ELSEWHERE  /* after this function had returned */
+} raised_at;
 
 typedef enum ended_by { ENDED_BY_MEMORY, ENDED_BY_OTHER_EXCEPTION, ENDED_SILENTLY } ended_by;
 
@@ -67,39 +73,69 @@ static bool is_of_host(const char *type)
     return GW_IS_ONE_OF(type, types);
 }
 
-/* Return the frame of the stack that runs the same function as this frame of a traceback, or NULL. */
-static const gw_frame *find_function(const gw_stack *stack, const gw_log_find *find)
+/* True if the frame runs the function in which this frame of a traceback is. */
+static bool is_of_function(const gw_frame *frame, const gw_log_find *find)
 {
     const char *file = gw_log_text(find, "file"), *function = gw_log_text(find, "function");
-    for (size_t i = 0; file != NULL && function != NULL && i < stack->count; i++) {
-        const gw_frame *frame = &stack->frame[i];
-        const char *dot = frame->function == NULL ? NULL : strrchr(frame->function, '.');
-        if (frame->python && frame->file != NULL && frame->function != NULL &&
-            strcmp(gw_path_last(frame->file), gw_path_last(file)) == 0 &&
-            strcmp(dot == NULL ? frame->function : dot + 1, function) == 0)
-            return frame;
-    }
-    return NULL;
+    if (file == NULL || function == NULL || !frame->python || frame->file == NULL || frame->function == NULL)
+        return false;
+    const char *dot = strrchr(frame->function, '.');
+    return strcmp(gw_path_last(frame->file), gw_path_last(file)) == 0 &&
+           strcmp(dot == NULL ? frame->function : dot + 1, function) == 0;
 }
 
-/* True if the exception is one of the host's, and its traceback shares a function with the stack of the refused
+/* True if the stack has a frame of the function in which this frame of a traceback is, but none at its line. */
+static bool has_left_line(const gw_stack *stack, const gw_log_find *find)
+{
+    bool any = false;
+    int64_t line;
+    if (!gw_log_number(find, "number", &line))
+        return false;
+    for (size_t i = 0; i < stack->count; i++) {
+        const gw_frame *frame = &stack->frame[i];
+        if (!is_of_function(frame, find))
+            continue;
+        if (frame->line == 0 || (int64_t)frame->line == line)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Find where an exception of the host was raised, if its traceback shares a function with the stack of the refused
  * request, but at another line: that function had already left the line of the request. */
-static bool is_raised_elsewhere(const gwi_case *c, const gw_failure *failure)
+static raised_at raised_where(const gwi_case *c, const gw_failure *failure)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gw_stack *stack = failure->site == 0 ? NULL : gw_sites_stack(c->model->sites, failure->site);
     const gw_log_find *trace = facts->exception.find;
-    int64_t line;
+    bool has_left = false, is_in_caller = false;
+    size_t caller = 0;
     if (stack == NULL || trace == NULL || !is_of_host(facts->exception_type))
-        return false;
+        return RAISED_UNKNOWN;
+    while (caller < stack->count && !stack->frame[caller].python)
+        caller++;
     while (trace > facts->log->find && trace->sign != GW_SAYS_TRACEBACK)
         trace--;
     for (; trace < facts->exception.find; trace++) {
-        const gw_frame *frame = trace->sign == GW_SAYS_FRAME ? find_function(stack, trace) : NULL;
-        if (frame != NULL && gw_log_number(trace, "number", &line) && line != (int64_t)frame->line)
-            return true;
+        bool is_frame = trace->sign == GW_SAYS_FRAME;
+        has_left = has_left || (is_frame && has_left_line(stack, trace));
+        is_in_caller =
+            is_in_caller || (is_frame && caller < stack->count && is_of_function(&stack->frame[caller], trace));
     }
-    return false;
+    if (!has_left)
+        return RAISED_UNKNOWN;
+    return is_in_caller ? RAISED_BY_CALLER : RAISED_ELSEWHERE;
+}
+
+/* True if the exception was raised elsewhere, after the program had handled the refusal. The function that had called
+ * the driver may have checked the result at a later line, unless a framework had raised an exception for the request,
+ * or the refused thread went on. */
+static bool is_raised_elsewhere(const gwi_case *c, const gw_failure *failure)
+{
+    bool is_handled = failure->allocator >= 0 || c->framework != GW_FRAMEWORK_RAW || failure->after.own_work > 0;
+    raised_at where = raised_where(c, failure);
+    return where == RAISED_ELSEWHERE || (where == RAISED_BY_CALLER && is_handled);
 }
 
 /* ---- until the next refusal ---- */
@@ -399,6 +435,9 @@ void gwi_root_find(gwi_case *c)
     /* Without call sites, nothing shows whether the exception was raised elsewhere. */
     bool is_unplaced = end_of(c) == ENDED_BY_OTHER_EXCEPTION && is_of_host(c->model->stderr_facts.exception_type) &&
                        gw_model_meta(c->model, "option.no_sites") != NULL;
-    if (c->oom != NULL && c->root == c->oom && (is_unplaced || may_have_gone_on(c)))
-        c->is_root_unknown = true;
+    if (c->oom == NULL || c->root != c->oom)
+        return;
+    c->may_be_reported = end_of(c) == ENDED_BY_OTHER_EXCEPTION && c->oom->after.null_used_at == 0 &&
+                         raised_where(c, c->oom) == RAISED_BY_CALLER;
+    c->is_root_unknown = c->is_root_unknown || is_unplaced || c->may_be_reported || may_have_gone_on(c);
 }

@@ -149,6 +149,56 @@ GW_TEST(a_search_and_then_an_exception)
     }
 }
 
+/* A program raises an exception in a function that had made the refused request. */
+GW_TEST(the_line_of_the_exception)
+{
+    enum { RAW = 0, TORCH = 1 };
+    static const char recursion[] = "forward m.py 10, forward m.py 30, <module> t.py 20", load[] = "load m.py 9";
+    static const struct {
+        const char *site, *frames;
+        int framework;
+        bool works;
+        const char *cause;
+    } rows[] = {
+        {recursion, "  File \"m.py\", line 30, in forward\n  File \"m.py\", line 10, in forward\n", TORCH, false,
+         "gpu-oom-capacity"},
+        {recursion, "  File \"m.py\", line 30, in forward\n  File \"m.py\", line 12, in forward\n", TORCH, false,
+         "script-exception"},
+        {load, "  File \"m.py\", line 9, in load\n", TORCH, false, "gpu-oom-capacity"},
+        {load, "  File \"m.py\", line 11, in load\n", TORCH, false, "script-exception"},
+        {load, "  File \"m.py\", line 11, in load\n", RAW, true, "script-exception"},
+        {load, "  File \"m.py\", line 11, in load\n", RAW, false, NULL},
+        {"take m.py 3, load m.py 9", "  File \"m.py\", line 11, in load\n", RAW, false, "script-exception"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[512];
+        gw_feed_open(&feed, 16 * gib);
+        if (rows[i].framework == TORCH)
+            gw_feed_map(&feed, "/venv/torch/lib/libtorch_cuda.so");
+        gw_feed_alloc(&feed, gib);
+        feed.site = gw_feed_site(&feed, rows[i].site);
+        refuse();
+        feed.site = 0;
+        if (rows[i].works)
+            gw_feed_launch(&feed, KERNEL, 0);
+        snprintf(text, sizeof text,
+                 "Traceback (most recent call last):\n  File \"t.py\", line 20, in <module>\n%sValueError: no buffer\n",
+                 rows[i].frames);
+        gw_feed_stderr(&feed, text);
+        end(1, 0);
+        if (rows[i].cause != NULL) {
+            expect_only(rows[i].cause, GW_SUPPORTED);
+            continue;
+        }
+        judge_open(); /* the program may have checked the result and raised the exception for it */
+        assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+        assert_true(evidence_has(verdict, "may report this refusal"));
+        assert_int_equal(certainty_of_alternative(verdict, "gpu-oom-capacity"), GW_HYPOTHESIS);
+        assert_int_equal(certainty_of_alternative(verdict, "script-exception"), GW_HYPOTHESIS);
+        judge_close();
+    }
+}
+
 GW_TEST(a_status_alone)
 {
     static const struct {

@@ -92,6 +92,7 @@ typedef struct gwi_case {
     const gw_failure *handled;    /* first allocation failure from which the program recovered */
     bool is_root_unsure;          /* the refusal may not have ended the run, so no cause is established: see root.c */
     bool is_root_unknown;         /* no output shows which refusal ended the run, or whether one did: see root.c */
+    bool may_be_reported;         /* nothing shows whether the exception, of another line, reports the refusal `oom` */
     const gw_failure *start;      /* failed cuInit, or failed first context under an address-space limit */
     const gw_failure *no_context; /* the first context was refused for lack of memory, without an address limit */
     bool has_address_limit;       /* the address space was limited, as by ulimit -v */
