@@ -84,6 +84,48 @@ GW_TEST(memory_of_another_gpu_is_a_hypothesis)
     expect(GW_CERTAINTY_NONE);
 }
 
+/* Which block the address of a refused call lies in. Before the call, one block of 4 MiB is freed and one lives. */
+GW_TEST(what_a_refused_address_refers_to)
+{
+    enum { OLD = 0x6000000, LIVE = 0x5000000, HOST = 0x7ff, PAGES = 0x99 };
+    static const struct {
+        const char *call, *said; /* `said` NULL: nothing is known about the addresses */
+        gw_event_kind again;     /* the kind of memory that now has the freed block's address; 0: none */
+        gw_event_kind kind;
+        uint64_t arg[3];
+    } rows[] = {
+        {"cuMemcpyHtoD_v2", "a NULL address", 0, GW_EV_COPY, {0, HOST, 64}},
+        {"cuMemcpyHtoD_v2", "already freed", 0, GW_EV_COPY, {OLD + 64, HOST, 64}},
+        {"cuMemFree_v2", "already freed", 0, GW_EV_FREE, {OLD}},
+        {"cuMemcpyHtoD_v2", "5.00 MiB for a smaller block", 0, GW_EV_COPY, {LIVE, HOST, 5 << 20}},
+        {"cuMemcpyDtoH_v2", "4.00 MiB for a smaller block", 0, GW_EV_COPY, {HOST, LIVE + 1, 4 << 20}},
+        {"cuMemcpyHtoD_v2", NULL, 0, GW_EV_COPY, {LIVE, HOST, 4 << 20}},
+        {"cuMemcpyBatchAsync_v2", NULL, 0, GW_EV_COPY, {LIVE, HOST, 5 << 20}}, /* the sum of several copies */
+        {"cuMemcpyBatchAsync_v2", NULL, 0, GW_EV_COPY, {0, 0, 0}},
+        {"cuMemcpy2D_v2", NULL, 0, GW_EV_COPY, {0, 0, 0}}, /* pCopy is NULL */
+        {"cuMemcpyHtoD_v2", NULL, GW_EV_ALLOC_ASYNC, GW_EV_COPY, {OLD, HOST, 64}},
+        {"cuMemcpyHtoD_v2", "8.00 MiB for a smaller block", GW_EV_ALLOC_ASYNC, GW_EV_COPY, {OLD, HOST, 8 << 20}},
+        {"cuMemcpyHtoD_v2", NULL, GW_EV_VMM_MAP, GW_EV_COPY, {OLD, HOST, 8 << 20}}, /* the next mapping may follow */
+        {"cuMemcpyHtoD_v2", NULL, GW_EV_IPC_OPEN, GW_EV_COPY, {OLD, HOST, 8 << 20}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gw_feed_open(&feed, 16ull << 30);
+        gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, LIVE, 4 * mib, GW_SPACE_DEVICE, 0);
+        gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, OLD, 4 * mib, GW_SPACE_DEVICE, 0);
+        gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 0, OLD, 0, GW_SPACE_DEVICE, 0);
+        gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, PAGES, 4 * mib, 0, 1);
+        if (rows[i].again != 0)
+            gw_feed_call(&feed, "?", rows[i].again, 0, OLD, 4 * mib, 0, PAGES);
+        const uint64_t *arg = rows[i].arg;
+        gw_feed_call(&feed, rows[i].call, rows[i].kind, INVALID_VALUE, arg[0], arg[1], arg[2], 0);
+        gw_feed_exit(&feed, 1, 0);
+        gw_verdict *verdict = judge_fed(&feed);
+        if (strstr(verdict->headline, rows[i].said == NULL ? "the reason is unknown" : rows[i].said) == NULL)
+            fail_msg("row %zu, %s: %s", i, rows[i].call, verdict->headline);
+        gw_verdict_free(verdict);
+    }
+}
+
 GW_TEST(a_framework_says_so)
 {
     begin();

@@ -531,7 +531,7 @@ void gwi_machine_free(gw_model *model);
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
 /* Find the memory that the call's addresses refer to, if the driver refused an argument. Call it when a failure is
  * added. */
-void gwi_target_find(const gwi_process *process, gw_failure *failure);
+void gwi_target_find(const gw_model *model, const gwi_process *process, gw_failure *failure);
 
 /* order.c. gwi_order_step() handles ORDER and ORDER_RANGE. gwi_order_call() handles a successful call for which
  * gwi_order_matters(); call it before the ledger is updated. A FREE matters only once the process has ORDER records. */

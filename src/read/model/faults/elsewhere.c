@@ -6,7 +6,8 @@
  * A default stream has the device of the current context. A function has the device of its module. Other objects have
  * the device that was current when they were created.
  *
- * It also finds the memory that a refused address refers to, in the list of the process's calls for memory. */
+ * It also finds the memory that a refused address refers to: a live block or, in the list of the process's calls for
+ * memory, one that was freed. */
 #include "gwi_find.h"
 
 enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, STREAM_NAMES = 2 };
@@ -74,14 +75,28 @@ void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure 
 
 /* ---- the memory of a refused address ---- */
 
-static size_t addresses_of(const gw_failure *failure)
+/* Return the number of addresses of the call that are examined. */
+static unsigned addresses_of(const gw_failure *failure)
 {
-    if (failure->result != INVALID_VALUE)
+    bool is_copy = failure->kind == GW_EV_COPY, moves = is_copy || failure->kind == GW_EV_FILL;
+    if (failure->result != INVALID_VALUE || (moves && failure->arg[2] == 0))
         return 0;
-    return failure->kind == GW_EV_COPY ? 2 : failure->kind == GW_EV_FILL || failure->kind == GW_EV_FREE;
+    return is_copy ? 2 : moves || failure->kind == GW_EV_FREE;
 }
 
-/* Return the newest request whose block contains the address. Its index is *ret_index. */
+/* Return the live block or mapping that contains the address. The size of another process's block is not known. */
+static const gwi_object *find_live(const gwi_process *process, uint64_t address)
+{
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        const gwi_object *it = &process->object[i];
+        if ((it->space == GWI_SPACE_MEMORY || it->space == GWI_SPACE_MAPPING) &&
+            (address == it->key || address - it->key < it->bytes))
+            return it;
+    }
+    return NULL;
+}
+
+/* Return the newest request whose block contained the address. Its index is *ret_index. */
 static const gwi_memory_call_made *find_request(const gwi_memory_calls *calls, uint64_t address, size_t *ret_index)
 {
     for (size_t i = calls->count; i-- > 0;) {
@@ -93,33 +108,50 @@ static const gwi_memory_call_made *find_request(const gwi_memory_calls *calls, u
     return NULL;
 }
 
-static void look_up(const gwi_memory_calls *calls, const gw_failure *failure, unsigned argument, gw_target *ret_target)
+static void look_up_live(const gw_model *model, const gwi_object *it, uint64_t address, uint64_t bytes,
+                         gw_target *target)
 {
-    size_t index;
-    uint64_t address = failure->arg[argument], bytes = failure->kind == GW_EV_FREE ? 0 : failure->arg[2];
-    const gwi_memory_call_made *made = calls->is_cut ? NULL : find_request(calls, address, &index);
-    *ret_target = (gw_target){.what = address == 0 ? GW_TARGET_NULL : GW_TARGET_UNKNOWN, .argument = (uint8_t)argument};
-    if (made == NULL || address == 0)
+    target->offset = address - it->key;
+    /* the next mapping may continue this one */
+    if (it->space == GWI_SPACE_MAPPING || it->bytes == 0 || bytes <= it->bytes - target->offset)
         return;
-    ret_target->offset = address - made->address;
-    ret_target->bytes = made->bytes;
-    ret_target->t_made_ns = made->t_ns;
-    ret_target->made_site = made->site;
-    if (bytes > made->bytes - ret_target->offset)
-        ret_target->what = GW_TARGET_PAST_END;
-    for (size_t i = index + 1; i < calls->count; i++) {
+    target->what = GW_TARGET_PAST_END;
+    target->bytes = it->bytes;
+    target->t_made_ns = it->t_ns;
+    target->made_site = model->group[it->group].site;
+}
+
+static void look_up_freed(const gwi_memory_calls *calls, uint64_t address, gw_target *target)
+{
+    size_t index = 0;
+    const gwi_memory_call_made *made = calls->is_cut ? NULL : find_request(calls, address, &index);
+    for (size_t i = index + 1; made != NULL && i < calls->count; i++) {
         const gwi_memory_call_made *call = &calls->call[i];
         if (call->kind != GW_EV_FREE || call->address != made->address)
             continue;
-        ret_target->what = GW_TARGET_FREED;
-        ret_target->t_freed_ns = call->t_ns;
-        ret_target->freed_site = call->site;
+        *target = (gw_target){.what = GW_TARGET_FREED,
+                              .argument = target->argument,
+                              .offset = address - made->address,
+                              .bytes = made->bytes,
+                              .t_made_ns = made->t_ns,
+                              .made_site = made->site,
+                              .t_freed_ns = call->t_ns,
+                              .freed_site = call->site};
+        return;
     }
 }
 
-void gwi_target_find(const gwi_process *process, gw_failure *failure)
+void gwi_target_find(const gw_model *model, const gwi_process *process, gw_failure *failure)
 {
-    size_t count = addresses_of(failure);
-    for (unsigned i = 0; i < count && failure->target.what == GW_TARGET_UNKNOWN; i++)
-        look_up(&process->memory_calls, failure, i, &failure->target);
+    unsigned count = addresses_of(failure);
+    for (unsigned i = 0; i < count && failure->target.what == GW_TARGET_UNKNOWN; i++) {
+        uint64_t address = failure->arg[i], bytes = failure->kind == GW_EV_FREE ? 0 : failure->arg[2];
+        const gwi_object *live = address == 0 ? NULL : find_live(process, address);
+        failure->target =
+            (gw_target){.what = address == 0 ? GW_TARGET_NULL : GW_TARGET_UNKNOWN, .argument = (uint8_t)i};
+        if (live != NULL)
+            look_up_live(model, live, address, bytes, &failure->target);
+        else if (address != 0)
+            look_up_freed(&process->memory_calls, address, &failure->target);
+    }
 }

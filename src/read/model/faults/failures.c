@@ -421,7 +421,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
     look_up_named(process, failure);
     gwi_elsewhere_find(model, process, failure);
     if (index < TARGETS_MAX)
-        gwi_target_find(process, failure);
+        gwi_target_find(model, process, failure);
     process->last_failure = (int)index;
     process->sticky = process->sticky || sticky;
     if (!failure->is_allocation || failure->is_echo)
@@ -689,6 +689,9 @@ void gwi_failures_finish(gw_model *model)
     for (size_t i = 0; i < model->failure_count; i++) {
         gw_failure *failure = &model->failure[i];
         failure->fn_name = gw_model_fn_name(model, failure->fn);
+        /* the event of a batch has the addresses of its first copy, and the bytes of all */
+        if (strstr(failure->fn_name, "Batch") != NULL)
+            failure->target = (gw_target){0};
         failure->is_probe = is_probe(failure) && !is_refused_fork(model, failure);
         if (failure->is_allocation && !failure->is_echo)
             settle_allocation(model, failure);
