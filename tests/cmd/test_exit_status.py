@@ -33,6 +33,8 @@ CASES = {
     ("fit", "0"): [*FIT, "--max", "2", *BATCH],
     ("fit", "1"): [*FIT, "--from", "1000000", "--max", "1000000", *BATCH],
     ("fit", "2"): ["fit", "--", CNN, "--batch", "1"],
+    ("fit", "126"): [*FIT, "--", NOT_EXECUTABLE, "{batch}"],
+    ("fit", "127"): [*FIT, "--", "no-such-program", "{batch}"],
     ("explain", "0"): ["explain", ONE],
     ("explain", "1"): ["explain", "700"],
     ("explain", "2"): ["explain", "/no/file"],
