@@ -9,7 +9,8 @@
 #include <sys/types.h>
 
 /* Read the beginning of a file into `out` as a string. `format` makes the path. Returns the number of bytes; -1 if the
- * file cannot be read: `out` is "" then, and *ret_why, which may be NULL, and errno have the reason. */
+ * file cannot be read, also if a part of it could be: `out` is "" then, and *ret_why, which may be NULL, and errno have
+ * the reason. */
 ssize_t gw_read_small(char *out, size_t room, int *ret_why, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
