@@ -1,5 +1,5 @@
 /* The program keeps memory that it no longer needs: from an earlier run in the same process, from every iteration, or
- * as streams or contexts that are never destroyed.
+ * as streams, contexts or executable graphs that are never destroyed.
  *
  * Established only by: streams or contexts (judge_handles()) that hold at least half of the limit, and no less than the
  * program's own allocations. Both their number and the driver's memory beyond all allocations must show this.
@@ -17,11 +17,12 @@
  *   calls)
  * - a caught failure whose memory is still alive
  * - many equal JAX arrays
+ * - executable graphs whose captured requests have much memory (a program may need a graph for each shape)
  *
  * A hypothesis by: a place that allocates again while what it allocated before is held (judge_built_again()).
  *
- * Only a hypothesis in a framework without a report of its allocator, except streams, contexts and the JAX arrays. This
- * does not apply if the framework allocates each tensor from the driver. */
+ * Only a hypothesis in a framework without a report of its allocator, except streams, contexts, executable graphs and
+ * the JAX arrays. This does not apply if the framework allocates each tensor from the driver. */
 #include "gwi_cause.h"
 #include "gwi_plateau.h"
 
@@ -285,7 +286,9 @@ static gw_certainty judge_objects(const gwi_case *c, gwi_finding *finding)
     const gwi_memory *memory = &c->memory;
     /* Measured on a real card: a stream takes 0.55 MiB of device memory, a context 527 MiB. */
     const gw_usage none = {0}, *usage = memory->snapshot == NULL ? &none : &memory->snapshot->usage;
-    uint64_t graphs = usage->class_made[GW_CLASS_GRAPH_EXEC];
+    /* a captured graph need not be instantiated, and may be several times: the larger number gives the smaller size */
+    uint64_t execs = usage->class_made[GW_CLASS_GRAPH_EXEC];
+    uint64_t graphs = usage->graphs_captured > execs ? usage->graphs_captured : execs;
     const handle_leak leaks[] = {
         {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 256, 563u << 10, "cuStreamDestroy"},
         {GW_CLASS_CONTEXT, "context", memory->made_context_count, 3, 2, 500u << 20, "cuCtxDestroy"},

@@ -93,6 +93,7 @@ typedef struct gw_usage {
     /* Requests that were captured and not freed in their graph: the memory belongs to graphs, and is not in the ledger.
      * The size of a captured free is not known; assume the mean. */
     uint64_t captured_bytes, captured_count;
+    uint64_t graphs_captured; /* captures that began, since the process started */
 } gw_usage;
 
 /* A block that was alive at a snapshot. Lists of blocks are sorted by `order`, the number of the allocation in the

@@ -367,6 +367,12 @@ static bool exec_of_graph_alive(const gwi_process *process, uint64_t graph)
     return false;
 }
 
+static gw_usage *usage_of_call(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    int device = gwi_device_of(process, event->context);
+    return &model->process[process->index].usage[device < 0 ? 0 : gwi_device_place((uint64_t)device)];
+}
+
 static void capture_begin(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (!gwi_room(model, &process->capture, process->capture_count, &process->capture_capacity, sizeof(gwi_capture)))
@@ -374,6 +380,7 @@ static void capture_begin(gw_model *model, gwi_process *process, const gw_event 
     process->capture[process->capture_count++] =
         (gwi_capture){event->tid, true, event->arg[3], event->t_ns, UINT64_MAX};
     process->captures_open++;
+    usage_of_call(model, process, event)->graphs_captured++;
 }
 
 static void capture_end(gwi_process *process, const gw_event *event)
@@ -517,8 +524,7 @@ static void apply_effect(gw_model *model, gwi_process *process, const gw_event *
 
 static void count_captured(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    int device = gwi_device_of(process, event->context);
-    gw_usage *usage = &model->process[process->index].usage[device < 0 ? 0 : gwi_device_place((uint64_t)device)];
+    gw_usage *usage = usage_of_call(model, process, event);
     bool is_alloc = event->kind == GW_EV_ALLOC_ASYNC;
     if (is_alloc) {
         usage->captured_bytes += event->arg[1];
