@@ -1,5 +1,5 @@
-/* Tests verdicts on refused requests after events were lost. Some blocks may be known wrongly, so no verdict may depend
- * on them. */
+/* Tests verdicts on refused requests and addresses after events were lost. Some blocks may be known wrongly, so no
+ * verdict may depend on them. */
 #include "run_testlib.h"
 
 /* If events were lost, this process itself may have allocated the memory of unknown origin. */
@@ -210,6 +210,25 @@ static void test_other_process_and_a_first_step_that_keeps(void **state)
     judge_close();
 }
 
+/* Another block may have the address of a freed block, or of a smaller one. A NULL address is none of any block. */
+static void test_a_refused_address_and_lost_events(void **state)
+{
+    static const char *const said[] = {"already freed", "for a smaller block", "a NULL address"};
+    for (int i = 0; i < 6; i++) {
+        bool has_lost = i % 2 != 0;
+        open_program(16 * gib);
+        uint64_t block = gw_feed_alloc(&feed, mib);
+        if (i / 2 == 0)
+            gw_feed_free(&feed, block);
+        lose(has_lost ? 1000 : 0);
+        gw_feed_call(&feed, "cuMemcpyHtoD_v2", GW_EV_COPY, 1, i / 2 == 2 ? 0 : block, 0x7000, 2 * mib, 0);
+        close_program(1);
+        expect_status(GW_VERDICT_UNDETERMINED);
+        assert_int_equal(strstr(verdict->headline, said[i / 2]) != NULL, !has_lost || i / 2 == 2);
+        judge_close();
+    }
+}
+
 static const row rows[] = {
     TEST(test_other_process_and_a_first_step_that_keeps),
     TEST(test_other_process_by_difference_and_lost_events),
@@ -222,6 +241,7 @@ static const row rows[] = {
     TEST(test_a_fault_and_damaged_blocks),
     TEST(test_a_leak_beside_memory_of_unknown_owner),
     TEST(test_driver_fragmentation_and_lost_events),
+    TEST(test_a_refused_address_and_lost_events),
 };
 
 ROWS_MAIN(rows)

@@ -164,6 +164,8 @@ static void say_target(const gwi_case *c, gwi_finding *finding, const gw_failure
     gwi_place(c, it->made_site, made);
     gwi_place(c, it->freed_site, freed);
     const char *made_at = made[0] == '\0' ? "" : " at ", *freed_at = freed[0] == '\0' ? "" : " at ";
+    if (it->what != GW_TARGET_NULL && gwi_lost_after(c, it->t_made_ns))
+        return; /* another block may have this address */
     switch (it->what) {
     case GW_TARGET_UNKNOWN:
         return;
