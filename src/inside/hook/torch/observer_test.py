@@ -85,7 +85,11 @@ class Library:
         return result
 
     def states(self):
-        return {self.fields[a[0]]: a[1] for kind, a, _ in self.facts() if kind == STATE}
+        return {self.fields[a[0]]: a[1] for a in self.of(STATE)}
+
+    def of(self, wanted):
+        """The arguments of all facts of a kind."""
+        return [a for kind, a, _ in self.facts() if kind == wanted]
 
     def notes(self):
         return [text for kind, _, text in self.facts() if kind == NOTE]
@@ -105,10 +109,10 @@ class Library:
             ctypes.CDLL(None).setenv(name.encode(), value.encode(), 1)
         self.lib.test_start()
 
-    def attach(self, **environment):
-        """Start the observer, and poke it once: with a usable torch, it attaches."""
+    def attach(self, times=1, **environment):
+        """Start the observer, and poke it: with a usable torch, it attaches at the first poke."""
         self.start(**environment)
-        self.poke(1)
+        self.poke(times)
 
 
 def run_pending():
@@ -185,7 +189,6 @@ class FakeTorch:
         trace.append({"action": "oom", "device_free": 5, "size": 99 * MIB, "time_us": now - 10})
         self.snapshot["device_traces"] = [trace]
 
-
     def fill_stacks(self, file="/w/train.py"):
         """Like fill(), with the stack of each allocation: train.py keeps 3 MiB a round (line 44), and needs 8 (line
         40)."""
@@ -230,18 +233,54 @@ def attached(lib, fill=None, course=False, history_on=False, **environment):
     return fake
 
 
+def report(lib, fake, *numbers):
+    """Clear the facts, and let the observer report an out-of-memory. Without `numbers`, 99 MiB were requested."""
+    lib.lib.test_clear()
+    return fake.attached[0](0, *numbers or (99 * MIB, 64 * MIB, 5))
+
+
+def end(lib):
+    """Clear the facts, and end the program."""
+    lib.lib.test_clear()
+    atexit._run_exitfuncs()
+
+
+def check_child(action, what):
+    """Run `action` in a forked child. It returns True if all is well."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if action() else 1)
+    check(os.waitpid(child, 0)[1] == 0, what)
+
+
+def check_error_in_flight(action):
+    """An exception that is being handled is the same after `action`."""
+    try:
+        try:
+            {}["missing"]
+        except KeyError:
+            action()
+            raise
+    except KeyError as error:
+        check(error.args == ("missing",), error.args)
+
+
+def poke_from_threads(lib):
+    for _ in range(2):
+        lib.lib.test_poke_from_threads(8)
+        run_pending()
+
+
 # ---- tests: each gets the library ----
 
 def test_no_torch(lib):
-    lib.lib.test_start()
-    lib.poke(50)
+    lib.attach(50)
     check(lib.facts() == [], lib.facts())
 
 
 def test_torch_half_imported(lib):
     fake = FakeTorch(importing=True)
-    lib.lib.test_start()
-    lib.poke(10)
+    lib.attach(10)
     check(fake.attached == [] and lib.facts() == [], "touched a half-imported torch")
     for module in (fake.torch, fake.c, fake.cuda):
         module.__spec__._initializing = False
@@ -251,8 +290,7 @@ def test_torch_half_imported(lib):
 
 def test_cuda_not_initialised(lib):
     fake = FakeTorch(initialized=False)
-    lib.lib.test_start()
-    lib.poke(14)
+    lib.attach(14)
     check(fake.attached == [] and fake.history_calls == [] and fake.snapshot_arguments == [], "made torch start CUDA")
     fake.cuda._initialized = True
     lib.poke(1)
@@ -282,10 +320,7 @@ def test_modules_are_strange(lib):
 
 def test_switched_off(lib):
     fake = FakeTorch()
-    os.environ["GPUWHY_ATTACH"] = "0"
-    ctypes.CDLL(None).setenv(b"GPUWHY_ATTACH", b"0", 1)
-    lib.lib.test_start()
-    lib.poke(20)
+    lib.attach(20, GPUWHY_ATTACH="0")
     check(fake.attached == [] and lib.facts() == [], "attached although switched off")
 
 
@@ -294,8 +329,7 @@ def test_refusal(lib):
     calls = []
     fake.c._cuda_attach_out_of_memory_observer = refusing(
         "cudaMallocAsync does not yet support attachOutOfMemoryObserver.\nSecond line", calls)
-    lib.lib.test_start()
-    lib.poke(10)
+    lib.attach(10)
     check(len(calls) == 3, f"{len(calls)} attempts")
     check(lib.notes() == ["cudaMallocAsync does not yet support attachOutOfMemoryObserver."], lib.notes())
     check(fake.history_calls == [], "history on although refused")
@@ -303,8 +337,7 @@ def test_refusal(lib):
 
 def test_attach(lib):
     fake = FakeTorch()
-    lib.lib.test_start()
-    lib.poke(20)
+    lib.attach(20)
     check(len(fake.attached) == 1, f"attached {len(fake.attached)} times")
     check(fake.history_calls == [], fake.history_calls)
     check(lib.notes() == ["PyTorch 9.9.fake; no history until a sixteenth of the card's memory is allocated"], lib.notes())
@@ -403,9 +436,8 @@ def test_oom_without_history(lib):
     fake.fill()
     fake.snapshot["device_traces"] = [[]]
     lib.attach()
-    lib.lib.test_clear()
-    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
-    blocks = [a for kind, a, _ in lib.facts() if kind == BLOCK]
+    report(lib, fake)
+    blocks = lib.of(BLOCK)
     check(len(blocks) == 3 and all(b[2] == UNKNOWN for b in blocks), blocks)
     check(lib.states()["history_entry_count"] == 0 and "history_age_ns" not in lib.states(), lib.states())
     check(fake.history_calls == [], "switched on inside the report")
@@ -418,37 +450,27 @@ def test_oom_without_history(lib):
 def test_threads_begin_history_once(lib):
     fake = attached(lib)
     lib.lib.gwi_observer_taken(ctypes.c_uint64(CARD), ctypes.c_uint64(CARD))
-    lib.lib.test_poke_from_threads(8)
-    run_pending()
-    lib.lib.test_poke_from_threads(8)
-    run_pending()
+    poke_from_threads(lib)
     check(len(fake.history_calls) == 1, f"{len(fake.history_calls)} times")
 
 
 def test_error_in_flight_survives_the_history(lib):
     fake = attached(lib)
-    seen = []
-    try:
-        try:
-            {}["missing"]
-        except KeyError:
-            lib.take(CARD)
-            raise
-    except KeyError as error:
-        seen.append(error.args)
-    check(seen == [("missing",)] and len(fake.history_calls) == 1, seen)
+    check_error_in_flight(lambda: lib.take(CARD))
+    check(len(fake.history_calls) == 1, fake.history_calls)
 
 
 def test_forked_child_begins_no_history(lib):
     fake = attached(lib)
-    child = os.fork()
-    if child == 0:
+
+    def in_child():
         fake.c._cuda_isHistoryEnabled = fake.c._cuda_record_memory_history = lambda *_: os._exit(2)
         lib.lib.gwi_observer_forked()
         lib.take(CARD)
         lib.poke(5)
-        os._exit(0)
-    check(os.waitpid(child, 0)[1] == 0, "PyTorch was asked in the child")
+        return True
+
+    check_child(in_child, "PyTorch was asked in the child")
     lib.take(CARD)
     check(fake.history_calls == [SWITCH_ON], "the parent's history did not begin")
 
@@ -486,8 +508,7 @@ def test_deep_leaves_the_programs_history_alone(lib):
 
 def test_deep_tells_lines(lib):
     fake = attached(lib, fill="stacks", GPUWHY_DEEP="1")
-    lib.lib.test_clear()
-    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    report(lib, fake)
     sites = lib.sites()
     innermost = {site: frames[0] for site, frames in sites.items()}
     check(all(s > FIRST_SITE for s in sites) and all(len(f) == 2 for f in sites.values()), sites)
@@ -540,11 +561,10 @@ def test_deep_writes_again_what_found_no_room(lib):
 
 def test_deep_at_the_end(lib):
     fake = attached(lib, fill="stacks", GPUWHY_DEEP="1")
-    lib.lib.test_clear()
-    atexit._run_exitfuncs()
+    end(lib)
     check(lib.states().get("when") == 1, lib.states())
     check([site != 0 for _, site in lib.with_site(BLOCK)] == [True] * 3, lib.with_site(BLOCK))
-    check([1 for kind, _, _ in lib.facts() if kind == HISTORY], "no history at the end")
+    check(lib.of(HISTORY), "no history at the end")
     check(lib.lib.test_guard_depth() == 0, "a guard was left open")
 
 
@@ -561,12 +581,11 @@ def test_deep_is_bounded(lib):
     fake.snapshot["device_traces"] = [[
         {"action": "alloc", "addr": 7000 + i, "size": 10, "time_us": now + i, "frames": stack(i)} for i in range(500)]]
     lib.attach(GPUWHY_DEEP="1")
-    lib.lib.test_clear()
-    fake.attached[0](0, 1, 2, 3)
+    report(lib, fake, 1, 2, 3)
     sites = lib.sites()
     check(50 < len(sites) <= 2048, len(sites))
     check(all(len(frames) == 48 for frames in sites.values()), "not cut")
-    codes = sum(kind == CODE for kind, _, _ in lib.facts())
+    codes = len(lib.of(CODE))
     check(codes <= 4096, codes)
     check(len(lib.with_site(BLOCK)) == 3000, len(lib.with_site(BLOCK)))
     held = lib.with_site(HELD)
@@ -639,8 +658,7 @@ def test_oom(lib):
     filled_ns = time.time_ns()
     fake.fill()
     lib.attach()
-    lib.lib.test_clear()
-    check(fake.attached[0](0, 99 * MIB, 64 * MIB, 5) is None, "the observer's result")
+    check(report(lib, fake) is None, "the observer's result")
     facts = lib.facts()
     check(facts[0][:2] == (OOM, (99 * MIB, 64 * MIB, 5, 0)), facts[0])
     states = lib.states()
@@ -677,9 +695,8 @@ def test_probing_stays_cheap(lib):
     fake.snapshot["device_traces"][0] *= 500  # so that reading takes some time
     lib.attach()
     for _ in range(30):
-        lib.lib.test_clear()
-        fake.attached[0](0, 4, 5, 6)
-    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "the thirtieth in a row read the history")
+        report(lib, fake, 4, 5, 6)
+    check(lib.of(HISTORY) == [], "the thirtieth in a row read the history")
     check(lib.states()["largest_inactive_block_bytes"] == 22 * MIB, "no block map")
     full = fake.snapshot_arguments.count(None)
     check(8 <= full <= 12 and fake.snapshot_arguments[-1] == (0, 0, False), fake.snapshot_arguments)
@@ -693,8 +710,7 @@ def test_course_needs_no_history(lib):
     """If the hook follows the blocks itself, no history is enabled, whatever the program allocates."""
     fake = FakeTorch()
     follow_course(lib)
-    lib.start()
-    lib.poke(2)
+    lib.attach(2)
     lib.take(CARD)
     lib.poke(3)
     check(fake.attached and fake.history_calls == [], fake.history_calls)
@@ -704,19 +720,17 @@ def test_course_needs_no_history(lib):
 def test_course_beside_a_wanted_history(lib):
     fake = FakeTorch()
     follow_course(lib)
-    lib.start(GPUWHY_HISTORY="500")
-    lib.poke(2)
+    lib.attach(2, GPUWHY_HISTORY="500")
     check(len(fake.history_calls) == 1, fake.history_calls)
 
 
 def test_oom_with_course(lib):
     """Blocks have order, age and site from the course, no history is read, and the refused request has a site."""
     fake = attached(lib, fill="blocks", course=True)
-    lib.lib.test_clear()
-    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    report(lib, fake)
     check(lib.with_site(OOM) == [((99 * MIB, 64 * MIB, 5, 0), 44)], lib.with_site(OOM))
     check(lib.states()["course_request_count"] == 1, lib.states())
-    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "a history was read")
+    check(lib.of(HISTORY) == [], "a history was read")
     check(fake.snapshot_arguments[-1] == (0, 0, False), fake.snapshot_arguments)
     blocks = {a[0]: (a[1:], site) for a, site in lib.with_site(BLOCK)}
     base = 0x7F0000000000
@@ -733,9 +747,8 @@ def test_course_while_probing(lib):
     follow_course(lib)
     lib.attach()
     for _ in range(30):
-        lib.lib.test_clear()
-        fake.attached[0](0, 4, 5, 6)
-    check(not [1 for kind, _, _ in lib.facts() if kind in (HISTORY, REQUESTS)], "the thirtieth in a row was full")
+        report(lib, fake, 4, 5, 6)
+    check(lib.of(HISTORY) + lib.of(REQUESTS) == [], "the thirtieth in a row was full")
     check(lib.states()["course_request_count"] == 1, lib.states())
     blocks = {a[0]: (a[1:], site) for a, site in lib.with_site(BLOCK)}
     check(blocks[0x7F0000000000] == ((20 * MIB, 1000, 7 << 8), 33), blocks)
@@ -744,18 +757,16 @@ def test_course_while_probing(lib):
 def test_oom_with_course_and_own_history(lib):
     """Stacks that the program records itself are still read."""
     fake = attached(lib, fill="blocks", course=True, history_on=True)
-    lib.lib.test_clear()
-    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    report(lib, fake)
     check(lib.states()["history_entry_count"] == 41, lib.states())
     check(lib.states()["course_request_count"] == 1, lib.states())
 
 
 def end_with_course(lib, **environment):
     fake = attached(lib, fill="blocks", course=True, **environment)
-    lib.lib.test_clear()
-    atexit._run_exitfuncs()
+    end(lib)
     check(lib.states().get("when") == 1, lib.states())
-    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "a history was read")
+    check(lib.of(HISTORY) == [], "a history was read")
     return lib.states().get("course_request_count")
 
 
@@ -773,9 +784,8 @@ def test_many_blocks(lib):
     fake.snapshot["segments"] = [{"device": 0, "address": 4096, "is_expandable": True,
                                   "blocks": [{"size": 512 + i, "state": "active_allocated"} for i in range(18000)]}]
     lib.attach()
-    lib.lib.test_clear()
-    fake.attached[0](0, 1, 2, 3)
-    blocks = [a for kind, a, _ in lib.facts() if kind == BLOCK]
+    report(lib, fake, 1, 2, 3)
+    blocks = lib.of(BLOCK)
     check(len(blocks) == 16385, len(blocks))
     check(blocks[0][1] == 512 + 17999 and blocks[-1] == (1616, sum(512 + i for i in range(1616)), UNKNOWN, 3),
           blocks[-1])
@@ -792,7 +802,7 @@ def test_long_history(lib):
     begin = time.monotonic()
     fake.attached[0](0, 1, 2, 3)
     took_ms = (time.monotonic() - begin) * 1e3
-    history = [a for kind, a, _ in lib.facts() if kind == HISTORY]
+    history = lib.of(HISTORY)
     check(len(history) <= 2 * 512 + 512, len(history))
     print(f"      100,000 entries walked in {took_ms:.0f} ms")
 
@@ -849,10 +859,7 @@ def test_hostile_first_history(lib):
 def test_threads_attach_once(lib):
     fake = FakeTorch()
     lib.lib.test_start()
-    lib.lib.test_poke_from_threads(8)
-    run_pending()
-    lib.lib.test_poke_from_threads(8)
-    run_pending()
+    poke_from_threads(lib)
     check(len(fake.attached) == 1, f"attached {len(fake.attached)} times")
 
 
@@ -869,30 +876,21 @@ def test_error_in_flight_survives(lib):
     fake = FakeTorch()
     fake.fill()
     lib.lib.test_start()
-    seen = []
-    try:
-        try:
-            {}["missing"]
-        except KeyError:
-            lib.poke(1)
-            fake.attached[0](0, 1, 2, 3)
-            raise
-    except KeyError as error:
-        seen.append(error.args)
-    check(seen == [("missing",)], seen)
+    check_error_in_flight(lambda: (lib.poke(1), fake.attached[0](0, 1, 2, 3)))
 
 
 def test_forked_child_attaches(lib):
     fake = FakeTorch(initialized=False)
     lib.lib.test_start()
     lib.lib.test_poke()
-    child = os.fork()
-    if child == 0:
+
+    def in_child():
         lib.lib.gwi_observer_forked()
         fake.cuda._initialized = True
         lib.poke(5)
-        os._exit(0 if len(fake.attached) == 1 else 1)
-    check(os.waitpid(child, 0)[1] == 0, "the child's observer was not attached once")
+        return len(fake.attached) == 1
+
+    check_child(in_child, "the child's observer was not attached once")
 
 
 class FakeArray:
@@ -999,11 +997,10 @@ def test_jax_in_a_forked_child(lib):
 
 def test_end_of_run(lib):
     fake = attached(lib, fill="blocks")
-    lib.lib.test_clear()
-    atexit._run_exitfuncs()
+    end(lib)
     states = lib.states()
     check(states.get("when") == 1 and states.get("allocated_bytes") == 30 * MIB, states)
-    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "history at the end")
+    check(lib.of(HISTORY) == [], "history at the end")
     check(lib.notes() == [], lib.notes())
 
 
@@ -1059,8 +1056,7 @@ def test_a_missing_function_is_named(lib):
     for symbol in (b"PyType_GetFlags", b"PyWrapperDescr_Type", b"_Py_NoneStruct"):
         lib.lib.test_clear()
         lib.lib.test_hide(symbol)
-        lib.lib.test_start()
-        lib.poke(1)
+        lib.attach()
         facts = lib.facts()
         check(len(facts) == 1 and facts[0][0] == NOTE, facts)
         check(facts[0][2] == f"this Python has no {symbol.decode()}", facts)
