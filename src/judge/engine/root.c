@@ -432,11 +432,13 @@ void gwi_root_find(gwi_case *c)
     }
     found.oom = c->oom;
     c->root = gwi_root_of(&found);
-    /* Without call sites, nothing shows whether the exception was raised elsewhere. */
-    bool is_unplaced = end_of(c) == ENDED_BY_OTHER_EXCEPTION && is_of_host(c->model->stderr_facts.exception_type) &&
-                       gw_model_meta(c->model, "option.no_sites") != NULL;
     if (c->oom == NULL || c->root != c->oom)
         return;
+    /* Without call sites, or if events of them may be lost, nothing shows whether the exception was raised elsewhere.
+     */
+    bool is_unplaced = end_of(c) == ENDED_BY_OTHER_EXCEPTION && is_of_host(c->model->stderr_facts.exception_type) &&
+                       (gw_model_meta(c->model, "option.no_sites") != NULL ||
+                        (c->process->lost_events > 0 && raised_where(c, c->oom) == RAISED_UNKNOWN));
     c->may_be_reported = end_of(c) == ENDED_BY_OTHER_EXCEPTION && c->oom->after.null_used_at == 0 &&
                          raised_where(c, c->oom) == RAISED_BY_CALLER;
     c->is_root_unknown = c->is_root_unknown || is_unplaced || c->may_be_reported || may_have_gone_on(c);

@@ -352,4 +352,20 @@ GW_TEST(several_refusals_and_partly_recorded_output)
     }
 }
 
+/* If events of call sites may be lost, nothing shows whether a KeyError was raised at the line of the refused request.
+ */
+GW_TEST(lost_call_sites)
+{
+    for (int lost = 0; lost < 2; lost++) {
+        open_refused();
+        gw_item item = {.kind = GW_ITEM_LOST, .t_ns = 1, .pid = GW_FEED_PID, .lost = {.events = (uint64_t)lost}};
+        gw_error err;
+        assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+        raise_text("KeyError: 'label'");
+        judge_open();
+        assert_int_equal(verdict->status, lost ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT);
+        judge_close();
+    }
+}
+
 GW_TEST_MAIN(NULL, NULL)
