@@ -63,19 +63,29 @@ class Case(unittest.TestCase):
         if os.environ.get("GPUWHY_SANITIZE"):
             self.environment["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0"
 
-    def run_program(self, *options):
-        """A recorded program on the shared virtual card."""
-        program = Program([GPUWHY, "run", "--gpu", "virtual:" + self.cards, "--quiet", *options, "--", CARD_USER],
-                          self.environment)
+    def open_program(self, command, environment, gib):
+        """Start a program that opens the first card and allocates `gib` GiB. None: it does not open the card."""
+        program = Program(command, environment)
         self.addCleanup(program.end)
+        if gib is not None:
+            self.obey(program, "open 0")
+        if gib:
+            self.obey(program, f"alloc {gib * GIB}")
         return program
 
-    def other_program(self):
+    def obey(self, program, *orders):
+        for words in orders:
+            self.assertEqual(program.do(words), 0, words)
+
+    def run_program(self, *options, gib=0):
+        """A recorded program on the shared virtual card."""
+        return self.open_program([GPUWHY, "run", "--gpu", "virtual:" + self.cards, "--quiet", *options, "--", CARD_USER],
+                                 self.environment, gib)
+
+    def other_program(self, gib=0):
         """A program on the same card that is not recorded: the virtual driver without the hook."""
         folder = pathlib.Path(GPUWHY).parent / "lib" / "gpuwhy" / "virtual"
-        program = Program([CARD_USER], self.environment | {"LD_LIBRARY_PATH": str(folder)})
-        self.addCleanup(program.end)
-        return program
+        return self.open_program([CARD_USER], self.environment | {"LD_LIBRARY_PATH": str(folder)}, gib)
 
     def gpuwhy(self, *arguments, **more):
         more.setdefault("env", self.environment)

@@ -44,12 +44,6 @@ class Server(Case):
     def samples(self):
         return [line for line in self.request()[2].splitlines() if not line.startswith("#")]
 
-    def program(self, gib):
-        program = self.run_program()
-        self.assertEqual(program.do("open 0"), 0)
-        self.assertEqual(program.do(f"alloc {gib * GIB}"), 0)
-        return program
-
 
 def families(text):
     """Names and types of the families of an answer."""
@@ -80,7 +74,7 @@ class Answers(Server):
         self.assertEqual(self.process.wait(WAIT_S), 0)
 
     def test_every_sample_belongs_to_a_described_family(self):
-        self.program(3).do(f"alloc {1000 * GIB}")
+        self.run_program(gib=3).do(f"alloc {1000 * GIB}")
         self.serve()
         wait_for(lambda: any("gpuwhy_run_process_memory" in line for line in self.samples()), "the run")
         text = self.request()[2]
@@ -114,7 +108,7 @@ class Answers(Server):
             self.assertEqual(names - set(served), set(), path)
 
     def test_an_ended_run_disappears(self):
-        program = self.program(3)
+        program = self.run_program(gib=3)
         self.serve()
         wait_for(lambda: any("gpuwhy_run_memory_needed_bytes{" in line for line in self.samples()), "the run")
         program.end()
@@ -172,7 +166,7 @@ class Addresses(Server):
 @unittest.skipUnless(shutil.which("promtool") and shutil.which("prometheus"), "Prometheus is missing")
 class Prometheus(Server):
     def test_promtool_accepts_metrics_and_rules(self):
-        self.program(3)
+        self.run_program(gib=3)
         self.serve()
         wait_for(lambda: any("gpuwhy_run_memory_needed_bytes{" in line for line in self.samples()), "the run")
         done = subprocess.run(["promtool", "check", "metrics"], input=self.request(headers=OLD)[2], text=True,
@@ -215,7 +209,7 @@ class Prometheus(Server):
         return answer["data"]["result"] if answer["status"] == "success" else None
 
     def test_prometheus_scrapes_it(self):
-        program = self.program(3)
+        program = self.run_program(gib=3)
         self.assertEqual(program.do(f"alloc {1000 * GIB}"), 2)
         self.serve()
         port = self.start_prometheus()

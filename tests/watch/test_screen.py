@@ -52,12 +52,6 @@ class Screen(Case):
         terminal.wait(r"gpuwhy watch  \S* +\d\d:\d\d:\d\d")
         return terminal
 
-    def program(self, gib, recorded=True):
-        program = self.run_program() if recorded else self.other_program()
-        self.assertEqual(program.do("open 0"), 0)
-        self.assertEqual(program.do(f"alloc {gib * GIB}"), 0)
-        return program
-
     def keep(self, name, screen):
         """Keep the screen for people who want to look at it."""
         if os.environ.get("GPUWHY_SCREENS"):
@@ -65,9 +59,9 @@ class Screen(Case):
                 file.write(screen)
 
     def test_a_small_and_a_large_terminal(self):
-        self.program(50).do(f"alloc {1000 * GIB}")
-        self.program(70)
-        self.program(5, recorded=False)
+        self.run_program(gib=50).do(f"alloc {1000 * GIB}")
+        self.run_program(gib=70)
+        self.other_program(gib=5)
         for width, height in (80, 24), (120, 40):
             with self.subTest(width=width):
                 terminal = self.start(width, height, "--alarm-at", "80%")
@@ -82,7 +76,7 @@ class Screen(Case):
                 terminal.tmux("kill-server", check=False)
 
     def test_keys(self):
-        first, second = self.program(3), self.program(9, recorded=False)
+        first, second = self.run_program(gib=3), self.other_program(gib=9)
         terminal = self.start(100, 30)
         terminal.wait(r"(?s)\b9\.\d+ GiB +unknown.*\b3\.\d+ GiB")
         terminal.press("p")  # the recorded one was started first
@@ -109,16 +103,16 @@ class Screen(Case):
         terminal.wait("status 0")
 
     def test_values_are_refreshed(self):
-        program = self.program(3)
+        program = self.run_program(gib=3)
         terminal = self.start()
         terminal.wait(r"needs 3\.\d+ GiB")
-        self.assertEqual(program.do(f"alloc {4 * GIB}"), 0)
+        self.obey(program, f"alloc {4 * GIB}")
         terminal.wait(r"needs 7\.\d+ GiB")
         program.end()
         terminal.wait(r"no process holds memory")
 
     def test_resizing(self):
-        self.program(50)
+        self.run_program(gib=50)
         terminal = self.start()
         terminal.wait(r"needs 50\.\d+ GiB")
         terminal.tmux("resize-window", "-x", "120", "-y", "40")

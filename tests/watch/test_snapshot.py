@@ -7,15 +7,12 @@ import signal
 import struct
 import subprocess
 
-from support import CARD_USER, GIB, GPUWHY, WAIT_S, Case, Program, needed, wait_for
+from support import CARD_USER, GIB, GPUWHY, WAIT_S, Case, needed, wait_for
 
 
 class Snapshot(Case):
     def test_two_runs_and_a_program_that_is_not_recorded(self):
-        small, large, other = self.run_program(), self.run_program(), self.other_program()
-        for program, gib in (small, 10), (large, 60), (other, 20):
-            self.assertEqual(program.do("open 0"), 0)
-            self.assertEqual(program.do(f"alloc {gib * GIB}"), 0)
+        small, large, other = self.run_program(gib=10), self.run_program(gib=60), self.other_program(gib=20)
         self.assertEqual(large.do(f"alloc {1000 * GIB}"), 2)
         self.wait_run(small, lambda run: (needed(run) or 0) > 10 * GIB)
         snapshot, run = self.wait_run(large, lambda run: run["failed_calls"] == 1)
@@ -42,11 +39,8 @@ class Snapshot(Case):
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
     def test_alarms_look_at_what_is_needed(self):
-        run, other = self.run_program(), self.other_program()
-        self.assertEqual(other.do("open 0"), 0)
-        self.assertEqual(other.do(f"alloc {100 * GIB}"), 0)
-        self.assertEqual(run.do("open 0"), 0)
-        self.assertEqual(run.do(f"alloc {30 * GIB}"), 0)
+        self.other_program(gib=100)
+        run = self.run_program(gib=30)
         snapshot, state = self.wait_run(run, lambda run: (needed(run) or 0) > 30 * GIB, "--alarm-at", "50%")
         self.assertGreater(snapshot["gpus"][0]["used_bytes"], 130 * GIB)
         self.assertFalse(snapshot["gpus"][0]["alarm"] or state["memory"][0]["alarm"])
@@ -56,9 +50,7 @@ class Snapshot(Case):
         self.assertNotIn("ALARM", self.gpuwhy("watch", "--once", "--alarm-at", "32GiB").stdout)
 
     def test_the_limit_of_a_run_counts(self):
-        run = self.run_program("--memory", "16GiB")
-        self.assertEqual(run.do("open 0"), 0)
-        self.assertEqual(run.do(f"alloc {15 * GIB}"), 0)
+        run = self.run_program("--memory", "16GiB", gib=15)
         snapshot, state = self.wait_run(run, lambda run: (needed(run) or 0) > 15 * GIB)
         self.assertEqual(state["memory"][0]["limit_bytes"], 16 * GIB)
         self.assertTrue(state["memory"][0]["alarm"])
@@ -66,11 +58,9 @@ class Snapshot(Case):
 
     def test_steady_growth_is_the_forecast_of_the_run(self):
         run = self.run_program()
-        self.assertEqual(run.do("open 0"), 0)
 
         def grow():
-            for words in f"alloc {64 << 20}", "launch 0", "sync":
-                self.assertEqual(run.do(words), 0)
+            self.obey(run, f"alloc {64 << 20}", "launch 0", "sync")
             found = self.run_of(run, self.snapshot())
             return found if found and found["memory"] and found["memory"][0]["growth_bytes_per_minute"] else None
         state = wait_for(grow, "a forecast")
@@ -79,7 +69,6 @@ class Snapshot(Case):
 
     def test_ended_runs_disappear(self):
         run = self.run_program()
-        self.assertEqual(run.do("open 0"), 0)
         self.wait_run(run, lambda state: state["pids"])
         run.end()
         snapshot = self.snapshot()
@@ -87,9 +76,7 @@ class Snapshot(Case):
 
     def test_a_run_has_its_own_virtual_card(self):
         del self.environment["GPUWHY_VIRTUAL"], self.environment["GPUWHY_VIRTUAL_DIR"]
-        run = self.run_program()
-        self.assertEqual(run.do("open 0"), 0)
-        self.assertEqual(run.do(f"alloc {5 * GIB}"), 0)
+        run = self.run_program(gib=5)
         snapshot, state = self.wait_run(run, lambda state: (needed(state) or 0) > 5 * GIB)
         self.assertEqual([card["virtual"] for card in snapshot["gpus"] if card["virtual"]], [True])
         self.assertIsNotNone(snapshot["gpus_unreadable_because"])
@@ -112,7 +99,6 @@ class Snapshot(Case):
         self.environment["GPUWHY_VIRTUAL"] = self.cards + ",fault=lost@cuMemAlloc_v2"
         self.cards = self.environment["GPUWHY_VIRTUAL"]
         run = self.run_program()
-        self.assertEqual(run.do("open 0"), 0)
         self.assertNotEqual(run.do(f"alloc {GIB}"), 0)
         card = wait_for(lambda: next((c for c in self.snapshot()["gpus"] if c["lost"]), None), "the loss")
         self.assertIsNone(card["used_bytes"])
@@ -129,7 +115,6 @@ class Snapshot(Case):
 
     def test_an_unreadable_run_is_counted(self):
         run = self.run_program()
-        self.assertEqual(run.do("open 0"), 0)
         _, state = self.wait_run(run, lambda state: state["pids"])
         folder = glob.glob(f"/dev/shm/gpuwhy-*-{run.process.pid}-*")[0]
         run.process.send_signal(signal.SIGSTOP)  # so that it does not replace the file
@@ -181,49 +166,39 @@ class OtherUsers(Case):
         except (OSError, subprocess.CalledProcessError):
             self.skipTest("needs root, setpriv, and a build folder that others can read")
 
+    def their_program(self, gib=0):
+        return self.open_program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER],
+                                 self.theirs, gib)
+
+    def their_watch(self, *options, setpriv=NOBODY):
+        done = subprocess.run([*setpriv, GPUWHY, "watch", "--once", *options], env=self.theirs, text=True,
+                              stdout=subprocess.PIPE, check=True)
+        return done.stdout
+
     def test_runs_of_others_are_seen_by_root_alone(self):
-        mine = self.run_program()
-        theirs = Program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER],
-                         self.theirs)
-        self.addCleanup(theirs.end)
-        for program in mine, theirs:
-            self.assertEqual(program.do("open 0"), 0)
-            self.assertEqual(program.do(f"alloc {GIB}"), 0)
+        mine, theirs = self.run_program(gib=1), self.their_program(gib=1)
         self.wait_run(mine, lambda state: state["memory"])
         snapshot, state = self.wait_run(theirs, lambda state: state["memory"])
         self.assertEqual((state["user"], state["memory"][0]["allocated_bytes"]), ("nobody", GIB))
         # The folder of their virtual cards is not touched: they could have named any other one.
         self.assertEqual(len(snapshot["gpus"]), 1)
-        done = subprocess.run([*self.NOBODY, GPUWHY, "watch", "--once", "--json"], env=self.theirs, text=True,
-                              stdout=subprocess.PIPE, check=True)
-        snapshot = json.loads(done.stdout)
+        snapshot = json.loads(self.their_watch("--json"))
         self.assertEqual(([run["user"] for run in snapshot["runs"]], snapshot["hidden_runs"]), (["nobody"], 1))
-        done = subprocess.run([*self.NOBODY, GPUWHY, "watch", "--once"], env=self.theirs, text=True,
-                              stdout=subprocess.PIPE, check=True)
-        self.assertIn("1 more of other users (root), which only they and root can see", done.stdout)
-
+        self.assertIn("1 more of other users (root), which only they and root can see", self.their_watch())
 
     def test_a_capability_shows_the_runs_of_others(self):
         """As the user of the systemd unit has it."""
-        mine = self.run_program()
-        self.assertEqual(mine.do("open 0"), 0)
-        self.assertEqual(mine.do(f"alloc {GIB}"), 0)
+        mine = self.run_program(gib=1)
         self.wait_run(mine, lambda state: state["memory"])
         capable = [*self.NOBODY, "--inh-caps=+dac_read_search,+sys_ptrace", "--ambient-caps=+dac_read_search,+sys_ptrace"]
-        done = subprocess.run([*capable, GPUWHY, "watch", "--once", "--json"], env=self.theirs, text=True,
-                              stdout=subprocess.PIPE, check=True)
-        snapshot = json.loads(done.stdout)
+        snapshot = json.loads(self.their_watch("--json", setpriv=capable))
         self.assertEqual(([run["user"] for run in snapshot["runs"]], snapshot["hidden_runs"]), (["root"], 0))
         self.assertEqual(snapshot["runs"][0]["pids"], self.run_of(mine, self.snapshot())["pids"])
         why = snapshot["runs"][0]["memory"][0]["needed_unknown_because"]  # its card is not read, but its libraries are
         self.assertEqual(why, "what the driver holds for it is not known")
 
     def test_a_run_claims_no_process_of_another_user(self):
-        mine = self.other_program()
-        theirs = Program([*self.NOBODY, GPUWHY, "run", "--gpu", "virtual:h200", "--quiet", "--", CARD_USER],
-                         self.theirs)
-        self.addCleanup(theirs.end)
-        self.assertEqual(theirs.do("open 0"), 0)
+        mine, theirs = self.other_program(gib=None), self.their_program()
         self.wait_run(theirs, lambda state: state["pids"])
         folder = glob.glob(f"/dev/shm/gpuwhy-65534-{theirs.process.pid}-*")[0]
         theirs.process.send_signal(signal.SIGSTOP)  # so that it does not replace the file
@@ -241,10 +216,8 @@ class OtherUsers(Case):
 
 class Who(Case):
     def test_each_process_is_a_line(self):
-        run, other = self.run_program(), self.other_program()
-        for program in run, other:
-            self.assertEqual(program.do("open 0"), 0)
-            self.assertEqual(program.do(f"alloc {GIB}"), 0)
+        self.run_program(gib=1)
+        other = self.other_program(gib=1)
         lines = self.gpuwhy("who").stdout.splitlines()
         self.assertEqual(len(lines), 3)
         self.assertRegex(lines[0], "^GPU +PID USER +IN USE  IDLE +STARTED BY +COMMAND$")
@@ -257,9 +230,7 @@ class Who(Case):
         self.assertEqual([process["pid"] for process in found["processes"]], [other.process.pid])
 
     def test_idle_processes_are_told_from_busy_ones(self):
-        run = self.run_program()
-        self.assertEqual(run.do("open 0"), 0)
-        self.assertEqual(run.do(f"alloc {GIB}"), 0)
+        run = self.run_program(gib=1)
 
         def idle():
             found = json.loads(self.gpuwhy("who", "--json").stdout)["processes"]
@@ -279,9 +250,7 @@ class Who(Case):
 
 class MetricsFile(Case):
     def test_a_file_is_written_once(self):
-        run = self.run_program()
-        self.assertEqual(run.do("open 0"), 0)
-        self.assertEqual(run.do(f"alloc {GIB}"), 0)
+        run = self.run_program(gib=1)
         self.wait_run(run, lambda state: state["memory"])
         path = self.folder / "gpuwhy.prom"
         path.write_text("old")
