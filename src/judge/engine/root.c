@@ -318,7 +318,8 @@ static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
     bool is_silent_abort = c->signal == SIGABRT && c->model->stderr_facts.bytes == 0 &&
                            gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) == NULL;
     bool is_soon = c->model->t_end_ns <= failure->t_last_ns + soon_ns;
-    bool needs_words = !is_soon || !(crashed || is_silent_abort || failure->injected);
+    bool is_of_gpu = c->exception == GW_EXCEPTION_GPU; /* a library of the GPU failed right after the refusal */
+    bool needs_words = !is_soon || !(crashed || is_silent_abort || is_of_gpu || failure->injected);
     return needs_words && !says_memory(&c->model->stderr_facts);
 }
 
