@@ -40,20 +40,16 @@ static void test_device_faults_near_another_code(void **state)
     close_program(1);
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(says("304"));
-    judge_close();
     fault_with(220);
     close_program(1);
     expect_fault("nvlink-fault", GW_SUPPORTED);
-    judge_close();
     fault_with(702);
     close_program(1);
     expect_fault("launch-timeout", GW_ESTABLISHED);
-    judge_close();
     fault_with(911); /* fault of an external device; the catalogue has no cause for 911 */
     close_program(1);
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(says("911"));
-    judge_close();
 }
 
 static void feed_device_assert_without_its_text(void)
@@ -82,21 +78,17 @@ static void test_launch_config(void **state)
     assert_true(has_value(4096, "count"));
     assert_true(has_value(1024, "count"));
     assert_true(says("not sticky"));
-    judge_close();
     launch_refused(32, 400000, 1);
     expect_fault("launch-config-invalid", GW_ESTABLISHED);
     assert_true(has_value(400000, "bytes"));
-    judge_close();
 }
 
 static void test_launch_config_near_nothing_is_over(void **state)
 {
     launch_refused(32, 0, 1); /* refused for another reason, such as an invalid handle */
     expect_status(GW_VERDICT_UNDETERMINED);
-    judge_close();
     launch_refused(4096, 0, 0); /* the program ended well, so the launch was a probe */
     expect_status(GW_VERDICT_CLEAN);
-    judge_close();
 }
 
 static const row rows[] = {

@@ -11,7 +11,6 @@ static void expect_unproven(const char *cause)
     judge_open();
     if (verdict->cause != NULL && strcmp(verdict->cause, cause) == 0)
         assert_int_not_equal(verdict->certainty, GW_ESTABLISHED);
-    judge_close();
 }
 
 /* Expect that the cause is only supported, because the earlier trouble is still an alternative. */
@@ -19,7 +18,6 @@ static void expect_beside(const char *cause)
 {
     expect_cause(cause, GW_SUPPORTED);
     assert_true(verdict->alternative_count > 0);
-    judge_close();
 }
 
 static void open_run(void)
@@ -44,29 +42,29 @@ GW_TEST(no_card_and_another_end)
 {
     start_without_a_card(); /* silent: the program may have gone on without a GPU */
     gw_feed_exit(&feed, 1, 0);
-    expect_only("no-device-visible", GW_SUPPORTED);
+    expect_cause("no-device-visible", GW_SUPPORTED);
     start_without_a_card();
     gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("no-device-visible", GW_ESTABLISHED);
+    expect_cause("no-device-visible", GW_ESTABLISHED);
     start_without_a_card();
     gw_feed_stderr(&feed, "prog: no CUDA device, using the processor\nprog: cannot open input.bin\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("no-device-visible", GW_SUPPORTED);
+    expect_cause("no-device-visible", GW_SUPPORTED);
     start_without_a_card();
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
-    expect_only("no-device-visible", GW_SUPPORTED);
+    expect_cause("no-device-visible", GW_SUPPORTED);
     start_without_a_card(); /* stderr was not recorded */
     gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("no-device-visible", GW_SUPPORTED);
+    expect_cause("no-device-visible", GW_SUPPORTED);
     start_without_a_card(); /* still running */
     expect_unproven("no-device-visible");
     start_without_a_card(); /* the last lines on stderr are from gpuwhy itself and do not count */
     gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\ngpuwhy: recording to a file\n\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("no-device-visible", GW_ESTABLISHED);
+    expect_cause("no-device-visible", GW_ESTABLISHED);
 }
 
 /* A program may continue without the failed feature, and soon end for a reason that it does not print. So the last
@@ -109,7 +107,6 @@ GW_TEST(went_on_and_ended_in_silence)
         if (verdict->cause == NULL || strcmp(verdict->cause, "no-device-visible") != 0 ||
             verdict->certainty != rows[i].certainty)
             fail_msg("%s: %s (%s)", rows[i].words, verdict->cause, gw_certainty_text(verdict->certainty));
-        judge_close();
     }
 }
 
@@ -128,7 +125,7 @@ GW_TEST(a_traceback_that_was_printed)
             gw_feed_text_call(&feed, "", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, raised[i]);
         gw_feed_wait(&feed, second_ns);
         gw_feed_exit(&feed, 1, 0);
-        expect_only("no-device-visible", uncaught ? GW_ESTABLISHED : GW_SUPPORTED);
+        expect_cause("no-device-visible", uncaught ? GW_ESTABLISHED : GW_SUPPORTED);
     }
 }
 
@@ -174,14 +171,14 @@ GW_TEST(an_old_driver_that_was_outlived)
     refused_by_the_runtime(); /* the last output is about something else */
     gw_feed_stderr(&feed, "prog: cannot open input.bin\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("driver-too-old", GW_SUPPORTED);
+    expect_cause("driver-too-old", GW_SUPPORTED);
     refused_by_the_runtime();
     gw_feed_exit(&feed, 1, 0);
-    expect_only("driver-too-old", GW_ESTABLISHED);
+    expect_cause("driver-too-old", GW_ESTABLISHED);
     refused_by_the_runtime();
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
-    expect_only("driver-too-old", GW_SUPPORTED);
+    expect_cause("driver-too-old", GW_SUPPORTED);
 }
 
 /* An exception about the driver is no proof if the program caught it and ended for another reason. */
@@ -209,7 +206,7 @@ GW_TEST(an_old_driver_in_an_exception)
             gw_feed_text_call(&feed, "", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, raised[k]);
         gw_feed_wait(&feed, second_ns);
         gw_feed_exit(&feed, rows[i].code, 0);
-        expect_only("driver-too-old", rows[i].certainty);
+        expect_cause("driver-too-old", rows[i].certainty);
     }
 #undef TOO_OLD
 }
@@ -237,7 +234,7 @@ GW_TEST(two_cudnn_and_another_end)
     with_two_cudnn(TRACE "RuntimeError: NCCL error: peer VERSION_MISMATCH\n");
     expect_unproven("cudnn-mixed-libraries");
     with_two_cudnn(TRACE "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED\n");
-    expect_only("cudnn-mixed-libraries", GW_SUPPORTED); /* a missing file causes the same message */
+    expect_cause("cudnn-mixed-libraries", GW_SUPPORTED); /* a missing file causes the same message */
 }
 
 /* The status proves nothing if the program caught the exception, or went on for long after the message. */
@@ -245,15 +242,15 @@ GW_TEST(two_cudnn_that_were_outlived)
 {
 #define MISMATCH "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"
     with_two_cudnn(TRACE "RuntimeError: " MISMATCH "\n");
-    expect_only("cudnn-mixed-libraries", GW_ESTABLISHED);
+    expect_cause("cudnn-mixed-libraries", GW_ESTABLISHED);
     with_two_cudnn(TRACE "RuntimeError: " MISMATCH "\nfalling back to the CPU\n");
-    expect_only("cudnn-mixed-libraries", GW_SUPPORTED);
+    expect_cause("cudnn-mixed-libraries", GW_SUPPORTED);
     with_two_cudnn_until(TRACE "RuntimeError: " MISMATCH "\n", 0, 3); /* os._exit(3) ended the program */
-    expect_only("cudnn-mixed-libraries", GW_SUPPORTED);
+    expect_cause("cudnn-mixed-libraries", GW_SUPPORTED);
     with_two_cudnn_until(MISMATCH "\n", second_ns, 1);
-    expect_only("cudnn-mixed-libraries", GW_ESTABLISHED);
+    expect_cause("cudnn-mixed-libraries", GW_ESTABLISHED);
     with_two_cudnn_until(MISMATCH "\n", 3600 * second_ns, 1);
-    expect_only("cudnn-mixed-libraries", GW_SUPPORTED);
+    expect_cause("cudnn-mixed-libraries", GW_SUPPORTED);
 #undef MISMATCH
 }
 
@@ -271,7 +268,7 @@ GW_TEST(a_forked_child_that_was_told)
                               "multiprocessing, you must use the 'spawn' start method\n");
         gw_feed_wait(&feed, (uint64_t)hours * 3600 * second_ns);
         gw_feed_exit(&feed, 1, 0);
-        expect_only("fork-after-init", hours == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
+        expect_cause("fork-after-init", hours == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
     }
 }
 
@@ -316,7 +313,7 @@ GW_TEST(a_forked_child_that_coped)
     forked_worker_asks(0); /* a pool raises the worker's exception in the parent */
     gw_feed_stderr(&feed, TRACE "RuntimeError: CUDA error: initialization error\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("fork-after-init", GW_ESTABLISHED);
+    expect_cause("fork-after-init", GW_ESTABLISHED);
 }
 
 /* A destructor frees memory that a reset had already freed. With `told`, the exception of a failed test is the cause of
@@ -334,9 +331,9 @@ GW_TEST(a_free_after_the_reset_at_the_end)
             gw_feed_stderr(&feed, TRACE "AssertionError: 3 is not 4\n");
         gw_feed_exit(&feed, 1, 0);
         if (told)
-            expect_only("script-exception", GW_SUPPORTED);
+            expect_cause("script-exception", GW_SUPPORTED);
         else
-            expect_only("context-destroyed", GW_SUPPORTED);
+            expect_cause("context-destroyed", GW_SUPPORTED);
     }
 }
 
@@ -359,11 +356,11 @@ GW_TEST(a_refused_launch_and_another_end)
     }
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("script-exception", GW_SUPPORTED);
+    expect_cause("script-exception", GW_SUPPORTED);
     launch_too_large();
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
-    expect_only("launch-config-invalid", GW_SUPPORTED);
+    expect_cause("launch-config-invalid", GW_SUPPORTED);
 }
 
 GW_TEST(no_page_locked_memory_and_another_end)
@@ -372,12 +369,12 @@ GW_TEST(no_page_locked_memory_and_another_end)
     gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, 712, 0x1000, gib, 0, 0);
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("script-exception", GW_SUPPORTED);
+    expect_cause("script-exception", GW_SUPPORTED);
     open_run();
     gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 2, 0, gib, 0, 0);
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
-    expect_only("pinned-memory-failure", GW_SUPPORTED);
+    expect_cause("pinned-memory-failure", GW_SUPPORTED);
 }
 
 /* ---- memory ---- */
@@ -412,7 +409,7 @@ GW_TEST(a_small_neighbour_that_mattered)
     gw_feed_no_room(&feed, gib, 256 * mib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=1288490188 cmd=python other.py");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("gpu-oom-capacity", GW_SUPPORTED);
+    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 /* Two blocks of 690 KiB leave a third of each 2 MiB page unused, without any free. This must not establish
@@ -473,7 +470,7 @@ GW_TEST(a_neighbour_of_a_small_leak)
     run_beside_a_neighbour(5);
     expect_unproven("gpu-oom-other-process");
     run_beside_a_neighbour(0);
-    expect_only("gpu-oom-other-process", GW_ESTABLISHED);
+    expect_cause("gpu-oom-other-process", GW_ESTABLISHED);
 }
 
 /* Feed another process of this run that allocates `bytes` of the card's 2,000 MiB. The program's first context is then
@@ -498,7 +495,7 @@ static void start_beside(uint64_t bytes)
 GW_TEST(no_context_beside_a_recorded_process)
 {
     start_beside(gib);
-    expect_only("gpu-oom-other-process", GW_ESTABLISHED);
+    expect_cause("gpu-oom-other-process", GW_ESTABLISHED);
     start_beside(gib / 4);
     expect_unproven("gpu-oom-other-process");
 }
@@ -537,7 +534,7 @@ GW_TEST(a_full_card_after_an_error_of_the_card)
         gw_feed_alloc(&feed, 2 * gib);
     gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
     gw_feed_exit(&feed, 1, 0);
-    expect_only("gpu-oom-capacity", GW_SUPPORTED);
+    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 /* A kernel had a fault of its own, and the card was lost ten minutes later. The fault is the cause. */
@@ -549,7 +546,7 @@ GW_TEST(a_card_that_was_lost_later)
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 15);
     gw_feed_exit(&feed, 1, 0);
-    expect_only("illegal-address", GW_ESTABLISHED);
+    expect_cause("illegal-address", GW_ESTABLISHED);
 }
 
 GW_TEST(a_fault_after_an_unchecked_refusal)
@@ -565,7 +562,7 @@ GW_TEST(a_fault_after_an_unchecked_refusal)
         gw_feed_launch(&feed, 0xf1, 0x51);
         gw_feed_stderr(&feed, "a.cu:9: f: block: [0,0,0], thread: [3,0,0] Assertion `p != nullptr` failed.\n");
         lose_context(results[i]);
-        expect_only("gpu-oom-capacity", GW_SUPPORTED);
+        expect_cause("gpu-oom-capacity", GW_SUPPORTED);
     }
 }
 
@@ -586,25 +583,25 @@ GW_TEST(refusals_of_several_meanings)
     start_fails(802, 0);
     gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("fabric-not-ready", GW_SUPPORTED);
+    expect_cause("fabric-not-ready", GW_SUPPORTED);
     start_fails(802, 0);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl nvidia-nvswitchctl");
     gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("fabric-not-ready", GW_ESTABLISHED);
+    expect_cause("fabric-not-ready", GW_ESTABLISHED);
     start_fails(46, EXCLUSIVE);
     gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("device-busy-or-partition", GW_SUPPORTED);
+    expect_cause("device-busy-or-partition", GW_SUPPORTED);
     start_fails(46, EXCLUSIVE);
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
     gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("device-busy-or-partition", GW_ESTABLISHED);
+    expect_cause("device-busy-or-partition", GW_ESTABLISHED);
     start_fails(46, PROHIBITED);
     gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("device-busy-or-partition", GW_ESTABLISHED);
+    expect_cause("device-busy-or-partition", GW_ESTABLISHED);
 }
 
 /* ---- the machine ---- */
@@ -639,7 +636,7 @@ GW_TEST(too_many_files_with_few_open)
     gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, GW_NO_DEVICE, GW_FEED_PID, 1024);
     gw_feed_stderr(&feed, TRACE "OSError: [Errno 24] Too many open files\n");
     gw_feed_exit(&feed, 1, 0);
-    expect_only("fd-or-process-limit", GW_SUPPORTED);
+    expect_cause("fd-or-process-limit", GW_SUPPORTED);
 }
 
 /* SIGTERM follows an exception. The signal need not be from outside: the failing program may have signalled its own
@@ -649,16 +646,16 @@ GW_TEST(a_signal_after_an_exception)
     open_run();
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, -1, 15);
-    expect_only("killed-by-scheduler-or-user", GW_SUPPORTED);
+    expect_cause("killed-by-scheduler-or-user", GW_SUPPORTED);
     open_run();
     gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
     gw_feed_exit(&feed, -1, 15);
-    expect_only("killed-by-scheduler-or-user", GW_SUPPORTED);
+    expect_cause("killed-by-scheduler-or-user", GW_SUPPORTED);
     open_run();
     gw_feed_stderr(&feed, TRACE "KeyboardInterrupt\n");
     gw_feed_fact(&feed, "stop.signal", "signal=2 outside=1 from=the terminal");
     gw_feed_exit(&feed, -1, 2);
-    expect_only("killed-by-scheduler-or-user", GW_ESTABLISHED);
+    expect_cause("killed-by-scheduler-or-user", GW_ESTABLISHED);
 }
 
 /* A worker was killed for lack of host memory, but the parent replaced it. An exception an hour later ended the run. */

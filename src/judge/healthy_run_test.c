@@ -95,7 +95,6 @@ static void the_peak_of_a_run(void **state)
     assert_true(verdict->peak.is_known);
     assert_true(verdict->peak.bytes >= 3 * gib && verdict->peak.bytes < 4 * gib);
     assert_int_equal(verdict->peak.pid, GW_FEED_PID);
-    judge_close();
 }
 
 /* An event that is missing may have been the largest allocation. */
@@ -107,7 +106,6 @@ static void the_peak_of_a_partly_recorded_run_is_unknown(void **state)
     close_program(0);
     judge_open();
     assert_false(verdict->peak.is_known);
-    judge_close();
 }
 
 /* The driver frees the memory of the old program at exec(), so the memory of both programs is never held at once. */
@@ -122,7 +120,6 @@ static void the_peak_after_exec_is_that_of_one_program(void **state)
     judge_open();
     assert_true(verdict->peak.is_known);
     assert_true(verdict->peak.bytes >= 3 * gib && verdict->peak.bytes < 4 * gib);
-    judge_close();
 }
 
 static void judge_on_virtual_card(const char *fn, uint16_t result, int code)
@@ -142,7 +139,6 @@ static void test_runtime_api_on_a_virtual_card(void **state)
         judge_on_virtual_card("cuGetExportTable", 1, code);
         assert_true(says("runtime API"));
         assert_int_equal(verdict->ruled_out.count, 0);
-        judge_close();
     }
 }
 
@@ -151,7 +147,6 @@ static void test_a_virtual_card_lacks_a_call(void **state)
     judge_on_virtual_card("cuTensorMapEncodeTiled", 801, 1);
     assert_true(says("cuTensorMapEncodeTiled"));
     assert_int_equal(verdict->ruled_out.count, 0);
-    judge_close();
 }
 
 static void feed_runtime_api_near_a_real_card(void)
@@ -178,14 +173,12 @@ static void test_harmless_failures(void **state)
     gw_feed_exit(&feed, 0, 0);
     expect_status(GW_VERDICT_CLEAN);
     assert_int_equal(verdict->alternative_count, 0);
-    judge_close();
     open_program(16 * gib);
     ask_harmless();
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nValueError: no\n");
     gw_feed_exit(&feed, 1, 0);
     expect_fault("script-exception", GW_ESTABLISHED);
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
-    judge_close();
 }
 
 static void feed_a_childs_end_is_not_known(void)

@@ -31,18 +31,14 @@ static void test_a_pool_of_its_own(void **state)
     assert_true(list_has(&verdict->next, "cuMemPoolTrimTo"));
     assert_false(has_alternative("gpu-oom-other-process"));
     assert_false(has_alternative("gpu-hidden-driver-growth"));
-    judge_close();
     refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb002); /* request from another pool */
     assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
-    judge_close();
     refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb001); /* request from the pool that keeps memory */
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
     assert_false(has_alternative("gpu-oom-other-process"));
-    judge_close();
     refuse_beside_pool(12 * gib, 12 * gib, GW_EV_ALLOC, 0); /* the program uses all memory of the pool */
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
     assert_false(says("cuMemPoolTrimTo"));
-    judge_close();
 }
 
 static void feed_driver_fragmentation(void)
@@ -119,11 +115,9 @@ static void test_pytorchs_own_limit(void **state)
         assert_true(list_has(&verdict->next, "Raise PyTorch's own limit"));
         assert_true(list_has(&verdict->ruled_out, "PyTorch's own limit counts only this program"));
         assert_false(has_alternative("gpu-oom-other-process"));
-        judge_close();
         at_own_limit(told, true);
         assert_false(says("set_per_process_memory_fraction"));
         assert_true(says("10.00 MiB of 140.00 GiB was free"));
-        judge_close();
     }
 }
 

@@ -235,7 +235,6 @@ static void test_kept_exception_of_blocks_older_than_the_history(void **state)
     judge_open();
     assert_string_equal(verdict->cause, "gpu-oom-leak");
     assert_true(says("exception"));
-    judge_close();
 }
 
 static void test_kept_exception_near_ages_that_are_not_known(void **state)
@@ -247,7 +246,6 @@ static void test_kept_exception_near_ages_that_are_not_known(void **state)
         assert_string_equal(verdict->cause, "gpu-oom-capacity");
         assert_string_equal(gw_certainty_text(verdict->certainty), "supported"); /* the memory may be a leak */
         assert_false(list_has(&verdict->ruled_out, "leak"));
-        judge_close();
     }
 }
 

@@ -146,11 +146,9 @@ static void test_second_run_of_another_size(void **state)
     assert_string_equal(verdict->cause, "gpu-oom-leak");
     assert_true(says("second run"));
     assert_true(says("the same call sites requested other sizes in the same order"));
-    judge_close();
     train_another_size(false);
     assert_false(says("second run"));
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
-    judge_close();
 }
 
 /* Layers of increasing size without iterations between them belong to one run. */
@@ -196,7 +194,6 @@ static void test_second_run_that_fails_in_its_steps(void **state)
     close_program(1);
     judge_open();
     assert_string_equal(verdict->cause, "gpu-oom-leak");
-    judge_close();
     open_loader(); /* a single run: its training steps repeat each other but keep no memory */
     load_layer_of(2700 * mib, NULL);
     train_batches(58, 512 * mib);
@@ -204,7 +201,6 @@ static void test_second_run_that_fails_in_its_steps(void **state)
     close_program(1);
     judge_open();
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
-    judge_close();
 }
 
 static void feed_leak_each_iteration(void)
@@ -371,12 +367,10 @@ static void test_further_contexts_are_an_alternative(void **state)
     assert_true(has_alternative("gpu-oom-leak"));
     assert_true(has_alternative("gpu-oom-capacity"));
     assert_false(list_has(&verdict->ruled_out, "a leak"));
-    judge_close();
     train_in_contexts(0);
     judge_open();
     assert_string_equal(verdict->cause, "gpu-oom-capacity");
     assert_true(list_has(&verdict->ruled_out, "a leak"));
-    judge_close();
 }
 
 static const row rows[] = {

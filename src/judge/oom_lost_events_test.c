@@ -13,7 +13,6 @@ static void test_other_process_by_difference_and_lost_events(void **state)
         close_program(1);
         expect_fault_if(lost == 0, "gpu-oom-other-process", GW_SUPPORTED);
         assert_true(lost == 0 || list_has(&verdict->advice, "1000 events were lost"));
-        judge_close();
     }
 }
 
@@ -27,7 +26,6 @@ static void test_capacity_and_lost_events(void **state)
         lose(lost * 1000);
         close_program(1);
         expect_fault_if(lost == 0, "gpu-oom-capacity", GW_SUPPORTED);
-        judge_close();
     }
 }
 
@@ -51,7 +49,6 @@ static void test_capacity_and_equal_pids(void **state)
         close_program(1);
         expect_fault_if(other == 0, "gpu-oom-capacity", GW_SUPPORTED);
         assert_true(other == 0 || list_has(&verdict->advice, "cannot be told apart"));
-        judge_close();
     }
 }
 
@@ -72,7 +69,6 @@ static void test_no_leak_explains_an_impossible_request(void **state)
         gw_feed_no_room(&feed, 32 * gib, 15 * gib, 16 * gib);
         close_program(1);
         expect_fault("gpu-oom-capacity", lost == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
-        judge_close();
     }
 }
 
@@ -93,7 +89,6 @@ static void test_few_blocks_and_lost_events(void **state)
     close_program(1);
     judge_open();
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
-    judge_close();
 }
 
 /* Train `idle` steps that keep nothing and 14 that keep 1 GiB each. Then lose events, and feed a refused request. The
@@ -121,11 +116,9 @@ static void test_leak_and_lost_events(void **state)
 {
     leak_and_lose(5, 0, 1000);
     expect_fault("gpu-oom-leak", GW_SUPPORTED);
-    judge_close();
     for (int i = 0; i < 2; i++) {
         leak_and_lose(i == 0 ? 0 : 5, i == 0 ? 0 : 16 * gib, 1000);
         expect_open("gpu-oom-leak");
-        judge_close();
     }
 }
 
@@ -139,7 +132,6 @@ static void test_damaged_blocks(void **state)
         feed.model->damaged_count = damaged;
         close_program(1);
         expect_fault_if(damaged == 0, "gpu-oom-capacity", GW_ESTABLISHED);
-        judge_close();
     }
 }
 
@@ -150,7 +142,6 @@ static void test_a_fault_and_damaged_blocks(void **state)
     feed.model->damaged_count = 1;
     close_program(1);
     expect_open("illegal-address");
-    judge_close();
 }
 
 /* A leak that is larger than the memory of unknown owner would have filled the card a little later anyway. */
@@ -159,7 +150,6 @@ static void test_a_leak_beside_memory_of_unknown_owner(void **state)
     leak_and_lose(5, 13 * gib, 0);
     expect_fault("gpu-oom-leak", GW_SUPPORTED);
     assert_int_equal(certainty_of_alternative(verdict, "gpu-oom-other-process"), GW_HYPOTHESIS);
-    judge_close();
 }
 
 /* On the card of 8 GiB, the driver and the ledger count the same memory in use, so the lost events do not matter. On
@@ -173,7 +163,6 @@ static void test_driver_fragmentation_and_lost_events(void **state)
         gw_feed_no_room(&feed, 2 * gib, 700 * mib, total_gib * gib);
         close_program(1);
         expect_fault_if(total_gib == 8, "gpu-oom-fragmentation", GW_SUPPORTED);
-        judge_close();
     }
 }
 
@@ -201,13 +190,10 @@ static void test_other_process_and_a_first_step_that_keeps(void **state)
 {
     train_beside_another(1, 512 * mib);
     expect_fault("gpu-oom-other-process", GW_SUPPORTED);
-    judge_close();
     train_beside_another(1, 0);
     expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
-    judge_close();
     train_beside_another(6, 0);
     expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
-    judge_close();
 }
 
 /* Another block may have the address of a freed block, or of a smaller one. A NULL address is none of any block. */
@@ -225,7 +211,6 @@ static void test_a_refused_address_and_lost_events(void **state)
         close_program(1);
         expect_status(GW_VERDICT_UNDETERMINED);
         assert_int_equal(strstr(verdict->headline, said[i / 2]) != NULL, !has_lost || i / 2 == 2);
-        judge_close();
     }
 }
 

@@ -55,7 +55,6 @@ static void test_an_exception_after_an_outlived_refusal(void **state)
         /* Unless thousands of requests succeeded later, the exception may be a consequence of the refusal. */
         expect_fault("script-exception", good[i] == AFTER_REQUESTS ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
-        judge_close();
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         refuse_then(bad[i]);
@@ -63,7 +62,6 @@ static void test_an_exception_after_an_outlived_refusal(void **state)
         /* the program may have gone on without the GPU, unless it used the NULL pointer */
         expect_fault("gpu-oom-capacity", bad[i] == AFTER_NULL ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_false(list_has(&verdict->advice, "handled"));
-        judge_close();
     }
 }
 
@@ -77,14 +75,12 @@ static void test_an_illegal_access_after_an_outlived_refusal(void **state)
         expect_fault("illegal-address", good[i] == AFTER_REQUESTS ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_int_equal(has_alternative("gpu-oom-capacity"), good[i] != AFTER_REQUESTS);
         assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
-        judge_close();
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         refuse_then(bad[i]);
         say_illegal();
         expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
         assert_int_equal(verdict->alternative_count, 0);
-        judge_close();
     }
 }
 
@@ -97,18 +93,15 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     close_program(3);
     expect_status(GW_VERDICT_UNDETERMINED);
     assert_true(list_has(&verdict->advice, "thousands of other requests succeeded"));
-    judge_close();
     refuse_then(AFTER_COPIES);
     feed.is_silent = true;
     close_program(3);
     expect_fault("gpu-oom-capacity", GW_SUPPORTED);
-    judge_close();
     refuse_then(AFTER_REQUESTS); /* a refused request at the end */
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
     feed.is_silent = true;
     close_program(3);
     expect_fault("gpu-oom-capacity", GW_SUPPORTED);
-    judge_close();
     refuse_then(AFTER_REQUESTS); /* the program itself reports a lack of memory */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
                           "MemoryError: CUDA out of memory: cuMemAlloc of 4 GiB\n");
@@ -116,7 +109,6 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     judge_open();
     assert_non_null(verdict->cause);
     assert_string_equal(verdict->cause, "gpu-oom-capacity");
-    judge_close();
 }
 
 /* After a refusal, a request of half the size succeeds. If both are on one line, the program searches for a size
@@ -137,7 +129,6 @@ static void test_a_retreat_without_a_free(void **state)
         judge_open();
         assert_int_equal(verdict->status, same ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT);
         assert_int_equal(list_has(&verdict->advice, "handled"), same);
-        judge_close();
     }
 }
 

@@ -31,7 +31,6 @@ static void test_capacity_in_a_phase(void **state)
         expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
         assert_int_equal(says("this happened in phase validation"), named);
         assert_false(says("this happened in phase load"));
-        judge_close();
     }
 }
 
@@ -225,7 +224,6 @@ static void test_address_space_limit_at_the_first_context(void **state)
         expect_status(GW_VERDICT_UNDETERMINED);
         assert_int_equal(says("address-space limit of 4.00 GiB"), limited);
         assert_int_equal(has_alternative("gpu-oom-capacity"), !limited);
-        judge_close();
     }
 }
 
@@ -318,10 +316,8 @@ static void test_no_context_near_a_host_limit(void **state)
 {
     judge_no_context("1000000", "real");
     expect_open("gpu-oom-other-process");
-    judge_close();
     judge_no_context("unlimited", "virtual:h200");
     expect_status(GW_VERDICT_UNDETERMINED);
-    judge_close();
 }
 
 static void feed_no_context_near_memory_is_free(void)

@@ -86,7 +86,6 @@ static void test_no_place_says_why(void **state)
         assert_string_equal(verdict->cause, "gpu-oom-capacity");
         assert_null(verdict->where);
         assert_non_null(strstr(verdict->where_reason, cases[i].reason));
-        judge_close();
     }
 }
 

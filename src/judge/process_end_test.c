@@ -25,7 +25,6 @@ static void test_context_destroyed(void **state)
     expect_fault("context-destroyed", GW_ESTABLISHED);
     assert_true(says("reset"));
     assert_true(has_value((double)(4 * mib), "bytes"));
-    judge_close();
 
     reset_with_things_kept();
     gw_feed_call(&feed, "cuEventRecord", GW_EV_EVENT_RECORD, 201, OLD_EVENT, 0, 0, 0);
@@ -33,7 +32,6 @@ static void test_context_destroyed(void **state)
     close_program(1);
     expect_fault("context-destroyed", GW_ESTABLISHED);
     assert_true(says("event"));
-    judge_close();
 
     reset_with_things_kept();
     gw_feed_launch(&feed, KERNEL, STREAM);
@@ -41,14 +39,12 @@ static void test_context_destroyed(void **state)
     close_program(1);
     expect_fault("context-destroyed", GW_SUPPORTED);
     assert_true(has_alternative("illegal-address"));
-    judge_close();
 
     reset_with_things_kept();
     gw_feed_inside(&feed, "cuLaunchKernel");
     gw_feed_exit(&feed, 0, 11);
     expect_fault("context-destroyed", GW_SUPPORTED);
     assert_true(has_alternative("host-crash-of-process"));
-    judge_close();
 }
 
 /* For each kind of object: create it, destroy its context, and then use the object by its handle or by a pointer into
@@ -95,7 +91,6 @@ static void test_context_destroyed_by_kind(void **state)
                 fail_msg("%s, %d: %s", rows[i].use, anew, verdict->headline);
             if (found && !(says(rows[i].said) && says("at model.py:5 in build") && says("still used it")))
                 fail_msg("%s: not said", rows[i].use);
-            judge_close();
         }
     }
 }
@@ -146,11 +141,9 @@ static void test_pinned_memory(void **state)
     pinned(712, 1);
     expect_fault("pinned-memory-failure", GW_ESTABLISHED);
     assert_true(says("already registered"));
-    judge_close();
     pinned(2, 1);
     expect_fault("pinned-memory-failure", GW_ESTABLISHED);
     assert_true(list_has(&verdict->ruled_out, "GPU memory"));
-    judge_close();
 }
 
 static void feed_pinned_memory_near_it_was_a_probe(void)
@@ -193,7 +186,6 @@ static void test_fork_after_init_by_a_question(void **state)
         forked_child_calls(true, "cuCtxGetCurrent", GW_EV_CALL, 1);
         gw_feed_exit(&feed, end, 0);
         expect_fault("fork-after-init", end == 0 ? GW_SUPPORTED : GW_ESTABLISHED);
-        judge_close();
     }
 }
 
@@ -207,7 +199,6 @@ static void test_fork_near_the_child_worked_on(void **state)
         gw_feed_exit_of(&feed, 300, i == 2 ? 77 : 0, i == 2 ? 0 : 9);
         gw_feed_exit(&feed, 0, 0);
         expect_status(GW_VERDICT_CLEAN);
-        judge_close();
     }
 }
 
@@ -248,11 +239,9 @@ static void test_fork_after_init_told(void **state)
     expect_fault("fork-after-init", GW_ESTABLISHED);
     assert_true(says("raised at train.py:7 in worker"));
     assert_true(says("initialised CUDA"));
-    judge_close();
     told_of_a_fork("Traceback (most recent call last):\n  File \"/project/train.py\", line 30, in <module>\n"
                    "KeyError: 'labels'\n");
     expect_fault("script-exception", GW_ESTABLISHED); /* the program continued after the refusal */
-    judge_close();
 }
 
 static void feed_script_exception(void)
@@ -301,14 +290,11 @@ static void test_host_crash(void **state)
 {
     end_by(11, false);
     expect_fault("host-crash-of-process", GW_ESTABLISHED);
-    judge_close();
     end_by(6, false);
     expect_fault("host-crash-of-process", GW_ESTABLISHED);
-    judge_close();
     end_by(6, false); /* an uncaught exception aborts, too, and only stderr shows it */
     gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
     expect_fault("host-crash-of-process", GW_SUPPORTED);
-    judge_close();
 }
 
 static void feed_host_crash_near_an_allocation_failed(void)
@@ -337,11 +323,9 @@ static void test_killed(void **state)
         bool is_early =
             terms[i].certainty == GW_SUPPORTED && terms[i].sender != NULL && strstr(terms[i].sender, "early");
         assert_int_equal(says("may have sent itself another"), is_early);
-        judge_close();
     }
     end_by(9, false);
     expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* the Linux kernel may have sent SIGKILL */
-    judge_close();
 }
 
 static void feed_killed_near_a_lost_context(void)

@@ -270,7 +270,6 @@ static inline void test_row(void **state)
     expect_parts(&verdict->consequences, it->then, true);
     if (it->also != NULL)
         it->also();
-    judge_close();
 }
 
 /* main() of a test program, for its table. */

@@ -33,7 +33,6 @@ static void test_hostile_events(void **state)
         judge_open();
         faults += verdict->status == GW_VERDICT_FAULT;
         established += verdict->certainty == GW_ESTABLISHED;
-        judge_close();
     }
     print_message("of 40 random runs %u are faults, %u of them established\n", faults, established);
     assert_true(faults > 0);

@@ -1,4 +1,5 @@
-/* A feed and its verdict, for tests that judge one run at a time. */
+/* A feed and its verdict, for tests that judge one run at a time. A verdict lasts until the next one is made, or until
+ * the test program ends. */
 #ifndef GW_VERDICT_TESTLIB_H
 #define GW_VERDICT_TESTLIB_H
 
@@ -10,29 +11,23 @@ static const uint64_t kib __attribute__((unused)) = 1u << 10, mib __attribute__(
 static gw_feed feed; /* too large for the stack */
 static gw_verdict *verdict;
 
-static inline void judge_open(void)
-{
-    verdict = judge_fed(&feed);
-}
-
-static inline void judge_close(void)
+__attribute__((destructor)) static void judge_close(void)
 {
     gw_verdict_free(verdict);
     verdict = NULL;
 }
 
-/* Judge the feed, and check cause and certainty. The verdict stays open. */
+static inline void judge_open(void)
+{
+    judge_close();
+    verdict = judge_fed(&feed);
+}
+
+/* Judge the feed, and check cause and certainty. */
 static inline void expect_cause(const char *cause, gw_certainty certainty)
 {
     judge_open();
     assert_cause(verdict, cause, certainty);
-}
-
-/* The same, and close the verdict. */
-static inline void expect_only(const char *cause, gw_certainty certainty)
-{
-    expect_cause(cause, certainty);
-    judge_close();
 }
 
 /* Open a run in which CUDA's device 0 is NVML's card 1. */

@@ -50,7 +50,6 @@ GW_TEST(test_a_silent_end)
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(is_ruled_out());
     assert_int_equal(verdict->observed_count, 1);
-    judge_close();
 
     static const char *const keys[] = {"unobserved.child", "unobserved.nested", "unobserved.driver", "doors.closed"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
@@ -60,7 +59,6 @@ GW_TEST(test_a_silent_end)
         assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
         assert_false(is_ruled_out());
         assert_true(verdict->unobserved.count == 1);
-        judge_close();
     }
 }
 
@@ -75,7 +73,6 @@ GW_TEST(test_without_a_driver_call)
         assert_false(is_ruled_out());
         assert_true(has("no CUDA driver call was observed"));
         assert_int_equal(verdict->observed_count, 0);
-        judge_close();
     }
 }
 
@@ -85,25 +82,21 @@ GW_TEST(test_a_good_end)
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_string_equal(verdict->headline, "no fault found");
-    judge_close();
     work();
     gw_feed_fact(&feed, "unobserved.child", other_child);
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_string_equal(verdict->headline, "no fault found in the processes that were observed");
     assert_true(has("pid 7"));
-    judge_close();
     gw_feed_open_bare(&feed);
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_null(strstr(verdict->headline, "no fault"));
     assert_true(has("no CUDA driver call was observed"));
-    judge_close();
     gw_feed_open_bare(&feed);
     gw_feed_fact(&feed, "unobserved.nested", nested);
     end(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
-    judge_close();
 }
 
 /* At a terminal, some of the output is recorded. A line of it does not show that nothing else was printed. */
@@ -120,7 +113,6 @@ GW_TEST(test_output_that_is_partly_recorded)
             assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
         assert_int_equal(verdict->certainty, i / 2 == 0 ? GW_SUPPORTED : GW_CERTAINTY_NONE);
         assert_int_equal(is_ruled_out(), false);
-        judge_close();
     }
 }
 
@@ -146,7 +138,6 @@ GW_TEST(test_an_exception_beside_it)
             assert_int_equal(verdict->certainty, i == 1 ? GW_SUPPORTED : GW_ESTABLISHED);
         }
         assert_int_equal(is_ruled_out(), i % 2 == 0);
-        judge_close();
     }
 }
 
@@ -160,7 +151,6 @@ GW_TEST(test_ended_inside_a_call)
         assert_int_equal(is_ruled_out(), i == 0);
         if (i == 1)
             assert_true(has("was inside cuCtxSynchronize"));
-        judge_close();
     }
 }
 
@@ -175,7 +165,6 @@ GW_TEST(test_ended_at_a_question)
             gw_feed_alloc(&feed, mib);
         end(1, 0);
         assert_int_equal(is_ruled_out(), i == 0);
-        judge_close();
     }
 }
 
@@ -199,7 +188,6 @@ GW_TEST(test_a_refused_lookup)
             if (raises && launches[i] > 0)
                 assert_int_equal(verdict->certainty, launches[i] == 64 ? GW_ESTABLISHED : GW_SUPPORTED);
             assert_int_equal(has("little work followed"), launches[i] == 1);
-            judge_close();
         }
     }
 }
@@ -217,7 +205,6 @@ GW_TEST(test_a_sibling_was_refused)
         feed.pid = feed.tid = GW_FEED_PID;
         end(3, 0);
         assert_int_equal(is_ruled_out(), i == 0);
-        judge_close();
     }
 }
 
@@ -255,7 +242,6 @@ GW_TEST(test_a_crash_that_was_not_observed)
         else
             assert_cause(verdict, "host-crash-of-process", i == OBSERVED ? GW_ESTABLISHED : GW_SUPPORTED);
         assert_true(i == OBSERVED || verdict->ruled_out.count == 0);
-        judge_close();
     }
 }
 
@@ -270,7 +256,6 @@ GW_TEST(test_a_crash_of_another_process)
     end(-1, SIGSEGV);
     assert_cause(verdict, "host-crash-of-process", GW_SUPPORTED);
     assert_false(list_has(&verdict->ruled_out, "a crash inside the driver"));
-    judge_close();
 }
 
 GW_TEST(test_a_message_alone)
@@ -286,7 +271,6 @@ GW_TEST(test_a_message_alone)
         assert_cause(verdict, "library-not-found", GW_SUPPORTED);
         assert_int_equal(list_has(&verdict->ruled_out, "a failed driver call (none failed)"), is_observed);
         assert_int_equal(verdict->ruled_out.count, is_observed);
-        judge_close();
     }
 }
 
@@ -299,21 +283,18 @@ GW_TEST(test_a_recording_that_stops_early)
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_non_null(strstr(verdict->headline, "the recording stops before the program ended"));
     assert_int_equal(verdict->ruled_out.count, 0);
-    judge_close();
     work(); /* the program may have survived this refusal */
     gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
     gw_feed_truncated(&feed);
     judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_int_equal(certainty_of_alternative(verdict, "gpu-oom-capacity"), GW_HYPOTHESIS);
-    judge_close();
     work(); /* it ended well, but failures may be missing */
     gw_feed_exit(&feed, 0, 0);
     gw_feed_truncated(&feed);
     judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(has("parts of the recording are missing"));
-    judge_close();
 }
 
 /* Without samples, a broken card cannot be ruled out as the reason for a kernel's fault. */
@@ -326,7 +307,6 @@ GW_TEST(test_without_samples)
         gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
         end(1, 0);
         assert_cause(verdict, "illegal-address", is_sensed ? GW_ESTABLISHED : GW_SUPPORTED);
-        judge_close();
     }
 }
 
@@ -340,21 +320,17 @@ GW_TEST(test_last_words)
     assert_true(has("last output: 30%") && has("three") && has("four"));
     assert_false(has("two") || has("20%") || has("a word of ours"));
     assert_null(strstr(verdict->headline, "printed no reason"));
-    judge_close();
     work(); /* nothing on stderr; the reason may be on stdout, which was not recorded */
     end(3, 0);
     assert_null(strstr(verdict->headline, "printed no reason"));
-    judge_close();
     work();
     gw_feed_fact(&feed, "stderr.with_stdout", "both are the same file or pipe");
     end(3, 0);
     assert_non_null(strstr(verdict->headline, "printed no reason"));
-    judge_close();
     work();
     gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
     end(3, 0);
     assert_true(has("the program's output was not recorded: disabled with --no-stderr"));
-    judge_close();
 }
 
 /* ---- exceptions read from the interpreter ---- */
@@ -393,7 +369,6 @@ GW_TEST(test_raised_inside)
     assert_non_null(verdict->where);
     assert_int_equal(verdict->where->frame[0].line, 4);
     assert_string_equal(verdict->where->frame[0].function, "step");
-    judge_close();
     work(); /* stderr has the same text, so the source of the evidence must be "stderr" */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"/p/t.py\", line 4, in step\n    x()\n"
                           "ValueError: bad labels\n");
@@ -402,7 +377,6 @@ GW_TEST(test_raised_inside)
     assert_string_equal(verdict->cause, "script-exception");
     assert_true(has("bad labels"));
     assert_false(is_from_python());
-    judge_close();
 }
 
 /* The program may have caught the interpreter's last exception. The verdict ignores the exception unless the exit
@@ -416,7 +390,6 @@ GW_TEST(test_raised_and_outlived)
         end(code[i], 0);
         assert_int_equal(verdict->status, i == 0 ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED);
         assert_false(has("bad labels"));
-        judge_close();
     }
     static const char *const in_a_runner[] = {
         "Traceback (most recent call last):", "  File \"/p/runner.py\", line 341, in from_call",
@@ -426,7 +399,6 @@ GW_TEST(test_raised_and_outlived)
     end(1, 0);
     assert_string_equal(verdict->cause, "script-exception");
     assert_int_equal(verdict->certainty, GW_SUPPORTED);
-    judge_close();
 }
 
 GW_TEST(test_raised_out_of_memory)
@@ -439,7 +411,6 @@ GW_TEST(test_raised_out_of_memory)
     end(1, 0);
     assert_int_equal(verdict->status, GW_VERDICT_FAULT);
     assert_int_equal(strncmp(verdict->cause, "gpu-oom", 7), 0);
-    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -100,7 +100,6 @@ GW_TEST(the_first_rank_is_the_root)
     assert_true(list_has(&verdict->consequences, "rank 1 (pid 201): cuCtxSynchronize returned 700"));
     assert_true(list_has(&verdict->consequences, "rank 0 (pid 200) was ended by signal 15"));
     assert_true(list_has(&verdict->consequences, "the command exited with status 1"));
-    judge_close();
 }
 
 /* A rank dies without a failed call, and then another rank loses its context. The verdict must be about the death. */
@@ -113,7 +112,6 @@ GW_TEST(a_peers_death_comes_before_its_echo)
     end_of(202, -1, SIGTERM);
     judge(1);
     expect("host-crash-of-process", "rank 1 (pid 201): ");
-    judge_close();
 }
 
 GW_TEST(an_unnoticed_child_is_a_fault)
@@ -125,7 +123,6 @@ GW_TEST(an_unnoticed_child_is_a_fault)
     judge(0);
     expect("illegal-address", "pid 200: ");
     assert_true(has_evidence("command still exited with status 0"));
-    judge_close();
 }
 
 static void refuse_memory(uint32_t pid)
@@ -142,7 +139,6 @@ GW_TEST(an_unnoticed_child_without_memory_is_a_fault)
     end_of(200, 1, 0);
     judge(0);
     assert_string_equal(gw_verdict_status_text(verdict->status), "fault");
-    judge_close();
 }
 
 /* A neighbour that was refused first and then killed only filled the card. It is judged if it ended by itself. */
@@ -163,7 +159,6 @@ GW_TEST(a_neighbour_that_only_filled_the_card)
         end_of(201, 1, 0);
         judge(1);
         assert_non_null(strstr(verdict->headline, ends[i].who));
-        judge_close();
     }
 }
 
@@ -175,7 +170,6 @@ GW_TEST(a_child_that_coped_is_none)
     end_of(200, 0, 0);
     judge(0);
     expect(NULL, NULL);
-    judge_close();
 }
 
 /* One worker fails and ends, and then its parent starts another one, which succeeds. */
@@ -195,7 +189,6 @@ GW_TEST(a_replaced_child_is_none)
     judge(0);
     expect(NULL, NULL);
     assert_true(list_has(&verdict->advice, "pid 201 replaced it"));
-    judge_close();
 }
 
 /* A failed worker was replaced, but the run ends badly without another explanation. The verdict must blame the
@@ -205,7 +198,6 @@ GW_TEST(a_replaced_child_of_a_bad_run_counts)
     replace_worker();
     judge(1);
     expect("illegal-address", "pid 200: ");
-    judge_close();
 }
 
 /* A process that started before the failure is not a replacement. */
@@ -219,7 +211,6 @@ GW_TEST(a_sibling_is_no_replacement)
     end_of(201, 0, 0);
     judge(0);
     expect("illegal-address", "pid 200: ");
-    judge_close();
 }
 
 /* A pool of workers ends its workers with SIGTERM. This is not a fault. */
@@ -232,7 +223,6 @@ GW_TEST(ended_workers_of_a_good_run_are_none)
     end_of(201, -1, SIGTERM);
     judge(0);
     expect(NULL, NULL);
-    judge_close();
 }
 
 /* A program starts a child only to check its exit status. The run fails long after the child's end, so the verdict must
@@ -247,7 +237,6 @@ GW_TEST(a_probing_child_is_not_blamed)
     judge(1);
     expect("script-exception", "ValueError");
     assert_null(strstr(verdict->headline, "pid 200"));
-    judge_close();
 }
 
 GW_TEST(the_childs_own_exception_counts)
@@ -261,7 +250,6 @@ GW_TEST(the_childs_own_exception_counts)
     judge(1);
     expect("script-exception", "KeyError");
     assert_true(list_has(&verdict->consequences, "ChildFailedError"));
-    judge_close();
 }
 
 GW_TEST(who_lived_on_is_said)
@@ -272,7 +260,6 @@ GW_TEST(who_lived_on_is_said)
     judge(0);
     expect(NULL, NULL);
     assert_true(list_has(&verdict->advice, "pid 200 was still running"));
-    judge_close();
 }
 
 /* ---- a launcher that starts all its ranks again ---- */
@@ -326,7 +313,6 @@ GW_TEST(the_last_start_is_judged)
     assert_true(has_evidence("before restart 1 of all ranks: rank 1 (pid 201): cuCtxSynchronize returned 700"));
     assert_true(has_evidence("before restart 2 of all ranks: rank 0, restart 1 (pid 210) exited with status 3"));
     assert_false(list_has(&verdict->consequences, "(pid 200)"));
-    judge_close();
 }
 
 GW_TEST(a_failure_before_a_restart_is_no_fault_of_a_good_run)
@@ -340,7 +326,6 @@ GW_TEST(a_failure_before_a_restart_is_no_fault_of_a_good_run)
     assert_true(list_has(&verdict->advice, "then the launcher started all ranks again (restart 1)"));
     assert_true(list_has(&verdict->advice, "rank 0, restart 1 (pid 210) exited with status 3"));
     assert_false(list_has(&verdict->advice, "replaced it"));
-    judge_close();
 }
 
 /* Rank 0 starts a helper that uses the GPU, too. The helper belongs to the start of its parent. */
@@ -362,7 +347,6 @@ GW_TEST(a_child_of_an_earlier_rank_is_not_judged)
     end_of(pid_of(1, 0), -1, SIGTERM);
     judge(1);
     expect("host-crash-of-process", "rank 1, restart 1 (pid 211): ");
-    judge_close();
 }
 
 /* Only starts among the last eight restarts are listed. The others were started, but did not use the GPU. */
@@ -381,7 +365,6 @@ GW_TEST(many_restarts_are_cut)
     assert_true(has_evidence("before restart 5 of all ranks"));
     assert_false(has_evidence("before restart 4 of all ranks"));
     assert_true(has_evidence("not listed: 2 failures before earlier restarts"));
-    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -81,15 +81,12 @@ GW_TEST(test_a_launch_before_a_wait_for_another_stream)
     fault_beside(0x6161, false);
     assert_true(says("scribble launched on stream 0x6161"));
     assert_true(says("not of all streams: 2 launches may still have been running, 1 of them from before it"));
-    judge_close();
     fault_beside(0x6161, true); /* the awaited stream had waited for the bad stream */
     assert_false(says("scribble launched"));
     assert_true(says("(1 launch)"));
-    judge_close();
     fault_beside(STREAM, false); /* the awaited stream is the bad stream */
     assert_false(says("scribble launched"));
     assert_true(says("(1 launch)"));
-    judge_close();
 }
 
 /* ---- dumps ---- */
@@ -114,7 +111,6 @@ GW_TEST(test_dump_and_abort)
     assert_true(list_has(&verdict->ruled_out, "the 2 other launches"));
     assert_false(has_alternative("host-crash-of-process"));
     assert_int_equal(verdict->signal, ABORT);
-    judge_close();
 }
 
 GW_TEST(test_dump_of_an_assertion)
@@ -126,7 +122,6 @@ GW_TEST(test_dump_of_an_assertion)
     judge("device-assert-index", GW_ESTABLISHED); /* only the dump proves the assertion: the program printed no text */
     assert_true(says("block (1,2,0), thread (5,0,0) of a grid of (4,4,1) blocks of (32,1,1) threads; 7 threads"));
     assert_true(says("its code has no line information"));
-    judge_close();
 }
 
 /* With skip_abort, the driver does not end the process, and a call also reports the fault. */
@@ -141,7 +136,6 @@ GW_TEST(test_dump_beside_a_call)
     assert_true(says("cuCtxSynchronize returned 700"));
     assert_true(says("do not trust"));
     assert_non_null(strstr(verdict->headline, "kernel scribble"));
-    judge_close();
 }
 
 /* A dump with another exception does not name the kernel of the reported fault. */
@@ -155,7 +149,6 @@ GW_TEST(test_dump_of_another_exception)
     judge("misaligned-access", GW_ESTABLISHED);
     assert_non_null(strstr(verdict->headline, "a kernel made"));
     assert_true(says("the dump shows another exception (700"));
-    judge_close();
 }
 
 GW_TEST(test_dump_that_cannot_be_read)
@@ -165,7 +158,6 @@ GW_TEST(test_dump_that_cannot_be_read)
     gw_feed_exit(&feed, -1, ABORT);
     judge("kernel-fault-other", GW_SUPPORTED); /* a dump proves a fault, but not its kind */
     assert_true(says("could not be read: /tmp/x: not an ELF file"));
-    judge_close();
 }
 
 /* The program aborts by itself. Dumps are enabled, but the driver wrote none. */
@@ -176,7 +168,6 @@ GW_TEST(test_abort_without_dump)
     gw_feed_meta(&feed, "option.core", "1");
     gw_feed_exit(&feed, -1, ABORT);
     judge("host-crash-of-process", GW_ESTABLISHED);
-    judge_close();
 }
 
 /* The user requested a dump. It contains no exception, and the program continued. */
@@ -188,7 +179,6 @@ GW_TEST(test_dump_without_exception)
     gw_feed_exit(&feed, 0, 0);
     judge(NULL, GW_CERTAINTY_NONE);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
-    judge_close();
 }
 
 /* No content of a recording may cause an invalid read. */
@@ -214,7 +204,6 @@ GW_TEST(test_hostile_facts)
         gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
         gw_feed_exit(&feed, -1, ABORT);
         judge("illegal-address", GW_ESTABLISHED);
-        judge_close();
     }
 }
 
@@ -233,7 +222,6 @@ GW_TEST(test_dump_after_an_unchecked_allocation)
     gw_feed_exit(&feed, -1, ABORT);
     judge("gpu-oom-capacity", GW_ESTABLISHED);
     assert_int_equal(verdict->alternative_count, 0);
-    judge_close();
 }
 
 /* ---- CUDA_LAUNCH_BLOCKING ---- */
@@ -249,7 +237,6 @@ GW_TEST(test_own_report)
         strstr(verdict->headline, "kernel scribble accessed an illegal address; its own launch reported it"));
     assert_true(says("after 6 launches of thread"));
     assert_false(says("--blame"));
-    judge_close();
 }
 
 /* Without CUDA_LAUNCH_BLOCKING, a launch may report the fault of another kernel. */
@@ -263,7 +250,6 @@ GW_TEST(test_launch_that_reports_another)
     assert_null(strstr(verdict->headline, "innocent"));
     assert_true(says("--core"));
     assert_true(says("--blame"));
-    judge_close();
 }
 
 /* ---- the second run ---- */
@@ -287,7 +273,6 @@ GW_TEST(test_blame_in_launch)
     assert_true(says("after 312 launches of thread 4242 (python)"));
     assert_true(says("train.py\", line 12"));
     assert_true(says("/tmp/b.gpuwhy"));
-    judge_close();
 }
 
 /* The verdict's place is the launch that the second run found, not the call that reported the fault. If the stack of
@@ -314,7 +299,6 @@ GW_TEST(test_blame_place)
     assert_null(verdict->where->frame[2].function);
     assert_int_equal(verdict->where->notes.count, 1);
     assert_string_equal(verdict->where_reason, "no line");
-    judge_close();
     static const char *const without[] = {
         "end=in-launch\nresult=700\nuser=0\n", /* no frame */
         "end=in-launch\nresult=700\nuser=7\nstack.0=python\town\t1\t0\tf\tg\t\th\n",
@@ -324,7 +308,6 @@ GW_TEST(test_blame_place)
     for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
         fail_and_blame(without[i]);
         assert_null(verdict->where); /* the call that reported the fault has no site, either */
-        judge_close();
     }
 }
 
@@ -334,7 +317,6 @@ GW_TEST(test_blame_without_fault)
     assert_non_null(strstr(verdict->headline, "a kernel accessed"));
     assert_true(says("did not occur again (exit status 0)"));
     assert_true(says("hypothesis"));
-    judge_close();
 }
 
 GW_TEST(test_blame_with_another_result)
@@ -342,7 +324,6 @@ GW_TEST(test_blame_with_another_result)
     fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
     assert_non_null(strstr(verdict->headline, "a kernel accessed")); /* another fault: no kernel is named */
     assert_true(says("two faults"));
-    judge_close();
 }
 
 GW_TEST(test_blame_elsewhere)
@@ -351,7 +332,6 @@ GW_TEST(test_blame_elsewhere)
     assert_true(says("no launch reported an error itself"));
     assert_true(says("of fine on the default stream, is probably at fault"));
     assert_non_null(strstr(verdict->headline, "a kernel accessed")); /* only a proved kernel is in the headline */
-    judge_close();
 }
 
 /* ---- a window with missing calls ---- */
@@ -369,7 +349,6 @@ GW_TEST(test_window_before_the_ring)
     judge("illegal-address", GW_ESTABLISHED);
     assert_true(says("the recording does not contain the first 500 calls that thread"));
     assert_true(says("last launch: fine on") && says("one of 2048 launches"));
-    judge_close();
 }
 
 /* Error 717 means that an address was computed wrongly. It is neither a trap nor an assertion, unlike 718. */
@@ -383,12 +362,10 @@ GW_TEST(test_wrong_address_space)
     assert_true(says("the address was computed wrongly"));
     assert_true(says("compute-sanitizer --tool memcheck"));
     assert_false(says("trap and assert"));
-    judge_close();
     open_program();
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 718, 0, 0, 0, 0);
     gw_feed_exit(&feed, 1, 0);
     judge("kernel-fault-other", GW_ESTABLISHED);
-    judge_close();
 }
 
 GW_TEST(test_nothing_was_waited_for)
@@ -400,7 +377,6 @@ GW_TEST(test_nothing_was_waited_for)
     gw_feed_exit(&feed, 1, 0);
     judge("illegal-address", GW_ESTABLISHED);
     assert_true(says("no synchronisation had succeeded so far"));
-    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -77,7 +77,6 @@ GW_TEST(a_kernel_that_is_waited_for)
     assert_true(has_evidence("inside cuCtxSynchronize for 5.0 s"));
     assert_true(has_evidence("spin was launched on stream 0x5151"));
     assert_true(has_evidence("is in train+0x12 in program"));
-    judge_close();
 }
 
 /* Each thread has a recorded call site. The verdict's place is the user's line that itself waits. A line that calls a
@@ -99,7 +98,6 @@ GW_TEST(a_site_is_the_place)
     assert_true(has_evidence("at train.py:40 in main"));
     assert_non_null(verdict->where);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in take");
-    judge_close();
     begin("spin");
     hang("0");
     snprintf(text, sizeof text, "wait=input in=cuCtxSynchronize in_ms=5000 site=%u", gw_feed_site(&feed, frames[0]));
@@ -107,14 +105,12 @@ GW_TEST(a_site_is_the_place)
     judge(-1, 0);
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:40 in main");
-    judge_close();
     begin("spin"); /* the recording does not contain the site number of this fact */
     hang("0");
     fact(MAIN, "hang.thread", "wait=input in=cuCtxSynchronize in_ms=5000 site=3221225480");
     judge(-1, 0);
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_null(verdict->where);
-    judge_close();
 }
 
 GW_TEST(who_ended_it_is_not_the_cause)
@@ -124,7 +120,6 @@ GW_TEST(who_ended_it_is_not_the_cause)
     fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
     judge(-1, SIGTERM);
     expect("kernel-never-ends", GW_SUPPORTED);
-    judge_close();
 }
 
 GW_TEST(what_went_on_is_no_cause)
@@ -136,7 +131,6 @@ GW_TEST(what_went_on_is_no_cause)
     fact(0, "hang.over", "");
     judge(-1, SIGTERM);
     assert_string_equal(verdict->cause, "killed-by-scheduler-or-user");
-    judge_close();
 }
 
 GW_TEST(a_hang_that_ended_well_is_clean)
@@ -147,7 +141,6 @@ GW_TEST(a_hang_that_ended_well_is_clean)
     judge(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_true(verdict->advice.count > 0);
-    judge_close();
 }
 
 /* The program hangs in cuMemFree, but all its launches have ended, so it does not wait for a kernel. */
@@ -163,7 +156,6 @@ GW_TEST(nothing_outstanding_is_no_kernel)
     expect(NULL, GW_CERTAINTY_NONE);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(has_evidence("is inside cuMemFree"));
-    judge_close();
 }
 
 enum { STREAM_B = 0xb000 };
@@ -194,7 +186,6 @@ GW_TEST(a_wait_for_another_stream_says_nothing)
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_true(has_evidence("spin was launched on stream 0x5151, and nothing has waited for it since"));
     assert_false(has_evidence("stream 0xb000"));
-    judge_close();
     begin_two_streams(); /* the verdict shows the kernel's launch, although stream B has many newer launches */
     for (int i = 0; i < 6; i++)
         gw_feed_launch(&feed, 0xf2f2, STREAM_B);
@@ -202,7 +193,6 @@ GW_TEST(a_wait_for_another_stream_says_nothing)
     expect("kernel-never-ends", GW_SUPPORTED);
     assert_true(has_evidence("spin was launched on stream 0x5151"));
     assert_true(has_evidence("and 3 earlier launches"));
-    judge_close();
     begin_two_streams(); /* all work on B has ended, and B had waited for the kernel's stream */
     gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, 0x5151);
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
@@ -210,7 +200,6 @@ GW_TEST(a_wait_for_another_stream_says_nothing)
     gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
     judge_wait();
     expect(NULL, GW_CERTAINTY_NONE);
-    judge_close();
 }
 
 /* ---- a stream that nothing waits for ---- */
@@ -255,18 +244,15 @@ GW_TEST(a_stream_left_alone_is_told)
     assert_false(list_has(&verdict->ruled_out, "the GPU"));
     assert_false(verdict->is_hang);
     assert_int_equal(verdict->left_alone.count, 1);
-    judge_close();
     begin_alone(STEPS_FEW); /* the program is still running */
     gw_feed_drain(&feed);
     judge(-1, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(has_evidence("10.0 s ago, and the program has not waited for that stream since"));
-    judge_close();
     begin_alone(STEPS_FEW); /* ended by timeout(1), which exits with 124 */
     judge(124, 0);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(has_evidence("the program has not waited for that stream since"));
-    judge_close();
 }
 
 /* A stream that nothing waited for is not reported if:
@@ -280,14 +266,12 @@ GW_TEST(a_stream_left_alone_is_no_fault)
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_int_equal(verdict->advice.count + verdict->left_alone.count + verdict->alternative_count, 0);
     assert_false(has_evidence("spin"));
-    judge_close();
     begin_alone(STEPS_FEW);
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'a'\n");
     judge(1, 0);
     assert_cause(verdict, "script-exception", GW_ESTABLISHED);
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
     assert_false(has_evidence("spin"));
-    judge_close();
     begin_alone(STEPS_FEW); /* all work on B has ended, and B had waited for `spin`, so `spin` has ended */
     gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, STREAM_ALONE);
     gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
@@ -295,12 +279,10 @@ GW_TEST(a_stream_left_alone_is_no_fault)
     gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
     assert_true(list_has(&verdict->ruled_out, "the GPU"));
-    judge_close();
     begin_alone(STEPS_FEW); /* 1,100 more launches do not fit in a queue, so most must have ended */
     for (int i = 0; i < 1100; i++)
         gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
-    judge_close();
     begin_two_streams(); /* `spin` was launched two seconds before the end */
     gw_feed_launch(&feed, 0xf2f2, STREAM_B);
     gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
@@ -309,7 +291,6 @@ GW_TEST(a_stream_left_alone_is_no_fault)
     gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
     gw_feed_wait(&feed, 2 * second_ns);
     killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
-    judge_close();
 }
 
 /* Later calls have overwritten the launch of `spin` in the ring. The verdict adds that `spin` may have ended. It does
@@ -333,13 +314,11 @@ GW_TEST(a_launch_that_left_the_record_is_unknown)
                                  "thread, and none of these concerned that stream");
         assert_int_equal(told, what == NOTHING);
         assert_int_equal(list_has(&verdict->ruled_out, "the GPU"), what != NOTHING);
-        judge_close();
     }
     begin_alone(STEPS_MANY);
     judge(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_false(has_evidence("spin"));
-    judge_close();
 }
 
 /* The thread that launched `spin` makes no further call. Another thread works on stream B. If its calls overflow its
@@ -362,7 +341,6 @@ GW_TEST(another_thread_may_have_waited)
             killed(sure ? GW_SUPPORTED : GW_ESTABLISHED, sure ? GW_HYPOTHESIS : GW_CERTAINTY_NONE);
             assert_int_equal(has_evidence("the program has not waited for that stream since"), sure);
             assert_int_equal(has_evidence("it may have ended"), steps == STEPS_MANY && !waited);
-            judge_close();
         }
     }
 }
@@ -394,14 +372,11 @@ GW_TEST(a_wait_for_what_left_the_record)
         expect("kernel-never-ends", GW_SUPPORTED);
         assert_true(has_evidence("the work that it waits for is older than the last 2048 calls of each thread"));
         assert_true(has_evidence("spin was launched on stream 0x5151 at train.c:7 in begin"));
-        judge_close();
         waits_for(STEPS_MANY, others[i]);
         expect(NULL, GW_CERTAINTY_NONE);
         assert_false(verdict->is_hang);
-        judge_close();
         waits_for(STEPS_FEW, waits[i]); /* all launches are still in the ring, and all have ended */
         expect(NULL, GW_CERTAINTY_NONE);
-        judge_close();
     }
 }
 
@@ -434,7 +409,6 @@ GW_TEST(who_goes_on_hangs_not)
     expect(NULL, GW_CERTAINTY_NONE);
     assert_false(verdict->is_hang);
     assert_int_equal(verdict->left_alone.count, 1);
-    judge_close();
 }
 
 GW_TEST(a_circle_of_locks)
@@ -447,7 +421,6 @@ GW_TEST(a_circle_of_locks)
     judge(-1, SIGKILL);
     expect("host-deadlock", GW_ESTABLISHED);
     assert_true(has_evidence("thread 501 (left) waits for a lock that thread 502 (right) holds"));
-    judge_close();
 }
 
 /* Before it waited for the other threads, a thread asked the GPU for something. */
@@ -460,7 +433,6 @@ GW_TEST(a_circle_after_a_question)
     fact(RIGHT, "hang.thread", "wait=lock owner=501 owner_ended=0 name=right");
     judge(-1, 0);
     expect("host-deadlock", GW_ESTABLISHED);
-    judge_close();
 }
 
 GW_TEST(a_lock_whose_owner_ended)
@@ -470,7 +442,6 @@ GW_TEST(a_lock_whose_owner_ended)
     fact(LEFT, "hang.thread", "wait=lock owner=77 owner_ended=1 name=left");
     judge(-1, 0);
     expect("host-deadlock", GW_ESTABLISHED);
-    judge_close();
 }
 
 GW_TEST(all_threads_wait_for_each_other)
@@ -483,7 +454,6 @@ GW_TEST(all_threads_wait_for_each_other)
     fact(RIGHT, "hang.thread", "wait=input owner=0 name=cuda-EvtHandlr");
     judge(-1, 0);
     expect("host-deadlock", GW_SUPPORTED);
-    judge_close();
 }
 
 static void stands(uint32_t tid, const char *name, const char *library, const char *frames)
@@ -523,7 +493,6 @@ GW_TEST(idle_workers_are_one_line)
                              "train.py:18 in right"));
     assert_false(has_evidence("thread 600"));
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in left");
-    judge_close();
 }
 
 /* A thread of a pool is not an idle worker if it runs a line of the program, waits for a lock with a known owner, or
@@ -550,7 +519,6 @@ GW_TEST(busy_workers_are_named)
         assert_true(has_evidence(text));
     }
     assert_false(has_evidence("idle worker"));
-    judge_close();
 }
 
 GW_TEST(who_waits_for_input_hangs_not)
@@ -567,7 +535,6 @@ GW_TEST(who_waits_for_input_hangs_not)
         assert_string_equal(verdict->cause, "killed-by-scheduler-or-user");
         assert_int_equal(verdict->certainty, GW_ESTABLISHED);
         assert_false(verdict->is_hang);
-        judge_close();
     }
 }
 
@@ -580,7 +547,6 @@ GW_TEST(a_busy_owner_is_no_deadlock)
     fact(LEFT, "hang.thread", "wait=running owner=0 name=left");
     judge(-1, 0);
     expect(NULL, GW_CERTAINTY_NONE);
-    judge_close();
 }
 
 GW_TEST(a_collective_is_a_hypothesis_that_names_who_is_missing)
@@ -602,7 +568,6 @@ GW_TEST(a_collective_is_a_hypothesis_that_names_who_is_missing)
     assert_int_equal(verdict->run.trouble_weight, 0); /* another rank's failure is the root of the job */
     assert_int_equal(verdict->run.world, 2);
     assert_int_equal(verdict->run.rank_count, 2);
-    judge_close();
 }
 
 GW_TEST(a_rank_that_stands_elsewhere_is_the_place)
@@ -625,7 +590,6 @@ GW_TEST(a_rank_that_stands_elsewhere_is_the_place)
         has_evidence("rank 1 (pid 300) is missing: its main thread is waiting for a lock at train.py:12 in step"));
     assert_non_null(verdict->where);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in step");
-    judge_close();
 }
 
 /* Two ranks hang in the same NCCL collective. `peers` is the fact "pci.peers" about the machine's PCIe bus.
@@ -656,11 +620,9 @@ GW_TEST(copies_are_redirected)
     expect("p2p-iommu-acs", GW_SUPPORTED);
     assert_int_equal(verdict->run.trouble_weight, 1); /* a cause of its own */
     assert_true(has_evidence("DMA-FQ") && has_evidence("0000:00:01.0"));
-    judge_close();
     stuck_on("cards=2 nvswitches=0 iommu=DMA-FQ acs=?", NULL);
     assert_null(verdict->cause);
     assert_int_equal(certainty_of_alternative(verdict, "p2p-iommu-acs"), GW_HYPOTHESIS);
-    judge_close();
 }
 
 /* The verdict must not list p2p-iommu-acs unless the IOMMU is known to redirect copies between cards. Cases: identity
@@ -678,7 +640,6 @@ GW_TEST(copies_are_not_redirected)
         stuck_on(rows[i].peers, rows[i].disable);
         assert_null(verdict->cause);
         assert_int_equal(certainty_of_alternative(verdict, "p2p-iommu-acs"), GW_CERTAINTY_NONE);
-        judge_close();
     }
 }
 
@@ -708,14 +669,12 @@ GW_TEST(senseless_facts_do_no_harm)
                 fact(299, "hang.frame", odd[k]);
         }
         judge(-1, SIGTERM);
-        judge_close();
     }
     /* a thread that waits for its own lock */
     begin("spin");
     hang("0");
     fact(LEFT, "hang.thread", "wait=lock owner=501");
     judge(-1, 0);
-    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

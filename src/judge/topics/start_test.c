@@ -16,14 +16,12 @@ static void expect(const char *cause, gw_certainty certainty, const char *part)
     assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
     if (!says(part))
         fail_msg("nothing says \"%s\"", part);
-    gw_verdict_free(verdict);
 }
 
 static void expect_not_fault(gw_verdict_status status)
 {
     judge_open();
     assert_string_equal(gw_verdict_status_text(verdict->status), gw_verdict_status_text(status));
-    gw_verdict_free(verdict);
 }
 
 static void library(const char *line)
@@ -280,7 +278,6 @@ GW_TEST(test_mixed_cudnn)
     gw_feed_exit(&feed, 1, 0);
     judge_open();
     assert_true(verdict->cause == NULL || strcmp(verdict->cause, "cudnn-mixed-libraries") != 0);
-    gw_verdict_free(verdict);
 }
 
 static void advised(bool wanted)
@@ -291,7 +288,6 @@ static void advised(bool wanted)
         found = found || strstr(verdict->advice.item[i], "no-device-visible") != NULL;
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_int_equal(found, wanted);
-    gw_verdict_free(verdict);
 }
 
 static void cpu_run(const char *files, const char *runtime)

@@ -82,7 +82,6 @@ GW_TEST(test_only_kernel)
     assert_string_equal(place(), "train.py:7 in loss");
     assert_string_equal(verdict->where->what,
                         "where the only kernel since the last good synchronisation was first launched");
-    judge_close();
 }
 
 /* The program waited for only one of two streams, so a kernel on the other stream may be at fault. This kernel is
@@ -109,7 +108,6 @@ GW_TEST(test_wait_for_another_stream)
         fail_with(700);
         judge("illegal-address");
         assert_string_equal(place(), i == 1 ? "train.py:7 in loss" : "train.py:99 in report");
-        judge_close();
     }
 }
 
@@ -127,7 +125,6 @@ GW_TEST(test_two_kernels)
     assert_true(says("first launched at train.py:7 in loss"));
     assert_true(says("first launched at train.py:9 in step"));
     assert_string_equal(place(), "train.py:99 in report");
-    judge_close();
 }
 
 GW_TEST(test_several_places)
@@ -143,7 +140,6 @@ GW_TEST(test_several_places)
     judge("illegal-address");
     assert_true(says("launched at 3 places: train.py:7 in loss, train.py:8 in check, train.py:30 in eval"));
     assert_string_equal(place(), "train.py:99 in report");
-    judge_close();
 }
 
 /* The ring no longer contains the first launches since the synchronisation. One of these unknown launches may be at
@@ -158,7 +154,6 @@ GW_TEST(test_only_kernel_of_a_cut_window)
     fail_with(700);
     judge("illegal-address");
     assert_string_equal(place(), "train.py:99 in report");
-    judge_close();
 }
 
 GW_TEST(test_kernel_of_the_dump)
@@ -174,7 +169,6 @@ GW_TEST(test_kernel_of_the_dump)
     assert_string_equal(place(), "train.py:7 in loss");
     assert_true(list_has(&verdict->next, "first launched at train.py:7 in loss"));
     assert_true(position("lose launched") < position("last launch: fine on"));
-    judge_close();
 }
 
 GW_TEST(test_kernel_of_the_assertion)
@@ -192,7 +186,6 @@ GW_TEST(test_kernel_of_the_assertion)
     judge("device-assert-index");
     assert_string_equal(place(), "train.py:7 in loss");
     assert_string_equal(verdict->where->what, "where the kernel that the assertion names was first launched");
-    judge_close();
 }
 
 /* The assertion does not name one kernel: it is in a lambda, which has no name, or its function's name matches two
@@ -215,7 +208,6 @@ GW_TEST(test_assertion_without_a_kernel)
         fail_with(710);
         judge("device-assert-index");
         assert_string_equal(place(), "train.py:99 in report");
-        judge_close();
     }
 }
 
@@ -241,7 +233,6 @@ GW_TEST(test_own_before_libraries)
     assert_int_equal(first + 1, position("last launch: gemm_14 on"));
     assert_int_equal(first + 2, position("and 14 other kernels since the last good synchronisation, in 14 launches"));
     assert_false(says("gemm_3")); /* the report has at most three lines and does not name each kernel */
-    judge_close();
 }
 
 /* The recording has no launch sites, so the newest kernel comes first. */
@@ -256,7 +247,6 @@ GW_TEST(test_nothing_known)
     assert_true(position("last launch: fine") < position("lose launched"));
     assert_false(says("first launched"));
     assert_string_equal(place(), "train.py:99 in report");
-    judge_close();
 }
 
 /* The same handle belonged to another kernel until its module was unloaded. The launch site of that other kernel must
@@ -273,7 +263,6 @@ GW_TEST(test_handle_used_again)
     fail_with(700);
     judge("illegal-address");
     assert_string_equal(place(), "train.py:7 in fresh");
-    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -58,14 +58,12 @@ GW_TEST(test_a_failed_phase_left_its_memory)
     assert_int_equal(verdict->kept[0].block_count, 1);
     assert_int_equal(verdict->kept[0].block[0].bytes, 9 * gib);
     assert_true(verdict->kept[0].block[0].t_ns < verdict->t_failure_ns);
-    gw_verdict_free(verdict);
 }
 
 static void expect_no_leak(const char *alone)
 {
     judge(alone);
     assert_string_equal(verdict->cause, "gpu-oom-capacity");
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_near_it_did_not_fail)
@@ -95,7 +93,6 @@ GW_TEST(test_the_whole_run)
     assert_true(says("9.00 GiB in 1 block allocated in In [1]"));
     assert_int_equal(verdict->kept_count, 1);
     assert_int_equal(verdict->kept[0].block_count, 0);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_no_phases_no_words)
@@ -106,7 +103,6 @@ GW_TEST(test_no_phases_no_words)
     assert_int_equal(verdict->kept_count, 0);
     assert_null(verdict->failure_phase);
     assert_true(verdict->has_failure);
-    gw_verdict_free(verdict);
 }
 
 /* If only one phase is judged, earlier failures do not count, because they were already reported. A context that was
@@ -122,7 +118,6 @@ GW_TEST(test_one_phase_alone)
     judge(NULL);
     assert_string_equal(verdict->cause, "script-exception");
     assert_false(verdict->has_failure);
-    gw_verdict_free(verdict);
 
     gw_feed_open(&feed, 16 * gib);
     phase("In [1]");
@@ -133,7 +128,6 @@ GW_TEST(test_one_phase_alone)
     assert_string_equal(verdict->cause, "illegal-address");
     assert_true(verdict->context_lost);
     assert_string_equal(verdict->failure_phase, "In [1]");
-    gw_verdict_free(verdict);
 }
 
 GW_TEST_MAIN(NULL, NULL)

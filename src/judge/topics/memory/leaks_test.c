@@ -6,6 +6,7 @@
 static void judge(void)
 {
     gw_error err;
+    judge_close();
     gw_feed_exit(&feed, 0, 0);
     gw_model *model = gw_feed_finish(&feed);
     assert_int_equal(gw_model_name_sites(model, 100, 1000, &err), GW_OK);
@@ -114,7 +115,6 @@ GW_TEST(test_each_kind_is_listed_with_its_place)
         assert_string_equal(leak->where->frame[leak->where->user].text, "make.py:5 in make");
         if (!advised(rows[k].said))
             fail_msg("%s: not said: %s", rows[k].kind, rows[k].said);
-        gw_verdict_free(verdict);
     }
 }
 
@@ -142,7 +142,6 @@ GW_TEST(test_many_leaks_are_counted)
     assert_int_equal(verdict->leaks[0].left, 2 * ROUNDS);
     assert_true(advised("6 smaller possible leaks of pid 100 are not listed"));
     assert_false(advised("lost"));
-    gw_verdict_free(verdict);
 }
 
 /* The events that are missing may have been frees. */
@@ -157,7 +156,6 @@ GW_TEST(test_a_leak_is_doubtful_if_events_were_lost)
     judge();
     assert_int_equal(verdict->leak_count, 1);
     assert_true(advised("5 events of pid 100 were lost, so what looks like a leak may have been freed"));
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_what_is_given_back_is_none)
@@ -167,7 +165,6 @@ GW_TEST(test_what_is_given_back_is_none)
     judge();
     assert_int_equal(verdict->leak_count, 0);
     assert_false(advised("leak"));
-    gw_verdict_free(verdict);
 }
 
 /* The program creates many objects at its start, or fills a cache. Then it works in rounds, and each round frees all
@@ -185,7 +182,6 @@ GW_TEST(test_what_lives_until_exit_by_design_is_none)
     judge();
     assert_int_equal(verdict->leak_count, 0);
     assert_false(advised("leak"));
-    gw_verdict_free(verdict);
 }
 
 /* The program creates objects at its start, then works for a long time without creating more. Only this time shows that
@@ -202,7 +198,6 @@ GW_TEST(test_a_start_before_much_work_is_none)
     }
     judge();
     assert_int_equal(verdict->leak_count, 0);
-    gw_verdict_free(verdict);
 }
 
 /* Libraries keep a few objects of each kind, so a few objects are not a leak. */
@@ -212,7 +207,6 @@ GW_TEST(test_a_few_are_none)
     work(&rows[0], 31);
     judge();
     assert_int_equal(verdict->leak_count, 0);
-    gw_verdict_free(verdict);
 }
 
 /* Each round resets the context, which frees its objects. So at any time, only the objects of one round are live. */
@@ -230,7 +224,6 @@ GW_TEST(test_contexts_that_take_all_along_are_the_end_of_it)
     }
     judge();
     assert_int_equal(verdict->leak_count, 0);
-    gw_verdict_free(verdict);
 }
 
 /* Opening the same memory twice returns the same address. The program must close it twice, and does. */
@@ -247,7 +240,6 @@ GW_TEST(test_memory_opened_twice_is_closed_twice)
     assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->unknown_frees, 0);
     judge();
     assert_int_equal(verdict->leak_count, 0);
-    gw_verdict_free(verdict);
 }
 
 /* A loop that allocates one block per step at one place. It frees blocks as the fields specify, and uses other memory,
@@ -304,7 +296,6 @@ GW_TEST(test_a_window_is_no_leak)
         uint64_t left = verdict->leak_count == 0 ? 0 : verdict->leaks[0].left;
         if (verdict->leak_count > 1 || left != windows[i].left)
             fail_msg("%s: %zu leaks, %llu left", windows[i].name, verdict->leak_count, (unsigned long long)left);
-        gw_verdict_free(verdict);
     }
 }
 
@@ -367,7 +358,6 @@ GW_TEST(test_a_mapped_model_is_no_leak)
     train(5, false);
     judge();
     assert_int_equal(verdict->leak_count, 0);
-    gw_verdict_free(verdict);
     gw_feed_open(&feed, 16 * gib);
     load_mapped(60);
     train(70, true);
@@ -375,7 +365,6 @@ GW_TEST(test_a_mapped_model_is_no_leak)
     assert_int_equal(verdict->leak_count, 1);
     assert_int_equal(verdict->leaks[0].left, 70);
     assert_string_equal(verdict->leaks[0].where->frame[verdict->leaks[0].where->user].text, "net.c:50 in view");
-    gw_verdict_free(verdict);
 }
 
 /* Load layers that have two weights each. Each weight is copied and used by one launch. */
@@ -428,7 +417,6 @@ GW_TEST(test_a_model_before_work_without_requests_is_none)
         }
         judge();
         assert_int_equal(verdict->leak_count, works ? 0 : 1);
-        gw_verdict_free(verdict);
     }
 }
 
@@ -442,7 +430,6 @@ GW_TEST(test_what_was_over_before_the_last_iterations_is_none)
             load_layers(60); /* the recording ends while layers are still loaded */
         judge();
         assert_int_equal(verdict->leak_count, again ? 2 : 0);
-        gw_verdict_free(verdict);
     }
 }
 

@@ -40,7 +40,6 @@ GW_TEST(test_negative_size)
     assert_false(evidence_has(verdict, "needed at that moment"));
     assert_false(evidence_has(verdict, "one block"));
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
-    judge_close();
 }
 
 GW_TEST(test_size_beyond_all_cards)
@@ -49,7 +48,6 @@ GW_TEST(test_size_beyond_all_cards)
     refuse(40 * tib);
     judge("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(headline_has("more than any card has"));
-    judge_close();
 }
 
 /* A correct program may request these sizes, although they exceed the card. So the verdict advises a smaller batch, not
@@ -64,7 +62,6 @@ GW_TEST(test_honest_sizes)
         assert_true(headline_has("is larger than the whole 16.00 GiB"));
         assert_true(list_has(&verdict->next, "smaller batch"));
         assert_false(list_has(&verdict->next, "how this size is computed"));
-        judge_close();
     }
 }
 
@@ -81,7 +78,6 @@ GW_TEST(test_negative_size_after_growth)
     refuse(UINT64_MAX - 4095);
     judge("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(headline_has("negative (-4096)"));
-    judge_close();
 }
 
 /* ---- the largest block, and the GPU ---- */
@@ -108,11 +104,9 @@ GW_TEST(test_largest_block)
     assert_true(headline_has("one block takes 11.00 GiB of it"));
     assert_true(evidence_has(verdict, "allocated at data.py:3 in load"));
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
-    judge_close();
     hold_one_block(7 * gib, 6 * gib); /* the block is most of the live memory, but less than half of the card */
     assert_false(headline_has("one block"));
     assert_false(list_has(&verdict->next, "the whole block"));
-    judge_close();
 }
 
 GW_TEST(test_which_gpu)
@@ -125,7 +119,6 @@ GW_TEST(test_which_gpu)
         judge("gpu-oom-capacity", GW_ESTABLISHED);
         assert_int_equal(evidence_has(verdict, "on GPU 0 of 2"), cards == 2);
         assert_int_equal(evidence_has(verdict, "on GPU"), cards == 2);
-        judge_close();
     }
 }
 
@@ -152,11 +145,9 @@ GW_TEST(test_advice_on_a_reset)
     assert_true(list_has(&verdict->next, "Remove the reset (cuDevicePrimaryCtxReset"));
     assert_false(list_has(&verdict->next, "cuCtxDestroy"));
     assert_false(list_has(&verdict->next, "in pairs"));
-    judge_close();
     use_after("cuCtxDestroy_v2", GW_EV_CTX_DESTROY);
     assert_false(list_has(&verdict->next, "cuDevicePrimaryCtxReset"));
     assert_true(list_has(&verdict->next, "Do not destroy a context (cuCtxDestroy)"));
-    judge_close();
 }
 
 static void launch_of(uint64_t grid, uint64_t block, uint32_t shared, uint16_t result)
@@ -178,15 +169,12 @@ GW_TEST(test_advice_on_a_launch)
     assert_true(list_has(&verdict->next, "a batch of 0"));
     assert_false(list_has(&verdict->next, "1,024 threads"));
     assert_false(list_has(&verdict->next, "48 KiB"));
-    judge_close();
     launch_of(1, 4096, 0, 1);
     assert_true(list_has(&verdict->next, "1,024 threads"));
     assert_false(list_has(&verdict->next, "a batch of 0"));
-    judge_close();
     launch_of(1, 32, 100000, 1);
     assert_true(list_has(&verdict->next, "48 KiB"));
     assert_false(list_has(&verdict->next, "1,024 threads"));
-    judge_close();
 }
 
 GW_TEST_MAIN(NULL, NULL)
