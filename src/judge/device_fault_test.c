@@ -18,7 +18,7 @@ static void feed_illegal_address_is_a_fault_even_with_exit_0(void)
 static void feed_illegal_address_near_lost_events(void)
 {
     fault_with(700);
-    lose(7);
+    lose(7, 0);
     close_program(1);
 }
 

@@ -102,7 +102,7 @@ static void the_peak_of_a_partly_recorded_run_is_unknown(void **state)
 {
     open_program(16 * gib);
     gw_feed_alloc(&feed, gib);
-    lose(1);
+    lose(1, 0);
     close_program(0);
     judge_open();
     assert_false(verdict->peak.is_known);

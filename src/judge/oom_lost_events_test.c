@@ -9,7 +9,7 @@ static void test_other_process_by_difference_and_lost_events(void **state)
         open_program(16 * gib);
         gw_feed_alloc(&feed, 3 * gib);
         gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
-        lose(lost * 1000);
+        lose(lost * 1000, 0);
         close_program(1);
         expect_fault_if(lost == 0, "gpu-oom-other-process", GW_SUPPORTED);
         assert_true(lost == 0 || list_has(&verdict->advice, "1000 events were lost"));
@@ -23,7 +23,7 @@ static void test_capacity_and_lost_events(void **state)
         open_program(16 * gib);
         gw_feed_alloc(&feed, 9 * gib);
         gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, 2 * gib, 0, 0);
-        lose(lost * 1000);
+        lose(lost * 1000, 0);
         close_program(1);
         expect_fault_if(lost == 0, "gpu-oom-capacity", GW_SUPPORTED);
     }
@@ -65,7 +65,7 @@ static void test_no_leak_explains_an_impossible_request(void **state)
             gw_feed_sync(&feed);
             gw_feed_free(&feed, batch);
         }
-        lose(lost * 1000);
+        lose(lost * 1000, 0);
         gw_feed_no_room(&feed, 32 * gib, 15 * gib, 16 * gib);
         close_program(1);
         expect_fault("gpu-oom-capacity", lost == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
@@ -84,7 +84,7 @@ static void test_few_blocks_and_lost_events(void **state)
         gw_feed_sync(&feed);
         gw_feed_free(&feed, batch);
     }
-    lose(1000);
+    lose(1000, 0);
     gw_feed_no_room(&feed, 3600 * mib, 3500 * mib, 4 * gib);
     close_program(1);
     judge_open();
@@ -104,7 +104,7 @@ static void leak_and_lose(int idle, uint64_t unseen, uint64_t lost)
         gw_feed_sync(&feed);
         gw_feed_free(&feed, batch);
     }
-    lose(lost);
+    lose(lost, 0);
     gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib + unseen);
     close_program(1);
 }
@@ -159,7 +159,7 @@ static void test_driver_fragmentation_and_lost_events(void **state)
     for (uint64_t total_gib = 8; total_gib <= 16; total_gib += 8) {
         open_program(total_gib * gib);
         small_blocks(true);
-        lose(1000);
+        lose(1000, 0);
         gw_feed_no_room(&feed, 2 * gib, 700 * mib, total_gib * gib);
         close_program(1);
         expect_fault_if(total_gib == 8, "gpu-oom-fragmentation", GW_SUPPORTED);
@@ -206,7 +206,7 @@ static void test_a_refused_address_and_lost_events(void **state)
         uint64_t block = gw_feed_alloc(&feed, mib);
         if (i / 2 == 0)
             gw_feed_free(&feed, block);
-        lose(has_lost ? 1000 : 0);
+        lose(has_lost ? 1000 : 0, 0);
         gw_feed_call(&feed, "cuMemcpyHtoD_v2", GW_EV_COPY, 1, i / 2 == 2 ? 0 : block, 0x7000, 2 * mib, 0);
         close_program(1);
         expect_status(GW_VERDICT_UNDETERMINED);

@@ -1,11 +1,8 @@
 /* Tests what the model and the verdict make of a rehearsal's events. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
 #include "gw_fact.h"
-
-static const uint64_t mib = 1u << 20, gib = 1u << 30;
-static gw_feed feed; /* too large for the stack */
 
 static void tell(gw_rehearsal_fact what, uint64_t a, uint64_t b, uint64_t device, const char *text)
 {
@@ -32,7 +29,7 @@ GW_TEST(test_peak_and_place)
     gw_feed_alloc(&feed, mib);                            /* made no peak, so the place stays */
     tell(GW_REHEARSAL_PEAK, 1 * gib, 510 * mib, 0, NULL); /* not above the peak */
     gw_feed_exit(&feed, 0, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     const gw_verdict_rehearsal *it = verdict->rehearsal;
     assert_non_null(it);
     assert_int_equal(it->fits, GW_FITS);
@@ -45,7 +42,6 @@ GW_TEST(test_peak_and_place)
     assert_non_null(it->place);
     assert_non_null(strstr(it->place, "train.py:31"));
     assert_false(it->timed || it->was_ended || it->equal_iterations != 0 || it->torch_live_bytes != 0);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_the_highest_card_counts)
@@ -57,12 +53,11 @@ GW_TEST(test_the_highest_card_counts)
     tell(GW_REHEARSAL_PEAK, 5 * gib, 500 * mib, 0, NULL);
     feed.pid = GW_FEED_PID;
     gw_feed_exit(&feed, 0, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->rehearsal->card_count, 3);
     assert_int_equal(verdict->rehearsal->device, 1);
     assert_int_equal(verdict->rehearsal->pid, GW_FEED_PID);
     assert_int_equal(verdict->rehearsal->limit_bytes, 8 * gib);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_places_that_read_values)
@@ -76,13 +71,12 @@ GW_TEST(test_places_that_read_values)
     feed.site = 0;
     tell(GW_REHEARSAL_READ, 4, 0, 0, NULL); /* without a call site */
     gw_feed_exit(&feed, 0, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     const gw_verdict_rehearsal *it = verdict->rehearsal;
     assert_int_equal(it->sizes.count, 0);
     assert_int_equal(it->values.count, 2);
     assert_non_null(strstr(it->values.item[0], "train.py:57"));
     assert_non_null(strstr(it->values.item[1], "train.py:40"));
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_refused_timed_steady)
@@ -97,7 +91,7 @@ GW_TEST(test_refused_timed_steady)
     tell(GW_REHEARSAL_FACT_COUNT, 1, 2, 0, NULL); /* of a later version */
     gw_feed_fact(&feed, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "iterations");
     gw_feed_exit(&feed, 0, 15);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     const gw_verdict_rehearsal *it = verdict->rehearsal;
     assert_int_equal(it->fits, GW_FITS); /* gpuwhy ended it, so the signal is no failure */
     assert_true(it->was_ended && it->timed);
@@ -107,7 +101,6 @@ GW_TEST(test_refused_timed_steady)
     assert_int_equal(it->launches_each, 1200);
     assert_int_equal(it->torch_live_bytes, gib);
     assert_int_equal(it->torch_reserved_bytes, 2 * gib);
-    gw_verdict_free(verdict);
 }
 
 /* Numbers that no hook writes must not overflow. */
@@ -124,10 +117,9 @@ GW_TEST(test_wild_numbers)
         gw_feed_text_call(&feed, "", GW_EV_REHEARSAL, GW_REHEARSAL_REFUSED, 0, 0, 0, name);
     }
     gw_feed_exit(&feed, 0, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->rehearsal->peak_bytes, 500 * mib);
     assert_int_equal(verdict->rehearsal->refused.count, GW_REHEARSAL_REFUSED_MAX);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_does_not_fit)
@@ -136,19 +128,17 @@ GW_TEST(test_does_not_fit)
     gw_feed_alloc(&feed, 15 * gib);
     gw_feed_no_room(&feed, 2 * gib, 500 * mib, 16 * gib);
     gw_feed_exit(&feed, 1, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     assert_string_equal(verdict->cause, "gpu-oom-capacity");
     assert_int_equal(verdict->rehearsal->fits, GW_FITS_NOT);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_another_failure_is_no_answer)
 {
     open_rehearsal();
     gw_feed_exit(&feed, 1, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->rehearsal->fits, GW_FITS_UNKNOWN);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(test_a_real_run_has_none)
@@ -156,10 +146,9 @@ GW_TEST(test_a_real_run_has_none)
     gw_feed_open(&feed, 140 * gib);
     gw_feed_fact(&feed, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "time"); /* damaged: nothing was rehearsed */
     gw_feed_exit(&feed, 1, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     assert_null(verdict->rehearsal);
     assert_string_not_equal(gw_verdict_status_text(verdict->status), "clean");
-    gw_verdict_free(verdict);
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -156,14 +156,6 @@ static inline void torch_oom_message(void)
                           "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 26.00 MiB.\n");
 }
 
-static inline void lose(uint64_t events)
-{
-    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.lost.events = events;
-    gw_error err;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
-}
-
 static inline void fault_with(uint16_t result)
 {
     open_program(16 * gib);

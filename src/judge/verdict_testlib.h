@@ -30,6 +30,22 @@ static inline void expect_cause(const char *cause, gw_certainty certainty)
     assert_cause(verdict, cause, certainty);
 }
 
+/* Feed a fact about a process, or about one of its threads; tid 0: none. */
+static inline void fact_of(uint32_t pid, uint32_t tid, const char *key, const char *value)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = pid, .tid = tid, .pair = {key, value}};
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+/* Feed the numbers of events and of failed calls that were lost. */
+static inline void lose(uint64_t events, uint64_t failures)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID, .lost = {events, failures, 0}};
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
 /* Open a run in which CUDA's device 0 is NVML's card 1. */
 static inline void open_card_run(void)
 {

@@ -1,9 +1,6 @@
 /* Tests the advice about a library that chose a smaller workspace after its first request was refused. Slightly
  * different runs must not get it. */
-#include "judge_testlib.h"
-
-static const uint64_t gib = 1u << 30, mib = 1u << 20;
-static gw_feed feed; /* too large for the stack */
+#include "verdict_testlib.h"
 
 typedef struct story {
     bool library, other_place, kept, late, logged;
@@ -52,12 +49,11 @@ static const char *advice_on(const story *told)
     static char text[1000];
     text[0] = '\0';
     tell(told);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     for (size_t i = 0; i < verdict->advice.count; i++)
         if (strstr(verdict->advice.item[i], "library-workspace-choice") != NULL)
             strncpy(text, verdict->advice.item[i], sizeof text - 1);
-    gw_verdict_free(verdict);
     return text;
 }
 

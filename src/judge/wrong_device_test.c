@@ -1,14 +1,12 @@
 /* Tests calls that fail because they use an object of another GPU, and calls that fail in the same way for another
  * reason. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
 enum { FIRST = 0xc0de, SECOND = 0xc1de, MODULE = 0xa0d0, KERNEL = 0xf000, EVENT = 0xe000, STREAM = 0x5000 };
 enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, ILLEGAL_ADDRESS = 700 };
 static const char id[] = "wrong-current-device";
-static const uint64_t mib = 1 << 20, block = 0x7000000000;
-
-static gw_feed feed; /* too large for the stack */
+static const uint64_t block = 0x7000000000;
 
 /* Open a run with a kernel, an event and a block on GPU 0, and a stream on GPU 1. GPU 1 is current. */
 static void begin(void)
@@ -26,10 +24,9 @@ static void begin(void)
 static void expect(gw_certainty certainty)
 {
     gw_feed_exit(&feed, 1, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     bool is_first = verdict->cause != NULL && strcmp(verdict->cause, id) == 0;
     gw_certainty found = is_first ? verdict->certainty : certainty_of_alternative(verdict, id);
-    gw_verdict_free(verdict);
     assert_int_equal(found, certainty);
 }
 
@@ -119,10 +116,9 @@ GW_TEST(what_a_refused_address_refers_to)
         const uint64_t *arg = rows[i].arg;
         gw_feed_call(&feed, rows[i].call, rows[i].kind, INVALID_VALUE, arg[0], arg[1], arg[2], 0);
         gw_feed_exit(&feed, 1, 0);
-        gw_verdict *verdict = judge_fed(&feed);
+        judge_open();
         if (strstr(verdict->headline, rows[i].said == NULL ? "the reason is unknown" : rows[i].said) == NULL)
             fail_msg("row %zu, %s: %s", i, rows[i].call, verdict->headline);
-        gw_verdict_free(verdict);
     }
 }
 

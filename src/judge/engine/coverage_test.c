@@ -210,14 +210,6 @@ GW_TEST(test_a_sibling_was_refused)
 
 /* ---- what is ruled out ---- */
 
-static void lose_failures(void)
-{
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.lost.failures = 1;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
-}
-
 /* A crash. A call in the driver is ruled out only if the process's calls were recorded, to the end of the recording. */
 GW_TEST(test_a_crash_that_was_not_observed)
 {
@@ -230,7 +222,7 @@ GW_TEST(test_a_crash_that_was_not_observed)
         if (i == NO_DRIVER)
             gw_feed_fact(&feed, "doors.closed", "no driver");
         if (i == LOST_FAILURES)
-            lose_failures();
+            lose(0, 1);
         gw_feed_exit(&feed, -1, SIGABRT);
         if (i == NO_END)
             gw_feed_truncated(&feed);

@@ -14,15 +14,6 @@ static void be(uint32_t pid)
     feed.context = 0xc0de0000u + pid;
 }
 
-static void feed_fact_of(uint32_t pid, const char *key, const char *value)
-{
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = pid};
-    item.pair.key = key;
-    item.pair.value = value;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
-}
-
 static void begin_worker(uint32_t pid)
 {
     gw_feed_process(&feed, pid, COMMAND, "/usr/bin/worker");
@@ -43,7 +34,7 @@ static void begin_ranks(uint32_t count)
         char text[64];
         begin_worker(FIRST_RANK + rank);
         snprintf(text, sizeof text, "rank=%u of=%u by=RANK", rank, count);
-        feed_fact_of(FIRST_RANK + rank, "process.rank", text);
+        fact_of(FIRST_RANK + rank, 0, "process.rank", text);
     }
 }
 
@@ -256,7 +247,7 @@ GW_TEST(who_lived_on_is_said)
 {
     gw_feed_open_bare(&feed);
     begin_worker(200);
-    feed_fact_of(200, "process.alive", "when the command had ended");
+    fact_of(200, 0, "process.alive", "when the command had ended");
     judge(0);
     expect(NULL, NULL);
     assert_true(list_has(&verdict->advice, "pid 200 was still running"));
@@ -278,7 +269,7 @@ static void start_rank(uint32_t restart, uint32_t rank)
     uint32_t pid = pid_of(restart, rank);
     begin_worker(pid);
     snprintf(text, sizeof text, "rank=%u of=%d restart=%u by=RANK", rank, RANKS, restart);
-    feed_fact_of(pid, "process.rank", text);
+    fact_of(pid, 0, "process.rank", text);
 }
 
 static void start_ranks(uint32_t restart)

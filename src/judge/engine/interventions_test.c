@@ -1,37 +1,19 @@
 /* Tests how a verdict reports attempts and interventions, from the facts that the supervisor records. */
 #include "gw_unit_test.h"
-
-#include "gw_feed.h"
-#include "gw_model.h"
-#include "gw_verdict.h"
-
-#include <string.h>
-
-static const uint64_t gib = UINT64_C(1) << 30;
-
-static gw_verdict *judge(gw_feed *feed)
-{
-    gw_verdict *verdict = NULL;
-    gw_model *model = gw_feed_finish(feed);
-    assert_int_equal(gw_judge(model, &verdict, NULL), GW_OK);
-    gw_model_free(model);
-    return verdict;
-}
+#include "verdict_testlib.h"
 
 /* Feed one fact in a run that ended well, and expect one intervention with this text. */
 static void expect_intervention(const char *key, const char *fact, const char *text)
 {
-    gw_feed feed;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_free(&feed, gw_feed_alloc(&feed, 5 * gib));
     gw_feed_fact(&feed, key, fact);
     gw_feed_exit(&feed, 0, 0);
-    gw_verdict *verdict = judge(&feed);
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_int_equal(verdict->interventions.count, 1);
     if (strstr(verdict->interventions.item[0], text) == NULL)
         fail_msg("expected \"%s\" in \"%s\"", text, verdict->interventions.item[0]);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(waits_are_reported)
@@ -70,14 +52,13 @@ GW_TEST(a_cure_is_reported_with_its_effect)
 
 GW_TEST(attempts_are_listed_in_order)
 {
-    gw_feed feed;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_fact(&feed, "attempt",
                  "number=1\nmost=4\nagain=1\ncause=illegal-address\nheadline=a kernel failed\nended=exited 1\n"
                  "why=the failure may not happen again\nrecording=/srv/1.gpuwhy\n");
     gw_feed_fact(&feed, "attempt", "number=2\nmost=4\nagain=0\nended=exited 0\nnew_field=1\n");
     gw_feed_exit(&feed, 0, 0);
-    gw_verdict *verdict = judge(&feed);
+    judge_open();
     assert_int_equal(verdict->attempt_count, 2);
     assert_int_equal(verdict->attempts_max, 4);
     assert_string_equal(verdict->attempts[0].cause, "illegal-address");
@@ -85,24 +66,20 @@ GW_TEST(attempts_are_listed_in_order)
     assert_true(verdict->attempts[0].again && !verdict->attempts[1].again);
     assert_null(verdict->attempts[0].change);
     assert_null(verdict->attempts[1].cause);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(the_needed_memory_is_known_after_a_refusal)
 {
-    gw_feed feed;
     gw_feed_open(&feed, 16 * gib);
     (void)gw_feed_alloc(&feed, 3 * gib);
     gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
     gw_feed_exit(&feed, 1, 0);
-    gw_verdict *verdict = judge(&feed);
+    judge_open();
     assert_true(verdict->needed_bytes > 5 * gib && verdict->needed_bytes < 6 * gib); /* and a context */
-    gw_verdict_free(verdict);
     gw_feed_open(&feed, 16 * gib);
     gw_feed_exit(&feed, 1, 0);
-    verdict = judge(&feed);
+    judge_open();
     assert_int_equal(verdict->needed_bytes, 0);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(every_cause_says_whether_a_restart_helps)

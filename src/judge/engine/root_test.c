@@ -351,9 +351,7 @@ GW_TEST(lost_call_sites)
 {
     for (int lost = 0; lost < 2; lost++) {
         open_refused();
-        gw_item item = {.kind = GW_ITEM_LOST, .t_ns = 1, .pid = GW_FEED_PID, .lost = {.events = (uint64_t)lost}};
-        gw_error err;
-        assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+        lose((uint64_t)lost, 0);
         raise_text("KeyError: 'label'");
         judge_open();
         assert_int_equal(verdict->status, lost ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT);

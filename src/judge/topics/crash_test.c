@@ -47,11 +47,7 @@ static void core_at(uint64_t address, int code)
     char value[256];
     snprintf(value, sizeof value, "path=/w/core\nsignal=%d\ntid=%u\ncode=%d\naddress=0x%llx\ninstruction=0x401000\n",
              SIGSEGV, GW_FEED_PID, code, (unsigned long long)address);
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.pair.key = "host.core";
-    item.pair.value = value;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    fact_of(GW_FEED_PID, 0, "host.core", value);
 }
 
 static bool core_says(const char *part)

@@ -6,15 +6,6 @@
 
 enum { MAIN = GW_FEED_PID, LEFT = 501, RIGHT = 502 };
 
-static void fact_of(uint32_t pid, uint32_t tid, const char *key, const char *value)
-{
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = pid, .tid = tid};
-    item.pair.key = key;
-    item.pair.value = value;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
-}
-
 static void fact(uint32_t tid, const char *key, const char *value)
 {
     fact_of(GW_FEED_PID, tid, key, value);

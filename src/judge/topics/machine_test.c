@@ -146,15 +146,10 @@ static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char
     shm(gib, last_room);
     snprintf(value, sizeof value, "path=/w/core\nsignal=7\ntid=100\ncode=%d\naddress=0x%x\nfile=%s\n", code, ADDRESS,
              file != NULL ? file : "");
-    if (file == NULL && code != 0) {
+    if (file == NULL && code != 0)
         gw_feed_call(&feed, "?", GW_EV_CRASH, 0, BUS, ADDRESS, (uint64_t)(int64_t)code, 0x401000);
-    } else if (code != 0) {
-        gw_error err;
-        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-        item.pair.key = "host.core";
-        item.pair.value = value;
-        assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
-    }
+    else if (code != 0)
+        fact_of(GW_FEED_PID, 0, "host.core", value);
     gw_feed_exit(&feed, -1, BUS);
 }
 

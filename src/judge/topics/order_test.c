@@ -1,12 +1,11 @@
 /* Tests verdicts on memory that is freed while a copy may still use it: faults, hypotheses and harmless cases. */
 #include "gw_unit_test.h"
-#include "judge_testlib.h"
+#include "verdict_testlib.h"
 
 enum { A = 0xa000, B = 0xb000, EVENT = 0xe000, NON_BLOCKING = 1, LEGACY = 0 };
-static const uint64_t mib = 1 << 20, us = 1000, block = 0x7000000000, weights = 0x7100000000, host = 0x10000000;
+static const uint64_t us = 1000, block = 0x7000000000, weights = 0x7100000000, host = 0x10000000;
 static const char race_id[] = "cross-stream-use-after-free", read_id[] = "host-read-not-ordered";
 
-static gw_feed feed; /* too large for the stack */
 static uint32_t number;
 
 static void tell(gw_order_step step, uint64_t object, uint64_t stream, uint64_t age_ns)
@@ -38,12 +37,12 @@ static void give_back(void)
     gw_feed_extra_call(&feed, "cuMemFreeAsync", GW_EV_FREE_ASYNC, 0, number, block, 0, 0, A);
 }
 
-static bool is_alternative(const gw_verdict *verdict, const char *cause)
+static bool is_alternative(const char *cause)
 {
     return certainty_of_alternative(verdict, cause) == GW_HYPOTHESIS;
 }
 
-static bool is_advised(const gw_verdict *verdict, const char *part)
+static bool is_advised(const char *part)
 {
     return list_has(&verdict->advice, part);
 }
@@ -55,7 +54,7 @@ static bool is_advised(const gw_verdict *verdict, const char *part)
 static void expect(const char *cause, gw_certainty certainty)
 {
     gw_feed_exit(&feed, 0, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     if (certainty == GW_SUPPORTED) {
         assert_int_equal(verdict->status, GW_VERDICT_FAULT);
         assert_string_equal(verdict->cause, cause);
@@ -63,11 +62,10 @@ static void expect(const char *cause, gw_certainty certainty)
         assert_true(verdict->evidence_count > 2 && verdict->next.count > 0);
     } else {
         assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
-        assert_int_equal(is_alternative(verdict, cause), certainty == GW_HYPOTHESIS);
-        assert_int_equal(is_advised(verdict, cause), certainty == GW_HYPOTHESIS);
+        assert_int_equal(is_alternative(cause), certainty == GW_HYPOTHESIS);
+        assert_int_equal(is_advised(cause), certainty == GW_HYPOTHESIS);
         assert_true(certainty == GW_HYPOTHESIS || verdict->alternative_count == 0);
     }
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(nobody_can_have_known)
@@ -166,14 +164,11 @@ GW_TEST(what_was_lost_may_put_it_in_order)
     begin(NON_BLOCKING);
     copy(weights, block, mib);
     give_back();
-    gw_item lost = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = feed.pid, .lost = {.events = 1}};
-    gw_error err;
-    assert_int_equal(gw_model_feed(feed.model, &lost, &err), GW_OK);
+    lose(1, 0);
     gw_feed_exit(&feed, 0, 0);
-    gw_verdict *verdict = judge_fed(&feed);
+    judge_open();
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_int_equal(verdict->alternative_count, 0);
-    gw_verdict_free(verdict);
 }
 
 GW_TEST(a_result_may_have_been_read_too_early)

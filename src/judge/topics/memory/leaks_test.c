@@ -149,10 +149,7 @@ GW_TEST(test_a_leak_is_doubtful_if_events_were_lost)
 {
     gw_feed_open(&feed, 16 * gib);
     work(&rows[0], 300);
-    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.lost.events = 5;
-    gw_error err;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    lose(5, 0);
     judge();
     assert_int_equal(verdict->leak_count, 1);
     assert_true(advised("5 events of pid 100 were lost, so what looks like a leak may have been freed"));
