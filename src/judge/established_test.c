@@ -41,30 +41,23 @@ static void start_without_a_card(void)
 GW_TEST(no_card_and_another_end)
 {
     start_without_a_card(); /* silent: the program may have gone on without a GPU */
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("no-device-visible", GW_SUPPORTED);
+    expect_failure("no-device-visible", GW_SUPPORTED);
     start_without_a_card();
-    gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("no-device-visible", GW_ESTABLISHED);
+    expect_failure_told("prog: cuInit: CUDA_ERROR_NO_DEVICE\n", "no-device-visible", GW_ESTABLISHED);
     start_without_a_card();
-    gw_feed_stderr(&feed, "prog: no CUDA device, using the processor\nprog: cannot open input.bin\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("no-device-visible", GW_SUPPORTED);
+    expect_failure_told("prog: no CUDA device, using the processor\nprog: cannot open input.bin\n", "no-device-visible",
+                        GW_SUPPORTED);
     start_without_a_card();
     gw_feed_wait(&feed, 600 * second_ns);
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("no-device-visible", GW_SUPPORTED);
+    expect_failure("no-device-visible", GW_SUPPORTED);
     start_without_a_card(); /* stderr was not recorded */
     gw_feed_fact(&feed, "stderr.not_recorded", "disabled with --no-stderr");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("no-device-visible", GW_SUPPORTED);
+    expect_failure("no-device-visible", GW_SUPPORTED);
     start_without_a_card(); /* still running */
     expect_unproven("no-device-visible");
     start_without_a_card(); /* the last lines on stderr are from gpuwhy itself and do not count */
-    gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\ngpuwhy: recording to a file\n\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("no-device-visible", GW_ESTABLISHED);
+    expect_failure_told("prog: cuInit: CUDA_ERROR_NO_DEVICE\ngpuwhy: recording to a file\n\n", "no-device-visible",
+                        GW_ESTABLISHED);
 }
 
 /* A program may continue without the failed feature, and soon end for a reason that it does not print. So the last
@@ -124,8 +117,7 @@ GW_TEST(a_traceback_that_was_printed)
         for (size_t i = 0; uncaught && i < sizeof raised / sizeof raised[0]; i++)
             gw_feed_text_call(&feed, "", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, raised[i]);
         gw_feed_wait(&feed, second_ns);
-        gw_feed_exit(&feed, 1, 0);
-        expect_cause("no-device-visible", uncaught ? GW_ESTABLISHED : GW_SUPPORTED);
+        expect_failure("no-device-visible", uncaught ? GW_ESTABLISHED : GW_SUPPORTED);
     }
 }
 
@@ -169,16 +161,12 @@ GW_TEST(an_old_driver_that_was_outlived)
     gw_feed_exit(&feed, 1, 0);
     expect_beside("script-exception");
     refused_by_the_runtime(); /* the last output is about something else */
-    gw_feed_stderr(&feed, "prog: cannot open input.bin\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("driver-too-old", GW_SUPPORTED);
+    expect_failure_told("prog: cannot open input.bin\n", "driver-too-old", GW_SUPPORTED);
     refused_by_the_runtime();
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("driver-too-old", GW_ESTABLISHED);
+    expect_failure("driver-too-old", GW_ESTABLISHED);
     refused_by_the_runtime();
     gw_feed_wait(&feed, 600 * second_ns);
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("driver-too-old", GW_SUPPORTED);
+    expect_failure("driver-too-old", GW_SUPPORTED);
 }
 
 /* An exception about the driver is no proof if the program caught it and ended for another reason. */
@@ -267,8 +255,7 @@ GW_TEST(a_forked_child_that_was_told)
                               "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
                               "multiprocessing, you must use the 'spawn' start method\n");
         gw_feed_wait(&feed, (uint64_t)hours * 3600 * second_ns);
-        gw_feed_exit(&feed, 1, 0);
-        expect_cause("fork-after-init", hours == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
+        expect_failure("fork-after-init", hours == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
     }
 }
 
@@ -311,9 +298,7 @@ GW_TEST(a_forked_child_that_coped)
     gw_feed_exit(&feed, 1, 0);
     expect_unproven("fork-after-init");
     forked_worker_asks(0); /* a pool raises the worker's exception in the parent */
-    gw_feed_stderr(&feed, TRACE "RuntimeError: CUDA error: initialization error\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("fork-after-init", GW_ESTABLISHED);
+    expect_failure_told(TRACE "RuntimeError: CUDA error: initialization error\n", "fork-after-init", GW_ESTABLISHED);
 }
 
 /* A destructor frees memory that a reset had already freed. With `told`, the exception of a failed test is the cause of
@@ -354,27 +339,21 @@ GW_TEST(a_refused_launch_and_another_end)
         gw_feed_launch(&feed, 0xf1, 0x51);
         gw_feed_sync(&feed);
     }
-    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("script-exception", GW_SUPPORTED);
+    expect_failure_told(TRACE "KeyError: 'loss'\n", "script-exception", GW_SUPPORTED);
     launch_too_large();
     gw_feed_wait(&feed, 600 * second_ns);
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("launch-config-invalid", GW_SUPPORTED);
+    expect_failure("launch-config-invalid", GW_SUPPORTED);
 }
 
 GW_TEST(no_page_locked_memory_and_another_end)
 {
     open_run();
     gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, 712, 0x1000, gib, 0, 0);
-    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("script-exception", GW_SUPPORTED);
+    expect_failure_told(TRACE "KeyError: 'loss'\n", "script-exception", GW_SUPPORTED);
     open_run();
     gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 2, 0, gib, 0, 0);
     gw_feed_wait(&feed, 600 * second_ns);
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("pinned-memory-failure", GW_SUPPORTED);
+    expect_failure("pinned-memory-failure", GW_SUPPORTED);
 }
 
 /* ---- memory ---- */
@@ -408,8 +387,7 @@ GW_TEST(a_small_neighbour_that_mattered)
         gw_feed_alloc(&feed, gib + i * mib);
     gw_feed_no_room(&feed, gib, 256 * mib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=1288490188 cmd=python other.py");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_failure("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 /* Two blocks of 690 KiB leave a third of each 2 MiB page unused, without any free. This must not establish
@@ -533,8 +511,7 @@ GW_TEST(a_full_card_after_an_error_of_the_card)
     for (int i = 0; i < 7; i++)
         gw_feed_alloc(&feed, 2 * gib);
     gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_failure("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 /* A kernel had a fault of its own, and the card was lost ten minutes later. The fault is the cause. */
@@ -545,8 +522,7 @@ GW_TEST(a_card_that_was_lost_later)
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 15);
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("illegal-address", GW_ESTABLISHED);
+    expect_failure("illegal-address", GW_ESTABLISHED);
 }
 
 GW_TEST(a_fault_after_an_unchecked_refusal)
@@ -581,27 +557,19 @@ GW_TEST(refusals_of_several_meanings)
 {
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
     start_fails(802, 0);
-    gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("fabric-not-ready", GW_SUPPORTED);
+    expect_failure_told("prog: cuInit failed: 802\n", "fabric-not-ready", GW_SUPPORTED);
     start_fails(802, 0);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl nvidia-nvswitchctl");
-    gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("fabric-not-ready", GW_ESTABLISHED);
+    expect_failure_told("prog: cuInit failed: 802\n", "fabric-not-ready", GW_ESTABLISHED);
     start_fails(46, EXCLUSIVE);
-    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("device-busy-or-partition", GW_SUPPORTED);
+    expect_failure_told("prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n", "device-busy-or-partition", GW_SUPPORTED);
     start_fails(46, EXCLUSIVE);
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
-    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("device-busy-or-partition", GW_ESTABLISHED);
+    expect_failure_told("prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n", "device-busy-or-partition",
+                        GW_ESTABLISHED);
     start_fails(46, PROHIBITED);
-    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("device-busy-or-partition", GW_ESTABLISHED);
+    expect_failure_told("prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n", "device-busy-or-partition",
+                        GW_ESTABLISHED);
 }
 
 /* ---- the machine ---- */
@@ -634,9 +602,7 @@ GW_TEST(too_many_files_with_few_open)
     open_run();
     gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS, GW_NO_DEVICE, GW_FEED_PID, 40);
     gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, GW_NO_DEVICE, GW_FEED_PID, 1024);
-    gw_feed_stderr(&feed, TRACE "OSError: [Errno 24] Too many open files\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("fd-or-process-limit", GW_SUPPORTED);
+    expect_failure_told(TRACE "OSError: [Errno 24] Too many open files\n", "fd-or-process-limit", GW_SUPPORTED);
 }
 
 /* SIGTERM follows an exception. The signal need not be from outside: the failing program may have signalled its own

@@ -30,6 +30,20 @@ static inline void expect_cause(const char *cause, gw_certainty certainty)
     assert_cause(verdict, cause, certainty);
 }
 
+/* Let the program exit with status 1, and check cause and certainty. */
+static inline void expect_failure(const char *cause, gw_certainty certainty)
+{
+    gw_feed_exit(&feed, 1, 0);
+    expect_cause(cause, certainty);
+}
+
+/* The same, after the program has printed `words` on stderr. */
+static inline void expect_failure_told(const char *words, const char *cause, gw_certainty certainty)
+{
+    gw_feed_stderr(&feed, words);
+    expect_failure(cause, certainty);
+}
+
 /* Feed a fact about a process, or about one of its threads; tid 0: none. */
 static inline void fact_of(uint32_t pid, uint32_t tid, const char *key, const char *value)
 {

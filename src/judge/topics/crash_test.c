@@ -241,9 +241,7 @@ GW_TEST(an_error_that_was_looked_at)
     uint64_t block = gw_feed_alloc(&feed, gib);
     gw_feed_launch(&feed, 1, 0);
     gw_feed_call(&feed, "cuMemcpyHtoD_v2", GW_EV_COPY, 1, block, 0x7000, 2 * gib, 0);
-    gw_feed_stderr(&feed, "copy: CUDA_ERROR_INVALID_VALUE\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("none", GW_CERTAINTY_NONE);
+    expect_failure_told("copy: CUDA_ERROR_INVALID_VALUE\n", "none", GW_CERTAINTY_NONE);
 }
 
 GW_TEST_MAIN(NULL, NULL)

@@ -50,8 +50,7 @@ static void a_handle_without_room(void **state)
 {
     refused_memory();
     logged("error", "CUDNN_STATUS_NOT_INITIALIZED", "cudaMalloc(&p) != cudaSuccess");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-library-handle", GW_SUPPORTED);
+    expect_failure("gpu-oom-library-handle", GW_SUPPORTED);
     assert_int_equal(library_lines("cudnnBackendFinalize: CUDNN_STATUS_NOT_INITIALIZED, cudaMalloc"), 1);
 }
 
@@ -66,8 +65,7 @@ static void not_about_that_request(void **state)
         gw_feed_process(&feed, 222, GW_FEED_PID, "/usr/bin/other");
         logged_of(which == 1 ? 222 : GW_FEED_PID, which == 2 ? "warning" : "error", "CUDNN_STATUS_NOT_INITIALIZED", "",
                   1);
-        gw_feed_exit(&feed, 1, 0);
-        expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+        expect_failure("gpu-oom-capacity", GW_SUPPORTED);
         assert_int_equal(library_lines(""), 0);
     }
 }
@@ -78,8 +76,7 @@ static void refused_arguments(void **state)
     logged("warning", "CUDNN_STATUS_NOT_SUPPORTED", "numUserNodes != 5");
     logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
     logged_of(GW_FEED_PID, "error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1", 2);
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("library-bad-argument", GW_SUPPORTED);
+    expect_failure("library-bad-argument", GW_SUPPORTED);
     assert_int_equal(library_lines("strideA[1] < 1 (2 times)"), 1);
     assert_int_equal(library_lines(""), 1);
 }
@@ -88,9 +85,8 @@ static void another_reason_came_after(void **state)
 {
     open_run();
     logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
-    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'x'\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("script-exception", GW_SUPPORTED); /* cuDNN's error may still be the reason */
+    expect_failure_told("Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'x'\n",
+                        "script-exception", GW_SUPPORTED); /* cuDNN's error may still be the reason */
 }
 
 /* The logged error did not end a program that continued for a long time, died of a signal, or exited with 0. */
@@ -110,8 +106,7 @@ static void a_card_that_is_not_served(void **state)
 {
     open_run();
     logged("error", "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH", "deviceVer < 700");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("library-too-old-or-dropped-gpu", GW_SUPPORTED);
+    expect_failure("library-too-old-or-dropped-gpu", GW_SUPPORTED);
 }
 
 static void map_library(const char *value)

@@ -29,18 +29,6 @@ static void open_program(void)
     gw_feed_wait(&feed, 20000000);
 }
 
-static void judge(const char *cause, gw_certainty certainty)
-{
-    judge_open();
-    if (cause == NULL) {
-        assert_null(verdict->cause);
-        return;
-    }
-    assert_non_null(verdict->cause);
-    assert_string_equal(verdict->cause, cause);
-    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
-}
-
 static bool says(const char *part)
 {
     return why_has(verdict, part) || list_has(&verdict->next, part);
@@ -71,9 +59,8 @@ static void fault_beside(uint64_t bad_stream, bool joined)
     gw_feed_launch(&feed, GOOD, STREAM);
     gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM, 0);
     gw_feed_launch(&feed, GOOD, OTHER);
-    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
-    judge("illegal-address", GW_ESTABLISHED);
+    lose_context(700);
+    expect_cause("illegal-address", GW_ESTABLISHED);
 }
 
 GW_TEST(test_a_launch_before_a_wait_for_another_stream)
@@ -100,7 +87,7 @@ GW_TEST(test_dump_and_abort)
     gw_feed_fact(&feed, "gpucore.file", file_read);
     gw_feed_fact(&feed, "gpucore.fault", found_late);
     gw_feed_exit(&feed, -1, ABORT);
-    judge("illegal-address", GW_ESTABLISHED);
+    expect_cause("illegal-address", GW_ESTABLISHED);
     assert_non_null(strstr(verdict->headline, "kernel scribble accessed an illegal address at crash.cu:4"));
     assert_true(says("WARP_ILLEGAL_ADDRESS in kernel scribble, 0x90 bytes after its start"));
     assert_true(says("block unknown"));
@@ -119,7 +106,8 @@ GW_TEST(test_dump_of_an_assertion)
     gw_feed_fact(&feed, "gpucore.file", file_read);
     gw_feed_fact(&feed, "gpucore.fault", waiting);
     gw_feed_exit(&feed, -1, ABORT);
-    judge("device-assert-index", GW_ESTABLISHED); /* only the dump proves the assertion: the program printed no text */
+    expect_cause("device-assert-index",
+                 GW_ESTABLISHED); /* only the dump proves the assertion: the program printed no text */
     assert_true(says("block (1,2,0), thread (5,0,0) of a grid of (4,4,1) blocks of (32,1,1) threads; 7 threads"));
     assert_true(says("its code has no line information"));
 }
@@ -131,8 +119,7 @@ GW_TEST(test_dump_beside_a_call)
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=1\nkept=1\nfaults=1\nskip_abort=1\n");
     gw_feed_fact(&feed, "gpucore.fault", found_late);
-    gw_feed_exit(&feed, 1, 0);
-    judge("illegal-address", GW_ESTABLISHED);
+    expect_failure("illegal-address", GW_ESTABLISHED);
     assert_true(says("cuCtxSynchronize returned 700"));
     assert_true(says("do not trust"));
     assert_non_null(strstr(verdict->headline, "kernel scribble"));
@@ -145,8 +132,7 @@ GW_TEST(test_dump_of_another_exception)
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 716, 0, 0, 0, 0);
     gw_feed_fact(&feed, "gpucore.file", file_read);
     gw_feed_fact(&feed, "gpucore.fault", found_late);
-    gw_feed_exit(&feed, 1, 0);
-    judge("misaligned-access", GW_ESTABLISHED);
+    expect_failure("misaligned-access", GW_ESTABLISHED);
     assert_non_null(strstr(verdict->headline, "a kernel made"));
     assert_true(says("the dump shows another exception (700"));
 }
@@ -156,7 +142,7 @@ GW_TEST(test_dump_that_cannot_be_read)
     open_program();
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nrefused=/tmp/x: not an ELF file\n");
     gw_feed_exit(&feed, -1, ABORT);
-    judge("kernel-fault-other", GW_SUPPORTED); /* a dump proves a fault, but not its kind */
+    expect_cause("kernel-fault-other", GW_SUPPORTED); /* a dump proves a fault, but not its kind */
     assert_true(says("could not be read: /tmp/x: not an ELF file"));
 }
 
@@ -167,7 +153,7 @@ GW_TEST(test_abort_without_dump)
     gw_feed_sync(&feed);
     gw_feed_meta(&feed, "option.core", "1");
     gw_feed_exit(&feed, -1, ABORT);
-    judge("host-crash-of-process", GW_ESTABLISHED);
+    expect_cause("host-crash-of-process", GW_ESTABLISHED);
 }
 
 /* The user requested a dump. It contains no exception, and the program continued. */
@@ -177,7 +163,8 @@ GW_TEST(test_dump_without_exception)
     gw_feed_sync(&feed);
     gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nfaults=0\n");
     gw_feed_exit(&feed, 0, 0);
-    judge(NULL, GW_CERTAINTY_NONE);
+    judge_open();
+    assert_null(verdict->cause);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
 }
 
@@ -203,7 +190,7 @@ GW_TEST(test_hostile_facts)
         gw_feed_fact(&feed, "blame", values[i]);
         gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
         gw_feed_exit(&feed, -1, ABORT);
-        judge("illegal-address", GW_ESTABLISHED);
+        expect_cause("illegal-address", GW_ESTABLISHED);
     }
 }
 
@@ -220,7 +207,7 @@ GW_TEST(test_dump_after_an_unchecked_allocation)
     gw_feed_fact(&feed, "gpucore.file", file_read);
     gw_feed_fact(&feed, "gpucore.fault", found_late);
     gw_feed_exit(&feed, -1, ABORT);
-    judge("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_cause("gpu-oom-capacity", GW_ESTABLISHED);
     assert_int_equal(verdict->alternative_count, 0);
 }
 
@@ -231,8 +218,7 @@ GW_TEST(test_own_report)
     open_program();
     gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "1");
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 700, BAD, 1, 1, STREAM);
-    gw_feed_exit(&feed, 1, 0);
-    judge("illegal-address", GW_ESTABLISHED);
+    expect_failure("illegal-address", GW_ESTABLISHED);
     assert_non_null(
         strstr(verdict->headline, "kernel scribble accessed an illegal address; its own launch reported it"));
     assert_true(says("after 6 launches of thread"));
@@ -244,8 +230,7 @@ GW_TEST(test_launch_that_reports_another)
 {
     open_program();
     gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 700, GOOD, 1, 1, STREAM);
-    gw_feed_exit(&feed, 1, 0);
-    judge("illegal-address", GW_ESTABLISHED);
+    expect_failure("illegal-address", GW_ESTABLISHED);
     assert_non_null(strstr(verdict->headline, "a kernel accessed"));
     assert_null(strstr(verdict->headline, "innocent"));
     assert_true(says("--core"));
@@ -260,7 +245,7 @@ static void fail_and_blame(const char *blame)
     gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 700, 0, mib, 0, 0);
     gw_feed_exit(&feed, 1, 0);
     gw_feed_fact(&feed, "blame", blame);
-    judge("illegal-address", GW_ESTABLISHED);
+    expect_cause("illegal-address", GW_ESTABLISHED);
 }
 
 GW_TEST(test_blame_in_launch)
@@ -344,9 +329,8 @@ GW_TEST(test_window_before_the_ring)
     gw_feed_sync(&feed);
     for (int i = 0; i < GW_RING_ENTRIES + 500; i++)
         gw_feed_launch(&feed, GOOD, STREAM);
-    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
-    judge("illegal-address", GW_ESTABLISHED);
+    lose_context(700);
+    expect_cause("illegal-address", GW_ESTABLISHED);
     assert_true(says("the recording does not contain the first 500 calls that thread"));
     assert_true(says("last launch: fine on") && says("one of 2048 launches"));
 }
@@ -355,17 +339,15 @@ GW_TEST(test_window_before_the_ring)
 GW_TEST(test_wrong_address_space)
 {
     open_program();
-    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 717, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
-    judge("illegal-address", GW_ESTABLISHED);
+    lose_context(717);
+    expect_cause("illegal-address", GW_ESTABLISHED);
     assert_true(says("CUDA_ERROR_INVALID_ADDRESS_SPACE"));
     assert_true(says("the address was computed wrongly"));
     assert_true(says("compute-sanitizer --tool memcheck"));
     assert_false(says("trap and assert"));
     open_program();
-    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 718, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
-    judge("kernel-fault-other", GW_ESTABLISHED);
+    lose_context(718);
+    expect_cause("kernel-fault-other", GW_ESTABLISHED);
 }
 
 GW_TEST(test_nothing_was_waited_for)
@@ -373,9 +355,8 @@ GW_TEST(test_nothing_was_waited_for)
     gw_feed_open(&feed, 16 * gib);
     gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
     gw_feed_launch(&feed, GOOD, STREAM);
-    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
-    judge("illegal-address", GW_ESTABLISHED);
+    lose_context(700);
+    expect_cause("illegal-address", GW_ESTABLISHED);
     assert_true(says("no synchronisation had succeeded so far"));
 }
 

@@ -97,10 +97,9 @@ GW_TEST(a_worker_was_killed)
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 555, 0, 1,
                     "Out of memory: Killed process 555 (python3) total-vm:9000kB");
-    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
-                          "RuntimeError: DataLoader worker (pid 555) is killed by signal: Killed. \n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("host-oom-kill", GW_ESTABLISHED);
+    expect_failure_told("Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
+                        "RuntimeError: DataLoader worker (pid 555) is killed by signal: Killed. \n",
+                        "host-oom-kill", GW_ESTABLISHED);
 }
 
 GW_TEST(an_oom_kill_elsewhere_harms_nobody)
@@ -237,21 +236,19 @@ GW_TEST(shm_is_full_in_words)
 {
     gw_feed_open(&feed, 16 * gib);
     shm(64 << 20, 0);
-    gw_feed_stderr(&feed,
-                   "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
-                   "RuntimeError: DataLoader worker (pid 555) is killed by signal: Bus error. It is possible that "
-                   "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("shm-exhausted", GW_ESTABLISHED);
+    expect_failure_told(
+        "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
+        "RuntimeError: DataLoader worker (pid 555) is killed by signal: Bus error. It is possible that "
+        "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.\n",
+        "shm-exhausted", GW_ESTABLISHED);
 }
 
 GW_TEST(shm_full_and_another_end)
 {
     gw_feed_open(&feed, 16 * gib);
     shm(64 << 20, 0);
-    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"x.py\", line 3, in <module>\nKeyError: 'a'\n");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("script-exception", GW_ESTABLISHED);
+    expect_failure_told("Traceback (most recent call last):\n  File \"x.py\", line 3, in <module>\nKeyError: 'a'\n",
+                        "script-exception", GW_ESTABLISHED);
 }
 
 /* ---- cards ---- */
@@ -295,8 +292,7 @@ GW_TEST(off_the_bus_too_late)
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
     gw_feed_wait(&feed, 60 * second_ns);
     xid(1, 79, "");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("illegal-address", GW_ESTABLISHED);
+    expect_failure("illegal-address", GW_ESTABLISHED);
 }
 
 GW_TEST(nvml_says_lost)
@@ -351,8 +347,7 @@ GW_TEST(contained_error_of_somebody_else)
     for (int i = 0; i < 7; i++)
         gw_feed_alloc(&feed, 2 * gib);
     gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_failure("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 GW_TEST(off_the_bus_after_a_full_card)
@@ -362,8 +357,7 @@ GW_TEST(off_the_bus_after_a_full_card)
         gw_feed_alloc(&feed, 2 * gib);
     gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
     xid(1, 79, "");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_failure("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 GW_TEST(old_memory_errors_are_no_news)
@@ -389,8 +383,7 @@ GW_TEST(nvml_names_the_holder)
     gw_feed_fact(&feed, "card.holder", "pid=100 bytes=1610612736 card=1 cmd=program");
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 card=1 user=ann cmd=python notebook.py device=7");
     gw_feed_fact(&feed, "card.holder", "pid=4712 bytes=15032385536 card=0 user=ann cmd=python other.py");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-other-process", GW_ESTABLISHED);
+    expect_failure("gpu-oom-other-process", GW_ESTABLISHED);
     assert_true(says("4711") && says("notebook.py") && !says("4712"));
 }
 
@@ -401,8 +394,7 @@ GW_TEST(the_holder_is_on_another_card)
         gw_feed_alloc(&feed, 2 * gib);
     gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=4712 bytes=15032385536 card=0 user=ann cmd=python other.py");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_failure("gpu-oom-capacity", GW_SUPPORTED);
 }
 
 /* Another process held most of the memory of the card at the first refusal, but had ended long before the program
@@ -418,8 +410,7 @@ GW_TEST(the_holder_had_gone)
     gw_feed_sync(&feed);
     gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=100 bytes=16106127360 card=1 cmd=program");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_failure("gpu-oom-capacity", GW_SUPPORTED);
     assert_false(says("4711"));
 }
 
@@ -432,8 +423,7 @@ GW_TEST(holders_of_another_namespace)
     gw_feed_fact(&feed, "card.holder.unmatched", "pid=88123 bytes=15032385536 card=1 ");
     gw_feed_fact(&feed, "device.holder", "pid=100 user=ann cmd=program");
     gw_feed_fact(&feed, "device.holder", "pid=321 user=ann cmd=python stale.py");
-    gw_feed_exit(&feed, 1, 0);
-    expect_cause("gpu-oom-other-process", GW_SUPPORTED);
+    expect_failure("gpu-oom-other-process", GW_SUPPORTED);
     assert_true(says("pid=321") && !says("pid=100") && says("pid namespace") && !says("88123"));
 }
 
