@@ -37,6 +37,12 @@ static void end(int code, int signal_)
     judge_open();
 }
 
+static void expect_end(int code, gw_verdict_status status)
+{
+    end(code, 0);
+    assert_int_equal(verdict->status, status);
+}
+
 /* ---- what was observed ---- */
 
 static const char other_child[] =
@@ -46,8 +52,7 @@ static const char nested[] = "pid 7 is another gpuwhy run; the processes that it
 GW_TEST(test_a_silent_end)
 {
     work();
-    end(3, 0);
-    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    expect_end(3, GW_VERDICT_UNDETERMINED);
     assert_true(is_ruled_out());
     assert_int_equal(verdict->observed_count, 1);
 
@@ -55,8 +60,7 @@ GW_TEST(test_a_silent_end)
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         work();
         gw_feed_fact(&feed, keys[i], i == 1 ? nested : i == 3 ? "failed" : other_child);
-        end(3, 0);
-        assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+        expect_end(3, GW_VERDICT_UNDETERMINED);
         assert_false(is_ruled_out());
         assert_true(verdict->unobserved.count == 1);
     }
@@ -68,8 +72,7 @@ GW_TEST(test_without_a_driver_call)
         gw_feed_open_bare(&feed);
         if (driver == 0)
             gw_feed_fact(&feed, "doors.closed", "no driver");
-        end(3, 0);
-        assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+        expect_end(3, GW_VERDICT_UNDETERMINED);
         assert_false(is_ruled_out());
         assert_true(has("no CUDA driver call was observed"));
         assert_int_equal(verdict->observed_count, 0);
@@ -79,24 +82,20 @@ GW_TEST(test_without_a_driver_call)
 GW_TEST(test_a_good_end)
 {
     work();
-    end(0, 0);
-    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    expect_end(0, GW_VERDICT_CLEAN);
     assert_string_equal(verdict->headline, "no fault found");
     work();
     gw_feed_fact(&feed, "unobserved.child", other_child);
-    end(0, 0);
-    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    expect_end(0, GW_VERDICT_CLEAN);
     assert_string_equal(verdict->headline, "no fault found in the processes that were observed");
     assert_true(has("pid 7"));
     gw_feed_open_bare(&feed);
-    end(0, 0);
-    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    expect_end(0, GW_VERDICT_UNDETERMINED);
     assert_null(strstr(verdict->headline, "no fault"));
     assert_true(has("no CUDA driver call was observed"));
     gw_feed_open_bare(&feed);
     gw_feed_fact(&feed, "unobserved.nested", nested);
-    end(0, 0);
-    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    expect_end(0, GW_VERDICT_UNDETERMINED);
 }
 
 /* At a terminal, some of the output is recorded. A line of it does not show that nothing else was printed. */
@@ -400,8 +399,7 @@ GW_TEST(test_raised_out_of_memory)
     work();
     gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
     raise_inside(oom);
-    end(1, 0);
-    assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+    expect_end(1, GW_VERDICT_FAULT);
     assert_int_equal(strncmp(verdict->cause, "gpu-oom", 7), 0);
 }
 

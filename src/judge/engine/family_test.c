@@ -65,8 +65,10 @@ static bool has_evidence(const char *part)
     return evidence_has(verdict, part);
 }
 
-static void expect(const char *cause, const char *headline_part)
+/* Let the command exit with this status, and expect this cause; NULL: a clean run. */
+static void expect(int command_code, const char *cause, const char *headline_part)
 {
+    judge(command_code);
     assert_string_equal(gw_verdict_status_text(verdict->status), cause == NULL ? "clean" : "fault");
     if (cause != NULL)
         assert_string_equal(verdict->cause, cause);
@@ -85,8 +87,7 @@ GW_TEST(the_first_rank_is_the_root)
     end_of(201, 1, 0);
     end_of(200, -1, SIGTERM);
     end_of(203, -1, SIGTERM);
-    judge(1);
-    expect("illegal-address", "rank 2 (pid 202): ");
+    expect(1, "illegal-address", "rank 2 (pid 202): ");
     assert_true(has_evidence("rank 2 (pid 202) was the first of 5"));
     assert_true(list_has(&verdict->consequences, "rank 1 (pid 201): cuCtxSynchronize returned 700"));
     assert_true(list_has(&verdict->consequences, "rank 0 (pid 200) was ended by signal 15"));
@@ -101,8 +102,7 @@ GW_TEST(a_peers_death_comes_before_its_echo)
     lose_context_of(200);
     end_of(200, 1, 0);
     end_of(202, -1, SIGTERM);
-    judge(1);
-    expect("host-crash-of-process", "rank 1 (pid 201): ");
+    expect(1, "host-crash-of-process", "rank 1 (pid 201): ");
 }
 
 GW_TEST(an_unnoticed_child_is_a_fault)
@@ -111,8 +111,7 @@ GW_TEST(an_unnoticed_child_is_a_fault)
     begin_worker(200);
     lose_context_of(200);
     end_of(200, 1, 0);
-    judge(0);
-    expect("illegal-address", "pid 200: ");
+    expect(0, "illegal-address", "pid 200: ");
     assert_true(has_evidence("command still exited with status 0"));
 }
 
@@ -159,8 +158,7 @@ GW_TEST(a_child_that_coped_is_none)
     begin_worker(200);
     refuse_memory(200);
     end_of(200, 0, 0);
-    judge(0);
-    expect(NULL, NULL);
+    expect(0, NULL, NULL);
 }
 
 /* One worker fails and ends, and then its parent starts another one, which succeeds. */
@@ -177,8 +175,7 @@ static void replace_worker(void)
 GW_TEST(a_replaced_child_is_none)
 {
     replace_worker();
-    judge(0);
-    expect(NULL, NULL);
+    expect(0, NULL, NULL);
     assert_true(list_has(&verdict->advice, "pid 201 replaced it"));
 }
 
@@ -187,8 +184,7 @@ GW_TEST(a_replaced_child_is_none)
 GW_TEST(a_replaced_child_of_a_bad_run_counts)
 {
     replace_worker();
-    judge(1);
-    expect("illegal-address", "pid 200: ");
+    expect(1, "illegal-address", "pid 200: ");
 }
 
 /* A process that started before the failure is not a replacement. */
@@ -200,8 +196,7 @@ GW_TEST(a_sibling_is_no_replacement)
     lose_context_of(200);
     end_of(200, 1, 0);
     end_of(201, 0, 0);
-    judge(0);
-    expect("illegal-address", "pid 200: ");
+    expect(0, "illegal-address", "pid 200: ");
 }
 
 /* A pool of workers ends its workers with SIGTERM. This is not a fault. */
@@ -212,8 +207,7 @@ GW_TEST(ended_workers_of_a_good_run_are_none)
     begin_worker(201);
     end_of(200, -1, SIGTERM);
     end_of(201, -1, SIGTERM);
-    judge(0);
-    expect(NULL, NULL);
+    expect(0, NULL, NULL);
 }
 
 /* A program starts a child only to check its exit status. The run fails long after the child's end, so the verdict must
@@ -225,8 +219,7 @@ GW_TEST(a_probing_child_is_not_blamed)
     end_of(200, 1, 0);
     gw_feed_wait(&feed, 60000ull * MS);
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: no labels\n");
-    judge(1);
-    expect("script-exception", "ValueError");
+    expect(1, "script-exception", "ValueError");
     assert_null(strstr(verdict->headline, "pid 200"));
 }
 
@@ -238,8 +231,7 @@ GW_TEST(the_childs_own_exception_counts)
     end_of(200, -1, SIGTERM);
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"run.py\", line 9, in launch\n"
                           "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n");
-    judge(1);
-    expect("script-exception", "KeyError");
+    expect(1, "script-exception", "KeyError");
     assert_true(list_has(&verdict->consequences, "ChildFailedError"));
 }
 
@@ -248,8 +240,7 @@ GW_TEST(who_lived_on_is_said)
     gw_feed_open_bare(&feed);
     begin_worker(200);
     fact_of(200, 0, "process.alive", "when the command had ended");
-    judge(0);
-    expect(NULL, NULL);
+    expect(0, NULL, NULL);
     assert_true(list_has(&verdict->advice, "pid 200 was still running"));
 }
 
@@ -298,8 +289,7 @@ GW_TEST(the_last_start_is_judged)
     restart_twice();
     end_of(pid_of(2, 1), -1, SIGSEGV);
     end_of(pid_of(2, 0), -1, SIGTERM);
-    judge(1);
-    expect("host-crash-of-process", "rank 1, restart 2 (pid 221): ");
+    expect(1, "host-crash-of-process", "rank 1, restart 2 (pid 221): ");
     assert_true(has_evidence("rank 1, restart 2 (pid 221) was the first of 3 recorded processes"));
     assert_true(has_evidence("before restart 1 of all ranks: rank 1 (pid 201): cuCtxSynchronize returned 700"));
     assert_true(has_evidence("before restart 2 of all ranks: rank 0, restart 1 (pid 210) exited with status 3"));
@@ -311,8 +301,7 @@ GW_TEST(a_failure_before_a_restart_is_no_fault_of_a_good_run)
     restart_twice();
     end_of(pid_of(2, 0), 0, 0);
     end_of(pid_of(2, 1), 0, 0);
-    judge(0);
-    expect(NULL, NULL);
+    expect(0, NULL, NULL);
     assert_true(list_has(&verdict->advice, "rank 1 (pid 201): cuCtxSynchronize returned 700"));
     assert_true(list_has(&verdict->advice, "then the launcher started all ranks again (restart 1)"));
     assert_true(list_has(&verdict->advice, "rank 0, restart 1 (pid 210) exited with status 3"));
@@ -336,8 +325,7 @@ GW_TEST(a_child_of_an_earlier_rank_is_not_judged)
     start_ranks(1);
     end_of(pid_of(1, 1), -1, SIGSEGV);
     end_of(pid_of(1, 0), -1, SIGTERM);
-    judge(1);
-    expect("host-crash-of-process", "rank 1, restart 1 (pid 211): ");
+    expect(1, "host-crash-of-process", "rank 1, restart 1 (pid 211): ");
 }
 
 /* Only starts among the last eight restarts are listed. The others were started, but did not use the GPU. */
@@ -350,8 +338,7 @@ GW_TEST(many_restarts_are_cut)
         start_rank(used_gpu[i], 1);
         end_of(pid_of(used_gpu[i], 1), -1, SIGSEGV);
     }
-    judge(1);
-    expect("host-crash-of-process", "rank 1, restart 12 (pid 321): ");
+    expect(1, "host-crash-of-process", "rank 1, restart 12 (pid 321): ");
     assert_true(has_evidence("before restart 12 of all ranks: rank 1, restart 11 (pid 311) was ended by signal 11"));
     assert_true(has_evidence("before restart 5 of all ranks"));
     assert_false(has_evidence("before restart 4 of all ranks"));

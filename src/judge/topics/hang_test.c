@@ -28,6 +28,14 @@ static void hang(const char *cpu)
     fact(0, "hang", text);
 }
 
+/* Open a program that hangs, and feed what its main thread waits for. */
+static void hangs_in(const char *cpu, const char *wait)
+{
+    begin("spin");
+    hang(cpu);
+    fact(MAIN, "hang.thread", wait);
+}
+
 static void judge(int code, int signal_)
 {
     if (signal_ == SIGTERM)
@@ -55,12 +63,16 @@ static void expect(const char *cause, gw_certainty certainty)
     assert_true(verdict->is_hang);
 }
 
+/* Expect this cause of a program that is still running; NULL: none. */
+static void expect_stuck(const char *cause, gw_certainty certainty)
+{
+    judge(-1, 0);
+    expect(cause, certainty);
+}
+
 GW_TEST(a_kernel_that_is_waited_for)
 {
-    begin("spin");
-    hang("2");
-    fact(MAIN, "hang.thread",
-         "wait=running owner=0 owner_ended=0 in=cuCtxSynchronize in_ms=5000 questions=0 where= name=main");
+    hangs_in("2", "wait=running owner=0 owner_ended=0 in=cuCtxSynchronize in_ms=5000 questions=0 where= name=main");
     fact(MAIN, "hang.frame", "0x7f00 in libc.so.6");
     fact(MAIN, "hang.frame", "train+0x12 in program");
     judge(-1, 0); /* the program is still running */
@@ -84,8 +96,7 @@ GW_TEST(a_site_is_the_place)
         snprintf(text, sizeof text, "wait=lock owner=0 site=%u name=t", gw_feed_site(&feed, frames[i]));
         fact(tids[i], "hang.thread", text);
     }
-    judge(-1, 0);
-    expect("host-deadlock", GW_SUPPORTED);
+    expect_stuck("host-deadlock", GW_SUPPORTED);
     assert_true(has_evidence("at train.py:40 in main"));
     assert_non_null(verdict->where);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in take");
@@ -93,31 +104,25 @@ GW_TEST(a_site_is_the_place)
     hang("0");
     snprintf(text, sizeof text, "wait=input in=cuCtxSynchronize in_ms=5000 site=%u", gw_feed_site(&feed, frames[0]));
     fact(MAIN, "hang.thread", text);
-    judge(-1, 0);
-    expect("kernel-never-ends", GW_SUPPORTED);
+    expect_stuck("kernel-never-ends", GW_SUPPORTED);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:40 in main");
     begin("spin"); /* the recording does not contain the site number of this fact */
     hang("0");
     fact(MAIN, "hang.thread", "wait=input in=cuCtxSynchronize in_ms=5000 site=3221225480");
-    judge(-1, 0);
-    expect("kernel-never-ends", GW_SUPPORTED);
+    expect_stuck("kernel-never-ends", GW_SUPPORTED);
     assert_null(verdict->where);
 }
 
 GW_TEST(who_ended_it_is_not_the_cause)
 {
-    begin("spin");
-    hang("2");
-    fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
+    hangs_in("2", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
     judge(-1, SIGTERM);
     expect("kernel-never-ends", GW_SUPPORTED);
 }
 
 GW_TEST(what_went_on_is_no_cause)
 {
-    begin("spin");
-    hang("2");
-    fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
+    hangs_in("2", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
     gw_feed_wait(&feed, second_ns);
     fact(0, "hang.over", "");
     judge(-1, SIGTERM);
@@ -126,9 +131,7 @@ GW_TEST(what_went_on_is_no_cause)
 
 GW_TEST(a_hang_that_ended_well_is_clean)
 {
-    begin("spin");
-    hang("2");
-    fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
+    hangs_in("2", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
     judge(0, 0);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_true(verdict->advice.count > 0);
@@ -143,8 +146,7 @@ GW_TEST(nothing_outstanding_is_no_kernel)
     gw_feed_wait(&feed, 10 * second_ns);
     hang("2");
     fact(MAIN, "hang.thread", "wait=running in=cuMemFree_v2 in_ms=5000 name=main");
-    judge(-1, 0);
-    expect(NULL, GW_CERTAINTY_NONE);
+    expect_stuck(NULL, GW_CERTAINTY_NONE);
     assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
     assert_true(has_evidence("is inside cuMemFree"));
 }
@@ -396,8 +398,7 @@ GW_TEST(who_goes_on_hangs_not)
     gw_feed_drain(&feed);
     fact(0, "hang", "for_ms=0 cpu_ms=0");
     fact(MAIN, "hang.thread", "wait=running in=cuStreamSynchronize in_ms=0 name=main");
-    judge(-1, 0);
-    expect(NULL, GW_CERTAINTY_NONE);
+    expect_stuck(NULL, GW_CERTAINTY_NONE);
     assert_false(verdict->is_hang);
     assert_int_equal(verdict->left_alone.count, 1);
 }
@@ -417,13 +418,10 @@ GW_TEST(a_circle_of_locks)
 /* Before it waited for the other threads, a thread asked the GPU for something. */
 GW_TEST(a_circle_after_a_question)
 {
-    begin("spin");
-    hang("0");
-    fact(MAIN, "hang.thread", "wait=join owner=501 questions=1 name=main");
+    hangs_in("0", "wait=join owner=501 questions=1 name=main");
     fact(LEFT, "hang.thread", "wait=lock owner=502 owner_ended=0 name=left");
     fact(RIGHT, "hang.thread", "wait=lock owner=501 owner_ended=0 name=right");
-    judge(-1, 0);
-    expect("host-deadlock", GW_ESTABLISHED);
+    expect_stuck("host-deadlock", GW_ESTABLISHED);
 }
 
 GW_TEST(a_lock_whose_owner_ended)
@@ -431,20 +429,16 @@ GW_TEST(a_lock_whose_owner_ended)
     begin("spin");
     hang("0");
     fact(LEFT, "hang.thread", "wait=lock owner=77 owner_ended=1 name=left");
-    judge(-1, 0);
-    expect("host-deadlock", GW_ESTABLISHED);
+    expect_stuck("host-deadlock", GW_ESTABLISHED);
 }
 
 GW_TEST(all_threads_wait_for_each_other)
 {
-    begin("spin");
-    hang("3");
-    fact(MAIN, "hang.thread", "wait=join owner=501 name=main");
+    hangs_in("3", "wait=join owner=501 name=main");
     fact(LEFT, "hang.thread", "wait=lock owner=0 name=left");
     /* A helper thread of the driver always waits. */
     fact(RIGHT, "hang.thread", "wait=input owner=0 name=cuda-EvtHandlr");
-    judge(-1, 0);
-    expect("host-deadlock", GW_SUPPORTED);
+    expect_stuck("host-deadlock", GW_SUPPORTED);
 }
 
 static void stands(uint32_t tid, const char *name, const char *library, const char *frames)
@@ -472,8 +466,7 @@ GW_TEST(idle_workers_are_one_line)
     stands(MAIN, "python3", NULL, "join /usr/lib/python3.11/threading.py 1119, main /data/train.py 40");
     stands(LEFT, "left", NULL, "left /data/train.py 12, run /usr/lib/python3.11/threading.py 982");
     stands(RIGHT, "right", NULL, "right /data/train.py 18, run /usr/lib/python3.11/threading.py 982");
-    judge(-1, 0);
-    expect("host-deadlock", GW_SUPPORTED);
+    expect_stuck("host-deadlock", GW_SUPPORTED);
     assert_true(has_evidence("13 idle workers of thread pools (OpenBLAS 8, OpenMP 3, Python's executors 1, the CUDA "
                              "driver 1)"));
     assert_non_null(
@@ -503,8 +496,7 @@ GW_TEST(busy_workers_are_named)
     snprintf(text, sizeof text, "wait=lock owner=600 site=%u name=w",
              gw_feed_site_in(&feed, "/opt/lib/libopenblas.so.0", ""));
     fact(603, "hang.thread", text);
-    judge(-1, 0);
-    expect("host-deadlock", GW_SUPPORTED);
+    expect_stuck("host-deadlock", GW_SUPPORTED);
     for (uint32_t tid = 600; tid <= 603; tid++) {
         snprintf(text, sizeof text, "thread %u ", tid);
         assert_true(has_evidence(text));
@@ -532,12 +524,9 @@ GW_TEST(who_waits_for_input_hangs_not)
 /* The owner of the lock is running and may release the lock, so this is no deadlock. */
 GW_TEST(a_busy_owner_is_no_deadlock)
 {
-    begin("spin");
-    hang("4990");
-    fact(MAIN, "hang.thread", "wait=lock owner=501 name=main");
+    hangs_in("4990", "wait=lock owner=501 name=main");
     fact(LEFT, "hang.thread", "wait=running owner=0 name=left");
-    judge(-1, 0);
-    expect(NULL, GW_CERTAINTY_NONE);
+    expect_stuck(NULL, GW_CERTAINTY_NONE);
 }
 
 GW_TEST(a_collective_is_a_hypothesis_that_names_who_is_missing)
@@ -575,8 +564,7 @@ GW_TEST(a_rank_that_stands_elsewhere_is_the_place)
     fact_of(300, 300, "hang.thread", text);
     hang("2");
     fact(MAIN, "hang.thread", "wait=running in=cuStreamSynchronize in_ms=5000 name=main");
-    judge(-1, 0);
-    expect("peer-died", GW_SUPPORTED);
+    expect_stuck("peer-died", GW_SUPPORTED);
     assert_true(
         has_evidence("rank 1 (pid 300) is missing: its main thread is waiting for a lock at train.py:12 in step"));
     assert_non_null(verdict->where);
