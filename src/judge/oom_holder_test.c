@@ -23,9 +23,7 @@ static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind,
 static void test_a_pool_of_its_own(void **state)
 {
     refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC, 0);
-    assert_non_null(verdict->cause);
-    assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
-    assert_int_equal(verdict->certainty, GW_ESTABLISHED);
+    assert_cause(verdict, "gpu-oom-fragmentation", GW_ESTABLISHED);
     assert_true(says("pool 0xb001, the device's default pool, had reserved 12.00 GiB and used 1.00 GiB"));
     assert_true(says("never returns memory to the driver"));
     assert_true(list_has(&verdict->next, "cuMemPoolTrimTo"));

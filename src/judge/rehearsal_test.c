@@ -19,6 +19,13 @@ static void open_rehearsal(void)
     tell(GW_REHEARSAL_PEAK, 0, 500 * mib, 0, NULL);
 }
 
+static const gw_verdict_rehearsal *judge(int code, int signal)
+{
+    gw_feed_exit(&feed, code, signal);
+    judge_open();
+    return verdict->rehearsal;
+}
+
 GW_TEST(test_peak_and_place)
 {
     open_rehearsal();
@@ -28,9 +35,7 @@ GW_TEST(test_peak_and_place)
     feed.site = gw_feed_site(&feed, "other train.py 99");
     gw_feed_alloc(&feed, mib);                            /* made no peak, so the place stays */
     tell(GW_REHEARSAL_PEAK, 1 * gib, 510 * mib, 0, NULL); /* not above the peak */
-    gw_feed_exit(&feed, 0, 0);
-    judge_open();
-    const gw_verdict_rehearsal *it = verdict->rehearsal;
+    const gw_verdict_rehearsal *it = judge(0, 0);
     assert_non_null(it);
     assert_int_equal(it->fits, GW_FITS);
     assert_int_equal(it->peak_bytes, 4 * gib + 510 * mib);
@@ -52,12 +57,11 @@ GW_TEST(test_the_highest_card_counts)
     feed.pid = 200;
     tell(GW_REHEARSAL_PEAK, 5 * gib, 500 * mib, 0, NULL);
     feed.pid = GW_FEED_PID;
-    gw_feed_exit(&feed, 0, 0);
-    judge_open();
-    assert_int_equal(verdict->rehearsal->card_count, 3);
-    assert_int_equal(verdict->rehearsal->device, 1);
-    assert_int_equal(verdict->rehearsal->pid, GW_FEED_PID);
-    assert_int_equal(verdict->rehearsal->limit_bytes, 8 * gib);
+    const gw_verdict_rehearsal *it = judge(0, 0);
+    assert_int_equal(it->card_count, 3);
+    assert_int_equal(it->device, 1);
+    assert_int_equal(it->pid, GW_FEED_PID);
+    assert_int_equal(it->limit_bytes, 8 * gib);
 }
 
 GW_TEST(test_places_that_read_values)
@@ -70,9 +74,7 @@ GW_TEST(test_places_that_read_values)
     }
     feed.site = 0;
     tell(GW_REHEARSAL_READ, 4, 0, 0, NULL); /* without a call site */
-    gw_feed_exit(&feed, 0, 0);
-    judge_open();
-    const gw_verdict_rehearsal *it = verdict->rehearsal;
+    const gw_verdict_rehearsal *it = judge(0, 0);
     assert_int_equal(it->sizes.count, 0);
     assert_int_equal(it->values.count, 2);
     assert_non_null(strstr(it->values.item[0], "train.py:57"));
@@ -90,9 +92,7 @@ GW_TEST(test_refused_timed_steady)
     tell(GW_REHEARSAL_TORCH, gib, 2 * gib, 0, NULL);
     tell(GW_REHEARSAL_FACT_COUNT, 1, 2, 0, NULL); /* of a later version */
     gw_feed_fact(&feed, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "iterations");
-    gw_feed_exit(&feed, 0, 15);
-    judge_open();
-    const gw_verdict_rehearsal *it = verdict->rehearsal;
+    const gw_verdict_rehearsal *it = judge(0, 15);
     assert_int_equal(it->fits, GW_FITS); /* gpuwhy ended it, so the signal is no failure */
     assert_true(it->was_ended && it->timed);
     assert_int_equal(it->refused.count, 2);
@@ -116,10 +116,9 @@ GW_TEST(test_wild_numbers)
         snprintf(name, sizeof name, "cuCall%d", i);
         gw_feed_text_call(&feed, "", GW_EV_REHEARSAL, GW_REHEARSAL_REFUSED, 0, 0, 0, name);
     }
-    gw_feed_exit(&feed, 0, 0);
-    judge_open();
-    assert_int_equal(verdict->rehearsal->peak_bytes, 500 * mib);
-    assert_int_equal(verdict->rehearsal->refused.count, GW_REHEARSAL_REFUSED_MAX);
+    const gw_verdict_rehearsal *it = judge(0, 0);
+    assert_int_equal(it->peak_bytes, 500 * mib);
+    assert_int_equal(it->refused.count, GW_REHEARSAL_REFUSED_MAX);
 }
 
 GW_TEST(test_does_not_fit)
@@ -127,8 +126,7 @@ GW_TEST(test_does_not_fit)
     open_rehearsal();
     gw_feed_alloc(&feed, 15 * gib);
     gw_feed_no_room(&feed, 2 * gib, 500 * mib, 16 * gib);
-    gw_feed_exit(&feed, 1, 0);
-    judge_open();
+    judge(1, 0);
     assert_string_equal(verdict->cause, "gpu-oom-capacity");
     assert_int_equal(verdict->rehearsal->fits, GW_FITS_NOT);
 }
@@ -136,18 +134,14 @@ GW_TEST(test_does_not_fit)
 GW_TEST(test_another_failure_is_no_answer)
 {
     open_rehearsal();
-    gw_feed_exit(&feed, 1, 0);
-    judge_open();
-    assert_int_equal(verdict->rehearsal->fits, GW_FITS_UNKNOWN);
+    assert_int_equal(judge(1, 0)->fits, GW_FITS_UNKNOWN);
 }
 
 GW_TEST(test_a_real_run_has_none)
 {
     gw_feed_open(&feed, 140 * gib);
     gw_feed_fact(&feed, gw_fact_key_text(GW_FACT_REHEARSAL_ENDED), "time"); /* damaged: nothing was rehearsed */
-    gw_feed_exit(&feed, 1, 0);
-    judge_open();
-    assert_null(verdict->rehearsal);
+    assert_null(judge(1, 0));
     assert_string_not_equal(gw_verdict_status_text(verdict->status), "clean");
 }
 

@@ -133,8 +133,7 @@ GW_TEST(test_an_exception_beside_it)
             assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
         } else {
             assert_int_equal(verdict->status, GW_VERDICT_FAULT);
-            assert_string_equal(verdict->cause, "script-exception");
-            assert_int_equal(verdict->certainty, i == 1 ? GW_SUPPORTED : GW_ESTABLISHED);
+            assert_cause(verdict, "script-exception", i == 1 ? GW_SUPPORTED : GW_ESTABLISHED);
         }
         assert_int_equal(is_ruled_out(), i % 2 == 0);
     }
@@ -354,8 +353,7 @@ GW_TEST(test_raised_inside)
     gw_feed_stderr(&feed, "epoch 1\n");
     raise_inside(at_top);
     end(1, 0);
-    assert_string_equal(verdict->cause, "script-exception");
-    assert_int_equal(verdict->certainty, GW_ESTABLISHED);
+    assert_cause(verdict, "script-exception", GW_ESTABLISHED);
     assert_true(has("ValueError: bad labels") && has("line 4, in step") && is_from_python());
     assert_non_null(verdict->where);
     assert_int_equal(verdict->where->frame[0].line, 4);
@@ -388,8 +386,7 @@ GW_TEST(test_raised_and_outlived)
     work();
     raise_inside(in_a_runner);
     end(1, 0);
-    assert_string_equal(verdict->cause, "script-exception");
-    assert_int_equal(verdict->certainty, GW_SUPPORTED);
+    assert_cause(verdict, "script-exception", GW_SUPPORTED);
 }
 
 GW_TEST(test_raised_out_of_memory)

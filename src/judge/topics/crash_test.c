@@ -33,11 +33,16 @@ static void crash_at(uint64_t address, int code)
     gw_feed_call(&feed, "?", GW_EV_CRASH, 0, SIGSEGV, address, (uint64_t)(int64_t)code, 0x401000);
 }
 
+static void expect_crash(const char *cause, gw_certainty certainty)
+{
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect_cause(cause, certainty);
+}
+
 GW_TEST(inside_a_block)
 {
     crash_at(open_run() + 4096, MAPERR);
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-touched-device-memory", GW_ESTABLISHED);
+    expect_crash("host-touched-device-memory", GW_ESTABLISHED);
     assert_true(says("48.00 MiB") && says("4096 bytes into the block"));
     assert_int_equal(verdict->alternative_count, 0);
 }
@@ -61,8 +66,7 @@ static bool core_says(const char *part)
 GW_TEST(by_a_core_dump)
 {
     core_at(open_run() + 4096, MAPERR);
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-touched-device-memory", GW_ESTABLISHED);
+    expect_crash("host-touched-device-memory", GW_ESTABLISHED);
     assert_true(core_says("signal 11 at address") && says("4096 bytes into the block"));
 }
 
@@ -76,9 +80,8 @@ GW_TEST(by_a_core_dump_of_another_crash)
     } rows[] = {{1ull << 40, MAPERR}, {0, BY_KERNEL}, {0, SENT}, {0, -6}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         core_at(open_run() + rows[i].offset, rows[i].code);
-        gw_feed_exit(&feed, -1, SIGSEGV);
         /* an unknown address may be one of GPU memory */
-        expect_cause("host-crash-of-process", rows[i].code == BY_KERNEL ? GW_SUPPORTED : GW_ESTABLISHED);
+        expect_crash("host-crash-of-process", rows[i].code == BY_KERNEL ? GW_SUPPORTED : GW_ESTABLISHED);
         assert_int_equal(core_says("the fault was at address"), i == 0);
     }
 }
@@ -88,16 +91,14 @@ GW_TEST(a_handler_says_more_than_a_core)
     uint64_t block = open_run();
     crash_at(block + 4096, MAPERR);
     core_at(block + 8192, MAPERR);
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-touched-device-memory", GW_ESTABLISHED);
+    expect_crash("host-touched-device-memory", GW_ESTABLISHED);
     assert_true(says("4096 bytes into the block") && !core_says(""));
 }
 
 GW_TEST(behind_a_block)
 {
     crash_at(open_run() + (1ull << 40), MAPERR);
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-crash-of-process", GW_ESTABLISHED);
+    expect_crash("host-crash-of-process", GW_ESTABLISHED);
     assert_int_equal(alternative("host-touched-device-memory"), GW_CERTAINTY_NONE);
     assert_true(list_has(&verdict->ruled_out, "is in none of its blocks"));
 }
@@ -107,8 +108,7 @@ GW_TEST(in_a_block_that_is_gone)
     uint64_t block = open_run();
     gw_feed_free(&feed, block);
     crash_at(block, MAPERR);
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-crash-of-process", GW_ESTABLISHED);
+    expect_crash("host-crash-of-process", GW_ESTABLISHED);
 }
 
 /* Host code may access managed memory, so a fault address in such a block is not the reason for the crash. */
@@ -117,8 +117,7 @@ GW_TEST(in_managed_memory)
     (void)open_run();
     gw_feed_call(&feed, "cuMemAllocManaged", GW_EV_ALLOC, 0, 0x600000000000, gib, GW_SPACE_MANAGED, 0);
     crash_at(0x600000000010, MAPERR);
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-crash-of-process", GW_ESTABLISHED);
+    expect_crash("host-crash-of-process", GW_ESTABLISHED);
 }
 
 /* A general protection fault, or a signal that a process sent, has no fault address. */
@@ -128,8 +127,7 @@ GW_TEST(without_an_address)
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         uint64_t block = open_run();
         crash_at(codes[i] == BY_KERNEL ? 0 : block, codes[i]);
-        gw_feed_exit(&feed, -1, SIGSEGV);
-        expect_cause("host-crash-of-process", codes[i] == BY_KERNEL ? GW_SUPPORTED : GW_ESTABLISHED);
+        expect_crash("host-crash-of-process", codes[i] == BY_KERNEL ? GW_SUPPORTED : GW_ESTABLISHED);
         assert_int_equal(alternative("host-touched-device-memory"), codes[i] == BY_KERNEL ? GW_HYPOTHESIS : 0);
         assert_int_equal(says("was sent"), codes[i] != BY_KERNEL);
     }
@@ -138,8 +136,7 @@ GW_TEST(without_an_address)
 GW_TEST(nobody_told)
 {
     (void)open_run();
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-crash-of-process", GW_SUPPORTED);
+    expect_crash("host-crash-of-process", GW_SUPPORTED);
     assert_int_equal(alternative("host-touched-device-memory"), GW_HYPOTHESIS);
     assert_true(list_has(&verdict->next, "--catch-crash"));
 }
@@ -149,14 +146,12 @@ GW_TEST(by_the_kernel_log)
     uint64_t block = open_run();
     gw_feed_machine(&feed, GW_MACHINE_CRASH, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, SIGSEGV, block + 64,
                     "program[100]: segfault at 7f0000000040 ip 0000000000401000 sp 00007ffc0 error 4 in program");
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-touched-device-memory", GW_ESTABLISHED);
+    expect_crash("host-touched-device-memory", GW_ESTABLISHED);
     /* the kernel log reports the crash of another process */
     block = open_run();
     gw_feed_machine(&feed, GW_MACHINE_CRASH, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 4711, SIGSEGV, block + 64,
                     "other[4711]: segfault at 7f0000000040 ip 0000000000401000 sp 00007ffc0 error 4 in other");
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("host-crash-of-process", GW_SUPPORTED);
+    expect_crash("host-crash-of-process", GW_SUPPORTED);
 }
 
 GW_TEST(the_program_copes)
@@ -184,15 +179,13 @@ GW_TEST(the_null_of_a_refusal)
     (void)open_run();
     gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
     crash_at(0, MAPERR);
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_crash("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(list_has(&verdict->consequences, "the NULL pointer of the failed cuMemAlloc"));
     /* a fault address far from NULL has nothing to do with the refused request */
     (void)open_run();
     gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
     crash_at(0x700000000000, MAPERR);
-    gw_feed_exit(&feed, -1, SIGSEGV);
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_crash("gpu-oom-capacity", GW_SUPPORTED);
     assert_false(list_has(&verdict->consequences, "NULL"));
 }
 

@@ -56,9 +56,7 @@ static void expect(const char *cause, gw_certainty certainty)
         assert_null(verdict->cause);
         return;
     }
-    assert_non_null(verdict->cause);
-    assert_string_equal(verdict->cause, cause);
-    assert_int_equal(verdict->certainty, certainty);
+    assert_cause(verdict, cause, certainty);
     assert_true(verdict->next.count > 0);
     assert_true(verdict->is_hang);
 }
@@ -515,8 +513,7 @@ GW_TEST(who_waits_for_input_hangs_not)
         fact(MAIN, "hang.thread", mains[i]);
         fact(LEFT, "hang.thread", "wait=lock owner=0 name=pool");
         judge(-1, SIGTERM);
-        assert_string_equal(verdict->cause, "killed-by-scheduler-or-user");
-        assert_int_equal(verdict->certainty, GW_ESTABLISHED);
+        assert_cause(verdict, "killed-by-scheduler-or-user", GW_ESTABLISHED);
         assert_false(verdict->is_hang);
     }
 }

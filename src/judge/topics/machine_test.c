@@ -27,13 +27,19 @@ static void open_host_run(void)
     gw_feed_wait(&feed, second_ns);
 }
 
+/* Let SIGKILL end the program, and check cause and certainty. */
+static void expect_killed(const char *cause, gw_certainty certainty)
+{
+    gw_feed_exit(&feed, -1, 9);
+    expect_cause(cause, certainty);
+}
+
 GW_TEST(the_kernel_names_the_command)
 {
     open_host_run();
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, 1, 1,
                     "Memory cgroup out of memory: Killed process 100 (program) total-vm:9000kB");
-    gw_feed_exit(&feed, -1, 9);
-    expect_cause("host-oom-kill", GW_ESTABLISHED);
+    expect_killed("host-oom-kill", GW_ESTABLISHED);
     assert_true(says("control group") && says("Killed process 100"));
 }
 
@@ -44,8 +50,7 @@ GW_TEST(the_group_count_rises_with_the_death)
                     "the control group's oom_kill count rose from 3 to 4");
     host_counts(4, 23);
     gw_feed_wait(&feed, second_ns / 10);
-    gw_feed_exit(&feed, -1, 9);
-    expect_cause("host-oom-kill", GW_ESTABLISHED);
+    expect_killed("host-oom-kill", GW_ESTABLISHED);
 }
 
 /* The control group's count of out-of-memory kills rose a minute before the process died, because another process of
@@ -56,16 +61,14 @@ GW_TEST(the_group_count_rose_earlier)
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1, "oom_kill 3 to 4");
     host_counts(4, 23);
     gw_feed_wait(&feed, 60 * second_ns);
-    gw_feed_exit(&feed, -1, 9);
-    expect_cause("host-oom-kill", GW_SUPPORTED);
+    expect_killed("host-oom-kill", GW_SUPPORTED);
 }
 
 GW_TEST(a_kill_by_hand)
 {
     open_host_run();
     host_counts(3, 22);
-    gw_feed_exit(&feed, -1, 9);
-    expect_cause("killed-by-scheduler-or-user", GW_SUPPORTED);
+    expect_killed("killed-by-scheduler-or-user", GW_SUPPORTED);
     assert_true(list_has(&verdict->ruled_out, "out-of-memory killer"));
 }
 
@@ -77,16 +80,14 @@ GW_TEST(somebody_else_was_killed)
     host_counts(3, 23);
     gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 4711, 0, 1,
                     "Out of memory: Killed process 4711 (other) total-vm:9000kB");
-    gw_feed_exit(&feed, -1, 9);
-    expect_cause("killed-by-scheduler-or-user", GW_SUPPORTED);
+    expect_killed("killed-by-scheduler-or-user", GW_SUPPORTED);
 }
 
 /* The counts of out-of-memory kills could not be read, so the out-of-memory killer is not ruled out. */
 GW_TEST(nothing_is_known_of_the_host)
 {
     gw_feed_open(&feed, 16 * gib);
-    gw_feed_exit(&feed, -1, 9);
-    expect_cause("killed-by-scheduler-or-user", GW_SUPPORTED);
+    expect_killed("killed-by-scheduler-or-user", GW_SUPPORTED);
     assert_false(list_has(&verdict->ruled_out, "out-of-memory killer"));
     assert_true(list_has(&verdict->next, "Out of memory"));
 }

@@ -57,8 +57,7 @@ static void expect(const char *cause, gw_certainty certainty)
     judge_open();
     if (certainty == GW_SUPPORTED) {
         assert_int_equal(verdict->status, GW_VERDICT_FAULT);
-        assert_string_equal(verdict->cause, cause);
-        assert_int_equal(verdict->certainty, certainty);
+        assert_cause(verdict, cause, certainty);
         assert_true(verdict->evidence_count > 2 && verdict->next.count > 0);
     } else {
         assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
