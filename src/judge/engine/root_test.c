@@ -44,6 +44,12 @@ static void raise_text(const char *exception)
     gw_feed_exit(&feed, 1, 0);
 }
 
+static void expect_raised(const char *exception, const char *cause, gw_certainty certainty)
+{
+    raise_text(exception);
+    expect_cause(cause, certainty);
+}
+
 static void end(int status, int signal)
 {
     gw_feed_drain(&feed);
@@ -80,24 +86,20 @@ GW_TEST(an_exception_in_the_programs_own_words)
     }
     open_refused();
     work(20, WORKING);
-    raise_text("KeyError: 'label'");
-    expect_cause("script-exception", GW_ESTABLISHED);
+    expect_raised("KeyError: 'label'", "script-exception", GW_ESTABLISHED);
     open_refused();
     work(20, WORKING);
-    raise_text("t.OutOfMemory: the budget of host memory is used up");
-    expect_cause("script-exception", GW_SUPPORTED);
+    expect_raised("t.OutOfMemory: the budget of host memory is used up", "script-exception", GW_SUPPORTED);
 }
 
 GW_TEST(a_value_that_is_missing)
 {
     open_refused();
     work(2, WORKING);
-    raise_text("AttributeError: 'NoneType' object has no attribute 'ptr'");
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_raised("AttributeError: 'NoneType' object has no attribute 'ptr'", "gpu-oom-capacity", GW_SUPPORTED);
     open_refused();
     work(2, WORKING);
-    raise_text("AttributeError: 'int' object has no attribute 'ptr'");
-    expect_cause("script-exception", GW_SUPPORTED);
+    expect_raised("AttributeError: 'int' object has no attribute 'ptr'", "script-exception", GW_SUPPORTED);
 }
 
 /* An exception raised while the program handles a refusal usually results from the refusal, even if its text is about
@@ -119,12 +121,10 @@ GW_TEST(work_that_nothing_waited_for)
 {
     open_refused();
     work(10, NOT_WAITED_FOR);
-    raise_text("ValueError: label 1204");
-    expect_cause("script-exception", GW_ESTABLISHED);
+    expect_raised("ValueError: label 1204", "script-exception", GW_ESTABLISHED);
     open_refused();
     work(2, NOT_WAITED_FOR);
-    raise_text("ValueError: label 1204");
-    expect_cause("gpu-oom-capacity", GW_SUPPORTED);
+    expect_raised("ValueError: label 1204", "gpu-oom-capacity", GW_SUPPORTED);
 }
 
 /* The next granted request shows whether the program searched for a size that fits. */
@@ -142,8 +142,8 @@ GW_TEST(a_search_and_then_an_exception)
         refuse();
         feed.site = next[i].is_same_site ? find : load;
         gw_feed_alloc(&feed, next[i].bytes);
-        raise_text("FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'");
-        expect_cause(next[i].cause, GW_SUPPORTED);
+        expect_raised("FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'", next[i].cause,
+                      GW_SUPPORTED);
     }
 }
 
@@ -302,8 +302,7 @@ GW_TEST(the_work_of_another_thread)
         refuse();
         feed.tid = GW_FEED_PID;
         work(worked ? 70 : 2, WORKING);
-        raise_text("KeyError: 'b'");
-        expect_cause(worked ? "script-exception" : "gpu-oom-capacity", GW_SUPPORTED);
+        expect_raised("KeyError: 'b'", worked ? "script-exception" : "gpu-oom-capacity", GW_SUPPORTED);
     }
 }
 

@@ -373,12 +373,8 @@ static gw_verdict *judge(const char *text)
 
 static bool says(const gw_verdict *verdict, const char *part)
 {
-    bool found = strstr(verdict->headline, part) != NULL;
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        found = found || strstr(verdict->evidence[i].text, part) != NULL;
-    for (size_t i = 0; i < verdict->next.count; i++)
-        found = found || strstr(verdict->next.item[i], part) != NULL;
-    return found || (verdict->where != NULL && strstr(verdict->where->what, part) != NULL);
+    return why_has(verdict, part) || list_has(&verdict->next, part) ||
+           (verdict->where != NULL && strstr(verdict->where->what, part) != NULL);
 }
 
 static void check_parts(const log_row *row, const gw_verdict *verdict, const char *parts, bool wanted)
@@ -634,12 +630,10 @@ static bool has_advice(const char *log, const char *advice)
     char begin[BYTES_COMPARED + 1];
     size_t bytes = strcspn(advice, "\n");
     gw_verdict *verdict = judge(log);
-    bool found = false;
     bytes = bytes < BYTES_COMPARED ? bytes : BYTES_COMPARED;
     memcpy(begin, advice, bytes);
     begin[bytes] = '\0';
-    for (size_t i = 0; i < verdict->next.count; i++)
-        found = found || strstr(verdict->next.item[i], begin) != NULL;
+    bool found = list_has(&verdict->next, begin);
     gw_verdict_free(verdict);
     return found;
 }

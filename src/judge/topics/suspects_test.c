@@ -29,16 +29,13 @@ static void wait_for_all(void)
     gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
 }
 
-static void fail_with(uint16_t result)
+/* Let a synchronisation report the error `result`, and expect this cause. */
+static void expect_reported(uint16_t result, const char *cause)
 {
     gw_feed_wait(&feed, 20000000);
     feed.site = gw_feed_site(&feed, "report train.py 99");
     gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, result, 0, 0, 0, 0);
     feed.site = 0;
-}
-
-static void judge(const char *cause)
-{
     gw_feed_exit(&feed, 1, 0);
     judge_open();
     assert_non_null(verdict->cause);
@@ -75,8 +72,7 @@ GW_TEST(test_only_kernel)
     wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
     gw_feed_launch(&feed, MINE, STREAM);
-    fail_with(700);
-    judge("illegal-address");
+    expect_reported(700, "illegal-address");
     assert_true(says("last launch: lose on"));
     assert_true(says("first launched at train.py:7 in loss"));
     assert_string_equal(place(), "train.py:7 in loss");
@@ -105,8 +101,7 @@ GW_TEST(test_wait_for_another_stream)
         gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM, 0);
         launched_at(MINE, NULL, "loss train.py 7");
         gw_feed_launch(&feed, MINE, STREAM);
-        fail_with(700);
-        judge("illegal-address");
+        expect_reported(700, "illegal-address");
         assert_string_equal(place(), i == 1 ? "train.py:7 in loss" : "train.py:99 in report");
     }
 }
@@ -120,8 +115,7 @@ GW_TEST(test_two_kernels)
     gw_feed_launch(&feed, MINE, STREAM);
     launched_at(OTHER, NULL, "step train.py 9");
     gw_feed_launch(&feed, OTHER, STREAM);
-    fail_with(700);
-    judge("illegal-address");
+    expect_reported(700, "illegal-address");
     assert_true(says("first launched at train.py:7 in loss"));
     assert_true(says("first launched at train.py:9 in step"));
     assert_string_equal(place(), "train.py:99 in report");
@@ -136,8 +130,7 @@ GW_TEST(test_several_places)
     launched_at(MINE, NULL, "loss train.py 7"); /* another call site with the same line: not another place */
     launched_at(MINE, NULL, "eval train.py 30");
     gw_feed_launch(&feed, MINE, STREAM);
-    fail_with(700);
-    judge("illegal-address");
+    expect_reported(700, "illegal-address");
     assert_true(says("launched at 3 places: train.py:7 in loss, train.py:8 in check, train.py:30 in eval"));
     assert_string_equal(place(), "train.py:99 in report");
 }
@@ -151,8 +144,7 @@ GW_TEST(test_only_kernel_of_a_cut_window)
     launched_at(MINE, NULL, "loss train.py 7");
     for (int i = 0; i < GW_RING_ENTRIES + 10; i++)
         gw_feed_launch(&feed, MINE, STREAM);
-    fail_with(700);
-    judge("illegal-address");
+    expect_reported(700, "illegal-address");
     assert_string_equal(place(), "train.py:99 in report");
 }
 
@@ -164,8 +156,7 @@ GW_TEST(test_kernel_of_the_dump)
     gw_feed_launch(&feed, MINE, STREAM);
     gw_feed_launch(&feed, OTHER, STREAM);
     gw_feed_fact(&feed, "gpucore.fault", "exception=14\nname=WARP_ILLEGAL_ADDRESS\nresult=700\nkernel=_Z4losePf\n");
-    fail_with(700);
-    judge("illegal-address");
+    expect_reported(700, "illegal-address");
     assert_string_equal(place(), "train.py:7 in loss");
     assert_true(list_has(&verdict->next, "first launched at train.py:7 in loss"));
     assert_true(position("lose launched") < position("last launch: fine on"));
@@ -182,8 +173,7 @@ GW_TEST(test_kernel_of_the_assertion)
     gw_feed_launch(&feed, OTHER, STREAM);
     gw_feed_stderr(&feed, "/pytorch/aten/src/ATen/native/cuda/Loss.cu:245: nll_loss_forward_reduce_cuda_kernel_2d: "
                           "block: [0,0,0], thread: [3,0,0] Assertion `t >= 0 && t < n_classes` failed.\n");
-    fail_with(710);
-    judge("device-assert-index");
+    expect_reported(710, "device-assert-index");
     assert_string_equal(place(), "train.py:7 in loss");
     assert_string_equal(verdict->where->what, "where the kernel that the assertion names was first launched");
 }
@@ -205,8 +195,7 @@ GW_TEST(test_assertion_without_a_kernel)
         snprintf(text, sizeof text, "/p/Index.cu:93: %s: block: [1,0,0], thread: [3,0,0] Assertion `index` failed.\n",
                  functions[i]);
         gw_feed_stderr(&feed, text);
-        fail_with(710);
-        judge("device-assert-index");
+        expect_reported(710, "device-assert-index");
         assert_string_equal(place(), "train.py:99 in report");
     }
 }
@@ -227,8 +216,7 @@ GW_TEST(test_own_before_libraries)
                     "forward train.py 5");
         gw_feed_launch(&feed, LIBRARY + i, STREAM);
     }
-    fail_with(700);
-    judge("illegal-address");
+    expect_reported(700, "illegal-address");
     size_t first = position("lose launched on");
     assert_int_equal(first + 1, position("last launch: gemm_14 on"));
     assert_int_equal(first + 2, position("and 14 other kernels since the last good synchronisation, in 14 launches"));
@@ -242,8 +230,7 @@ GW_TEST(test_nothing_known)
     wait_for_all();
     gw_feed_launch(&feed, MINE, STREAM);
     gw_feed_launch(&feed, OTHER, STREAM);
-    fail_with(700);
-    judge("illegal-address");
+    expect_reported(700, "illegal-address");
     assert_true(position("last launch: fine") < position("lose launched"));
     assert_false(says("first launched"));
     assert_string_equal(place(), "train.py:99 in report");
@@ -260,8 +247,7 @@ GW_TEST(test_handle_used_again)
     wait_for_all();
     launched_at(MINE, NULL, "fresh train.py 7");
     gw_feed_launch(&feed, MINE, STREAM);
-    fail_with(700);
-    judge("illegal-address");
+    expect_reported(700, "illegal-address");
     assert_string_equal(place(), "train.py:7 in fresh");
 }
 
