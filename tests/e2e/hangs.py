@@ -84,10 +84,6 @@ def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None, after
     expect(out["cause"] == cause and out["where"] == verdict["where"], f"explain says {out}")
 
 
-def is_no_hang(place, name, *options):
-    goes_on(place, name, [HANG, "--kind", name, *options], r"it went on\n")
-
-
 def goes_on(place, name, argv, said, ours=None):
     # Longer than the longest rest of a program that goes on, even on a busy machine, and shorter than its total time.
     folder, process = start(place, name + "-twin", argv, "--hang-after", "2", ours=ours)
@@ -102,9 +98,27 @@ def in_c(*marks):
     return [place_in(HANG_SOURCE, mark, function) for mark, function in marks]
 
 
-def kernel(place):
-    hangs(place, "kernel", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"spin was launched on stream 0x",
-          r"is in s27_hang.c:\d+ in wait_for_kernel <- ", where=in_c(("kernel", "wait_for_kernel")))
+# Kernels that never end: patterns of the evidence, and the possible places as (mark, function).
+ASKED = r"queried the GPU, or waited for finished work, \d+ times"
+NEVER_ENDS = {
+    "kernel": ([r"inside cuStreamSynchronize for \d", r"spin was launched on stream 0x",
+                r"is in s27_hang.c:\d+ in wait_for_kernel <- "], ["kernel wait_for_kernel"]),
+    "ask": ([ASKED, r"spin was launched"], ["ask ask_kernel", "between ask_kernel"]),
+    # a wait for one stream says nothing about a kernel on another stream
+    "other": ([r"inside cuCtxSynchronize for \d", r"spin was launched on stream 0x"], ["other wait_for_both"]),
+    # waits that return at once are not progress
+    "again": ([ASKED, r"spin was launched"], ["again wait_again", "again_asks wait_again", "again_rests wait_again"]),
+    # the launch of the awaited kernel is no longer among the last calls
+    "left": ([r"inside cuStreamSynchronize for \d", r"older than the last 2048 calls",
+              r"spin was launched on stream 0x\S+ at s27_hang.c:\d+ in wait_too_late .* it may have ended"],
+             ["left wait_too_late"]),
+    "left-asked": ([ASKED, r"older than the last 2048 calls"], None),
+}
+
+
+def never_ends(place, kind):
+    patterns, places = NEVER_ENDS[kind]
+    hangs(place, kind, "kernel-never-ends", *patterns, where=places and in_c(*map(str.split, places)))
 
 
 # A launcher as torchrun: on SIGTERM, it ends its ranks and raises an exception, or it ends well.
@@ -129,34 +143,6 @@ def own_stop(place):
         hangs(place / how, "kernel", "kernel-never-ends", r"inside cuStreamSynchronize for \d", ends=ends,
               argv=[sys.executable, "-c", RAISES_ON_SIGTERM, how, HANG, "--kind", "kernel", "--truth", "{truth}"],
               where=in_c(("kernel", "wait_for_kernel")))
-
-
-def ask(place):
-    hangs(place, "ask", "kernel-never-ends", r"queried the GPU, or waited for finished work, \d+ times", r"spin was launched",
-          where=in_c(("ask", "ask_kernel"), ("between", "ask_kernel")))
-
-
-def other(place):
-    """A wait for one stream says nothing about a kernel on another stream."""
-    hangs(place, "other", "kernel-never-ends", r"inside cuCtxSynchronize for \d", r"spin was launched on stream 0x",
-          where=in_c(("other", "wait_for_both")))
-
-
-def again(place):
-    """Waits that return at once are not progress."""
-    hangs(place, "again", "kernel-never-ends", r"queried the GPU, or waited for finished work, \d+ times", r"spin was launched",
-          where=in_c(("again", "wait_again"), ("again_asks", "wait_again"), ("again_rests", "wait_again")))
-
-
-def left(place):
-    """The launch of the awaited kernel is no longer among the last calls."""
-    hangs(place, "left", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"older than the last 2048 calls",
-          r"spin was launched on stream 0x\S+ at s27_hang.c:\d+ in wait_too_late .* it may have ended",
-          where=in_c(("left", "wait_too_late")))
-
-
-def left_asked(place):
-    hangs(place, "left-asked", "kernel-never-ends", r"queried the GPU, or waited for finished work, \d+ times", r"older than the last 2048 calls")
 
 
 # ---- a stream that nothing waits for while the program goes on ----
@@ -216,11 +202,6 @@ def kernel_that_is_meant_to_run_on(place):
         status, out, err, verdict = finish(folder, process)
         expect(status == 0 and verdict["status"] == "clean", f"exit {status}, {verdict['status']}: {err}")
         expect("waited for" not in err and "is running" not in err and "never-ends" not in err, f"something is said: {err}")
-
-
-def late_waits_that_end(place):
-    is_no_hang(place, "left", "--repaired")
-    is_no_hang(place, "left-asked", "--repaired")
 
 
 def locks(place):
@@ -326,46 +307,26 @@ def wait_for_text(path, text):
     raise Failure(f"{path.name} does not hold {text!r}")
 
 
-def slow_kernels(place):
-    is_no_hang(place, "kernel", "--repaired")
+# Programs that only look like a hang: the arguments of each.
+NO_HANGS = {
+    "slow_kernels": [("kernel", "--repaired")],
+    "asked_kernel_ends": [("ask", "--repaired")],
+    "other_kernel_ends": [("other", "--repaired")],
+    "waits_again_until_it_ends": [("again", "--repaired")],
+    "late_waits_that_end": [("left", "--repaired"), ("left-asked", "--repaired")],
+    # the kernel of the other stream has ended, because the stream that waited for it has
+    "joined_by_an_event": [("join", "--seconds", "4")],
+    "locks_in_order": [("locks", "--repaired"), ("late-locks", "--repaired")],
+    "waits_for_input": [("input", "--seconds", "4")],
+    "sleeps": [("sleep", "--seconds", "4")],
+    "loads_data": [("load", "--seconds", "4")],
+    "pool_waits": [("pool", "--seconds", "4")],
+}
 
 
-def asked_kernel_ends(place):
-    is_no_hang(place, "ask", "--repaired")
-
-
-def other_kernel_ends(place):
-    is_no_hang(place, "other", "--repaired")
-
-
-def waits_again_until_it_ends(place):
-    is_no_hang(place, "again", "--repaired")
-
-
-def joined_by_an_event(place):
-    """The kernel of the other stream has ended, because the stream that waited for it has."""
-    is_no_hang(place, "join", "--seconds", "4")
-
-
-def locks_in_order(place):
-    is_no_hang(place, "locks", "--repaired")
-    is_no_hang(place, "late-locks", "--repaired")
-
-
-def waits_for_input(place):
-    is_no_hang(place, "input", "--seconds", "4")
-
-
-def sleeps(place):
-    is_no_hang(place, "sleep", "--seconds", "4")
-
-
-def loads_data(place):
-    is_no_hang(place, "load", "--seconds", "4")
-
-
-def pool_waits(place):
-    is_no_hang(place, "pool", "--seconds", "4")
+def no_hangs(place, programs):
+    for kind, *options in programs:
+        goes_on(place, kind, [HANG, "--kind", kind, *options], r"it went on\n")
 
 
 def hang_that_passes(place):
@@ -416,10 +377,17 @@ def bad_options(place):
         expect(status == 2 and len(err.splitlines()) == 1, f"{options}: exit {status}: {err}")
 
 
-CASES = [kernel, ask, other, again, left, left_asked, alone, alone_fast, kernel_that_is_meant_to_run_on,
-         late_waits_that_end, locks, late_locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
-         joined_by_an_event, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
-         hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
+def named(name, function, **arguments):
+    """Return the function with these arguments as a case of this name."""
+    case = functools.partial(function, **arguments)
+    case.__name__ = name
+    return case
+
+
+CASES = [named(kind.replace("-", "_"), never_ends, kind=kind) for kind in NEVER_ENDS]
+CASES += [alone, alone_fast, kernel_that_is_meant_to_run_on, locks, late_locks]
+CASES += [named(name, no_hangs, programs=programs) for name, programs in NO_HANGS.items()]
+CASES += [hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
 LAUNCHER_CASES = [alone_below_a_launcher, own_stop]
 PYTHON_CASES = [python_locks, python_kernel, python_twins, python_poke]
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
@@ -449,10 +417,8 @@ def python_cases():
         python = with_version.find(version)
         if python is None:
             print(f"  skipped  Python {version}: there is none here")
-        for case in PYTHON_CASES if python else []:
-            bound = functools.partial(case, version=version, python=python)
-            bound.__name__ = f"{case.__name__}_{version}"
-            cases.append(bound)
+        cases += [named(f"{case.__name__}_{version}", case, version=version, python=python)
+                  for case in PYTHON_CASES if python]
     return cases
 
 
