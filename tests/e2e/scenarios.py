@@ -17,22 +17,31 @@ from harness import (BUILD, CNN, REAL, SANITIZE, SCENARIOS, Card, Workplace, byt
 
 PYTHON = sys.executable
 CATCH = ("--catch-crash",)
+REPAIRED = object()  # as a scenario's twin: the same command with --repaired
 
 
 class Scenario:
     """`argv` and `twin` are command lines ({truth}: a file); `check(run, verdict)` checks the facts."""
 
     def __init__(self, argv, card, cause, check=None, twin=None, twin_card=None, twin_check=None, on="both",
-                 exit=1, signal_when=None, status="fault", kernel=None, races=False, crashes=False,
+                 exit=None, signal_when=None, status="fault", kernel=None, races=False, crashes=False,
                  options=(), twin_status="clean"):
         self.argv, self.card, self.cause, self.check, self.on = argv, card, cause, check, on
-        self.twin, self.twin_card, self.twin_check = twin, twin_card or card, twin_check
-        self.exit, self.signal_when, self.status = exit, signal_when, status
+        self.twin = repaired(argv) if twin is REPAIRED else twin
+        self.twin_card, self.twin_check = twin_card or card, twin_check
+        self.exit = exit if exit is not None else 0 if status == "clean" else 1
+        self.signal_when, self.status = signal_when, status
         self.options = options  # options of gpuwhy run
         self.twin_status = twin_status
         self.kernel = kernel  # the oldest Linux that shows the fault, as (major, minor)
         self.crashes = crashes  # crashes on an address that a sanitizer's handler sees first
         self.races = races  # the program itself reads memory that the GPU is still writing
+
+
+def repaired(argv):
+    """Insert --repaired in front of the file for the truth."""
+    end = argv.index("--truth") if "--truth" in argv else len(argv)
+    return [*argv[:end], "--repaired", *argv[end:]]
 
 
 def cnn(*options):
@@ -329,7 +338,7 @@ def s32(made, function="call_begin", used=None, by="reset"):
         expect_where(verdict, by, source, "cuDevicePrimaryCtxReset(")
         expect_said_place(verdict, function, source, made, "where it was made")
         if used is not None:
-            expect_said_place(verdict, *used, "where it was used")
+            expect_said_place(verdict, used[0], source, used[1], "where it was used")
         if by == "library_close":
             expect_text(verdict, r"by thread \d+, while thread \d+ still used it", "that another thread did it")
     return check
@@ -520,6 +529,18 @@ def library(version, *options):
     return program("s09_library_log", "--library", SCENARIOS / "fake" / f"libcudnn.so.{version}", *options)
 
 
+def versions(fault, cause, check, *options, **more):
+    return Scenario(program("s26_versions", *options), Card("2GiB", more=fault), cause, check, on="virtual", **more)
+
+
+def reset(use, check, *options, **more):
+    return Scenario(program("s32_reset", "--use", use, *options), Card(), "context-destroyed", check, **more)
+
+
+def refusal(kind, cause, check, **more):
+    return Scenario(program("refusals", "--kind", kind), Card("6GiB"), cause, check, on="virtual", **more)
+
+
 READINGS_C = DRIVER / "readings.c"
 HOST_ENDS = DRIVER / "host_ends.py"
 
@@ -566,73 +587,73 @@ def readings():
     card = Card("4GiB")
     for kind, (cause, check) in fault.items():
         argv = program("readings", "--kind", kind)
-        yield "reading-" + kind, Scenario(argv, card, cause, check, twin=[*argv, "--repaired"], on="virtual")
+        yield "reading-" + kind, Scenario(argv, card, cause, check, twin=REPAIRED, on="virtual")
     for kind, check in open_end.items():
         argv = program("readings", "--kind", kind)
-        yield "reading-" + kind, Scenario(argv, card, None, check, status="undetermined", twin=[*argv, "--repaired"],
+        yield "reading-" + kind, Scenario(argv, card, None, check, status="undetermined", twin=REPAIRED,
                                           on="virtual")
     argv = program("readings", "--kind", "term")
     yield "reading-term", Scenario(argv, card, "killed-by-scheduler-or-user", reading("supported", "search the program"),
-                                   exit=-signal.SIGTERM, twin=[*argv, "--repaired"], on="virtual")
+                                   exit=-signal.SIGTERM, twin=REPAIRED, on="virtual")
     for kind, (cause, status, check) in host.items():
         argv = [PYTHON, "-B", str(HOST_ENDS), kind]
-        yield "reading-" + kind, Scenario(argv, card, cause, check, exit=status, twin=[*argv, "--repaired"], on="virtual")
+        yield "reading-" + kind, Scenario(argv, card, cause, check, exit=status, twin=REPAIRED, on="virtual")
 
 
 TABLE = {
     "S01": Scenario(cnn(*KEEP, "--keep-runs"), Card("16GiB"), "gpu-oom-leak", s01, twin=cnn(*KEEP)),
     "S02": Scenario(cnn("--runs", "2", "--batch", "8192", "--allocator", "pool"), Card("16GiB"), None, s02,
-                    status="clean", exit=0),
+                    status="clean"),
     "S04": Scenario(program("s04_other_process"), Card("16GiB", whole_if_real=True), "gpu-oom-other-process", s04,
-                    twin=program("s04_other_process", "--repaired")),
+                    twin=REPAIRED),
     "S05": Scenario(cnn("--batch", "512", "--iterations", "1000", "--leak-batch"), Card("2GiB"), "gpu-oom-leak", s05,
                     twin=cnn("--batch", "512", "--iterations", "300")),
     "S06": Scenario(cnn("--batch", "16384", "--unchecked"), Card("8GiB"), "gpu-oom-capacity", s06,
                     twin=cnn("--batch", "8192", "--unchecked")),
     "S08": Scenario(program("s08_small_blocks"), Card("8GiB", whole_if_real=True), "gpu-oom-fragmentation", s08,
-                    twin=program("s08_small_blocks", "--repaired")),
+                    twin=REPAIRED),
     # --memory does not count what the driver takes for streams and contexts, and filling a real GPU takes minutes.
     **{f"S09-log-{major}": Scenario(library(version), Card("4GiB"), "gpu-oom-library-handle",
                                     library_log("cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED", "cudaMalloc"),
                                     twin=library(version, "--repaired", "--warnings", "3"), twin_check=no_library_log,
                                     options=("--deep",), on="virtual")
        for major, version in ((8, "8.7.0"), (9, "9.3.0"))},
-    "S09-argument": Scenario(library("9.3.0", "--what", "argument", "--warnings", "3"), Card("4GiB"), "library-bad-argument",
-                             library_log("BAD_PARAM", "strideA[1] < 1"), on="virtual", options=("--deep",),
-                             twin=library("9.3.0", "--what", "argument", "--warnings", "3", "--repaired")),
+    "S09-argument": Scenario(library("9.3.0", "--what", "argument", "--warnings", "3"), Card("4GiB"),
+                             "library-bad-argument", library_log("BAD_PARAM", "strideA[1] < 1"), on="virtual",
+                             options=("--deep",), twin=REPAIRED),
     "S09-not-asked": Scenario(library("9.3.0", "--what", "argument"), Card("4GiB"), None, no_library_log,
                               status="undetermined", on="virtual"),
     "S10": Scenario(program("s10_handles"), Card("3GiB"), "gpu-oom-leak",
-                    s10("streams", "request_with_stream", DRIVER / "s10_handles.c", "cuStreamCreate("),
-                    twin=program("s10_handles", "--repaired"), on="virtual"),
+                    s10("streams", "request_with_stream", DRIVER / "s10_handles.c", "cuStreamCreate("), twin=REPAIRED,
+                    on="virtual"),
     "S10b": Scenario(program("s10_handles", "--kind", "context"), Card("3GiB"), "gpu-oom-leak",
                      s10("contexts", "request_with_context", DRIVER / "s10_handles.c", "cuCtxCreate("),
                      twin=program("s10_handles", "--kind", "context", "--repaired", "--requests", "40"), on="virtual"),
     "S10-cnn": Scenario(cnn("--iterations", "1000", "--leak-streams", "20"), Card("3GiB"), "gpu-oom-leak",
                         s10("streams", "leak_streams", CNN_C, "cuStreamCreate("), twin=cnn("--iterations", "200"),
                         on="virtual"),
-    "S11": Scenario(cnn("--iterations", "60", "--leak-workspace"), Card("16GiB"), None, s11, status="clean", exit=0,
+    "S11": Scenario(cnn("--iterations", "60", "--leak-workspace"), Card("16GiB"), None, s11, status="clean",
                     twin=cnn("--iterations", "60"), twin_check=s11_none),
-    "keep-window": Scenario(program("keepers"), Card("4GiB"), None, forgotten_frames, status="clean", exit=0,
-                            twin=program("keepers", "--repaired"), twin_check=s11_none),
-    "keep-search": Scenario(program("keepers", "--what", "search"), Card("4GiB"), "gpu-oom-leak",
-                            twin=program("keepers", "--what", "search", "--repaired"), twin_check=s11_none),
+    "keep-window": Scenario(program("keepers"), Card("4GiB"), None, forgotten_frames, status="clean", twin=REPAIRED,
+                            twin_check=s11_none),
+    "keep-search": Scenario(program("keepers", "--what", "search"), Card("4GiB"), "gpu-oom-leak", twin=REPAIRED,
+                            twin_check=s11_none),
     "keep-search-wide": Scenario(program("keepers", "--what", "search", "--wide"), Card("4GiB"), "gpu-oom-capacity"),
-    "keep-server": Scenario(program("keepers", "--what", "server"), Card("4GiB"), "gpu-oom-leak",
-                            twin=program("keepers", "--what", "server", "--repaired"), twin_check=s11_none),
+    "keep-server": Scenario(program("keepers", "--what", "server"), Card("4GiB"), "gpu-oom-leak", twin=REPAIRED,
+                            twin_check=s11_none),
     "S12": Scenario(cnn("--runs", "2", "--bad-address"), Card("16GiB"), "illegal-address", s12,
                     twin=cnn("--runs", "2")),
     "S15-threads": Scenario(program("s15_launch_config"), Card(), "launch-config-invalid", s15([1024], 4096),
-                            twin=program("s15_launch_config", "--repaired")),
+                            twin=REPAIRED),
     "S15-shared": Scenario(program("s15_launch_config", "--threads", "32", "--shared", "400000"), Card(),
                            "launch-config-invalid", s15([49152, 232448], 400000)),
     "S15-opt-in": Scenario(program("s15_launch_config", "--threads", "32", "--shared", "60000"), Card(),
                            "launch-config-invalid", s15([49152], 60000)),
     "S17": Scenario(cnn("--batch", "1600", "--whole-data-set", "1200MiB"), Card("2GiB"), "gpu-oom-capacity", s17,
                     twin=cnn("--batch", "1600")),
-    "S21": Scenario(program("s21_fork"), Card(), "fork-after-init", s21, twin=program("s21_fork", "--repaired")),
+    "S21": Scenario(program("s21_fork"), Card(), "fork-after-init", s21, twin=REPAIRED),
     **{f"S16{name}": Scenario(program("s16_order", *options), Card(), "cross-stream-use-after-free", s16, exit=0,
-                              twin=program("s16_order", *options, "--repaired"), twin_check=s16_is_silent)
+                              twin=REPAIRED, twin_check=s16_is_silent)
        for name, options in (("", ()), ("-thread", ("--thread",)), ("-blocking", ("--blocking",)))},
     # The driver need not free stream-ordered memory at once: a real one may wait.
     "S16-at-once": Scenario(program("s16_order", "--at-once"), Card(), "cross-stream-use-after-free", s16, exit=0,
@@ -642,169 +663,129 @@ TABLE = {
                              "cross-stream-use-after-free", s16_pipeline, exit=0,
                              twin=program("s16_order", "--what", "pipeline"), twin_check=s16_is_silent),
     **{f"S16-by-{way}": Scenario(program("s16_order", "--repaired", "--by", way), Card(), None, s16_is_silent,
-                                 exit=0, status="clean")
+                                 status="clean")
        for way in ("third", "waited-event", "asked-event", "asked-stream", "callback", "stream", "context", "same",
                    "freeing")},
-    "S16-threads": Scenario(program("s16_order", "--what", "threads"), Card(), None, s16_is_silent, exit=0,
-                            status="clean"),
+    "S16-threads": Scenario(program("s16_order", "--what", "threads"), Card(), None, s16_is_silent, status="clean"),
     # No call shows that the host read the value, so the verdict only reports a suspicion.
-    "S16-by-memory": Scenario(program("s16_order", "--repaired", "--by", "memory"), Card(), None, s16_is_told, exit=0,
+    "S16-by-memory": Scenario(program("s16_order", "--repaired", "--by", "memory"), Card(), None, s16_is_told,
                               status="clean", races=True),
-    "S16b": Scenario(program("s16_order", "--what", "host"), Card(), None, s16b, exit=0, status="clean",
+    "S16b": Scenario(program("s16_order", "--what", "host"), Card(), None, s16b, status="clean",
                      twin=program("s16_order", "--what", "host", "--repaired", "--by", "stream"),
                      twin_check=s16_is_silent),
-    "S16b-end": Scenario(program("s16_order", "--what", "host", "--keep"), Card(), None, s16b, exit=0, status="clean",
+    "S16b-end": Scenario(program("s16_order", "--what", "host", "--keep"), Card(), None, s16b, status="clean",
                          races=True,
                          twin=program("s16_order", "--what", "host", "--keep", "--repaired", "--by", "asked-event"),
                          twin_check=s16_is_silent),
-    "S22": Scenario(program("s22_pileup"), Card("8GiB", name="2xh200"), "gpu-context-pileup", s22,
-                    twin=program("s22_pileup", "--repaired"), on="virtual"),
-    "S23-term": Scenario(program("s28_host", "--end", "wait"), Card(), "killed-by-scheduler-or-user",
-                         gpu_is_not_blamed, exit=-signal.SIGTERM, signal_when=(PROGRAM_WAITS, signal.SIGTERM)),
-    "S23-kill": Scenario(program("s28_host", "--end", "wait"), Card(), "killed-by-scheduler-or-user",
-                         gpu_is_not_blamed, exit=-signal.SIGKILL, signal_when=(PROGRAM_WAITS, signal.SIGKILL)),
+    "S22": Scenario(program("s22_pileup"), Card("8GiB", name="2xh200"), "gpu-context-pileup", s22, twin=REPAIRED,
+                    on="virtual"),
+    "S23-term": Scenario(program("s28_host", "--end", "wait"), Card(), "killed-by-scheduler-or-user", gpu_is_not_blamed,
+                         exit=-signal.SIGTERM, signal_when=(PROGRAM_WAITS, signal.SIGTERM)),
+    "S23-kill": Scenario(program("s28_host", "--end", "wait"), Card(), "killed-by-scheduler-or-user", gpu_is_not_blamed,
+                         exit=-signal.SIGKILL, signal_when=(PROGRAM_WAITS, signal.SIGKILL)),
     # Versions and other software: the cause is found from an error code and the libraries of the process.
-    "S26": Scenario(program("s26_versions", "--library", RUNTIME), Card("2GiB", more=OLD + ",fault=222@cuModuleLoadData"),
-                    "driver-too-old", s26(r"CUDA 12\.2", r"13\.0\.96", "580"), on="virtual",
-                    twin=program("s26_versions", "--library", RUNTIME), twin_card=Card("2GiB", more=OLD)),
-    "S26-call": Scenario(program("s26_versions", "--library", RUNTIME), Card("2GiB", more=OLD + ",fault=36@cuMemAlloc_v2"),
-                         "driver-too-old", s26(r"CUDA 12\.2", "cuMemAlloc"), on="virtual"),
-    "S26-ptx": Scenario(program("s26_versions"), Card("2GiB", more=OLD + ",fault=222@cuModuleLoadData"),
-                        "ptx-too-new", s26("cuModuleLoadData", r"CUDA 12\.2"), on="virtual"),
-    "S26-arch": Scenario(program("s26_versions"), Card("2GiB", more="fault=209@cuModuleLoadData"), "arch-not-in-binary",
-                         s26("sm_90", "Hopper"), on="virtual", twin=program("s26_versions"), twin_card=Card("2GiB")),
-    "S26-jit": Scenario(program("s26_versions"), Card("2GiB", more="fault=221@cuModuleLoadData"), "jit-library-missing",
-                        s26("cuModuleLoadData"), on="virtual"),
-    "S26-module": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:803"), "driver-library-mismatch",
-                           s26("cuInit"), on="virtual"),
-    "S26-fabric": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:802"), "fabric-not-ready",
-                           s26("cuInit"), on="virtual"),
-    "S26-none": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:100"), "no-device-visible",
-                         with_certainty("established", s26("cuInit")), on="virtual"),
+    "S26": versions(OLD + ",fault=222@cuModuleLoadData", "driver-too-old", s26(r"CUDA 12\.2", r"13\.0\.96", "580"),
+                    "--library", RUNTIME, twin=program("s26_versions", "--library", RUNTIME),
+                    twin_card=Card("2GiB", more=OLD)),
+    "S26-call": versions(OLD + ",fault=36@cuMemAlloc_v2", "driver-too-old", s26(r"CUDA 12\.2", "cuMemAlloc"),
+                         "--library", RUNTIME),
+    "S26-ptx": versions(OLD + ",fault=222@cuModuleLoadData", "ptx-too-new", s26("cuModuleLoadData", r"CUDA 12\.2")),
+    "S26-arch": versions("fault=209@cuModuleLoadData", "arch-not-in-binary", s26("sm_90", "Hopper"),
+                         twin=program("s26_versions"), twin_card=Card("2GiB")),
+    "S26-jit": versions("fault=221@cuModuleLoadData", "jit-library-missing", s26("cuModuleLoadData")),
+    "S26-module": versions("fault=init:803", "driver-library-mismatch", s26("cuInit")),
+    "S26-fabric": versions("fault=init:802", "fabric-not-ready", s26("cuInit")),
+    "S26-none": versions("fault=init:100", "no-device-visible", with_certainty("established", s26("cuInit"))),
     # The program continued without a GPU, and ended soon afterwards for a reason that it did not print.
-    "S26-without": Scenario(program("s26_versions", "--without"), Card("2GiB", more="fault=init:100"), "no-device-visible",
-                            with_certainty("supported", s26("cuInit")), on="virtual",
-                            twin=program("s26_versions", "--without"), twin_card=Card("2GiB")),
-    "S26-busy": Scenario(program("s26_versions"), Card("2GiB", more="fault=46@cuDevicePrimaryCtxRetain"),
-                         "device-busy-or-partition", s26("compute mode"), on="virtual"),
-    "S26-cudnn": Scenario(program("s26_versions", *CUDNN, "--status", "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"), Card("2GiB"),
-                          "cudnn-mixed-libraries", s26(r"9\.1", r"9\.3", "1002"), twin=program("s26_versions", *CUDNN),
-                          on="virtual"),
-    "S26-ordinal": Scenario(program("s26_versions"), Card("2GiB", more="fault=101@cuDevicePrimaryCtxRetain"),
-                            "invalid-device-ordinal", s26("cuDevicePrimaryCtxRetain"), on="virtual"),
+    "S26-without": versions("fault=init:100", "no-device-visible", with_certainty("supported", s26("cuInit")),
+                            "--without", twin=program("s26_versions", "--without"), twin_card=Card("2GiB")),
+    "S26-busy": versions("fault=46@cuDevicePrimaryCtxRetain", "device-busy-or-partition", s26("compute mode")),
+    "S26-cudnn": versions("", "cudnn-mixed-libraries", s26(r"9\.1", r"9\.3", "1002"), *CUDNN, "--status",
+                          "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", twin=program("s26_versions", *CUDNN)),
+    "S26-ordinal": versions("fault=101@cuDevicePrimaryCtxRetain", "invalid-device-ordinal",
+                            s26("cuDevicePrimaryCtxRetain")),
     "S28-exception": Scenario([PYTHON, "-c", "raise ValueError('the labels are wrong')"], Card(), "script-exception",
                               gpu_is_not_blamed, twin=[PYTHON, "-c", "print('trained')"], twin_status="undetermined"),
-    "S28-segfault": Scenario(program("s28_host", "--end", "crash"), Card(), "host-crash-of-process",
-                             gpu_is_not_blamed, exit=-signal.SIGSEGV, twin=program("s28_host")),
+    "S28-segfault": Scenario(program("s28_host", "--end", "crash"), Card(), "host-crash-of-process", gpu_is_not_blamed,
+                             exit=-signal.SIGSEGV, twin=program("s28_host")),
     "S28-abort": Scenario(program("s28_host", "--end", "abort"), Card(), "host-crash-of-process", gpu_is_not_blamed,
                           exit=-signal.SIGABRT),
     "S28-exit": Scenario(program("s28_host", "--end", "exit"), Card(), None, gpu_is_ruled_out, exit=3,
                          status="undetermined"),
-    "S28-sh-exit": Scenario(["/bin/sh", "-c", "exit 3"], Card(), None, no_driver_call, exit=3,
-                            status="undetermined"),
+    "S28-sh-exit": Scenario(["/bin/sh", "-c", "exit 3"], Card(), None, no_driver_call, exit=3, status="undetermined"),
     # S25: the GPU itself. The fault happens late enough for the supervisor to read the GPU before.
     "S25-lost": Scenario(long_cnn(8000), Card(more=f"fault=lost@launch:{LAUNCHES_LATE}"), "gpu-off-bus",
                          s25(r"Xid 79", r"999"), twin=cnn("--iterations", "1000"), twin_card=Card(), on="virtual"),
     "S25-ecc": Scenario(long_cnn(8000), Card(more=f"fault=ecc@launch:{LAUNCHES_LATE}"), "ecc-uncorrectable",
                         s25(r"Xid 48", r"uncorrectable memory errors of GPU 0 during the run: 1", r"214"),
                         twin=cnn("--iterations", "1000"), twin_card=Card(), on="virtual"),
-    "S25-thermal": Scenario(SLOW, Card(more="fault=thermal"), None, s25_advice(r"because of heat"), status="clean", exit=0,
+    "S25-thermal": Scenario(SLOW, Card(more="fault=thermal"), None, s25_advice(r"because of heat"), status="clean",
                             twin=SLOW, twin_card=Card(), twin_check=s25_no_advice, on="virtual"),
     "S25-brake": Scenario(SLOW, Card(more="fault=power-brake"), None, s25_advice(r"slowed by the power supply"),
-                          status="clean", exit=0, on="virtual"),
-    "S25-cap": Scenario(SLOW, Card(more="fault=power-cap"), None, s25_advice(r"power limit of"), status="clean", exit=0,
+                          status="clean", on="virtual"),
+    "S25-cap": Scenario(SLOW, Card(more="fault=power-cap"), None, s25_advice(r"power limit of"), status="clean",
                         on="virtual"),
     # Only for a GPU that was seen busy by more than the first reading.
-    "S25-link": Scenario(SLOW, Card(more="fault=link:3x4"), None, s25_advice(r"4 of 16 lanes"), status="clean", exit=0,
+    "S25-link": Scenario(SLOW, Card(more="fault=link:3x4"), None, s25_advice(r"4 of 16 lanes"), status="clean",
                          on="virtual"),
-    "waste-waits": Scenario(program("waste"), Card(), None, storm, status="clean", exit=0,
-                            twin=program("waste", "--repaired"), twin_check=no_waste),
+    "waste-waits": Scenario(program("waste"), Card(), None, storm, status="clean", twin=REPAIRED, twin_check=no_waste),
     "files": Scenario(files(200, True), Card(), "fd-or-process-limit", host_refused(r"Too many open files"),
                       twin=files(200, False), twin_status="undetermined"),
     "disk": Scenario(write_to("/dev/full"), Card(), "disk-or-quota-full", host_refused(r"No space left"),
                      twin=write_to("/dev/null"), twin_status="undetermined"),
-    "S29-twice": Scenario(program("s29_pinned"), Card(), "pinned-memory-failure", s29,
-                          twin=program("s29_pinned", "--repaired")),
+    "S29-twice": Scenario(program("s29_pinned"), Card(), "pinned-memory-failure", s29, twin=REPAIRED),
     "S29-limit": Scenario(program("s29_pinned", "--bytes", "2GiB"), Card(more="hostmem=1GiB"), "pinned-memory-failure",
-                          s29, twin=program("s29_pinned", "--bytes", "2GiB", "--repaired"), on="virtual"),
-    "workspace": Scenario(program("workspace_choice", *CUDNN[:2]), Card("4GiB"), None, workspace, status="clean", exit=0,
-                          twin=program("workspace_choice", *CUDNN[:2], "--repaired"), twin_check=workspace_is_silent),
-    "workspace-own": Scenario(program("workspace_choice"), Card("4GiB"), None, workspace_is_silent, status="clean",
-                              exit=0),
-    "S32-pointer": Scenario(program("s32_reset", "--use", "pointer"), Card(), "context-destroyed",
-                            s32("cuMemAlloc("), twin=program("s32_reset", "--repaired")),
+                          s29, twin=REPAIRED, on="virtual"),
+    "workspace": Scenario(program("workspace_choice", *CUDNN[:2]), Card("4GiB"), None, workspace, status="clean",
+                          twin=REPAIRED, twin_check=workspace_is_silent),
+    "workspace-own": Scenario(program("workspace_choice"), Card("4GiB"), None, workspace_is_silent, status="clean"),
+    "S32-pointer": reset("pointer", s32("cuMemAlloc("), twin=program("s32_reset", "--repaired")),
     "S33-block": Scenario(program("s33_host_touch"), Card("4GiB"), "host-touched-device-memory", s33_block,
-                          exit=-signal.SIGSEGV, twin=program("s33_host_touch", "--repaired"), options=CATCH),
+                          exit=-signal.SIGSEGV, twin=REPAIRED, options=CATCH),
     "S33-null": Scenario(program("s33_host_touch", "--what", "null"), Card("4GiB"), "gpu-oom-capacity", s33_null,
-                         exit=-signal.SIGSEGV, crashes=True, twin=program("s33_host_touch", "--what", "null", "--repaired"),
-                         options=CATCH),
+                         exit=-signal.SIGSEGV, crashes=True, twin=REPAIRED, options=CATCH),
     "S33-handler": Scenario(program("s33_host_touch", "--handles"), Card("4GiB"), "host-touched-device-memory",
                             s33_block, exit=7, options=CATCH),
     "S33-unknown": Scenario(program("s33_host_touch"), Card("4GiB"), "host-crash-of-process", s33_unknown,
                             exit=-signal.SIGSEGV, options=("--no-sense",)),
-    "S34": Scenario(program("s34_lost_error"), Card("4GiB"), "first-error-lost", s34,
-                    twin=program("s34_lost_error", "--repaired")),
-    "S34-unnoticed": Scenario(program("s34_lost_error", "--unnoticed"), Card("4GiB"), None, status="clean", exit=0),
+    "S34": Scenario(program("s34_lost_error"), Card("4GiB"), "first-error-lost", s34, twin=REPAIRED),
+    "S34-unnoticed": Scenario(program("s34_lost_error", "--unnoticed"), Card("4GiB"), None, status="clean"),
     # A real driver may return an error for an old stream, event, function or graph, or crash.
-    "S32-stream": Scenario(program("s32_reset", "--use", "stream"), Card(), "context-destroyed",
-                           s32("cuStreamCreate("),
-                           exit=-signal.SIGSEGV, on="virtual"),
-    "S32-event": Scenario(program("s32_reset", "--use", "event"), Card(), "context-destroyed",
-                          s32("cuEventCreate(", used=("call_compute", DRIVER / "s32_reset.c", "cuEventRecord(")),
+    "S32-stream": reset("stream", s32("cuStreamCreate("), exit=-signal.SIGSEGV, on="virtual"),
+    "S32-event": reset("event", s32("cuEventCreate(", used=("call_compute", "cuEventRecord(")), on="virtual"),
+    "S32-copy": reset("copy", s32("cuMemAlloc(", used=("call_compute", "cuMemcpyHtoD("))),
+    "S32-free": reset("free", s32("cuMemAlloc(", used=("keep", "cuMemFree("))),
+    "S32-module": reset("module", s32("cuModuleLoadData(", used=("call_begin", "cuModuleGetFunction(")), on="virtual"),
+    "S32-function": reset("function", s32("cuModuleGetFunction(", used=("steps_record", "scenario_store(")),
                           on="virtual"),
-    "S32-copy": Scenario(program("s32_reset", "--use", "copy"), Card(), "context-destroyed",
-                         s32("cuMemAlloc(", used=("call_compute", DRIVER / "s32_reset.c", "cuMemcpyHtoD("))),
-    "S32-free": Scenario(program("s32_reset", "--use", "free"), Card(), "context-destroyed",
-                         s32("cuMemAlloc(", used=("keep", DRIVER / "s32_reset.c", "cuMemFree("))),
-    "S32-module": Scenario(program("s32_reset", "--use", "module"), Card(), "context-destroyed",
-                           s32("cuModuleLoadData(",
-                               used=("call_begin", DRIVER / "s32_reset.c", "cuModuleGetFunction(")), on="virtual"),
-    "S32-function": Scenario(program("s32_reset", "--use", "function"), Card(), "context-destroyed",
-                             s32("cuModuleGetFunction(",
-                                 used=("steps_record", DRIVER / "s32_reset.c", "scenario_store(")), on="virtual"),
-    "S32-graph": Scenario(program("s32_reset", "--use", "graph"), Card(), "context-destroyed",
-                          s32("cuGraphInstantiate(", "steps_record"), on="virtual"),
+    "S32-graph": reset("graph", s32("cuGraphInstantiate(", "steps_record"), on="virtual"),
     # Another part of the process resets the device, as if it were the only user.
-    "S32-library-copy": Scenario(program("s32_reset", "--use", "copy", "--by", "library"), Card(), "context-destroyed",
-                                 s32("cuMemAlloc(", by="library_close"),
-                                 twin=program("s32_reset", "--by", "library", "--repaired")),
-    "S32-library-pointer": Scenario(program("s32_reset", "--use", "pointer", "--by", "library"), Card(),
-                                    "context-destroyed", s32("cuMemAlloc(", by="library_close")),
-    "S32-library-context": Scenario(program("s32_reset", "--use", "context", "--by", "library"), Card(),
-                                    "context-destroyed", None, on="virtual"),
-    "S36-address": Scenario(program("s36_children"), Card(), "illegal-address", s36, exit=0,
-                            twin=program("s36_children", "--repaired")),
+    "S32-library-copy": reset("copy", s32("cuMemAlloc(", by="library_close"), "--by", "library",
+                              twin=program("s32_reset", "--by", "library", "--repaired")),
+    "S32-library-pointer": reset("pointer", s32("cuMemAlloc(", by="library_close"), "--by", "library"),
+    "S32-library-context": reset("context", None, "--by", "library", on="virtual"),
+    "S36-address": Scenario(program("s36_children"), Card(), "illegal-address", s36, exit=0, twin=REPAIRED),
     "S36-memory": Scenario(program("s36_children", "--of", "memory"), Card(), "gpu-oom-capacity", s36, exit=0,
                            twin=program("s36_children", "--of", "memory", "--handle"), kernel=(6, 15)),
     "S36-late": Scenario(program("s36_children", "--of", "memory", "--late"), Card(), "gpu-oom-capacity", s36, exit=0,
                          twin=program("s36_children", "--replace"), twin_check=s36_replaced),
     **{f"device-{use}": Scenario(program("wrong_device", "--use", use), Card("8GiB", name="2xh200"),
-                                 "wrong-current-device", wrong_device(*place),
-                                 twin=program("wrong_device", "--use", use, "--repaired"), on="virtual")
+                                 "wrong-current-device", wrong_device(*place), twin=REPAIRED, on="virtual")
        for use, place in (("kernel", ("scenario_store", "scenario.c", "cuLaunchKernel(")),
                           ("stream", ("scenario_store", "scenario.c", "cuLaunchKernel(")),
                           ("event", ("main", "wrong_device.c", "cuEventRecord(")))},
-    "ranks-address": Scenario(program("ranks"), Card(), "illegal-address", ranks, twin=program("ranks", "--repaired")),
-    "pool-default": Scenario(program("refusals", "--kind", "pool"), Card("6GiB"), "gpu-oom-fragmentation", pool_is_its_own,
-                             twin=program("refusals", "--kind", "pool", "--repaired"), on="virtual"),
-    "pool-own": Scenario(program("refusals", "--kind", "own-pool"), Card("6GiB"), "gpu-oom-fragmentation",
-                         pool_is_its_own, twin=program("refusals", "--kind", "own-pool", "--repaired"), on="virtual"),
-    "refusal-handled": Scenario(program("refusals", "--kind", "handled"), Card("6GiB"), "illegal-address",
-                                handled_and_fault, twin=program("refusals", "--kind", "handled", "--repaired"),
-                                twin_check=handled_alone, on="virtual"),
-    "refusal-probes": Scenario(program("refusals", "--kind", "probe"), Card("6GiB"), None, handled_probes, exit=0,
-                               status="clean", on="virtual"),
-    "refusal-status": Scenario(program("refusals", "--kind", "status"), Card("6GiB"), None, went_on_then_status, exit=3,
-                               status="undetermined", twin=program("refusals", "--kind", "status", "--repaired"),
-                               twin_check=handled_alone, on="virtual"),
-    "refusal-crash": Scenario(program("refusals", "--kind", "crash"), Card("6GiB"), "host-crash-of-process",
-                              went_on_then_crash, exit=-11, twin=program("refusals", "--kind", "crash", "--repaired"),
-                              twin_check=handled_alone, on="virtual", crashes=True),
-    "refusal-null": Scenario(program("refusals", "--kind", "null"), Card("6GiB"), "gpu-oom-capacity",
-                             refused_then_crash, exit=-11, twin=program("refusals", "--kind", "null", "--repaired"),
-                             on="virtual", crashes=True),
-    "refusal-crumbs": Scenario(program("refusals", "--kind", "crumbs"), Card("6GiB"), "gpu-oom-capacity", crumbs,
-                               twin=program("refusals", "--kind", "crumbs", "--repaired"), on="virtual"),
+    "ranks-address": Scenario(program("ranks"), Card(), "illegal-address", ranks, twin=REPAIRED),
+    "pool-default": refusal("pool", "gpu-oom-fragmentation", pool_is_its_own, twin=REPAIRED),
+    "pool-own": refusal("own-pool", "gpu-oom-fragmentation", pool_is_its_own, twin=REPAIRED),
+    "refusal-handled": refusal("handled", "illegal-address", handled_and_fault, twin=REPAIRED,
+                               twin_check=handled_alone),
+    "refusal-probes": refusal("probe", None, handled_probes, status="clean"),
+    "refusal-status": refusal("status", None, went_on_then_status, exit=3, status="undetermined", twin=REPAIRED,
+                              twin_check=handled_alone),
+    "refusal-crash": refusal("crash", "host-crash-of-process", went_on_then_crash, exit=-11, twin=REPAIRED,
+                             twin_check=handled_alone, crashes=True),
+    "refusal-null": refusal("null", "gpu-oom-capacity", refused_then_crash, exit=-11, twin=REPAIRED, crashes=True),
+    "refusal-crumbs": refusal("crumbs", "gpu-oom-capacity", crumbs, twin=REPAIRED),
     **dict(readings()),
     "ranks-crash": Scenario(program("ranks", "--of", "crash"), Card(), "host-crash-of-process", ranks),
     "ranks-inside": Scenario(program("ranks", "--inside"), Card(), "illegal-address", ranks),
@@ -812,9 +793,8 @@ TABLE = {
                                 ranks_restarted, twin=program("ranks", "--starts", "address,nothing"),
                                 twin_check=ranks_recovered),
     "healthy-plain": Scenario(cnn("--iterations", "500", "--save", "weights.bin"), Card(), None, no_waste,
-                              status="clean", exit=0),
-    "healthy-pool": Scenario(cnn("--iterations", "500", "--allocator", "pool"), Card(), None, no_waste,
-                             status="clean", exit=0),
+                              status="clean"),
+    "healthy-pool": Scenario(cnn("--iterations", "500", "--allocator", "pool"), Card(), None, no_waste, status="clean"),
 }
 
 
@@ -830,7 +810,7 @@ S11_KINDS = [("plain", "plain", "cuMemAlloc("), ("pitched", "pitched", "cuMemAll
              ("pool", "memory pool", "cuMemPoolCreate(")]
 for name, kind, code in S11_KINDS:
     TABLE["S11-" + name] = Scenario(program("s11_leaks", "--keep", name), Card("16GiB"), None,
-                                    s11_kind(name, kind, code), status="clean", exit=0)
+                                    s11_kind(name, kind, code), status="clean")
 TABLE["S11-plain"].twin, TABLE["S11-plain"].twin_check = program("s11_leaks", "--repaired"), s11_none
 
 
