@@ -1,11 +1,10 @@
 """`gpuwhy run --blame`: a second run waits for each launch, and both runs are merged into one verdict."""
 import json
-import os
 import signal
 import subprocess
 
-from harness import (CNN, GPUWHY, Card, Workplace, base_environment, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
-                     run_observed)
+from harness import (CNN, GPUWHY, Card, CaseSkipped, base_environment, behind_sanitizer, by_name, expect, expect_text, gpuwhy, main,
+                     new_folder, run_cases, run_observed)
 from sites import launches_from_python, line_of
 
 SMALL = Card("16GiB")
@@ -93,8 +92,7 @@ def other_end(place):
 def with_dump(place):
     run = run_observed(BAD, SMALL, new_folder(place, "dump"), ["--blame", "--core"])
     if run.status == 2 and b"elfutils" in run.stderr:
-        print("skipped: this build cannot read GPU core dumps, and says so")
-        return
+        raise CaseSkipped("this build cannot read GPU core dumps, and says so")
     expect(run.status == -signal.SIGABRT, f"exit status {run.status}")
     verdict = expect_verdict(run)
     expect_text(verdict, r"WARP_ILLEGAL_ADDRESS in kernel class_report", "the dump")
@@ -116,11 +114,7 @@ def other_fault(place):
 
 
 def waited_already(place):
-    os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
-    try:
-        run = run_observed(BAD, SMALL, new_folder(place, "already"), ["--blame"])
-    finally:
-        del os.environ["CUDA_LAUNCH_BLOCKING"]
+    run = run_observed(BAD, SMALL, new_folder(place, "already"), ["--blame"], variables={"CUDA_LAUNCH_BLOCKING": "1"})
     verdict = expect_verdict(run)
     expect(verdict["headline"].startswith("kernel class_report "), verdict["headline"])
     expect(not second_recording(run).exists(), "the run was repeated")
@@ -142,12 +136,8 @@ def input_again(place):
         expect(seen == wanted, f"from a {kind} the two runs read {seen!r}")
 
 
-def test():
-    with Workplace() as place:
-        for part in (named, python_line, only_once, other_end, with_dump, healthy, other_fault, waited_already, input_again):
-            print(f"-- {part.__name__}")
-            part(place)
+CASES = by_name(named, python_line, only_once, other_end, with_dump, healthy, other_fault, waited_already, input_again)
 
 
 if __name__ == "__main__":
-    main(test)
+    main(lambda: run_cases(CASES))

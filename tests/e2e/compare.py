@@ -4,19 +4,14 @@ import json
 import os
 import sys
 
-from harness import (CNN, Card, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main, new_folder,
+from harness import (CNN, Card, base_environment, behind_sanitizer, by_name, expect, gpuwhy, main, new_folder, run_cases,
                      run_observed)
 
 SMALL = ["--runs", "1", "--iterations", "3", "--batch", "64"]
 
 
 def recorded(place, name, argv, card, **environment):
-    os.environ.update(environment)
-    try:
-        run = run_observed(argv, card, new_folder(place, name), ["--quiet"])
-    finally:
-        for key in environment:
-            del os.environ[key]
+    run = run_observed(argv, card, new_folder(place, name), ["--quiet"], variables=environment)
     expect(run.recording.exists(), f"no recording: {run.stderr.decode(errors='replace')}")
     return run.recording
 
@@ -181,13 +176,8 @@ def history(place):
     expect("1 of 2 runs failed" in out and "this may be chance" in out, f"exit {status}: {out}{err}")
 
 
-def test():
-    with Workplace() as place:
-        for part in (equal_runs, another_batch, fault_and_twin, environment_and_card, bad_input, last_good_run,
-                     history):
-            print(f"-- {part.__name__}")
-            part(place)
+CASES = by_name(equal_runs, another_batch, fault_and_twin, environment_and_card, bad_input, last_good_run, history)
 
 
 if __name__ == "__main__":
-    main(test)
+    main(lambda: run_cases(CASES))

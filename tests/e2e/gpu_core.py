@@ -5,7 +5,8 @@ import pathlib
 import shutil
 import signal
 
-from harness import (CNN, Card, Workplace, expect, expect_text, gpuwhy, main, new_folder, run_observed, run_plain)
+from harness import (CNN, Card, CaseSkipped, Workplace, by_name, expect, expect_text, gpuwhy, main, new_folder, run_cases,
+                     run_observed, run_plain)
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "gpucore"
 SMALL = Card("16GiB")
@@ -13,6 +14,9 @@ SMALL = Card("16GiB")
 
 def cnn(*options):
     return [CNN, "--iterations", "4", *options]
+
+
+BAD = cnn("--runs", "2", "--bad-address")
 
 
 def dumps_in(folder):
@@ -28,16 +32,8 @@ def expect_fault(run, cause):
     return verdict
 
 
-def has_dump_reader(place):
-    status, out, err = gpuwhy("run", "--core", "--gpu", "virtual:h200", "--", "true", folder=place)
-    if status == 2 and "elfutils" in err:
-        print("skipped: this build cannot read GPU core dumps, and says so")
-        return False
-    return True
-
-
 def illegal_address(place):
-    run = run_observed(cnn("--runs", "2", "--bad-address"), SMALL, new_folder(place, "illegal"), ["--core"])
+    run = run_observed(BAD, SMALL, new_folder(place, "illegal"), ["--core"])
     expect(run.status == -signal.SIGABRT, f"exit status {run.status}; the driver ends the process after a dump")
     verdict = expect_fault(run, "illegal-address")
     expect(verdict["headline"].startswith("kernel class_report "), f"the kernel is not named first: {verdict['headline']}")
@@ -86,29 +82,17 @@ def healthy(place):
     expect(not dumps_in(observed.folder), "a dump of a healthy run")
 
 
-
-def run_with(variables, argv, card, folder):
-    """The variables belong to gpuwhy, but the user may have set them."""
-    before = {k: os.environ.get(k) for k in variables}
-    os.environ.update(variables)
-    try:
-        return run_observed(argv, card, folder, ["--core"])
-    finally:
-        for key, value in before.items():
-            os.environ.pop(key) if value is None else os.environ.update({key: value})
-
-
 def own_name(place):
     folder = new_folder(place, "own-name")
     own = folder / "mine-%p-of[%h].dump"
-    run = run_with({"CUDA_COREDUMP_FILE": str(own)}, cnn("--runs", "2", "--bad-address"), SMALL, folder)
+    run = run_observed(BAD, SMALL, folder, ["--core"], variables={"CUDA_COREDUMP_FILE": str(own)})
     expect_fault(run, "illegal-address")
     expect(len(list(folder.glob("mine-*.dump"))) == 1 and not dumps_in(folder), "the user's name for dumps is not kept")
 
 
 def own_skip_abort(place):
-    run = run_with({"CUDA_COREDUMP_GENERATION_FLAGS": "skip_abort"}, cnn("--runs", "2", "--bad-address"), SMALL,
-                   new_folder(place, "skip-abort"))
+    run = run_observed(BAD, SMALL, new_folder(place, "skip-abort"), ["--core"],
+                       variables={"CUDA_COREDUMP_GENERATION_FLAGS": "skip_abort"})
     expect(run.status == 1, f"exit status {run.status}")
     verdict = expect_fault(run, "illegal-address")
     expect(b"skip_abort" in run.stderr, "no warning of skip_abort")
@@ -121,14 +105,13 @@ def earlier_dump(place):
     old = folder / "dump.1234"
     old.write_bytes(b"nothing that can be read")
     os.utime(old, (1, 1))
-    run = run_with({"CUDA_COREDUMP_FILE": str(folder / "dump.%p")}, cnn(), SMALL, folder)
+    run = run_observed(cnn(), SMALL, folder, ["--core"], variables={"CUDA_COREDUMP_FILE": str(folder / "dump.%p")})
     expect(run.verdict()["status"] == "clean", f"an old file is taken for this run's: {run.verdict()['headline']}")
 
 
 def real_dumps(place):
     if shutil.which("zstd") is None:
-        print("skipped: the dumps of a real card (no zstd)")
-        return
+        raise CaseSkipped("no zstd")
     wanted = {"illegal-address": ("illegal-address", r"kernel fill\b.* accessed .* at s12_bad_address.cu:7", "block unknown"),
               "device-assert": ("device-assert-index", r"kernel pick\b.* at s13_assert.cu:9",
                                 r"block \(0,0,0\), thread \(17,0,0\)")}
@@ -151,14 +134,17 @@ def unreadable(place):
     expect_text(verdict, "could not be read: .*not an ELF file", "why the dump says nothing")
 
 
+CASES = by_name(illegal_address, assertion, other_faults, trap, healthy, own_name, own_skip_abort, earlier_dump, real_dumps,
+                unreadable)
+
+
 def test():
     with Workplace() as place:
-        if not has_dump_reader(place):
-            return
-        for part in (illegal_address, assertion, other_faults, trap, healthy, own_name, own_skip_abort, earlier_dump, real_dumps,
-                     unreadable):
-            print(f"-- {part.__name__}")
-            part(place)
+        status, out, err = gpuwhy("run", "--core", "--gpu", "virtual:h200", "--", "true", folder=place)
+    if status == 2 and "elfutils" in err:
+        print("skipped: this build cannot read GPU core dumps, and says so")
+        return
+    run_cases(CASES)
 
 
 if __name__ == "__main__":

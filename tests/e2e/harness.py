@@ -238,10 +238,11 @@ def library_folder(folder):
     return libraries
 
 
-def run_observed(argv, card, folder, options=(), signal_when=None):
+def run_observed(argv, card, folder, options=(), signal_when=None, variables=None):
+    """`variables`: more environment variables."""
     command = [str(GPUWHY), "run", *card.options(), "--json", str(folder / "verdict.json"), "-o",
                str(folder / "run.gpuwhy"), *options, "--", *behind_sanitizer(fill_in(argv, folder))]
-    return execute(command, folder, base_environment(folder), signal_when)
+    return execute(command, folder, {**base_environment(folder), **(variables or {})}, signal_when)
 
 
 def documents(text):

@@ -119,7 +119,6 @@ class SlowGroup(Group):
             (self.folder / "cpu.cfs_period_us").write_text("10000")
             (self.folder / "cpu.cfs_quota_us").write_text("5000")
 
-
     def stopped_share(self):
         counts = dict(line.split() for line in (self.folder / "cpu.stat").read_text().splitlines())
         return int(counts["nr_throttled"]) / max(int(counts["nr_periods"]), 1)
@@ -134,13 +133,18 @@ class FreeGroup(SlowGroup):
 
 # ---- runs ----------------------------------------------------------------------------------------------------------------
 
-def judge(folder, program, before=(), preexec=None):
-    command = [*before, str(GPUWHY), "run", "--json", str(folder / "verdict.json"), "-o", str(folder / "run.gpuwhy"), "--",
-               sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=folder, env=base_environment(folder), stdin=subprocess.DEVNULL,
+def run(folder, argv, options=(), before=(), preexec=None):
+    """Run a program under gpuwhy. Return the finished process and the verdict."""
+    command = [*before, str(GPUWHY), "run", *options, "--json", str(folder / "verdict.json"), "-o",
+               str(folder / "run.gpuwhy"), "--", *map(str, argv)]
+    done = subprocess.run(command, cwd=folder / "work", env=base_environment(folder), stdin=subprocess.DEVNULL,
                           capture_output=True, timeout=240, preexec_fn=preexec)
     expect((folder / "verdict.json").exists(), f"no verdict: {done.stderr.decode(errors='replace')}")
     return done, json.loads((folder / "verdict.json").read_text())
+
+
+def judge(folder, program, **more):
+    return run(folder, [sys.executable, "-c", program], **more)
 
 
 def expect_cause(verdict, cause, certainty):
@@ -207,8 +211,8 @@ def needs_cores():
         skip(f"core dumps go elsewhere on this machine (core_pattern: {pattern})")
 
 
-def write_cores():
-    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+def write_cores(core_bytes=resource.RLIM_INFINITY):
+    resource.setrlimit(resource.RLIMIT_CORE, (core_bytes, core_bytes))
 
 
 def bus_in_file(folder, path, before=()):
@@ -256,13 +260,9 @@ SPINS = "while True:\n    pass\n"
 def starved_lines(folder, seconds, preexec):
     """Return what the verdict reports about processors, and the share of time that the program itself measured as
     waiting."""
-    command = [str(GPUWHY), "run", "--gpu", "virtual:h200", "--json", str(folder / "verdict.json"), "--", sys.executable,
-               "-c", WORKS, str(seconds)]
-    done = subprocess.run(command, cwd=folder, env=base_environment(folder), stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=240, preexec_fn=preexec)
+    done, verdict = run(folder, [sys.executable, "-c", WORKS, seconds], ["--gpu", "virtual:h200"], preexec=preexec)
     expect(done.returncode == 0, f"ended by {done.returncode}: {done.stderr.decode(errors='replace')}")
-    verdict = json.loads((folder / "verdict.json").read_text())
-    share = float((folder / "waited").read_text())
+    share = float((folder / "work" / "waited").read_text())
     lines = [line for line in verdict["advice"] if line.startswith("cpu-starved")]
     print(f"waited {share:.0%} of the time: {lines}")
     return lines, share
@@ -314,18 +314,13 @@ def processor_time_is_not_limited(folder):
 
 def judge_crash(folder, core_bytes, program, *options):
     """The kernel's log is not read, so only the core dump has the address."""
-    pattern = open("/proc/sys/kernel/core_pattern").read().strip()
-    if pattern.startswith(("|", "/")):
-        skip(f"core dumps go elsewhere on this machine (core_pattern: {pattern})")
-    command = [str(GPUWHY), "run", "--gpu", "virtual:h200,memory=4GiB", "--no-sense", "--json", str(folder / "verdict.json"),
-               "-o", str(folder / "run.gpuwhy"), "--", str(SCENARIOS / program), *options, "--truth", str(folder / "truth")]
-    done = subprocess.run(command, cwd=folder / "work", env=base_environment(folder), stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=120,
-                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (core_bytes, core_bytes)))
+    needs_cores()
+    done, verdict = run(folder, [SCENARIOS / program, *options, "--truth", folder / "truth"],
+                        ["--gpu", "virtual:h200,memory=4GiB", "--no-sense"], preexec=lambda: write_cores(core_bytes))
     expect(done.returncode == -signal.SIGSEGV, f"ended by {done.returncode}: {done.stderr.decode(errors='replace')}")
     if core_bytes and not any((folder / "work").iterdir()):
         skip("the kernel wrote no core dump")
-    return json.loads((folder / "verdict.json").read_text())
+    return verdict
 
 
 def lines_of_the_core(verdict):

@@ -256,35 +256,31 @@ def inside_timed():
         expect(user.tell("sync") == 719, "the program waits on")
 
 
-def slow_clocks(user):
-    """Return how long a kernel of 200 ms takes, in ms."""
-    started = time.monotonic()
-    user.do("launch", 200)
-    user.do("sync")
-    return (time.monotonic() - started) * 1000
+def slow_card(ms):
+    """Return the values of a card on which a kernel of 200 ms takes at least this long."""
+    with User(0) as user:
+        started = time.monotonic()
+        user.do("launch", 200)
+        user.do("sync")
+        expect((time.monotonic() - started) * 1000 >= ms, "kernels are not slower on this card")
+        return asked()[0]
 
 
 def inside_thermal():
-    with User(0) as user:
-        expect(slow_clocks(user) >= 400, "kernels are not slower on a hot card")
-        card = asked()[0]
+    card = slow_card(400)
     expect(card["reasons"] & 0x48 == 0x48, f"reasons {card['reasons']:#x}")
     expect(card["temperature"] > card["temperature_slowdown"], f"{card['temperature']} degrees")
     expect(card["field_thermal_ns"] > 0 and card["field_power_ns"] == 0, "time lost to heat")
 
 
 def inside_power_brake():
-    with User(0) as user:
-        expect(slow_clocks(user) >= 400, "kernels are not slower on a braked card")
-        card = asked()[0]
+    card = slow_card(400)
     expect(card["reasons"] & 0x88 == 0x88, f"reasons {card['reasons']:#x}")
     expect(card["power_limit"] == card["power_default"] and card["field_power_ns"] > 0, f"power {card}")
 
 
 def inside_power_cap():
-    with User(0) as user:
-        expect(slow_clocks(user) >= 250, "kernels are not slower on a capped card")
-        card = asked()[0]
+    card = slow_card(250)
     expect(card["power_limit"] < card["power_default"] and card["power"] <= card["power_limit"], f"power {card}")
     expect(card["reasons"] & 0x4, f"reasons {card['reasons']:#x}")
 
