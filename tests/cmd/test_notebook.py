@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import pathlib
 import sys
+import traceback
 import types
 import unittest
 import weakref
@@ -28,6 +29,20 @@ class Array:
     @property
     def __cuda_array_interface__(self):
         return {"shape": (self.size // 4,), "typestr": "<f4", "data": (self.address, False), "version": 3}
+
+
+def failure(seen=None):
+    """Return an exception that holds two arrays of a frame. `seen` gets a weak reference to the first one."""
+    def fails():
+        kept = Array(1 << 20)
+        inner = [Array(1 << 21)]
+        if seen is not None:
+            seen.append(weakref.ref(kept))
+        raise ValueError(len(inner), kept.size)
+    try:
+        fails()
+    except ValueError as reason:
+        return reason
 
 
 class Shell:
@@ -82,14 +97,7 @@ class Names(unittest.TestCase):
         self.assertEqual(list(found), ["Out[3], _, x"])
 
     def test_exceptions_hold_frames(self):
-        def fails():
-            kept = Array(1 << 20)
-            inner = [Array(1 << 21)]
-            raise ValueError(len(inner), kept.size)
-        try:
-            fails()
-        except ValueError as reason:
-            error = reason
+        error = failure()
         found, _ = notebook.names_of(Shell(error=error), None)
         self.assertEqual([label for label, _ in found], ["error"])
         sizes = sorted(size for size, _, _ in found[0][1].values())
@@ -100,15 +108,8 @@ class Names(unittest.TestCase):
 
     def test_nothing_is_kept(self):
         """Inspecting an array or a frame does not extend its life."""
-        def fails():
-            kept = Array(64)
-            seen.append(weakref.ref(kept))
-            raise ValueError
         seen = []
-        try:
-            fails()
-        except ValueError as reason:
-            shell = Shell(error=reason, listed=[Array(64)])
+        shell = Shell(error=failure(seen), listed=[Array(64)])
         seen.append(weakref.ref(shell.user_ns["listed"][0]))
         self.assertEqual(len(rows(shell)[0]), 2)
         shell.user_ns.clear()
@@ -116,16 +117,8 @@ class Names(unittest.TestCase):
         self.assertEqual([ref() for ref in seen], [None, None])
 
     def test_frames_that_were_cleared_stay_so(self):
-        import traceback
-        def fails():
-            kept = Array(64)
-            seen.append(weakref.ref(kept))
-            raise ValueError
         seen = []
-        try:
-            fails()
-        except ValueError as reason:
-            error = reason
+        error = failure(seen)
         rows(Shell(error=error))
         traceback.clear_frames(error.__traceback__)  # as users do to free memory
         gc.collect()

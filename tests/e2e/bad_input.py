@@ -38,27 +38,13 @@ def recorded(place):
     return run.recording
 
 
-def no_recording_at_all(place, recording):
-    fails(new_folder(place, "nothing"), ["explain"])
-
-
-def file_is_missing(place, recording):
-    fails(place, ["explain", place / "nowhere.gpuwhy"], "nowhere.gpuwhy")
-
-
-def file_is_a_folder(place, recording):
+def files_that_are_no_recordings(place, recording):
+    fails(place, ["explain"])
     (place / "folder.gpuwhy").mkdir()
-    fails(place, ["explain", place / "folder.gpuwhy"], "folder.gpuwhy")
-
-
-def file_is_empty(place, recording):
     (place / "empty.gpuwhy").write_bytes(b"")
-    fails(place, ["explain", place / "empty.gpuwhy"], "empty.gpuwhy")
-
-
-def file_is_noise(place, recording):
     (place / "noise.gpuwhy").write_bytes(random.Random(7).randbytes(10000))
-    fails(place, ["explain", place / "noise.gpuwhy"], "noise.gpuwhy")
+    for name in ("nowhere.gpuwhy", "folder.gpuwhy", "empty.gpuwhy", "noise.gpuwhy"):
+        fails(place, ["explain", place / name], name)
 
 
 def file_is_unreadable(place, recording):
@@ -197,25 +183,13 @@ def report_of_damaged_recordings(place, recording):
 
 # ---- gpuwhy run: the user's options ----------------------------------------------------------------------------------
 
-def unknown_option(place, recording):
-    fails(place, ["run", "--frobnicate", "--", "true"], "--frobnicate")
-
-
-def unknown_command(place, recording):
-    fails(place, ["frobnicate"], "frobnicate")
-
-
-def value_is_no_size(place, recording):
-    fails(place, ["run", "--memory", "much", "--", "true"], "much")
-
-
-def card_is_unknown(place, recording):
-    fails(place, ["run", "--gpu", "virtual:abacus", "--", "true"], "abacus")
-
-
-def nothing_to_run(place, recording):
-    fails(place, ["run", "--gpu", "virtual:h200"])
-    fails(place, ["run", "--gpu", "virtual:h200", "--"])
+def wrong_words(place, recording):
+    """An unknown option, command or card, a value that is no size, and nothing to run."""
+    for words, *patterns in ((["run", "--frobnicate", "--", "true"], "--frobnicate"), (["frobnicate"], "frobnicate"),
+                             (["run", "--memory", "much", "--", "true"], "much"),
+                             (["run", "--gpu", "virtual:abacus", "--", "true"], "abacus"),
+                             (["run", "--gpu", "virtual:h200"],), (["run", "--gpu", "virtual:h200", "--"],)):
+        fails(place, words, *patterns)
 
 
 def virtual(*command):
@@ -362,11 +336,10 @@ def state_folder_is_read_only(place, recording):
     expect(b"run 1" in run.stdout, "the program's output is gone")
 
 
-CASES = by_name(no_recording_at_all, file_is_missing, file_is_a_folder, file_is_empty, file_is_noise, file_is_unreadable,
-         newer_version, truncated, damaged, report_of_bad_files, report_into_a_folder,
-         report_of_damaged_recordings, unknown_option, unknown_command, value_is_no_size, card_is_unknown,
-         nothing_to_run, program_is_missing, program_is_not_executable, static_program, program_of_32_bits,
-         setuid_program, file_for_output_exists, disk_is_full, no_tmpfs, tmpfs_is_full, state_folder_is_read_only)
+CASES = by_name(files_that_are_no_recordings, file_is_unreadable, newer_version, truncated, damaged, report_of_bad_files,
+                report_into_a_folder, report_of_damaged_recordings, wrong_words, program_is_missing,
+                program_is_not_executable, static_program, program_of_32_bits, setuid_program, file_for_output_exists,
+                disk_is_full, no_tmpfs, tmpfs_is_full, state_folder_is_read_only)
 
 
 def test():

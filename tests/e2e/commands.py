@@ -1,6 +1,7 @@
 """The output and files of gpuwhy besides the verdict: --quiet, --json, --on-failure, explain, export. tests/cmd
 checks that gpuwhy does not disturb the program's input, output, signals and terminal.
 """
+import contextlib
 import csv
 import io
 import json
@@ -23,6 +24,26 @@ def run(place, *command, options=(), stdin=b"", environment=None):
     done = subprocess.run([str(GPUWHY), "run", *CARD, *options, "--", *map(str, command)], input=stdin, cwd=place,
                           env=environment or base_environment(place), capture_output=True, timeout=240)
     return done.returncode, done.stdout, done.stderr.decode(errors="replace")
+
+
+def start(place, argv, *options, **environment):
+    """Start a program under gpuwhy, with pipes for its output."""
+    return subprocess.Popen([str(GPUWHY), "run", *CARD, *options, "--", *behind_sanitizer(fill_in(argv, place))], cwd=place,
+                            env=base_environment(place) | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            start_new_session=True)
+
+
+@contextlib.contextmanager
+def waiting(place, recording, **environment):
+    """A program under gpuwhy that waits until the end of the block, and is then stopped."""
+    argv = [SCENARIOS / "s28_host", "--end", "wait", "--truth", "{truth}"]
+    process = start(place, argv, "--quiet", "-o", str(place / recording), **environment)
+    try:
+        expect(b"done" in process.stdout.readline(), "the program did not start")
+        yield process
+    finally:
+        os.kill(int(re.search(r"truth pid=(\d+)", (place / "truth").read_text())[1]), signal.SIGTERM)
+        process.communicate(timeout=240)
 
 
 def program_in_a_path_with_spaces(place):
@@ -59,39 +80,21 @@ def explain_takes_the_last_run(place):
 
 
 def explain_answers_while_the_run_goes_on(place):
-    process = subprocess.Popen([str(GPUWHY), "run", *CARD, "--quiet", "-o", str(place / "run.gpuwhy"), "--",
-                                *behind_sanitizer(fill_in([SCENARIOS / "s28_host", "--end", "wait", "--truth",
-                                                           "{truth}"], place))],
-                               cwd=place, env=base_environment(place), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        expect(b"done" in process.stdout.readline(), "the program did not start")
+    with waiting(place, "run.gpuwhy") as process:
         time.sleep(0.5)
         status, out, err = gpuwhy("explain", place / "run.gpuwhy", "--json", folder=place)
         expect(status in (0, 1), f"exit {status}: {out}{err}")
         expect(json.loads(out)["program"]["exit"] is None, f"a running program has an exit status: {out}")
         expect(process.poll() is None, "the run is over")
-    finally:
-        os.kill(int(re.search(r"truth pid=(\d+)", (place / "truth").read_text())[1]), signal.SIGTERM)
-        process.communicate(timeout=240)
 
 
 def recordings_are_judged_together(place):
     """Two supervisors of one job on one machine, as under mpirun: one rank fails, and the other is stopped a second
     later."""
-    def start(name, rank, *argv):
-        return subprocess.Popen([str(GPUWHY), "run", *CARD, "--quiet", "-o", str(place / name), "--",
-                                 *behind_sanitizer(fill_in(argv, place))], cwd=place, stdout=subprocess.PIPE,
-                                env=base_environment(place) | {"RANK": str(rank), "WORLD_SIZE": "2"},
-                                stderr=subprocess.DEVNULL)
-
-    waiting = start("one.gpuwhy", 0, SCENARIOS / "s28_host", "--end", "wait", "--truth", "{truth}")
-    try:
-        expect(b"done" in waiting.stdout.readline(), "the waiting rank did not start")
-        start("two.gpuwhy", 1, CNN, "--runs", "2", "--bad-address").communicate(timeout=240)
+    with waiting(place, "one.gpuwhy", RANK="0", WORLD_SIZE="2"):
+        start(place, [CNN, "--runs", "2", "--bad-address"], "--quiet", "-o", str(place / "two.gpuwhy"), RANK="1",
+              WORLD_SIZE="2").communicate(timeout=240)
         time.sleep(0.2)
-    finally:
-        os.kill(int(re.search(r"truth pid=(\d+)", (place / "truth").read_text())[1]), signal.SIGTERM)
-        waiting.communicate(timeout=240)
     status, out, err = gpuwhy("explain", "--json", place / "one.gpuwhy", place / "two.gpuwhy", folder=place)
     verdict = json.loads(out)
     expect(status == 0 and verdict["cause"] == "illegal-address", f"exit {status}: {out}{err}")
@@ -106,10 +109,7 @@ def recordings_are_judged_together(place):
 
 
 def on_failure_tells_at_once(place):
-    process = subprocess.Popen([str(GPUWHY), "run", *CARD, "--on-failure", "print", "--",
-                                *behind_sanitizer([SCENARIOS / "s28_host", "--end", "stuck"])],
-                               cwd=place, env=base_environment(place), stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, start_new_session=True)
+    process = start(place, [SCENARIOS / "s28_host", "--end", "stuck"], "--on-failure", "print")
     said, deadline = b"", time.monotonic() + 240
     os.set_blocking(process.stderr.fileno(), False)
     while b"gpu-oom" not in said and time.monotonic() < deadline and process.poll() is None:

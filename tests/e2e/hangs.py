@@ -13,24 +13,14 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
-
-import with_version
 from harness import (GPUWHY, REAL, SANITIZE, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer, expect,
                      expect_screens, fill_in, gpuwhy, main, new_folder, wait_until)
+from sites import VERSIONS, line_of, with_version
 
 HANG = SCENARIOS / "s27_hang"
 HANG_SOURCE = pathlib.Path(__file__).parents[1] / "scenarios" / "driver" / "s27_hang.c"
 WAIT_S = 200  # limit for things that happen at once on an idle machine
 STANDS = pathlib.Path(__file__).parents[1] / "scenarios" / "sites" / "stands.py"
-
-
-def line_of(source, mark):
-    """Return the line that ends with "mark: MARK"."""
-    for number, line in enumerate(source.read_text().splitlines(), 1):
-        if re.search(rf"mark: {mark}( \*/)?$", line):
-            return number
-    raise Failure(f"{source.name} has no mark {mark}")
 
 
 def place_in(source, mark, function):
@@ -390,7 +380,6 @@ CASES += [named(name, no_hangs, programs=programs) for name, programs in NO_HANG
 CASES += [hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
 LAUNCHER_CASES = [alone_below_a_launcher, own_stop]
 PYTHON_CASES = [python_locks, python_kernel, python_twins, python_poke]
-VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 
 
 def locks_twice():
