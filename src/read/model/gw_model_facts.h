@@ -7,7 +7,6 @@
 #include "gw_event.h"
 #include "gw_fact.h"
 #include "gw_failure_facts.h"
-#include "gw_fault_facts.h"
 #include "gw_machine.h"
 #include "gw_memory_facts.h"
 #include "gw_metrics.h"
@@ -15,7 +14,6 @@
 #include "gw_process_facts.h"
 #include "gw_sites.h"
 #include "gw_stderr_facts.h"
-#include "gw_stream_facts.h"
 
 #include <stdbool.h>
 #include <stddef.h>
