@@ -137,30 +137,28 @@ static int compare(uint64_t left, uint64_t right)
     return (left > right) - (left < right);
 }
 
-/* Sort by importance, part and weight. */
-static int compare_in_part(const void *a, const void *b)
+/* Sort by importance, group and weight. */
+static int compare_groups(const gwi_choice *left, const gwi_choice *right, uint64_t left_group, uint64_t right_group)
 {
-    const gwi_choice *left = a, *right = b;
     if (left->importance != right->importance)
         return compare(right->importance, left->importance);
-    if (left->part != right->part)
-        return compare(left->part, right->part);
+    if (left_group != right_group)
+        return compare(left_group, right_group);
     if (left->weight != right->weight)
         return compare(right->weight, left->weight);
     return compare(left->index, right->index);
 }
 
-/* Sort by importance, rank and weight. */
+static int compare_in_part(const void *a, const void *b)
+{
+    const gwi_choice *left = a, *right = b;
+    return compare_groups(left, right, left->part, right->part);
+}
+
 static int compare_ranks(const void *a, const void *b)
 {
     const gwi_choice *left = a, *right = b;
-    if (left->importance != right->importance)
-        return compare(right->importance, left->importance);
-    if (left->rank != right->rank)
-        return compare(left->rank, right->rank);
-    if (left->weight != right->weight)
-        return compare(right->weight, left->weight);
-    return compare(left->index, right->index);
+    return compare_groups(left, right, left->rank, right->rank);
 }
 
 static int compare_indexes(const void *a, const void *b)
