@@ -27,6 +27,12 @@ static void fill_pattern(char *bytes, size_t count)
 
 static char pattern[4096], back[4096];
 
+/* Ends of a copy of two or three dimensions. */
+#define FROM_HOST(pitch)   .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = pattern, .srcPitch = (pitch)
+#define FROM_DEVICE(pitch) .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcPitch = (pitch)
+#define TO_HOST(pitch)     .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = back, .dstPitch = (pitch)
+#define TO_DEVICE(pitch)   .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstPitch = (pitch)
+
 static void copies(void)
 {
     CUdeviceptr a, b;
@@ -82,24 +88,12 @@ static void copies(void)
 /* Rows in device memory lie 256 bytes apart, on the host 128. */
 static void copies_2d(void)
 {
-    CUDA_MEMCPY2D in = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                        .srcHost = pattern,
-                        .srcPitch = 128,
-                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                        .dstPitch = 256,
-                        .WidthInBytes = 60,
-                        .Height = 8},
-                  out = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                         .srcPitch = 256,
-                         .srcXInBytes = 2,
-                         .srcY = 1,
-                         .dstMemoryType = CU_MEMORYTYPE_HOST,
-                         .dstHost = back,
-                         .dstPitch = 128,
-                         .dstXInBytes = 4,
-                         .dstY = 2,
-                         .WidthInBytes = 50,
-                         .Height = 3};
+    CUDA_MEMCPY2D in = {FROM_HOST(128), TO_DEVICE(256), .WidthInBytes = 60, .Height = 8};
+    CUDA_MEMCPY2D out = {FROM_DEVICE(256), TO_HOST(128), .WidthInBytes = 50, .Height = 3};
+    out.srcXInBytes = 2;
+    out.srcY = 1;
+    out.dstXInBytes = 4;
+    out.dstY = 2;
     up();
     fill_pattern(pattern, sizeof pattern);
     in.dstDevice = must_alloc(8 * 256);
@@ -136,27 +130,10 @@ static void copies_2d(void)
 
 static void copies_3d(void)
 {
-    CUDA_MEMCPY3D in = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                        .srcHost = pattern,
-                        .srcPitch = 64,
-                        .srcHeight = 4,
-                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                        .dstPitch = 128,
-                        .dstHeight = 4,
-                        .WidthInBytes = 60,
-                        .Height = 4,
-                        .Depth = 3},
-                  out = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                         .srcPitch = 128,
-                         .srcHeight = 4,
-                         .srcZ = 1,
-                         .dstMemoryType = CU_MEMORYTYPE_HOST,
-                         .dstHost = back,
-                         .dstPitch = 64,
-                         .dstHeight = 4,
-                         .WidthInBytes = 40,
-                         .Height = 2,
-                         .Depth = 2};
+    CUDA_MEMCPY3D in = {FROM_HOST(64), TO_DEVICE(128), .WidthInBytes = 60, .Height = 4, .Depth = 3};
+    CUDA_MEMCPY3D out = {FROM_DEVICE(128), TO_HOST(64), .WidthInBytes = 40, .Height = 2, .Depth = 2};
+    in.srcHeight = in.dstHeight = out.srcHeight = out.dstHeight = 4;
+    out.srcZ = 1;
     up();
     fill_pattern(pattern, sizeof pattern);
     in.dstDevice = out.srcDevice = must_alloc(3 * 4 * 128);
@@ -268,12 +245,7 @@ static void values(void)
 static void graphs(void)
 {
     CUDA_MEMSET_NODE_PARAMS fill = {.value = 1, .elementSize = 1, .width = 16, .height = 1};
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST,
-                          .dstHost = back,
-                          .WidthInBytes = 16,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMCPY3D copy = {FROM_DEVICE(0), TO_HOST(0), .WidthInBytes = 16, .Height = 1, .Depth = 1};
     CUgraph graph = NULL, captured = NULL;
     CUgraphExec exec = NULL;
     CUgraphNode node[3] = {NULL};
