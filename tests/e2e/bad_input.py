@@ -81,20 +81,26 @@ def newer_version(place, recording):
     fails(place, ["explain", place / "newer.gpuwhy"], "newer.gpuwhy", "99", "newer")
 
 
+def judged(place, data, what):
+    """Judge a damaged recording. Return the status and all that is said."""
+    path = place / "damaged.gpuwhy"
+    path.write_bytes(data)
+    status, out, err = gpuwhy("explain", path, folder=place)
+    expect(status in (0, 1, USAGE), f"{what}: exit {status}: {out}{err}")
+    return status, (out + err).strip().lower()
+
+
 def truncated(place, recording):
     """A recording that is cut after its header is either judged or reported as too short. gpuwhy never crashes on
     it."""
     data = recording.read_bytes()
-    judged = 0
+    count = 0
     lengths = sorted({random.Random(1).randrange(len(data)) for _ in range(24)} | {0, 1, 31, 32, len(data) - 1})
     for length in lengths:
-        path = place / "short.gpuwhy"
-        path.write_bytes(data[:length])
-        status, out, err = gpuwhy("explain", path, folder=place)
-        expect(status in (0, 1, USAGE), f"cut to {length} of {len(data)}: exit {status}: {out}{err}")
-        expect(out.strip() or err.strip(), f"cut to {length}: nothing is said")
-        judged += status != USAGE
-    expect(judged > 0, "no cut recording could be judged")
+        status, said = judged(place, data[:length], f"cut to {length} of {len(data)}")
+        expect(said, f"cut to {length}: nothing is said")
+        count += status != USAGE
+    expect(count > 0, "no cut recording could be judged")
 
 
 def damaged(place, recording):
@@ -104,12 +110,9 @@ def damaged(place, recording):
         broken = bytearray(data)
         offset = chance.randrange(len(data))
         broken[offset] ^= 1 << chance.randrange(8)
-        path = place / "damaged.gpuwhy"
-        path.write_bytes(broken)
-        status, out, err = gpuwhy("explain", path, folder=place)
-        expect(status in (0, 1, USAGE), f"byte {offset} flipped: exit {status}: {out}{err}")
-        expect("damage" in (out + err).lower() or "offset" in (out + err).lower() or status == USAGE,
-               f"byte {offset} flipped: the damage is not mentioned: {out}{err}")
+        status, said = judged(place, broken, f"byte {offset} flipped")
+        expect("damage" in said or "offset" in said or status == USAGE,
+               f"byte {offset} flipped: the damage is not mentioned: {said}")
 
 
 # ---- gpuwhy report -----------------------------------------------------------------------------------------------------

@@ -64,8 +64,6 @@ def named(place):
 def python_line(place):
     """The reported line is the Python line of the launch, not the one that happened to wait."""
     source, run = launches_from_python(place, ["--blame"])
-    if run is None:
-        return
     where = expect_verdict(run)["where"]
     expect(any(f["function"] == "work" and f["line"] == line_of(source, "fault") for f in where["frames"]),
            f"the launch is not on the stack: {[(f['function'], f['line']) for f in where['frames'] if f['kind'] == 'python']}")

@@ -144,20 +144,12 @@ def compare_order_at_one(stops, verdict):
 
 # ---- the programs ----------------------------------------------------------------------------------------------------
 
-def c_program(place, gdb):
-    program = build(place, "cold", "-g", source="cold.c")
-    stops, run, verdict = observe(place, "c", [program], gdb)
-    return f"{compare_addresses(stops, run)} frames, {compare_names(stops, verdict, True)} by name and line"
-
-
-def inlined_cpp(place, gdb):
-    stops, run, verdict = observe(place, "cpp", [build(place, "deep", "-g")], gdb)
-    return f"{compare_addresses(stops, run)} frames, {compare_names(stops, verdict, True)} by name and line"
-
-
-def without_frame_pointers(place, gdb):
-    stops, run, verdict = observe(place, "bare", [build(place, "bare", "-fomit-frame-pointer")], gdb)
-    return f"{compare_addresses(stops, run)} frames, {compare_names(stops, verdict, False)} by name"
+def native_program(source, option):
+    def case(place, gdb):
+        stops, run, verdict = observe(place, "native", [build(place, "program", option, source=source)], gdb)
+        names = compare_names(stops, verdict, with_lines=option == "-g")
+        return f"{compare_addresses(stops, run)} frames, {names} by name" + (" and line" if option == "-g" else "")
+    return case
 
 
 def is_program(path):
@@ -175,7 +167,8 @@ def python_program(version, *arguments):
     return case
 
 
-CASES = {"c": c_program, "inlined C++": inlined_cpp, "without frame pointers": without_frame_pointers}
+CASES = {"c": native_program("cold.c", "-g"), "inlined C++": native_program("deep.cpp", "-g"),
+         "without frame pointers": native_program("deep.cpp", "-fomit-frame-pointer")}
 CASES.update({f"python {version}": python_program(version) for version in VERSIONS})
 CASES["python on a thread"] = python_program("%d.%d" % sys.version_info[:2], "thread")
 

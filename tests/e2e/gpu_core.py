@@ -23,6 +23,13 @@ def dumps_in(folder):
     return sorted(p for p in folder.rglob("*.cudacore"))
 
 
+def dumped(place, name, argv, card=SMALL):
+    """Run a program with --core, which the driver ends after a dump."""
+    run = run_observed(argv, card, new_folder(place, name), ["--core"])
+    expect(run.status == -signal.SIGABRT, f"exit status {run.status}; the driver ends the process after a dump")
+    return run
+
+
 def expect_fault(run, cause):
     verdict = run.verdict()
     found = f"{verdict['status']}, {verdict['cause']} ({verdict['certainty']}): {verdict['headline']}"
@@ -33,8 +40,7 @@ def expect_fault(run, cause):
 
 
 def illegal_address(place):
-    run = run_observed(BAD, SMALL, new_folder(place, "illegal"), ["--core"])
-    expect(run.status == -signal.SIGABRT, f"exit status {run.status}; the driver ends the process after a dump")
+    run = dumped(place, "illegal", BAD)
     verdict = expect_fault(run, "illegal-address")
     expect(verdict["headline"].startswith("kernel class_report "), f"the kernel is not named first: {verdict['headline']}")
     expect_text(verdict, r"WARP_ILLEGAL_ADDRESS in kernel class_report, 0x90 bytes", "the exception")
@@ -51,9 +57,7 @@ def illegal_address(place):
 
 def assertion(place):
     card = Card("16GiB", more="fault=assert@kernel:loss_forward")
-    run = run_observed(cnn(), card, new_folder(place, "assert"), ["--core"])
-    expect(run.status == -signal.SIGABRT, f"exit status {run.status}")
-    verdict = expect_fault(run, "device-assert-index")
+    verdict = expect_fault(dumped(place, "assert", cnn(), card), "device-assert-index")
     expect_text(verdict, r"block \(0,0,0\), thread \(0,0,0\) of a grid of", "block and thread")
     expect_text(verdict, r"kernel loss_forward", "the kernel")
 
@@ -61,9 +65,7 @@ def assertion(place):
 def other_faults(place):
     for kind, cause in (("misaligned", "misaligned-access"), ("illegal-instruction", "kernel-fault-other")):
         card = Card("16GiB", more=f"fault={kind}@kernel:loss_forward")
-        run = run_observed(cnn(), card, new_folder(place, kind), ["--core"])
-        expect(run.status == -signal.SIGABRT, f"exit status {run.status}")
-        expect(expect_fault(run, cause)["headline"].startswith("kernel loss_forward"), "the kernel is not named")
+        expect(expect_fault(dumped(place, kind, cnn(), card), cause)["headline"].startswith("kernel loss_forward"), "the kernel is not named")
 
 
 def trap(place):
@@ -118,9 +120,7 @@ def real_dumps(place):
     for name, (cause, headline, block) in wanted.items():
         # as the driver does: write a file with the requested name, then abort
         script = f'zstd -dqc {FIXTURES}/{name}.cudacore.zst > "$(echo $CUDA_COREDUMP_FILE | sed s/%p/$$/)"; kill -ABRT $$'
-        run = run_observed(["/bin/sh", "-c", script], SMALL, new_folder(place, name), ["--core"])
-        expect(run.status == -signal.SIGABRT, f"exit status {run.status}")
-        verdict = expect_fault(run, cause)
+        verdict = expect_fault(dumped(place, name, ["/bin/sh", "-c", script]), cause)
         expect_text(verdict, headline, "the kernel")
         expect_text(verdict, block, "block and thread")
 

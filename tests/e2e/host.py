@@ -143,8 +143,11 @@ def run(folder, argv, options=(), before=(), preexec=None):
     return done, json.loads((folder / "verdict.json").read_text())
 
 
-def judge(folder, program, **more):
-    return run(folder, [sys.executable, "-c", program], **more)
+def judge(folder, program, status, **more):
+    """Run a Python program that must end like this. Return the verdict."""
+    done, verdict = run(folder, [sys.executable, "-c", program], **more)
+    expect(done.returncode == status, f"ended by {done.returncode}: {done.stderr.decode(errors='replace')}")
+    return verdict
 
 
 def expect_cause(verdict, cause, certainty):
@@ -157,16 +160,14 @@ def expect_cause(verdict, cause, certainty):
 
 def killed_for_memory(folder):
     with Group() as group:
-        done, verdict = judge(folder, EATS, preexec=group.enter)
-    expect(done.returncode == -signal.SIGKILL, f"ended by {done.returncode}: the group's limit did not kill it")
+        verdict = judge(folder, EATS, -signal.SIGKILL, preexec=group.enter)  # the group's limit kills it
     expect_cause(verdict, "host-oom-kill", "established")
     expect(any(line["value"] is not None and line["unit"] == "bytes" for line in verdict["evidence"]), "no number of bytes")
 
 
 def killed_by_hand(folder):
     with Group() as group:
-        done, verdict = judge(folder, EATS_LITTLE_AND_IS_KILLED, preexec=group.enter)
-    expect(done.returncode == -signal.SIGKILL, f"ended by {done.returncode}")
+        verdict = judge(folder, EATS_LITTLE_AND_IS_KILLED, -signal.SIGKILL, preexec=group.enter)
     expect_cause(verdict, "killed-by-scheduler-or-user", "supported")
     expect(any("out-of-memory killer" in line for line in verdict["ruled_out"]), f"not ruled out: {verdict['ruled_out']}")
 
@@ -185,13 +186,12 @@ def small_shared_memory():
 
 def shared_memory_is_full(folder):
     # It had room before; this, or the core dump, proves that the program died because it is full.
-    done, verdict = judge(folder, FILLS_SHARED_MEMORY, before=small_shared_memory(), preexec=write_cores)
-    expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
+    verdict = judge(folder, FILLS_SHARED_MEMORY, -signal.SIGBUS, before=small_shared_memory(), preexec=write_cores)
     expect_cause(verdict, "shm-exhausted", "established")
 
 
 def shared_memory_is_refused(folder):
-    done, verdict = judge(folder, IS_REFUSED_SHARED_MEMORY, before=small_shared_memory())
+    done, verdict = run(folder, [sys.executable, "-c", IS_REFUSED_SHARED_MEMORY], before=small_shared_memory())
     expect(done.returncode == 1, f"ended by {done.returncode}")
     expect("No space left" in done.stderr.decode(errors="replace"), "the file system was not full")
     # The message does not name the file system that was full. The samples show it, but another one may have been full, too.
@@ -200,8 +200,7 @@ def shared_memory_is_refused(folder):
 
 
 def shared_memory_has_room(folder):
-    done, verdict = judge(folder, DIES_ALIKE_WITH_ROOM, before=small_shared_memory())
-    expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
+    verdict = judge(folder, DIES_ALIKE_WITH_ROOM, -signal.SIGBUS, before=small_shared_memory())
     expect_cause(verdict, "host-crash-of-process", "supported")  # it might have become full at the last moment
 
 
@@ -219,12 +218,10 @@ def bus_in_file(folder, path, before=()):
     """The core dump names the file; without a dump both causes remain possible."""
     needs_cores()
     program = MAPS_A_FILE_THAT_IS_TRUNCATED.format(path=str(path))
-    done, bare = judge(folder, program, before=before)
-    expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
+    bare = judge(folder, program, -signal.SIGBUS, before=before)
     expect_cause(bare, "host-crash-of-process", "supported")
     expect(any("memory-mapped data sets" in line for line in bare["next"]), f"{bare['next']}")
-    done, verdict = judge(new_folder(folder, "with-core"), program, before=before, preexec=write_cores)
-    expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
+    verdict = judge(new_folder(folder, "with-core"), program, -signal.SIGBUS, before=before, preexec=write_cores)
     if not any(line["source"] == "core dump" for line in verdict["evidence"]):
         skip("the kernel wrote no core dump")
     return verdict

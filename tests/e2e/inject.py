@@ -55,45 +55,42 @@ def every_allocation_of_the_cnn(place):
 
 
 def reactions(place):
-    run = observed(place, "notice", [REACT, "--notice"], "--inject", "oom@cuMemAlloc:3")
-    expect(run.status == 1, f"status {run.status}")
-    expect_injected(run, r"noticed: .* and printed: react: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY", "noticed")
-    run = observed(place, "retry", [REACT, "--retry"], "--inject", "oom@cuMemAlloc:3")
+    for how, rule, status, text in (
+            ("notice", "oom@cuMemAlloc:3", 1, r"noticed: .* and printed: react: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"),
+            ("retry", "oom@cuMemAlloc:3+", 1, "retried: called cuMemAlloc again, 5 times, without success"),
+            ("crash", "oom@cuMemAlloc:3", -signal.SIGSEGV, r"died of signal 11")):
+        run = observed(place, how, [REACT, "--" + how], "--inject", rule)
+        expect(run.status == status, f"{how}: status {run.status}")
+        expect_injected(run, text, how)
+    run = observed(place, "retried", [REACT, "--retry"], "--inject", "oom@cuMemAlloc:3")
     verdict = run.verdict()
     expect(run.status == 0 and verdict["status"] == "clean", f"{run.status}: {texts(verdict)}")
     expect_text(verdict, "on purpose.* retried: called cuMemAlloc again, with success", "retried")
-    run = observed(place, "retries", [REACT, "--retry"], "--inject", "oom@cuMemAlloc:3+")
-    expect(run.status == 1, f"status {run.status}")
-    expect_injected(run, "retried: called cuMemAlloc again, 5 times, without success", "in vain")
     run = observed(place, "ignore", [REACT, "--ignore"], "--inject", "oom@cuMemAlloc:3")
     verdict = run.verdict()
     expect_text(verdict, r"went on: next cuMemcpyHtoD at react\.c:\d+ in copy_to.* \(which returned 1\)", "went on")
-    run = observed(place, "crash", [REACT, "--crash"], "--inject", "oom@cuMemAlloc:3")
-    expect(run.status == -signal.SIGSEGV, f"status {run.status}")
-    expect_injected(run, r"died of signal 11", "died")
     run = observed(place, "hang", [REACT, "--hang"], "--inject", "oom@cuMemAlloc:3", "--hang-after", "1",
                    "--kill-on-hang")
     expect_injected(run, r"hung: no driver call of pid \d+ began or ended", "hung")
 
 
 def kinds(place):
-    run = observed(place, "sticky", SHORT, "--inject", "700@sync:2")
-    expect_injected(run, "from then on every call failed with this result", "a sticky error")
-    run = observed(place, "named", SHORT, "--inject", "CUDA_ERROR_NOT_PERMITTED@cuStreamCreate:1")
-    expect_injected(run, r"cuStreamCreate.* returned 800 \(CUDA_ERROR_NOT_PERMITTED\)", "a named result")
+    for what, rule, text in (
+            ("sticky", "700@sync:2", "from then on every call failed with this result"),
+            ("named", "CUDA_ERROR_NOT_PERMITTED@cuStreamCreate:1",
+             r"cuStreamCreate.* returned 800 \(CUDA_ERROR_NOT_PERMITTED\)"),
+            ("init", "100@init", r"cuInit at .* returned 100"),
+            ("here", "oom@alloc:3,process=cnn;oom@alloc:3,process=1", "oom@alloc:3,process=cnn")):
+        expect_injected(observed(place, what, SHORT, "--inject", rule), text, what)
     run = observed(place, "slow", SHORT, "--inject", "slow=20ms@sync:1")
     verdict = run.verdict()
     expect(run.status == 0 and verdict["status"] == "clean", texts(verdict))
     expect_text(verdict, "slowed down 1 call by 0.020 s each", "a slow call")
     slow = [e for e in events(run) if e.get("kind") == "INJECTED"]
     expect(len(slow) == 1, f"{len(slow)} facts")
-    run = observed(place, "init", SHORT, "--inject", "100@init")
-    expect_injected(run, r"cuInit at .* returned 100", "cuInit")
     run = observed(place, "elsewhere", SHORT, "--inject", "oom@alloc:3,process=other;oom@alloc:3,rank=1;"
                                                           "oom@alloc:3,process=2;oom@alloc,after=1000s")
     expect(run.status == 0, f"a rule for another process took effect: {texts(run.verdict())}")
-    run = observed(place, "here", SHORT, "--inject", "oom@alloc:3,process=cnn;oom@alloc:3,process=1")
-    expect_injected(run, "oom@alloc:3,process=cnn", "a rule for this program")
 
 
 def chance(place):
@@ -160,8 +157,7 @@ def no_plan(place):
     expect(verdict["status"] == "clean" and not re.search("inject|fence|on purpose", texts(verdict)), texts(verdict))
 
 
-CASES = by_name(every_allocation_of_the_cnn, reactions, kinds, chance, fence, lost, bad_plans,
-                                     no_plan)
+CASES = by_name(every_allocation_of_the_cnn, reactions, kinds, chance, fence, lost, bad_plans, no_plan)
 
 
 def test():

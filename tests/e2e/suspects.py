@@ -2,7 +2,7 @@
 import pathlib
 import re
 
-from harness import CNN, Card, Workplace, expect, expect_text, main, new_folder, run_observed, texts
+from harness import CNN, Card, by_name, expect, expect_text, main, new_folder, run_cases, run_observed, texts
 from sites import launches_from_python, line_of
 
 CNN_SOURCE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "cnn" / "cnn.c"
@@ -10,8 +10,6 @@ CNN_SOURCE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "cnn" / 
 
 def python_line(place):
     source, run = launches_from_python(place)
-    if run is None:
-        return
     verdict = run.verdict()
     expect(verdict["cause"] == "illegal-address", f"{verdict['cause']}: {verdict['headline']}")
     expect_text(verdict, rf"bad launched on .*first launched at \S*launches.py:{line_of(source, 'fault')} in work", "the launch")
@@ -41,11 +39,4 @@ def healthy(place):
     expect("launched at" not in texts(verdict), texts(verdict))
 
 
-def all_of_it():
-    with Workplace() as place:
-        python_line(place)
-        assertion(place)
-        healthy(place)
-
-
-main(all_of_it)
+main(lambda: run_cases(by_name(python_line, assertion, healthy)))

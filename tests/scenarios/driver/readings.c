@@ -44,6 +44,14 @@ static void work(int kernels)
     CHECK(cuMemcpyDtoH(&host, scratch, sizeof host));
 }
 
+/* Take memory, work, and free it. */
+static void work_in(size_t bytes, int kernels)
+{
+    CUdeviceptr block = take(bytes);
+    work(kernels);
+    CHECK(cuMemFree(block));
+}
+
 static void beam_search(bool repaired)
 {
     static CUdeviceptr beam[512];
@@ -71,9 +79,7 @@ static void fill_buffer(bool repaired)
 
 static void validate(void)
 {
-    CUdeviceptr activations = take(1900 * MIB);
-    work(4);
-    CHECK(cuMemFree(activations));
+    work_in(1900 * MIB, 4);
 }
 
 static void train_then_validate(bool repaired)
@@ -104,11 +110,8 @@ static void load_layer(void)
 static void load_further_model(bool repaired)
 {
     take(150 * MIB);
-    for (int request = 0; request < 40; request++) {
-        CUdeviceptr answer = take(90 * MIB);
-        work(4);
-        CHECK(cuMemFree(answer));
-    }
+    for (int request = 0; request < 40; request++)
+        work_in(90 * MIB, 4);
     for (int layer = 0; layer < (repaired ? 30 : 100); layer++)
         load_layer();
     work(4);
