@@ -385,19 +385,10 @@ def report(results, options, seconds):
         return 1
     over = [r for r in judged if r.overclaim]
     misses = [r for r in judged if not r.right and not r.overclaim]
-    if over:
-        print(f"\n{len(over)} overclaims:")
-        for r in over[:options.show]:
-            print(describe(r))
-    if misses:
-        print(f"\n{len(misses)} misses:")
-        for r in misses[:options.show]:
-            print(describe(r))
     unstable = [r for r in judged if r.unstable]
-    if unstable:
-        print(f"\n{len(unstable)} were judged otherwise the second time:")
-        for r in unstable[:options.show]:
-            print(describe(r))
+    for found, what in ((over, "overclaims"), (misses, "misses"), (unstable, "were judged otherwise the second time")):
+        if found:
+            print(f"\n{len(found)} {what}:", *map(describe, found[:options.show]), sep="\n")
     print_table(judged)
     placed = [r for r in judged if r.place_right is not None]
     if placed:
