@@ -1,5 +1,6 @@
 """`gpuwhy run --memory` on the virtual card: the guard's count equals the card's own, and processes can share a limit."""
 import os
+import pathlib
 import shlex
 import signal
 import subprocess
@@ -67,6 +68,14 @@ class Shared:
         self.process.wait()
 
 
+def has_ended(pid):
+    """A killed process still holds its share until it has ended; a zombie holds none."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 def sharing(place):
     half = (LIMIT - 2 * CONTEXT) // 2
     with Shared(place, "--memory-shared") as run:
@@ -76,6 +85,7 @@ def sharing(place):
         expect(run.hold(half - (64 << 20))[1] == 0, "what is left is refused")
         expect(run.hold(half // 2)[1] == 2, "a third process gets memory that others have")
         os.kill(first[0], signal.SIGKILL)  # its share comes back
+        wait_until(lambda: has_ended(first[0]), "the killed process does not end")
         expect(run.hold(half - (640 << 20))[1] == 0, "the share of a killed process is not given back")
     with Shared(place) as run:
         expect([run.hold(half)[1] for _ in range(4)] == [0, 0, 0, 0], "without --memory-shared a process is refused")
