@@ -865,6 +865,8 @@ def run_one(name):
         skip("only a virtual card can show this")
     if scenario.races and SANITIZE == "thread":
         skip("the program races with the card on purpose, which ThreadSanitizer reports")
+    if scenario.argv[0] == PYTHON and SANITIZE:
+        skip("this interpreter cannot load sanitized libraries")
     if scenario.crashes and SANITIZE.startswith("address"):
         skip("the sanitizer answers the program's own crash")
     release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
