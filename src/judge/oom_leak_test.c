@@ -332,14 +332,7 @@ static void capture_graphs(int captured, int made)
     gw_feed_alloc(&feed, 200 * mib);
     for (uint64_t i = 0; i < (uint64_t)captured; i++) {
         gw_feed_call(&feed, "cuStreamBeginCapture_v2", GW_EV_CAPTURE_BEGIN, 0, 0, 0, 0, STREAM);
-        gw_event event = {.t_ns = feed.t_ns + 10,
-                          .pid = feed.pid,
-                          .tid = feed.tid,
-                          .kind = GW_EV_ALLOC_ASYNC,
-                          .flags = GW_EVF_CAPTURING,
-                          .context = feed.context,
-                          .arg = {0xa0000 + i, 10 * mib, 0, STREAM}};
-        gw_feed_event(&feed, &event);
+        gw_feed_captured(&feed, 0xa0000 + i, 10 * mib, STREAM);
         gw_feed_call(&feed, "cuStreamEndCapture", GW_EV_CAPTURE_END, 0, 0x60000 + i, 0, 0, STREAM);
         if (i < (uint64_t)made)
             gw_feed_call(&feed, "cuGraphInstantiate", GW_EV_GRAPH_EXEC_CREATE, 0, 0x90000 + i, 0x60000 + i, 0, 0);

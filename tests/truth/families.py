@@ -14,7 +14,8 @@ class Truth:
     verdicts that are right, {cause: certainties}; the causes "clean" and "undetermined" have no certainties. true:
     causes that may be called established; every other established cause is an overclaim. leak: whether "ruled out: a
     leak" is false. lists: whether a clean run may list leaks. ambiguous: why "undetermined" is right, too. beside: causes
-    of which one must be named, as the cause or as an alternative. status: the exit status, if not as usual."""
+    of which the verdict must name one, as the cause or as an alternative. status: the exit status, if it is not the
+    usual one."""
 
     def __init__(self, name, ends, right, true, leak=False, ambiguous=None):
         self.name, self.ends, self.right, self.true = name, ends, right, set(true)

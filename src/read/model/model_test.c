@@ -429,14 +429,7 @@ GW_TEST_WITH(test_imports_are_the_exporters, open_feed, close_feed)
 GW_TEST_WITH(test_captured_allocations_have_not_happened, open_feed, close_feed)
 {
     gw_feed_call(&feed, "cuStreamBeginCapture_v2", GW_EV_CAPTURE_BEGIN, 0, 0, 0, 0, 0x51);
-    gw_event event = {.t_ns = feed.t_ns + 10,
-                      .pid = feed.pid,
-                      .tid = feed.tid,
-                      .kind = GW_EV_ALLOC_ASYNC,
-                      .flags = GW_EVF_CAPTURING,
-                      .context = feed.context,
-                      .arg = {0xa000, mib, 0, 0x51}};
-    gw_feed_event(&feed, &event);
+    gw_feed_captured(&feed, 0xa000, mib, 0x51);
     assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
     gw_feed_launch(&feed, 0xf1, 0x51); /* captured, so it has not run */
     gw_feed_call(&feed, "cuStreamEndCapture", GW_EV_CAPTURE_END, 0, 0x61, 0, 0, 0x51);

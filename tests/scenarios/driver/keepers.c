@@ -35,27 +35,18 @@ static void forget_or_free(struct program *p, CUdeviceptr block)
         p->kept++;
 }
 
-static CUdeviceptr take(size_t bytes)
-{
-    CUdeviceptr block = 0;
-    CUresult result = cuMemAlloc(&block, bytes);
-    if (result != CUDA_SUCCESS)
-        scenario_fail("no room for %zu bytes: %d", bytes, (int)result);
-    return block;
-}
-
 /* ---- window ---- */
 
 static CUdeviceptr frame_new(void)
 {
-    return take(24 * MIB);
+    return scenario_take(24 * MIB);
 }
 
 static void replay(struct program *p)
 {
     CUdeviceptr frame[WINDOW] = {0};
     for (long long i = 0; i < p->steps; i++) {
-        CUdeviceptr output = take(8 * MIB);
+        CUdeviceptr output = scenario_take(8 * MIB);
         if (frame[i % WINDOW] != 0)
             forget_or_free(p, frame[i % WINDOW]);
         frame[i % WINDOW] = frame_new();
@@ -71,13 +62,13 @@ static void replay(struct program *p)
 
 static CUdeviceptr layer_new(size_t bytes)
 {
-    return take(bytes);
+    return scenario_take(bytes);
 }
 
 static void train(const struct program *p, size_t batch_bytes)
 {
     for (int step = 0; step < 15; step++) {
-        CUdeviceptr batch = take(batch_bytes), output = take(batch_bytes / 2);
+        CUdeviceptr batch = scenario_take(batch_bytes), output = scenario_take(batch_bytes / 2);
         work(p, LAYERS);
         CHECK(cuMemFree(output));
         CHECK(cuMemFree(batch));
@@ -103,7 +94,7 @@ static void search(struct program *p)
 
 static CUdeviceptr cache_block(void)
 {
-    return take(4 * MIB);
+    return scenario_take(4 * MIB);
 }
 
 static void answer(struct program *p, long long request)
@@ -125,7 +116,7 @@ static void answer(struct program *p, long long request)
 
 static void serve(struct program *p)
 {
-    CUdeviceptr weights = take(600 * MIB);
+    CUdeviceptr weights = scenario_take(600 * MIB);
     for (long long request = 0; request < p->steps; request++)
         answer(p, request);
     CHECK(cuMemFree(weights));

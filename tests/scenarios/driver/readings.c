@@ -27,15 +27,6 @@
 static CUfunction store;
 static CUdeviceptr scratch;
 
-static CUdeviceptr take(size_t bytes)
-{
-    CUdeviceptr block = 0;
-    CUresult result = cuMemAlloc(&block, bytes);
-    if (result != CUDA_SUCCESS)
-        scenario_fail("no room for %zu bytes: %d", bytes, (int)result);
-    return block;
-}
-
 static void work(int kernels)
 {
     int host;
@@ -47,7 +38,7 @@ static void work(int kernels)
 /* Take memory, work, and free it. */
 static void work_in(size_t bytes, int kernels)
 {
-    CUdeviceptr block = take(bytes);
+    CUdeviceptr block = scenario_take(bytes);
     work(kernels);
     CHECK(cuMemFree(block));
 }
@@ -58,7 +49,7 @@ static void beam_search(bool repaired)
     for (int sentence = 0; sentence < 12; sentence++) {
         int words = sentence < 11 ? 30 + sentence : repaired ? 40 : 400;
         for (int word = 0; word < words; word++) {
-            beam[word] = take(24 * MIB); /* mark: beam */
+            beam[word] = scenario_take(24 * MIB); /* mark: beam */
             work(3);
         }
         for (int word = 0; word < words; word++)
@@ -69,10 +60,10 @@ static void beam_search(bool repaired)
 static void fill_buffer(bool repaired)
 {
     for (int step = 0; step < 300; step++) {
-        CUdeviceptr batch = take(8 * MIB);
+        CUdeviceptr batch = scenario_take(8 * MIB);
         work(2);
         if (step < (repaired ? 100 : 300))
-            take(16 * MIB); /* mark: buffer */
+            scenario_take(16 * MIB); /* mark: buffer */
         CHECK(cuMemFree(batch));
     }
 }
@@ -84,10 +75,10 @@ static void validate(void)
 
 static void train_then_validate(bool repaired)
 {
-    take(500 * MIB);
+    scenario_take(500 * MIB);
     validate();
     for (int step = 0; step < 110; step++) {
-        CUdeviceptr batch = take(60 * MIB), loss = take(12 * MIB); /* mark: loss */
+        CUdeviceptr batch = scenario_take(60 * MIB), loss = scenario_take(12 * MIB); /* mark: loss */
         work(3);
         CHECK(cuMemFree(batch));
         if (repaired)
@@ -99,9 +90,9 @@ static void train_then_validate(bool repaired)
 static void load_layer(void)
 {
     static char file[1 << 16];
-    CUdeviceptr raw = take(40 * MIB); /* mark: raw */
+    CUdeviceptr raw = scenario_take(40 * MIB); /* mark: raw */
     CHECK(cuMemcpyHtoD(raw, file, sizeof file));
-    take(40 * MIB); /* mark: layer */
+    scenario_take(40 * MIB); /* mark: layer */
     CHECK(scenario_store(store, raw, NULL));
     CHECK(cuCtxSynchronize());
     CHECK(cuMemFree(raw));
@@ -109,7 +100,7 @@ static void load_layer(void)
 
 static void load_further_model(bool repaired)
 {
-    take(150 * MIB);
+    scenario_take(150 * MIB);
     for (int request = 0; request < 40; request++)
         work_in(90 * MIB, 4);
     for (int layer = 0; layer < (repaired ? 30 : 100); layer++)
@@ -123,7 +114,7 @@ static void build_again(bool repaired)
     for (int epoch = 0; epoch < 3; epoch++) {
         if (repaired && old != 0)
             CHECK(cuMemFree(old));
-        CUdeviceptr model = take(2200 * MIB); /* mark: model */
+        CUdeviceptr model = scenario_take(2200 * MIB); /* mark: model */
         if (!repaired && old != 0)
             CHECK(cuMemFree(old));
         work(5);
@@ -151,7 +142,7 @@ static CUgraphExec graph_for(int shape)
 
 static void keep_graphs(bool repaired)
 {
-    take(200 * MIB);
+    scenario_take(200 * MIB);
     for (int shape = 0; shape < (repaired ? 5 : 500); shape++)
         graph_for(shape);
 }
@@ -211,7 +202,7 @@ static void live_beside(pid_t other, int begin, int ready, bool go_on)
 static void copy_to_freed(bool repaired)
 {
     static char host[4096];
-    CUdeviceptr block = take(64 * MIB); /* mark: made */
+    CUdeviceptr block = scenario_take(64 * MIB); /* mark: made */
     if (!repaired)
         CHECK(cuMemFree(block)); /* mark: freed */
     CHECK(cuMemcpyHtoD(block, host, sizeof host));
@@ -220,7 +211,7 @@ static void copy_to_freed(bool repaired)
 static void copy_past_end(bool repaired)
 {
     static char host[2 << 20];
-    CUdeviceptr block = take(MIB);
+    CUdeviceptr block = scenario_take(MIB);
     CHECK(cuMemcpyHtoD(block, host, repaired ? MIB : sizeof host));
 }
 
@@ -275,7 +266,7 @@ int main(int argc, char **argv)
     struct gpu gpu;
     gpu_open(&gpu, 0);
     store = gpu_kernel(gpu_load(scenario_ptx), "store");
-    scratch = take(4096);
+    scratch = scenario_take(4096);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, kind) == 0 && kinds[i].run != NULL)
             kinds[i].run(repaired);

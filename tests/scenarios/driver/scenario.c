@@ -73,3 +73,12 @@ int scenario_wait(int pid)
         scenario_fail("waitpid %d failed", pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
+
+CUdeviceptr scenario_take(size_t bytes)
+{
+    CUdeviceptr block = 0;
+    CUresult result = cuMemAlloc(&block, bytes);
+    if (result != CUDA_SUCCESS)
+        scenario_fail("no room for %zu bytes: %d", bytes, (int)result);
+    return block;
+}

@@ -25,6 +25,9 @@ CUresult scenario_store(CUfunction store, CUdeviceptr address, CUstream stream);
 /* Print one line on stderr and exit 1. */
 __attribute__((noreturn, format(printf, 1, 2))) void scenario_fail(const char *format, ...);
 
+/* Allocate memory. If it is refused, print the size on stderr and exit 1. */
+CUdeviceptr scenario_take(size_t bytes);
+
 /* Return the free and the total memory of the current device, from cuMemGetInfo. */
 void scenario_memory(size_t *ret_free, size_t *ret_total);
 

@@ -152,6 +152,18 @@ void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64
     gw_feed_event(feed, &event);
 }
 
+void gw_feed_captured(gw_feed *feed, uint64_t address, uint64_t bytes, uint64_t stream)
+{
+    gw_event event = {.t_ns = feed->t_ns + 10,
+                      .pid = feed->pid,
+                      .tid = feed->tid,
+                      .kind = GW_EV_ALLOC_ASYNC,
+                      .flags = GW_EVF_CAPTURING,
+                      .context = feed->context,
+                      .arg = {address, bytes, 0, stream}};
+    gw_feed_event(feed, &event);
+}
+
 void gw_feed_injected(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint64_t bytes,
                       const char *rule)
 {

@@ -59,6 +59,8 @@ void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint1
                         uint64_t a1, uint64_t a2, uint64_t a3);
 /* Feed an event unchanged. The time of the feed does not advance. */
 void gw_feed_event(gw_feed *feed, const gw_event *event);
+/* Feed a request for memory of a pool that is captured into a graph. */
+void gw_feed_captured(gw_feed *feed, uint64_t address, uint64_t bytes, uint64_t stream);
 /* Feed a call that --inject let fail, with the fact before it. `bytes` is argument 1 of the call. */
 void gw_feed_injected(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint64_t bytes,
                       const char *rule);
