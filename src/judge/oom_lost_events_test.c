@@ -152,17 +152,17 @@ static void test_a_leak_beside_memory_of_unknown_owner(void **state)
     assert_int_equal(certainty_of_alternative(verdict, "gpu-oom-other-process"), GW_HYPOTHESIS);
 }
 
-/* On the card of 8 GiB, the driver and the ledger count the same memory in use, so the lost events do not matter. On
- * the card of 16 GiB, the driver counts much more. */
+/* The lost events may show that the program keeps more in each iteration, even if the driver and the ledger count the
+ * same memory in use. */
 static void test_driver_fragmentation_and_lost_events(void **state)
 {
-    for (uint64_t total_gib = 8; total_gib <= 16; total_gib += 8) {
-        open_program(total_gib * gib);
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        open_program(8 * gib);
         small_blocks(true);
-        lose(1000, 0);
-        gw_feed_no_room(&feed, 2 * gib, 700 * mib, total_gib * gib);
+        lose(lost * 1000, 0);
+        gw_feed_no_room(&feed, 2 * gib, 700 * mib, 8 * gib);
         close_program(1);
-        expect_fault_if(total_gib == 8, "gpu-oom-fragmentation", GW_SUPPORTED);
+        expect_fault_if(lost == 0, "gpu-oom-fragmentation", GW_ESTABLISHED);
     }
 }
 

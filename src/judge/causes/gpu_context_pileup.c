@@ -19,7 +19,7 @@ static gw_certainty certainty_of(const gwi_case *c, uint32_t processes)
 {
     enum { MANY = 3 }; /* two processes may share a card on purpose */
     const gwi_memory *memory = &c->memory;
-    if (!memory->foreign_known || !gwi_would_fit(memory, memory->foreign_bytes) || memory->has_losses ||
+    if (!memory->foreign_known || !gwi_would_fit(memory, memory->foreign_bytes) ||
         gwi_may_leak_more(memory, memory->foreign_bytes))
         return GW_HYPOTHESIS;
     bool alone_fits = memory->limit_bytes != 0 && memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;

@@ -76,7 +76,7 @@ static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
     bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80;
     /* A leak, or a need for memory that keeps growing, leaves free pieces in the cache, too. */
     const gw_growth *growth = &memory->growth;
-    bool grew = memory->has_gaps || (growth->repeats && growth->repeat_goes_on) ||
+    bool grew = memory->has_gaps || memory->has_losses || (growth->repeats && growth->repeat_goes_on) ||
                 (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes) ||
                 (gwi_leak_bytes(memory) > 0 && gwi_leak_bytes(memory) * 4 >= memory->own_bytes);
     /* A saved snapshot without times does not show whether anything grew. */

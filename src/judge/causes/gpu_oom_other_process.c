@@ -212,7 +212,7 @@ static gw_certainty decide(const gwi_memory *memory, const others *they)
     uint64_t requested = they->by_difference ? they->least_bytes - CONTEXT_BYTES : they->bytes;
     uint64_t held = gwi_kept_from_others(memory);
     /* A leak, which lost events may hide, would have filled the card a little later anyway. */
-    if (memory->has_losses || gwi_may_leak_more(memory, requested))
+    if (gwi_may_leak_more(memory, requested))
         return GW_HYPOTHESIS;
     if (they->by_difference)
         return held * 2 < memory->limit_bytes && !gwi_objects_may_hold(memory) ? GW_SUPPORTED : GW_HYPOTHESIS;

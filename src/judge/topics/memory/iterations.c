@@ -54,7 +54,7 @@ uint64_t gwi_leak_bytes(const gwi_memory *memory)
 
 bool gwi_may_leak_more(const gwi_memory *memory, uint64_t bytes)
 {
-    return memory->has_gaps || gwi_leak_bytes(memory) > bytes;
+    return memory->has_gaps || memory->has_losses || gwi_leak_bytes(memory) > bytes;
 }
 
 uint64_t gwi_held_while_built_again(const gwi_memory *memory)
