@@ -12,7 +12,8 @@ class Truth:
 
     name: of the row in the table. ends: how the faulty program ends ("oom", "exit", "kill", "throw"). right:
     verdicts that are right, {cause: certainties}; the causes "clean" and "undetermined" have no certainties. true:
-    causes that may be called established; every other established cause is an overclaim. leak: whether "ruled out: a
+    causes that may be called established; every other established cause is an overclaim. decisive: the cause that the
+    recording proves, because an observation in it admits no other one; it must be established. leak: whether "ruled out: a
     leak" is false. lists: whether a clean run may list leaks. ambiguous: why "undetermined" is right, too. beside: causes
     of which the verdict must name one, as the cause or as an alternative. status: the exit status, if it is not the
     usual one."""
@@ -20,7 +21,12 @@ class Truth:
     def __init__(self, name, ends, right, true, leak=False, ambiguous=None):
         self.name, self.ends, self.right, self.true = name, ends, right, set(true)
         self.leak, self.ambiguous, self.lists = leak, ambiguous, False
-        self.beside, self.status = (), None
+        self.beside, self.status, self.decisive = (), None, None
+
+    def decided(self, cause, observed=True):
+        """State that the program shows the decisive observation of this cause."""
+        self.decisive = cause if observed else None
+        return self
 
 
 def leak_truth(name, ambiguous=None):
@@ -266,7 +272,9 @@ def capacity_huge(d):
                      only_repaired(alloc(bag, place, kind, d.size(0.2 * d.usable, kind)))]
     body += d.work(1) + d.waits() + [Node("freeall", bag)]
     others = ["gpu-oom-peak-phase"] if steps > 1 else []
-    return d.program(body), capacity_truth("capacity: one request", others=others)
+    # The driver refuses more than the card has, and the program says so when it ends.
+    return d.program(body), capacity_truth("capacity: one request", others=others).decided("gpu-oom-capacity",
+                                                                                         d.fail != "quiet")
 
 
 def forward_backward(d, budget, layers, equal):
@@ -478,8 +486,9 @@ def fragmentation(d):
     d.notes.update(small=small, filled=round(filled, 2), want=want)
     d.pages_matter = (count, small, want)
     d.ops_max = 20000
+    # Half of each page is unused, and the request would have fitted into these halves.
     return d.program(body), Truth("fragmentation", "oom", {"gpu-oom-fragmentation": ESTABLISHED_OR_SUPPORTED},
-                                  ["gpu-oom-fragmentation"])
+                                  ["gpu-oom-fragmentation"]).decided("gpu-oom-fragmentation", d.fail != "quiet")
 
 
 def neighbour(d):
@@ -506,8 +515,30 @@ def neighbour(d):
     body = warm + d.main_loop(steps, forward_backward(d, ours * (1 - split * 0.9) * d.usable, rng.randint(1, 12), False) +
                               d.waits())
     d.notes.update(theirs=round(theirs, 2), ours=round(ours, 2))
+    # The recording has the requests of both, and both together are more than the card has.
     return d.program(body), Truth("neighbour", "oom", {"gpu-oom-other-process": ESTABLISHED_OR_SUPPORTED},
-                                  ["gpu-oom-other-process"])
+                                  ["gpu-oom-other-process"]).decided("gpu-oom-other-process", d.fail != "quiet")
+
+
+def refused_context(d):
+    """A context is refused: the card is full with the program's own memory, or with another process's."""
+    rng = d.rng
+    if d.language == "plan" and rng.random() < 0.6:
+        d.neighbour = [Node("begin", 1, 0, 0, 0),
+                       only_faulty(alloc(0, 0, "plain", (d.usable - rng.randint(60, 400) * MIB) // PAGE * PAGE)),
+                       only_repaired(alloc(0, 0, "plain", 64 * MIB)), Node("ready"), Node("hold")]
+        d.neighbour_bytes, d.neighbour_bytes_repaired = d.usable, CONTEXT + 66 * MIB
+        body = steady_steps(d, 0.1 * d.usable, rng.randint(1, 4), rng.randint(1, 20))
+        d.notes["holder"] = "other"
+        return d.program(body), Truth("context refused: neighbour", "oom", {"gpu-oom-other-process":
+                                      ESTABLISHED_OR_SUPPORTED}, ["gpu-oom-other-process"])
+    free = rng.randint(100, 400) * MIB
+    bag = d.bag()
+    sizes = [(d.usable - free) // PAGE * PAGE, max(PAGE, (d.usable - free - 2 * NEXT_CONTEXT) // 2 // PAGE * PAGE)]
+    body = [only_faulty(alloc(bag, d.place(), "plain", sizes[0])), only_repaired(alloc(bag, d.place(), "plain", sizes[1]))]
+    body += d.work(rng.randint(0, 3)) + d.waits() + [alloc(bag, d.place(), "context", 1)] + d.work(1)
+    d.notes["holder"] = "own"
+    return d.program(body), capacity_truth("context refused: own")
 
 
 def own_exception(d):
@@ -541,13 +572,40 @@ def own_exception(d):
     if python:
         right = {"script-exception": ESTABLISHED_OR_SUPPORTED}
     true = ["script-exception"] if python else []
+    decisive = "script-exception" if python else None
     if d.language == "c++":
         # std::terminate aborts the process.
         right = {"undetermined": None, "script-exception": ("established", "supported", "hypothesis"),
                  "host-crash-of-process": ("established", "supported", "hypothesis")}
         true = ["script-exception", "host-crash-of-process"]
     return d.program(body), Truth("own exception" + (" after a handled refusal" if refusals else ""),
-                                  "throw" if thrown else "exit", right, true)
+                                  "throw" if thrown else "exit", right, true).decided(decisive)
+
+
+def probes(d):
+    """Questions whose answers are errors, as libraries ask them at their start. The program goes on, and then ends with
+    an exception or a status of its own. Repaired: it does not."""
+    rng = d.rng
+    python, cxx = d.language == "python", d.language == "c++"
+    d.fail = "raise" if python else d.fail
+    asked = rng.sample(["name", "device", "size"], rng.randint(1, 3))
+    body = [Node("probe", what) for what in asked]
+    if rng.random() < 0.5:
+        body = [loop(rng.randint(2, 40), body)]
+    warm = d.warm(rng.uniform(0.02, 0.3) * d.usable) if rng.random() < 0.6 else []
+    body = warm + body if rng.random() < 0.5 else body + warm
+    works = rng.random() < 0.8  # then the answers cannot be what ended it
+    if works:
+        body += steady_steps(d, rng.uniform(0.02, 0.2) * d.usable, rng.randint(1, 6), rng.randint(1, 60))
+    body += [only_faulty(Node("throw", "label 1204 is not one of the 1000 classes") if python or cxx else
+                         Node("exit", rng.choice([1, 2, 3])))]
+    causes = ["script-exception"] if python else ["script-exception", "host-crash-of-process"] if cxx else []
+    right = {cause: ("established", "supported", "hypothesis") for cause in causes}
+    if not python:
+        right["undetermined"] = None
+    d.notes["asked"] = "+".join(asked)
+    return d.program(body), Truth("probes", "throw" if python or cxx else "exit", right, causes).decided(
+        "script-exception", python and works)
 
 
 def killed(d):
@@ -558,9 +616,12 @@ def killed(d):
     if rng.random() < 0.3:  # it would have died of a leak later
         body += d.main_loop(rng.randint(5, 40), [alloc(d.bag(), d.place(), d.kind, d.size(0.005 * d.usable)),
                                                  only_repaired(Node("freeall", d.bags_used - 1))] + d.work(1))
-    body += [only_faulty(Node("kill", 9))]
-    return d.program(body), Truth("killed", "kill", {"killed-by-scheduler-or-user": ESTABLISHED_OR_SUPPORTED,
-                                                     "undetermined": None}, ["killed-by-scheduler-or-user"])
+    # The program sends the signal itself, so "from outside" is never proved.
+    number = rng.choice([9, 9, 15, 1, 10, 14])
+    body += [only_faulty(Node("kill", number))]
+    d.notes["signal"] = number
+    return d.program(body), Truth("own signal", "kill", {"killed-by-scheduler-or-user": ("supported", "hypothesis"),
+                                                         "undetermined": None}, [])
 
 
 def idle_memory(d):
@@ -841,4 +902,5 @@ FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3,
             (5, capacity_growing, True),
             (4, peak_phase, True), (3, fragmentation, True), (4, neighbour, True), (5, own_exception, True),
             (2, killed, True), (3, idle_memory, True), (16, healthy, False), (4, group, True), (3, planned_buffer, True),
-            (4, handled_on_host, True), (2, thread_ends, True), (3, built_again, True), (3, kept_objects, True)]
+            (4, handled_on_host, True), (2, thread_ends, True), (3, built_again, True), (3, kept_objects, True), (3, refused_context, True),
+            (3, probes, True)]

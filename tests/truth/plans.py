@@ -252,6 +252,10 @@ class Holds:
             elif op in ("exit", "kill", "throw"):
                 raise End(op, args[0])
             elif op == "begin":
+                if self.usable < -MARGIN:
+                    raise End("oom")
+                if self.usable < MARGIN:
+                    raise Impossible("a context that may be refused")
                 self.large += args[0] * STREAM + 2 * PAGE
 
 

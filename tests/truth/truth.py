@@ -249,6 +249,7 @@ class Result:
         self.broken = self.verdict = self.certainty = self.headline = None
         self.right = self.overclaim = self.lists_leaks = self.unstable = False
         self.rules_out_leak = False
+        self.decisive = None if program.repaired else program.truth.decisive
         self.raised = None
         self.seconds = 0
 
@@ -367,6 +368,20 @@ def print_table(results):
               "".join(f"{rows[name][c] or '.':>5}" for c in columns))
 
 
+def print_proofs(results):
+    """Print how often each cause was established, and how often where the program shows its decisive observation."""
+    proved = [r for r in results if r.certainty == "established"]
+    print("\nEstablished (right of all), and where the decisive observation is shown (established of all):")
+    for cause in sorted({r.verdict for r in proved} | {r.decisive for r in results if r.decisive}):
+        of = [r for r in proved if r.verdict == cause]
+        shown = [r for r in results if r.decisive == cause]
+        print(f"  {cause:34} {sum(not r.overclaim for r in of):5} of {len(of):5}"
+              f"   {sum(r.verdict == cause for r in proved if r.decisive == cause):5} of {len(shown):5}")
+    shown = [r for r in results if r.decisive]
+    reached = sum(r.verdict == r.decisive and r.certainty == "established" for r in shown)
+    print(f"decisive observations: {reached} of {len(shown)} established ({100 * reached / max(len(shown), 1):.1f} %)")
+
+
 def describe(result):
     notes = " ".join(f"{k}={v}" for k, v in result.notes.items())
     leak = ', "a leak" ruled out' if result.rules_out_leak else ""
@@ -394,6 +409,7 @@ def report(results, options, seconds):
     if placed:
         print(f"\nOf {len(placed)} leaks that were told and whose places are followed, {sum(r.place_right for r in placed)} "
               "name a place that keeps")
+    print_proofs(judged)
     healthy = [r for r in judged if r.name.startswith("healthy") or "repaired" in r.name]
     noisy = [r for r in healthy if not r.right]
     right = sum(r.right for r in judged)

@@ -41,12 +41,14 @@ enum op_code {
     OP_sleep,
     OP_vloop,
     OP_trimpools,
+    OP_probe,
     OP_COUNT
 };
 static const char *const op_names[OP_COUNT] = {
     "alloc", "try",      "freeall", "freelast",  "freehalf", "trim",     "launch", "wait",  "memset", "loop",
     "if",    "iffailed", "call",    "thread",    "join",     "end",      "say",    "exit",  "kill",   "throw",
-    "spawn", "ready",    "hold",    "keeppools", "flush",    "endclean", "begin",  "sleep", "vloop",  "trimpools"};
+    "spawn", "ready",    "hold",    "keeppools", "flush",    "endclean", "begin",  "sleep", "vloop",  "trimpools",
+    "probe"};
 
 struct op {
     enum op_code code;
@@ -289,6 +291,9 @@ static void step(struct op *op)
         break;
     case OP_begin:
         begin((int)op->numbers[0], (int)op->numbers[1], (int)op->numbers[2], (int)op->numbers[3]);
+        break;
+    case OP_probe:
+        probe(op->words[0]);
         break;
     case OP_sleep:
         usleep((unsigned)op->numbers[0] * 1000);

@@ -248,6 +248,19 @@ def memset(bag):
             return
 
 
+def probe(what):
+    """A question whose answer is an error, as libraries ask at their start."""
+    module, function, address, number = c_void_p(), c_void_p(), c_ulonglong(), c_int()
+    if what == "name":
+        check(cu.cuModuleLoadData(byref(module), c_char_p(PTX.encode())))
+        cu.cuModuleGetFunction(byref(function), module, b"gemm_of_a_newer_card")
+        check(cu.cuModuleUnload(module))
+    elif what == "device":
+        cu.cuDeviceGet(byref(number), c_int(99))
+    else:
+        cu.cuMemAlloc_v2(byref(address), c_size_t(0))
+
+
 def keep_pools():
     pool, everything = c_void_p(), c_ulonglong(2**64 - 1)
     check(cu.cuDeviceGetDefaultMemPool(byref(pool), device))

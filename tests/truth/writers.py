@@ -156,7 +156,7 @@ class Compiled:
                 "say": lambda: f'fprintf(stderr, "{args[0]}\\n");', "exit": lambda: f"stop({args[0]});",
                 "kill": lambda: f"kill(getpid(), {args[0]});", "throw": lambda: f'fprintf(stderr, "{args[0]}\\n"), stop(1);',
                 "keeppools": lambda: "keep_pools();", "trimpools": lambda: "trim_pools();",
-                "flush": lambda: "cache_flush();",
+                "flush": lambda: "cache_flush();", "probe": lambda: f'probe("{args[0]}");',
                 "endclean": lambda: "end_clean();",
                 "begin": lambda: f"begin({args[0]}, {args[1]}, {args[2]}, {args[3]});"}[op]()
 
@@ -239,6 +239,6 @@ class Scripted:
                 "say": lambda: f'gpu.sys.stderr.write("{args[0]}\\n")', "exit": lambda: f"gpu.leave({args[0]})",
                 "kill": lambda: f"gpu.kill({args[0]})", "throw": lambda: f'raise ValueError("{args[0]}")',
                 "keeppools": lambda: "gpu.keep_pools()", "trimpools": lambda: "gpu.trim_pools()",
-                "flush": lambda: "gpu.flush()",
+                "flush": lambda: "gpu.flush()", "probe": lambda: f'gpu.probe("{args[0]}")',
                 "endclean": lambda: "gpu.end_clean(bags)",
                 "begin": lambda: f"gpu.begin({args[0]}, {args[1]}, {args[2]}, {args[3]})"}[op]()

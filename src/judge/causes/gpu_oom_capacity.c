@@ -156,8 +156,14 @@ static gw_certainty certainty_of(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
     const uint64_t context_bytes = (uint64_t)1 << 30; /* upper limit for a context with its libraries */
-    if (memory->wanted_bytes == 0)
-        return GW_HYPOTHESIS; /* the request has no size: there was no room for a driver object */
+    bool fills = memory->limit_bytes != 0 && memory->own_bytes >= memory->limit_bytes / 10 * 9;
+    bool rest_is_contexts = memory->rest_known && memory->own_bytes * 2 >= memory->limit_bytes &&
+                            memory->rest_bytes <= context_bytes * (memory->context_count + 1);
+    bool only_need = (fills || rest_is_contexts) && !gwi_objects_may_hold(memory);
+    /* The request has no size: there was no room for a driver object, such as a context. */
+    bool is_object = memory->wanted_bytes == 0;
+    if (is_object && (!only_need || !memory->has_free || memory->free_bytes >= context_bytes))
+        return GW_HYPOTHESIS;
     if (c->told != NULL)
         return GW_SUPPORTED;
     /* The program continued after the refusal, so the program's end may have another cause. */
@@ -170,7 +176,7 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (gwi_unseen_driver(c->model) != NULL && memory->rest_known && gwi_would_fit(memory, memory->rest_bytes))
         return GW_HYPOTHESIS; /* an unobserved process may hold the memory that nothing accounts for */
-    if (memory->is_other_request)
+    if (memory->is_other_request || is_object)
         return GW_SUPPORTED;
     /* Only PyTorch's observer shows what is live in its allocator. Other frameworks print the amount of live memory in
      * their message. */
@@ -187,11 +193,7 @@ static gw_certainty certainty_of(const gwi_case *c)
     if (went_on || !is_one_need(c) || had_fitted(memory))
         return GW_SUPPORTED;
     bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
-    bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
-    bool rest_is_contexts = memory->rest_known && memory->own_bytes * 2 >= memory->limit_bytes &&
-                            memory->rest_bytes <= context_bytes * (memory->context_count + 1);
-    bool only_need = fills || rest_is_contexts;
-    return exceeds || (only_need && !gwi_objects_may_hold(memory)) ? GW_ESTABLISHED : GW_SUPPORTED;
+    return exceeds || only_need ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
