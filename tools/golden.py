@@ -192,13 +192,24 @@ def volatile_lines(base, items, pool):
     return {shape(line[2:]) for places in found for lines in places for line in lines}
 
 
-def compare(base, new, items, volatile, pool):
+def verdict_of(answer):
+    """Return an answer's verdict, as in "gpu-oom-leak (supported)"; None: it is none."""
+    try:
+        found = json.loads("\n".join(answer[1:answer.index("--- stderr ---")]))
+        return f"{found['cause'] or found['status']} ({found['certainty']})" if found["certainty"] else found["cause"] or found["status"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def compare(base, new, items, volatile, pool, verdicts):
     """Yield (kind, name, how, lines) for each difference."""
     def of_one(job):
         item, how = job
         old, now = base.answer(item, how), new.ask(item, how)
         if old != now:
             old = base.ask(item, how)  # a kept answer may be of another day or machine
+        if how == "--json" and verdict_of(old) != verdict_of(now):
+            verdicts[(item.kind, verdict_of(old), verdict_of(now))].append(item.name)
         return [(item.kind, item.name, "explain " + how, lines) for lines in hunks(old, now, volatile)]
     for found in pool.map(of_one, [(item, how) for item in items for how in ("--json", "--all")]):
         yield from found
@@ -230,8 +241,8 @@ def launch_ratio(base, new):
 
 # ---- printing ------------------------------------------------------------------------------------------------------
 
-def report(differences, counts, file):
-    """Print each kind of difference once; the file gets all differences."""
+def report(differences, verdicts, counts, file):
+    """Print each kind of difference once, and how the verdicts changed; the file gets all differences."""
     groups = collections.defaultdict(list)
     for kind, name, how, lines in differences:
         groups[(kind, how, tuple(map(shape, lines)))].append((name, lines))
@@ -241,6 +252,8 @@ def report(differences, counts, file):
     file.write_text("".join(f"{kind} {name}, {how}\n" + "".join(f"    {line}\n" for line in lines) for kind, name, how, lines in differences))
     if differences:
         print(f"\nall differences, also of kinds that are not shown: {os.path.relpath(file, ROOT)}")
+    for (kind, old, now), names in sorted(verdicts.items(), key=lambda v: -len(v[1])):
+        print(f"verdicts of {kind}: {old} -> {now}: {len(names)}: " + ", ".join(names[:EXAMPLES]) + (", ..." if names[EXAMPLES:] else ""))
     said = ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind])
     inputs = len({(kind, name) for kind, name, _, _ in differences})
     print(f"{said}: {len(differences):,} differences of {len(groups):,} kinds in {inputs:,} inputs" if differences else f"{said}: no difference")
@@ -282,7 +295,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
             volatile = volatile_lines(base, items, pool)
-            differences = [*compare(base, new, items, volatile, pool), *compare_symbols(*symbols)]
+            verdicts = collections.defaultdict(list)
+            differences = [*compare(base, new, items, volatile, pool, verdicts), *compare_symbols(*symbols)]
         finally:
             base.keep()
     if new.program.stat().st_mtime_ns != new.stamp:
@@ -291,7 +305,7 @@ def main():
         print("not compared, because two runs of the older build differ there:\n    " + "\n    ".join(sorted(volatile)))
     if "bench" in kinds:
         print(f"a recorded launch takes {launch_ratio(base, new)}")
-    report(differences, counts, WORK / "differences.txt")
+    report(differences, verdicts, counts, WORK / "differences.txt")
     print(f"{time.monotonic() - began:.0f} s")
     return 1 if differences else 0
 
