@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -220,7 +221,12 @@ def bytes_text(count):
     return f"{count} B"
 
 
+# What controls a terminal, or the direction of its text, as in gw_add_printable().
+_CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]")
+
+
 def _paragraph(label, body, hang=2, width=100):
+    body = _CONTROLS.sub("?", body.replace("\n", " ").replace("\t", " "))
     lines = textwrap.wrap(body, width - 9, subsequent_indent=" " * hang, break_long_words=False,
                           break_on_hyphens=False) or [""]
     return [f"{label if i == 0 else '':<9}{line}" for i, line in enumerate(lines)]
@@ -309,7 +315,7 @@ def render(cell, verdict, names, gone, cut):
         lines += _paragraph(label, f"{number}. {text}", 3)
         label = ""
     if verdict.get("recording"):
-        lines += _paragraph("Details", f"gpuwhy explain {verdict['recording']}")
+        lines += _paragraph("Details", f"gpuwhy explain {shlex.quote(verdict['recording'])}")
     return "\n".join(lines)
 
 

@@ -81,8 +81,8 @@ static void add_words(gw_text *text, int argc, char **argv)
             gw_text_add_str(text, " ...");
             return;
         }
-        const char *quote = argv[i][0] == '\0' || strpbrk(argv[i], " \t\n\"\\$&;<>|()*?[]#~`!{}") != NULL ? "'" : "";
-        gw_text_addf(text, " %s%s%s", quote, argv[i], quote);
+        gw_text_add_str(text, " ");
+        gw_add_shell_word(text, argv[i]);
     }
 }
 

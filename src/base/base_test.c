@@ -314,6 +314,50 @@ GW_TEST(nothing_is_painted_in_an_empty_text)
     gw_text_free(&text);
 }
 
+GW_TEST(direction_characters_are_not_printed)
+{
+    static const char *const cases[][2] = {
+        {"a\u202Eb\u2066c\u200Fd\u061Ce\u2028f\u206Ag", "a?b?c?d?e?f?g"},
+        {"\u05D0\u0627\u200D\u00E9\u2014\u2065\u2070", "\u05D0\u0627\u200D\u00E9\u2014\u2065\u2070"},
+        {"\xE2\x80", "??"},
+        {"\x01\x7F\xC2\x85", "???"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_text text = {0};
+        gw_add_printable(&text, cases[i][0]);
+        assert_string_equal(gw_text_str(&text), cases[i][1]);
+        gw_text_free(&text);
+    }
+}
+
+GW_TEST(words_are_quoted_for_a_shell)
+{
+    static const char *const cases[][2] = {
+        {"run-1.gpuwhy", "run-1.gpuwhy"},
+        {"a=b,c:d@e%f+g/h_i", "a=b,c:d@e%f+g/h_i"},
+        {"mod\u00E8le", "mod\u00E8le"},
+        {"", "''"},
+        {"=ls", "'=ls'"},
+        {"x$(touch y)", "'x$(touch y)'"},
+        {"a'$(b)'", "'a'\\''$(b)'\\''"
+                    "'"},
+        {"a\\b", "'a\\b'"},
+        {"^a", "'^a'"},
+        {"a\nb'\\", "$'a\\nb\\047\\134'"},
+        {"a\u202Eb\xFF", "$'a\\342\\200\\256b\\377'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_text text = {0};
+        gw_add_shell_word(&text, cases[i][0]);
+        assert_string_equal(gw_text_str(&text), cases[i][1]);
+        gw_text_free(&text);
+    }
+    gw_text text = {0};
+    gw_add_explain(&text, true, "-o x");
+    assert_string_equal(gw_text_str(&text), "gpuwhy explain --all ./'-o x'");
+    gw_text_free(&text);
+}
+
 /* Test which names suggest a secret, and that the values of such names are masked in arguments and text. */
 
 GW_TEST(names_are_judged_by_their_words)

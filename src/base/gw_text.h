@@ -78,11 +78,20 @@ size_t gw_name_edits(const char *a, const char *b);
  * functions before printing it. */
 
 /* Append `string`, with '?' for control characters and invalid UTF-8. Otherwise, a program's arguments or stderr could
- * control the user's terminal. */
+ * control the user's terminal. Characters that set the direction of text (such as U+202E) count as control characters,
+ * because a terminal shows the text after them in another order than it is. */
 void gw_add_printable(gw_text *text, const char *string);
 
 /* Append `string` as valid UTF-8. Invalid bytes become U+FFFD. Control characters stay, because JSON escapes them. */
 void gw_add_utf8(gw_text *text, const char *string);
+
+/* Append one word of a command that the user may paste into a shell: as it is, or in single quotes. A word with what
+ * gw_add_printable() replaces is written as $'..' with \n, \t and octal numbers, which bash, zsh and ksh read. Every word of a
+ * printed command that is not a constant goes through this function. */
+void gw_add_shell_word(gw_text *text, const char *word);
+
+/* Append the command that explains a recording, for a shell; `all`: with all evidence. `recording` may be NULL. */
+void gw_add_explain(gw_text *text, bool all, const char *recording);
 
 /* ---- the word of each value of an enum ---- */
 

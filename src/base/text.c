@@ -221,15 +221,34 @@ static size_t utf8_length(const char *string)
     return length;
 }
 
+/* True for characters that control a terminal, or that make it show a text in another order than it is. `length` is
+ * that of a valid sequence. */
+static bool is_control(const char *string, size_t length)
+{
+    /* the marks, embeddings, overrides and isolates of right-to-left text, and the separators of lines and paragraphs
+     */
+    static const struct {
+        unsigned first, last;
+    } ranges[] = {{0x00, 0x1F}, {0x7F, 0x9F}, {0x061C, 0x061C}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x206F},
+                  /* to 206F: deprecated controls of the same kind */};
+    unsigned code = (unsigned char)string[0];
+    if (length == 2)
+        code &= 0x1F;
+    else if (length > 2)
+        code &= length == 3 ? 0x0F : 0x07;
+    for (size_t i = 1; i < length; i++)
+        code = code << 6 | ((unsigned char)string[i] & 0x3F);
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (code >= ranges[i].first && code <= ranges[i].last)
+            return true;
+    return false;
+}
+
 static void add_clean(gw_text *text, const char *string, const char *wrong, bool drop_controls)
 {
     while (*string != '\0') {
         size_t length = utf8_length(string);
-        unsigned char byte = (unsigned char)*string;
-        /* control characters: below U+0020, DEL, and the C1 controls U+0080 to U+009F, which some terminals interpret,
-         * too */
-        bool control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && (unsigned char)string[1] < 0xA0);
-        if (length == 0 || (control && drop_controls)) {
+        if (length == 0 || (drop_controls && is_control(string, length))) {
             gw_text_add_str(text, wrong);
             string += length == 0 ? 1 : length;
         } else {
@@ -247,6 +266,55 @@ void gw_add_printable(gw_text *text, const char *string)
 void gw_add_utf8(gw_text *text, const char *string)
 {
     add_clean(text, string, "\xEF\xBF\xBD", false);
+}
+
+/* ---- words for a shell ---- */
+
+/* True for a word that no shell changes. A word of other letters is one, too: shells split at ASCII characters. */
+static bool is_plain_word(const char *word)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+@%=";
+    for (const char *c = word; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x80 && strchr(letters, *c) == NULL)
+            return false;
+    return word[0] != '\0' && word[0] != '='; /* zsh replaces =name by the path of a program */
+}
+
+void gw_add_shell_word(gw_text *text, const char *word)
+{
+    gw_text clean = {0};
+    gw_add_printable(&clean, word);
+    bool is_printable = strcmp(gw_text_str(&clean), word) == 0;
+    gw_text_free(&clean);
+    if (is_printable && is_plain_word(word)) {
+        gw_text_add_str(text, word);
+        return;
+    }
+    gw_text_add_str(text, is_printable ? "'" : "$'");
+    for (const char *c = word; *c != '\0';) {
+        size_t length = utf8_length(c);
+        bool is_shown = length > 0 && !is_control(c, length);
+        if (is_printable && *c == '\'')
+            gw_text_add_str(text, "'\\''");
+        else if (is_printable || (is_shown && *c != '\'' && *c != '\\'))
+            gw_text_add(text, c, length);
+        else if (*c == '\n' || *c == '\t')
+            gw_text_add_str(text, *c == '\n' ? "\\n" : "\\t");
+        else /* a quote, too: sh, which does not know $'..', would end the word at \' */
+            for (size_t i = 0; i < (length == 0 ? 1 : length); i++)
+                gw_text_addf(text, "\\%03o", (unsigned)(unsigned char)c[i]);
+        c += length == 0 ? 1 : length;
+    }
+    gw_text_add_str(text, "'");
+}
+
+void gw_add_explain(gw_text *text, bool all, const char *recording)
+{
+    gw_text_addf(text, "gpuwhy explain%s%s", all ? " --all" : "", recording == NULL ? "" : " ");
+    if (recording != NULL && recording[0] == '-')
+        gw_text_add_str(text, "./"); /* otherwise, it would be an option */
+    if (recording != NULL)
+        gw_add_shell_word(text, recording);
 }
 
 /* ---- wrapping ---- */

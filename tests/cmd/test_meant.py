@@ -2,8 +2,9 @@
 import os
 import pathlib
 import shutil
+import subprocess
 
-from support import Case
+from support import GPUWHY, Case
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "real" / "capacity_batch.gpuwhy"
 LOG = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    x.cuda()\n" \
@@ -53,6 +54,27 @@ class Meant(Case):
             self.assertIn("gpuwhy run -- ", self.says(word))
         self.assertIn("gpuwhy run -- sh -c 'touch x'", self.says("sh", "-c", "touch x"))
         self.assertFalse(trace.exists())
+        self.assertFalse((self.folder / "x").exists())
+
+    def test_pasted_commands_run_nothing_else(self):
+        """The name of a file is a command for a shell. Each printed command gets it back as one word."""
+        self.environment["PATH"] = f"{pathlib.Path(GPUWHY).parent}:{os.environ['PATH']}"
+        for name in ("a$(touch x).gpuwhy", "a'`touch x`'.gpuwhy", "a;touch x;.gpuwhy", "a\ntouch x\n.gpuwhy",
+                     "-a\u202e$(touch x).gpuwhy", "=a ~ \\ !.gpuwhy"):
+            with self.subTest(name):
+                shutil.copy(FIXTURE, self.folder / name)
+                done = self.run_gpuwhy("explain", "--no-history", "./" + name, stderr=subprocess.STDOUT)
+                self.assertNotIn("\u202e", done.stdout.decode())
+                printed = " ".join(done.stdout.decode().split("Details")[1].split())
+                command = printed[printed.index("gpuwhy explain"):]
+                self.assertIn("--all", command)
+                again = self.execute(["bash", "-c", command + " --no-history"])
+                self.assertEqual(again.returncode, done.returncode, (command, again.stderr))
+                (self.folder / name).unlink()
+        for name in ("b'$(touch x)'", "b;touch x.py"):
+            (self.folder / name).write_text("x\n")
+            line = self.says(name)
+            self.execute(["bash", "-c", line[line.rindex("gpuwhy "):]])
         self.assertFalse((self.folder / "x").exists())
 
     def test_a_script_without_a_mode(self):

@@ -69,5 +69,5 @@ class Cause(PythonCase):
         self.assertIn("\nVerdict  gpu-oom-", text)
         labels = [line.split()[0] for line in text.splitlines() if line[:1].isalpha() and not line.startswith("gpuwhy:")]
         self.assertEqual(labels, ["Verdict", "Where", "Next", "Details", "Why"], text)
-        self.assertIn(f"gpuwhy explain {self.folder}/state/gpuwhy/", " ".join(text.split()))
+        self.assertIn(f"gpuwhy explain '{self.folder}/state/gpuwhy/", " ".join(text.split()))
         self.assertTrue(all(len(line) <= 72 or "/" in line for line in text.splitlines()), text)

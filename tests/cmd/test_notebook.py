@@ -255,6 +255,12 @@ class Words(unittest.TestCase):
                          'at In [4]:2 in f; "In [5]", In [4]:1, 4123.py, 123.pyc')
         self.assertEqual(notebook.name_cells(types.SimpleNamespace(), text), text)
 
+    def test_what_controls_a_terminal_is_replaced(self):
+        verdict = dict(VERDICT, headline="a\x1b[2J\u202eb", recording="/x $(touch y)'.gpuwhy")
+        text = notebook.render("In [3]", verdict, [], {}, False)
+        self.assertIn("a?[2J?b", text)
+        self.assertIn("""Details  gpuwhy explain '/x $(touch y)'"'"'.gpuwhy'""", text)
+
     def test_html_is_escaped(self):
         page = notebook._as_html(self.render())
         self.assertIn("kept &lt;b&gt;", page)

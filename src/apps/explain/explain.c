@@ -353,18 +353,19 @@ static bool explain_input(const explain_options *options, int *ret_status)
     return has;
 }
 
-/* Write this command with --all added, as the user would type it. A command that is too long, needs quoting, contains
- * --cell or reads standard input is written as "the same command with --all". */
+/* Write this command with --all added, as the user would type it. A command that is too long, contains --cell or
+ * reads standard input is written as "the same command with --all". */
 static void write_again(gw_text *text, int argc, char **argv)
 {
     enum { AGAIN_BYTES_MAX = 160 };
     bool plain = isatty(STDIN_FILENO) != 0 || argc > 1;
     gw_text_add_str(text, "gpuwhy explain --all");
     for (int i = 1; i < argc; i++) {
-        plain = plain && argv[i][0] != '\0' && strcmp(argv[i], "-") != 0 && strcmp(argv[i], "--cell") != 0 &&
-                strpbrk(argv[i], " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
-        if (strcmp(argv[i], "--quiet") != 0)
-            gw_text_addf(text, " %s", argv[i]);
+        plain = plain && strcmp(argv[i], "-") != 0 && strcmp(argv[i], "--cell") != 0;
+        if (strcmp(argv[i], "--quiet") == 0)
+            continue;
+        gw_text_add_str(text, " ");
+        gw_add_shell_word(text, argv[i]);
     }
     if (plain && text->bytes <= AGAIN_BYTES_MAX)
         return;

@@ -273,6 +273,14 @@ static gw_status add_program(const gwi_lesson *lesson, bool repaired, words *to,
     return GW_OK;
 }
 
+static void print_word(const char *word, FILE *out)
+{
+    gw_text quoted = {0};
+    gw_add_shell_word(&quoted, word);
+    fprintf(out, " %s", gw_text_str(&quoted));
+    gw_text_free(&quoted);
+}
+
 static void print_head(const gwi_lesson *lesson, bool repaired, const words *option, const words *word, FILE *out)
 {
     gw_text title = {0};
@@ -281,10 +289,10 @@ static void print_head(const gwi_lesson *lesson, bool repaired, const words *opt
     gw_text_free(&title);
     fputs("$ gpuwhy run", out);
     for (size_t i = 0; i < option->count; i++)
-        fprintf(out, " %s", option->item[i]);
+        print_word(option->item[i], out);
     fputs(" --", out);
     for (size_t i = 0; i < word->count; i++)
-        fprintf(out, " %s", i == 0 ? gw_path_last(word->item[i]) : word->item[i]);
+        print_word(i == 0 ? gw_path_last(word->item[i]) : word->item[i], out);
     fputs("\n\n", out);
 }
 

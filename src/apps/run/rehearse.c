@@ -127,8 +127,12 @@ static int tell(const rehearse_options *options, gw_verdict *verdict, char **pro
     gwi_rehearsal_print(verdict, STDERR_FILENO);
     if (verdict->rehearsal->fits == GW_FITS_NOT && !options->once)
         say_need(options, verdict, program);
-    if (verdict->recording != NULL)
-        fprintf(stderr, "Details  gpuwhy explain %s\n", verdict->recording);
+    if (verdict->recording != NULL) {
+        gw_text command = {0};
+        gw_add_explain(&command, false, verdict->recording);
+        fprintf(stderr, "Details  %s\n", gw_text_str(&command));
+        gw_text_free(&command);
+    }
     if (json->path != NULL && gwi_verdict_write_json(verdict, json, &err) != GW_OK)
         gw_say("rehearse: %s", err.text);
     return verdict->rehearsal->fits == GW_FITS ? GW_EXIT_OK : GW_EXIT_UNDETERMINED;

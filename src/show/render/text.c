@@ -109,10 +109,11 @@ static void add_cut(gw_text *line, const char *text, size_t bytes_max)
 /* Add one argument, quoted as in a shell. Long arguments (whole scripts after -c) are cut. */
 static void add_argument(gw_text *line, const char *argument, size_t bytes_max)
 {
-    bool plain = argument[0] != '\0' && strpbrk(argument, " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
-    gw_text_add_str(line, plain ? "" : "'");
-    add_cut(line, argument, bytes_max);
-    gw_text_add_str(line, plain ? "" : "'");
+    gw_text cut = {0};
+    add_cut(&cut, argument, bytes_max);
+    gw_add_shell_word(line, gw_text_str(&cut));
+    line->failed = line->failed || cut.failed;
+    gw_text_free(&cut);
 }
 
 static void add_command(gw_text *line, const gw_verdict *verdict, size_t bytes_max)
@@ -341,8 +342,7 @@ static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_rend
     if (more > 0 && style->again != NULL)
         gw_text_add_str(&line, style->again);
     else if (more > 0 || verdict->recording != NULL)
-        gw_text_addf(&line, "gpuwhy explain%s%s%s", more > 0 ? " --all" : "", verdict->recording == NULL ? "" : " ",
-                     verdict->recording == NULL ? "" : verdict->recording);
+        gw_add_explain(&line, more > 0, verdict->recording);
     if (line.bytes > 0)
         gwi_page_add(page, GWI_DETAILS, "Details", gw_text_str(&line), 2);
     gwi_page_role(page, GW_ROLE_DIM, SIZE_MAX);

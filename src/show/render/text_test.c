@@ -60,8 +60,8 @@ GW_TEST(a_verdict_reads_as_designed)
 {
     gw_verdict verdict = sample();
     static const char wanted[] =
-        "gpuwhy: python 'train.py?[2J' exited 1 after 41.2 s on 2 x NVIDIA H200 (limit\n"
-        "        16.00 GiB)\n"
+        "gpuwhy: python $'train.py\\033[2J' exited 1 after 41.2 s on 2 x NVIDIA H200\n"
+        "        (limit 16.00 GiB)\n"
         "\n"
         "Verdict  gpu-oom-leak (established): the second run found the GPU full of what\n"
         "         the first one kept.\n"
@@ -82,8 +82,8 @@ GW_TEST(a_message_is_short_and_cut_after_a_line)
     gw_text whole = {0};
     gw_render_message(&verdict, 4096, &whole);
     static const char wanted[] =
-        "gpuwhy: python 'train.py?[2J' exited 1 after 41.2 s on 2 x NVIDIA H200\n"
-        "        (limit 16.00 GiB)\n"
+        "gpuwhy: python $'train.py\\033[2J' exited 1 after 41.2 s on 2 x NVIDIA\n"
+        "        H200 (limit 16.00 GiB)\n"
         "\n"
         "Verdict  gpu-oom-leak (established): the second run found the GPU full\n"
         "         of what the first one kept.\n"
