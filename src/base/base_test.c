@@ -367,11 +367,11 @@ GW_TEST(names_are_judged_by_their_words)
         "SLURM_JWT",     "db_password", "--pass",        "--auth",          "DB_PASS",
         "REGISTRY_AUTH", "GITHUB_PAT",  "AWS_CRED",      "gcp_creds",       "--pw",
         "signature",     "sig",         "Authorization", "--client-secret", "AWS_SECRET_ACCESS_KEY",
-        "--key-file"};
+        "--key-file",    "Set-Cookie",  "--cookie",      "--pin",           "--otp"};
     static const char *const open[] = {
-        "--tokenizer", "--max-tokens", "--keep", "--keyboard",           "--compass", "--path",   "--author",
-        "--bypass",    "--design",     "--lr",   "CUDA_VISIBLE_DEVICES", "--pattern", "--signal", "",
-        "---"};
+        "--tokenizer", "--max-tokens", "--keep", "--keyboard",           "--compass", "--path",    "--author",
+        "--bypass",    "--design",     "--lr",   "CUDA_VISIBLE_DEVICES", "--pattern", "--signal",  "",
+        "---",         "--pin-memory", "pin",    "--cookiecutter",       "--option",  "pin_memory"};
     for (size_t i = 0; i < sizeof secret / sizeof secret[0]; i++)
         if (!gw_name_is_secret(secret[i]))
             fail_msg("%s is shown", secret[i]);
@@ -428,6 +428,57 @@ GW_TEST(arguments_are_masked)
         {"x", "x", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "***"},
         {"x", "x", "model-00001-of-00005.safetensors", "model-00001-of-00005.safetensors"},
         {"x", "x", "", ""},
+        /* names and passwords */
+        {"curl", "-u", "bob:abc", "bob:***"},
+        {"curl", "--proxy-user", "bob:1234", "bob:***"},
+        {"curl", "x", "-ubob:abc", "-ubob:***"},
+        {"curl", "x", "--user=bob:abc", "--user=bob:***"},
+        {"sh", "-c", "curl -u bob:abc https://h/", "curl -u bob:*** https://h/"},
+        {"sh", "-c", "curl --user 'bob:a c' x", "curl --user 'bob:***' x"},
+        {"python", "-u", "train.py", "train.py"},
+        {"x", "--user", "alice", "alice"},
+        {"x", "x", "--user=alice", "--user=alice"},
+        {"docker", "-u", "1000:1000", "1000:1000"},
+        {"x", "-u", "localhost:8080", "localhost:8080"},
+        {"x", "-u", "http://host:80/x", "http://host:80/x"},
+        {"x", "x", "-unbuffered:on", "-unbuffered:on"},
+        /* cookies and numbers of one use */
+        {"x", "--cookie", "session=abc", "***"},
+        {"x", "x", "--cookie=a=b; c=d", "--cookie=***"},
+        {"x", "x", "Cookie: a=b; c=d", "Cookie: ***"},
+        {"sh", "-c", "curl -H 'Set-Cookie: a=b; c=d' x", "curl -H 'Set-Cookie: ***' x"},
+        {"x", "--cookiecutter", "template", "template"},
+        {"x", "--pin", "1234", "***"},
+        {"x", "x", "--otp=1234", "--otp=***"},
+        {"x", "--pin-memory", "true", "true"},
+        {"x", "x", "--pin-memory=1", "--pin-memory=1"},
+        /* options inside the command of a shell */
+        {"sh", "-c", "run --password abc --lr 1", "run --password *** --lr 1"},
+        {"sh", "-c", "run --hf-token abc", "run --hf-token ***"},
+        {"sh", "-c", "run --tokenizer abc", "run --tokenizer abc"},
+        {"sh", "-c", "sshpass -p abc ssh h", "sshpass -p *** ssh h"},
+        {"sh", "-c", "mysql -u root -pabc db", "mysql -u root -p*** db"},
+        {"sh", "-c", "mysql -p db; run -p 3 -pad", "mysql -p db; run -p 3 -pad"},
+        {"sshpass", "-p", "abc", "***"},
+        {"redis-cli", "-a", "abc", "***"},
+        {"nc", "-p", "8080", "8080"},
+        {"wandb", "login", "0123456789abcdef0123456789abcdef01234567", "***"},
+        {"wandb", "login", "alice", "alice"},
+        {"x", "--bearer", "abc", "***"},
+        {"x", "x", "AUTHORIZATION=abc", "AUTHORIZATION=***"},
+        {"x", "x", "nvapi-a1B2c3D4e5F6g7H8i9", "***"},
+        {"x", "x", "-----BEGIN RSA PRIVATE KEY-----\nMIIa\n-----END RSA PRIVATE KEY-----",
+         "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----"},
+        {"x", "x", "-----BEGIN CERTIFICATE-----\nMIIa", "-----BEGIN CERTIFICATE-----\nMIIa"},
+        /* webhooks */
+        {"x", "x", "https://hooks.slack.com/services/T0/B0/abc", "https://hooks.slack.com/***"},
+        {"x", "x", "https://u:p@hooks.x/abc?a=1", "https://u:***@hooks.x/***?a=1"},
+        {"x", "x", "https://discord.com/api/webhooks/12/a1B2c3D4e5", "https://discord.com/api/webhooks/***"},
+        {"x", "x", "https://a.webhook.office.com/webhookb2/ab/cd", "https://a.webhook.office.com/***"},
+        {"x", "x", "https://api.telegram.org/bot12:a1B2c3D4e5/send", "https://api.telegram.org/bot12:***/send"},
+        {"x", "x", "https://docs.x/webhooks/introduction", "https://docs.x/webhooks/introduction"},
+        {"x", "x", "/opt/services/data/a1B2c3D4e5.bin", "/opt/services/data/a1B2c3D4e5.bin"},
+        {"x", "x", "/opt/webhook", "/opt/webhook"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *argv[] = {(char *)(uintptr_t)cases[i].program, (char *)(uintptr_t)cases[i].before,
@@ -451,7 +502,14 @@ GW_TEST(text_is_masked)
         {"OSError: https://me:abc@host/repo.git", "OSError: https://me:***@host/repo.git"},
         {"GET /x?X-Amz-Signature=a8f3k2m9x7q1 403", "GET /x?X-Amz-Signature=*** 403"},
         {"login hf_qWeRtYuIoP1234567890aSdF failed", "login *** failed"},
+        {"retries exceeded with url: /services/T0A/B0B/a1B2c3D4e5f6 (x)",
+         "retries exceeded with url: /services/*** (x)"},
+        {"> Cookie: id=abc; b=c\n> Host: x", "> Cookie: ***\n> Host: x"},
+        {"+ curl -u bob:abc https://h/", "+ curl -u bob:*** https://h/"},
         /* not masked */
+        {"X11: MIT-MAGIC-COOKIE: 4 bytes", "X11: MIT-MAGIC-COOKIE: 4 bytes"},
+        {"usage: run --token TOKEN --password PASSWORD", "usage: run --token TOKEN --password PASSWORD"},
+        {"cookie = jar", "cookie = jar"},
         {"KeyError: 'encoder.layer4.0.conv1.weight'", "KeyError: 'encoder.layer4.0.conv1.weight'"},
         {"unexpected key: layer4.0.conv1.weight", "unexpected key: layer4.0.conv1.weight"},
         {"Missing key(s) in state_dict: \"fc.bias\"", "Missing key(s) in state_dict: \"fc.bias\""},
@@ -478,6 +536,8 @@ GW_TEST(text_is_masked)
 GW_TEST(masking_twice_changes_nothing)
 {
     static const char whole[] =
+        "Cookie: a=b \"-u x:y -----BEGIN PRIVATE KEY-----a-----END https://hooks.x/y /webhook/a1B2c3D4e5 login "
+        "a1b2c3d4e5f6a7b8 /bot1:a1B2c3D4 /services/T1/B1/a1B2c3D4 sshpass -p x;"
         "a://b:c@d \"key\": \"Ab1Cd2Ef3\" Authorization: Basic x1y2z3w4 pass= 'x' \\\"token\\\": \\\"q";
     for (size_t bytes = 0; bytes < sizeof whole; bytes++) {
         char *exact = malloc(bytes + 1);

@@ -1,5 +1,6 @@
 /* Mask secrets in command lines, environments and quoted text. A secret is recognised by the name in front of it or by
  * its own form. */
+#define _GNU_SOURCE
 #include "gw_mask.h"
 #include "gw_text.h"
 
@@ -23,6 +24,7 @@ static bool ends_in(const char *word, size_t bytes, const char *end)
 typedef enum name_kind {
     NAME_OPEN,
     NAME_KEY,      /* the value may be a secret: for example, "key" may mean an API key or a key of a dictionary */
+    NAME_COOKIE,   /* the value is a list of names and values, as in "Cookie: id=a1b2; theme=dark" */
     NAME_PASSWORD, /* the value is a secret in any form */
 } name_kind;
 
@@ -30,7 +32,7 @@ static name_kind kind_of_word(const char *word, size_t bytes)
 {
     /* compared with the end of a word, so that --tokenizer, --max-tokens and --keep are not masked */
     static const char *const key_ends[] = {"token", "key", "secret", "credential", "credentials", "jwt", "signature"};
-    static const char *const password_ends[] = {"password", "passwd", "passphrase", "pwd"};
+    static const char *const password_ends[] = {"password", "passwd", "passphrase", "passcode", "pwd"};
     /* compared with the whole word, so that --compass, --path and --author are not masked */
     static const char *const keys[] = {"auth", "authorization", "pat", "cred", "creds", "sig", "bearer", "apikey"};
     static const char *const passwords[] = {"pass", "pw"};
@@ -46,12 +48,17 @@ static name_kind kind_of_word(const char *word, size_t bytes)
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (equals(word, bytes, keys[i]))
             return NAME_KEY;
-    return NAME_OPEN;
+    return equals(word, bytes, "cookie") ? NAME_COOKIE : NAME_OPEN;
 }
 
 static name_kind kind_of_name(const char *name, size_t bytes)
 {
+    /* compared with the whole name, so that --pin-memory and "pin: 4" are not masked */
+    static const char *const passwords[] = {"--pin", "--otp", "--totp", "--mfa-code", "--otp-code"};
     name_kind kind = NAME_OPEN;
+    for (size_t i = 0; i < sizeof passwords / sizeof passwords[0]; i++)
+        if (equals(name, bytes, passwords[i]))
+            return NAME_PASSWORD;
     for (size_t at = 0; at < bytes;) {
         size_t word = 0;
         while (at + word < bytes && isalnum((unsigned char)name[at + word]))
@@ -119,9 +126,10 @@ static bool is_no_secret(const char *value, size_t bytes)
 /* True if the word looks like a token of a well-known service. Such tokens begin with a fixed prefix. */
 static bool is_known_token(const char *word, size_t bytes)
 {
-    static const char *const beginnings[] = {"ghp_",   "gho_", "ghu_", "ghs_",  "ghr_",  "github_pat_",
-                                             "glpat-", "hf_",  "sk-",  "xoxb-", "xoxp-", "AKIA",
-                                             "ASIA",   "AIza", "eyJ",  "npm_",  "pypi-"};
+    static const char *const beginnings[] = {
+        "ghp_",     "gho_",  "ghu_",  "ghs_",  "ghr_",      "github_pat_", "glpat-", "hf_",    "sk-",      "xoxb-",
+        "xoxp-",    "AKIA",  "ASIA",  "AIza",  "eyJ",       "npm_",        "pypi-",  "nvapi-", "sk_live_", "rk_live_",
+        "sk_test_", "xapp-", "xoxa-", "xoxs-", "dckr_pat_", "gsk_",        "r8_",    "ya29.",  "SG.",      "glrt-"};
     enum { TOKEN_MIN = 16 };
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
         size_t length = strlen(beginnings[i]);
@@ -149,6 +157,7 @@ typedef struct assignment {
     bool is_quoted; /* the value is in quotes */
     bool is_tight;  /* assigned by '=' without blanks */
     bool is_json;   /* the name is in quotes and a colon follows */
+    char quote;     /* that encloses the value; 0: none, or an escaped one */
 } assignment;
 
 static size_t value_bytes(const char *text, size_t at, size_t bytes, char quote)
@@ -188,6 +197,7 @@ static bool find_value(const char *text, size_t at, size_t bytes, assignment *re
     }
     ret->is_tight = operator== '=' && sign == at && !is_blank(text[sign + 1]);
     ret->is_json = (name_quoted || escaped != 0) && operator== ':';
+    ret->quote = quote;
     ret->value = next;
     ret->bytes = value_bytes(text, next, bytes, quote);
     return true;
@@ -208,6 +218,9 @@ static bool hides(name_kind kind, const char *value, const assignment *found, bo
 {
     if (kind == NAME_OPEN || is_no_secret(value, found->bytes))
         return false;
+    if (kind == NAME_COOKIE)
+        return (is_argument && found->is_tight) || memchr(value, '=', found->bytes) != NULL ||
+               (is_opaque(value, found->bytes) && !is_number(value, found->bytes));
     if (kind == NAME_PASSWORD)
         return found->is_tight || found->is_json || found->is_quoted || found->bytes >= 4;
     if (is_argument && (found->is_tight || (found->is_json && found->is_quoted)))
@@ -256,14 +269,174 @@ static void mask_range(masker *m, size_t from, size_t to)
     m->copied = to;
 }
 
-/* Mask the word at `at` if it is a secret. After a word like "password", "Bearer" or a URL's scheme, mask the secret
- * that follows. Returns the position to continue from. */
-static size_t mask_word(masker *m, size_t at)
+/* ---- secrets without a name: paths of webhooks, passwords after a user's name, keys of a login ---- */
+
+/* True if `start` is at this position. The text has no final zero. */
+static bool is_at(const masker *m, size_t at, const char *start)
 {
-    assignment found = {0};
-    size_t end = at, password;
+    size_t bytes = strlen(start);
+    return at <= m->bytes && m->bytes - at >= bytes && memcmp(m->text + at, start, bytes) == 0;
+}
+
+/* Return the position of `wanted` between two positions, or `to`. */
+static size_t find(const masker *m, size_t from, size_t to, const char *wanted)
+{
+    const char *found = from < to ? memmem(m->text + from, to - from, wanted, strlen(wanted)) : NULL;
+    return found == NULL ? to : (size_t)(found - m->text);
+}
+
+static size_t word_bytes(const masker *m, size_t at)
+{
+    size_t end = at;
     while (end < m->bytes && is_name_char(m->text[end]))
         end++;
+    return end - at;
+}
+
+static size_t path_end(const masker *m, size_t at)
+{
+    while (at < m->bytes && !isspace((unsigned char)m->text[at]) && strchr("\"'<>`?#()", m->text[at]) == NULL)
+        at++;
+    return at;
+}
+
+/* True for the path after /services/ of Slack: T0123/B0123/secret. */
+static bool is_services_path(const char *path, size_t bytes)
+{
+    const char *slash = memchr(path, '/', bytes);
+    return bytes > 0 && path[0] == 'T' && slash != NULL && slash + 1 < path + bytes && slash[1] == 'B' &&
+           memchr(slash + 1, '/', bytes - (size_t)(slash + 1 - path)) != NULL;
+}
+
+/* The path of a webhook's URL is its secret: https://hooks.slack.com/services/.., https://discord.com/api/webhooks/..,
+ * https://x.webhook.office.com/webhookb2/... Errors often print the path alone. The word from `at` to `end` is a host
+ * or a part of a path. Returns the position to continue from; 0: not a webhook. */
+static size_t mask_webhook(masker *m, size_t at, size_t end)
+{
+    const char *word = m->text + at;
+    bool is_host = at >= 3 && (is_at(m, at - 3, "://") || word[-1] == '@');
+    bool is_part = at >= 1 && word[-1] == '/' && !is_host;
+    bool is_hook_host = is_host && (is_at(m, at, "hooks.") || find(m, at, end, ".webhook.") < end);
+    size_t from = end + 1;
+    if ((!is_host && !is_part) || end >= m->bytes)
+        return 0;
+    size_t to = path_end(m, from);
+    if (is_part && is_at(m, at, "bot") && m->text[end] == ':' && isdigit((unsigned char)word[3]))
+        to = from + word_bytes(m, from); /* https://api.telegram.org/bot123:SECRET/sendMessage */
+    else if (m->text[end] != '/')
+        return 0;
+    else if (is_part && !(end - at >= 7 && strncasecmp(word, "webhook", 7) == 0) &&
+             !(equals(word, end - at, "services") && is_services_path(m->text + from, to - from)))
+        return 0;
+    else if (is_host && !is_hook_host)
+        return 0;
+    if (from >= to || is_no_secret(m->text + from, to - from) ||
+        (!is_hook_host && !is_opaque(m->text + from, to - from)))
+        return 0;
+    mask_range(m, from, to);
+    return to;
+}
+
+/* True for options whose value is "name:password". */
+static bool is_user_option(const char *word, size_t bytes)
+{
+    static const char *const options[] = {"-u", "--user", "--proxy-user", "--userpwd", "-U"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (strlen(options[i]) == bytes && memcmp(word, options[i], bytes) == 0)
+            return true;
+    return false;
+}
+
+enum { KEY_BYTES_MIN = 16 }; /* of a key after `login`, as in `wandb login KEY` */
+
+/* Return the offset of the password in "name:password"; 0 if it is none: "1000:1000", "localhost:8080", a URL. */
+static size_t find_password(const char *value, size_t bytes)
+{
+    enum { PORT_DIGITS_MAX = 5 };
+    const char *colon = memchr(value, ':', bytes);
+    size_t name = colon == NULL ? 0 : (size_t)(colon - value), from = name + 1;
+    if (name == 0 || from >= bytes || value[from] == '/' || value[from] == ':' ||
+        is_no_secret(value + from, bytes - from))
+        return 0;
+    bool is_host = memchr(value, '.', name) != NULL || equals(value, name, "localhost");
+    bool is_port = is_number(value + from, bytes - from) && bytes - from <= PORT_DIGITS_MAX;
+    return is_number(value, name) || (is_host && is_port) ? 0 : from;
+}
+
+/* Mask the value of an option that is separated by a blank or, for name:password, by '='. The option is the word from
+ * `at` to `end`. Returns the position to continue from; 0: there is no secret. */
+static size_t mask_option(masker *m, size_t at, size_t end)
+{
+    bool is_user = is_user_option(m->text + at, end - at), is_login = equals(m->text + at, end - at, "login");
+    name_kind kind = is_at(m, at, "--") ? kind_of_name(m->text + at, end - at) : NAME_OPEN;
+    size_t next = end;
+    if (is_user && next < m->bytes && m->text[next] == '=')
+        next++;
+    while (next < m->bytes && is_blank(m->text[next]))
+        next++;
+    if (next == end || next >= m->bytes || (!is_user && !is_login && kind == NAME_OPEN))
+        return 0;
+    char quote = m->text[next] == '"' || m->text[next] == '\'' ? m->text[next++] : '\0';
+    size_t bytes = value_bytes(m->text, next, m->bytes, quote), skipped = 0;
+    const char *value = m->text + next;
+    if (is_user)
+        skipped = find_password(value, bytes);
+    if (bytes == 0 || value[0] == '-' || is_no_secret(value, bytes) || (is_user && skipped == 0) ||
+        (is_login && (bytes < KEY_BYTES_MIN || !is_opaque(value, bytes))) ||
+        (!is_user && !is_login && !m->is_argument && (!is_opaque(value, bytes) || is_number(value, bytes))))
+        return 0;
+    mask_range(m, next + skipped, next + bytes);
+    return m->copied;
+}
+
+/* Mask the password after "sshpass -p" or "mysql .. -p" in the command of a shell. The option is the word from `at` to
+ * `end`. Returns the position to continue from; 0: there is no such password. */
+static size_t mask_short_option(masker *m, size_t at, size_t end)
+{
+    static const char *const programs[] = {"sshpass ", "mysql ", "mariadb ", "mysqldump "};
+    size_t begin = at, from = at + 2;
+    if (!m->is_argument || !is_at(m, at, "-p") || at == 0 || !is_blank(m->text[at - 1]))
+        return 0;
+    while (begin > 0 && strchr("\n;&|(`", m->text[begin - 1]) == NULL)
+        begin--;
+    bool is_found = false;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        is_found = is_found || find(m, begin, at, programs[i]) < at;
+    if (from == end && find(m, begin, at, programs[0]) < at) /* only sshpass takes the password in the next word */
+        while (from < m->bytes && is_blank(m->text[from]))
+            from++;
+    char quote = from < m->bytes && (m->text[from] == '"' || m->text[from] == '\'') ? m->text[from++] : '\0';
+    size_t bytes = value_bytes(m->text, from, m->bytes, quote);
+    if (!is_found || bytes == 0 || is_no_secret(m->text + from, bytes))
+        return 0;
+    mask_range(m, from, from + bytes);
+    return m->copied;
+}
+
+/* Mask a private key in the PEM format from its first line to its last. Returns the position after it; 0: none. */
+static size_t mask_private_key(masker *m, size_t at)
+{
+    static const char begin[] = "-----BEGIN ", kind[] = "PRIVATE KEY-----";
+    enum { KIND_BYTES_MAX = 32 };
+    if (!is_at(m, at, begin))
+        return 0;
+    size_t from = find(m, at, m->bytes, kind);
+    if (from == m->bytes || from - at > KIND_BYTES_MAX)
+        return 0;
+    from += strlen(kind);
+    size_t to = find(m, from, m->bytes, "-----END ");
+    if (to > from && !is_no_secret(m->text + from, to - from))
+        mask_range(m, from, to);
+    return to;
+}
+
+/* ---- words ---- */
+
+/* Mask what is a secret by its own form or by the word in front of it, without an assignment. The word is from `at` to
+ * `end`. Returns the position to continue from; 0: it is not one. */
+static size_t mask_by_form(masker *m, size_t at, size_t end)
+{
+    size_t password, next;
     if (is_known_token(m->text + at, end - at)) {
         mask_range(m, at, end);
         return end;
@@ -282,6 +455,22 @@ static size_t mask_word(masker *m, size_t at)
             mask_range(m, password, last);
         return last > 0 ? last : end + 3;
     }
+    next = mask_private_key(m, at);
+    if (next == 0)
+        next = mask_webhook(m, at, end);
+    if (next == 0)
+        next = mask_short_option(m, at, end);
+    return next != 0 ? next : mask_option(m, at, end);
+}
+
+/* Mask the word at `at` if it is a secret. After a word like "password", "Bearer" or a URL's scheme, mask the secret
+ * that follows. Returns the position to continue from. */
+static size_t mask_word(masker *m, size_t at)
+{
+    assignment found = {0};
+    size_t end = at + word_bytes(m, at), next = mask_by_form(m, at, end);
+    if (next != 0)
+        return next;
     name_kind kind = kind_of_name(m->text + at, end - at);
     if (kind == NAME_OPEN || !find_value(m->text, end, m->bytes, &found))
         return end;
@@ -294,6 +483,10 @@ static size_t mask_word(masker *m, size_t at)
     }
     if (!hides(kind, m->text + found.value, &found, m->is_argument))
         return end;
+    /* Cookies are separated by "; ", up to the end of the line or of the string that it stands in. */
+    if (kind == NAME_COOKIE && found.quote == '\0')
+        while (found.value + found.bytes < m->bytes && strchr("\n\"'", m->text[found.value + found.bytes]) == NULL)
+            found.bytes++;
     mask_range(m, found.value, found.value + found.bytes);
     return m->copied;
 }
@@ -321,32 +514,75 @@ static bool is_value_of(const char *before, const char *argument)
     if (before[0] != '-' || equals != NULL || strchr(before, ' ') != NULL)
         return false;
     name_kind kind = kind_of_name(before, strlen(before));
-    return kind == NAME_PASSWORD ? !gw_begins(argument, "--") : kind == NAME_KEY && argument[0] != '-';
+    return kind == NAME_PASSWORD ? !gw_begins(argument, "--") : kind != NAME_OPEN && argument[0] != '-';
+}
+
+/* True if one of the words before `index` is a program whose name begins with one of these. */
+static bool is_after(char *const *argv, int index, const char *const *programs, size_t count)
+{
+    for (int k = 0; k < index; k++)
+        for (size_t i = 0; i < count; i++)
+            if (gw_begins(gw_path_last(argv[k]), programs[i]))
+                return true;
+    return false;
 }
 
 /* True for -pVALUE, a password in database clients, sshpass and smbclient. In other programs, VALUE must look random,
  * unlike -progress and -p8080. */
-static bool is_short_password(const char *program, const char *argument)
+static bool is_short_password(char *const *argv, int index)
 {
     static const char *const programs[] = {"mysql", "mariadb", "sshpass", "mongo", "smbclient"};
-    const char *name = strrchr(program, '/') == NULL ? program : strrchr(program, '/') + 1;
+    const char *argument = argv[index];
     if (!gw_begins(argument, "-p") || argument[2] == '\0' || argument[2] == '-')
         return false;
-    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
-        if (gw_begins(name, programs[i]))
+    return is_after(argv, index, programs, sizeof programs / sizeof programs[0]) ||
+           is_opaque(argument + 2, strlen(argument + 2));
+}
+
+/* True for the word after a short option that takes a password in some programs only. */
+static bool is_after_short_option(char *const *argv, int index)
+{
+    static const struct {
+        const char *option, *program;
+    } rows[] = {{"-p", "sshpass"},
+                {"-p", "mongo"},
+                {"-p", "login"}, /* docker login, helm registry login */
+                {"-a", "redis-cli"},
+                {"-w", "ldap"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(argv[index - 1], rows[i].option) == 0 && is_after(argv, index - 1, &rows[i].program, 1))
             return true;
-    return is_opaque(argument + 2, strlen(argument + 2));
+    return false;
+}
+
+/* Return the offset of the password in an argument such as -ubob:secret of curl, or bob:secret after -u; 0: none. */
+static size_t password_offset(char *const *argv, int index)
+{
+    static const char *const programs[] = {"curl", "wget"};
+    const char *argument = argv[index];
+    size_t bytes = strlen(argument), skipped = 0;
+    if (index > 1 && is_user_option(argv[index - 1], strlen(argv[index - 1])))
+        return find_password(argument, bytes);
+    if (gw_begins(argument, "-u") && is_after(argv, index, programs, sizeof programs / sizeof programs[0]))
+        skipped = find_password(argument + 2, bytes - 2);
+    return skipped == 0 ? 0 : skipped + 2;
 }
 
 void gw_mask_argument(gw_text *text, char *const *argv, int index)
 {
     const char *argument = argv[index];
-    if (index > 1 && is_value_of(argv[index - 1], argument)) {
+    size_t open = index > 0 ? password_offset(argv, index) : 0, bytes = strlen(argument);
+    bool is_key = index > 1 && strcmp(argv[index - 1], "login") == 0 && bytes >= KEY_BYTES_MIN &&
+                  is_opaque(argument, bytes); /* wandb login KEY */
+    if (index > 1 && (is_key || is_value_of(argv[index - 1], argument) || is_after_short_option(argv, index))) {
         gw_text_add_str(text, GW_MASKED);
-    } else if (index > 0 && is_short_password(argv[0], argument)) {
+    } else if (index > 0 && is_short_password(argv, index)) {
         gw_text_add_str(text, "-p" GW_MASKED);
+    } else if (open > 0) {
+        gw_text_add(text, argument, open);
+        gw_text_add_str(text, GW_MASKED);
     } else {
-        mask(text, argument, strlen(argument), true);
+        mask(text, argument, bytes, true);
     }
 }
 

@@ -85,6 +85,12 @@ class Evidence(Case):
         verdict = self.verdict_of(["sh", "-c", "exit 0", "--token", "hunter2", "--api-key=hunter2", "--lr=0.1"])
         self.assertEqual(verdict["program"]["argv"], ["sh", "-c", "exit 0", "--token", "***", "--api-key=***",
                                                       "--lr=0.1"])
+        verdict = self.verdict_of(["sh", "-c", "exit 0", "-u", "bob:hunter2", "--cookie", "id=hunter2", "--otp=hunter2",
+                                   "https://hooks.example/services/hunter2", "curl -u bob:hunter2 --pin hunter2",
+                                   "--user", "alice"])
+        self.assertEqual(verdict["program"]["argv"][3:], ["-u", "bob:***", "--cookie", "***", "--otp=***",
+                                                          "https://hooks.example/***", "curl -u bob:*** --pin ***",
+                                                          "--user", "alice"])
         self.environment["CUDA_TOKEN"] = "hunter3"
         self.verdict_of(["true"])
         for path in (self.folder / "state" / "gpuwhy").glob("*.gpuwhy"):
