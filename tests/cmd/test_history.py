@@ -187,9 +187,15 @@ class History(PythonCase):
             self.assertIn("history: this run was not added: ", text)
             self.assertLess(text.index("no fault found"), text.index("history: "))  # the verdict comes first
             self.assertEqual(database.read_bytes(), damage)
-            self.assertIn(str(database), self.history(status=2))
-        database.unlink()
-        self.assertEqual(self.runs()["runs"], [])
+            printed = self.history(status=2)
+            self.assertIn(str(database), printed)
+            command = printed.split("begin a new list: ")[1]
+            (self.state / "runs.db-journal").write_bytes(b"old")
+            subprocess.run(["sh", "-c", command], check=True)
+            self.assertEqual((self.state / "runs.db.damaged").read_bytes(), damage)
+            self.assertFalse((self.state / "runs.db-journal").exists())
+            self.run_program()
+            self.assertEqual(len(self.runs()["runs"]), 1)
 
     def test_a_locked_database_does_not_keep_a_run(self):
         """The program that holds the lock ends only after the run."""

@@ -34,10 +34,11 @@ gw_status gwi_past_db_fail(const gwi_past_db *db, gw_error *err);
  * table, or adds the columns that a table of an older gpuwhy lacks.
  *
  * `wait_ms` is how long to wait for a program that holds a lock and changes nothing. While other programs make
- * progress, the wait goes on, for at most ten seconds in all.
+ * progress, the wait goes on, for at most half as long again.
  *
  * GW_MISSING: there is no database. GW_IO: it cannot be opened, read or written, or other programs kept it busy.
- * GW_CORRUPT: not a database, or damaged. GW_VERSION: a newer gpuwhy wrote it. GW_NOMEM. */
+ * GW_CORRUPT: not a database, or damaged; the text has the command that begins a new list. GW_VERSION: a newer gpuwhy
+ * wrote it. GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_past_db_open(gwi_past_db *ret_db, const char *path, bool writes, int wait_ms,
                                          gw_error *err);
 void gwi_past_db_close(gwi_past_db *db);

@@ -71,10 +71,29 @@ static gw_status status_of(int code)
     }
 }
 
+/* Write the command that begins a new list. SQLite would apply the journal of the old file to a new one, so the command
+ * removes it. */
+static void add_renewal(const char *path, gw_text *text)
+{
+    const char *name = gw_path_last(path);
+    gw_text folder = {0};
+    gw_text_addf(&folder, "%.*s", (int)(name - path), path);
+    gw_text_add_str(text, "(cd ");
+    gw_add_shell_word(text, folder.bytes == 0 ? "." : gw_text_str(&folder));
+    gw_text_addf(text, " && mv %s %s.damaged && rm -f %s-journal)", name, name, name);
+    gw_text_free(&folder);
+}
+
 gw_status gwi_past_db_fail(const gwi_past_db *db, gw_error *err)
 {
-    return gw_fail(err, status_of(sqlite3_extended_errcode(db->sqlite)), "%s: %s", db->path,
-                   sqlite3_errmsg(db->sqlite));
+    gw_text renewal = {0};
+    gw_status st = status_of(sqlite3_extended_errcode(db->sqlite));
+    if (st == GW_CORRUPT)
+        add_renewal(db->path, &renewal);
+    st = gw_fail(err, st, "%s: %s%s%s", db->path, sqlite3_errmsg(db->sqlite),
+                 st == GW_CORRUPT ? "; to keep this file and begin a new list: " : "", gw_text_str(&renewal));
+    gw_text_free(&renewal);
+    return st;
 }
 
 /* ---- opening ---- */
@@ -129,8 +148,9 @@ static bool has_changed(gwi_past_db *db)
 static int wait_for_lock(void *user, int count)
 {
     enum { SHORT_MS = 2, SHORT_COUNT = 50, LONG_MS = 20 };
-    static const uint64_t silent_ns = 1000000000u, most_ns = 10000000000u;
+    static const uint64_t silent_ns = 1000000000u;
     gwi_past_db *db = user;
+    const uint64_t most_ns = db->wait_ns + db->wait_ns / 2;
     uint64_t now_ns = gw_monotonic_ns();
     if (db->wait_begin_ns == 0)
         db->wait_begin_ns = db->progress_ns = now_ns;

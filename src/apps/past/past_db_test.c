@@ -4,7 +4,10 @@
 #include "gwi_past_db.h"
 #include "gwi_past_runs.h"
 
+#include "gw_clock.h"
+
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -404,6 +407,35 @@ GW_TEST_WITH(no_program_is_waited_for_when_reading, clear, NULL)
     assert_int_equal(gwi_past_read(&(gwi_past_query){.wait_ms = 1}, &list, &err), GW_IO);
     assert_non_null(strstr(err.text, "locked"));
     sqlite3_close(db);
+}
+
+/* Return how long a reader waits for a program that keeps its lock and changes the file all the time. */
+static uint64_t waited_ns(int wait_ms)
+{
+    gwi_past_list list;
+    gw_error err = {""};
+    uint64_t begin_ns = gw_monotonic_ns();
+    assert_int_equal(gwi_past_read(&(gwi_past_query){.wait_ms = wait_ms}, &list, &err), GW_IO);
+    assert_non_null(strstr(err.text, "locked"));
+    return gw_monotonic_ns() - begin_ns;
+}
+
+GW_TEST_WITH(a_busy_program_is_not_waited_for_long, clear, NULL)
+{
+    sqlite3 *db;
+    add((char[]){"train"}, 5, 0);
+    assert_int_equal(sqlite3_open_v2(database, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+    pid_t child = fork();
+    while (child == 0) {
+        (void)!utimensat(AT_FDCWD, database, NULL, 0);
+        usleep(1000);
+    }
+    uint64_t short_ns = waited_ns(1), long_ns = waited_ns(1000);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    sqlite3_close(db);
+    assert_true(short_ns < long_ns);
 }
 
 GW_TEST(words_do_not_run_together)
