@@ -120,6 +120,54 @@ class Answers(Server):
         for _ in range(200):  # all answers come from the same snapshot
             self.assertIn(stamp, self.samples())
 
+    def test_more_slow_connections_than_there_is_room_for(self):
+        """They send a byte now and then. The oldest of them give way to each scrape."""
+        self.serve()
+        slow = [socket.create_connection(self.address) for _ in range(200)]
+        for connection in slow:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"GET /metrics HTTP/1.1\r\nX")
+        for _ in range(100):
+            for connection in slow:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"a")
+            self.assertEqual(self.request()[0], 200)
+        open_count = 0
+        for connection in slow:
+            connection.setblocking(False)
+            try:
+                open_count += connection.recv(1) != b""
+            except BlockingIOError:
+                open_count += 1
+            except OSError:
+                pass
+            connection.close()
+        self.assertLess(open_count, 64)
+
+    def test_one_request_a_connection(self):
+        self.serve()
+        with socket.create_connection(self.address) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+        self.assertEqual(answer.count(b"HTTP/1.1 200"), 1)
+
+    def test_names_of_the_host(self):
+        """A web page can point a name of its own at this address, but it cannot choose another name."""
+        self.serve("--allow-host", "gpu7.example", "--allow-host", "proxy")
+        for name in ("127.0.0.1", "localhost:80", "LOCALHOST", "[::1]:9465", "10.1.2.3:9465", socket.gethostname(),
+                     "gpu7.example:9465", "Proxy"):
+            self.assertEqual(self.request(headers={"Host": name})[0], 200, name)
+        for name in ("rebind.example", "rebind.example:9465", "localhost.rebind.example", "127.0.0.1.rebind.example",
+                     "1.2.3", "", "[", "[]", "[::1].example", ":", "x" * 5000, "proxy.example"):
+            status, _, text = self.request(headers={"Host": name})
+            self.assertIn(status, (403, 431), name)
+            self.assertNotIn("gpuwhy_", text)
+        with socket.create_connection(self.address) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            self.assertIn(b" 200 ", connection.recv(100))
+
     def test_many_clients_and_slow_ones(self):
         self.serve()
         slow = [socket.create_connection(self.address) for _ in range(20)]

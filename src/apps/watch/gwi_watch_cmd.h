@@ -2,6 +2,7 @@
 #ifndef GWI_WATCH_CMD_H
 #define GWI_WATCH_CMD_H
 
+#include "gw_option_list.h"
 #include "gw_status.h"
 #include "gw_watch.h"
 
@@ -25,6 +26,7 @@ typedef struct gwi_listen_options {
     const char *address; /* "127.0.0.1:9465", "[::1]:9465", "localhost:9465" */
     bool allow_remote;   /* addresses other than loopback are allowed */
     unsigned interval_s;
+    const gw_option_list *hosts; /* further names that the Host header of a request may have */
 } gwi_listen_options;
 
 /* Serve metrics until a signal arrives (watch_listen.c). GW_USAGE: the address is wrong or not allowed. GW_IO: it is

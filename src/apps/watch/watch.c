@@ -25,6 +25,8 @@
     X(STRING, const char *, listen, "--listen", "ADDRESS:PORT", NULL,                                                  \
       "serve metrics for Prometheus there, for example 127.0.0.1:9465")                                                \
     X(FLAG, bool, allow_remote, "--allow-remote", NULL, NULL, "let --listen use an address that others can reach")     \
+    X(LIST, gw_option_list, allow_host, "--allow-host", "NAME", NULL,                                                  \
+      "let clients of --listen use this name of the machine in their requests; may be repeated")                       \
     X(STRING, const char *, metrics_file, "--metrics-file", "FILE", NULL,                                              \
       "write metrics there at each interval, for node_exporter's textfile collector")
 
@@ -144,6 +146,8 @@ static gw_status check(const watch_options *options, int first, int argc, char *
         return gw_fail(err, GW_USAGE, "--metrics-file does not go with --listen or --json");
     if (options->allow_remote && options->listen == NULL)
         return gw_fail(err, GW_USAGE, "--allow-remote only goes with --listen");
+    if (options->allow_host.count > 0 && options->listen == NULL)
+        return gw_fail(err, GW_USAGE, "--allow-host only goes with --listen");
     return GW_OK;
 }
 
@@ -165,7 +169,7 @@ int gwi_cmd_watch(int argc, char **argv)
         st = gwi_outputs_open(&output, 1, NULL, 0, &err);
     if (st == GW_OK)
         st = gw_watch_open(&how, &watch, &err);
-    const gwi_listen_options listening = {options.listen, options.allow_remote, options.interval};
+    const gwi_listen_options listening = {options.listen, options.allow_remote, options.interval, &options.allow_host};
     bool is_screen = !options.once && !options.json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     if (st == GW_OK)
         st = gwi_watch_catch_signals(&err);
