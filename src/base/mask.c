@@ -141,6 +141,15 @@ static bool is_known_token(const char *word, size_t bytes)
 
 /* ---- text ---- */
 
+/* How far a secret and a command may reach: without a limit, the time could grow with the square of a hostile text. */
+enum { SECRET_BYTES_MAX = 4096, COMMAND_BYTES_MAX = 512 };
+
+/* Return the end of the text, or of the longest secret at `at`. */
+static size_t reach(size_t at, size_t bytes)
+{
+    return bytes - at < SECRET_BYTES_MAX ? bytes : at + SECRET_BYTES_MAX;
+}
+
 static bool is_name_char(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
@@ -195,7 +204,7 @@ static bool find_value(const char *text, size_t at, size_t bytes, assignment *re
         quote = text[next++];
         ret->is_quoted = true;
     }
-    ret->is_tight = operator== '=' && sign == at && !is_blank(text[sign + 1]);
+    ret->is_tight = operator== '=' && sign == at && sign + 1<bytes && !is_blank(text[sign + 1]);
     ret->is_json = (name_quoted || escaped != 0) && operator== ':';
     ret->quote = quote;
     ret->value = next;
@@ -233,6 +242,7 @@ static bool hides(name_kind kind, const char *value, const assignment *found, bo
 static size_t find_userinfo(const char *text, size_t at, size_t bytes, size_t *ret_password)
 {
     size_t end = at, colon = 0, last = 0;
+    bytes = reach(at, bytes);
     while (end < bytes && !isspace((unsigned char)text[end]) && strchr("\"'<>`", text[end]) == NULL)
         end++;
     for (size_t i = at; i < end; i++) {
@@ -295,7 +305,8 @@ static size_t word_bytes(const masker *m, size_t at)
 
 static size_t path_end(const masker *m, size_t at)
 {
-    while (at < m->bytes && !isspace((unsigned char)m->text[at]) && strchr("\"'<>`?#()", m->text[at]) == NULL)
+    size_t end = reach(at, m->bytes);
+    while (at < end && !isspace((unsigned char)m->text[at]) && strchr("\"'<>`?#()", m->text[at]) == NULL)
         at++;
     return at;
 }
@@ -355,6 +366,9 @@ static size_t find_password(const char *value, size_t bytes)
     enum { PORT_DIGITS_MAX = 5 };
     const char *colon = memchr(value, ':', bytes);
     size_t name = colon == NULL ? 0 : (size_t)(colon - value), from = name + 1;
+    for (size_t i = 0; i < name; i++)
+        if (!is_name_char(value[i]) && strchr("@\\+", value[i]) == NULL)
+            return 0;
     if (name == 0 || from >= bytes || value[from] == '/' || value[from] == ':' ||
         is_no_secret(value + from, bytes - from))
         return 0;
@@ -377,7 +391,7 @@ static size_t mask_option(masker *m, size_t at, size_t end)
     if (next == end || next >= m->bytes || (!is_user && !is_login && kind == NAME_OPEN))
         return 0;
     char quote = m->text[next] == '"' || m->text[next] == '\'' ? m->text[next++] : '\0';
-    size_t bytes = value_bytes(m->text, next, m->bytes, quote), skipped = 0;
+    size_t bytes = value_bytes(m->text, next, reach(next, m->bytes), quote), skipped = 0;
     const char *value = m->text + next;
     if (is_user)
         skipped = find_password(value, bytes);
@@ -397,7 +411,7 @@ static size_t mask_short_option(masker *m, size_t at, size_t end)
     size_t begin = at, from = at + 2;
     if (!m->is_argument || !is_at(m, at, "-p") || at == 0 || !is_blank(m->text[at - 1]))
         return 0;
-    while (begin > 0 && strchr("\n;&|(`", m->text[begin - 1]) == NULL)
+    while (begin > 0 && at - begin < COMMAND_BYTES_MAX && strchr("\n;&|(`", m->text[begin - 1]) == NULL)
         begin--;
     bool is_found = false;
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
@@ -406,7 +420,7 @@ static size_t mask_short_option(masker *m, size_t at, size_t end)
         while (from < m->bytes && is_blank(m->text[from]))
             from++;
     char quote = from < m->bytes && (m->text[from] == '"' || m->text[from] == '\'') ? m->text[from++] : '\0';
-    size_t bytes = value_bytes(m->text, from, m->bytes, quote);
+    size_t bytes = value_bytes(m->text, from, reach(from, m->bytes), quote);
     if (!is_found || bytes == 0 || is_no_secret(m->text + from, bytes))
         return 0;
     mask_range(m, from, from + bytes);
@@ -417,11 +431,12 @@ static size_t mask_short_option(masker *m, size_t at, size_t end)
 static size_t mask_private_key(masker *m, size_t at)
 {
     static const char begin[] = "-----BEGIN ", kind[] = "PRIVATE KEY-----";
-    enum { KIND_BYTES_MAX = 32 };
+    enum { KIND_BYTES_MAX = 48 };
     if (!is_at(m, at, begin))
         return 0;
-    size_t from = find(m, at, m->bytes, kind);
-    if (from == m->bytes || from - at > KIND_BYTES_MAX)
+    size_t most = m->bytes - at < KIND_BYTES_MAX ? m->bytes : at + KIND_BYTES_MAX;
+    size_t from = find(m, at, most, kind);
+    if (from == most)
         return 0;
     from += strlen(kind);
     size_t to = find(m, from, m->bytes, "-----END ");
