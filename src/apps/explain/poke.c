@@ -12,6 +12,7 @@
 #include "gw_place.h"
 #include "gw_render.h"
 #include "gw_sites.h"
+#include "gw_stacks.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -186,7 +187,7 @@ static gw_status read_model(poke *it, const gw_watched_process *process, gw_erro
         shifted.thread[i].inside_since_ns -= t0_ns;
         shifted.thread[i].not_ready_at_ns -= t0_ns;
     }
-    shifted.sites_told = shifted.codes_told = GW_HANG_NUMBERS_MAX;
+    shifted.sites_told = shifted.codes_told = GW_STACKS_IDS_MAX;
     gw_watched_process shifted_process = *process;
     shifted_process.since_ns -= t0_ns;
     gw_hang_tell(&shifted, &shifted_process, true, feed_item, it);

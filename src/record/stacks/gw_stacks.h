@@ -1,8 +1,10 @@
 /* Inspects the threads of another process from outside: what each thread waits for, and its stack.
  *
  * Most data is read from /proc and from the process's memory, without disturbing the process. For a native stack, the
- * thread is stopped with ptrace for a few milliseconds. The program must not notice this. So a thread in a system call
- * is stopped only if the kernel restarts this call by itself. The result contains a reason for missing data.
+ * thread is stopped with ptrace while its registers and its stack are copied, usually for less than a millisecond. The
+ * program must not notice this. So a thread in a system call is stopped only if the kernel restarts this call by
+ * itself. Other sleeping threads, also those that a debugger or SIGSTOP has stopped, are read as they sleep. Their
+ * stack ends at the first function that uses a frame pointer. The result contains a reason for missing data.
  *
  * The caller must run as the same user. With Yama's scope 1, the usual setting, the process must be a descendant of the
  * caller, too.
@@ -54,6 +56,9 @@ typedef struct gw_stack_thread {
     int syscall;           /* number of the system call; -1 if none or unknown */
     uint64_t lock_address; /* LOCK, TIMED_LOCK, SHARED_LOCK: address of the lock; 0 if unknown */
     uint32_t owner_tid;    /* LOCK: the thread that holds the lock; JOIN: the thread that must end; 0 if unknown */
+    int fd;                /* the file that a system call such as read waits for; -1: none, or unknown */
+    uint32_t child;        /* CHILD: the process that must end; 0: any child, or unknown */
+    uint32_t tracer;       /* the process that traces the thread, such as a debugger; 0: none */
     char where[40];        /* the kernel function in which the thread sleeps; "" if unknown */
     uint64_t cpu_ms;       /* CPU time since the thread started */
     uint64_t frame[GW_SITE_FRAMES_MAX]; /* as in event SITE_FRAMES, but a Python frame holds an index into `code` */
@@ -80,6 +85,8 @@ typedef struct gw_stack_mapping {
 typedef struct gw_stack_process {
     gw_stack_thread *thread; /* owned */
     size_t thread_count;
+    uint64_t stops;            /* how many threads were stopped */
+    uint64_t stop_ns_max;      /* upper bound of the longest stop of a thread */
     uint64_t threads_left_out; /* number of threads above the limit, which were not read */
     char no_waits[160];        /* why the waits of some or all threads are unknown; "" if they are known */
     char no_stacks[160];       /* why some or all threads have no native stack; "" if none is missing */
@@ -102,5 +109,31 @@ void gw_stacks_let_go(void);
 
 /* Store the total CPU time of all threads of `pid`, in ms, in *ret_ms. Returns false if it is unknown. */
 bool gw_stacks_cpu_ms(uint32_t pid, uint64_t *ret_ms);
+
+/* ---- stacks as call sites ---- */
+
+struct gw_item;
+
+/* Limit for the ids of sites and code objects. The supervisor uses ids below it. `gpuwhy poke` on the same run uses ids
+ * from this limit upwards. */
+enum { GW_STACKS_IDS_MAX = 1 << 16 };
+
+/* The stacks of one process, and where to record them: as events MAPPED, PYTHON_CODE, PYTHON_LINES, SITE and
+ * SITE_FRAMES. All pointers are borrowed. */
+typedef struct gw_stacks_writer {
+    const gw_stack_process *process;
+    const struct gw_item *like; /* an item whose time and pid are used for every recorded item */
+    void (*put)(void *user, const struct gw_item *item);
+    void *user;
+    uint32_t *sites_told, *codes_told; /* the last ids given to sites and to code objects */
+    /* set by gw_stacks_write_begin() */
+    uint32_t code_first; /* id of the process's first Python code object */
+    bool full;           /* no unused ids are left: no more stacks are recorded */
+} gw_stacks_writer;
+
+/* Record the files and the Python code objects that the stacks of the process contain. Call it first. */
+void gw_stacks_write_begin(gw_stacks_writer *writer);
+/* Record a thread's stack. Returns the id of the site, or 0 if nothing was recorded. */
+uint32_t gw_stacks_write(gw_stacks_writer *writer, const gw_stack_thread *thread);
 
 #endif

@@ -114,8 +114,6 @@ static _Noreturn void be_child(void)
 {
     pthread_t thread[ROLES];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (pipe(pipe_fds) != 0)
-        _exit(1);
     for (int i = 0; i < ROLES; i++) {
         pthread_create(&thread[i], NULL, roles[i], NULL);
         if (i == LEFT)
@@ -147,6 +145,7 @@ static void wait_for_sleep(pid_t pid, uint32_t tid)
 static pid_t start_child(void)
 {
     memset(shared, 0, sizeof *shared);
+    assert_int_equal(pipe(pipe_fds), 0);
     pid_t pid = fork();
     if (pid == 0)
         be_child();
@@ -162,6 +161,8 @@ static pid_t start_child(void)
 static void end_child(pid_t pid)
 {
     kill(pid, SIGKILL);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
     /* the child cannot end while one of its threads is still stopped: release it */
     while (waitpid(pid, NULL, WNOHANG) == 0) {
         gw_stacks_let_go();
@@ -241,6 +242,10 @@ GW_TEST(stacks_are_read_and_nobody_notices)
             assert_true(is_mapped(process, (uintptr_t)wait_for_second));
             assert_true(stands_in(thread, (void (*)(void))left));
             assert_true(stands_in(thread_of(process, SPINNER), (void (*)(void))spinner));
+            /* not stopped, because a stop may interrupt a read */
+            assert_true(stands_in(thread_of(process, READER), (void (*)(void))reader));
+            assert_int_equal(thread_of(process, READER)->fd, pipe_fds[0]);
+            assert_true(process->stops > 0 && process->stop_ns_max > 0);
         }
         gw_stack_process_free(process);
         gw_stacks_let_go();

@@ -103,8 +103,8 @@ static void find_python(uint32_t pid, gwi_python *python, gw_stack_process *proc
 
 static void look_at_thread(uint32_t pid, gw_stack_thread *thread)
 {
-    char text[1024];
-    thread->syscall = -1;
+    char text[1024], status[32768];
+    thread->syscall = thread->fd = -1;
     thread->state = '?';
     if (gwi_read_of_thread(text, sizeof text, pid, thread->tid, "comm") > 0)
         snprintf(thread->name, sizeof thread->name, "%.*s", (int)strcspn(text, "\n"), text);
@@ -112,6 +112,11 @@ static void look_at_thread(uint32_t pid, gw_stack_thread *thread)
         cpu_ms_of(text, &thread->cpu_ms, &thread->state);
     if (gwi_read_of_thread(text, sizeof text, pid, thread->tid, "wchan") > 0 && strcmp(text, "0") != 0)
         snprintf(thread->where, sizeof thread->where, "%.39s", text);
+    const char *tracer = gwi_read_of_thread(status, sizeof status, pid, thread->tid, "status") > 0
+                             ? strstr(status, "\nTracerPid:")
+                             : NULL;
+    if (tracer != NULL)
+        sscanf(tracer, "\nTracerPid: %u", &thread->tracer);
 }
 
 static gw_status list_threads(uint32_t pid, gw_stack_process *process, gw_error *err)

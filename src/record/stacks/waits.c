@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 GW_WORDS(gw_wait_word, gw_wait, GW_WAITS, words[GW_WAIT_UNKNOWN])
@@ -28,41 +29,64 @@ static const struct {
     int number;
     gw_wait wait;
     bool goes_on; /* after a stop, the call continues and returns the same result */
+    bool has_fd;  /* its first argument is a file */
 } calls[] = {
-    {SYS_futex, GW_WAIT_LOCK, true},           {SYS_clock_nanosleep, GW_WAIT_SLEEP, true},
-    {SYS_nanosleep, GW_WAIT_SLEEP, true},      {SYS_sched_yield, GW_WAIT_RUNNING, true},
-    {SYS_wait4, GW_WAIT_CHILD, true},          {SYS_waitid, GW_WAIT_CHILD, true},
-    {SYS_read, GW_WAIT_INPUT, false},          {SYS_readv, GW_WAIT_INPUT, false},
-    {SYS_pread64, GW_WAIT_INPUT, false},       {SYS_write, GW_WAIT_INPUT, false},
-    {SYS_writev, GW_WAIT_INPUT, false},        {SYS_recvfrom, GW_WAIT_INPUT, false},
-    {SYS_recvmsg, GW_WAIT_INPUT, false},       {SYS_sendto, GW_WAIT_INPUT, false},
-    {SYS_sendmsg, GW_WAIT_INPUT, false},       {SYS_connect, GW_WAIT_INPUT, false},
-    {SYS_accept, GW_WAIT_INPUT, false},        {SYS_accept4, GW_WAIT_INPUT, false},
-    {SYS_epoll_pwait, GW_WAIT_INPUT, false},   {SYS_ppoll, GW_WAIT_INPUT, false},
-    {SYS_pselect6, GW_WAIT_INPUT, false},      {SYS_rt_sigtimedwait, GW_WAIT_INPUT, false},
-    {SYS_rt_sigsuspend, GW_WAIT_INPUT, false}, {SYS_flock, GW_WAIT_INPUT, false},
-    {SYS_fcntl, GW_WAIT_INPUT, false},         {SYS_fsync, GW_WAIT_INPUT, false},
-    {SYS_io_getevents, GW_WAIT_INPUT, false},  {SYS_semtimedop, GW_WAIT_SHARED_LOCK, false},
-    {SYS_semop, GW_WAIT_SHARED_LOCK, false},   {SYS_msgrcv, GW_WAIT_INPUT, false},
-    {SYS_ioctl, GW_WAIT_DEVICE, false},
+    {SYS_futex, GW_WAIT_LOCK, true, false},
+    {SYS_clock_nanosleep, GW_WAIT_SLEEP, true, false},
+    {SYS_nanosleep, GW_WAIT_SLEEP, true, false},
+    {SYS_sched_yield, GW_WAIT_RUNNING, true, false},
+    {SYS_wait4, GW_WAIT_CHILD, true, false},
+    {SYS_waitid, GW_WAIT_CHILD, true, false},
+    {SYS_read, GW_WAIT_INPUT, false, true},
+    {SYS_readv, GW_WAIT_INPUT, false, true},
+    {SYS_pread64, GW_WAIT_INPUT, false, true},
+    {SYS_write, GW_WAIT_INPUT, false, true},
+    {SYS_writev, GW_WAIT_INPUT, false, true},
+    {SYS_recvfrom, GW_WAIT_INPUT, false, true},
+    {SYS_recvmsg, GW_WAIT_INPUT, false, true},
+    {SYS_sendto, GW_WAIT_INPUT, false, true},
+    {SYS_sendmsg, GW_WAIT_INPUT, false, true},
+    {SYS_connect, GW_WAIT_INPUT, false, true},
+    {SYS_accept, GW_WAIT_INPUT, false, true},
+    {SYS_accept4, GW_WAIT_INPUT, false, true},
+    {SYS_epoll_pwait, GW_WAIT_INPUT, false, true},
+    {SYS_ppoll, GW_WAIT_INPUT, false, false},
+    {SYS_pselect6, GW_WAIT_INPUT, false, false},
+    {SYS_rt_sigtimedwait, GW_WAIT_INPUT, false, false},
+    {SYS_rt_sigsuspend, GW_WAIT_INPUT, false, false},
+    {SYS_flock, GW_WAIT_INPUT, false, true},
+    {SYS_fcntl, GW_WAIT_INPUT, false, true},
+    {SYS_fsync, GW_WAIT_INPUT, false, true},
+    {SYS_io_getevents, GW_WAIT_INPUT, false, false},
+    {SYS_semtimedop, GW_WAIT_SHARED_LOCK, false, false},
+    {SYS_semop, GW_WAIT_SHARED_LOCK, false, false},
+    {SYS_msgrcv, GW_WAIT_INPUT, false, false},
+    {SYS_ioctl, GW_WAIT_DEVICE, false, true},
 #ifdef SYS_poll /* newer architectures do not have these older calls */
-    {SYS_poll, GW_WAIT_INPUT, true},
+    {SYS_poll, GW_WAIT_INPUT, true, false},
 #endif
 #ifdef SYS_select
-    {SYS_select, GW_WAIT_INPUT, false},
+    {SYS_select, GW_WAIT_INPUT, false, false},
 #endif
 #ifdef SYS_epoll_wait
-    {SYS_epoll_wait, GW_WAIT_INPUT, false},
+    {SYS_epoll_wait, GW_WAIT_INPUT, false, true},
+#endif
+    /* a thread that sleeps in clone waits until the child has executed another program, or has ended */
+    {SYS_clone, GW_WAIT_CHILD, false, false},
+    {SYS_clone3, GW_WAIT_CHILD, false, false},
+#ifdef SYS_vfork
+    {SYS_vfork, GW_WAIT_CHILD, false, false},
 #endif
 #ifdef SYS_pause
-    {SYS_pause, GW_WAIT_INPUT, false},
+    {SYS_pause, GW_WAIT_INPUT, false, false},
 #endif
 };
 enum { CALL_COUNT = sizeof calls / sizeof calls[0] };
 
 bool gwi_may_be_stopped(const gw_stack_thread *thread)
 {
-    if (thread->state == 'Z' || thread->state == 'D' || thread->state == 't' || thread->state == 'T')
+    if (thread->state == 'Z' || thread->state == 'D' || thread->state == 't' || thread->state == 'T' ||
+        thread->tracer != 0)
         return false;
     /* the thread may enter any system call before it stops: see undo_interruption() */
     if (thread->wait == GW_WAIT_RUNNING) {
@@ -163,29 +187,48 @@ void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *
     }
     thread->wait = GW_WAIT_OTHER;
     for (size_t i = 0; i < CALL_COUNT; i++) {
-        if (calls[i].number == thread->syscall)
-            thread->wait = calls[i].wait;
+        if (calls[i].number != thread->syscall)
+            continue;
+        thread->wait = calls[i].wait;
+        thread->fd = calls[i].has_fd ? (int)argument[0] : -1;
     }
+    int child = (int)(thread->syscall == SYS_waitid && argument[0] == P_PID ? argument[1] : argument[0]);
+    if ((thread->syscall == SYS_wait4 || (thread->syscall == SYS_waitid && argument[0] == P_PID)) && child > 0)
+        thread->child = (uint32_t)child;
     if (thread->syscall == SYS_futex)
         look_at_futex(pid, process, argument, thread);
 }
 
 /* ---- threads that are not stopped ---- */
 
+bool gwi_asleep_read(uint32_t pid, const gw_stack_thread *thread, gwi_asleep *ret)
+{
+    char status[32768];
+    ssize_t used = gwi_read_of_thread(ret->text, sizeof ret->text / 2, pid, thread->tid, "syscall");
+    if (used <= 0 || gw_begins(ret->text, "running") ||
+        gwi_read_of_thread(status, sizeof status, pid, thread->tid, "status") <= 0)
+        return false;
+    const char *switches = strstr(status, "\nvoluntary_ctxt_switches");
+    if (switches == NULL)
+        return false;
+    snprintf(ret->text + used, sizeof ret->text - (size_t)used, "%s", switches);
+    return true;
+}
+
 void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread *thread, gwi_python *python)
 {
-    char before[256], after[256];
+    gwi_asleep before, after;
     gw_stack_thread again = *thread;
-    bool stood = thread->wait != GW_WAIT_RUNNING && thread->wait != GW_WAIT_UNKNOWN &&
-                 gwi_read_of_thread(before, sizeof before, pid, thread->tid, "syscall") > 0;
+    bool stood =
+        thread->wait != GW_WAIT_RUNNING && thread->wait != GW_WAIT_UNKNOWN && gwi_asleep_read(pid, thread, &before);
     gwi_python_frames(python, process, &again);
     if (again.frame_count == thread->frame_count && again.flags == thread->flags)
         return; /* no Python runs in this thread */
     gw_stack_thread first = again;
     again = *thread;
     gwi_python_frames(python, process, &again);
-    stood = stood && gwi_read_of_thread(after, sizeof after, pid, thread->tid, "syscall") > 0 &&
-            strcmp(before, after) == 0 && again.frame_count == first.frame_count && again.flags == first.flags &&
+    stood = stood && gwi_asleep_read(pid, thread, &after) && strcmp(before.text, after.text) == 0 &&
+            again.frame_count == first.frame_count && again.flags == first.flags &&
             memcmp(again.frame, first.frame, again.frame_count * sizeof again.frame[0]) == 0;
     if (stood) {
         *thread = again;

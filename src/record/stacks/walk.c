@@ -1,29 +1,14 @@
-/* Reads native stacks of another process with elfutils. Each thread is attached with PTRACE_SEIZE and stopped with
- * PTRACE_INTERRUPT, which sends no signal. If gpuwhy dies meanwhile, the kernel releases the thread. */
+/* Unwinds native stacks of another process with elfutils, from copies of its threads' registers and stacks (hold.c). */
 #define _GNU_SOURCE
-#include "gw_filter.h"
 #include "gwi_stacks.h"
 
 #include "gw_array.h"
-#include "gw_process.h"
 
-#include <elf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
-#include <sys/uio.h>
-#include <sys/user.h>
-#include <sys/wait.h>
-
-enum { STOP_WAIT_MS = 2000, PENDING_MAX = 64 };
-
-/* Threads that did not stop in time. They may stop later, and must then be released. */
-static uint32_t pending[PENDING_MAX];
-static size_t pending_count;
 
 /* Do not search for separate debug files: the search could contact servers on the network. */
 static int no_debug_files(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base, const char *file,
@@ -84,128 +69,145 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     return DWARF_CB_OK;
 }
 
-/* True if a signal is pending for the thread, or if this cannot be determined. A pending signal would have interrupted
- * the system call even without our stop. */
-static bool has_signal(uint32_t tid)
+/* ---- elfutils reads from the copy ---- */
+
+static pid_t next_thread(Dwfl *dwfl, void *user, void **ret_thread)
 {
-    char status[32768];
-    unsigned long long own, shared;
-    gw_read_small(status, sizeof status, NULL, "/proc/%u/status", tid);
-    const char *line = strstr(status, "\nSigPnd:"); /* the line ShdPnd follows */
-    return line == NULL || sscanf(line, "\nSigPnd: %llx ShdPnd: %llx", &own, &shared) != 2 || (own | shared) != 0;
+    (void)dwfl, (void)user, (void)ret_thread;
+    return 0; /* threads are only read by their ids */
 }
 
-/* Some system calls return EINTR after a stop instead of continuing. We do not stop a thread that is in such a call,
- * but it may have entered one between our check and the stop. Make that call restart. */
-static void undo_interruption(uint32_t tid)
+static bool get_thread(Dwfl *dwfl, pid_t tid, void *user, void **ret_thread)
 {
-#ifdef __x86_64__
-    const unsigned long long interrupted = (unsigned long long)-4, begin_again = (unsigned long long)-513;
-    struct user_regs_struct registers;
-    struct iovec all = {&registers, sizeof registers};
-    if (ptrace(PTRACE_GETREGSET, (pid_t)tid, (void *)NT_PRSTATUS, &all) != 0 || all.iov_len != sizeof registers ||
-        (long long)registers.orig_rax < 0 || registers.rax != interrupted || has_signal(tid))
-        return;
-    registers.rax = begin_again;
-    ptrace(PTRACE_SETREGSET, (pid_t)tid, (void *)NT_PRSTATUS, &all);
+    (void)dwfl, (void)tid;
+    *ret_thread = user;
+    return true;
+}
+
+static bool read_copy(Dwfl *dwfl, Dwarf_Addr at, Dwarf_Word *ret_word, void *user)
+{
+    (void)dwfl;
+    const gwi_stack_copy *copy = user;
+    if (at < copy->start || copy->bytes < sizeof *ret_word || at - copy->start > copy->bytes - sizeof *ret_word)
+        return false;
+    memcpy(ret_word, (const char *)copy->stack + (at - copy->start), sizeof *ret_word);
+    return true;
+}
+
+/* Set the registers that are known, by their DWARF numbers. If a sleeping thread was not stopped, these are only the
+ * stack pointer and the instruction. */
+static bool set_registers(Dwfl_Thread *thread, void *user)
+{
+    const gwi_stack_copy *copy = user;
+#if defined(__x86_64__)
+    enum { STACK_POINTER = 7, INSTRUCTION = 16 };
+    if (!copy->is_whole)
+        return dwfl_thread_state_registers(thread, STACK_POINTER, 1, &copy->start) &&
+               dwfl_thread_state_registers(thread, INSTRUCTION, 1, &copy->pc);
 #else
-    (void)tid; /* on other architectures, running threads are not stopped: see gwi_may_be_stopped() */
+    enum { STACK_POINTER = 31 };
+    dwfl_thread_state_register_pc(thread, copy->pc);
+    if (!copy->is_whole)
+        return dwfl_thread_state_registers(thread, STACK_POINTER, 1, &copy->start);
 #endif
+    return dwfl_thread_state_registers(thread, 0, GWI_REGISTERS, copy->value);
 }
 
-/* Release a thread. If it stopped because of a signal, deliver that signal. */
-static void let_go(uint32_t tid, int status)
+static const Dwfl_Thread_Callbacks from_copy = {.next_thread = next_thread,
+                                                .get_thread = get_thread,
+                                                .memory_read = read_copy,
+                                                .set_initial_registers = set_registers};
+
+/* ---- threads ---- */
+
+typedef struct walker {
+    uint32_t pid;
+    gw_stack_process *process;
+    gwi_python *python;
+    Dwfl *dwfl; /* NULL: native stacks cannot be read */
+    gwi_stack_copy *copy;
+} walker;
+
+static void unwind(const walker *it, gw_stack_thread *thread)
 {
-    int signal_ = WIFSTOPPED(status) && status >> 16 == 0 ? WSTOPSIG(status) : 0;
-    if (signal_ == 0)
-        undo_interruption(tid);
-    ptrace(PTRACE_DETACH, (pid_t)tid, NULL, (void *)(uintptr_t)(unsigned)signal_);
+    walking to = {it->process, thread};
+    if (it->dwfl == NULL || dwfl_getthread_frames(it->dwfl, (pid_t)thread->tid, take_frame, &to) >= 0)
+        return;
+    thread->flags |= GW_SITE_NATIVE_LOST;
+    if (thread->frame_count == 0)
+        snprintf(it->process->no_stacks, sizeof it->process->no_stacks, "tid %u: %s", thread->tid, dwfl_errmsg(-1));
 }
 
-void gw_stacks_let_go(void)
+/* Put the native frames, which were found last, before the Python frames. */
+static void native_first(gw_stack_thread *thread, size_t python_count)
 {
-    for (size_t i = pending_count; i-- > 0;) {
-        int status;
-        pid_t tid = (pid_t)pending[i];
-        bool stopped = waitpid(tid, &status, __WALL | WNOHANG) == tid && WIFSTOPPED(status);
-        if (stopped)
-            let_go((uint32_t)tid, status);
-        else if (ptrace(PTRACE_DETACH, tid, NULL, NULL) != 0 && kill(tid, 0) == 0)
-            continue; /* the thread has not stopped yet */
-        pending[i] = pending[--pending_count];
-    }
+    uint64_t python[GW_SITE_FRAMES_MAX];
+    size_t native_count = thread->frame_count - python_count;
+    memcpy(python, thread->frame, python_count * sizeof python[0]);
+    memmove(thread->frame, thread->frame + python_count, native_count * sizeof python[0]);
+    memcpy(thread->frame + native_count, python, python_count * sizeof python[0]);
 }
 
-/* Attach to a thread and wait until it has stopped. *ret_status is the status from waitpid(). On failure, returns false
- * with the reason in errno; gw_stacks_let_go() may still have to release the thread. */
-static bool hold(uint32_t tid, int *ret_status)
+/* Read the stack of a thread that sleeps. It counts only if the thread did not run meanwhile. Functions that use the
+ * frame pointer end the walk early, because no other register is known. */
+static void walk_asleep(const walker *it, gw_stack_thread *thread)
 {
-    if (pending_count == PENDING_MAX) {
-        errno = EAGAIN;
-        return false;
-    }
-    if (!gw_rare_calls_are_safe()) {
-        errno = EPERM;
-        return false;
-    }
-    if (ptrace(PTRACE_SEIZE, (pid_t)tid, NULL, NULL) != 0)
-        return false;
-    int why = errno;
-    if (ptrace(PTRACE_INTERRUPT, (pid_t)tid, NULL, NULL) == 0) {
-        for (int ms = 0; ms < STOP_WAIT_MS; ms++) {
-            pid_t got = waitpid((pid_t)tid, ret_status, __WALL | WNOHANG);
-            if (got == (pid_t)tid && WIFSTOPPED(*ret_status))
-                return true;
-            if (got != 0)
-                break; /* the thread has ended */
-            poll(NULL, 0, 1);
-        }
-    }
-    why = errno == 0 ? ETIMEDOUT : errno;
-    pending[pending_count++] = tid;
-    gw_stacks_let_go();
-    errno = why;
-    return false;
-}
-
-/* Read the frames of one thread. If the thread may be stopped, stop it while reading. If `dwfl` is NULL, read only its
- * Python frames. */
-static void walk_thread(Dwfl *dwfl, uint32_t pid, gw_stack_process *process, gw_stack_thread *thread,
-                        gwi_python *python)
-{
-    int status = 0;
-    walking it = {process, thread};
-    if (!gwi_may_be_stopped(thread)) {
-        snprintf(process->no_stacks, sizeof process->no_stacks,
+    gwi_asleep before, after;
+    bool asleep = gwi_asleep_read(it->pid, thread, &before) && gwi_copy_asleep(it->pid, thread->tid, it->copy);
+    gwi_stacks_unheld(it->pid, it->process, thread, it->python);
+    asleep = asleep && gwi_asleep_read(it->pid, thread, &after) && strcmp(before.text, after.text) == 0;
+    size_t python_count = thread->frame_count;
+    if (asleep) {
+        unwind(it, thread);
+        native_first(thread, python_count);
+    } else if (thread->state != 'Z') {
+        snprintf(it->process->no_stacks, sizeof it->process->no_stacks,
                  "threads whose system call would be interrupted by a stop (such as tid %u) were skipped", thread->tid);
-        gwi_stacks_unheld(pid, process, thread, python);
+    }
+}
+
+/* Read the frames of one thread. If the thread may be stopped, stop it while its registers, its stack and its Python
+ * frames are copied. */
+static void walk_thread(const walker *it, gw_stack_thread *thread)
+{
+    gwi_held held;
+    gw_stack_process *process = it->process;
+    if (!gwi_may_be_stopped(thread)) {
+        walk_asleep(it, thread);
         return;
     }
     errno = 0;
-    if (!hold(thread->tid, &status)) {
+    if (!gwi_hold(&held, thread->tid)) {
         snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u cannot be stopped: %s", thread->tid,
                  errno == EPERM ? "no permission to trace it" : strerror(errno));
-        gwi_stacks_unheld(pid, process, thread, python);
+        gwi_stacks_unheld(it->pid, process, thread, it->python);
         return;
     }
-    int ended = dwfl == NULL ? 0 : dwfl_getthread_frames(dwfl, (pid_t)thread->tid, take_frame, &it);
-    if (ended < 0) {
+    bool copied = gwi_copy_held(it->pid, &held, it->copy);
+    gwi_python_frames(it->python, process, thread);
+    uint64_t stop_ns = gwi_let_go(&held);
+    process->stops++;
+    process->stop_ns_max = stop_ns > process->stop_ns_max ? stop_ns : process->stop_ns_max;
+    size_t python_count = thread->frame_count;
+    if (copied)
+        unwind(it, thread);
+    else
         thread->flags |= GW_SITE_NATIVE_LOST;
-        if (thread->frame_count == 0)
-            snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u: %s", thread->tid, dwfl_errmsg(-1));
-    }
-    gwi_python_frames(python, process, thread);
-    let_go(thread->tid, status);
+    native_first(thread, python_count);
 }
 
 void gwi_stacks_walk(uint32_t pid, gw_stack_process *process, gwi_python *python)
 {
+    walker it = {pid, process, python, NULL, calloc(1, sizeof *it.copy)};
     Dwfl *dwfl = dwfl_begin(&callbacks);
-    bool attached = dwfl != NULL && dwfl_linux_proc_report(dwfl, (pid_t)pid) == 0 &&
-                    dwfl_report_end(dwfl, NULL, NULL) == 0 && dwfl_linux_proc_attach(dwfl, (pid_t)pid, true) == 0;
+    bool attached = it.copy != NULL && dwfl != NULL && dwfl_linux_proc_report(dwfl, (pid_t)pid) == 0 &&
+                    dwfl_report_end(dwfl, NULL, NULL) == 0 &&
+                    dwfl_attach_state(dwfl, NULL, (pid_t)pid, &from_copy, it.copy);
     if (!attached)
         snprintf(process->no_stacks, sizeof process->no_stacks, "pid %u: %s", pid, dwfl_errmsg(-1));
-    for (size_t i = 0; i < process->thread_count; i++)
-        walk_thread(attached ? dwfl : NULL, pid, process, &process->thread[i], python);
+    it.dwfl = attached ? dwfl : NULL;
+    for (size_t i = 0; it.copy != NULL && i < process->thread_count; i++)
+        walk_thread(&it, &process->thread[i]);
     dwfl_end(dwfl);
+    free(it.copy);
 }

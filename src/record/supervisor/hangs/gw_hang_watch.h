@@ -47,10 +47,6 @@ typedef struct gw_hang_watch {
     uint32_t sites_told, codes_told; /* last ids given to stacks and code objects read from outside the process */
 } gw_hang_watch;
 
-/* Limit for the ids in sites_told and codes_told. The supervisor uses ids below it. `gpuwhy poke` on the same run
- * uses ids from this limit upwards. */
-enum { GW_HANG_NUMBERS_MAX = 1 << 16 };
-
 /* Update the state: call gw_hang_watch_begin(), then gw_hang_watch_see() (a gw_thread_sink) for each thread, then
  * gw_hang_watch_end(). */
 void gw_hang_watch_begin(gw_hang_watch *watch, uint64_t now_ns);

@@ -9,113 +9,12 @@
 
 #include <string.h>
 
-struct gw_stack_process;
-struct gw_stack_thread;
-
 /* The stacks of one process, and where to record them. */
 typedef struct gwi_hang_stacks {
+    gw_stacks_writer writer;
     gw_hang_watch *watch;
-    const struct gw_stack_process *process;
-    const gw_item *like; /* an item whose time and pid are used for every recorded item */
-    gw_hang_sink put;
-    void *user;
-    uint64_t for_ns;     /* time since the process last made progress */
-    uint32_t code_first; /* id of the process's first Python code object */
-    bool full;           /* no unused ids are left: no more stacks are recorded */
+    uint64_t for_ns; /* time since the process last made progress */
 } gwi_hang_stacks;
-
-/* Converts stacks that were read from outside the process into call sites, so that names, lines and the user's
- * frame are found as for the hook's sites. */
-
-static void put_event(const gwi_hang_stacks *it, gw_event_kind kind, const uint64_t arg[4], const char *text)
-{
-    gw_item item = *it->like;
-    size_t bytes = text == NULL ? 0 : strlen(text);
-    item.kind = GW_ITEM_EVENT;
-    item.event = (gw_event){.t_ns = item.t_ns,
-                            .pid = item.pid,
-                            .tid = item.tid,
-                            .kind = (uint8_t)kind,
-                            .arg = {arg[0], arg[1], arg[2], arg[3]},
-                            .text = text,
-                            .text_bytes = (uint32_t)(bytes < GW_TEXT_BYTES_MAX ? bytes : GW_TEXT_BYTES_MAX)};
-    it->put(it->user, &item);
-}
-
-static void tell_lines(const gwi_hang_stacks *it, uint32_t id, const uint8_t *table, uint32_t bytes)
-{
-    static const char digit[] = "0123456789abcdef";
-    enum { A_FACT = GW_TEXT_BYTES_MAX / 2 };
-    char hex[A_FACT * 2 + 1];
-    for (uint32_t at = 0; at < bytes; at += A_FACT) {
-        uint32_t count = bytes - at < A_FACT ? bytes - at : A_FACT;
-        for (uint32_t i = 0; i < count; i++) {
-            hex[2 * i] = digit[table[at + i] >> 4];
-            hex[2 * i + 1] = digit[table[at + i] & 15];
-        }
-        hex[2 * count] = '\0';
-        put_event(it, GW_EV_PYTHON_LINES, (const uint64_t[4]){id, at, count, 0}, hex);
-    }
-}
-
-/* Return the number of unused ids; `told` is the last used one. `run` uses the ids below GW_HANG_NUMBERS_MAX, and
- * `poke` uses the same number of ids above. */
-static uint32_t numbers_left(uint32_t told)
-{
-    return (told < GW_HANG_NUMBERS_MAX ? GW_HANG_NUMBERS_MAX : 2 * GW_HANG_NUMBERS_MAX) - 1 - told;
-}
-
-/* Record the files and the Python code objects that the stacks of the process contain, as events MAPPED, PYTHON_CODE
- * and PYTHON_LINES. */
-static void hang_stacks_begin(gwi_hang_stacks *it)
-{
-    const gw_stack_process *process = it->process;
-    it->full = process->code_count > numbers_left(it->watch->codes_told);
-    if (it->full)
-        return;
-    it->code_first = GW_SITE_OUTSIDE_CODE_FIRST + it->watch->codes_told;
-    it->watch->codes_told += (uint32_t)process->code_count;
-    for (size_t i = 0; i < process->mapping_count; i++) {
-        const gw_stack_mapping *mapping = &process->mapping[i];
-        put_event(it, GW_EV_MAPPED,
-                  (const uint64_t[4]){mapping->start, mapping->bytes, mapping->bias, mapping->build_id}, mapping->path);
-    }
-    for (size_t i = 0; i < process->code_count; i++) {
-        const gw_stack_code *code = &process->code[i];
-        uint32_t id = it->code_first + (uint32_t)i;
-        put_event(it, GW_EV_PYTHON_CODE,
-                  (const uint64_t[4]){id, (uint64_t)(int64_t)code->first_line, code->version, code->table_bytes},
-                  code->text);
-        if (code->table != NULL)
-            tell_lines(it, id, code->table, code->table_bytes);
-    }
-}
-
-static uint64_t numbered(const gwi_hang_stacks *it, uint64_t frame)
-{
-    if ((frame & GW_FRAME_PYTHON) == 0)
-        return frame;
-    return (frame & GW_FRAME_ENTRY) |
-           GW_FRAME_OF_CODE(it->code_first + GW_FRAME_CODE(frame), GW_FRAME_INSTRUCTION(frame));
-}
-
-/* Record a thread's stack as events SITE and SITE_FRAMES. Returns the id of the site, or 0 if nothing was recorded. */
-static uint32_t hang_stack_tell(gwi_hang_stacks *it, const gw_stack_thread *thread)
-{
-    enum { EACH = 3 };
-    if (it->full || numbers_left(it->watch->sites_told) == 0 || (thread->frame_count == 0 && thread->flags == 0))
-        return 0;
-    it->watch->sites_told++;
-    uint32_t id = GW_SITE_OUTSIDE_FIRST + it->watch->sites_told;
-    put_event(it, GW_EV_SITE, (const uint64_t[4]){id, thread->frame_count, thread->flags, 0}, NULL);
-    for (size_t i = 0; i < thread->frame_count; i += EACH) {
-        uint64_t arg[4] = {id | (uint64_t)i << 32};
-        for (size_t k = 0; k < EACH && i + k < thread->frame_count; k++)
-            arg[1 + k] = numbered(it, thread->frame[i + k]);
-        put_event(it, GW_EV_SITE_FRAMES, arg, NULL);
-    }
-    return id;
-}
 
 enum { THREADS_TOLD_MAX = 64 };
 
@@ -185,8 +84,8 @@ static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
 {
     gw_text text = {0};
     const gw_hang_watch *watch = stacks->watch;
-    const gw_stack_process *threads = stacks->process;
-    gw_item item = *stacks->like;
+    const gw_stack_process *threads = stacks->writer.process;
+    gw_item item = *stacks->writer.like;
     item.tid = thread->tid;
     const gw_watched_thread *seen = watched(watch, item.pid, thread->tid);
     uint16_t inside = seen == NULL ? 0 : seen->inside_fn_plus_1;
@@ -201,12 +100,12 @@ static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
         GW_FACT_SET(in_ms, inside_ms),
         GW_FACT_SET(questions, seen == NULL ? 0 : seen->questions - seen->questions_before),
         GW_FACT_SET(not_ready, answers_not_ready(stacks, seen)),
-        GW_FACT_SET(site, hang_stack_tell(stacks, thread)),
+        GW_FACT_SET(site, gw_stacks_write(&stacks->writer, thread)),
         GW_FACT_SET(where, gw_fact_text_of(thread->where)),
         GW_FACT_SET(name, gw_fact_text_of(thread->name)),
     };
     gw_fact_hang_thread_write(&fact, &text);
-    put_fact(stacks->put, stacks->user, &item, GW_FACT_HANG_THREAD, gw_text_str(&text));
+    put_fact(stacks->writer.put, stacks->writer.user, &item, GW_FACT_HANG_THREAD, gw_text_str(&text));
     gw_text_free(&text);
 }
 
@@ -237,9 +136,15 @@ bool gw_hang_tell(gw_hang_watch *watch, const gw_watched_process *process, bool 
         put_fact(put, user, &item, GW_FACT_HANG_NO_STACKS, threads->no_stacks);
     if (threads->no_python[0] != '\0')
         put_fact(put, user, &item, GW_FACT_HANG_NO_PYTHON, threads->no_python);
-    gwi_hang_stacks stacks = {.watch = watch, .process = threads, .like = &item, .put = put, .user = user};
-    stacks.for_ns = watch->now_ns - process->since_ns;
-    hang_stacks_begin(&stacks);
+    gwi_hang_stacks stacks = {.writer = {.process = threads,
+                                         .like = &item,
+                                         .put = put,
+                                         .user = user,
+                                         .sites_told = &watch->sites_told,
+                                         .codes_told = &watch->codes_told},
+                              .watch = watch,
+                              .for_ns = watch->now_ns - process->since_ns};
+    gw_stacks_write_begin(&stacks.writer);
     size_t count = 0;
     /* Record the threads that use the driver first, because they explain the most. */
     for (int driver = 1; driver >= 0; driver--) {
