@@ -354,8 +354,8 @@ def poke(place):
 
 
 def poke_says_why_not(place):
-    for argument, word in ((str(os.getpid()), "not recorded"), ("4194304", "does not exist"), ("x", "one process id"),
-                           ("-1", "option"), ("0", "one process id")):
+    for argument, word in (("4194304", "does not exist"), ("x", "one process id"), ("-1", "option"),
+                           ("0", "one process id")):
         status, out, err = gpuwhy("poke", argument, folder=place)
         expect(status == 2 and word in err and not out, f"poke {argument}: exit {status}: {out}{err}")
 

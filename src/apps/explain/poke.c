@@ -1,9 +1,11 @@
-/* `gpuwhy poke PID`: prints what the threads of a recorded process are doing now, and whether the process hangs. */
+/* `gpuwhy poke PID`: prints what the threads of a process are doing now. For a process that gpuwhy records, it also
+ * says whether the process hangs; poke_outside.c prints all others. */
 #include "gw_say.h"
 #include "gwi_cmd.h"
 #include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
+#include "gwi_poke.h"
 
 #include "gw_api.h"
 #include "gw_clock.h"
@@ -25,14 +27,17 @@
 #include <unistd.h>
 
 #define GWI_POKE_OPTIONS(X)                                                                                            \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print only the verdict, as JSON (docs/json-schema.md)")
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON; for a recorded process, only the verdict")                  \
+    X(FLAG, bool, job, "--job", NULL, NULL, "show the process and all its descendants, the odd one out first")         \
+    X(STRING, const char *, seconds, "--seconds", "SECONDS", "1", "time between the two looks at the process")
 
 GWI_OPTIONS(poke_options, GWI_POKE_OPTIONS);
-enum { WATCH_MS = 1000 };
+enum { SECONDS_MAX = 60 };
 
 typedef struct poke {
     uint32_t pid;
-    gw_path folder; /* the run folder of the process; "" until found */
+    double window_s; /* time between the two samples */
+    gw_path folder;  /* the run folder of the process; "" until found */
     gw_hang_watch watch;
     /* number of driver calls that the process had made at the first and at the second sample */
     uint64_t calls_before, calls_after;
@@ -64,7 +69,7 @@ static void see(void *user, const gw_thread_look *look)
     gw_hang_watch_see(&it->watch, look);
 }
 
-/* Sample the process twice, WATCH_MS apart, so that show() can find out whether it makes progress. */
+/* Sample the process twice, window_s apart, so that show() can find out whether it makes progress. */
 static gw_status watch_it(poke *it, gw_error *err)
 {
     gw_status st = GW_OK;
@@ -75,7 +80,7 @@ static gw_status watch_it(poke *it, gw_error *err)
         st = gw_drain_peek(it->folder, 0, see, it, err);
         gw_hang_watch_end(&it->watch);
         if (i == 0)
-            poll(NULL, 0, WATCH_MS);
+            poll(NULL, 0, (int)(it->window_s * 1e3));
     }
     return st;
 }
@@ -90,20 +95,6 @@ static const gw_watched_process *find(const poke *it)
 }
 
 /* ---- output ---- */
-
-/* Print all frames, and mark the user's frame. */
-static void print_stack(gw_sites *sites, uint32_t site)
-{
-    char text[GW_PLACE_TEXT_MAX];
-    const gw_stack *stack = gw_sites_stack(sites, site);
-    for (size_t i = 0; stack != NULL && i < stack->count; i++)
-        gw_print("    %s %s\n", i == stack->user ? ">" : " ", gw_frame_text(sites, &stack->frame[i], text));
-#define GW_X(name, value, told)                                                                                        \
-    if (stack != NULL && (stack->flags & GW_SITE_##name) != 0)                                                         \
-        gw_print("      note: %s\n", told);
-    GW_SITE_FLAGS(GW_X)
-#undef GW_X
-}
 
 static void print_thread(gw_sites *sites, const gw_hang_thread *thread)
 {
@@ -120,7 +111,7 @@ static void print_thread(gw_sites *sites, const gw_hang_thread *thread)
         gw_print("waiting for thread %" PRIu32 " to end\n", thread->owner_tid);
     else
         gw_print("%s\n", gw_doing_text(doing, thread));
-    print_stack(sites, thread->site);
+    gwi_poke_print_stack(sites, thread->site);
 }
 
 /* Return the label of a fact that says what could not be read. Returns NULL for other facts. */
@@ -137,7 +128,7 @@ static void print_all(const poke *it, bool goes_on)
 {
     const gw_model *model = it->model;
     gw_print("pid %" PRIu32 ": %" PRIu64 " driver calls in %.1f s%s\n", it->pid, it->calls_after - it->calls_before,
-             WATCH_MS / 1e3, goes_on ? " (making progress)" : "");
+             it->window_s, goes_on ? " (making progress)" : "");
     for (size_t i = model->hang_count; i-- > 0;) {
         const gw_hang *hang = &model->hang[i];
         if (hang->pid != it->pid)
@@ -221,8 +212,6 @@ static int show(poke *it, const poke_options *options)
     gw_error err;
     gw_verdict *verdict = NULL;
     const gw_watched_process *process = find(it);
-    if (process == NULL)
-        return fail("the process has exited, or none of its threads has called the driver");
     int status = GW_EXIT_OK;
     bool goes_on = process->since_ns == it->watch.now_ns;
     if (read_model(it, process, &err) != GW_OK || gw_judge(it->model, &verdict, &err) != GW_OK) {
@@ -243,29 +232,20 @@ out:
 
 const gwi_manual gwi_manual_poke = {
     .usage = "gpuwhy poke [options] PID\n",
-    .about = "Shows what the threads of a process under gpuwhy run are doing right now: the driver call that each "
-             "thread is inside, what it waits for, and its stack. Takes about a second and does not disturb the "
-             "process.",
+    .about = "Shows what the threads of a process are doing right now: what each of them waits for, its Python and "
+             "native stack, and whether the process makes progress. The process can be any of the same user. Takes "
+             "about a second and does not disturb the process.\n\nFor a process under gpuwhy run, it also shows the "
+             "driver calls, and prints the verdict if the process hangs.",
     .words = "PID",
     .group = {{.options = options_table, .count = OPTION_COUNT}},
-    .exits = {{GW_EXIT_OK, "the process makes progress, or there is a verdict"},
-              {GW_EXIT_UNDETERMINED, "the process hangs, and the reason is not proved"},
+    .exits = {{GW_EXIT_OK, "the process was inspected; under gpuwhy run, it makes progress, or there is a verdict"},
+              {GW_EXIT_UNDETERMINED,
+               "under gpuwhy run, the process hangs, and the reason is not proved; otherwise, this user may not read "
+               "the process, and the output has what is known without it"},
               {GW_EXIT_USAGE, "usage error, or the process cannot be inspected; one line on stderr gives the reason"}},
-    .examples = {{"gpuwhy poke 1234", "what is process 1234 doing?"}},
+    .examples = {{"gpuwhy poke 1234", "what is process 1234 doing?"},
+                 {"gpuwhy poke --job 1234", "what do a launcher and all processes below it do?"}},
     .see_also = "run explain"};
-
-static int say_why_not(uint32_t pid)
-{
-    char text[200];
-    if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
-        snprintf(text, sizeof text, "process %" PRIu32 " does not exist", pid);
-    else
-        snprintf(text, sizeof text,
-                 "pid %" PRIu32
-                 " is not recorded: this user did not start it with gpuwhy run, or it has made no driver call",
-                 pid);
-    return fail(text);
-}
 
 int gwi_cmd_poke(int argc, char **argv)
 {
@@ -282,10 +262,15 @@ int gwi_cmd_poke(int argc, char **argv)
     if (words != 1 || *end != '\0' || pid == 0 || pid > INT32_MAX)
         return fail("exactly one process id is required, for example: gpuwhy poke 1234");
     it.pid = (uint32_t)pid;
-    gw_run_folders_visit(look_into, &it);
-    if (it.folder[0] == '\0')
-        return say_why_not(it.pid);
-    if (watch_it(&it, &err) != GW_OK)
+    char *rest = NULL;
+    it.window_s = strtod(options.seconds, &rest);
+    if (rest == options.seconds || *rest != '\0' || !(it.window_s > 0 && it.window_s <= SECONDS_MAX))
+        return fail("--seconds must be a number above 0, and at most 60");
+    if (!options.job)
+        gw_run_folders_visit(look_into, &it);
+    if (it.folder[0] != '\0' && watch_it(&it, &err) != GW_OK)
         return fail(err.text);
-    return show(&it, &options);
+    if (find(&it) != NULL)
+        return show(&it, &options);
+    return gwi_poke_outside(it.pid, options.job, it.window_s, options.json);
 }

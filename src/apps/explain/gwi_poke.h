@@ -1,0 +1,28 @@
+/* What `gpuwhy poke` prints about processes that gpuwhy did not start. */
+#ifndef GWI_POKE_H
+#define GWI_POKE_H
+
+#include "gw_outside.h"
+
+/* Processes that were read at the same time. Everything is borrowed. */
+typedef struct gwi_poked {
+    gw_outside *const *process; /* the first one is the one that the user named */
+    size_t count;
+    gw_sites *sites;
+    bool is_job;     /* the others are its descendants; otherwise there is only one */
+    double window_s; /* time between the two samples */
+    /* children of the process, if `is_job` is false */
+    const uint32_t *child;
+    size_t child_count;
+} gwi_poked;
+
+/* Print frames, one a line, and mark the user's frame. `sites` has the names. */
+void gwi_poke_print_stack(gw_sites *sites, uint32_t site);
+void gwi_poke_print(const gwi_poked *poked);
+/* Print the same as JSON (docs/json-schema.md). GW_NOMEM. */
+GW_MUST_CHECK gw_status gwi_poke_print_json(const gwi_poked *poked, gw_error *err);
+
+/* Inspect `pid` and, with `is_job`, all its descendants, and print them. Returns the exit status. */
+int gwi_poke_outside(uint32_t pid, bool is_job, double window_s, bool json);
+
+#endif
