@@ -110,6 +110,16 @@ def work():
 work()
 finish()
 """,
+    "cuda": """\
+import ctypes
+folder = os.path.dirname(GO)
+assert ctypes.CDLL(folder + "/libopenblas.so.0").start_pool(4) == 4
+driver = ctypes.CDLL(folder + "/libcuda.so.1")
+def synchronize():
+    driver.cuStreamSynchronize(GO.encode())
+synchronize()
+finish()
+""",
     "processes": """\
 import multiprocessing
 def work(number):
@@ -240,6 +250,18 @@ class Poke(Case):
                 self.check_python("sleep", r"main thread .*> do_sleep.py:\d+ in until_go$.*do_sleep.py:\d+ in rest$", python=path)
         if missing:
             print(f"skipped: no CPython {', '.join(missing)} here", file=sys.stderr)
+
+    def test_a_call_of_cuda_and_an_idle_pool(self):
+        for name in ("libcuda.so.1", "libopenblas.so.0"):
+            shutil.copy(os.environ["POKE_LIBRARY"], self.folder / name)
+        process, go = self.begin([sys.executable, "-B", self.script("cuda")])
+        said = self.poke_until(process.pid, r"main thread .*: inside cuStreamSynchronize, sleeping.*> do_cuda.py:\d+ in synchronize$",
+                               r"^  4 idle threads of OpenBLAS \(such as \d+, python\S*\)$")
+        self.assertNotIn("wait_for_work", said)
+        one = self.json_of(process.pid)["processes"][0]
+        self.assertEqual([thread["gpu_call"] for thread in one["threads"]], ["cuStreamSynchronize"] + [None] * 4)
+        self.assertTrue(one["progress"]["gpu"]["is_used"])
+        self.assert_unharmed(process, go)
 
     def test_processes_of_a_pool(self):
         self.check_python("processes", r"3 processes whose main threads do the same", r"do_processes.py:\d+ in work$", options=["--job"])

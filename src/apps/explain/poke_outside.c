@@ -268,11 +268,11 @@ static unsigned order_of(const gwi_poked *poked, const gw_outside *process, cons
 {
     if (thread->is->tid == process->pid)
         return 0;
+    if (thread->pool[0] != '\0')
+        return 4;
     if (user_frame(poked->sites, thread->site) != NULL)
         return 1;
-    if (thread->gpu_call[0] != '\0' || thread->is->owner_tid != 0)
-        return 2;
-    return thread->pool[0] == '\0' ? 3 : 4;
+    return thread->gpu_call[0] != '\0' || thread->is->owner_tid != 0 ? 2 : 3;
 }
 
 static void print_gaps(const gw_stack_process *threads)

@@ -219,18 +219,30 @@ static void find_gpu_call(const gw_stack *stack, gw_outside_thread *thread)
     }
 }
 
+static const char *pool_of(const gw_frame *frame)
+{
+    const char *file = frame->python ? frame->file : frame->module;
+    for (size_t k = 0; file != NULL && k < sizeof pools / sizeof pools[0]; k++)
+        if (fnmatch(pools[k][0], file, 0) == 0)
+            return pools[k][1];
+    return NULL;
+}
+
+/* A thread is idle if it sleeps, and nothing but a library's own function, and what lies below it, is on its stack. */
 static void find_pool(const gw_stack *stack, gw_outside_thread *thread)
 {
+    const char *found = NULL;
     bool is_idle = thread->is->wait != GW_WAIT_RUNNING && thread->is->owner_tid == 0 && thread->cpu_ms == 0;
-    if (!is_idle || stack->user < stack->count)
-        return;
-    for (size_t i = 0; i < stack->count; i++) {
+    for (size_t i = 0; is_idle && i < stack->count; i++) {
         const gw_frame *frame = &stack->frame[i];
-        const char *file = frame->python ? frame->file : frame->module;
-        for (size_t k = 0; file != NULL && k < sizeof pools / sizeof pools[0]; k++)
-            if (fnmatch(pools[k][0], file, 0) == 0)
-                snprintf(thread->pool, sizeof thread->pool, "%s", pools[k][1]);
+        const char *pool = pool_of(frame);
+        if (pool != NULL)
+            found = pool;
+        else
+            is_idle = frame->whose > GW_WHOSE_USER && (!frame->python || frame->whose >= GW_WHOSE_RUNTIME);
     }
+    if (is_idle && found != NULL)
+        snprintf(thread->pool, sizeof thread->pool, "%s", found);
 }
 
 /* ---- groups ---- */
