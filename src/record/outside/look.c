@@ -183,7 +183,7 @@ static const char *const cuda_libraries[][2] = {
     {"libcusparse*", "cusparse"}, {"libcusolver*", "cusolver"}, {"libnvidia-ml*", "nvml"}};
 
 /* Whose idle threads these are, by a mapped file or a Python file in the stack. */
-static const char *const pools[][2] = {{"*libopenblas*", "OpenBLAS"},
+static const char *const pools[][2] = {{"*openblas*", "OpenBLAS"},
                                        {"*libmkl_*", "MKL"},
                                        {"*libgomp*", "OpenMP"},
                                        {"*libomp*", "OpenMP"},
