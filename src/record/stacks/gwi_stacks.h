@@ -35,7 +35,7 @@ void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread 
 typedef struct gwi_held { /* a thread that is stopped */
     uint32_t tid;
     int status;          /* from waitpid() */
-    int nice_before;     /* gpuwhy's own priority */
+    bool is_usual;       /* gpuwhy is scheduled in the usual way, so it hurries while the thread is stopped */
     uint64_t running_ns; /* a time, of the monotonic clock, at which it still ran */
 } gwi_held;
 
