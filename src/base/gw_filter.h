@@ -11,8 +11,8 @@
 int gw_filter_count(void);
 
 /* True if unusual calls cannot kill this process, though they may fail: inotify_init1, pidfd_open, memfd_create,
- * process_vm_readv, process_vm_writev, ptrace, prctl, getrandom and socket. Under a filter, the first use tries them in
- * a child process. The hook must not use this function. */
+ * process_vm_readv, process_vm_writev, ptrace, sched_setscheduler, sched_setattr, prctl, getrandom and socket. Under a
+ * filter, the first use tries them in a child process. The hook must not use this function. */
 bool gw_rare_calls_are_safe(void);
 
 /* Environment variable with the supervisor's number of filters, which permitted its unusual calls. The hook makes such

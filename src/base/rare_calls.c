@@ -30,6 +30,8 @@ static void try_all(void)
     process_vm_readv(getpid(), &target, 1, &source, 1, 0);
     process_vm_writev(getpid(), &source, 1, &target, 1, 0);
     ptrace(PTRACE_DETACH, getpid(), NULL, NULL);
+    syscall(SYS_sched_setscheduler, 0, -1, NULL);
+    syscall(SYS_sched_setattr, 0, NULL, 0);
     prctl(PR_GET_DUMPABLE);
     getrandom(to, sizeof to, GRND_NONBLOCK);
     socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

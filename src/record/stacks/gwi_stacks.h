@@ -34,9 +34,9 @@ void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread 
 
 typedef struct gwi_held { /* a thread that is stopped */
     uint32_t tid;
-    int status;          /* from waitpid() */
-    bool is_usual;       /* gpuwhy is scheduled in the usual way, so it hurries while the thread is stopped */
-    uint64_t running_ns; /* a time, of the monotonic clock, at which it still ran */
+    int status;               /* from waitpid() */
+    bool is_first, has_slice; /* how gpuwhy hurries until the thread is released: real-time priority, short slices */
+    uint64_t running_ns;      /* a time, of the monotonic clock, at which it still ran */
 } gwi_held;
 
 #if defined(__x86_64__)

@@ -120,17 +120,20 @@ static void hurry(gwi_held *held)
 {
     enum { SLICE_NS = 1000000 };
     const struct sched_param lowest = {.sched_priority = 1};
-    held->is_usual = sched_getscheduler(0) == SCHED_OTHER;
-    if (held->is_usual && sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest) == 0)
-        return;
-    if (held->is_usual)
+    bool is_usual = sched_getscheduler(0) == SCHED_OTHER;
+    held->is_first = is_usual && sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest) == 0;
+    held->has_slice = is_usual && !held->is_first;
+    if (held->has_slice)
         set_slice(SLICE_NS);
     sched_yield();
 }
 
 static void hurry_no_more(const gwi_held *held)
 {
-    if (held->is_usual)
+    const struct sched_param none = {.sched_priority = 0};
+    if (held->is_first)
+        sched_setscheduler(0, SCHED_OTHER, &none);
+    if (held->has_slice)
         set_slice(0);
 }
 
