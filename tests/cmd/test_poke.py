@@ -194,7 +194,7 @@ class Poke(Case):
 
         def found():
             done = self.poke(pid, *options)
-            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
             said[0] = done.stdout.decode()
             return all(re.search(pattern, said[0], re.M | re.S) for pattern in patterns)
 
@@ -330,6 +330,17 @@ class Poke(Case):
         self.check(process, go, r"main thread .*: waiting for a lock that is held by thread \d+.*in wait_for_holder$")
 
     # ---- stopped and traced ----
+
+    def test_an_old_run_of_another_process(self):
+        """The run folder of a killed supervisor has a buffer of a process whose number another process has now."""
+        process, go = self.shape("mutex")
+        folder = pathlib.Path(f"/dev/shm/gpuwhy-{os.getuid()}-1-old{process.pid}")
+        folder.mkdir(mode=0o700)
+        self.addCleanup(shutil.rmtree, folder, True)
+        buffer = folder / f"{process.pid}-1.buf"
+        buffer.write_bytes(b"")
+        os.utime(buffer, (1, 1))
+        self.check(process, go, r"held by thread \d+ \(holder\)")
 
     def test_a_stopped_process_stays_stopped(self):
         process, go = self.begin([sys.executable, "-B", self.script("sleep")])

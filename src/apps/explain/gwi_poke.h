@@ -16,8 +16,10 @@ typedef struct gwi_poked {
     size_t child_count;
 } gwi_poked;
 
-/* Print frames, one a line, and mark the user's frame. `sites` has the names. */
-void gwi_poke_print_stack(gw_sites *sites, uint32_t site);
+/* Append all frames, one a line, and mark the user's frame. `sites` has the names. */
+void gwi_poke_add_stack(gw_text *text, gw_sites *sites, uint32_t site);
+/* Print what changed between the two samples of a process. */
+void gwi_poke_print_progress(const gw_outside *process);
 void gwi_poke_print(const gwi_poked *poked);
 /* Print the same as JSON (docs/json-schema.md). GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_poke_print_json(const gwi_poked *poked, gw_error *err);

@@ -17,13 +17,13 @@
 #include "gw_stacks.h"
 
 #include <dirent.h>
-#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define GWI_POKE_OPTIONS(X)                                                                                            \
@@ -36,14 +36,25 @@ enum { SECONDS_MAX = 60 };
 
 typedef struct poke {
     uint32_t pid;
-    double window_s; /* time between the two samples */
-    gw_path folder;  /* the run folder of the process; "" until found */
+    double window_s;     /* time between the two samples */
+    gw_path folder;      /* the run folder of the process; "" until found */
+    gw_outside *outside; /* owned; what /proc says about the process */
     gw_hang_watch watch;
     /* number of driver calls that the process had made at the first and at the second sample */
     uint64_t calls_before, calls_after;
     gw_model *model;
     bool nomem;
 } poke;
+
+/* True if the file was written since the process started, so it is not that of an older process with the same pid. Both
+ * times are only known to about a second. */
+static bool is_its_own(const poke *it, int folder, const char *name)
+{
+    enum { SLACK_S = 2 };
+    struct stat info;
+    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (uint64_t)info.st_mtime + SLACK_S >= it->outside->start_realtime_ns / 1000000000u;
+}
 
 /* Check whether this run folder has a buffer of the process. Buffers are named PID-*.buf. */
 static void look_into(void *user, const char *folder)
@@ -53,8 +64,8 @@ static void look_into(void *user, const char *folder)
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
         char *rest;
         unsigned long pid = strtoul(entry->d_name, &rest, 10);
-        size_t bytes = strlen(entry->d_name);
-        if (pid == it->pid && rest[0] == '-' && bytes > 4 && strcmp(entry->d_name + bytes - 4, ".buf") == 0)
+        if (pid == it->pid && rest[0] == '-' && gw_ends_with(entry->d_name, ".buf") &&
+            is_its_own(it, dirfd(dir), entry->d_name))
             snprintf(it->folder, sizeof it->folder, "%s", folder);
     }
     if (dir != NULL)
@@ -82,6 +93,8 @@ static gw_status watch_it(poke *it, gw_error *err)
         if (i == 0)
             poll(NULL, 0, (int)(it->window_s * 1e3));
     }
+    if (st == GW_OK && gw_outside_end(it->outside, NULL, NULL, NULL, NULL) == GW_OK)
+        gw_outside_cards(&it->outside, 1);
     return st;
 }
 
@@ -96,22 +109,52 @@ static const gw_watched_process *find(const poke *it)
 
 /* ---- output ---- */
 
-static void print_thread(gw_sites *sites, const gw_hang_thread *thread)
+/* Append what a thread does, and its stack. */
+static void add_thread(gw_text *text, gw_sites *sites, const gw_hang_thread *thread)
 {
     char doing[GW_DOING_TEXT_MAX];
-    gw_print("  thread %" PRIu32 " (%s): ", thread->tid, thread->name);
     if (thread->inside_fn[0] != '\0')
-        gw_print("inside %s\n", thread->inside_fn);
+        gw_text_addf(text, "inside %s\n", thread->inside_fn);
     else if (thread->questions > 0)
-        gw_print("queried the GPU %" PRIu64 " times whether its work is done\n", thread->questions);
+        gw_text_addf(text, "queried the GPU %" PRIu64 " times whether its work is done\n", thread->questions);
     else if (strcmp(thread->wait, "lock") == 0 && thread->owner_tid != 0)
-        gw_print("waiting for a lock of thread %" PRIu32 "%s\n", thread->owner_tid,
-                 thread->owner_ended ? ", which has exited" : "");
+        gw_text_addf(text, "waiting for a lock of thread %" PRIu32 "%s\n", thread->owner_tid,
+                     thread->owner_ended ? ", which has exited" : "");
     else if (strcmp(thread->wait, "join") == 0 && thread->owner_tid != 0)
-        gw_print("waiting for thread %" PRIu32 " to end\n", thread->owner_tid);
+        gw_text_addf(text, "waiting for thread %" PRIu32 " to end\n", thread->owner_tid);
     else
-        gw_print("%s\n", gw_doing_text(doing, thread));
-    gwi_poke_print_stack(sites, thread->site);
+        gw_text_addf(text, "%s\n", gw_doing_text(doing, thread));
+    gwi_poke_add_stack(text, sites, thread->site);
+}
+
+/* Print the thread with this index, and how many others do the same at the same place. Print nothing if an earlier one
+ * does. */
+static void print_thread(const gw_hang *hang, const gw_text *text, size_t index)
+{
+    size_t others = 0;
+    for (size_t i = 0; i < hang->thread_count; i++) {
+        if (i == index || strcmp(gw_text_str(&text[i]), gw_text_str(&text[index])) != 0)
+            continue;
+        if (i < index)
+            return;
+        others++;
+    }
+    gw_print("  thread %" PRIu32 " (%s)", hang->thread[index].tid, hang->thread[index].name);
+    if (others > 0)
+        gw_print(", and %zu more that %s the same", others, others == 1 ? "does" : "do");
+    gw_print(": %s", gw_text_str(&text[index]));
+}
+
+static void print_hang(gw_sites *sites, const gw_hang *hang)
+{
+    gw_text *text = calloc(hang->thread_count + 1, sizeof *text);
+    for (size_t i = 0; text != NULL && i < hang->thread_count; i++)
+        add_thread(&text[i], sites, &hang->thread[i]);
+    for (size_t i = 0; text != NULL && i < hang->thread_count; i++)
+        print_thread(hang, text, i);
+    for (size_t i = 0; text != NULL && i < hang->thread_count; i++)
+        gw_text_free(&text[i]);
+    free(text);
 }
 
 /* Return the label of a fact that says what could not be read. Returns NULL for other facts. */
@@ -129,12 +172,12 @@ static void print_all(const poke *it, bool goes_on)
     const gw_model *model = it->model;
     gw_print("pid %" PRIu32 ": %" PRIu64 " driver calls in %.1f s%s\n", it->pid, it->calls_after - it->calls_before,
              it->window_s, goes_on ? " (making progress)" : "");
+    if (!it->outside->is_ended)
+        gwi_poke_print_progress(it->outside);
     for (size_t i = model->hang_count; i-- > 0;) {
-        const gw_hang *hang = &model->hang[i];
-        if (hang->pid != it->pid)
+        if (model->hang[i].pid != it->pid)
             continue;
-        for (size_t k = 0; k < hang->thread_count; k++)
-            print_thread(model->sites, &hang->thread[k]);
+        print_hang(model->sites, &model->hang[i]);
         break;
     }
     for (size_t i = model->fact_count; i-- > 0;) {
@@ -266,11 +309,17 @@ int gwi_cmd_poke(int argc, char **argv)
     it.window_s = strtod(options.seconds, &rest);
     if (rest == options.seconds || *rest != '\0' || !(it.window_s > 0 && it.window_s <= SECONDS_MAX))
         return fail("--seconds must be a number above 0, and at most 60");
+    if (gw_outside_begin(it.pid, &it.outside, &err) != GW_OK)
+        return gwi_refuse("poke", &err);
     if (!options.job)
         gw_run_folders_visit(look_into, &it);
+    int status = GW_EXIT_OK;
     if (it.folder[0] != '\0' && watch_it(&it, &err) != GW_OK)
-        return fail(err.text);
-    if (find(&it) != NULL)
-        return show(&it, &options);
-    return gwi_poke_outside(it.pid, options.job, it.window_s, options.json);
+        status = fail(err.text);
+    else if (find(&it) != NULL)
+        status = show(&it, &options);
+    else
+        status = gwi_poke_outside(it.pid, options.job, it.window_s, options.json);
+    gw_outside_free(it.outside);
+    return status;
 }

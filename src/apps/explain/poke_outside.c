@@ -107,7 +107,7 @@ static void print_cards(const gw_outside *process)
         gw_print("    GPU: none; the process has not loaded the driver\n");
 }
 
-static void print_progress(const gw_outside *process)
+void gwi_poke_print_progress(const gw_outside *process)
 {
     char read_[GW_BYTES_TEXT_MAX], written[GW_BYTES_TEXT_MAX];
     const gw_outside_sample *before = &process->before, *after = &process->after;
@@ -129,46 +129,52 @@ static void print_progress(const gw_outside *process)
 
 /* ---- threads ---- */
 
-static void print_notes(const gw_stack *stack)
+static void add_notes(gw_text *text, const gw_stack *stack)
 {
 #define GW_X(name, value, told)                                                                                        \
     if (stack != NULL && (stack->flags & GW_SITE_##name) != 0)                                                         \
-        gw_print("      note: %s\n", told);
+        gw_text_addf(text, "      note: %s\n", told);
     GW_SITE_FLAGS(GW_X)
 #undef GW_X
 }
 
-void gwi_poke_print_stack(gw_sites *sites, uint32_t site)
+static void add_frame(gw_text *text, gw_sites *sites, const gw_stack *stack, size_t index)
 {
-    char text[GW_PLACE_TEXT_MAX];
+    char place[GW_PLACE_TEXT_MAX];
+    gw_text_addf(text, "    %s %s\n", index == stack->user ? ">" : " ",
+                 gw_frame_text(sites, &stack->frame[index], place));
+}
+
+void gwi_poke_add_stack(gw_text *text, gw_sites *sites, uint32_t site)
+{
     const gw_stack *stack = gw_sites_stack(sites, site);
     for (size_t i = 0; stack != NULL && i < stack->count; i++)
-        gw_print("    %s %s\n", i == stack->user ? ">" : " ", gw_frame_text(sites, &stack->frame[i], text));
-    print_notes(stack);
+        add_frame(text, sites, stack, i);
+    add_notes(text, stack);
 }
 
 /* Print the frames that matter: the innermost one, the user's and the libraries', and those of Python's own library in
  * between. The interpreter's functions, and what started the thread, are left out; --json has all frames. */
 static void print_short_stack(gw_sites *sites, uint32_t site)
 {
-    char text[GW_PLACE_TEXT_MAX];
+    gw_text text = {0};
     const gw_stack *stack = gw_sites_stack(sites, site);
     size_t end = 0;
     for (size_t i = 0; stack != NULL && i < stack->count; i++)
         if (stack->frame[i].whose != GW_WHOSE_RUNTIME)
             end = i + 1;
-    if (end == 0) {
-        gwi_poke_print_stack(sites, site);
-        return;
-    }
     for (size_t i = 0; i < end; i++) {
         const gw_frame *frame = &stack->frame[i];
-        bool is_interpreter =
-            !frame->python && frame->module != NULL && strstr(gw_path_last(frame->module), "python") != NULL;
-        if (i == 0 || !is_interpreter)
-            gw_print("    %s %s\n", i == stack->user ? ">" : " ", gw_frame_text(sites, frame, text));
+        const char *module = frame->python || frame->module == NULL ? "" : gw_path_last(frame->module);
+        if (i == 0 || strstr(module, "python") == NULL)
+            add_frame(&text, sites, stack, i);
     }
-    print_notes(stack);
+    if (end > 0)
+        add_notes(&text, stack);
+    else
+        gwi_poke_add_stack(&text, sites, site);
+    gw_print("%s", gw_text_str(&text));
+    gw_text_free(&text);
 }
 
 static const gw_frame *user_frame(gw_sites *sites, uint32_t site)
@@ -308,7 +314,7 @@ static void print_process(const gwi_poked *poked, const gw_outside *process)
     print_head(process);
     if (process->is_ended)
         return;
-    print_progress(process);
+    gwi_poke_print_progress(process);
     print_threads(poked, process);
 }
 

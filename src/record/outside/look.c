@@ -110,6 +110,8 @@ gw_status gw_outside_end(gw_outside *process, gw_sites *sites, uint32_t *sites_t
     gwi_outputs_compare(process);
     gwi_network_read(process);
     process->gpu = uses_gpu(process->pid);
+    if (sites == NULL)
+        return GW_OK;
     bool stacks = process->refused[0] == '\0' && !process->is_init;
     gw_status st = gw_stacks_look(process->pid, stacks, &process->threads, err);
     if (st == GW_MISSING)
