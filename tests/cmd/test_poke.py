@@ -444,6 +444,18 @@ class Poke(Case):
         self.assert_unharmed(process, go)
 
     @needs_root
+    def test_a_process_of_a_container(self):
+        """Inside of it, threads have other numbers: those of Python's thread states, and of the holders of locks."""
+        if self.execute(["unshare", "--pid", "--fork", "true"]).returncode != 0:
+            self.skipTest("no pid namespaces here")
+        for argv, pattern in (([sys.executable, "-B", self.script("sleep")], r"> do_sleep.py:\d+ in until_go$"),
+                              ([SHAPES, "mutex"], r"held by thread \d+ \(holder\), now at .* in hold ")):
+            process, go = self.begin(["unshare", "--pid", "--fork", *argv])
+            wait_until(lambda: children_of(process.pid), "the program")
+            self.poke_until(children_of(process.pid)[0], pattern)
+            self.assert_unharmed(process, go)
+
+    @needs_root
     def test_the_first_process(self):
         done = self.poke_as_nobody(1)
         self.assertIn(done.returncode, (1, 2))

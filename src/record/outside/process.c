@@ -167,9 +167,8 @@ static gw_status say_missing(uint32_t pid, gw_error *err)
     each_process(is_inner, &search);
     if (search.found != 0)
         return gw_fail(err, GW_MISSING,
-                       "process %u does not exist here; process %u of a container has pid %u here: "
-                       "gpuwhy poke %u",
-                       pid, pid, search.found, search.found);
+                       "process %u does not exist; process %u has this number inside of a container: gpuwhy poke %u",
+                       pid, search.found, search.found);
     return gw_fail(err, GW_MISSING, "process %u does not exist", pid);
 }
 

@@ -50,6 +50,7 @@ const char *gw_wait_word(gw_wait wait);
 
 typedef struct gw_stack_thread {
     uint32_t tid;
+    uint32_t inner_tid; /* its number inside of the process's container; 0: the same */
     char name[16];
     char state; /* as in /proc: R, S, D, T, Z; '?' if unknown */
     gw_wait wait;

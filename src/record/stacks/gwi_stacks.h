@@ -6,6 +6,12 @@
 
 #include <sys/types.h>
 
+/* Return the number by which the process itself knows the thread. */
+static inline uint32_t gwi_inner_tid(const gw_stack_thread *thread)
+{
+    return thread->inner_tid != 0 ? thread->inner_tid : thread->tid;
+}
+
 /* Read the start of /proc/PID/task/TID/FILE as text (waits.c), like gw_read_small(). */
 ssize_t gwi_read_of_thread(char *text, size_t room, uint32_t pid, uint32_t tid, const char *file);
 /* Read memory of process `pid`. Returns false if not all of it can be read; errno has the reason. */

@@ -1,6 +1,6 @@
 /* Reads Python frames from another process's memory. It follows pointers from the symbol _PyRuntime to the
  * interpreters, thread states, frames and code objects. */
-#include "gwi_python.h"
+#include "gwi_stacks.h"
 
 #include "gw_array.h"
 #include "gw_event.h"
@@ -429,9 +429,9 @@ void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_t
     bool torn = false;
     for (size_t i = 0; i < python->state_count && !torn; i++) {
         uint64_t top = 0;
-        if (python->state[i].tid != thread->tid)
+        if (python->state[i].tid != gwi_inner_tid(thread))
             continue;
-        torn = !top_frame(python, &python->state[i], thread->tid, &top);
+        torn = !top_frame(python, &python->state[i], gwi_inner_tid(thread), &top);
         if (!torn && top != 0) {
             claims++;
             found = &python->state[i];

@@ -101,6 +101,18 @@ static void find_python(uint32_t pid, gwi_python *python, gw_stack_process *proc
 
 /* ---- the whole process ---- */
 
+static void read_status(const char *status, gw_stack_thread *thread)
+{
+    const char *tracer = strstr(status, "\nTracerPid:"), *numbers = strstr(status, "\nNSpid:");
+    if (tracer != NULL)
+        sscanf(tracer, "\nTracerPid: %u", &thread->tracer);
+    /* one number for each pid namespace, the innermost one last */
+    size_t bytes = numbers == NULL ? 0 : strcspn(numbers + 1, "\n");
+    const char *last = bytes == 0 ? NULL : memrchr(numbers + 1, '\t', bytes);
+    uint32_t inner_tid = last == NULL ? 0 : (uint32_t)strtoul(last, NULL, 10);
+    thread->inner_tid = inner_tid == thread->tid ? 0 : inner_tid;
+}
+
 static void look_at_thread(uint32_t pid, gw_stack_thread *thread)
 {
     char text[1024], status[32768];
@@ -112,11 +124,8 @@ static void look_at_thread(uint32_t pid, gw_stack_thread *thread)
         cpu_ms_of(text, &thread->cpu_ms, &thread->state);
     if (gwi_read_of_thread(text, sizeof text, pid, thread->tid, "wchan") > 0 && strcmp(text, "0") != 0)
         snprintf(thread->where, sizeof thread->where, "%.39s", text);
-    const char *tracer = gwi_read_of_thread(status, sizeof status, pid, thread->tid, "status") > 0
-                             ? strstr(status, "\nTracerPid:")
-                             : NULL;
-    if (tracer != NULL)
-        sscanf(tracer, "\nTracerPid: %u", &thread->tracer);
+    if (gwi_read_of_thread(status, sizeof status, pid, thread->tid, "status") > 0)
+        read_status(status, thread);
 }
 
 static gw_status list_threads(uint32_t pid, gw_stack_process *process, gw_error *err)

@@ -111,10 +111,11 @@ bool gwi_read_memory(uint32_t pid, uint64_t address, void *to, size_t bytes)
     return gw_rare_calls_are_safe() && process_vm_readv((pid_t)pid, &ours, 1, &theirs, 1, 0) == (ssize_t)bytes;
 }
 
+/* Return the thread that the process knows by this number. */
 static const gw_stack_thread *thread_at(const gw_stack_process *process, uint32_t tid)
 {
     for (size_t i = 0; i < process->thread_count; i++) {
-        if (process->thread[i].tid == tid)
+        if (gwi_inner_tid(&process->thread[i]) == tid)
             return &process->thread[i];
     }
     return NULL;
@@ -141,12 +142,13 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
     else if (is_private)
         thread->wait = GW_WAIT_LOCK;
     uint32_t wanted = (uint32_t)argument[2];
-    if (!is_private && !is_lock_pi && wanted != thread->tid && thread_at(process, wanted) != NULL &&
-        gwi_read_memory(pid, argument[0], word, 4) && word[0] == wanted) {
+    const gw_stack_thread *other = thread_at(process, wanted);
+    if (!is_private && !is_lock_pi && other != NULL && other != thread && gwi_read_memory(pid, argument[0], word, 4) &&
+        word[0] == wanted) {
         thread->wait = argument[3] != 0
                            ? GW_WAIT_TIMED_LOCK
                            : GW_WAIT_JOIN; /* pthread_join: the kernel clears the word when the thread ends */
-        thread->owner_tid = wanted;
+        thread->owner_tid = other->tid;
         return;
     }
     if (is_lock_pi && gwi_read_memory(pid, argument[0], word, 4))
@@ -154,7 +156,12 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
     else if (operation == FUTEX_WAIT && wanted == 2 && gwi_read_memory(pid, argument[0], word, sizeof word) &&
              word[0] == 2)
         thread->owner_tid = word[2];
-    if (thread->owner_tid != 0 && thread_at(process, thread->owner_tid) == NULL) {
+    other = thread->owner_tid == 0 ? NULL : thread_at(process, thread->owner_tid);
+    if (other != NULL)
+        thread->owner_tid = other->tid;
+    else if (thread->inner_tid != 0)
+        thread->owner_tid = 0; /* the number of a thread that has ended inside of a container means nothing here */
+    else if (thread->owner_tid != 0) {
         char path[48];
         snprintf(path, sizeof path, "/proc/%u/task/%u", pid, thread->owner_tid);
         bool looks_like_tid = thread->owner_tid <= 1u << 22; /* the largest thread id of the kernel */
@@ -193,7 +200,8 @@ void gwi_look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_thread *
         thread->fd = calls[i].has_fd ? (int)argument[0] : -1;
     }
     int child = (int)(thread->syscall == SYS_waitid && argument[0] == P_PID ? argument[1] : argument[0]);
-    if ((thread->syscall == SYS_wait4 || (thread->syscall == SYS_waitid && argument[0] == P_PID)) && child > 0)
+    if ((thread->syscall == SYS_wait4 || (thread->syscall == SYS_waitid && argument[0] == P_PID)) && child > 0 &&
+        thread->inner_tid == 0)
         thread->child = (uint32_t)child;
     if (thread->syscall == SYS_futex)
         look_at_futex(pid, process, argument, thread);
