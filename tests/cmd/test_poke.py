@@ -137,6 +137,7 @@ def in_collective():
 def elsewhere():
     until_go()
 if len(sys.argv) == 2:
+    dead = subprocess.Popen(["true"])
     ranks = [subprocess.Popen([sys.executable, __file__, GO, str(i)], env=dict(os.environ, RANK=str(i), WORLD_SIZE="4"))
              for i in range(4)]
     assert [rank.wait() for rank in ranks] == [0] * 4
@@ -269,8 +270,9 @@ class Poke(Case):
     def test_the_odd_rank_comes_first(self):
         process, go = self.begin([sys.executable, "-B", self.script("ranks")])
         said = self.poke_until(process.pid, r"rank 2 of 4.*do_ranks.py:\d+ in elsewhere$.*3 processes whose main threads do the same"
-                               r".*\(rank 0\).*\(rank 1\).*\(rank 3\).*in in_collective$", options=["--job"])
+                               r".*\(rank 0\).*\(rank 1\).*\(rank 3\).*in in_collective$.*\(true\) has ended", options=["--job"])
         self.assertEqual(said.count("in in_collective\n"), 1)
+        self.assertRegex(said, r"not inspected:\nprocess \d+ \(true\) has ended; its parent, ")
         ranks = {one["rank"] for one in self.json_of(process.pid, "--job")["processes"]}
         self.assertEqual(ranks, {None, 0, 1, 2, 3})
         self.assert_unharmed(process, go)

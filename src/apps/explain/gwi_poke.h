@@ -9,8 +9,9 @@ typedef struct gwi_poked {
     gw_outside *const *process; /* the first one is the one that the user named */
     size_t count;
     gw_sites *sites;
-    bool is_job;     /* the others are its descendants; otherwise there is only one */
-    double window_s; /* time between the two samples */
+    bool is_job;          /* the others are its descendants; otherwise there is only one */
+    double window_s;      /* time between the two samples */
+    const char *left_out; /* why descendants were not inspected, such as zombies: lines */
     /* children of the process, if `is_job` is false */
     const uint32_t *child;
     size_t child_count;

@@ -385,6 +385,8 @@ static void print_job(const gwi_poked *poked)
             print_process(poked, poked->process[i]);
         }
     }
+    if (poked->left_out[0] != '\0')
+        gw_print("\nnot inspected:\n%s", poked->left_out);
 }
 
 void gwi_poke_print(const gwi_poked *poked)
@@ -401,7 +403,7 @@ void gwi_poke_print(const gwi_poked *poked)
 
 /* Take both samples of all processes. *count is the number that could be begun. */
 static gw_status look(gw_outside **process, size_t *count, const uint32_t *pid, size_t pid_count, double window_s,
-                      gw_sites *sites, gw_error *err)
+                      gw_sites *sites, gw_text *left_out, gw_error *err)
 {
     uint32_t sites_told = 0, codes_told = 0;
     gw_error ignored;
@@ -416,7 +418,9 @@ static gw_status look(gw_outside **process, size_t *count, const uint32_t *pid, 
                            "would be every process",
                            pid[0]);
         }
-        *count += st == GW_OK; /* a zombie or gpuwhy itself is left out */
+        *count += st == GW_OK;
+        if (st == GW_UNSUPPORTED) /* a zombie, or gpuwhy itself */
+            gw_text_addf(left_out, "%s\n", ignored.text);
     }
     poll(NULL, 0, (int)(window_s * 1e3));
     for (size_t i = 0; i < *count; i++) {
@@ -439,12 +443,14 @@ int gwi_poke_outside(uint32_t pid, bool is_job, double window_s, bool json)
     static uint32_t tree[GW_OUTSIDE_PROCESSES_MAX];
     static gw_outside *process[GW_OUTSIDE_PROCESSES_MAX];
     gw_error err = {0};
+    gw_text left_out = {0};
     size_t count = 0, tree_count = gw_outside_tree(pid, tree, GW_OUTSIDE_PROCESSES_MAX);
     gw_sites *sites = gw_sites_new();
     gw_status st = sites == NULL ? gw_fail(&err, GW_NOMEM, "out of memory") : gw_outside_check(pid, &err);
     if (st == GW_OK)
-        st = look(process, &count, tree, is_job ? tree_count : 1, window_s, sites, &err);
-    const gwi_poked poked = {process, count, sites, is_job, window_s, tree + 1, is_job ? 0 : tree_count - 1};
+        st = look(process, &count, tree, is_job ? tree_count : 1, window_s, sites, &left_out, &err);
+    const gwi_poked poked = {
+        process, count, sites, is_job, window_s, gw_text_str(&left_out), tree + 1, is_job ? 0 : tree_count - 1};
     bool refused = false;
     for (size_t i = 0; i < count; i++)
         refused = refused || process[i]->refused[0] != '\0';
@@ -455,6 +461,7 @@ int gwi_poke_outside(uint32_t pid, bool is_job, double window_s, bool json)
     for (size_t i = 0; i < count; i++)
         gw_outside_free(process[i]);
     gw_sites_free(sites);
+    gw_text_free(&left_out);
     if (st != GW_OK)
         return gwi_refuse("poke", &err);
     return refused ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
