@@ -216,7 +216,7 @@ static void print_wait(const gwi_poked *poked, const gw_outside *process, const 
         what = is->state == 'R' ? "running" : is->state == 'D' ? "waiting in the kernel" : "waiting";
     if (thread->gpu_call[0] != '\0')
         gw_print("inside %s, ", thread->gpu_call);
-    gw_print("%s", what);
+    gw_print("%s%s", is->state == 't' ? "stopped by a debugger while " : "", what);
     if (is->owner_tid != 0 && is->state != 'T') {
         gw_print(is->wait == GW_WAIT_JOIN ? ": thread " : " that is held by thread ");
         print_owner(poked, process, thread);
