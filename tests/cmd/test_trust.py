@@ -173,6 +173,8 @@ class Code(Case):
             self.assertNotIn(environment["XDG_CACHE_HOME"], str(path))
         environment["XDG_CACHE_HOME"] = str(self.folder.parent / "gpuwhy-own-cache")
         self.addCleanup(shutil.rmtree, environment["XDG_CACHE_HOME"], True)
+        os.mkdir(environment["XDG_CACHE_HOME"])
+        os.chmod(environment["XDG_CACHE_HOME"], 0o755)  # root takes only what all users can read
         self.assertIn(environment["XDG_CACHE_HOME"], str(self.preloaded(environment)[0]))  # its twin: our own folder
 
     @needs_root

@@ -46,9 +46,10 @@ void gwi_run_folders_tidy(void);
  * - its path contains no space and no colon, which separate the elements of LD_PRELOAD
  * - it is not mounted noexec
  *
- * Every user can read the other folders, except in a private home directory. They are not removed after the run,
+ * Every user can read the other folders, except in a private home directory. Root takes such a folder, or one that
+ * XDG_CACHE_HOME names, only if no other is usable. They are not removed after the run,
  * because child processes may still need the libraries. */
-enum { GWI_CODE_FOLDERS = 4 };
+enum { GWI_CODE_FOLDERS = 6 };
 bool gwi_code_folder(size_t index, const char *run_folder, gw_path out);
 
 /* Store the path of a new recording in `out`: <state folder>/YYYYMMDD-HHMMSS-PID.gpuwhy. Runs in several containers may

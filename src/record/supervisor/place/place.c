@@ -412,22 +412,35 @@ static bool can_hold_code(const char *path)
            access(path, W_OK | X_OK) == 0;
 }
 
-/* Store the path of folder number `index` in `out`. Our libraries are in the first usable one of three folders. A
- * program that starts as root may continue as another user, who must read them. So root's folder is not in root's
- * home, unless XDG_CACHE_HOME is set. */
+/* Store the path of folder number `index` in `out`. Our libraries are in the first usable one of these folders. A
+ * program that starts as root may continue as another user, who must read them. So root takes folders that all users
+ * can read, and its own cache only if there is none: the loader then prints an error in the programs of other
+ * users. */
 static gw_status code_folder(size_t index, gw_path out)
 {
     switch (index) {
     case 0:
-        return geteuid() == 0 && getenv("XDG_CACHE_HOME") == NULL ? gw_path_format(out, NULL, "/var/cache/gpuwhy")
-                                                                  : user_folder("XDG_CACHE_HOME", ".cache", out, NULL);
+    case 4:
+        if (geteuid() == 0 && getenv("XDG_CACHE_HOME") == NULL)
+            return gw_path_format(out, NULL, "/var/cache/gpuwhy");
+        return user_folder("XDG_CACHE_HOME", ".cache", out, NULL);
     case 1:
+        if (geteuid() == 0)
+            return gw_path_format(out, NULL, "/var/cache/gpuwhy");
+        /* fall through */
+    case 2:
         return gw_path_format(out, NULL, "/var/tmp/gpuwhy-%u", (unsigned)geteuid());
     default:
         return gw_path_format(out, NULL, "/tmp/gpuwhy-%u", (unsigned)geteuid());
     }
 }
-enum { CODE_FOLDER_COUNT = 3 };
+enum { CODE_FOLDER_COUNT = 5 };
+
+/* True if a program that starts as root can read the folder after it has become another user. */
+static bool is_readable_later(const char *path)
+{
+    return geteuid() != 0 || gw_own_is_public(path);
+}
 
 bool gwi_code_folder(size_t index, const char *run_folder, gw_path out)
 {
@@ -440,7 +453,7 @@ bool gwi_code_folder(size_t index, const char *run_folder, gw_path out)
         gw_own_folder_open(wanted, &fd, NULL) != GW_OK)
         return false;
     close(fd);
-    return gw_own_path(wanted, out) && can_hold_code(out);
+    return gw_own_path(wanted, out) && can_hold_code(out) && (index == CODE_FOLDER_COUNT - 1 || is_readable_later(out));
 }
 
 gw_status gwi_recording_name(gw_path out, unsigned again, gw_error *err)
