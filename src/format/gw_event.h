@@ -291,7 +291,8 @@ typedef enum gw_owner_kind {
     X(DRIVER_MISSING, "the next driver could not be opened")                                                           \
     X(CHILD_INHERITED, "a child process used the parent's driver state")                                               \
     X(SITES_FULL, "too many call sites: later ones are not recorded")                                                  \
-    X(ADDRESS_LIMIT, "the address space or the data of the process is limited")
+    X(ADDRESS_LIMIT, "the address space or the data of the process is limited")                                        \
+    X(QUIET, "the program forbids what recording needs: its later calls are not recorded")
 
 typedef enum gw_note {
 #define GW_X(name, text) GW_NOTE_##name,

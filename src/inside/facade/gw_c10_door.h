@@ -9,10 +9,11 @@
  * PyTorch's own function. Later, it is a function of the hook, which then calls PyTorch's.
  *
  * The library also defines chroot(). After a change of the root folder, it removes our libraries from the environment
- * if they do not exist in the new root (leave_root.c).
+ * if they do not exist in the new root (leave_root.c). It defines prctl(), to stop recording in time (gw_quiet_door.h).
+ * Its constructor loads the driver if the program is linked to it (early.c).
  *
- * A program that uses neither PyTorch nor chroot() calls nothing here. The library has no constructor, no thread-local
- * storage and no other symbol. */
+ * A program that uses none of these calls nothing here. The library has no thread-local storage and no other
+ * symbol. */
 #ifndef GW_C10_DOOR_H
 #define GW_C10_DOOR_H
 

@@ -1,4 +1,5 @@
 /* Copies what a program writes to stderr, if that is the terminal (gw_stderr_door.h). */
+#include "gw_quiet_door.h"
 #include "gw_stderr_door.h"
 
 #include <dlfcn.h>
@@ -141,7 +142,7 @@ __attribute__((constructor)) static void begin(void)
 
 static bool is_copied(int fd)
 {
-    if (fd != STDERR_FILENO || ring == NULL)
+    if (fd != STDERR_FILENO || ring == NULL || gw_the_quiet_door.is_quiet)
         return false;
     if (atomic_load_explicit(&was_replaced, memory_order_relaxed)) {
         int saved_errno = errno;

@@ -46,9 +46,11 @@ static void read_settings(void)
         strcpy(gwi.run_dir, dir);
     gwi.attach_observer = attach == NULL || strcmp(attach, "0") != 0;
     gwi.records_sites = sites == NULL || strcmp(sites, "0") != 0;
+    gwi_quiet_watch();
     gwi_guard_begin();
     gwi_rehearse_begin();
-    gwi_gate_begin();
+    if (!gwi.is_quiet)
+        gwi_gate_begin();
     gwi.inert = is_on("GPUWHY_OFF") || (gwi.run_dir[0] == '\0' && !gwi_guard_on);
 }
 
@@ -135,7 +137,8 @@ static int attach(gw_facade_head *head, void **found)
     if (status == 0) {
         gwi_forks_watch();
         gwi_crash_watch();
-        gwi_course_attach(gwi_course_refused);
+        if (!gwi.is_quiet)
+            gwi_course_attach(gwi_course_refused);
     }
     return status;
 }

@@ -542,7 +542,7 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
 {
     uint64_t lost = 0;
     for (size_t i = 0; i < c->model->process_count; i++)
-        lost += c->model->process[i].lost_events;
+        lost += c->model->process[i].lost_events - c->model->process[i].is_quiet;
     if (lost > 0 &&
         !gwi_list_addf(advice, "%" PRIu64 " event%s lost because the buffer was full: the numbers are lower bounds",
                        lost, lost == 1 ? " was" : "s were"))

@@ -74,6 +74,12 @@ static void note_fact(gw_model *model, gw_process *process, const gw_event *even
         process->address_limit_bytes = event->arg[1];
         process->data_limit_bytes = event->arg[2];
     }
+    if (event->arg[0] == GW_NOTE_QUIET && !process->is_quiet) {
+        process->is_quiet = true;
+        process->lost_events++;
+        process->lost_failures++;
+        process->t_lost_ns = UINT64_MAX;
+    }
     if (event->arg[0] < GW_NOTE_COUNT)
         model->note_count[event->arg[0]]++;
     if (event->arg[0] == GW_NOTE_OBSERVER_ATTACHED) {
@@ -495,10 +501,10 @@ static void feed_lost(gw_model *model, const gw_item *item)
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
-    if (item->lost.events > facts->lost_events)
+    if (item->lost.events > facts->lost_events && !facts->is_quiet)
         facts->t_lost_ns = item->t_ns;
-    facts->lost_events = item->lost.events;
-    facts->lost_failures = item->lost.failures;
+    facts->lost_events = item->lost.events + facts->is_quiet;
+    facts->lost_failures = item->lost.failures + facts->is_quiet;
     facts->lost_threads = item->lost.threads;
 }
 

@@ -82,6 +82,9 @@ typedef struct gw_process {
     bool exit_known;    /* the supervisor saw the end of the process */
     gw_exit_fact exit;
     uint64_t t_exit_ns;
+    /* The program forbade what recording needs (GW_NOTE_QUIET), so later calls are missing. They count as one more lost
+     * event and failure, with t_lost_ns UINT64_MAX. */
+    bool is_quiet;
     uint64_t lost_events, lost_failures, lost_threads;
     uint64_t t_lost_ns;               /* when the latest event was lost; 0: none were lost */
     uint64_t counter[GW_COUNT_COUNT]; /* sum of each counter over the process's threads */

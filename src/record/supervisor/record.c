@@ -428,6 +428,10 @@ static void look_at(gwi_record *record, const gw_item *item)
             record->is_steady = true;
         if (item->event.kind == GW_EV_REHEARSAL && item->event.arg[0] == GW_REHEARSAL_REFUSED)
             tell_refusal(record, item->event.text);
+        if (item->event.kind == GW_EV_NOTE && item->event.arg[0] == GW_NOTE_QUIET)
+            gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_DRIVER),
+                            "pid %u forbade %s, which recording needs: its later calls were not recorded",
+                            item->event.pid, item->event.text != NULL ? item->event.text : "system calls");
         if (item->event.result == 2)
             record->out_of_memory_at_ns = gwi_record_now_ns(record);
     }

@@ -35,22 +35,40 @@ bool gwi_read_small_file(const char *path, char *out, size_t out_bytes)
     return done > 0;
 }
 
+/* Return a limit of this process, UINT64_MAX if there is none, or if it cannot be read. `line` is the line's name in
+ * /proc/self/limits. */
+static uint64_t limit_of(const char *line, int resource, bool is_filtered)
+{
+    char limits[4096];
+    struct rlimit limit;
+    if (gwi_read_small_file("/proc/self/limits", limits, sizeof limits)) {
+        const char *soft = strstr(limits, line);
+        if (soft != NULL)
+            soft += strlen(line) + strspn(soft + strlen(line), " ");
+        return soft == NULL || *soft == 'u' ? UINT64_MAX : strtoull(soft, NULL, 10); /* 'u' of "unlimited" */
+    }
+    bool is_read = !is_filtered && getrlimit((__rlimit_resource_t)resource, &limit) == 0;
+    return is_read && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : UINT64_MAX;
+}
+
 /* True if RLIMIT_FSIZE allows a file of the buffer's size. A write beyond the limit would fail, and the kernel would
  * send SIGXFSZ. */
 static bool file_size_allowed(bool is_filtered)
 {
-    static const char name[] = "\nMax file size";
-    char limits[4096];
-    struct rlimit limit;
-    if (gwi_read_small_file("/proc/self/limits", limits, sizeof limits)) {
-        const char *line = strstr(limits, name);
-        const char *soft = line == NULL ? NULL : line + sizeof name - 1;
-        if (soft != NULL)
-            soft += strspn(soft, " ");
-        return soft == NULL || *soft == 'u' || strtoull(soft, NULL, 10) >= GW_BUFFER_BYTES; /* 'u' of "unlimited" */
-    }
-    return is_filtered || getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           limit.rlim_cur >= GW_BUFFER_BYTES;
+    return limit_of("\nMax file size", RLIMIT_FSIZE, is_filtered) >= GW_BUFFER_BYTES;
+}
+
+/* True if RLIMIT_AS leaves so much address space that the program will not miss what recording takes: the buffer, and
+ * about as much for call sites. */
+static bool address_space_allowed(bool is_filtered)
+{
+    static const uint64_t room_bytes_least = (uint64_t)64 * GW_BUFFER_BYTES;
+    char pages[64];
+    uint64_t limit = limit_of("\nMax address space", RLIMIT_AS, is_filtered);
+    if (limit == UINT64_MAX || !gwi_read_small_file("/proc/self/statm", pages, sizeof pages))
+        return limit == UINT64_MAX;
+    uint64_t used = strtoull(pages, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return limit > used && limit - used >= room_bytes_least;
 }
 
 static bool write_zeros(int fd)
@@ -172,6 +190,8 @@ void *gwi_buffer_memory(void)
 {
     gwi_filters_begin();
     bool is_filtered = gwi_calls_are_filtered();
+    if (!address_space_allowed(is_filtered))
+        return NULL;
     void *memory = file_size_allowed(is_filtered) ? map_new_file(is_filtered) : NULL;
     return memory == NULL && !is_filtered ? map_handed_file() : memory;
 }

@@ -1,5 +1,6 @@
 /* The slow path into a wrapper, for the first call of a thread or of a forked child. Any thread may call the functions
  * here that record facts. */
+#include "gw_quiet_door.h"
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -7,6 +8,8 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_WIPEONFORK
@@ -57,7 +60,7 @@ static gw_slot *enter_slow(void)
 {
     const gw_buffer_head *inherited = NULL;
     uint32_t fork_site = 0;
-    if (!children_are_told || !gwi_lock())
+    if (gwi.is_quiet || !children_are_told || !gwi_lock())
         return NULL;
     uint32_t mark = atomic_load(&gwi_wipe.mark);
     bool is_new = mark == 0;
@@ -139,4 +142,41 @@ bool gwi_fact_of(unsigned fn, unsigned kind, uint64_t a0, uint64_t a1, uint64_t 
 bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text)
 {
     return gwi_fact(GW_EV_NOTE, reason, a, b, c, text);
+}
+
+/* ---- a program that forbids to read the clock, or system calls ---- */
+
+/* The children of this process inherit both flags, and what the program forbids. The buffer stays mapped, because other
+ * threads may be writing to it. */
+static void be_quiet(const char *what)
+{
+    if (gwi.is_quiet || (atomic_load(&gwi_wipe.mark) != 0 && in_foreign_memory()))
+        return;
+    /* a process that has recorded something, or whose parent has, writes a note, also if this thread is new */
+    gw_slot *slot = gwi.slots != NULL ? gwi_slot_usable() : NULL;
+    if (slot != NULL && gwi_slot_is_shared(slot)) {
+        gwi_slot_facts_begin(slot, 0, true);
+        gwi_note(GW_NOTE_QUIET, 0, 0, 0, what);
+        gwi_slot_facts_end(slot);
+    }
+    gwi.is_quiet = true;
+    gwi_slot = NULL;
+    atomic_store(&gwi_wipe.mark, 0);
+}
+
+/* True if the kernel already kills this thread for reading the time stamp counter. While a filter is active, prctl()
+ * might kill it, too. */
+static bool is_clock_forbidden(void)
+{
+    int mode = 0;
+    gwi_filters_begin();
+    return !gwi_calls_are_filtered() && syscall(SYS_prctl, PR_GET_TSC, &mode, 0, 0, 0) == 0 && mode == PR_TSC_SIGSEGV;
+}
+
+void gwi_quiet_watch(void)
+{
+    bool has_door = &gw_the_quiet_door != NULL;
+    gwi.is_quiet = (has_door && gw_the_quiet_door.is_quiet) || is_clock_forbidden();
+    if (has_door)
+        gw_the_quiet_door.begin = be_quiet;
 }

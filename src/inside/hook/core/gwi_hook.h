@@ -127,6 +127,8 @@ _Static_assert(sizeof(gwi_wipe_page) == GWI_PAGE_BYTES_MAX, "one page");
 /* State that several files of the hook use. Unlike gwi_wipe, a forked child inherits it. */
 typedef struct gwi_state {
     bool clock_is_tsc;
+    /* the program forbids what recording needs, so all calls of this process and its children pass through (enter.c) */
+    _Atomic bool is_quiet;
     bool inert; /* all calls pass through: GPUWHY_OFF=1, or neither a recording nor a memory limit was requested */
     bool attach_observer; /* GPUWHY_ATTACH is not 0 */
     bool records_sites;   /* GPUWHY_SITES is not 0 */
@@ -358,6 +360,9 @@ void gwi_unlock(void);
 /* enter.c. Make sure that the kernel, or else an atfork handler, clears gwi_wipe in forked children. Returns false if
  * neither works; then nothing is recorded. Call with the lock held. */
 bool gwi_tell_children(void);
+/* enter.c. Record nothing from now on if the program forbids to read the clock, or nearly all system calls; else get
+ * told when it does (gw_quiet_door.h). Call this once, with the lock held, before anything is recorded. */
+void gwi_quiet_watch(void);
 /* Functions to call, with the lock held, when a process starts to record. attach.c sets them before it calls
  * gwi_tell_children(). */
 typedef struct gwi_start {

@@ -9,6 +9,8 @@
 #include "gwi_course.h"
 #include "gwi_rehearse.h"
 
+gwi_state gwi;
+
 /* ---- what the functions need of the hook; none of it is called ---- */
 
 void *gwi_real[GW_FN_COUNT];

@@ -124,7 +124,7 @@ static void tell_torch(void)
 
 void gwi_steady_launch(uint64_t function, bool is_step)
 {
-    if (!gwi_lock())
+    if (gwi.is_quiet || !gwi_lock())
         return;
     steady.open.digest = mixed(steady.open.digest, function);
     steady.open.launches++;
@@ -135,7 +135,7 @@ void gwi_steady_launch(uint64_t function, bool is_step)
 void gwi_steady_copy(uint64_t bytes, bool to_host)
 {
     uint64_t equal = 0, launches = 0;
-    if (!gwi_lock())
+    if (gwi.is_quiet || !gwi_lock())
         return;
     steady.open.digest = mixed(steady.open.digest, bytes << 1 | to_host);
     steady.open.peak = gwi_cards_peak();

@@ -8,6 +8,8 @@
 
 /* ---- what steady.c needs of the hook ---- */
 
+gwi_state gwi;
+
 static uint64_t peak, told, told_equal, told_launches;
 
 bool gwi_lock(void)

@@ -80,6 +80,8 @@ typedef struct gwi_observer_port {
      * be NULL, too. */
     void (*course_report_begin)(void);
     void (*course_report_end)(void);
+    /* True if the observer must do nothing any more (gw_quiet_door.h). NULL: never. */
+    bool (*is_quiet)(void);
 } gwi_observer_port;
 
 /* True if PyTorch will call us at its next out-of-memory. Any thread. */

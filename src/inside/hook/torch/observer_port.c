@@ -44,6 +44,11 @@ static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *re
     return true;
 }
 
+static bool is_quiet(void)
+{
+    return gwi.is_quiet;
+}
+
 /* Return the bytes of device memory that a call has just allocated. Callers do not subtract frees, because a caching
  * allocator rarely frees memory. */
 static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
@@ -64,7 +69,8 @@ void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64
                                            .course_find = find_block,
                                            .course_request = gwi_course_refused_site,
                                            .course_report_begin = gwi_course_report_begin,
-                                           .course_report_end = gwi_course_report_end};
+                                           .course_report_end = gwi_course_report_end,
+                                           .is_quiet = is_quiet};
     static _Atomic uint32_t begun_pid; /* process that last started the observer, or reset it after a fork; 0: none */
     if (gwi_unlikely(gwi.head == NULL))
         return;

@@ -53,6 +53,12 @@ static bool may_read_history(void)
     return !atomic_exchange_explicit(&gwi_obs.reading, true, memory_order_acquire);
 }
 
+/* True if the program forbids what the observer does, such as to read the clock. */
+static bool is_quiet(void)
+{
+    return gwi_obs.port->is_quiet != NULL && gwi_obs.port->is_quiet();
+}
+
 static void report_begins(void)
 {
     if (gwi_obs.port->course_report_begin != NULL)
@@ -72,7 +78,7 @@ static py_object *on_oom(py_object *self, py_object *arguments)
     uint64_t value[4] = {0};
     bool known = true;
     (void)self;
-    if (getpid() != gwi_obs.attached_by)
+    if (is_quiet() || getpid() != gwi_obs.attached_by)
         return gwi_py_none();
     gwi_obs_saved before = gwi_obs_enter();
     for (ptrdiff_t i = 0; i < 4 && i < gwi_obs.py.PyTuple_Size(arguments); i++)
@@ -102,7 +108,7 @@ static py_object *on_exit_of_interpreter(py_object *self, py_object *arguments)
 {
     (void)self;
     (void)arguments;
-    if (getpid() != gwi_obs.attached_by)
+    if (is_quiet() || getpid() != gwi_obs.attached_by)
         return gwi_py_none();
     gwi_obs_saved before = gwi_obs_enter();
     report_begins();
@@ -116,7 +122,7 @@ static py_object *on_exit_with_jax(py_object *self, py_object *arguments)
 {
     (void)self;
     (void)arguments;
-    if (getpid() != gwi_obs.jax_attached_by)
+    if (is_quiet() || getpid() != gwi_obs.jax_attached_by)
         return gwi_py_none();
     gwi_obs_saved before = gwi_obs_enter();
     gwi_obs_jax_at_end();
@@ -321,6 +327,8 @@ static int attach_pending(void *unused)
     char reason[GWI_OBS_REASON_BYTES] = "";
     (void)unused;
     bool done = false;
+    if (is_quiet())
+        return 0;
     gwi_obs_saved before = gwi_obs_enter();
     gwi_obs_raised_begin();
     attach_to_jax();
@@ -346,7 +354,7 @@ static int history_pending(void *unused)
 {
     char reason[GWI_OBS_REASON_BYTES] = "", words[GWI_OBS_REASON_BYTES + 40];
     (void)unused;
-    if (getpid() != gwi_obs.attached_by)
+    if (is_quiet() || getpid() != gwi_obs.attached_by)
         return 0;
     gwi_obs_saved before = gwi_obs_enter();
     bool needed = !course_will_do();

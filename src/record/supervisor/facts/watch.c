@@ -245,7 +245,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
 {
     char name[64], line[PATH_MAX + 128];
     gw_path last = "", driver = "";
-    bool is_hooked = false, has_maps = false;
+    bool is_hooked = false, has_hook = false, has_maps = false;
     bool recorded = gwi_record_has_process(record, (uint32_t)pid);
     bool write_maps = recorded && add_once(watch->mapped, &watch->mapped_count,
                                            sizeof watch->mapped / sizeof watch->mapped[0], (uint32_t)pid);
@@ -265,6 +265,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         bool ours = doors->folder[0] != '\0' && gw_begins(path, doors->folder);
         bool virtual = doors->is_virtual && strcmp(path, doors->driver) == 0;
         is_hooked = is_hooked || ours;
+        has_hook = has_hook || strcmp(gw_path_last(path), "libgpuwhy-hook.so") == 0;
         if (recorded && !ours && !virtual)
             put_library(watch, record, (uint32_t)pid, path);
         if (is_driver(path) && !ours)
@@ -275,10 +276,12 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         fclose(maps);
     if (doors->open && !recorded && !is_hooked && (has_maps || is_foreign))
         look_for_strangers(watch, record, doors, pid);
-    keep_seen(watch, pid, is_hooked, driver[0] != '\0');
-    /* The facade loads the driver at the first call, so a hooked process with a loaded driver has made a call. */
+    /* A program that is linked to the driver loads it at its start. The facade loads the hook at the first call, so a
+     * process with the hook has made a call. If the hook could not be loaded, an open device file shows it. */
+    bool has_called = driver[0] != '\0' && (has_hook || (is_hooked && holds_device(pid)));
+    keep_seen(watch, pid, is_hooked, has_called || (!is_hooked && driver[0] != '\0'));
     if (driver[0] != '\0' && !recorded && !(is_hooked && may_be_of_another_run(watch, pid)) &&
-        (is_hooked ? !may_be_seen_yet(watch, record, pid, parent) : holds_device(pid)) &&
+        (is_hooked ? has_called && !may_be_seen_yet(watch, record, pid, parent) : holds_device(pid)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
                  (uint32_t)pid))
         gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_DRIVER),
