@@ -26,6 +26,13 @@ bool gw_process_stat(int pid, char out[GW_PROCESS_STAT_MAX]);
 bool gw_process_is_of(unsigned uid, int pid);
 /* True if this process may read the files of all users: it is root, or has the capability CAP_DAC_READ_SEARCH. */
 bool gw_process_reads_all(void);
+/* From now on, this process becomes the parent of descendants whose parent ends, also of those with a session of their
+ * own. */
+void gw_orphans_take(void);
+/* End those descendants, with SIGTERM and half a second later with SIGKILL, and wait for at most 3 s. Children that run
+ * the same file as this process are left alone: its own helpers. Does not work without /proc/PID/task/TID/children.
+ * Returns the number of processes that were sent a signal. *ret_left: the number of those that are still there. */
+size_t gw_orphans_end(size_t *ret_left);
 /* Append the name of a user, or the uid. Only /etc/passwd is read, because other sources may need the network. */
 void gw_user_name_add(gw_text *text, unsigned uid);
 

@@ -4,13 +4,18 @@
 
 #include "gw_mask.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200, STATUS_MAX = 32768 };
@@ -106,4 +111,74 @@ bool gw_process_reads_all(void)
     if (line != NULL)
         sscanf(line, "\nCapEff: %llx", &effective);
     return geteuid() == 0 || (effective >> DAC_READ_SEARCH & 1) != 0;
+}
+
+/* ---- descendants without a parent ---- */
+
+void gw_orphans_take(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+/* True if the child runs another file than we do. A child that is just ending has no file any more; it may be a helper,
+ * whose status belongs to who waits for it. */
+static bool is_orphan(pid_t pid)
+{
+    char stat_[GW_PROCESS_STAT_MAX], path[64];
+    struct stat own, its;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    if (!gw_process_stat(pid, stat_) || stat_[2] == 'Z' || stat_[2] == 'X')
+        return false;
+    return stat("/proc/self/exe", &own) == 0 && stat(path, &its) == 0 &&
+           (own.st_dev != its.st_dev || own.st_ino != its.st_ino);
+}
+
+/* Store our orphans among the children of all our threads. Returns their number, at most `most`. */
+static size_t find_orphans(pid_t *orphan, size_t most)
+{
+    size_t count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks != NULL && (task = readdir(tasks)) != NULL;) {
+        char path[128];
+        int child;
+        snprintf(path, sizeof path, "/proc/self/task/%.20s/children", task->d_name);
+        FILE *list = task->d_name[0] == '.' ? NULL : fopen(path, "re");
+        while (list != NULL && count < most && fscanf(list, "%d", &child) == 1)
+            if (is_orphan(child))
+                orphan[count++] = child;
+        if (list != NULL)
+            fclose(list);
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    return count;
+}
+
+/* The children of an orphan that ends become ours, so look again until there are none. */
+size_t gw_orphans_end(size_t *ret_left)
+{
+    enum { MOST = 512, ROUNDS = 300, ROUNDS_OF_TERM = 50 };
+    static const struct timespec pause = {.tv_nsec = 10000000};
+    pid_t orphan[MOST], signalled[MOST];
+    size_t count = 0, left = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        left = find_orphans(orphan, MOST);
+        for (size_t i = 0; i < left; i++) {
+            size_t at = 0;
+            while (at < count && signalled[at] != orphan[i])
+                at++;
+            if (at == count && count < MOST)
+                signalled[count++] = orphan[i];
+            else if (round < ROUNDS_OF_TERM)
+                continue;
+            kill(orphan[i], round < ROUNDS_OF_TERM ? SIGTERM : SIGKILL);
+        }
+        if (left == 0)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    for (size_t i = 0; i < count; i++)
+        waitpid(signalled[i], NULL, WNOHANG);
+    *ret_left = left;
+    return count;
 }

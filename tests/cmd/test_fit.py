@@ -1,4 +1,5 @@
 """`gpuwhy fit`: its answer holds in runs of the virtual card with that memory, and the next batch fails there."""
+import fcntl
 import json
 import os
 import pathlib
@@ -200,6 +201,57 @@ class Fit(Case):
             wait_until(lambda: not processes_with(mark), "the trials to end")
         self.assertEqual(processes_with(mark), [])
         self.assertEqual(list(temporary.iterdir()) if number != signal.SIGKILL else [], [])
+
+    def test_the_next_search_removes_what_a_killed_one_left(self):
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        self.environment["TMPDIR"] = str(temporary)
+        left, other = temporary / "gpuwhy-fit.abcdef", temporary / "gpuwhy-fit-abcdef"
+        for folder in (left, other):
+            folder.mkdir(mode=0o700)
+            (folder / "0.gpuwhy").write_text("x")
+        used = temporary / "gpuwhy-fit.ghijkl"  # its twin: a search that still runs
+        used.mkdir(mode=0o700)
+        lock = os.open(used, os.O_RDONLY)
+        self.addCleanup(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self.fit("--memory", "1GiB", "--max", 1)
+        self.assertEqual(sorted(temporary.iterdir()), sorted([other, used]))
+
+    # The program leaves a process in a session of its own, which holds a context.
+    LEAVES = ("import ctypes, os, sys, time\n"
+              "cu = ctypes.CDLL('libcuda.so.1')\n"
+              "def begin():\n"
+              "    device, context = ctypes.c_int(), ctypes.c_void_p()\n"
+              "    cu.cuInit(0), cu.cuDeviceGet(ctypes.byref(device), 0)\n"
+              "    cu.cuCtxCreate_v2(ctypes.byref(context), 0, device)\n"
+              "ready, told = os.pipe()\n"
+              "if os.fork() == 0:\n"
+              "    nothing = os.open('/dev/null', os.O_RDWR)\n"
+              "    os.dup2(nothing, 1), os.dup2(nothing, 2), os.setsid(), begin()\n"
+              "    open(sys.argv[1], 'a').write('%d\\n' % os.getpid())\n"
+              "    os.write(told, b'x'), time.sleep(600), os._exit(0)\n"
+              "os.read(ready, 1), begin()\n")
+
+    def left(self, *words):
+        """Run the command with the program above. Returns its output and the pids of what is still running."""
+        pids = self.folder / f"{words[0]}.pids"
+        done = self.run_gpuwhy(*words, "--no-history", "--", sys.executable, "-c", self.LEAVES, pids, "{batch}")
+        found = [int(line) for line in pids.read_text().split()]
+        self.assertTrue(found)
+        alive = [pid for pid in found if pathlib.Path(f"/proc/{pid}/stat").exists()
+                 and pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"]
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+        return done.stderr.decode(), alive
+
+    def test_what_a_trial_leaves_behind_is_ended(self):
+        said, alive = self.left("rehearse", "--gpu", GPU)
+        self.assertEqual(alive, [])
+        self.assertIn("left 1 process behind", said)
+        self.assertEqual(self.left("fit", "--gpu", GPU, "--max", 2, "--jobs", 1, "--memory", "1GiB")[1], [])
+        said, alive = self.left("run", "--gpu", GPU, "--quiet")  # its twin: a program's own daemon stays
+        self.assertEqual(len(alive), 1, said)
 
     def test_a_signal_ends_all_trials(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):

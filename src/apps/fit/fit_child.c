@@ -7,6 +7,8 @@
 #include "gw_array.h"
 #include "gw_clock.h"
 #include "gw_own.h"
+#include "gw_process.h"
+#include "gw_say.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -150,19 +152,13 @@ gw_status gwi_fit_begin(gwi_fit *fit, gw_error *err)
     if (!is_nohup())
         sigaddset(&taken, SIGHUP);
     sigprocmask(SIG_BLOCK, &taken, &fit->old_mask);
+    gw_orphans_take();
     fit->started_ns = gw_monotonic_ns();
     fit->started_realtime_ns = gw_realtime_ns();
     fit->signal_fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fit->signal_fd < 0)
         return gw_fail(err, GW_IO, "take signals: %s", strerror(errno));
-    const char *base = getenv("TMPDIR");
-    gw_status st =
-        gw_path_format(fit->folder, err, "%s/gpuwhy-fit-XXXXXX", base != NULL && base[0] == '/' ? base : "/tmp");
-    if (st == GW_OK && mkdtemp(fit->folder) == NULL) {
-        st = gw_fail(err, GW_IO, "make folder %s: %s", fit->folder, strerror(errno));
-        fit->folder[0] = '\0';
-    }
-    return st;
+    return gwi_temporary_make("fit", &fit->folder, err);
 }
 
 static void remove_files(const gwi_fit_trial *trial)
@@ -268,7 +264,7 @@ gw_status gwi_fit_start(gwi_fit *fit, const gwi_fit_trial *wanted, gwi_fit_trial
     }
     *trial = *wanted;
     trial->started_ns = gw_monotonic_ns();
-    gw_status st = gw_path_format(trial->stem, err, "%s/%zu", fit->folder, fit->trial_count);
+    gw_status st = gw_path_format(trial->stem, err, "%s/%zu", fit->folder.path, fit->trial_count);
     if (st == GW_OK)
         st = start_child(fit, trial, err);
     if (st != GW_OK) {
@@ -293,6 +289,17 @@ static void show_progress(const gwi_fit *fit)
     fflush(stderr);
 }
 
+/* End what real runs have left behind in sessions of their own. A rehearsal does this itself. As long as a real run
+ * goes on, its processes cannot be told from those of others. */
+static void end_left(gwi_fit *fit)
+{
+    size_t left;
+    for (size_t i = 0; i < fit->trial_count; i++)
+        if (fit->trial[i]->pid != 0 && fit->trial[i]->kind == GWI_FIT_REAL)
+            return;
+    fit->ended_count += gw_orphans_end(&left);
+}
+
 /* Return a trial that has ended, or NULL. */
 static gwi_fit_trial *ended(gwi_fit *fit)
 {
@@ -307,6 +314,7 @@ static gwi_fit_trial *ended(gwi_fit *fit)
         waitpid(trial->pid, &status, 0);
         trial->pid = 0;
         fit->running_count--;
+        end_left(fit);
         trial->seconds = (double)(gw_monotonic_ns() - trial->started_ns) / 1e9;
         gwi_fit_read(trial, status);
         gwi_fit_measure(fit, trial);
@@ -390,14 +398,16 @@ void gwi_fit_end(gwi_fit *fit)
     end_all(fit);
     if (fit->shows_progress)
         fputs("\r\033[K", stderr);
+    if (fit->ended_count > 0)
+        gw_say("fit: the trials left %zu process%s behind, which %s ended", fit->ended_count,
+               fit->ended_count == 1 ? "" : "es", fit->ended_count == 1 ? "was" : "were");
     for (size_t i = 0; i < fit->trial_count; i++)
         trial_free(fit->trial[i]);
     free(fit->trial);
     for (size_t i = 0; fit->one != NULL && i < fit->plan.combination_count; i++)
         free(fit->one[i].not_rehearsed);
     free(fit->one);
-    if (fit->folder[0] != '\0')
-        rmdir(fit->folder);
+    gwi_temporary_remove(&fit->folder);
     if (fit->signal_fd >= 0)
         close(fit->signal_fd);
     sigprocmask(SIG_SETMASK, &fit->old_mask, NULL);

@@ -7,6 +7,7 @@
 #include "gw_fit_search.h"
 #include "gw_place.h"
 #include "gw_text.h"
+#include "gwi_temporary.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -77,7 +78,8 @@ typedef struct gwi_fit {
     gwi_fit_case *one;     /* owned; plan.combination_count of them */
     gwi_fit_trial **trial; /* owned, each of them, too; in the order in which they were started */
     size_t trial_count, trial_capacity, running_count;
-    gw_path folder; /* temporary files; "" if there is none */
+    gwi_temporary folder;
+    size_t ended_count; /* processes that real runs had left behind, and that we ended */
     sigset_t old_mask;
     int signal_fd;
     uint64_t too_small_bytes; /* no real runs: the real card has so many bytes, less than memory_bytes; 0: not so */

@@ -2,6 +2,7 @@
 #include "gwi_config_cmd.h"
 #include "gwi_lesson.h"
 #include "gwi_options.h"
+#include "gwi_temporary.h"
 
 #include "gw_exit.h"
 #include "gw_json.h"
@@ -12,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -144,24 +144,6 @@ static gw_status run_in(const char *folder, const char *json, const gwi_lab_run 
     return st;
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    (void)info;
-    (void)kind;
-    (void)where;
-    return remove(path);
-}
-
-/* Make a folder for the verdict, and for the files of a lesson. Its path is absolute. */
-static gw_status make_folder(gw_path out, gw_error *err)
-{
-    const char *root = getenv("TMPDIR");
-    gw_status st = gw_path_format(out, err, "%s/gpuwhy-lab-XXXXXX", root != NULL && root[0] == '/' ? root : "/tmp");
-    if (st == GW_OK && mkdtemp(out) == NULL)
-        st = gw_fail(err, GW_IO, "make folder %s: %s", out, strerror(errno));
-    return st;
-}
-
 /* If ^C or ^\ has ended the program, end in the same way, as `gpuwhy run` does: a shell then ends its loop, too. */
 static void end_as(int status)
 {
@@ -173,23 +155,23 @@ static void end_as(int status)
 
 gw_status gwi_lab_start(const gwi_lab_run *run, json_object **ret_verdict, int *ret_status, gw_error *err)
 {
-    enum { OPEN_MAX_OF_NFTW = 16 };
-    gw_path folder, json;
+    gwi_temporary folder; /* for the verdict, and for the files of a lesson */
+    gw_path json;
     int status = 0;
     gw_status st = gwi_config_needs_on(err);
     if (st == GW_OK)
-        st = make_folder(folder, err);
+        st = gwi_temporary_make("lab", &folder, err);
     if (st != GW_OK)
         return st;
     fflush(NULL);
-    st = gw_path_format(json, err, "%s/verdict.json", folder);
+    st = gw_path_format(json, err, "%s/verdict.json", folder.path);
     if (st == GW_OK)
-        st = run_in(folder, json, run, &status, err);
+        st = run_in(folder.path, json, run, &status, err);
     if (st == GW_OK) {
         *ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : GW_EXIT_UNDETERMINED;
         *ret_verdict = json_object_from_file(json);
     }
-    nftw(folder, remove_one, OPEN_MAX_OF_NFTW, FTW_DEPTH | FTW_PHYS);
+    gwi_temporary_remove(&folder);
     end_as(status);
     return st;
 }

@@ -5,6 +5,7 @@
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past_runs.h"
+#include "gwi_temporary.h"
 
 #include "gw_say.h"
 #include "gw_supervisor.h"
@@ -92,12 +93,18 @@ static int rehearse(const rehearse_options *options, uint64_t memory_bytes, cons
 /* Rehearse again on a much larger card, and print what the program needs there. */
 static void say_need(const rehearse_options *options, const gw_verdict *first, char **program)
 {
-    char folder[] = "/tmp/gpuwhy-rehearse-XXXXXX", need[GW_BYTES_TEXT_MAX], more[GW_BYTES_TEXT_MAX];
+    char need[GW_BYTES_TEXT_MAX], more[GW_BYTES_TEXT_MAX];
+    gwi_temporary folder;
+    gw_error err;
     gw_path path;
     gw_verdict *second = NULL;
     uint64_t limit = first->rehearsal->limit_bytes;
-    if (mkdtemp(folder) == NULL || gw_path_format(path, NULL, "%s/larger.gpuwhy", folder) != GW_OK)
+    if (gwi_temporary_make("rehearse", &folder, &err) != GW_OK)
         return;
+    if (gw_path_format(path, NULL, "%s/larger.gpuwhy", folder.path) != GW_OK) {
+        gwi_temporary_remove(&folder);
+        return;
+    }
     bool known = rehearse(options, limit * LARGER, path, program, &second) == GW_EXIT_OK && second->rehearsal != NULL &&
                  second->rehearsal->fits == GW_FITS;
     if (known && second->rehearsal->peak_bytes > limit)
@@ -113,8 +120,7 @@ static void say_need(const rehearse_options *options, const gw_verdict *first, c
     else
         fprintf(stderr, "Needs    not known: the rehearsal on a card %d times as large failed\n", LARGER);
     gw_verdict_free(second);
-    unlink(path);
-    rmdir(folder);
+    gwi_temporary_remove(&folder);
 }
 
 static int tell(const rehearse_options *options, gw_verdict *verdict, char **program, const gwi_output *json)

@@ -133,6 +133,10 @@ GW_MUST_CHECK gw_status gwi_rehearsal_check(const gw_run_options *options, gw_er
  * Otherwise the program would take memory and compute, so it must not be started: print the reason and return gpuwhy's
  * exit status. */
 int gwi_rehearsal_possible(const gw_supervisor *run);
+/* Before the program is started: what a rehearsed program starts shall be ended with it. */
+void gwi_rehearsal_begin(const gw_run_options *options);
+/* When the recording is complete: end the processes that a rehearsed program has left behind, and say so. */
+void gwi_rehearsal_end(const gw_run_options *options);
 /* End the rehearsed program if enough is known. */
 void gwi_rehearsal_look(gw_supervisor *run);
 typedef struct gwi_setting {

@@ -3,6 +3,7 @@
 
 #include "gw_exit.h"
 #include "gw_fact.h"
+#include "gw_process.h"
 #include "gw_say.h"
 
 #include <inttypes.h>
@@ -76,6 +77,20 @@ int gwi_rehearsal_possible(const gw_supervisor *run)
     else
         return GW_EXIT_OK;
     return GW_EXIT_CANNOT_RUN;
+}
+
+void gwi_rehearsal_begin(const gw_run_options *options)
+{
+    if (options->rehearse)
+        gw_orphans_take();
+}
+
+void gwi_rehearsal_end(const gw_run_options *options)
+{
+    size_t left = 0, count = options->rehearse ? gw_orphans_end(&left) : 0;
+    if (count > 0)
+        gw_say("rehearse: the program left %zu process%s behind, which %s ended%s", count, count == 1 ? "" : "es",
+               count == 1 ? "was" : "were", left == 0 ? "" : "; some are still running");
 }
 
 void gwi_rehearsal_setting(const gw_run_options *options, char *out, size_t out_bytes)

@@ -163,6 +163,7 @@ int gwi_supervisor_start(gw_supervisor *run)
     gwi_handout_begin(&run->handout, run->run_folder);
     run->watch.run_folder = run->run_folder;
     gwi_signals_begin(&run->signals);
+    gwi_rehearsal_begin(&run->options);
     status = open_doors(run);
     if (status != GW_EXIT_OK)
         return status;
@@ -218,6 +219,7 @@ static void remove_old_recordings(void)
 
 void gwi_supervisor_clean_up(gw_supervisor *run)
 {
+    gwi_rehearsal_end(&run->options);
     gwi_cudnn_end(&run->cudnn); /* if the program was not started, the log is still open */
     gwi_record_close(&run->record);
     gwi_stderr_end(&run->capture);
