@@ -70,6 +70,7 @@ static int linear(uint64_t to, side_kind to_kind, uint64_t from, side_kind from_
 static bool stage(gwi_work *work)
 {
     size_t plane = work->copy.width * work->copy.height;
+    gwi_host_need(NULL, plane * work->copy.depth);
     char *staged = malloc(plane * work->copy.depth + 1);
     if (staged == NULL)
         return false;

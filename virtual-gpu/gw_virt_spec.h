@@ -1,6 +1,6 @@
 /* The virtual GPU's specification: the known GPU models as data, and the text that a user writes:
  *
- *     [COUNTx]CARD[,memory=SIZE][,driver=VERSION][,hostmem=SIZE][,fault=FAULT]...
+ *     [COUNTx]CARD[,memory=SIZE][,driver=VERSION][,hostmem=SIZE][,host=SIZE][,fault=FAULT]...
  *
  *     2xh200,memory=16GiB,fault=oom-at:12
  *
@@ -21,6 +21,11 @@ enum {
     GW_VIRT_ATTRIBUTES_MAX = 160,
     GW_VIRT_DRIVER_VERSION = 13000
 };
+
+/* The exit status of a process that the virtual card has ended because the host's memory was used up, and the first
+ * word of the line in `notes` about it. */
+enum { GW_VIRT_EXIT_HOST = 124 };
+#define GW_VIRT_NOTE_HOST "host-memory"
 
 /* Values that a GPU's sensors and its board report to NVML. 0: this GPU does not have the value. */
 typedef struct gw_virt_board {
@@ -93,6 +98,7 @@ typedef struct gw_virt_spec {
     gw_virt_card card; /* with `memory=` already applied */
     int driver_version;
     uint64_t host_bytes_max; /* page-locked host memory; UINT64_MAX: no limit */
+    uint64_t host_bytes;     /* a process may take so much of the host's memory; UINT64_MAX: what the host has */
     unsigned fault_count;
     gw_virt_fault faults[GW_VIRT_FAULTS_MAX];
 } gw_virt_spec;

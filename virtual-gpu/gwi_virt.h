@@ -427,6 +427,10 @@ void gwi_unlock(void);
 /* Release the lock, write a failure to the driver's log, and return `result`. */
 int gwi_leave(int result);
 /* Add a line to the driver's log that explains the failure that the call is about to return. gwi_leave() writes it. */
+/* host.c: call before writing to `bytes` bytes at `at`, or before allocating them (NULL). Ends the process if the host
+ * has no memory for those that were never written. Call with the lock held. */
+void gwi_host_need(const char *at, uint64_t bytes);
+
 __attribute__((format(printf, 1, 2))) void gwi_say(const char *format, ...);
 /* Add a line to the file `notes` in the run's folder; do nothing if there is no folder. Needs no lock. */
 __attribute__((format(printf, 1, 2))) void gwi_note(const char *format, ...);

@@ -217,6 +217,7 @@ static bool ipc_share(char *storage, uint64_t bytes, const char *path)
     if (fd < 0)
         return access(path, F_OK) == 0; /* true if the block was already shared */
     bool ok = ftruncate(fd, (off_t)bytes) == 0;
+    gwi_host_need(NULL, bytes);
     for (uint64_t at = 0; ok && at < bytes; at += (uint64_t)1 << 20)
         ok = pwrite(fd, storage + at, bytes - at < (1u << 20) ? bytes - at : 1u << 20, (off_t)at) >= 0;
     ok = ok && mmap(storage, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;

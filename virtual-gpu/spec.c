@@ -350,6 +350,11 @@ static gw_status option(const char *key, const char *value, gw_virt_spec *spec, 
             return gw_fail(err, GW_USAGE, "hostmem=%s: not a size", value);
         return GW_OK;
     }
+    if (strcmp(key, "host") == 0) {
+        if (!gw_bytes_parse(value, &spec->host_bytes) || spec->host_bytes < 1 << 20)
+            return gw_fail(err, GW_USAGE, "host=%s: not a size from 1MiB", value);
+        return GW_OK;
+    }
     if (strcmp(key, "driver") == 0) {
         long long version = 0;
         if (!number_parse(value, 11040, GW_VIRT_DRIVER_VERSION, &version))
@@ -359,7 +364,7 @@ static gw_status option(const char *key, const char *value, gw_virt_spec *spec, 
     }
     if (strcmp(key, "fault") == 0)
         return fault_option(value, spec, err);
-    return gw_fail(err, GW_USAGE, "unknown option \"%s\" (memory, driver, hostmem, fault)", key);
+    return gw_fail(err, GW_USAGE, "unknown option \"%s\" (memory, driver, hostmem, host, fault)", key);
 }
 
 static gw_status card_word(const char *word, size_t bytes, gw_virt_spec *spec, gw_error *err)
@@ -391,7 +396,7 @@ gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error 
     gw_virt_spec spec;
     memset(&spec, 0, sizeof spec);
     spec.driver_version = GW_VIRT_DRIVER_VERSION;
-    spec.host_bytes_max = UINT64_MAX;
+    spec.host_bytes_max = spec.host_bytes = UINT64_MAX;
     size_t bytes = strcspn(text, ",");
     gw_status st = card_word(text, bytes, &spec, err);
     while (st == GW_OK && text[bytes] == ',') {

@@ -28,6 +28,9 @@ static void run_copy(const gwi_work *work)
 {
     const gwi_side *to = &work->copy.to;
     const gwi_side *from = &work->copy.from;
+    if (work->copy.depth > 0 && work->copy.height > 0)
+        gwi_host_need(to->base,
+                      ((work->copy.depth - 1) * to->height + work->copy.height - 1) * to->pitch + work->copy.width);
     for (size_t z = 0; z < work->copy.depth; z++)
         for (size_t y = 0; y < work->copy.height; y++)
             memmove(to->base + (z * to->height + y) * to->pitch, from->base + (z * from->height + y) * from->pitch,
@@ -62,6 +65,8 @@ static void run_fill(const gwi_work *work)
     uint64_t flat_bytes = work->fill.width * work->fill.element_bytes;
     if (work->fill.value == 0 && work->fill.height == 1 && fill_with_nothing(work->fill.to, flat_bytes))
         return;
+    if (work->fill.height > 0)
+        gwi_host_need(work->fill.to, (work->fill.height - 1) * work->fill.pitch + flat_bytes);
     for (size_t y = 0; y < work->fill.height; y++) {
         char *row = work->fill.to + y * work->fill.pitch;
         size_t count = work->fill.width;

@@ -19,10 +19,15 @@ BATCH = ["--", CNN, "--iterations", "20", "--batch", "{batch}"]
 CHECK = ["lab", "check"]
 NOT_EXECUTABLE = str(pathlib.Path(__file__))
 
+# Fills 1 GiB of the card, of which the host gives 64 MiB.
+FILLS = BEGIN + "p = ctypes.c_uint64()\ncu.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(1 << 30))\n" \
+    "[cu.cuMemsetD8_v2(ctypes.c_uint64(p.value + (i << 22)), 1, ctypes.c_size_t(1 << 22)) for i in range(256)]\n"
+
 # A command line for each row of the table. "others" is the status of the program.
 CASES = {
     ("run", "others"): ["run", *RUN, "--", "sh", "-c", "exit 77"],
     ("run", "2"): ["run", "--nonsense", "--", "true"],
+    ("run", "124"): ["run", "--gpu", GPU + ",host=64MiB", "--", sys.executable, "-c", FILLS],
     ("run", "126"): ["run", *RUN, "--", NOT_EXECUTABLE],
     ("run", "127"): ["run", *RUN, "--", "no-such-program"],
     ("rehearse", "0"): [*REHEARSE, "--", CNN, "--batch", "16"],

@@ -5,6 +5,7 @@ The twin of each is the same program that takes nothing away.
 import os
 import shutil
 import subprocess
+import sys
 
 from harness import (GPUWHY, SCENARIOS, Card, CaseSkipped, base_environment, by_name, expect, expect_same, main,
                      new_folder, run_cases, run_observed, run_plain)
@@ -57,6 +58,27 @@ def address_space(folder):
     return told(both(folder, "address-space"))
 
 
+FILLS = ("import ctypes, sys\n"
+         "cu = ctypes.CDLL('libcuda.so.1')\n"
+         "device, context, block = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()\n"
+         "cu.cuInit(0), cu.cuDeviceGet(ctypes.byref(device), 0), cu.cuCtxCreate_v2(ctypes.byref(context), 0, device)\n"
+         "cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1 << 30))\n"
+         "for i in range(int(sys.argv[1])):\n"
+         "    cu.cuMemsetD8_v2(ctypes.c_uint64(block.value + (i << 20)), 1, ctypes.c_size_t(1 << 20))\n")
+
+
+def memory_of_the_host(folder):
+    """A program that fills the virtual card is ended before the host's memory is used up; there is no verdict."""
+    card = Card(more="host=64MiB")
+    run = run_observed([sys.executable, "-c", FILLS, "256"], card, new_folder(folder, "full"))
+    said = run.stderr.decode()
+    expect(run.status == 124, f"status {run.status}: {said}")
+    expect("no memory left" in said and "no verdict" in said and "Verdict " not in said, said)
+    expect(not run.json_path.exists() or not run.json_path.read_text(), "there is a verdict")
+    verdict = run_observed([sys.executable, "-c", FILLS, "16"], card, new_folder(folder, "twin")).verdict()
+    expect(verdict["status"] != "fault", f"the twin: {verdict['headline']}")
+
+
 def rights_of_root(folder):
     """A program that starts as root and becomes another user can load the libraries, wherever root's cache is."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -72,4 +94,4 @@ def rights_of_root(folder):
 
 if __name__ == "__main__":
     main(lambda: run_cases(by_name(nothing_is_taken, the_clock, the_clock_before_the_first_call, system_calls,
-                                   descriptors, address_space, rights_of_root)))
+                                   descriptors, address_space, memory_of_the_host, rights_of_root)))

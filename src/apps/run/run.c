@@ -91,6 +91,9 @@ const gwi_manual gwi_manual_run = {
     .exits = {{GWI_EXIT_PROGRAM,
                "the exit status of the program; if a signal ended the program, gpuwhy ends by the same signal"},
               {GW_EXIT_USAGE, "usage error; the program was not started"},
+              {GW_EXIT_HOST_FULL,
+               "this machine has no memory left for the virtual cards; gpuwhy ended the program, and gives "
+               "no verdict"},
               {GW_EXIT_CANNOT_RUN, "the program cannot be executed"},
               {GW_EXIT_NOT_FOUND, "there is no such program"}},
     .environment = {{GWI_MANUAL_STATE_HOME},
@@ -384,9 +387,10 @@ static void watch_attempts(gwi_attempts *attempts, gw_supervisor **run, closed_r
     bool again = true;
     while (again && *run != NULL) {
         gw_supervisor_watch(*run);
-        if (attempts->options->blame)
+        bool is_host_full = gw_supervisor_is_host_full(*run);
+        if (attempts->options->blame && !is_host_full)
             blame(*run);
-        again = gwi_attempts_again(attempts, *run);
+        again = !is_host_full && gwi_attempts_again(attempts, *run);
         ret_closed->status = gw_supervisor_status(*run);
         gw_supervisor_close(*run);
         const char *path = gw_supervisor_recording(*run, &ret_closed->is_kept);
@@ -426,7 +430,10 @@ int gwi_cmd_run(int argc, char **argv)
     if (status == GW_EXIT_OK) {
         closed_recording closed = {.is_kept = false};
         watch_attempts(&attempts, &run, &closed);
-        tell(&closed, &options, program, output);
+        if (run != NULL && gw_supervisor_is_host_full(run))
+            gw_say("no verdict: this machine has no memory left for the virtual cards, so gpuwhy ended the program");
+        else
+            tell(&closed, &options, program, output);
         gwi_attempts_free(&attempts);
         if (run == NULL)
             gw_supervisor_end_like(closed.status);

@@ -1,9 +1,11 @@
 /* Finishes the recording after the program has ended: records its exit status and the last facts about its processes,
  * cards and dumps. */
+#include "gw_virt_spec.h"
 #include "gwi_state.h"
 
 #include "gw_clock.h"
 #include "gw_fact.h"
+#include "gw_text.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +27,11 @@ static void take_virtual_notes(gw_supervisor *run)
     while (notes != NULL && fgets(line, sizeof line, notes) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         gwi_record_fact(&run->record, "virtual.note", "%s", line);
+        if (gw_begins(line, GW_VIRT_NOTE_HOST) && !run->is_host_full) {
+            run->is_host_full = true;
+            gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_UNOBSERVED_PROGRAM),
+                            "gpuwhy ended the program, because this machine had no memory left for the virtual cards");
+        }
     }
     if (notes != NULL)
         fclose(notes);

@@ -19,6 +19,9 @@ int gw_supervisor_start(const gw_run_options *options, char *const *argv, const 
                         gw_supervisor **ret_run);
 /* Watch the program until it has ended. The recording is then complete, but still open. */
 void gw_supervisor_watch(gw_supervisor *run);
+/* After gw_supervisor_watch(): true if a virtual card has ended a process because the host had no memory left. The
+ * status of the run is then GW_EXIT_HOST_FULL, and there is nothing to judge. */
+bool gw_supervisor_is_host_full(gw_supervisor *run);
 /* Add a fact to the recording. Only valid before gw_supervisor_close(). */
 void gw_supervisor_note(gw_supervisor *run, const char *key, const char *value);
 /* Finish and close the recording. */

@@ -92,6 +92,7 @@ struct gw_supervisor {
     gwi_watch watch;
     gwi_senses senses;
     pid_t child;
+    bool is_host_full;      /* a virtual card has ended a process, because the host's memory was used up */
     uint64_t started_at_ns; /* run time at which the program was started */
     int status;
     gwi_hangs hangs;        /* --hang-after */

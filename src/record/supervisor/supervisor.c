@@ -327,6 +327,13 @@ void gw_supervisor_watch(gw_supervisor *run)
     gwi_finish_recording(run);
 }
 
+bool gw_supervisor_is_host_full(gw_supervisor *run)
+{
+    if (run->is_host_full)
+        run->status = GW_EXIT_HOST_FULL << 8; /* as from waitpid() */
+    return run->is_host_full;
+}
+
 void gw_supervisor_note(gw_supervisor *run, const char *key, const char *value)
 {
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(&run->record)};
