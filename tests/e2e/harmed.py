@@ -2,13 +2,14 @@
 
 The twin of each is the same program that takes nothing away.
 """
+import json
 import os
 import shutil
 import subprocess
 import sys
 
-from harness import (GPUWHY, SCENARIOS, Card, CaseSkipped, base_environment, by_name, expect, expect_same, main,
-                     new_folder, run_cases, run_observed, run_plain)
+from harness import (CNN, GPUWHY, SCENARIOS, Card, CaseSkipped, base_environment, by_name, checked, expect, expect_same,
+                     expect_text, main, new_folder, run_cases, run_observed, run_plain, texts)
 
 FORBIDS = str(SCENARIOS / "forbids")
 CARD = Card(memory="4GiB")
@@ -79,6 +80,31 @@ def memory_of_the_host(folder):
     expect(verdict["status"] != "fault", f"the twin: {verdict['headline']}")
 
 
+def disk_of_the_recording(folder):
+    """A recording on a full disk says from where on it is silent, and rules nothing out after that."""
+    def explained(size):
+        disk = folder / f"disk-{size}"
+        disk.mkdir()
+        script = (f'mount -t tmpfs -o size={size}k none {disk} || exit 77\n'
+                  f'{GPUWHY} run {" ".join(CARD.options())} --no-history --no-verdict -o {disk}/run.gpuwhy -- '
+                  f'{CNN} --runs 2 --bad-address >/dev/null 2>&1\n'
+                  f'{GPUWHY} explain --no-history --json {disk}/run.gpuwhy')
+        done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=200,
+                              env=base_environment(folder))
+        if "unshare" in done.stderr or done.returncode == 77:
+            raise CaseSkipped("no tmpfs can be mounted here")
+        return checked(json.loads(done.stdout))
+
+    for size in (16, 64):
+        verdict = explained(size)
+        expect_text(verdict, "from here on, nothing is in the recording: .*No space left", "the full disk")
+        expect("itself died" not in texts(verdict), f"{size} KiB: {texts(verdict)}")
+        expect(verdict["status"] == "undetermined" or verdict["cause"] == "illegal-address", verdict["headline"])
+        told(verdict)
+    verdict = explained(4096)
+    expect(verdict["cause"] == "illegal-address" and not verdict["coverage"]["unobserved"], verdict["headline"])
+
+
 def rights_of_root(folder):
     """A program that starts as root and becomes another user can load the libraries, wherever root's cache is."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -94,4 +120,5 @@ def rights_of_root(folder):
 
 if __name__ == "__main__":
     main(lambda: run_cases(by_name(nothing_is_taken, the_clock, the_clock_before_the_first_call, system_calls,
-                                   descriptors, address_space, memory_of_the_host, rights_of_root)))
+                                   descriptors, address_space, memory_of_the_host, disk_of_the_recording,
+                                   rights_of_root)))

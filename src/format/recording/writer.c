@@ -38,6 +38,7 @@ struct gw_writer {
     char *spare; /* owned: path of the spare file; NULL: none, or already in use */
     uint64_t spare_bytes_max;
     gw_error spare_reason; /* "": the writer has not moved to the spare file */
+    gwi_out left;          /* the file that was left for the spare file; only fd, end and sequence; fd -1: none */
 };
 
 /* Return the file length at which the file is compacted. It leaves room below `bytes_max` for one more flush. */
@@ -52,6 +53,8 @@ static void writer_free(gw_writer *writer)
     if (writer == NULL)
         return;
     gwi_out_close(&writer->out);
+    if (writer->left.fd >= 0)
+        close(writer->left.fd);
     free(writer->encoder);
     gwi_bytes_free(&writer->dict);
     gwi_bytes_free(&writer->items);
@@ -68,7 +71,7 @@ static gw_status new_writer(const char *path, uint64_t bytes_max, const char *co
     gw_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL)
         return gw_fail(err, GW_NOMEM, "%s: no memory for the writer", path);
-    writer->out.fd = -1;
+    writer->out.fd = writer->left.fd = -1;
     writer->path = strdup(path);
     writer->encoder = gwi_encoder_new();
     writer->fn_count = fn_count < GWI_FN_UNKNOWN ? fn_count : GWI_FN_UNKNOWN;
@@ -224,6 +227,24 @@ static bool copy_bytes(int from, int to, uint64_t bytes)
     return true;
 }
 
+/* Write an item to the file that was left, where room was reserved for the last blocks. Nothing helps if this fails. */
+static void put_to_left(gw_writer *writer, const gw_item *item)
+{
+    gwi_out now = writer->out, *left = &writer->left;
+    gwi_bytes bytes = {0};
+    gw_error ignored;
+    writer->out.fd = left->fd;
+    writer->out.end = left->end;
+    writer->out.sequence = left->sequence;
+    writer->out.room_until = left->end;
+    if (gwi_item_encode(&bytes, item) == GW_OK)
+        (void)gwi_out_block(&writer->out, gwi_item_block(item->kind), bytes.data, bytes.used_bytes, &ignored);
+    left->end = writer->out.end;
+    left->sequence = writer->out.sequence;
+    writer->out = now;
+    gwi_bytes_free(&bytes);
+}
+
 /* Copy what was written so far to the spare file and continue there. Returns false if there is no spare file or the
  * copy fails. */
 static bool move_to_spare(gw_writer *writer)
@@ -236,7 +257,7 @@ static bool move_to_spare(gw_writer *writer)
         unlink(writer->spare);
         return false;
     }
-    close(writer->out.fd);
+    writer->left = writer->out;
     writer->out.fd = fd;
     writer->out.room_until = writer->out.end;
     free(writer->path);
@@ -268,7 +289,11 @@ static gw_status put_block(gw_writer *writer, gwi_block_type type, const uint8_t
     gw_error why = {""};
     gw_status st = gwi_out_block(&writer->out, type, raw, bytes, &why);
     if (st == GW_IO && move_to_spare(writer)) {
+        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = writer->t_ns};
+        item.pair.key = "recording.stopped";
+        item.pair.value = why.text;
         writer->spare_reason = why;
+        put_to_left(writer, &item);
         return gwi_out_block(&writer->out, type, raw, bytes, err);
     }
     return st == GW_OK ? st : gw_fail(err, st, "%s", why.text);
@@ -378,6 +403,8 @@ gw_status gw_writer_put(gw_writer *writer, const gw_item *item, gw_error *err)
         return put_stderr(writer, item, err);
     if (gwi_item_block(item->kind) == 0)
         return gw_fail(err, GW_USAGE, "%s: items of kind %d cannot be written", writer->path, (int)item->kind);
+    if (item->kind == GW_ITEM_EXIT && item->exit.is_command && writer->left.fd >= 0)
+        put_to_left(writer, item);
     return put_item(writer, item, err);
 }
 
@@ -441,6 +468,8 @@ gw_status gw_writer_close(gw_writer *writer, gw_error *err)
         st = say_dropped(writer, &last) == GW_OK ? flush_pending(writer, &last) : st;
     gw_status end = put_end(writer, &last);
     st = st == GW_OK ? end : st;
+    if (writer->left.fd >= 0 && ftruncate(writer->left.fd, (off_t)writer->left.end) != 0 && st == GW_OK)
+        st = gw_fail(&last, GW_IO, "the room that was reserved could not be given back: %s", strerror(errno));
     if (ftruncate(writer->out.fd, (off_t)writer->out.end) != 0 && st == GW_OK)
         st = gw_fail(&last, GW_IO, "%s: %s", writer->path, strerror(errno));
     if (writer->failed != GW_OK) {

@@ -27,7 +27,9 @@ void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
     enum { SAID_MAX = 3 };
     const gw_pair *fact = NULL;
     for (size_t i = 0; i < SAID_MAX && (fact = gwi_unseen(c->model, fact)) != NULL; i++) {
-        if (fact->what == GW_FACT_DOORS_CLOSED)
+        if (fact->what == GW_FACT_RECORDING_STOPPED)
+            gwi_evidence(finding, fact->t_ns, "host", "from here on, nothing is in the recording: %s", fact->value);
+        else if (fact->what == GW_FACT_DOORS_CLOSED)
             gwi_evidence(finding, fact->t_ns, "host", "driver calls were not recorded: %s", fact->value);
         else
             gwi_evidence(finding, fact->t_ns, "host", "not observed: %s", fact->value);
@@ -133,7 +135,8 @@ const char *gwi_gpu_words(const gwi_case *c)
     if (gwi_gpu_is_ruled_out(c))
         return "; the GPU is not at fault";
     if (gwi_observed_count(c->model) == 0)
-        return "; no CUDA driver call was observed";
+        return c->model->truncated ? "; no CUDA driver call was observed before the recording stops"
+                                   : "; no CUDA driver call was observed";
     if (!gwi_is_observed(c, GWI_OF_RUN))
         return "; part of the run was not observed";
     return "";
@@ -162,7 +165,8 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
     const gw_failure *failure = gwi_ended_in_probe(c);
     gwi_say_unseen(c, finding);
     if (gwi_observed_count(c->model) == 0)
-        gwi_evidence(finding, GWI_NO_TIME, "driver", "no CUDA driver call was observed");
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "no CUDA driver call was observed%s",
+                     c->model->truncated ? " before the recording stops" : "");
     if (hangs(c))
         gwi_evidence(finding, c->hang.hang->t_ns, "driver",
                      "no driver call of pid %" PRIu32 " began or ended for %.1f s", c->hang.hang->pid,

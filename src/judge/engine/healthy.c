@@ -59,6 +59,14 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
                      gwi_unseen(c->model, NULL) != NULL ? "the processes that were observed" : "the program");
 }
 
+/* Return how the next run can be observed. */
+static const char *how_to_see(const gw_model *model)
+{
+    return gw_model_fact(model, GW_FACT_RECORDING_STOPPED) != NULL
+               ? "Make room on the disk of the recording, and run the program again"
+               : "Start the process directly with gpuwhy run, not through a launcher that resets the environment";
+}
+
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
 {
     bool is_partly = gwi_observed_count(c->model) > 0, has_unseen = gwi_unseen(c->model, NULL) != NULL;
@@ -68,8 +76,7 @@ void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
     gwi_say_unseen(c, finding);
     gwi_say_no_driver(c->model, finding);
     if (has_unseen)
-        gwi_next(finding,
-                 "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
+        gwi_next(finding, "%s", how_to_see(c->model));
     else if (is_partly)
         gwi_next(finding, "Run it once more if its results matter: what happened in the missing parts is not known");
     else
@@ -254,7 +261,7 @@ static void say_unobserved(const gwi_case *c, gwi_finding *finding)
     gwi_say_unseen(c, finding);
     say_end(c, finding);
     gwi_say_last_words(c, finding);
-    gwi_next(finding, "Start the process directly with gpuwhy run, not through a launcher that resets the environment");
+    gwi_next(finding, "%s", how_to_see(c->model));
 }
 
 /* Report a hang whose reason is not proved. */
@@ -558,7 +565,7 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
     if (damaged > 0 && !gwi_list_addf(advice, "the recording is damaged: %" PRIu64 " block%s skipped (%s)", damaged,
                                       damaged == 1 ? " was" : "s were", c->model->damaged_first))
         return false;
-    if (c->model->truncated &&
+    if (c->model->truncated && gw_model_fact(c->model, GW_FACT_RECORDING_STOPPED) == NULL &&
         !gwi_list_addf(advice, "the end of the recording is missing: the machine or gpuwhy itself died"))
         return false;
     if (c->model->framework_mapped[GW_FRAMEWORK_TORCH] && !c->model->observer_attached &&

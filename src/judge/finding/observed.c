@@ -20,6 +20,7 @@ size_t gwi_observed_count(const gw_model *model)
 static bool is_unseen_driver(const gw_pair *fact)
 {
     return fact->what == GW_FACT_UNOBSERVED_DRIVER || fact->what == GW_FACT_UNOBSERVED_PROGRAM ||
+           fact->what == GW_FACT_RECORDING_STOPPED ||
            (fact->what == GW_FACT_DOORS_CLOSED && strcmp(fact->value, "no driver") != 0);
 }
 
