@@ -3,6 +3,7 @@
 #ifndef GW_PROCESS_FACTS_H
 #define GW_PROCESS_FACTS_H
 
+#include "gw_collective_facts.h"
 #include "gw_event.h"
 #include "gw_libs.h"
 #include "gw_memory_facts.h"
@@ -108,6 +109,10 @@ typedef struct gw_process {
     size_t raised_bytes;
     uint64_t t_raised_ns;
     gw_crash crash;
+    gw_communicator *communicator; /* owned array, in the order of their creation */
+    size_t communicator_count;
+    bool nccl_unseen;  /* NCCL is loaded, but its calls could not be observed, for example because it is linked
+                          statically */
     bool is_own_stop;  /* gpuwhy began to end the run before the process ended, so its status says nothing */
     bool alive_at_end; /* the process was still alive shortly after the command ended */
     /* index for gw_model_snapshot(), taken at the process's end or at its largest teardown; -1: none */

@@ -1,0 +1,76 @@
+/* Part of gw_model_facts.h: the NCCL communicators of a process and its last calls on each of them.
+ *
+ * Only calls of the program are recorded, not those that NCCL makes itself. Numbers start at 1. Collectives and
+ * point-to-point calls of a communicator are numbered separately: ranks agree on the numbers of collectives alone. A
+ * replayed graph makes no NCCL call and gets no number. */
+#ifndef GW_COLLECTIVE_FACTS_H
+#define GW_COLLECTIVE_FACTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(name, name of NCCL's function, the ranks' element counts must agree, has a root, has a peer) */
+#define GW_NCCL_CALLS(X)                                                                                               \
+    X(ALL_REDUCE, "ncclAllReduce", 1, 0, 0)                                                                            \
+    X(REDUCE_SCATTER, "ncclReduceScatter", 1, 0, 0)                                                                    \
+    X(REDUCE, "ncclReduce", 1, 1, 0)                                                                                   \
+    X(BROADCAST, "ncclBroadcast", 1, 1, 0)                                                                             \
+    X(ALL_GATHER, "ncclAllGather", 1, 0, 0)                                                                            \
+    X(ALL_TO_ALL, "ncclAlltoAll", 1, 0, 0)                                                                             \
+    X(GATHER, "ncclGather", 1, 1, 0)                                                                                   \
+    X(SCATTER, "ncclScatter", 1, 1, 0)                                                                                 \
+    X(SEND, "ncclSend", 0, 0, 1)                                                                                       \
+    X(RECV, "ncclRecv", 0, 0, 1)
+
+typedef enum gw_nccl_call {
+#define GW_X(name, function, agree, root, peer) GW_NCCL_##name,
+    GW_NCCL_CALLS(GW_X)
+#undef GW_X
+        GW_NCCL_CALL_COUNT
+} gw_nccl_call;
+
+/* How far a call has come. */
+typedef enum gw_collective_state {
+    GW_COLLECTIVE_ENTERED,  /* the call, or the group that it belongs to, has not returned */
+    GW_COLLECTIVE_ENQUEUED, /* it returned success; whether its work on the GPU has ended is not known to be true */
+    GW_COLLECTIVE_COMPLETED,
+    GW_COLLECTIVE_REFUSED, /* it returned an error: `result` */
+    GW_COLLECTIVE_CAPTURED /* into a graph: it did not run then */
+} gw_collective_state;
+
+typedef struct gw_collective {
+    gw_nccl_call call;
+    uint64_t number;      /* among the collectives, or among the point-to-point calls, of its communicator */
+    uint64_t t_ns;        /* when it was called */
+    uint64_t elements;    /* as passed to NCCL */
+    uint64_t stream;      /* the CUstream */
+    int32_t type, op;     /* ncclDataType_t, ncclRedOp_t; op: -1 if the function has none */
+    int32_t root_or_peer; /* -1: none */
+    int32_t result;       /* ncclResult_t */
+    uint32_t tid, site,
+        group; /* site: 0 if unknown; group: calls of one ncclGroupStart/End have the same number; 0: none */
+    gw_collective_state state;
+} gw_collective;
+
+typedef struct gw_communicator {
+    uint64_t handle; /* ncclComm_t of this process */
+    uint64_t id;     /* the same in all ranks of the communicator; 0: unknown */
+    uint32_t size, rank;
+    int32_t device;               /* -1: unknown */
+    uint64_t t_init_ns, t_end_ns; /* t_end_ns: destroyed, finalized or aborted; 0: not */
+    bool is_ready;                /* its init call has returned success */
+    bool is_aborted;
+    uint32_t init_site;
+    uint64_t collectives, p2p; /* calls made */
+    uint64_t calls[GW_NCCL_CALL_COUNT];
+    gw_collective *last; /* owned; its last calls, oldest first */
+    size_t last_count;
+} gw_communicator;
+
+/* Name of NCCL's function, such as "ncclAllReduce"; a static string. */
+const char *gw_nccl_call_name(gw_nccl_call call);
+/* Name of an ncclDataType_t, such as "float32", and its bytes; "unknown type" and 0 for numbers that are not known. */
+const char *gw_nccl_type_name(int32_t type, uint32_t *ret_bytes);
+
+#endif
