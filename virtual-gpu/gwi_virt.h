@@ -348,7 +348,8 @@ struct gwi_command {
     gwi_command *next;
     gwi_command **waits_for; /* owned references */
     size_t wait_count;
-    uint64_t fault; /* fault of the kernel (enum gw_kernel_fault), raised when the command ends */
+    uint64_t fault;                    /* fault of the kernel (enum gw_kernel_fault), raised when the command ends */
+    struct gw_kernel_meeting *meeting; /* borrowed from the program: what the started kernel waits for; NULL: nothing */
     gwi_work work;
 };
 
@@ -544,6 +545,9 @@ uint64_t gwi_kernel_fault(const gwi_work *work);
 int gwi_fault_code(uint64_t fault);
 void gwi_fault_tell(uint64_t fault, const gwi_context *context);
 uint64_t gwi_kernel_duration_ns(const gwi_work *work);
+/* Return the kernels that this kernel waits for; NULL: none (struct gw_kernel_meeting). */
+struct gw_kernel_meeting *gwi_kernel_meeting(const gwi_work *work);
+bool gwi_kernel_met(const struct gw_kernel_meeting *meeting);
 void gwi_kernel_print_assert(const gwi_work *work);
 void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code);
 

@@ -118,6 +118,24 @@ uint64_t gwi_kernel_duration_ns(const gwi_work *work)
     return model->duration_us > UINT64_MAX / 1000 ? UINT64_MAX : model->duration_us * 1000;
 }
 
+struct gw_kernel_meeting *gwi_kernel_meeting(const gwi_work *work)
+{
+    const gwi_kernel_info *info = work->kernel.function->info;
+    uint64_t address = 0;
+    if (!info->has_model || info->model.meeting_parameter == 0 ||
+        !param_value(work, info->model.meeting_parameter - 1, &address))
+        return NULL;
+    return (struct gw_kernel_meeting *)(uintptr_t)address;
+}
+
+bool gwi_kernel_met(const struct gw_kernel_meeting *meeting)
+{
+    for (uint64_t i = 0; i < meeting->count; i++)
+        if (__atomic_load_n(&meeting->cell[i]->arrived, __ATOMIC_ACQUIRE) < meeting->cell[i]->needed)
+            return false;
+    return true;
+}
+
 /* Print the line about a failed assertion that a real driver prints on the program's stderr. */
 void gwi_kernel_print_assert(const gwi_work *work)
 {

@@ -155,7 +155,21 @@ static void start(gwi_command *command, uint64_t start_ns)
     if (command->fault != 0)
         duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* a real GPU reports a fault later, here by 20 ms */
     command->due_ns = duration_ns > NEVER - start_ns ? NEVER : start_ns + duration_ns;
+    command->meeting = gwi_kernel_meeting(&command->work);
+    for (uint64_t i = 0; command->meeting != NULL && i < command->meeting->count; i++)
+        __atomic_fetch_add(&command->meeting->cell[i]->arrived, 1, __ATOMIC_ACQ_REL);
     gwi_busy_add(gwi.shared, gwi.shared_slot, device->index, start_ns, command->due_ns);
+}
+
+/* True if the command waits for memory that any thread or process can change without a call. */
+static bool watches_memory(const gwi_command *command)
+{
+    return command->work.kind == GWI_WORK_WAIT_VALUE || command->meeting != NULL;
+}
+
+static bool memory_reached(const gwi_command *command)
+{
+    return command->meeting != NULL ? gwi_kernel_met(command->meeting) : value_reached(&command->work);
 }
 
 /* Advance the first command of a stream. Returns true if the command ended. */
@@ -174,14 +188,14 @@ static bool step(gwi_stream *stream, uint64_t now_ns)
     }
     if (command->due_ns > now_ns || command->running || command->work.kind == GWI_WORK_HOST)
         return false;
-    if (command->work.kind == GWI_WORK_WAIT_VALUE && !value_reached(&command->work))
+    if (watches_memory(command) && !memory_reached(command))
         return false;
     if (command->fault != 0) {
         fault(command);
         return true;
     }
     run(command);
-    gwi_command_finish(command, command->work.kind == GWI_WORK_WAIT_VALUE ? now_ns : command->due_ns);
+    gwi_command_finish(command, watches_memory(command) ? now_ns : command->due_ns);
     return true;
 }
 
@@ -216,9 +230,8 @@ static uint64_t next_due_ns(void)
     for (const gwi_stream *stream = gwi.active; stream != NULL; stream = stream->active_next) {
         const gwi_command *command = stream->head;
         uint64_t at = command->started && !command->running ? command->due_ns : NEVER;
-        /* Any thread can change a value in memory without a call, so check often. */
-        if (command->started && command->work.kind == GWI_WORK_WAIT_VALUE)
-            at = gwi_now_ns() + 100000;
+        if (command->started && watches_memory(command))
+            at = gwi_now_ns() + 100000; /* check often */
         if (at < due_ns)
             due_ns = at;
     }

@@ -61,7 +61,22 @@ struct gw_kernel_model {
     uint64_t duration_us;        /* run time of the kernel, or time until its fault */
     uint64_t duration_parameter; /* 1 + index of the parameter that contains the run time in ns; 0: use duration_us */
     uint64_t line;               /* line number of the assertion in the source */
-    uint64_t reserved;           /* must be 0 */
+    /* 1 + index of the parameter with the host address of a struct gw_kernel_meeting, or 0. The kernel ends when its
+     * run time is over and the meeting is complete. A parameter of 0 means no meeting */
+    uint64_t meeting_parameter;
+};
+
+/* A place where kernels of several GPUs or processes wait for each other. It may be in memory that processes share. */
+struct gw_kernel_cell {
+    uint32_t arrived; /* the number of kernels that have started here */
+    uint32_t needed;
+};
+
+/* What one kernel waits for. When it starts, it adds 1 to `arrived` of every cell. The meeting is complete when every
+ * cell has as many arrivals as it needs. Both stay valid until the kernel has ended. */
+struct gw_kernel_meeting {
+    uint64_t count;
+    struct gw_kernel_cell *const *cell;
 };
 
 #endif
