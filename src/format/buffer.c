@@ -19,7 +19,7 @@
 #include <x86intrin.h>
 #endif
 
-enum { BUFFER_BYTES_MAX = 64 << 20, SLOTS_MAX = 1024, RINGS_MAX = 1024, CHUNKS_MAX = 4096 };
+enum { BUFFER_BYTES_MAX = 64 << 20, SLOTS_MAX = 1024, RINGS_MAX = 1024, COMMUNICATORS_MAX = 1024, CHUNKS_MAX = 4096 };
 
 /* Read the counter that this processor has. */
 static void read_ticks(gwi_now *now)
@@ -190,6 +190,8 @@ static gw_status check_head(const gwi_buffer *buffer, const gwi_now *now, gw_err
     if (head->bytes > BUFFER_BYTES_MAX ||
         !section_fits(head, head->slot_offset, head->slot_count, SLOTS_MAX, sizeof(gw_slot)) ||
         !section_fits(head, head->ring_offset, head->ring_count, RINGS_MAX, sizeof(gw_ring)) ||
+        !section_fits(head, head->communicator_offset, head->communicator_count, COMMUNICATORS_MAX,
+                      sizeof(gw_buffer_communicator)) ||
         !section_fits(head, head->chunk_offset, head->chunk_count, CHUNKS_MAX, GW_CHUNK_BYTES))
         return gw_fail(err, GW_CORRUPT, "%s: its sections do not fit into %u bytes", buffer->name, head->bytes);
     if (head->clock > GW_CLOCK_CNTVCT || now_ticks(buffer, now) == 0)

@@ -853,6 +853,9 @@ static gw_status hand_state(gw_drain *drain, gwi_buffer *buffer, bool last, uint
     gw_status st = hand_lost(drain, buffer, err);
     if (st == GW_OK)
         st = hand_slots(drain, buffer, last || ends, err);
+    if (st == GW_OK && (last || ends))
+        st = gwi_buffer_tell_nccl(buffer, &drain->now, drain->t0_monotonic_ns, since_t0(drain, drain->now.monotonic_ns),
+                                  drain->sink, drain->user, err);
     if (st == GW_OK && ends)
         st = hand_exit(drain, buffer, err);
     if (st == GW_OK)
@@ -938,6 +941,17 @@ void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user)
         if (is_alive(buffer))
             look_at_buffer(drain, buffer, sink, user);
     }
+}
+
+gw_status gw_drain_tell_nccl(gw_drain *drain, gw_item_sink sink, void *user, gw_error *err)
+{
+    gw_status st = GW_OK;
+    drain->now = gwi_now_take();
+    for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++)
+        if (is_alive(drain->buffer[i]))
+            st = gwi_buffer_tell_nccl(drain->buffer[i], &drain->now, drain->t0_monotonic_ns,
+                                      since_t0(drain, drain->now.monotonic_ns), sink, user, err);
+    return st;
 }
 
 void gw_drain_look_caches(const gw_drain *drain, gw_cache_sink sink, void *user)

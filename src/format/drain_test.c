@@ -69,6 +69,8 @@ static void test_buffer_make(uint32_t pid)
     b.head->slot_count = GW_SLOT_COUNT;
     b.head->ring_offset = GW_RINGS_OFFSET;
     b.head->ring_count = GW_RING_COUNT;
+    b.head->communicator_offset = GW_COMMUNICATORS_OFFSET;
+    b.head->communicator_count = GW_NCCL_COMMUNICATORS;
     b.head->chunk_offset = GW_CHUNKS_OFFSET;
     b.head->chunk_count = GW_CHUNK_COUNT;
     b.head->fn_count = TEST_FN_COUNT;

@@ -4,10 +4,12 @@
  * reserved before it is mapped. There are no locks: a release store of the chunk's `used_bytes` publishes events. So a
  * reader finds consistent data at any instant, even after the process was killed.
  *
- *  header | slots | rings | chunks
+ *  header | slots | rings | communicators | chunks
  *
  *  slot   one per thread that called the driver: counters, ring position, current call.
  *  ring   the last GW_RING_ENTRIES hot calls (launches, copies, ...) of a thread; new entries overwrite the oldest.
+ *  communicator
+ *         an NCCL communicator of the process: counts, and its last GW_NCCL_LAST calls.
  *  chunk  a sequence of 64-byte records, owned by one slot from the moment it is taken until it is drained.
  *
  * Chunk states:
@@ -20,6 +22,7 @@
 #ifndef GW_BUFFER_H
 #define GW_BUFFER_H
 
+#include "gw_collective.h"
 #include "gw_event.h"
 
 #include <stdatomic.h>
@@ -27,14 +30,16 @@
 #include <stdint.h>
 
 enum {
-    GW_BUFFER_VERSION = 3,
+    GW_BUFFER_VERSION = 4,
     GW_BUFFER_BYTES = 4 << 20,
     GW_RING_ENTRIES = 2048,
     GW_SLOT_COUNT = 128,
     GW_RING_COUNT = 24, /* for threads that make hot calls; if all are taken, other threads only have counters */
     GW_CHUNK_BYTES = 16 << 10,
     GW_CHUNKS_FOR_FAILURES = 8,
-    GW_BUFFER_DEVICES = 16
+    GW_BUFFER_DEVICES = 16,
+    GW_NCCL_COMMUNICATORS = 64,
+    GW_NCCL_LAST = 16 /* calls of a communicator that are kept in full */
 };
 
 #define GW_BUFFER_MAGIC "GWBUF\r\n\032"
@@ -126,6 +131,47 @@ typedef struct gw_chunk {
 } gw_chunk;
 _Static_assert(sizeof(gw_chunk) == GW_CHUNK_BYTES, "chunks have no slack");
 
+/* One NCCL call. A reader uses it only if `stamp` is the same, and not 0, before and after it has copied the call. */
+typedef struct gw_buffer_collective {
+    _Atomic uint64_t stamp; /* 1 + number of the communicator's earlier calls; 0: being written */
+    uint64_t ticks;
+    _Atomic uint64_t end_ticks; /* when it, or its group, returned; 0: not yet */
+    uint64_t number;            /* as in gw_collective */
+    uint64_t elements, stream;
+    uint32_t tid, site, group;
+    int32_t type, op, root_or_peer;
+    _Atomic int32_t result;
+    uint16_t call; /* gw_nccl_call */
+    uint16_t is_captured;
+    _Atomic uint32_t state; /* gw_collective_state; never COMPLETED, which is found out later */
+    uint32_t reserved;
+} gw_buffer_collective;
+_Static_assert(sizeof(gw_buffer_collective) == 88, "the two sides agree");
+
+/* States of a communicator's place. An ENDED place is used again if no other is free. */
+enum { GW_NCCL_FREE = 0, GW_NCCL_MAKING = 1, GW_NCCL_READY = 2, GW_NCCL_ENDED = 3 };
+
+/* One NCCL communicator. */
+typedef struct gw_buffer_communicator {
+    _Atomic uint32_t state;
+    _Atomic uint32_t generation; /* number of communicators that have used this place */
+    _Atomic uint64_t handle;     /* 0: not known yet */
+    uint64_t id;                 /* as in gw_communicator */
+    uint64_t init_ticks;         /* 0: its creation was not seen */
+    _Atomic uint64_t end_ticks;  /* 0: not ended */
+    uint32_t size, rank;         /* size 0: unknown */
+    int32_t device;              /* -1: unknown */
+    uint32_t init_site;
+    uint32_t splits; /* used by the hook: calls of ncclCommSplit */
+    uint32_t is_aborted;
+    _Atomic uint32_t is_ready; /* a call that made it, or used it, has returned success */
+    uint32_t reserved;
+    _Atomic uint64_t total; /* calls so far; the next one is stored in last[total % GW_NCCL_LAST] */
+    _Atomic uint64_t collectives, p2p;
+    _Atomic uint64_t calls[GW_NCCL_CALL_COUNT];
+    gw_buffer_collective last[GW_NCCL_LAST];
+} gw_buffer_communicator;
+
 enum { GW_CLOCK_MONOTONIC = 0, GW_CLOCK_TSC = 1, GW_CLOCK_CNTVCT = 2 };
 
 enum { GW_LAUNCHER_BYTES = 256 };
@@ -169,14 +215,17 @@ typedef struct gw_buffer_head {
      * and Lightning set them inside the process, where /proc does not show them */
     char launcher[GW_LAUNCHER_BYTES];
     _Atomic uint64_t lost_ticks; /* time of the latest lost event; 0: none, or unknown */
-    uint8_t reserved[1304];
+    uint32_t communicator_offset, communicator_count;
+    _Atomic uint64_t communicators_lost; /* communicators for which there was no place */
+    uint8_t reserved[1288];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");
 
 enum {
     GW_SLOTS_OFFSET = 4096,
     GW_RINGS_OFFSET = GW_SLOTS_OFFSET + GW_SLOT_COUNT * 512,
-    GW_CHUNKS_OFFSET = GW_RINGS_OFFSET + GW_RING_COUNT * GW_RING_ENTRIES * 24,
+    GW_COMMUNICATORS_OFFSET = GW_RINGS_OFFSET + GW_RING_COUNT * GW_RING_ENTRIES * 24,
+    GW_CHUNKS_OFFSET = GW_COMMUNICATORS_OFFSET + GW_NCCL_COMMUNICATORS * (int)sizeof(gw_buffer_communicator),
     GW_CHUNK_COUNT = (GW_BUFFER_BYTES - GW_CHUNKS_OFFSET) / GW_CHUNK_BYTES
 };
 _Static_assert(sizeof(gw_ring) == GW_RING_ENTRIES * 24, "rings have no slack");

@@ -254,6 +254,7 @@ void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash)
  * - COUNTERS, if they changed: at most once a second per thread, but at every drain in the 2 s after a failure.
  * - RING, if it changed: when a thread or its process ends, if `last`, and after a failure other than out of memory or
  *   not found.
+ * - SUPERVISOR "nccl.comm" and "nccl.call", when a process ends, or if `last`.
  * - EXIT of a process that is not our child, with the exit status if readable.
  * - SUPERVISOR "buffer.damaged". The call does not fail.
  * - DRAINED, as the last items, for the writer.
@@ -262,6 +263,10 @@ void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash)
  * call, or events are lost or duplicated if the supervisor dies. If `sink` fails, its status is returned, and the next
  * call passes the remaining events. */
 GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err);
+
+/* Pass the NCCL communicators of all recorded processes that are alive, and their last calls, to `sink`, as SUPERVISOR
+ * items. gw_drain_run() passes those of processes that have ended, or of all if `last`. Returns what `sink` returns. */
+GW_MUST_CHECK gw_status gw_drain_tell_nccl(gw_drain *drain, gw_item_sink sink, void *user, gw_error *err);
 
 /* List the recorded processes that were alive at the last drain and are in our pid namespace. Writes at most `pid_max`
  * pids. Returns the number of such processes, which may be larger. */

@@ -87,6 +87,11 @@ void gwi_buffer_ask_status(gwi_buffer *buffer);
  * and never after `now`. */
 uint64_t gwi_buffer_ns(const gwi_buffer *buffer, const gwi_now *now, uint64_t ticks);
 
+/* Pass the NCCL communicators of the process to `sink` as SUPERVISOR items nccl.comm and nccl.call, with the time
+ * `t_ns`. All times are ns since `t0_monotonic_ns`. Returns what `sink` returns. */
+gw_status gwi_buffer_tell_nccl(const gwi_buffer *buffer, const gwi_now *now, uint64_t t0_monotonic_ns, uint64_t t_ns,
+                               gw_item_sink sink, void *user, gw_error *err);
+
 static inline uint64_t gwi_chunk_offset(const gwi_buffer *buffer, uint32_t index)
 {
     return buffer->head.chunk_offset + (uint64_t)index * GW_CHUNK_BYTES;

@@ -63,6 +63,8 @@ static inline void fuzz_buffer_fill(uint8_t *map, uint32_t pid, uint64_t start_n
     head->slot_count = GW_SLOT_COUNT;
     head->ring_offset = GW_RINGS_OFFSET;
     head->ring_count = GW_RING_COUNT;
+    head->communicator_offset = GW_COMMUNICATORS_OFFSET;
+    head->communicator_count = GW_NCCL_COMMUNICATORS;
     head->chunk_offset = GW_CHUNKS_OFFSET;
     head->chunk_count = GW_CHUNK_COUNT;
     head->fn_count = 4;

@@ -6,43 +6,17 @@
 #ifndef GW_COLLECTIVE_FACTS_H
 #define GW_COLLECTIVE_FACTS_H
 
+#include "gw_collective.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* X(name, name of NCCL's function, the ranks' element counts must agree, has a root, has a peer) */
-#define GW_NCCL_CALLS(X)                                                                                               \
-    X(ALL_REDUCE, "ncclAllReduce", 1, 0, 0)                                                                            \
-    X(REDUCE_SCATTER, "ncclReduceScatter", 1, 0, 0)                                                                    \
-    X(REDUCE, "ncclReduce", 1, 1, 0)                                                                                   \
-    X(BROADCAST, "ncclBroadcast", 1, 1, 0)                                                                             \
-    X(ALL_GATHER, "ncclAllGather", 1, 0, 0)                                                                            \
-    X(ALL_TO_ALL, "ncclAlltoAll", 1, 0, 0)                                                                             \
-    X(GATHER, "ncclGather", 1, 1, 0)                                                                                   \
-    X(SCATTER, "ncclScatter", 1, 1, 0)                                                                                 \
-    X(SEND, "ncclSend", 0, 0, 1)                                                                                       \
-    X(RECV, "ncclRecv", 0, 0, 1)
-
-typedef enum gw_nccl_call {
-#define GW_X(name, function, agree, root, peer) GW_NCCL_##name,
-    GW_NCCL_CALLS(GW_X)
-#undef GW_X
-        GW_NCCL_CALL_COUNT
-} gw_nccl_call;
-
-/* How far a call has come. */
-typedef enum gw_collective_state {
-    GW_COLLECTIVE_ENTERED,  /* the call, or the group that it belongs to, has not returned */
-    GW_COLLECTIVE_ENQUEUED, /* it returned success; whether its work on the GPU has ended is not known to be true */
-    GW_COLLECTIVE_COMPLETED,
-    GW_COLLECTIVE_REFUSED, /* it returned an error: `result` */
-    GW_COLLECTIVE_CAPTURED /* into a graph: it did not run then */
-} gw_collective_state;
 
 typedef struct gw_collective {
     gw_nccl_call call;
     uint64_t number;      /* among the collectives, or among the point-to-point calls, of its communicator */
     uint64_t t_ns;        /* when it was called */
+    uint64_t t_end_ns;    /* when it, or its group, returned; 0: not yet */
     uint64_t elements;    /* as passed to NCCL */
     uint64_t stream;      /* the CUstream */
     int32_t type, op;     /* ncclDataType_t, ncclRedOp_t; op: -1 if the function has none */
@@ -54,6 +28,7 @@ typedef struct gw_collective {
 } gw_collective;
 
 typedef struct gw_communicator {
+    uint64_t key;    /* names it within the process; handles are reused */
     uint64_t handle; /* ncclComm_t of this process */
     uint64_t id;     /* the same in all ranks of the communicator; 0: unknown */
     uint32_t size, rank;

@@ -90,6 +90,8 @@ static void fill_head(gw_buffer_head *head)
     head->slot_count = GW_SLOT_COUNT;
     head->ring_offset = GW_RINGS_OFFSET;
     head->ring_count = GW_RING_COUNT;
+    head->communicator_offset = GW_COMMUNICATORS_OFFSET;
+    head->communicator_count = GW_NCCL_COMMUNICATORS;
     head->chunk_offset = GW_CHUNKS_OFFSET;
     head->chunk_count = GW_CHUNK_COUNT;
     head->fn_count = GW_FN_COUNT;
@@ -123,6 +125,7 @@ bool gwi_buffer_create(uint32_t mark)
     fill_head(head);
     gwi.slots = (gw_slot *)((char *)map + GW_SLOTS_OFFSET);
     gwi_wipe.rings = (gw_ring *)((char *)map + GW_RINGS_OFFSET);
+    gwi.communicators = (gw_buffer_communicator *)((char *)map + GW_COMMUNICATORS_OFFSET);
     gwi.chunks = (gw_chunk *)((char *)map + GW_CHUNKS_OFFSET);
     gwi.head = head;
     atomic_store_explicit(&head->ready, 1, memory_order_release);

@@ -135,6 +135,7 @@ typedef struct gwi_state {
     /* head of this process's buffer; NULL before the first call; &no_head: the process has no buffer */
     gw_buffer_head *head;
     gw_slot *slots;
+    gw_buffer_communicator *communicators;
     gw_chunk *chunks;
     void *driver;        /* dlopen() handle of the next driver; NULL: not open */
     uint32_t name_count; /* number of functions that the driver exports */

@@ -1,0 +1,150 @@
+/* Reads the NCCL communicators of a buffer, and passes them on as facts. The process may still write them, and it may
+ * have died at any instruction: a call that was being written is left out, and every number is checked. */
+#include "gwi_buffer.h"
+
+#include "gw_fact.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct teller {
+    const gwi_buffer *buffer;
+    const gwi_now *now;
+    uint64_t t0_monotonic_ns;
+    gw_item item; /* the time and pid of all items */
+    gw_item_sink sink;
+    void *user;
+} teller;
+
+static uint64_t ns_of(const teller *it, uint64_t ticks)
+{
+    uint64_t ns = ticks == 0 ? 0 : gwi_buffer_ns(it->buffer, it->now, ticks);
+    return ns > it->t0_monotonic_ns ? ns - it->t0_monotonic_ns : 0;
+}
+
+static gw_status tell(teller *it, uint32_t tid, gw_fact_key key, gw_text *text, gw_error *err)
+{
+    it->item.tid = tid;
+    it->item.pair.key = gw_fact_key_text(key);
+    it->item.pair.value = gw_text_str(text);
+    gw_status st = it->sink(it->user, &it->item, err);
+    gw_text_free(text);
+    return st;
+}
+
+static const char *call_name(unsigned call)
+{
+    static const char *const names[] = {
+#define GW_X(name, function, agree, root, peer) function,
+        GW_NCCL_CALLS(GW_X)
+#undef GW_X
+    };
+    return call < GW_NCCL_CALL_COUNT ? names[call] : "";
+}
+
+static const char *state_word(unsigned state)
+{
+    static const char *const words[] = {
+#define GW_X(name, word) word,
+        GW_COLLECTIVE_STATES(GW_X)
+#undef GW_X
+    };
+    return state < GW_COLLECTIVE_STATE_COUNT ? words[state] : "";
+}
+
+static gw_status tell_call(teller *it, const gw_buffer_collective *call, gw_error *err)
+{
+    gw_text text = {0};
+    const gw_fact_nccl_call fact = {
+        GW_FACT_SET(call, gw_fact_text_of(call_name(call->call))),
+        GW_FACT_SET(number, call->number),
+        GW_FACT_SET(t_ns, ns_of(it, call->ticks)),
+        GW_FACT_SET(end_ns, ns_of(it, call->end_ticks)),
+        GW_FACT_SET(elements, call->elements),
+        GW_FACT_SET(stream, call->stream),
+        GW_FACT_SET(type, call->type),
+        GW_FACT_SET(op, call->op),
+        GW_FACT_SET(root_or_peer, call->root_or_peer),
+        GW_FACT_SET(result, call->result),
+        GW_FACT_SET(site, call->site),
+        GW_FACT_SET(group, call->group),
+        GW_FACT_SET(state, gw_fact_text_of(state_word(call->state))),
+    };
+    gw_fact_nccl_call_write(&fact, &text);
+    return tell(it, call->tid, GW_FACT_NCCL_CALL, &text, err);
+}
+
+/* Read a call whose stamp must be `stamp`. Returns false if it is being written, or was replaced by a later one. */
+static bool read_call(const gwi_buffer *buffer, uint64_t offset, uint64_t stamp, gw_buffer_collective *ret)
+{
+    uint64_t after = 0;
+    gwi_buffer_read(buffer, offset, ret, sizeof *ret);
+    gwi_buffer_read(buffer, offset + offsetof(gw_buffer_collective, stamp), &after, sizeof after);
+    return ret->stamp == stamp && after == stamp;
+}
+
+static gw_status tell_calls(teller *it, uint64_t offset, uint64_t total, gw_error *err)
+{
+    gw_status st = GW_OK;
+    uint64_t first = total > GW_NCCL_LAST ? total - GW_NCCL_LAST : 0;
+    for (uint64_t i = first; i < total && st == GW_OK; i++) {
+        gw_buffer_collective call;
+        uint64_t at = offset + offsetof(gw_buffer_communicator, last) + i % GW_NCCL_LAST * sizeof call;
+        if (read_call(it->buffer, at, i + 1, &call))
+            st = tell_call(it, &call, err);
+    }
+    return st;
+}
+
+static gw_status tell_communicator(teller *it, uint32_t place, const gw_buffer_communicator *c, gw_error *err)
+{
+    gw_text text = {0}, calls = {0};
+    for (unsigned i = 0; i < GW_NCCL_CALL_COUNT; i++)
+        gw_text_addf(&calls, "%s%llu", i == 0 ? "" : ",", (unsigned long long)c->calls[i]);
+    const gw_fact_nccl_comm fact = {
+        GW_FACT_SET(handle, c->handle),
+        GW_FACT_SET(id, c->id),
+        .has_size = c->size != 0,
+        .size = c->size,
+        .has_rank = c->size != 0,
+        .rank = c->rank,
+        .has_device = c->device >= 0,
+        .device = (uint32_t)c->device,
+        GW_FACT_SET(place, place),
+        GW_FACT_SET(generation, c->generation),
+        GW_FACT_SET(init_ns, ns_of(it, c->init_ticks)),
+        GW_FACT_SET(end_ns, ns_of(it, c->end_ticks)),
+        GW_FACT_SET(ready, c->is_ready != 0),
+        GW_FACT_SET(aborted, c->is_aborted != 0),
+        GW_FACT_SET(site, c->init_site),
+        GW_FACT_SET(collectives, c->collectives),
+        GW_FACT_SET(p2p, c->p2p),
+        GW_FACT_SET(calls, gw_fact_text_of(gw_text_str(&calls))),
+    };
+    gw_fact_nccl_comm_write(&fact, &text);
+    gw_text_free(&calls);
+    return tell(it, 0, GW_FACT_NCCL_COMM, &text, err);
+}
+
+gw_status gwi_buffer_tell_nccl(const gwi_buffer *buffer, const gwi_now *now, uint64_t t0_monotonic_ns, uint64_t t_ns,
+                               gw_item_sink sink, void *user, gw_error *err)
+{
+    gw_status st = GW_OK;
+    teller it = {.buffer = buffer,
+                 .now = now,
+                 .t0_monotonic_ns = t0_monotonic_ns,
+                 .item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = t_ns, .pid = buffer->head.pid},
+                 .sink = sink,
+                 .user = user};
+    for (uint32_t i = 0; i < buffer->head.communicator_count && st == GW_OK; i++) {
+        gw_buffer_communicator c;
+        uint64_t offset = buffer->head.communicator_offset + i * sizeof c;
+        gwi_buffer_read(buffer, offset, &c, offsetof(gw_buffer_communicator, last));
+        if (c.state == GW_NCCL_FREE || c.state > GW_NCCL_ENDED)
+            continue;
+        st = tell_communicator(&it, i, &c, err);
+        if (st == GW_OK)
+            st = tell_calls(&it, offset, c.total, err);
+    }
+    return st;
+}
