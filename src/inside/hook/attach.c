@@ -4,6 +4,7 @@
 #include "gwi_gate.h"
 #include "gwi_hook.h"
 #include "gwi_modules.h"
+#include "gwi_nccl.h"
 #include "gwi_rehearse.h"
 #include "gwi_site.h"
 #include "gwi_unwind.h"
@@ -137,8 +138,10 @@ static int attach(gw_facade_head *head, void **found)
     if (status == 0) {
         gwi_forks_watch();
         gwi_crash_watch();
-        if (!gwi.is_quiet)
+        if (!gwi.is_quiet) {
             gwi_course_attach(gwi_course_refused);
+            gwi_nccl_begin();
+        }
     }
     return status;
 }

@@ -1,0 +1,359 @@
+/* Leads the program's calls of NCCL to our wrappers.
+ *
+ * A file that is linked to NCCL (PyTorch, CuPy) calls it through slots that the loader has filled with the addresses of
+ * NCCL's functions. Such a slot gets the address of the wrapper instead. A slot without such an address, such as that
+ * of a weak reference to a function that this NCCL lacks, is left alone. So are the slots of NCCL itself.
+ *
+ * A program that opens NCCL itself (JAX, vLLM, ctypes) looks the functions up with dlsym(). The slots of dlsym() lead
+ * to a function that calls the real one, and replaces its result if that is a function of NCCL. This is also when files
+ * that were loaded meanwhile are found: Python looks up the entry point of every module that it loads.
+ *
+ * All this begins with the program's first driver call, so a program that never uses the driver is not touched. Lookups
+ * with dlsym() before are missed. The loader's lock protects what is stored here: dl_iterate_phdr() holds it, and it is
+ * called only where the loader was called anyway, in an attach or in dlsym(). No constructor runs under this lock. */
+#include "gwi_nccl.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+gwi_nccl_library gwi_nccl[GWI_NCCL_LIBRARIES];
+static const gwi_nccl_table *_Atomic all_wrappers; /* set before the first look */
+
+static const char *const names[GWI_NCCL_FN_COUNT] = {
+#define GW_X(name, ...) [GWI_##name] = #name,
+    GW_NCCL_WORK(GW_X) GW_NCCL_CONTROL(GW_X) GW_NCCL_QUERIES(GW_X)
+#undef GW_X
+};
+
+enum { NOT_OURS = -1, IS_DLSYM = -2 };
+
+/* ---- one loaded file ---- */
+
+typedef struct file {
+    uintptr_t base, low, high;               /* low, high: its first mapped byte, and one past the last */
+    uintptr_t read_only_low, read_only_high; /* whole pages that the loader has made read-only after it filled them */
+    const char *path, *strings;
+    const Elf64_Sym *symbol;
+    const uint32_t *gnu_hash;
+    const Elf64_Rela *rela[2]; /* of data, and of the procedure linkage table */
+    size_t rela_count[2];
+    size_t relative_count; /* the first relocations of data, which name no symbol */
+} file;
+
+/* The loader replaces the offsets in a dynamic section by addresses, except in the vDSO. */
+static const void *at(const file *f, Elf64_Addr value)
+{
+    return (const void *)(value < f->base ? f->base + value : value);
+}
+
+static void read_dynamic(file *f, const Elf64_Dyn *dyn)
+{
+    for (; dyn->d_tag != DT_NULL; dyn++) {
+        switch (dyn->d_tag) {
+        case DT_STRTAB:
+            f->strings = at(f, dyn->d_un.d_ptr);
+            break;
+        case DT_SYMTAB:
+            f->symbol = at(f, dyn->d_un.d_ptr);
+            break;
+        case DT_GNU_HASH:
+            f->gnu_hash = at(f, dyn->d_un.d_ptr);
+            break;
+        case DT_RELA:
+            f->rela[0] = at(f, dyn->d_un.d_ptr);
+            break;
+        case DT_RELASZ:
+            f->rela_count[0] = dyn->d_un.d_val / sizeof(Elf64_Rela);
+            break;
+        case DT_RELACOUNT:
+            f->relative_count = dyn->d_un.d_val;
+            break;
+        case DT_JMPREL:
+            f->rela[1] = at(f, dyn->d_un.d_ptr);
+            break;
+        case DT_PLTRELSZ:
+            f->rela_count[1] = dyn->d_un.d_val / sizeof(Elf64_Rela);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* Read what is needed of a file. Returns false for a file without dynamic symbols or with an old hash table only. */
+static bool read_file(const struct dl_phdr_info *info, file *f)
+{
+    *f = (file){.base = info->dlpi_addr, .low = UINTPTR_MAX, .path = info->dlpi_name == NULL ? "" : info->dlpi_name};
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const Elf64_Dyn *dyn = NULL;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const Elf64_Phdr *head = &info->dlpi_phdr[i];
+        uintptr_t start = f->base + head->p_vaddr, end = start + head->p_memsz;
+        if (head->p_type == PT_LOAD) {
+            f->low = start < f->low ? start : f->low;
+            f->high = end > f->high ? end : f->high;
+        } else if (head->p_type == PT_DYNAMIC) {
+            dyn = (const Elf64_Dyn *)start;
+        } else if (head->p_type == PT_GNU_RELRO) {
+            f->read_only_low = start / page * page;
+            f->read_only_high = end / page * page;
+        }
+    }
+    if (dyn != NULL)
+        read_dynamic(f, dyn);
+    return f->strings != NULL && f->symbol != NULL && f->gnu_hash != NULL;
+}
+
+static uint32_t hash_of(const char *name)
+{
+    uint32_t h = 5381;
+    for (; *name != '\0'; name++)
+        h = h * 33 + (uint8_t)*name;
+    return h;
+}
+
+/* Return the address of a function that the file defines; NULL: it does not define it. */
+static void *defined(const file *f, const char *name)
+{
+    uint32_t bucket_count = f->gnu_hash[0], first = f->gnu_hash[1], bloom_words = f->gnu_hash[2];
+    const uint32_t *bucket = f->gnu_hash + 4 + bloom_words * 2, *chain = bucket + bucket_count;
+    uint32_t hash = hash_of(name);
+    uint32_t i = bucket_count == 0 ? 0 : bucket[hash % bucket_count];
+    if (i < first)
+        return NULL;
+    for (;; i++) {
+        const Elf64_Sym *symbol = &f->symbol[i];
+        uint32_t found = chain[i - first];
+        if ((found | 1) == (hash | 1) && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
+            strcmp(f->strings + symbol->st_name, name) == 0)
+            return (void *)(f->base + symbol->st_value);
+        if ((found & 1) != 0)
+            return NULL;
+    }
+}
+
+/* ---- NCCL's libraries ---- */
+
+static uint32_t library_count;
+
+static bool is_known(const file *f)
+{
+    for (uint32_t i = 0; i < library_count; i++)
+        if (gwi_nccl[i].base == f->base && gwi_nccl[i].fn[GWI_ncclAllReduce] == defined(f, "ncclAllReduce"))
+            return true;
+    return false;
+}
+
+/* True if the file is NCCL, or a program that contains it. Others define functions with the same names that call NCCL,
+ * but none with the names of NCCL's profiling interface. */
+static bool is_nccl(const file *f)
+{
+    return defined(f, "ncclAllReduce") != NULL && defined(f, "pncclAllReduce") != NULL;
+}
+
+static int find_library(struct dl_phdr_info *info, size_t size, void *nothing)
+{
+    file f;
+    (void)size;
+    (void)nothing;
+    if (library_count == GWI_NCCL_LIBRARIES || !read_file(info, &f) || !is_nccl(&f) || is_known(&f))
+        return 0;
+    gwi_nccl_library *library = &gwi_nccl[library_count];
+    for (int i = 0; i < GWI_NCCL_FN_COUNT; i++)
+        library->fn[i] = defined(&f, names[i]);
+    library->base = f.base;
+    __atomic_store_n(&library_count, library_count + 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Return the wrapper of a function of NCCL at this address; NULL: it is none. */
+static void *wrapper_at(const void *address, int fn)
+{
+    uint32_t count = __atomic_load_n(&library_count, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < count && address != NULL; i++)
+        if (gwi_nccl[i].fn[fn] == address)
+            return (*all_wrappers)[i][fn];
+    return NULL;
+}
+
+static int fn_of(const char *name)
+{
+    if (strncmp(name, "nccl", 4) != 0)
+        return strcmp(name, "dlsym") == 0 ? IS_DLSYM : NOT_OURS;
+    for (int i = 0; i < GWI_NCCL_WRAPPED; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return NOT_OURS;
+}
+
+/* ---- dlsym ---- */
+
+void *gwi_nccl_dlsym(void *handle, const char *name) GWI_HIDDEN;
+
+#if defined(__x86_64__)
+enum { RELOC_SLOT = R_X86_64_JUMP_SLOT, RELOC_DATA = R_X86_64_GLOB_DAT, RELOC_WORD = R_X86_64_64 };
+
+extern GWI_HIDDEN void *gwi_real_dlsym;
+void *gwi_real_dlsym;
+
+/* RTLD_DEFAULT (0) and RTLD_NEXT (-1) depend on who calls, so the real function must be called by a jump. */
+__asm__(".pushsection .text\n"
+        ".type gwi_dlsym_door, @function\n"
+        "gwi_dlsym_door:\n"
+        "  endbr64\n"
+        "  lea 1(%rdi), %rax\n"
+        "  cmp $1, %rax\n"
+        "  jbe 1f\n"
+        "  jmp gwi_nccl_dlsym\n"
+        "1:\n"
+        "  jmp *gwi_real_dlsym(%rip)\n"
+        ".size gwi_dlsym_door, .-gwi_dlsym_door\n"
+        ".popsection\n");
+extern char gwi_dlsym_door[] GWI_HIDDEN;
+static void *const dlsym_door = gwi_dlsym_door;
+#else
+enum { RELOC_SLOT = R_AARCH64_JUMP_SLOT, RELOC_DATA = R_AARCH64_GLOB_DAT, RELOC_WORD = R_AARCH64_ABS64 };
+static void *gwi_real_dlsym, *const dlsym_door = NULL;
+#endif
+
+/* ---- slots ---- */
+
+/* Store an address in a slot, which the loader may have made read-only. */
+static void fill(const file *f, void **slot, void *value)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)slot / page * page;
+    bool is_read_only = start >= f->read_only_low && start < f->read_only_high;
+    if (is_read_only && mprotect((void *)start, page, PROT_READ | PROT_WRITE) != 0)
+        return;
+    __atomic_store_n(slot, value, __ATOMIC_RELEASE);
+    if (is_read_only)
+        (void)mprotect((void *)start, page, PROT_READ);
+}
+
+/* Return what the slot should contain instead of `now`; NULL: leave it alone. */
+static void *instead(const file *f, unsigned type, const void *now, int fn)
+{
+    /* The function has not been called yet, so the slot still leads to the loader, through the file's own code. */
+    bool is_unbound = type == RELOC_SLOT && (uintptr_t)now >= f->low && (uintptr_t)now < f->high;
+    if (fn == IS_DLSYM)
+        return now == gwi_real_dlsym || is_unbound ? dlsym_door : NULL;
+    return wrapper_at(is_unbound && library_count == 1 ? gwi_nccl[0].fn[fn] : now, fn);
+}
+
+static void lead_slots(const file *f, bool is_of_nccl, const Elf64_Rela *rela, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        unsigned type = ELF64_R_TYPE(rela[i].r_info);
+        if ((type != RELOC_SLOT && type != RELOC_DATA && type != RELOC_WORD) || ELF64_R_SYM(rela[i].r_info) == 0)
+            continue;
+        const Elf64_Sym *symbol = &f->symbol[ELF64_R_SYM(rela[i].r_info)];
+        int fn = symbol->st_shndx == SHN_UNDEF ? fn_of(f->strings + symbol->st_name) : NOT_OURS;
+        void **slot = (void **)(f->base + rela[i].r_offset);
+        bool is_left = fn == NOT_OURS || (type == RELOC_WORD && rela[i].r_addend != 0) || (is_of_nccl && fn >= 0);
+        void *value = is_left ? NULL : instead(f, type, __atomic_load_n(slot, __ATOMIC_RELAXED), fn);
+        if (value != NULL)
+            fill(f, slot, value);
+    }
+}
+
+/* True if the file has a reference to one of our names. Undefined symbols come before those of the hash table. */
+static bool refers(const file *f)
+{
+    for (uint32_t i = 1; i < f->gnu_hash[1]; i++)
+        if (fn_of(f->strings + f->symbol[i].st_name) != NOT_OURS)
+            return true;
+    return false;
+}
+
+/* Files that are left alone: the C library, our own libraries, the driver, and sanitizers. */
+static bool is_left_alone(const file *f)
+{
+    static const char *const left[] = {"libc.so", "libdl.so", "libpthread", "ld-linux", "libcuda.so", "libgpuwhy"};
+    const char *slash = strrchr(f->path, '/'), *name = slash == NULL ? f->path : slash + 1;
+    for (size_t i = 0; i < sizeof left / sizeof left[0]; i++)
+        if (strncmp(name, left[i], strlen(left[i])) == 0)
+            return true;
+    return strstr(name, "san.so") != NULL;
+}
+
+static int lead_file(struct dl_phdr_info *info, size_t size, void *user)
+{
+    file f;
+    uint32_t *skip = user;
+    (void)size;
+    if (*skip > 0) {
+        (*skip)--;
+        return 0;
+    }
+    if (!read_file(info, &f) || is_left_alone(&f) || !refers(&f))
+        return 0;
+    size_t relative = f.relative_count < f.rela_count[0] ? f.relative_count : f.rela_count[0];
+    bool is_of_nccl = is_nccl(&f);
+    lead_slots(&f, is_of_nccl, f.rela[0] + relative, f.rela_count[0] - relative);
+    lead_slots(&f, is_of_nccl, f.rela[1], f.rela_count[1]);
+    return 0;
+}
+
+/* ---- looking ---- */
+
+/* How many files were loaded and unloaded so far, and how many of them were seen in the last look. */
+static unsigned long long added, removed;
+static uint32_t seen, libraries_seen;
+
+typedef struct changes {
+    bool any, removed_any;
+    uint32_t file_count;
+} changes;
+
+static int note_changes(struct dl_phdr_info *info, size_t size, void *user)
+{
+    changes *c = user;
+    (void)size;
+    c->any = info->dlpi_adds != added || info->dlpi_subs != removed;
+    c->removed_any = info->dlpi_subs != removed;
+    c->file_count = (uint32_t)(info->dlpi_adds - info->dlpi_subs);
+    added = info->dlpi_adds;
+    removed = info->dlpi_subs;
+    return 1; /* the numbers are the same for every file */
+}
+
+/* Files are listed in the order in which they were loaded. Those that were seen before are looked at again only if one
+ * was unloaded, or NCCL is new. */
+void gwi_nccl_look(const gwi_nccl_table *wrappers)
+{
+    static _Atomic uint32_t busy;
+    uint32_t is_free = 0;
+    int saved_errno = errno;
+    changes c = {false, false, 0};
+    if (gwi.inert || !atomic_compare_exchange_strong(&busy, &is_free, 1))
+        return;
+    all_wrappers = wrappers;
+    if (gwi_real_dlsym == NULL)
+        gwi_real_dlsym = (void *)(uintptr_t)dlsym;
+    (void)dl_iterate_phdr(note_changes, &c);
+    if (c.any) {
+        (void)dl_iterate_phdr(find_library, NULL);
+        uint32_t skip = c.removed_any || libraries_seen != library_count ? 0 : seen;
+        libraries_seen = library_count;
+        seen = c.file_count;
+        (void)dl_iterate_phdr(lead_file, &skip);
+    }
+    atomic_store(&busy, 0);
+    errno = saved_errno;
+}
+
+void *gwi_nccl_dlsym(void *handle, const char *name)
+{
+    void *found = ((__typeof__(dlsym) *)(uintptr_t)gwi_real_dlsym)(handle, name);
+    if (found == NULL)
+        return NULL;
+    gwi_nccl_look(all_wrappers);
+    int fn = strncmp(name, "nccl", 4) == 0 ? fn_of(name) : NOT_OURS;
+    void *wrapper = fn < 0 ? NULL : wrapper_at(found, fn);
+    return wrapper == NULL ? found : wrapper;
+}
