@@ -430,6 +430,11 @@ static void process_fact(gw_model *model, gw_fact_key what, const gw_item *item)
 static void feed_fact(gw_model *model, const gw_item *item)
 {
     const gw_fact_key what = gw_fact_key_of(item->pair.key);
+    if (what == GW_FACT_NCCL_COMM || what == GW_FACT_NCCL_CALL) { /* many, so they are not kept as text */
+        if (item->pair.value != NULL)
+            gwi_collective_fact(model, what, item);
+        return;
+    }
     gw_pair *kept = pair_add(model, &model->fact, &model->fact_count, &model->inner->fact_capacity, item);
     if (kept != NULL)
         kept->what = what;

@@ -98,6 +98,7 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     gwi_faults_finish(model);
     gwi_launches_finish(model);
     gwi_alone_finish(model);
+    gwi_collectives_finish(model);
     gwi_hangs_finish(model);
     gwi_machine_finish(model);
     gwi_crash_finish(model);

@@ -161,6 +161,9 @@ typedef struct gwi_process {
     uint64_t t_replaced_ns; /* events from then on are those of another program; see replaced.c */
     gwi_object *object;     /* owned */
     uint32_t object_count, object_capacity;
+    size_t communicator_capacity;
+    uint64_t t_nccl_ns;       /* time of the last fact nccl.comm or nccl.call; 0: none */
+    int64_t communicator_now; /* index of the communicator of the next fact nccl.call; -1: none */
     /* index + 1 of the first dead object, 0: none; the `group` of each dead object leads to the next one */
     uint32_t object_free;
     gwi_table table[GWI_SPACE_COUNT];
@@ -556,6 +559,12 @@ uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid);
 /* alone.c. Find streams with work that the program never waited for. Call this after gwi_waits_finish() and
  * gwi_launches_finish(). */
 void gwi_alone_finish(gw_model *model);
+
+/* collectives.c. Read a fact nccl.comm or nccl.call. Find the calls that have completed, after gwi_launches_finish().
+ */
+void gwi_collective_fact(gw_model *model, gw_fact_key what, const gw_item *item);
+void gwi_collectives_finish(gw_model *model);
+void gwi_collectives_free(gw_process *process);
 
 /* hang.c */
 void gwi_hangs_finish(gw_model *model);

@@ -85,6 +85,7 @@ void gw_model_free(gw_model *model)
             free(model->process[i].usage);
         free(model->process[i].raised);
         gw_libraries_free(&model->process[i].libraries);
+        gwi_collectives_free(&model->process[i]);
     }
     for (size_t i = 0; i < model->thread_count; i++)
         free(model->thread[i].ring);

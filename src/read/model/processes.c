@@ -69,6 +69,7 @@ GWI_RARE gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_
     process->last_failure = -1;
     process->allocator_now = -1;
     process->allocator_full = -1;
+    process->communicator_now = -1;
     process->t_replaced_ns = GWI_NOT_REPLACED;
     model->process[model->process_count] =
         (gw_process){.pid = pid, .t_seen_ns = t_ns, .usage = gwi_no_usage, .end_snapshot = -1};

@@ -133,6 +133,13 @@ static void put_item(void *user, const gw_item *item)
     gwi_record_put(user, item);
 }
 
+static gw_status put_from_drain(void *user, const gw_item *item, gw_error *err)
+{
+    (void)err;
+    gwi_record_put(user, item);
+    return GW_OK;
+}
+
 static void tell_over(gwi_record *record, gw_watched_process *process)
 {
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = process->pid};
@@ -255,6 +262,11 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
         any = note_hang(hangs, record, &hangs->watch.process[i]) || any;
     for (size_t i = 0; any && !hangs->told && i < hangs->watch.process_count; i++)
         note_beside(hangs, record, &hangs->watch.process[i]);
+    /* all ranks, because the one that does not join a collective does not hang in it */
+    if (any) {
+        gwi_record_drain(record, false);
+        (void)!gw_drain_tell_nccl(record->drain, put_from_drain, record, NULL);
+    }
     if (any && !hangs->told)
         say_hang(hangs, record, capture, run_folder, child);
 }

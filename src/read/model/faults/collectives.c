@@ -1,0 +1,251 @@
+/* NCCL's communicators and their last calls: reads the facts nccl.comm and nccl.call, and finds out which calls have
+ * completed.
+ *
+ * The facts of a process are written several times: at each hang and at its end. Later ones replace earlier ones of the
+ * same communicator, which is known by its place in the process's table and the place's generation.
+ *
+ * A call has completed if its work on the GPU has certainly ended (waits.c):
+ * - a later call on the same stream proves it: a wait for the stream, or work that has ended; or
+ * - it launched kernels of NCCL on its stream before it returned, and all of them have ended.
+ * Otherwise it stays enqueued, which also means "not known". */
+#include "gwi_find.h"
+
+#include "gw_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMMUNICATORS_MAX = 4096, LAST_MAX = 64 };
+
+const char *gw_nccl_call_name(gw_nccl_call call)
+{
+    static const char *const names[] = {
+#define GW_X(name, function, agree, root, peer) function,
+        GW_NCCL_CALLS(GW_X)
+#undef GW_X
+    };
+    return (unsigned)call < GW_NCCL_CALL_COUNT ? names[call] : "unknown call";
+}
+
+const char *gw_nccl_type_name(int32_t type, uint32_t *ret_bytes)
+{
+    static const struct {
+        const char *name;
+        uint32_t bytes;
+    } rows[] = {{"int8", 1},    {"uint8", 1},   {"int32", 4},   {"uint32", 4},   {"int64", 8},      {"uint64", 8},
+                {"float16", 2}, {"float32", 4}, {"float64", 8}, {"bfloat16", 2}, {"float8e4m3", 1}, {"float8e5m2", 1}};
+    bool known = type >= 0 && (size_t)type < sizeof rows / sizeof rows[0];
+    if (ret_bytes != NULL)
+        *ret_bytes = known ? rows[type].bytes : 0;
+    return known ? rows[type].name : "unknown type";
+}
+
+/* ---- reading the facts ---- */
+
+static gw_communicator *communicator_of(gw_model *model, gwi_process *process, uint32_t place, uint32_t generation)
+{
+    gw_process *facts = &model->process[process->index];
+    uint64_t key = (uint64_t)generation << 32 | place;
+    for (size_t i = 0; i < facts->communicator_count; i++)
+        if (facts->communicator[i].key == key)
+            return &facts->communicator[i];
+    if (facts->communicator_count >= COMMUNICATORS_MAX ||
+        !gwi_room(model, &facts->communicator, facts->communicator_count, &process->communicator_capacity,
+                  sizeof(gw_communicator)))
+        return NULL;
+    gw_communicator *c = &facts->communicator[facts->communicator_count++];
+    *c = (gw_communicator){.key = key, .device = -1};
+    return c;
+}
+
+static void read_counts(gw_communicator *c, gw_fact_text text)
+{
+    const char *at = text.data, *end = text.data + text.bytes;
+    for (int i = 0; i < GW_NCCL_CALL_COUNT && at != NULL && at < end; i++) {
+        c->calls[i] = 0;
+        for (; at < end && *at >= '0' && *at <= '9'; at++)
+            c->calls[i] = c->calls[i] * 10 + (uint64_t)(*at - '0');
+        if (at < end && *at++ != ',')
+            return;
+    }
+}
+
+static void read_communicator(gw_model *model, gwi_process *process, const gw_item *item)
+{
+    gw_fact_nccl_comm said;
+    gw_fact_nccl_comm_read(gw_fact_text_of(item->pair.value), &said);
+    gw_communicator *c =
+        said.has_place && said.has_generation ? communicator_of(model, process, said.place, said.generation) : NULL;
+    process->communicator_now = c == NULL ? -1 : c - model->process[process->index].communicator;
+    if (c == NULL)
+        return;
+    c->handle = said.handle;
+    c->id = said.id;
+    c->size = said.size;
+    c->rank = said.rank;
+    c->device = said.has_device && said.device <= INT32_MAX ? (int32_t)said.device : -1;
+    c->t_init_ns = said.init_ns;
+    c->t_end_ns = said.end_ns;
+    c->is_ready = said.ready;
+    c->is_aborted = said.aborted;
+    c->init_site = said.site == 0 ? 0 : gw_sites_number(model->sites, item->pid, said.site);
+    c->collectives = said.collectives;
+    c->p2p = said.p2p;
+    read_counts(c, said.calls);
+    c->last_count = 0;
+}
+
+/* Return the index of a word in a list, -1 if the list does not have it. */
+static int index_of(gw_fact_text text, const char *const *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (text.data != NULL && text.bytes == strlen(list[i]) && memcmp(text.data, list[i], text.bytes) == 0)
+            return i;
+    return -1;
+}
+
+static void read_call(gw_model *model, gwi_process *process, const gw_item *item)
+{
+    static const char *const names[] = {
+#define GW_X(name, function, agree, root, peer) function,
+        GW_NCCL_CALLS(GW_X)
+#undef GW_X
+    };
+    static const char *const states[] = {
+#define GW_X(name, word) word,
+        GW_COLLECTIVE_STATES(GW_X)
+#undef GW_X
+    };
+    gw_fact_nccl_call said;
+    gw_process *facts = &model->process[process->index];
+    gw_fact_nccl_call_read(gw_fact_text_of(item->pair.value), &said);
+    int call = index_of(said.call, names, GW_NCCL_CALL_COUNT),
+        state = index_of(said.state, states, GW_COLLECTIVE_STATE_COUNT);
+    if (process->communicator_now < 0 || (size_t)process->communicator_now >= facts->communicator_count || call < 0 ||
+        state < 0)
+        return;
+    gw_communicator *c = &facts->communicator[process->communicator_now];
+    if (c->last == NULL && (c->last = calloc(LAST_MAX, sizeof *c->last)) == NULL)
+        model->inner->nomem = true;
+    if (c->last == NULL || c->last_count == LAST_MAX)
+        return;
+    c->last[c->last_count++] = (gw_collective){
+        .call = (gw_nccl_call)call,
+        .number = said.number,
+        .t_ns = said.t_ns,
+        .t_end_ns = said.end_ns,
+        .elements = said.elements,
+        .stream = said.stream,
+        .type = said.type,
+        .op = said.op,
+        .root_or_peer = said.root_or_peer,
+        .result = said.result,
+        .tid = item->tid,
+        .site = said.site == 0 ? 0 : gw_sites_number(model->sites, item->pid, said.site),
+        .group = said.group,
+        .state = (gw_collective_state)state,
+    };
+}
+
+void gwi_collective_fact(gw_model *model, gw_fact_key what, const gw_item *item)
+{
+    gwi_process *process = item->pid == 0 ? NULL : gwi_process_of(model, item->pid, item->t_ns);
+    if (process == NULL)
+        return;
+    /* The end of the program that gpuwhy itself caused may have let ranks go on. */
+    uint64_t stop_ns = model->inner->own_stop_ns;
+    if (stop_ns != 0 && item->t_ns >= stop_ns && process->t_nccl_ns != 0 && process->t_nccl_ns < stop_ns)
+        return;
+    process->t_nccl_ns = item->t_ns;
+    if (what == GW_FACT_NCCL_COMM)
+        read_communicator(model, process, item);
+    else
+        read_call(model, process, item);
+}
+
+/* ---- completion ---- */
+
+static bool is_nccl_kernel(const gw_ring_call *call)
+{
+    return call->is_launch && call->kernel != NULL &&
+           (strstr(call->kernel, "ncclDevKernel") != NULL || strstr(call->kernel, "ncclKernel_") != NULL ||
+            strstr(call->kernel, "ncclSymDevKernel") != NULL || strstr(call->kernel, "ncclSymkDevKernel") != NULL);
+}
+
+static uint64_t stream_key(const gw_collective *call)
+{
+    const gw_ring_call like = {.stream = call->stream, .fn_name = ""};
+    return gwi_ring_stream(&like, call->tid);
+}
+
+/* What the calls of the process show about an NCCL call. */
+typedef struct proof {
+    bool later;                   /* a later call on the stream proves that it has completed */
+    bool any_kernel, all_kernels; /* it launched kernels; all of them have ended */
+} proof;
+
+/* Each context has its own default streams (keys below 8, and those of threads), so a wait for one proves nothing. */
+static bool is_wait_for(const gw_ring_call *ring, uint64_t ring_key, uint64_t key)
+{
+    return ring_key == key && (key & 7) == 0 &&
+           (gw_begins(ring->fn_name, "cuStreamSynchronize") || gw_begins(ring->fn_name, "cuStreamQuery"));
+}
+
+static void look_at_thread(const gw_thread *thread, const gw_collective *call, proof *found)
+{
+    uint64_t key = stream_key(call);
+    for (size_t i = 0; i < thread->ring_count; i++) {
+        const gw_ring_call *ring = &thread->ring[i];
+        uint64_t ring_key = gwi_ring_stream(ring, thread->tid);
+        if (ring->captured || ring->t_ns < call->t_ns)
+            continue;
+        if (ring->t_ns >= call->t_end_ns && (is_wait_for(ring, ring_key, key) || (ring_key == key && ring->waited)))
+            found->later = true;
+        if (ring->t_ns <= call->t_end_ns && thread->tid == call->tid && ring_key == key && is_nccl_kernel(ring)) {
+            found->any_kernel = true;
+            found->all_kernels = found->all_kernels && ring->waited;
+        }
+    }
+}
+
+static void complete(gw_model *model, uint32_t pid, gw_collective *call)
+{
+    proof found = {.all_kernels = true};
+    if (call->state != GW_COLLECTIVE_ENQUEUED || call->t_end_ns == 0)
+        return;
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread))
+        look_at_thread(thread, call, &found);
+    if (found.later || (found.any_kernel && found.all_kernels))
+        call->state = GW_COLLECTIVE_COMPLETED;
+}
+
+static bool launched_nccl(const gw_model *model, uint32_t pid)
+{
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread))
+        for (size_t i = 0; i < thread->ring_count; i++)
+            if (is_nccl_kernel(&thread->ring[i]))
+                return true;
+    return false;
+}
+
+void gwi_collectives_finish(gw_model *model)
+{
+    for (size_t i = 0; i < model->process_count; i++) {
+        gw_process *process = &model->process[i];
+        if (gwi_process_known(model, process->pid) != model->inner->process[i])
+            continue; /* the pid was reused: the rings are those of the newer process */
+        process->nccl_unseen = process->communicator_count == 0 && launched_nccl(model, process->pid);
+        for (size_t k = 0; k < process->communicator_count; k++)
+            for (size_t n = 0; n < process->communicator[k].last_count; n++)
+                complete(model, process->pid, &process->communicator[k].last[n]);
+    }
+}
+
+void gwi_collectives_free(gw_process *process)
+{
+    for (size_t i = 0; i < process->communicator_count; i++)
+        free(process->communicator[i].last);
+    free(process->communicator);
+}
