@@ -148,3 +148,25 @@ gw_status gwi_buffer_tell_nccl(const gwi_buffer *buffer, const gwi_now *now, uin
     }
     return st;
 }
+
+size_t gwi_buffer_inside_nccl(const gwi_buffer *buffer, uint32_t *tid, size_t tid_max)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < buffer->head.communicator_count && count < tid_max; i++) {
+        gw_buffer_communicator c;
+        gw_buffer_collective call;
+        uint64_t offset = buffer->head.communicator_offset + i * sizeof c;
+        gwi_buffer_read(buffer, offset, &c, offsetof(gw_buffer_communicator, last));
+        if (c.state == GW_NCCL_FREE) /* places are taken in order */
+            break;
+        uint64_t total = c.total;
+        uint64_t at =
+            offset + offsetof(gw_buffer_communicator, last) + (total + GW_NCCL_LAST - 1) % GW_NCCL_LAST * sizeof call;
+        if (c.state == GW_NCCL_MAKING)
+            tid[count++] = c.init_tid;
+        else if (c.state == GW_NCCL_READY && total != 0 && read_call(buffer, at, total, &call) &&
+                 call.state == GW_COLLECTIVE_ENTERED && call.end_ticks == 0)
+            tid[count++] = call.tid;
+    }
+    return count;
+}

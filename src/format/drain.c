@@ -923,12 +923,17 @@ static gw_thread_look look_at_slot(const gw_drain *drain, const gwi_buffer *buff
 
 static void look_at_buffer(const gw_drain *drain, const gwi_buffer *buffer, gw_thread_sink sink, void *user)
 {
+    enum { IN_NCCL_MAX = 64 };
     gw_slot room[SLOTS_AT_ONCE];
+    uint32_t in_nccl[IN_NCCL_MAX];
+    size_t in_nccl_count = gwi_buffer_inside_nccl(buffer, in_nccl, IN_NCCL_MAX);
     for (uint32_t i = 0; i < buffer->head.slot_count; i++) {
         const gw_slot *slot = slot_at(buffer, i, room);
         if (slot->state != GW_SLOT_LIVE)
             continue;
         gw_thread_look look = look_at_slot(drain, buffer, slot);
+        for (size_t k = 0; k < in_nccl_count; k++)
+            look.is_in_nccl = look.is_in_nccl || in_nccl[k] == look.tid;
         sink(user, &look);
     }
 }

@@ -161,12 +161,11 @@ typedef struct gw_buffer_communicator {
     _Atomic uint64_t end_ticks;  /* 0: not ended */
     uint32_t size, rank;         /* size 0: unknown */
     int32_t device;              /* -1: unknown */
-    uint32_t init_site;
+    uint32_t init_site, init_tid;
     uint32_t splits; /* used by the hook: calls of ncclCommSplit */
     uint32_t is_aborted;
     _Atomic uint32_t is_ready; /* a call that made it, or used it, has returned success */
-    uint32_t reserved;
-    _Atomic uint64_t total; /* calls so far; the next one is stored in last[total % GW_NCCL_LAST] */
+    _Atomic uint64_t total;    /* calls so far; the next one is stored in last[total % GW_NCCL_LAST] */
     _Atomic uint64_t collectives, p2p;
     _Atomic uint64_t calls[GW_NCCL_CALL_COUNT];
     gw_buffer_collective last[GW_NCCL_LAST];

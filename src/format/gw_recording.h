@@ -281,6 +281,7 @@ typedef struct gw_thread_look {
     uint64_t not_ready; /* queries that found the GPU still busy; also counted in `questions` */
     uint64_t launches, waits;  /* launches of kernels and graphs; synchronisations and copies to the host */
     uint16_t inside_fn_plus_1; /* 1 + id of the function being called; 0: none */
+    bool is_in_nccl;           /* inside a call of NCCL that makes a communicator, or a collective */
     uint64_t
         inside_since_ns; /* start of this call, ns since the run began; earlier quick calls may make it too early */
 } gw_thread_look;

@@ -92,6 +92,9 @@ uint64_t gwi_buffer_ns(const gwi_buffer *buffer, const gwi_now *now, uint64_t ti
 gw_status gwi_buffer_tell_nccl(const gwi_buffer *buffer, const gwi_now *now, uint64_t t0_monotonic_ns, uint64_t t_ns,
                                gw_item_sink sink, void *user, gw_error *err);
 
+/* Store the threads that are inside a call of NCCL, at most `tid_max`, in `tid`. Returns their number. */
+size_t gwi_buffer_inside_nccl(const gwi_buffer *buffer, uint32_t *tid, size_t tid_max);
+
 static inline uint64_t gwi_chunk_offset(const gwi_buffer *buffer, uint32_t index)
 {
     return buffer->head.chunk_offset + (uint64_t)index * GW_CHUNK_BYTES;

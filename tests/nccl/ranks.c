@@ -2,8 +2,10 @@
  * something else (--script). Repaired, or with "ok": all ranks do the same.
  *
  * Without --rank, the program starts all ranks and waits for them, as torchrun does. With --rank and --key it is one of
- * them: ranks with the same key belong together, so each can be started by a command of its own. Built with
- * LOADS_NCCL, it opens libnccl.so.2 with dlopen(), as JAX and vLLM do, and is not linked to it. */
+ * them: ranks with the same key belong together, so each can be started by a command of its own.
+ *
+ * It is built three times: linked to NCCL as PyTorch is; with NCCL inside, as some frameworks are; and, with
+ * LOADS_NCCL, opening libnccl.so.2 with dlopen(), as JAX and vLLM do. */
 #include "gw_nccl_abi.h"
 #include "scenario.h"
 
@@ -12,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef LOADS_NCCL
@@ -56,6 +60,14 @@ static void load_nccl(void)
     GW_NCCL_WORK(LOAD_WORK)
     GW_NCCL_CONTROL(LOAD)
 #endif
+}
+
+/* Make an id out of the key, so that ranks find each other without a launcher. */
+static ncclUniqueId id_of(const char *text)
+{
+    ncclUniqueId id = {{0}};
+    snprintf(id.internal, sizeof id.internal, "%s", text);
+    return id;
 }
 
 static int is_script(const char *name)
@@ -142,6 +154,47 @@ static void many(void)
     }
 }
 
+/* One process with two ranks: both are made by one call, then by two calls in a group. */
+static void make_all(void)
+{
+    void *b = (void *)block;
+    ncclComm_t comm[2];
+    const int devices[2] = {0, 0};
+    char own_key[80];
+    snprintf(own_key, sizeof own_key, "two in one of %s", key);
+    for (int way = 0; way < 2; way++) {
+        if (way == 0)
+            NCCL(ncclCommInitAll(comm, 2, devices));
+        NCCL(ncclGroupStart());
+        for (int i = 0; way == 1 && i < 2; i++)
+            NCCL(ncclCommInitRank(&comm[i], 2, id_of(own_key), i));
+        NCCL(ncclGroupEnd());
+        NCCL(ncclGroupStart());
+        NCCL(ncclAllReduce(b, b, ELEMENTS, FLOAT32, SUM, comm[0], stream));
+        NCCL(ncclAllReduce(b, b, ELEMENTS, FLOAT32, SUM, comm[1], other_stream));
+        NCCL(ncclGroupEnd());
+        CHECK(cuStreamSynchronize(stream));
+        CHECK(cuStreamSynchronize(other_stream));
+    }
+    NCCL(ncclCommAbort(comm[0]));
+}
+
+/* Fork, and call NCCL in the child, which has no driver any more. */
+static void fork_and_call(void)
+{
+    int status, pid = fork();
+    if (pid == 0) {
+        NCCL(ncclGroupStart());
+        NCCL(ncclGroupEnd());
+        if (ncclCommDestroy(NULL) != 0)
+            _exit(1);
+        _exit(0);
+    }
+    if (waitpid(pid, &status, 0) != pid || status != 0)
+        scenario_fail("the child failed");
+    reduce(2 * ELEMENTS, FLOAT32);
+}
+
 /* What the culprit does at step `at`, before or instead of its AllReduce. Returns 1 if it was instead. */
 static int deviate(void)
 {
@@ -154,6 +207,8 @@ static int deviate(void)
         _exit(3);
     if (is_script("crash"))
         raise(SIGSEGV);
+    if (is_script("kill"))
+        raise(SIGKILL);
     if (is_script("fault"))
         CHECK(scenario_store(store, 0x1000, stream));
     if (is_script("stop"))
@@ -182,14 +237,6 @@ static void step(int deviates)
 }
 
 /* ---- start and end ---- */
-
-/* Make an id out of the key, so that ranks find each other without a launcher. */
-static ncclUniqueId id_of(const char *text)
-{
-    ncclUniqueId id = {{0}};
-    snprintf(id.internal, sizeof id.internal, "%s", text);
-    return id;
-}
 
 static void open_all(struct gpu *gpu)
 {
@@ -221,6 +268,10 @@ static void be_rank(int deviates)
         captured();
     if (is_script("many"))
         many();
+    if (is_script("all"))
+        make_all();
+    if (is_script("fork"))
+        fork_and_call();
     CHECK(cuStreamSynchronize(stream));
     NCCL(ncclCommDestroy(world));
     gpu_close(&gpu);
@@ -246,8 +297,8 @@ static int start_rank(const char *program, int number, int repaired)
 static void launch(const char *program, int repaired)
 {
     int pid[64], failed = 0;
-    char own_key[32];
-    snprintf(own_key, sizeof own_key, "launcher-%d", getpid());
+    char own_key[64];
+    snprintf(own_key, sizeof own_key, "launcher-%d-%lld", getpid(), (long long)time(NULL));
     if (key == NULL)
         key = own_key;
     if (rank_count < 1 || rank_count > 64)

@@ -7,9 +7,9 @@
  * - The calls of a group launch one kernel for each communicator, at the end of the group.
  * The kernels need the virtual card (struct gw_kernel_meeting). Without a current context, the calls themselves wait.
  *
- * The ranks of a communicator share a file in /dev/shm, which is named by the unique id and unlinked once all ranks
- * have opened it. As in NCCL, each function exists twice, as ncclX (weak) and pncclX, and some functions call others
- * through their public names. A replayed graph does not wait a second time. */
+ * The ranks of a communicator share a file in the folder STANDIN_NCCL_DIR, or else in /dev/shm, which is named by the
+ * unique id and unlinked once all ranks have opened it. As in NCCL, each function exists twice, as ncclX (weak) and
+ * pncclX, and some functions call others through their public names. A replayed graph does not wait a second time. */
 #define _GNU_SOURCE
 #include "gw_cuda_calls.h"
 #include "gw_nccl_abi.h"
@@ -77,12 +77,14 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 
 static void room_path(uint64_t key, char *out, size_t bytes)
 {
-    snprintf(out, bytes, "/dev/shm/gpuwhy-standin-nccl-%016llx", (unsigned long long)key);
+    const char *folder = getenv("STANDIN_NCCL_DIR");
+    snprintf(out, bytes, "%s/gpuwhy-standin-nccl-%016llx", folder == NULL ? "/dev/shm" : folder,
+             (unsigned long long)key);
 }
 
 static shared_room *room_open(uint64_t key)
 {
-    char path[80];
+    char path[512];
     room_path(key, path, sizeof path);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -123,7 +125,7 @@ static int join(ncclComm_t *ret_comm, uint64_t key, int size, int rank)
 
 static void meet(ncclComm_t comm)
 {
-    char path[80];
+    char path[512];
     wait_for_count(&comm->room->joined, (uint32_t)comm->size);
     room_path(comm->key, path, sizeof path);
     (void)unlink(path);

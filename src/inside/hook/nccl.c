@@ -146,7 +146,7 @@ static communicator *take_place(uint64_t id, uint32_t size, uint32_t rank)
         if (!atomic_compare_exchange_strong(&c->state, &state, GW_NCCL_MAKING))
             continue;
         c->handle = c->end_ticks = c->total = c->collectives = c->p2p = c->is_ready = 0;
-        c->is_aborted = c->splits = c->init_site = 0;
+        c->is_aborted = c->splits = c->init_site = c->init_tid = 0;
         c->init_ticks = 0;
         for (int i = 0; i < GW_NCCL_CALL_COUNT; i++)
             c->calls[i] = 0;
@@ -357,6 +357,7 @@ static communicator *making(uint64_t id, int size, int rank)
     if (c == NULL)
         return NULL;
     c->init_ticks = gwi_ticks();
+    c->init_tid = own_tid(slot);
     c->init_site = site_of(slot, c->init_ticks);
     return c;
 }

@@ -17,6 +17,7 @@ typedef struct gw_watched_thread {
     uint64_t not_ready, not_ready_at_ns;         /* not_ready_at_ns: time at which `not_ready` last grew */
     uint64_t questions_before, not_ready_before; /* values when the process last made progress */
     uint16_t inside_fn_plus_1;
+    bool is_in_nccl;
     uint64_t inside_since_ns; /* time at which this call was first seen; it may have begun earlier */
     bool seen;                /* gw_hang_watch_see() saw the thread after the last gw_hang_watch_begin() */
 } gw_watched_thread;

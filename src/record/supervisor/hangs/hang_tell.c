@@ -29,11 +29,12 @@ static const gw_watched_thread *watched(const gw_hang_watch *watch, uint32_t pid
 
 static bool uses_driver(const gw_watched_thread *thread)
 {
-    return thread != NULL && (thread->inside_fn_plus_1 != 0 || thread->questions > thread->questions_before);
+    return thread != NULL &&
+           (thread->inside_fn_plus_1 != 0 || thread->is_in_nccl || thread->questions > thread->questions_before);
 }
 
 /* Return true if the threads look like those of a hanging process:
- * - one is in a driver call or polls the GPU;
+ * - one is in a call of the driver or of NCCL, or polls the GPU;
  * - all wait for locks or for the end of other threads; or
  * - one waits for a lock with a known owner.
  *

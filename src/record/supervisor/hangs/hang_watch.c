@@ -69,6 +69,7 @@ void gw_hang_watch_see(void *user, const gw_thread_look *look)
     thread->not_ready_at_ns = thread->not_ready == look->not_ready ? thread->not_ready_at_ns : watch->now_ns;
     thread->not_ready = look->not_ready;
     thread->inside_fn_plus_1 = look->inside_fn_plus_1;
+    thread->is_in_nccl = look->is_in_nccl;
     thread->seen = true;
 }
 
