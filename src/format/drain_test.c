@@ -177,6 +177,8 @@ typedef struct seen {
     uint64_t calls;
     char thread_name[20];
     gw_writer *writer;
+    unsigned communicators, nccl_calls;
+    char nccl_text[400]; /* of the last call of NCCL */
     unsigned fail_after; /* see() fails at this item, counted from 1; 0: never */
 } seen;
 
@@ -208,8 +210,13 @@ static gw_status see(void *user, const gw_item *item, gw_error *err)
     s->count[item->kind]++;
     if (item->kind == GW_ITEM_EVENT)
         see_event(s, &item->event);
-    if (item->kind == GW_ITEM_SUPERVISOR)
+    if (item->kind == GW_ITEM_SUPERVISOR) {
         snprintf(s->key, sizeof s->key, "%s", item->pair.key);
+        s->communicators += strcmp(item->pair.key, "nccl.comm") == 0;
+        s->nccl_calls += strcmp(item->pair.key, "nccl.call") == 0;
+        if (strcmp(item->pair.key, "nccl.call") == 0)
+            snprintf(s->nccl_text, sizeof s->nccl_text, "%s", item->pair.value);
+    }
     if (item->kind == GW_ITEM_EXIT)
         s->exit = item->exit;
     if (item->kind == GW_ITEM_RING)
@@ -370,6 +377,58 @@ GW_TEST_WITH(ticks_become_times, make_folder, remove_folder)
         assert_true(tries++ < TRIES);
 }
 #endif
+
+static void ignore_thread(void *user, const gw_thread_look *look)
+{
+    (void)user;
+    (void)look;
+}
+
+static gw_buffer_communicator *communicator(uint32_t place, uint64_t total)
+{
+    gw_buffer_communicator *c = (gw_buffer_communicator *)(b.map + GW_COMMUNICATORS_OFFSET) + place;
+    c->state = GW_NCCL_READY;
+    c->total = total;
+    for (uint64_t i = total > GW_NCCL_LAST ? total - GW_NCCL_LAST : 0; i < total; i++)
+        c->last[i % GW_NCCL_LAST] = (gw_buffer_collective){.stamp = i + 1, .ticks = gw_monotonic_ns(), .number = i + 1};
+    return c;
+}
+
+/* Calls that were being written, or were replaced, are left out; so is a place that nobody has used. */
+GW_TEST_WITH(nccl_is_told_when_asked_and_at_the_end, make_folder, remove_folder)
+{
+    make_buffer();
+    gw_buffer_communicator *c = communicator(0, 21);
+    c->last[3].stamp = 0;  /* call 20, of which the process wrote only a part before it was killed */
+    c->last[7].stamp = 24; /* call 8, which was replaced by call 24 after its number was read */
+    (void)communicator(1, 2);
+    run(false);
+    assert_int_equal(s.communicators + s.nccl_calls, 0);
+    assert_int_equal(gw_drain_tell_nccl(drain, see, &s, &err), GW_OK);
+    assert_int_equal(s.communicators, 2);
+    assert_int_equal(s.nccl_calls, 14 + 2);
+    assert_non_null(strstr(s.nccl_text, "call=ncclAllReduce number=2 "));
+    assert_non_null(strstr(s.nccl_text, "state=entered"));
+    run(true);
+    assert_int_equal(s.communicators, 4);
+}
+
+GW_TEST_WITH(a_hostile_table_of_communicators_is_harmless, make_folder, remove_folder)
+{
+    make_buffer();
+    for (uint32_t i = 0; i < GW_NCCL_COMMUNICATORS; i++) {
+        gw_buffer_communicator *c = communicator(i, 0);
+        memset(c, 0xff, sizeof *c);
+        c->state = i % 5;
+        c->total = i % 2 == 0 ? UINT64_MAX : i;
+        for (uint64_t k = 0; k < GW_NCCL_LAST; k++)
+            c->last[(c->total - 1 - k) % GW_NCCL_LAST].stamp = c->total - k;
+    }
+    gw_drain_look(drain, ignore_thread, NULL);
+    run(true);
+    assert_in_range(s.communicators, 1, GW_NCCL_COMMUNICATORS);
+    assert_non_null(strstr(s.nccl_text, "state="));
+}
 
 GW_TEST_WITH(texts_are_joined, make_folder, remove_folder)
 {
