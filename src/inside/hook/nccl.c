@@ -2,7 +2,7 @@
  *
  * A wrapper writes the call before it calls NCCL, because a call that never returns matters most, and its result
  * afterwards. Nothing is allocated and no thread waits for another one. NCCL's communicators are not for several
- * threads at once; if a program does that anyway, each call still has its own place.
+ * threads at once. If a program does that anyway, each call still has its own place, but numbers may be wrong.
  *
  * The calls of a group (ncclGroupStart to the outermost ncclGroupEnd) do their work at its end, so they get their
  * result there. Communicators that are made in a group get their handle there. */
@@ -242,14 +242,15 @@ static void begin(call *it, int library, unsigned what, size_t elements, int typ
     communicator *c = it->c;
     bool is_p2p = what == GW_NCCL_SEND || what == GW_NCCL_RECV;
     uint64_t now = ticks_now(), index = atomic_fetch_add_explicit(&c->total, 1, memory_order_relaxed);
-    uint64_t number = atomic_fetch_add_explicit(is_p2p ? &c->p2p : &c->collectives, 1, memory_order_relaxed) + 1;
-    atomic_fetch_add_explicit(&c->calls[what], 1, memory_order_relaxed);
+    _Atomic uint64_t *counter = is_p2p ? &c->p2p : &c->collectives;
+    gwi_bump(counter, 1);
+    gwi_bump(&c->calls[what], 1);
     collective *e = &c->last[index % GW_NCCL_LAST];
     atomic_store_explicit(&e->stamp, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     e->ticks = now;
     e->end_ticks = 0;
-    e->number = number;
+    e->number = atomic_load_explicit(counter, memory_order_relaxed);
     e->elements = elements;
     e->stream = (uint64_t)(uintptr_t)stream;
     e->tid = own_tid(it->slot);
