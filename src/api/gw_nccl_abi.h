@@ -1,7 +1,7 @@
 /* The binary interface of NCCL (libnccl.so.2), as far as gpuwhy uses it, written independently of nccl.h. Never include
  * both. It is that of version 2.18; later versions added functions and changed none of these.
  *
- * The two lists describe every function whose calls are recorded. The hook's wrappers (nccl.c), its table of names and
+ * The lists describe every function whose calls are recorded. The hook's wrappers (nccl.c), its table of names and
  * the library that stands in for NCCL in tests come from them. */
 #ifndef GW_NCCL_ABI_H
 #define GW_NCCL_ABI_H
@@ -13,11 +13,13 @@
 enum { GW_NCCL_ID_BYTES = 128, GW_NCCL_TYPE_COUNT = 12 };
 enum { GW_NCCL_OK = 0, GW_NCCL_INVALID_ARGUMENT = 4, GW_NCCL_IN_PROGRESS = 7 }; /* of ncclResult_t */
 
+#ifndef NCCL_MAJOR /* the test of this file includes nccl.h first, and compares */
 typedef struct ncclComm *ncclComm_t;
 /* Passed by value, so on the stack on x86-64 and by reference on arm64. */
 typedef struct ncclUniqueId {
     char internal[GW_NCCL_ID_BYTES];
 } ncclUniqueId;
+#endif
 
 // clang-format off
 /* Collectives and point-to-point calls, as X(function, its GW_NCCL_ value in gw_collective.h, parameters, arguments,

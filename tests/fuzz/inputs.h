@@ -68,6 +68,11 @@ static inline void fuzz_buffer_fill(uint8_t *map, uint32_t pid, uint64_t start_n
     head->chunk_offset = GW_CHUNKS_OFFSET;
     head->chunk_count = GW_CHUNK_COUNT;
     head->fn_count = 4;
+    gw_buffer_communicator *communicator = (gw_buffer_communicator *)(map + GW_COMMUNICATORS_OFFSET);
+    communicator->state = GW_NCCL_READY;
+    communicator->total = 2;
+    communicator->last[0].stamp = 1;
+    communicator->last[1].stamp = 2;
     gw_chunk *chunk = (gw_chunk *)(map + GW_CHUNKS_OFFSET);
     for (uint32_t i = 0; i < 3; i++) {
         chunk[i].head.state = GW_CHUNK_FULL;

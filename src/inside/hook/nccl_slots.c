@@ -205,6 +205,7 @@ void *gwi_real_dlsym;
 __asm__(".pushsection .text\n"
         ".type gwi_dlsym_door, @function\n"
         "gwi_dlsym_door:\n"
+        "  .cfi_startproc\n"
         "  endbr64\n"
         "  lea 1(%rdi), %rax\n"
         "  cmp $1, %rax\n"
@@ -212,6 +213,7 @@ __asm__(".pushsection .text\n"
         "  jmp gwi_nccl_dlsym\n"
         "1:\n"
         "  jmp *gwi_real_dlsym(%rip)\n"
+        "  .cfi_endproc\n"
         ".size gwi_dlsym_door, .-gwi_dlsym_door\n"
         ".popsection\n");
 extern char gwi_dlsym_door[] GWI_HIDDEN;
