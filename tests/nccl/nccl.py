@@ -72,8 +72,11 @@ def line_of(mark):
 
 def observe(place, name, program, *arguments, options=(), status=0):
     folder = new_folder(place, name)
-    run = run_observed([HERE / program, *arguments, "--truth", "{truth}"] if "ranks" in program else [program, *arguments],
-                       Card(), folder, options=options, variables=variables(folder))
+    if "ranks" in program:
+        argv = [HERE / program, *arguments, "--truth", "{truth}"]
+    else:
+        argv = behind_sanitizer([program, *arguments], ours=True)
+    run = run_observed(argv, Card(), folder, options=options, variables=variables(folder))
     expect(status is None or run.status == status, f"{name}: exit {run.status}: {run.stderr.decode(errors='replace')}")
     return run, show(run.recording)
 
@@ -247,6 +250,7 @@ def same_look_ups(place):
                                ("old", ["probe_linked"], HERE / "old"), ("opened", ["probe", HERE / "libnccl.so.2"], None),
                                ("old-opened", ["probe", HERE / "old" / "libnccl.so.2"], None)):
         program = [HERE / argv[0], *argv[1:]]
+        program = behind_sanitizer(program, ours=True)
         if folder is not None:
             program = ["/bin/sh", "-c", f'LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH" exec "$@"', "sh", *program]
         plain = run_plain(program, Card(), new_folder(place, name + "-plain"))
