@@ -324,9 +324,8 @@ static void group_ended(int library, int result)
 {
     if (self.depth == 0 || --self.depth > 0 || self.touched == 0)
         return;
-    gw_slot *slot = recording_slot();
-    uint64_t ticks = ticks_now();
-    for (uint32_t i = 0; i < GW_NCCL_COMMUNICATORS && slot != NULL; i++)
+    uint64_t ticks = recording_slot() == NULL ? 0 : ticks_now();
+    for (uint32_t i = 0; i < GW_NCCL_COMMUNICATORS && ticks != 0; i++)
         if ((self.touched >> i & 1) != 0)
             GWI_KEEP_ERRNO(settle_group(library, &gwi.communicators[i], result, ticks));
     self.touched = 0;
@@ -380,7 +379,9 @@ static void made(int library, communicator *c, ncclComm_t *comm, int result)
 
 static void made_all(int library, ncclComm_t *comms, int count, int result)
 {
-    uint64_t now = gwi_ticks(), id = mixed(mixed(now, gwi.head->pid), (uintptr_t)comms) | 1;
+    if (recording_slot() == NULL)
+        return;
+    uint64_t id = mixed(mixed(gwi_ticks(), gwi.head->pid), (uintptr_t)comms) | 1;
     for (int i = 0; i < count && result == GW_NCCL_OK && comms != NULL; i++) {
         communicator *c = making(id, count, i);
         if (c != NULL)
