@@ -6,6 +6,7 @@
 #define GW_VERDICT_H
 
 #include "gw_hash.h"
+#include "gw_ranks.h"
 #include "gw_status.h"
 
 #include <stdbool.h>
@@ -250,6 +251,7 @@ typedef struct gw_verdict {
     char *recording;           /* path; NULL: none */
     bool is_hang;              /* the judged process hangs because of the GPU or of locks */
     gw_verdict_run run;
+    gw_ranks ranks;         /* owned; for the comparison with other recordings; empty: none used NCCL */
     gw_verdict_part *parts; /* owned; empty: the recording was judged alone */
     size_t part_count;
     gw_verdict_job *job;           /* owned; NULL: the recording was judged alone */

@@ -7,6 +7,7 @@
 #include "gwi_coverage.h"
 #include "gwi_family.h"
 #include "gwi_hang.h"
+#include "gwi_ranks.h"
 #include "gwi_roots.h"
 
 #include <stdio.h>
@@ -481,17 +482,25 @@ static bool is_thread_death(const gwi_case *c, const gw_process *end)
     return !c->bad_end && end == c->model->command && facts->exception_ended_thread && !facts->exception_goes_on;
 }
 
+void gwi_case_close(gwi_case *c)
+{
+    gw_ranks_free(&c->ranks);
+}
+
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
 {
-    (void)err;
     gwi_case c = {.model = model};
     c.process = model->asked_phase != NULL ? gw_model_process(model, model->asked_phase->pid) : gwi_family_judge(model);
+    if (model->asked_phase == NULL && !gwi_ranks_find_stall(&c)) {
+        gwi_case_close(&c);
+        return gw_fail(err, GW_NOMEM, "compare the ranks");
+    }
     /* If the recording is truncated, it does not show how the command ended. Do not use the end of a child instead. */
     const gw_process *end = c.process;
     if (model->command != NULL)
         end = model->command;
-    else if (model->truncated)
-        end = NULL;
+    else if (model->truncated || c.stall.kind != GWI_STALL_NONE)
+        end = NULL; /* while others wait for a rank, its end is not that of the run */
     if (c.process != NULL && c.process != model->command && gw_died_badly(c.process))
         end = c.process; /* a child's death is the fault, even if the parent handled it */
     if (end != NULL && end->exit_known && end->exit.status_known && !end->is_own_stop) {

@@ -251,7 +251,8 @@ static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *fi
 static bool name_process(const gwi_case *c, gwi_finding *finding)
 {
     char pid[24], who[GWI_WHO_TEXT_MAX];
-    if (c->process == NULL || c->model->process_count < 2 || c->process == c->model->command)
+    if (c->process == NULL || c->model->process_count < 2 || c->process == c->model->command ||
+        c->stall.kind != GWI_STALL_NONE)
         return true;
     snprintf(pid, sizeof pid, "pid %" PRIu32, c->process->pid);
     if (strstr(gw_text_str(&finding->headline), pid) != NULL)
@@ -413,7 +414,7 @@ static bool fill_coverage(const gwi_case *c, gw_verdict *verdict)
 
 static bool judge_case(const gwi_case *c, gw_verdict *verdict)
 {
-    verdict->is_hang = c->hang.kind != GWI_HANG_NONE;
+    verdict->is_hang = c->hang.kind != GWI_HANG_NONE || c->stall.kind != GWI_STALL_NONE;
     if (!fill_program(c, verdict) || !fill_coverage(c, verdict) || !gwi_fill_alone(c, verdict))
         return false;
     if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))
@@ -440,6 +441,11 @@ static gw_status judge(gwi_case *c, const gw_log *log, gw_verdict **ret_verdict,
     gw_verdict *verdict = calloc(1, sizeof *verdict);
     bool good = verdict != NULL && gwi_told_open(c, log, &told) && judge_case(c, verdict);
     gwi_told_close(&told);
+    if (good) {
+        verdict->ranks = c->ranks;
+        c->ranks = (gw_ranks){0};
+    }
+    gwi_case_close(c);
     if (!good) {
         gw_verdict_free(verdict);
         return gw_fail(err, GW_NOMEM, "judge the run");

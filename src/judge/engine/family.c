@@ -12,8 +12,10 @@
 #include "gwi_hang.h"
 #include "gwi_kin.h"
 #include "gwi_roots.h"
+#include "gwi_stall.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +119,10 @@ const gw_process *gwi_family_judge(const gw_model *model)
 uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
 {
     *ret_weight = 0;
+    if (c->stall.kind != GWI_STALL_NONE) {
+        *ret_weight = 1;
+        return c->stall.t_ns;
+    }
     if (c->root != NULL && (c->root == c->oom || c->root == c->sticky)) {
         *ret_weight = 2;
         return c->root->t_ns;
@@ -194,6 +200,20 @@ static void say_followers(const gwi_case *c, gwi_finding *finding, uint64_t sinc
     gwi_line_follows(finding, &model->stderr_facts.child_exception);
 }
 
+/* Return the time with which a consequence begins. Those without one come last. */
+static double time_of(const char *line)
+{
+    char *end;
+    double s = strtod(line, &end);
+    return end == line ? HUGE_VAL : s;
+}
+
+static int by_time(const void *left, const void *right)
+{
+    double a = time_of(*(char *const *)left), b = time_of(*(char *const *)right);
+    return a < b ? -1 : a > b;
+}
+
 static void say_unnoticed(const gwi_case *c, gwi_finding *finding)
 {
     char who[GWI_WHO_TEXT_MAX];
@@ -247,11 +267,11 @@ void gwi_say_family(const gwi_case *c, gwi_finding *finding)
         return;
     gwi_kin kin;
     gwi_kin_open(&kin, model);
-    if (c->process != model->command)
+    gwi_who_text(who, c->process);
+    if (c->process != model->command && c->stall.kind == GWI_STALL_NONE)
         gwi_evidence(finding, since_ns, "exit",
-                     "%s was the first of %zu recorded processes to fail (the process and its parents: %s)",
-                     gwi_who_text(who, c->process), count_current(model, &kin),
-                     gwi_chain_text(chain, model, c->process));
+                     "%s was the first of %zu recorded processes to fail (the process and its parents: %s)", who,
+                     count_current(model, &kin), gwi_chain_text(chain, model, c->process));
     if (c->process != model->command && gw_died_badly(c->process) && c->process->exit.signal != 0)
         gwi_evidence(finding, c->process->t_exit_ns, "exit", "%s was ended by signal %d", who, c->process->exit.signal);
     else if (c->process != model->command && gw_died_badly(c->process))
@@ -262,7 +282,11 @@ void gwi_say_family(const gwi_case *c, gwi_finding *finding)
     say_tie(c, finding);
     gwi_say_restarts(c, &kin, finding);
     gwi_kin_close(&kin);
+    if (c->stall.kind == GWI_STALL_NONE)
+        gwi_waiting_follows(&c->ranks, c->process->pid, finding);
     say_followers(c, finding, since_ns);
+    if (c->ranks.count > 0 && finding->consequences.count > 1)
+        qsort(finding->consequences.item, finding->consequences.count, sizeof(char *), by_time);
 }
 
 /* ---- advice ---- */

@@ -31,6 +31,11 @@ typedef struct gwi_first {
      * others on the lost machine. */
     size_t *lost; /* owned */
     size_t lost_count;
+    /* Why the ranks wait for each other in NCCL. If its kind is not NONE, `index` has the rank at fault, and there are
+     * neither rivals nor lost runs. `ranks` are those of all recordings: the array is owned, their parts are borrowed.
+     */
+    gwi_stall stall;
+    gw_ranks ranks;
 } gwi_first;
 
 /* Returns false if there is no memory. Free the result in any case. */
@@ -42,9 +47,6 @@ void gwi_first_free(gwi_first *first);
 /* Write "host, rank 3 (pid 12)", as far as it is known. */
 enum { GWI_RUN_TEXT_MAX = 96 };
 const char *gwi_run_text(char out[GWI_RUN_TEXT_MAX], const gw_verdict_run *run);
-/* Write numbers as "3, 7-9, 12", and how many more there are if that is longer than the limit. `number` is sorted. */
-enum { GWI_NUMBERS_TEXT_MAX = 96 };
-char *gwi_numbers_text(char out[GWI_NUMBERS_TEXT_MAX], const uint32_t *number, size_t count);
 
 /* Add what is known of the other runs to the finding. *ret_is_sure is false if another run may have failed first. */
 void gwi_say_job(const gw_job *job, const gwi_first *first, const gw_verdict_job *about, gwi_finding *finding,

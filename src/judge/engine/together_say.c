@@ -48,26 +48,6 @@ static const char *names_text(char out[NAMES_TEXT_MAX], const gw_job *job, const
     return out;
 }
 
-char *gwi_numbers_text(char out[GWI_NUMBERS_TEXT_MAX], const uint32_t *number, size_t count)
-{
-    enum { TAIL_BYTES_MAX = 56 }; /* ", 4294967295-4294967295" and " and 4294967295 more" */
-    size_t used = 0, i = 0;
-    out[0] = '\0';
-    while (i < count && used + TAIL_BYTES_MAX < GWI_NUMBERS_TEXT_MAX) {
-        size_t last = i;
-        while (last + 1 < count && number[last + 1] == number[last] + 1)
-            last++;
-        used += (size_t)snprintf(out + used, GWI_NUMBERS_TEXT_MAX - used, "%s%" PRIu32, i == 0 ? "" : ", ", number[i]);
-        if (last > i)
-            used += (size_t)snprintf(out + used, GWI_NUMBERS_TEXT_MAX - used, "%s%" PRIu32, last > i + 1 ? "-" : ", ",
-                                     number[last]);
-        i = last + 1;
-    }
-    if (i < count)
-        snprintf(out + used, GWI_NUMBERS_TEXT_MAX - used, " and %zu more", count - i);
-    return out;
-}
-
 /* ---- clocks ---- */
 
 static void say_clock(const gw_verdict_run *run, gwi_finding *finding)
@@ -145,7 +125,7 @@ static void say_each(const gw_job *job, const gwi_first *first, gwi_finding *fin
         const gw_brief *other = &job->brief[i];
         if (i == first->index || !other->run.has_trouble)
             continue;
-        if (root->has_trouble)
+        if (root->has_trouble && first->stall.kind == GWI_STALL_NONE)
             say_order(root, &other->run, finding, ret_is_sure);
         gwi_consequence(finding, "%s: %s%s%s", gwi_run_text(name, &other->run),
                         other->cause == NULL ? "" : other->cause, other->cause == NULL ? "" : ": ", other->headline);
@@ -348,14 +328,14 @@ void gwi_say_job(const gw_job *job, const gwi_first *first, const gw_verdict_job
     const gw_verdict_run *root = &job->brief[first->index].run;
     *ret_is_sure = true;
     if (job->count <= FEW) {
-        if (root->has_trouble || first->is_lost)
+        if (root->has_trouble || first->is_lost || first->stall.kind != GWI_STALL_NONE)
             say_each(job, first, finding, ret_is_sure);
     } else {
-        if (root->has_trouble)
+        if (root->has_trouble && first->stall.kind == GWI_STALL_NONE)
             say_order_of_many(job, first, finding, ret_is_sure);
         say_groups(job, first, finding);
     }
     say_missing(job, first, about, finding, ret_is_sure);
-    if (root->has_trouble && clocks_matter(job, root))
+    if (root->has_trouble && first->stall.kind == GWI_STALL_NONE && clocks_matter(job, root))
         say_clocks(job, finding);
 }

@@ -8,6 +8,7 @@
 
 #include "gw_growth.h"
 #include "gw_model_facts.h"
+#include "gw_ranks.h"
 #include "gw_signs.h"
 #include "gw_text.h"
 #include "gw_verdict.h"
@@ -72,6 +73,29 @@ typedef struct gwi_hang {
     bool is_off_record;            /* KERNEL: the rings no longer contain the launch that `waiting` waits for */
 } gwi_hang;
 
+/* Which rank keeps others waiting in NCCL (gwi_stall.h). */
+typedef enum gwi_stall_kind {
+    GWI_STALL_NONE,
+    GWI_STALL_DIFFERS, /* two ranks made different calls where NCCL matches them */
+    GWI_STALL_LEFT,    /* a rank ended, or destroyed the communicator, before a call in which others wait */
+    GWI_STALL_CIRCLE,  /* two ranks wait for each other, on two communicators */
+    GWI_STALL_BEHIND   /* a rank has not made the call in which others wait */
+} gwi_stall_kind;
+typedef struct gwi_stall {
+    gwi_stall_kind kind;
+    gw_certainty certainty;
+    uint64_t id;     /* of the communicator */
+    uint64_t number; /* of the collective; 0: the creation of the communicator, or point-to-point */
+    bool is_p2p;
+    /* Indexes in gw_ranks: the rank at fault (SIZE_MAX: it was not recorded), and one that waits. */
+    size_t culprit, waiting;
+    uint32_t culprit_rank; /* its rank in the communicator */
+    size_t behind_count;   /* BEHIND: the number of ranks like the one at fault */
+    uint64_t other_id;     /* CIRCLE: the communicator on which the rank at fault waits */
+    uint64_t t_ns;         /* when `waiting` made the call */
+    uint64_t t_gave_up_ns; /* when the first waiting rank died; UINT64_MAX: none did */
+} gwi_stall;
+
 typedef struct gwi_case {
     const gw_model *model;
     const gw_process *process; /* the process to judge; NULL: none was recorded */
@@ -99,6 +123,8 @@ typedef struct gwi_case {
     uint64_t address_limit_bytes;
     size_t handled_count;
     gwi_hang hang;              /* hang of the judged process */
+    gw_ranks ranks;             /* owned; what each rank did last with NCCL */
+    gwi_stall stall;            /* if its kind is not NONE, the judged process is the rank at fault */
     const gw_stderr_line *told; /* if no driver call failed: message of a framework that refused memory; NULL: none */
     gwi_memory memory;
     /* A text log, or the output of a program that ended badly (told.c); NULL: not read. */
@@ -108,6 +134,7 @@ typedef struct gwi_case {
 } gwi_case;
 
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err);
+void gwi_case_close(gwi_case *c);
 
 /* Write the name of a driver call without its version suffix to `out`, such as "cuMemAlloc". Returns `out`. */
 enum { GWI_CALL_TEXT_MAX = 80 };
@@ -230,6 +257,9 @@ const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
 /* Write the name of a process: "rank 3 (pid 123)", "pid 123". */
 enum { GWI_WHO_TEXT_MAX = 64 };
 char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process);
+/* Write numbers as "3, 7-9, 12", and how many more there are if that is longer than the limit. `number` is sorted. */
+enum { GWI_NUMBERS_TEXT_MAX = 96 };
+char *gwi_numbers_text(char out[GWI_NUMBERS_TEXT_MAX], const uint32_t *number, size_t count);
 /* True if the kernel was launched at or before `t_ns`, and no wait shows that it had ended by then. */
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
 /* True if the rings contain all launches since the process's last good synchronisation, which was at `synced_ns`. */

@@ -121,6 +121,7 @@ void gw_verdict_free(gw_verdict *verdict)
     free(verdict->gpus);
     free(verdict->recording);
     gwi_verdict_run_free(&verdict->run);
+    gw_ranks_free(&verdict->ranks);
     for (size_t i = 0; i < verdict->part_count; i++) {
         free(verdict->parts[i].host);
         free(verdict->parts[i].recording);

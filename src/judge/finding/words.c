@@ -66,3 +66,23 @@ char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process)
         snprintf(out, GWI_WHO_TEXT_MAX, "pid %" PRIu32, process->pid);
     return out;
 }
+
+char *gwi_numbers_text(char out[GWI_NUMBERS_TEXT_MAX], const uint32_t *number, size_t count)
+{
+    enum { TAIL_BYTES_MAX = 56 }; /* ", 4294967295-4294967295" and " and 4294967295 more" */
+    size_t used = 0, i = 0;
+    out[0] = '\0';
+    while (i < count && used + TAIL_BYTES_MAX < GWI_NUMBERS_TEXT_MAX) {
+        size_t last = i;
+        while (last + 1 < count && number[last + 1] == number[last] + 1)
+            last++;
+        used += (size_t)snprintf(out + used, GWI_NUMBERS_TEXT_MAX - used, "%s%" PRIu32, i == 0 ? "" : ", ", number[i]);
+        if (last > i)
+            used += (size_t)snprintf(out + used, GWI_NUMBERS_TEXT_MAX - used, "%s%" PRIu32, last > i + 1 ? "-" : ", ",
+                                     number[last]);
+        i = last + 1;
+    }
+    if (i < count)
+        snprintf(out + used, GWI_NUMBERS_TEXT_MAX - used, " and %zu more", count - i);
+    return out;
+}

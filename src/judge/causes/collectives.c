@@ -1,0 +1,75 @@
+/* A rank of a job keeps the others waiting in a collective of NCCL.
+ *
+ * Established only by: see the comment of each cause. */
+#include "gwi_stall.h"
+
+static gw_certainty say(const gwi_case *c, gwi_finding *finding, const char *what)
+{
+    const gwi_stall *stall = &c->stall;
+    const gw_rank *rank = stall->culprit == SIZE_MAX ? NULL : &c->ranks.item[stall->culprit];
+    uint32_t site = rank == NULL || rank->end == GW_RANK_ENDED_WELL ? 0 : rank->stand_site;
+    bool is_call = stall->kind == GWI_STALL_DIFFERS || stall->kind == GWI_STALL_CIRCLE;
+    gwi_say_stall(&c->ranks, stall, finding);
+    for (size_t i = 0; rank != NULL && i < rank->communicator_count && is_call; i++) {
+        const gw_rank_communicator *it = &rank->communicator[i];
+        for (size_t k = 0; k < it->call_count; k++)
+            if (it->id == (stall->other_id != 0 ? stall->other_id : stall->id) && it->call[k].site != 0 &&
+                (stall->other_id != 0 || it->call[k].number == stall->number))
+                site = it->call[k].site;
+    }
+    gwi_where(finding, site, what);
+    return stall->certainty;
+}
+
+/* The ranks made different calls, or one left before the others.
+ *
+ * Established only by: two complete records of calls on one communicator, which NCCL matches by their order. They show
+ * one of these, after which no rank can go on, and one of the two is stuck there:
+ * - different calls, sizes or types at one number, of which one has not ended
+ * - the end of a rank, or of its communicator, before a call in which another waits
+ * - two ranks that wait for each other on two communicators
+ * Graphs replay collectives that have no number, so after a replay it is at most supported.
+ * Supported by: the same, with records that may lack calls, or with ranks that are not recorded. */
+static gw_certainty judge_collective_desync(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->stall.kind == GWI_STALL_NONE || c->stall.kind == GWI_STALL_BEHIND)
+        return GW_CERTAINTY_NONE;
+    return say(c, finding, c->stall.kind == GWI_STALL_CIRCLE ? "the rank waits here" : "the rank made this call");
+}
+
+const gw_cause gwi_cause_collective_desync = {
+    .id = "collective-desync",
+    .summary = "The ranks of the job called different collectives, or the same one with different sizes.",
+    .proof = "sequence numbers, operations or sizes that differ between ranks at the stall",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Make all ranks run the same sequence of collectives: no early exit, and no "
+                                   "collective inside a branch that depends on the rank\n"
+                                   "Give all ranks the same number of batches",
+              [GW_FRAMEWORK_TORCH] = "Use drop_last=True, or the Join context manager for uneven inputs\n"
+                                     "Set TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the call that differs"},
+    .is_sole = true,
+    .judge = judge_collective_desync,
+};
+
+/* A rank does not reach the collective in which the others wait.
+ *
+ * Established only by: complete records of the calls of all ranks of the communicator, and the threads of the rank that
+ * made the fewest calls. They show that it stands outside NCCL in a sleep, a lock, a data loader, a wait for a child or
+ * a device, or waits for a kernel of its own. The collective cannot end before that rank enters it.
+ * Supported by: the numbers alone. The rank may compute, or wait for another rank in an unknown way. */
+static gw_certainty judge_straggler(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->stall.kind != GWI_STALL_BEHIND)
+        return GW_CERTAINTY_NONE;
+    return say(c, finding, "the rank at fault stands here");
+}
+
+const gw_cause gwi_cause_straggler = {
+    .id = "straggler",
+    .summary = "One rank does not reach the collective in which the others wait.",
+    .proof = "fewer calls of one rank on a communicator on which the others wait, and the place where its own threads "
+             "stand outside NCCL",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Find the rank that arrives last, and exclude its host\n"
+                                   "Raise the timeout only if the slow phase is legitimate"},
+    .is_sole = true,
+    .judge = judge_straggler,
+};

@@ -1,0 +1,526 @@
+/* Finds the rank that keeps others waiting in NCCL.
+ *
+ * NCCL matches the collectives of a communicator by their order, so ranks agree on their numbers. This gives three
+ * rules:
+ * - Two ranks that made different calls at one number cannot both go on.
+ * - A rank with fewer calls than a waiting one is behind. Ranks may be some calls apart at any time, so this is a fault
+ *   only if a rank is stuck. The rank that is behind may itself wait on another communicator: then the rank for which
+ * it waits is at fault, or the two wait for each other.
+ * - If a rank has ended, or has destroyed the communicator, it will never make the call.
+ *
+ * Sends and receives are matched per peer. Their counts are known only if no such call has left the record. */
+#include "gwi_stall.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A rank's place in a communicator. */
+typedef struct seat {
+    const gw_rank_communicator *communicator;
+    size_t rank; /* index in gw_ranks */
+} seat;
+
+typedef struct group {
+    const gw_ranks *ranks;
+    const seat *seat; /* of one communicator, sorted by rank */
+    size_t count;
+} group;
+
+typedef struct table {
+    const gw_ranks *ranks;
+    seat *seat; /* owned; sorted by communicator, then by rank */
+    size_t count;
+} table;
+
+static int by_communicator(const void *left, const void *right)
+{
+    const seat *a = left, *b = right;
+    if (a->communicator->id != b->communicator->id)
+        return a->communicator->id < b->communicator->id ? -1 : 1;
+    if (a->communicator->rank != b->communicator->rank)
+        return a->communicator->rank < b->communicator->rank ? -1 : 1;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static bool table_open(table *all, const gw_ranks *ranks)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < ranks->count; i++)
+        count += ranks->item[i].communicator_count;
+    *all = (table){.ranks = ranks, .seat = count == 0 ? NULL : malloc(count * sizeof *all->seat)};
+    for (size_t i = 0; i < ranks->count && all->seat != NULL; i++)
+        for (size_t k = 0; k < ranks->item[i].communicator_count; k++)
+            all->seat[all->count++] = (seat){&ranks->item[i].communicator[k], i};
+    if (all->count > 1)
+        qsort(all->seat, all->count, sizeof *all->seat, by_communicator);
+    return count == 0 || all->seat != NULL;
+}
+
+static bool next_group(const table *all, group *at)
+{
+    size_t begin = at->seat == NULL ? 0 : (size_t)(at->seat - all->seat) + at->count, end = begin;
+    if (begin == all->count)
+        return false;
+    while (end < all->count && all->seat[end].communicator->id == all->seat[begin].communicator->id)
+        end++;
+    *at = (group){all->ranks, &all->seat[begin], end - begin};
+    return true;
+}
+
+static const gw_rank *rank_of(const group *it, size_t i)
+{
+    return &it->ranks->item[it->seat[i].rank];
+}
+
+/* ---- calls ---- */
+
+static bool is_p2p(const gw_rank_call *call)
+{
+    return call->call == GW_NCCL_SEND || call->call == GW_NCCL_RECV;
+}
+
+static bool is_pending(const gw_rank_call *call)
+{
+    return call->state == GW_COLLECTIVE_ENTERED || call->state == GW_COLLECTIVE_ENQUEUED;
+}
+
+static const gw_rank_call *call_at(const gw_rank_communicator *communicator, uint64_t number)
+{
+    for (size_t i = communicator->call_count; i-- > 0;) {
+        const gw_rank_call *call = &communicator->call[i];
+        if (!is_p2p(call) && call->number == number)
+            return call;
+    }
+    return NULL;
+}
+
+/* Return the rank's last collective if it may be stuck there. */
+static const gw_rank_call *waits_at(const group *it, size_t i)
+{
+    const gw_rank_call *last = call_at(it->seat[i].communicator, it->seat[i].communicator->collectives);
+    return rank_of(it, i)->is_stuck && last != NULL && is_pending(last) ? last : NULL;
+}
+
+static bool has_root(uint8_t call)
+{
+    static const bool rows[] = {
+#define GW_X(name, function, agree, root, peer) root,
+        GW_NCCL_CALLS(GW_X)
+#undef GW_X
+    };
+    return call < GW_NCCL_CALL_COUNT && rows[call];
+}
+
+static uint64_t bytes_of(const gw_rank_call *call)
+{
+    uint32_t bytes = 0;
+    gw_nccl_type_name(call->type, &bytes);
+    return bytes * call->elements;
+}
+
+/* True if NCCL can match the two calls. A call that computes nothing only moves bytes, whatever their type. */
+static bool can_match(const gw_rank_call *a, const gw_rank_call *b)
+{
+    bool same_elements = a->type == b->type && a->elements == b->elements;
+    bool computes = a->call == GW_NCCL_ALL_REDUCE || a->call == GW_NCCL_REDUCE_SCATTER || a->call == GW_NCCL_REDUCE;
+    if (a->call != b->call || (has_root(a->call) && a->root_or_peer != b->root_or_peer))
+        return false;
+    return same_elements || (!computes && bytes_of(a) != 0 && bytes_of(a) == bytes_of(b));
+}
+
+/* ---- different calls at one number ---- */
+
+typedef struct entry {
+    const gw_rank_call *call;
+    size_t seat; /* index in the group */
+} entry;
+
+static int by_number(const void *left, const void *right)
+{
+    const entry *a = left, *b = right;
+    if (a->call->number != b->call->number)
+        return a->call->number < b->call->number ? -1 : 1;
+    return a->seat < b->seat ? -1 : a->seat > b->seat;
+}
+
+/* List the collectives of a group that ran or may run. Returns NULL if there is none, or no memory (*ret_failed). */
+static entry *list_calls(const group *it, size_t *ret_count, bool *ret_failed)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < it->count; i++)
+        count += it->seat[i].communicator->call_count;
+    entry *list = count == 0 ? NULL : malloc(count * sizeof *list);
+    *ret_failed = *ret_failed || (count > 0 && list == NULL);
+    *ret_count = 0;
+    for (size_t i = 0; i < it->count && list != NULL; i++) {
+        const gw_rank_communicator *communicator = it->seat[i].communicator;
+        for (size_t k = 0; k < communicator->call_count; k++) {
+            const gw_rank_call *call = &communicator->call[k];
+            if (!is_p2p(call) && call->state != GW_COLLECTIVE_REFUSED && call->state != GW_COLLECTIVE_CAPTURED)
+                list[(*ret_count)++] = (entry){call, i};
+        }
+    }
+    if (*ret_count > 1)
+        qsort(list, *ret_count, sizeof *list, by_number);
+    return list;
+}
+
+/* Find the call that the fewest ranks made: the odd one. If two calls are equally rare, it is the one of the higher
+ * ranks. `ret_most` is the call that most made. */
+static void find_odd(const entry *list, size_t count, entry *ret_odd, entry *ret_most)
+{
+    enum { KINDS_MAX = 8 };
+    entry kind[KINDS_MAX];
+    size_t kinds = 0, many[KINDS_MAX] = {0}, odd = 0, most = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < kinds && !can_match(kind[k].call, list[i].call))
+            k++;
+        if (k == KINDS_MAX)
+            continue;
+        if (k == kinds)
+            kind[kinds++] = list[i];
+        many[k]++;
+    }
+    for (size_t k = 1; k < kinds; k++) {
+        odd = many[k] <= many[odd] ? k : odd;
+        most = many[k] > many[most] ? k : most;
+    }
+    if (odd == most)
+        most = odd == 0 && kinds > 1 ? 1 : 0;
+    *ret_odd = kind[odd];
+    *ret_most = kind[most];
+}
+
+/* True if the two ranks made the calls around these two in one group each, and NCCL may reorder those of a group. */
+static bool are_in_groups(const entry *a, const entry *b)
+{
+    return a->call->group != 0 && b->call->group != 0;
+}
+
+static bool is_any_behind(const group *it)
+{
+    for (size_t i = 1; i < it->count; i++)
+        if (it->seat[i].communicator->collectives != it->seat[0].communicator->collectives)
+            return true;
+    return false;
+}
+
+/* How sure it is that ranks are stuck because of these two calls. */
+static gw_certainty judge_differs(const group *it, const entry *odd, const entry *most)
+{
+    const entry *both[] = {odd, most};
+    bool is_sure = true, is_stuck = false, is_last = false;
+    for (size_t i = 0; i < 2; i++) {
+        const gw_rank *rank = rank_of(it, both[i]->seat);
+        is_sure = is_sure && rank->is_whole && !rank->has_replays;
+        is_stuck = is_stuck || both[i]->call->state == GW_COLLECTIVE_ENTERED || waits_at(it, both[i]->seat) != NULL;
+        is_last = is_last || it->seat[both[i]->seat].communicator->collectives == both[i]->call->number;
+    }
+    is_sure = is_sure && (is_pending(odd->call) || is_pending(most->call)) && !are_in_groups(odd, most);
+    return is_sure && is_stuck && (is_last || !is_any_behind(it)) ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+static gwi_stall stall_of(const group *it, gwi_stall_kind kind, size_t culprit, size_t waiting, uint64_t number)
+{
+    return (gwi_stall){.kind = kind,
+                       .id = it->seat[culprit].communicator->id,
+                       .number = number,
+                       .culprit = it->seat[culprit].rank,
+                       .waiting = it->seat[waiting].rank,
+                       .culprit_rank = it->seat[culprit].communicator->rank};
+}
+
+/* Find the first number at which two ranks made different calls. Returns false if there is no memory. */
+static bool find_differs(const group *it, gwi_stall *ret_stall)
+{
+    size_t count;
+    bool failed = false;
+    entry *list = list_calls(it, &count, &failed);
+    for (size_t begin = 0, end; begin < count && ret_stall->kind == GWI_STALL_NONE; begin = end) {
+        bool differs = false;
+        for (end = begin; end < count && list[end].call->number == list[begin].call->number; end++)
+            differs = differs || !can_match(list[begin].call, list[end].call);
+        if (!differs)
+            continue;
+        entry odd, most;
+        find_odd(&list[begin], end - begin, &odd, &most);
+        if (are_in_groups(&odd, &most) && waits_at(it, odd.seat) == NULL && waits_at(it, most.seat) == NULL)
+            continue;
+        *ret_stall = stall_of(it, GWI_STALL_DIFFERS, odd.seat, most.seat, odd.call->number);
+        ret_stall->certainty = judge_differs(it, &odd, &most);
+        ret_stall->t_ns = most.call->t_ns;
+    }
+    free(list);
+    return !failed;
+}
+
+/* ---- a rank that is behind ---- */
+
+/* Find a rank that waits in a collective (*ret_waiting), and one that has made the fewest of them (*ret_behind). */
+static bool find_gap(const group *it, size_t *ret_behind, size_t *ret_waiting)
+{
+    size_t behind = 0, waiting = SIZE_MAX;
+    for (size_t i = 1; i < it->count; i++)
+        if (it->seat[i].communicator->collectives < it->seat[behind].communicator->collectives)
+            behind = i;
+    uint64_t number = it->seat[behind].communicator->collectives + 1;
+    for (size_t i = 0; i < it->count && waiting == SIZE_MAX; i++) {
+        const gw_rank_call *call = call_at(it->seat[i].communicator, number);
+        if (it->seat[i].communicator->collectives >= number && waits_at(it, i) != NULL &&
+            (call == NULL || is_pending(call)))
+            waiting = i;
+    }
+    *ret_behind = behind;
+    *ret_waiting = waiting;
+    return waiting != SIZE_MAX;
+}
+
+/* How sure it is that nothing but this rank keeps the others waiting. */
+static gw_certainty judge_behind(const group *it, size_t behind, size_t waiting, bool is_sure)
+{
+    const gw_rank *late = rank_of(it, behind), *other = rank_of(it, waiting);
+    is_sure = is_sure && late->is_whole && other->is_whole && !late->has_replays && !other->has_replays;
+    return is_sure && it->count == it->seat[behind].communicator->size ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+static bool is_own_stand(const gw_rank *rank)
+{
+    return rank->stand >= GW_RANK_STANDS_KERNEL;
+}
+
+static bool has_left(const gw_rank *rank, const gw_rank_communicator *communicator)
+{
+    return rank->end == GW_RANK_ENDED_WELL || (communicator->t_end_ns != 0 && !communicator->is_aborted);
+}
+
+/* Prefer a rank that has left or whose place is known, among all that are equally far behind. */
+static size_t choose_behind(const group *it, size_t behind, size_t *ret_count)
+{
+    uint64_t number = it->seat[behind].communicator->collectives;
+    size_t best = behind;
+    unsigned most = 0;
+    *ret_count = 0;
+    for (size_t i = 0; i < it->count; i++) {
+        const gw_rank *rank = rank_of(it, i);
+        if (it->seat[i].communicator->collectives != number)
+            continue;
+        unsigned weight = has_left(rank, it->seat[i].communicator) ? 4 : 1;
+        if (weight == 1 && rank->is_stuck)
+            weight = 0; /* it waits itself, on another communicator */
+        else if (weight == 1 && rank->stand != GW_RANK_STANDS_UNKNOWN)
+            weight = is_own_stand(rank) ? 3 : 2;
+        (*ret_count)++;
+        if (weight > most) {
+            most = weight;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static gwi_stall behind_of(const group *it, size_t behind, size_t waiting)
+{
+    size_t count, late = choose_behind(it, behind, &count);
+    const gw_rank *rank = rank_of(it, late);
+    bool left = has_left(rank, it->seat[late].communicator);
+    gwi_stall stall = stall_of(it, left ? GWI_STALL_LEFT : GWI_STALL_BEHIND, late, waiting,
+                               it->seat[late].communicator->collectives + 1);
+    const gw_rank_call *call = call_at(it->seat[waiting].communicator, stall.number);
+    call = call != NULL ? call : waits_at(it, waiting);
+    stall.behind_count = count;
+    stall.t_ns = call->t_ns;
+    stall.certainty = judge_behind(it, late, waiting,
+                                   left || (is_own_stand(rank) && rank->end == GW_RANK_RUNS) ||
+                                       (is_own_stand(rank) && rank->end == GW_RANK_WAS_ENDED));
+    return stall;
+}
+
+/* Find the group in which this rank waits for one that is behind. */
+static bool find_wait_of(const table *all, size_t rank, group *ret_group, size_t *ret_behind)
+{
+    size_t waiting;
+    *ret_group = (group){0};
+    while (next_group(all, ret_group)) {
+        if (!find_gap(ret_group, ret_behind, &waiting))
+            continue;
+        for (size_t i = 0; i < ret_group->count; i++)
+            if (ret_group->seat[i].rank == rank && i != *ret_behind && waits_at(ret_group, i) != NULL &&
+                ret_group->seat[i].communicator->collectives > ret_group->seat[*ret_behind].communicator->collectives)
+                return true;
+    }
+    return false;
+}
+
+/* Follow the waits from a rank that is behind to the one at fault: it waits for no other, or the waits form a circle.
+ */
+static gwi_stall follow(const table *all, const group *it, size_t behind, size_t waiting)
+{
+    enum { STEPS_MAX = 64 };
+    const gwi_stall first = behind_of(it, behind, waiting);
+    gwi_stall stall = first;
+    uint64_t other_id = 0;
+    for (int i = 0; i < STEPS_MAX && stall.kind == GWI_STALL_BEHIND && all->ranks->item[stall.culprit].is_stuck; i++) {
+        group next;
+        size_t next_behind, next_waiting = 0;
+        if (!find_wait_of(all, stall.culprit, &next, &next_behind))
+            return (gwi_stall){0}; /* it waits for the same collective, or for something unknown */
+        while (next.seat[next_waiting].rank != stall.culprit)
+            next_waiting++;
+        other_id = other_id == 0 ? next.seat[0].communicator->id : other_id;
+        stall = behind_of(&next, next_behind, next_waiting);
+        if (stall.culprit != first.culprit || stall.kind != GWI_STALL_BEHIND)
+            continue;
+        stall = first;
+        stall.kind = GWI_STALL_CIRCLE;
+        stall.other_id = other_id;
+        stall.certainty = judge_behind(it, behind, waiting, true);
+    }
+    return stall.kind == GWI_STALL_BEHIND && all->ranks->item[stall.culprit].is_stuck ? (gwi_stall){0} : stall;
+}
+
+/* ---- a communicator that is never complete ---- */
+
+static size_t find_job_rank(const gw_ranks *ranks, uint32_t rank)
+{
+    for (size_t i = 0; i < ranks->count; i++)
+        if (ranks->item[i].has_rank && ranks->item[i].rank == rank)
+            return i;
+    return SIZE_MAX;
+}
+
+/* Find the first rank that did not join. It can be named only if the communicator has all ranks of the job. */
+static gwi_stall find_absent(const group *it)
+{
+    uint32_t absent = 0;
+    size_t waiting = SIZE_MAX;
+    const gw_rank_communicator *first = it->seat[0].communicator;
+    for (size_t i = 0; i < it->count; i++) {
+        const gw_rank_communicator *communicator = it->seat[i].communicator;
+        absent += communicator->rank == absent;
+        if (!communicator->is_ready && communicator->t_end_ns == 0 && rank_of(it, i)->is_stuck)
+            waiting = waiting == SIZE_MAX ? i : waiting;
+    }
+    if (waiting == SIZE_MAX || absent >= first->size)
+        return (gwi_stall){0};
+    const gw_rank *other = rank_of(it, waiting);
+    bool is_whole_job =
+        other->has_rank && other->world == first->size && other->rank == it->seat[waiting].communicator->rank;
+    gwi_stall stall = stall_of(it, GWI_STALL_BEHIND, waiting, waiting, 0);
+    stall.t_ns = it->seat[waiting].communicator->t_init_ns;
+    stall.culprit_rank = absent;
+    stall.behind_count = first->size - it->count;
+    stall.culprit = is_whole_job ? find_job_rank(it->ranks, absent) : SIZE_MAX;
+    stall.certainty = GW_SUPPORTED;
+    if (stall.culprit == SIZE_MAX)
+        return stall;
+    const gw_rank *late = &it->ranks->item[stall.culprit];
+    stall.kind = late->end == GW_RANK_ENDED_WELL ? GWI_STALL_LEFT : GWI_STALL_BEHIND;
+    bool is_known = stall.kind == GWI_STALL_LEFT || (is_own_stand(late) && late->end != GW_RANK_DIED);
+    if (is_known && late->is_whole && other->is_whole)
+        stall.certainty = GW_ESTABLISHED;
+    return stall;
+}
+
+/* ---- send and receive ---- */
+
+/* Count the calls of one kind with a peer. Returns false if earlier calls have left the record. */
+static bool count_p2p(const gw_rank_communicator *communicator, uint8_t call, uint32_t peer, uint64_t *ret_count)
+{
+    uint64_t all = 0;
+    *ret_count = 0;
+    for (size_t i = 0; i < communicator->call_count; i++) {
+        all += is_p2p(&communicator->call[i]);
+        *ret_count += communicator->call[i].call == call && communicator->call[i].root_or_peer == (int32_t)peer;
+    }
+    return all == communicator->p2p;
+}
+
+/* Find a rank that waits in a send or a receive whose peer has not made the matching call. */
+static gwi_stall find_peer(const group *it)
+{
+    for (size_t i = 0; i < it->count; i++) {
+        const gw_rank_communicator *own = it->seat[i].communicator;
+        const gw_rank_call *last = own->call_count == 0 ? NULL : &own->call[own->call_count - 1];
+        if (last == NULL || !is_p2p(last) || !is_pending(last) || !rank_of(it, i)->is_stuck)
+            continue;
+        for (size_t k = 0; k < it->count; k++) {
+            uint64_t made, matched;
+            const gw_rank_communicator *peer = it->seat[k].communicator;
+            if ((int32_t)peer->rank != last->root_or_peer || k == i || rank_of(it, k)->is_stuck)
+                continue;
+            if (!count_p2p(own, last->call, peer->rank, &made) ||
+                !count_p2p(peer, last->call == GW_NCCL_SEND ? GW_NCCL_RECV : GW_NCCL_SEND, own->rank, &matched) ||
+                matched >= made)
+                continue;
+            bool left = has_left(rank_of(it, k), peer);
+            gwi_stall stall = stall_of(it, left ? GWI_STALL_LEFT : GWI_STALL_BEHIND, k, i, 0);
+            stall.is_p2p = true;
+            stall.behind_count = 1;
+            stall.t_ns = last->t_ns;
+            /* One of the two may not even take part in the other calls of the communicator. */
+            group two = *it;
+            two.count = peer->size;
+            stall.certainty = judge_behind(&two, k, i, left || is_own_stand(rank_of(it, k)));
+            return stall;
+        }
+    }
+    return (gwi_stall){0};
+}
+
+/* ---- the stall ---- */
+
+/* True if an error of a rank was not caused by waiting for others. */
+static bool is_error_first(const gw_ranks *ranks, bool has_clock, uint64_t t_gave_up_ns)
+{
+    for (size_t i = 0; i < ranks->count; i++) {
+        const gw_rank *rank = &ranks->item[i];
+        if (rank->has_error && (!has_clock || rank->t_error_ns < t_gave_up_ns))
+            return true;
+    }
+    return false;
+}
+
+static uint64_t when_given_up(const gw_ranks *ranks)
+{
+    uint64_t t_ns = UINT64_MAX;
+    for (size_t i = 0; i < ranks->count; i++) {
+        const gw_rank *rank = &ranks->item[i];
+        if (rank->is_stuck && rank->end == GW_RANK_DIED && !rank->has_error && rank->t_end_ns < t_ns)
+            t_ns = rank->t_end_ns;
+    }
+    return t_ns;
+}
+
+static void take_better(gwi_stall *best, gwi_stall found)
+{
+    if (found.kind != GWI_STALL_NONE && (best->kind == GWI_STALL_NONE || found.certainty > best->certainty))
+        *best = found;
+}
+
+bool gwi_stall_find(const gw_ranks *ranks, bool has_clock, gwi_stall *ret_stall)
+{
+    table all;
+    gwi_stall differs = {0}, behind = {0};
+    bool good = table_open(&all, ranks);
+    uint64_t t_gave_up_ns = when_given_up(ranks);
+    *ret_stall = (gwi_stall){0};
+    for (group it = {0}; good && next_group(&all, &it);) {
+        gwi_stall found = {0};
+        size_t late, waiting;
+        good = find_differs(&it, &found);
+        take_better(&differs, found);
+        if (find_gap(&it, &late, &waiting))
+            take_better(&behind, follow(&all, &it, late, waiting));
+        take_better(&behind, find_absent(&it));
+        take_better(&behind, find_peer(&it));
+    }
+    free(all.seat);
+    take_better(&differs, behind); /* a difference explains why a rank is behind, unless it is less certain */
+    if (good && differs.kind != GWI_STALL_NONE && !is_error_first(ranks, has_clock, t_gave_up_ns)) {
+        *ret_stall = differs;
+        ret_stall->t_gave_up_ns = t_gave_up_ns;
+    }
+    return good;
+}
