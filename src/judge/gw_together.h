@@ -5,6 +5,9 @@
  * is kept. The run whose trouble began first is the root. The faults of the others are its consequences. Only the
  * root's verdict is needed in full.
  *
+ * Ranks that wait for each other in NCCL are compared by the numbers of their calls, which needs no clock: if they show
+ * the rank at fault, its recording is the root, unless another rank failed by itself.
+ *
  * The clocks of two machines may differ. The verdict claims an order only if the troubles are further apart than the
  * clocks' possible error. Within one boot there is no such error. */
 #ifndef GW_TOGETHER_H
@@ -20,6 +23,7 @@ typedef struct gw_brief {
     double seconds;
     bool is_unseen;             /* part of the run was not observed */
     char *headline, *recording; /* owned; `recording` may be NULL */
+    gw_ranks ranks;             /* owned; what its ranks did last with NCCL */
 } gw_brief;
 
 /* Make a brief of a verdict. Free it with gw_brief_free(), also after a failure. Errors: GW_NOMEM. */

@@ -67,14 +67,15 @@ static gw_status worker_read(const char *file, const gwi_judge_how *how, gwi_wor
 
 /* ---- packets ---- */
 
-/* The head of a packet. The pointers in `brief` are not valid, apart from those to static texts: the worker is a fork.
+/* The head of a packet. The ranks' digest (gw_ranks_pack()) is its last part. The pointers in `brief` are not valid,
+ * apart from those to static texts: the worker is a fork.
  */
 typedef struct packet {
     size_t bytes; /* of the whole packet */
     int index;
     bool running;
     bool has[TEXT_COUNT];
-    size_t text_bytes[TEXT_COUNT];
+    size_t text_bytes[TEXT_COUNT], digest_bytes;
     gw_brief brief;
 } packet;
 
@@ -98,6 +99,11 @@ static void pack(int index, gwi_worker_result *result, gw_text *out)
         head.text_bytes[i] = head.has[i] ? strlen(*text[i]) : 0;
         head.bytes += head.text_bytes[i];
     }
+    gw_text digest = {0};
+    if (result->unread == NULL)
+        gw_ranks_pack(&result->brief.ranks, &digest);
+    head.digest_bytes = digest.bytes;
+    head.bytes += digest.bytes;
     gw_text_clear(out);
     gw_text_add(out, (const char *)&head, sizeof head);
     if (rank_bytes > 0)
@@ -106,6 +112,10 @@ static void pack(int index, gwi_worker_result *result, gw_text *out)
         if (head.has[i])
             gw_text_add(out, *text[i], head.text_bytes[i]);
     }
+    if (digest.bytes > 0)
+        gw_text_add(out, digest.data, digest.bytes);
+    out->failed = out->failed || digest.failed;
+    gw_text_free(&digest);
 }
 
 /* Unpack a whole packet. Returns false if there is no memory. */
@@ -121,6 +131,7 @@ static bool unpack(const char *data, int *ret_index, gwi_worker_result *ret)
     texts_of(ret, text);
     for (size_t i = 0; i < TEXT_COUNT; i++)
         *text[i] = NULL;
+    ret->brief.ranks = (gw_ranks){0};
     gw_verdict_run *run = &ret->brief.run;
     run->cwd = NULL;
     run->ranks = NULL;
@@ -140,7 +151,7 @@ static bool unpack(const char *data, int *ret_index, gwi_worker_result *ret)
         good = good && (!head.has[i] || *text[i] != NULL);
         data += head.text_bytes[i];
     }
-    return good;
+    return good && (head.digest_bytes == 0 || gw_ranks_unpack(data, head.digest_bytes, &ret->brief.ranks));
 }
 
 /* ---- a worker ---- */

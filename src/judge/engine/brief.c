@@ -29,6 +29,15 @@ static bool copy_run(const gw_verdict_run *from, gw_verdict_run *to)
            gw_str_copy(from->job, &to->job) && copy_ranks(from, to);
 }
 
+static bool copy_all_ranks(const gw_ranks *from, gw_ranks *to)
+{
+    gw_text packed = {0};
+    gw_ranks_pack(from, &packed);
+    bool good = !packed.failed && gw_ranks_unpack(packed.data, packed.bytes, to);
+    gw_text_free(&packed);
+    return good;
+}
+
 gw_status gw_brief_of(const gw_verdict *verdict, gw_brief *ret_brief, gw_error *err)
 {
     *ret_brief = (gw_brief){
@@ -38,7 +47,7 @@ gw_status gw_brief_of(const gw_verdict *verdict, gw_brief *ret_brief, gw_error *
         .is_unseen = verdict->is_coverage_known && (verdict->observed_count == 0 || verdict->unobserved.count > 0),
     };
     if (copy_run(&verdict->run, &ret_brief->run) && gw_str_copy(verdict->headline, &ret_brief->headline) &&
-        gw_str_copy(verdict->recording, &ret_brief->recording))
+        gw_str_copy(verdict->recording, &ret_brief->recording) && copy_all_ranks(&verdict->ranks, &ret_brief->ranks))
         return GW_OK;
     return gw_fail(err, GW_NOMEM, "keep a brief of a verdict");
 }
@@ -46,6 +55,7 @@ gw_status gw_brief_of(const gw_verdict *verdict, gw_brief *ret_brief, gw_error *
 void gw_brief_free(gw_brief *brief)
 {
     gwi_verdict_run_free(&brief->run);
+    gw_ranks_free(&brief->ranks);
     free(brief->headline);
     free(brief->recording);
     *brief = (gw_brief){0};

@@ -7,6 +7,9 @@
  * the machines are compared: one that begins after another one has surely happened was not the first. All others may
  * have been. Of these the heaviest is taken, then the one with the earliest time.
  *
+ * If ranks wait for each other in NCCL, the numbers of their calls show the rank at fault, without clocks
+ * (gwi_stall.h).
+ *
  * A run that was ended from outside, or that failed because of another rank, is not the first if any run failed by
  * itself.
  *
@@ -15,6 +18,7 @@
  * machines. It never counts if a run lost its context or was refused memory, because no lost peer has that effect.
  * A scheduler ends the other runs some time after it has lost a machine. If it cancels the job instead, a rank that it
  * has to kill stops after the others. So if the others were ended from outside, the recordings must stop before. */
+#include "gwi_stall.h"
 #include "gwi_together.h"
 
 #include "gw_array.h"
@@ -259,6 +263,72 @@ static void take_lost(const gw_job *job, const instant *trouble, uint64_t base_n
     first->rival_count = 0;
 }
 
+/* ---- ranks that wait for each other ---- */
+
+/* True if the times of all recordings can be compared. */
+static bool have_one_clock(const gw_job *job)
+{
+    for (size_t i = 0; i < job->count; i++)
+        if (!job->brief[i].run.has_start || !gwi_same_boot(&job->brief[i].run, &job->brief[0].run))
+            return false;
+    return true;
+}
+
+/* List the ranks of all recordings, with their times moved to one clock if `has_clock`. */
+static bool list_all_ranks(const gw_job *job, bool has_clock, gw_ranks *ret_ranks)
+{
+    size_t count = 0;
+    uint64_t first_ns = UINT64_MAX;
+    for (size_t i = 0; i < job->count; i++) {
+        uint64_t start_ns = job->brief[i].run.start_monotonic_ns;
+        count += job->brief[i].ranks.count;
+        first_ns = start_ns < first_ns ? start_ns : first_ns;
+    }
+    *ret_ranks = (gw_ranks){.item = count == 0 ? NULL : malloc(count * sizeof *ret_ranks->item)};
+    for (size_t i = 0; i < job->count && ret_ranks->item != NULL; i++) {
+        const gw_brief *brief = &job->brief[i];
+        uint64_t later_ns = has_clock ? brief->run.start_monotonic_ns - first_ns : 0;
+        for (size_t k = 0; k < brief->ranks.count; k++) {
+            gw_rank *rank = &ret_ranks->item[ret_ranks->count++];
+            *rank = brief->ranks.item[k];
+            rank->t_error_ns += later_ns;
+            rank->t_end_ns += rank->t_end_ns == 0 ? 0 : later_ns;
+        }
+    }
+    return count == 0 || ret_ranks->item != NULL;
+}
+
+static size_t brief_of_rank(const gw_job *job, size_t rank)
+{
+    size_t i = 0;
+    for (; rank >= job->brief[i].ranks.count; i++)
+        rank -= job->brief[i].ranks.count;
+    return i;
+}
+
+/* Find the rank at fault in all recordings. A recording that stops without an end does not show where its rank was. */
+static bool find_stall(const gw_job *job, gwi_first *first)
+{
+    bool has_clock = have_one_clock(job);
+    if (!list_all_ranks(job, has_clock, &first->ranks) || !gwi_stall_find(&first->ranks, has_clock, &first->stall))
+        return false;
+    if (first->stall.kind == GWI_STALL_NONE)
+        return true;
+    bool is_recorded = first->stall.culprit != SIZE_MAX;
+    size_t index = brief_of_rank(job, is_recorded ? first->stall.culprit : first->stall.waiting);
+    if (is_recorded && first->stall.kind == GWI_STALL_BEHIND && is_cut(&job->brief[index])) {
+        first->stall = (gwi_stall){0};
+        return true;
+    }
+    free(first->rival);
+    free(first->lost);
+    first->rival = first->lost = NULL;
+    first->rival_count = first->lost_count = 0;
+    first->is_lost = first->is_lost_unsure = false;
+    first->index = index;
+    return true;
+}
+
 /* ---- the first ---- */
 
 static size_t without_trouble(const gw_job *job)
@@ -300,13 +370,14 @@ bool gwi_first_find(const gw_job *job, gwi_first *ret_first)
     if (good && ret_first->lost_count > 0)
         take_lost(job, trouble, base_ns, ret_first);
     free(it);
-    return good;
+    return good && find_stall(job, ret_first);
 }
 
 void gwi_first_free(gwi_first *first)
 {
     free(first->rival);
     free(first->lost);
+    free(first->ranks.item);
     *first = (gwi_first){0};
 }
 

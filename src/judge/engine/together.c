@@ -1,5 +1,6 @@
 /* Combines the verdicts on several recordings of one job into one. first.c finds the root, together_say.c reports the
  * other runs. */
+#include "gwi_stall.h"
 #include "gwi_together.h"
 
 #include "gw_array.h"
@@ -360,7 +361,14 @@ static void set_headline(const gw_job *job, const gwi_first *first, const gw_ver
     char name[GWI_RUN_TEXT_MAX];
     const gw_brief *root = &job->brief[first->index];
     gwi_run_text(name, &root->run);
-    if (first->is_lost && first->lost_count > 0)
+    if (first->stall.kind != GWI_STALL_NONE && root->run.host != NULL) {
+        char *headline = strdup(gw_text_str(&finding->headline));
+        finding->failed = finding->failed || headline == NULL;
+        gwi_headline(finding, "%s: %s", root->run.host, headline == NULL ? "" : headline);
+        free(headline);
+    } else if (first->stall.kind != GWI_STALL_NONE)
+        return;
+    else if (first->is_lost && first->lost_count > 0)
         gwi_headline(finding,
                      "%s: its %zu recordings stop without an end, the last one at %.1f s: the machine was lost, or "
                      "gpuwhy was killed there",
@@ -401,12 +409,34 @@ static bool judge_lost(gw_verdict *verdict, const gwi_first *first, gwi_finding 
     return gwi_add_fixes(&finding->next, cause, GW_FRAMEWORK_RAW);
 }
 
+/* The verdict on ranks that wait for each other: each recording alone shows only its own ranks. */
+static bool judge_stall(gw_verdict *verdict, const gwi_first *first, gwi_finding *finding)
+{
+    bool is_straggler = first->stall.kind == GWI_STALL_BEHIND;
+    const gw_cause *cause = gwi_causes[is_straggler ? GWI_CAUSE_PLACE_straggler : GWI_CAUSE_PLACE_collective_desync];
+    bool is_same = verdict->cause != NULL && strcmp(verdict->cause, cause->id) == 0;
+    verdict->status = GW_VERDICT_FAULT;
+    verdict->cause = cause->id;
+    verdict->certainty = first->stall.certainty;
+    verdict->alternative_count = 0;
+    gwi_say_stall(&first->ranks, &first->stall, finding);
+    if (!is_same && verdict->where != NULL) {
+        gwi_where_free(verdict->where);
+        verdict->where = NULL;
+    }
+    bool has_reason = is_same || verdict->where_reason != NULL ||
+                      gw_str_copy("the evidence lists the places of all ranks", &verdict->where_reason);
+    return has_reason && gwi_add_fixes(&finding->next, cause, GW_FRAMEWORK_RAW);
+}
+
 static bool say_all(const gw_job *job, const gwi_first *first, gw_verdict *verdict, gwi_finding *finding)
 {
     bool is_sure, good = true;
     const gw_brief *root = &job->brief[first->index];
     if (first->is_lost)
         good = judge_lost(verdict, first, finding);
+    else if (first->stall.kind != GWI_STALL_NONE)
+        good = judge_stall(verdict, first, finding);
     gwi_say_job(job, first, verdict->job, finding, &is_sure);
     for (size_t i = 0; i < job->count && good; i++)
         good = add_part(verdict, root, &job->brief[i]);
@@ -427,11 +457,14 @@ static bool put_together(const gw_job *job, const gwi_first *found, const gw_ver
     gwi_finding finding = {0};
     verdict->job = describe(job);
     verdict->parts = calloc(job->count, sizeof *verdict->parts);
+    /* The verdict on ranks that wait for each other has evidence of its own. */
+    bool is_stall = found->stall.kind != GWI_STALL_NONE;
     bool good = verdict->job != NULL && verdict->parts != NULL && copy_rest(first, verdict) &&
-                copy_evidence(first, &finding) &&
-                (is_partly_recorded(verdict->job) || copy_list(&verdict->ruled_out, &first->ruled_out)) &&
-                copy_list(&finding.consequences, &first->consequences) &&
-                (found->is_lost || copy_list(&finding.next, &first->next)) && say_all(job, found, verdict, &finding);
+                (is_stall || (copy_evidence(first, &finding) &&
+                              (is_partly_recorded(verdict->job) || copy_list(&verdict->ruled_out, &first->ruled_out)) &&
+                              copy_list(&finding.consequences, &first->consequences) &&
+                              (found->is_lost || copy_list(&finding.next, &first->next)))) &&
+                say_all(job, found, verdict, &finding);
     good = good && gw_str_copy(gw_text_str(&finding.headline), &verdict->headline);
     verdict->evidence = finding.evidence;
     verdict->evidence_count = finding.evidence_count;

@@ -2,6 +2,7 @@
 #include "gw_together.h"
 #include "gw_unit_test.h"
 #include "judge_testlib.h"
+#include "ranks_testlib.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -374,6 +375,73 @@ GW_TEST(a_job_that_was_ended_as_a_whole_has_no_first)
     assert_string_equal(whole->cause, "killed-by-scheduler-or-user");
     assert_memory_equal(whole->headline, "all 2 recordings", 16);
     assert_int_equal(whole->certainty, run[0]->certainty);
+    done();
+}
+
+/* ---- ranks that wait for each other in NCCL ---- */
+
+/* Judge one recording for each rank, on machines of their own whose clocks are not synchronised. */
+static void together_with_calls(const char *const calls[], size_t count, int signal_, bool is_one_host)
+{
+    static const char *const names[] = {"alpha", "beta", "gamma"};
+    gw_error err = {0};
+    for (size_t i = 0; i < count; i++) {
+        const char *one[] = {calls[i], NULL};
+        const host it = {names[is_one_host ? 0 : i],
+                         names[is_one_host ? 0 : i],
+                         noon_ns,
+                         16000000,
+                         9 * second_ns,
+                         0,
+                         signal_,
+                         (int)i,
+                         (int)count,
+                         false};
+        run[i] = judge(&it);
+        gw_ranks ranks = ranks_of_texts(one, 1);
+        ranks.item[0].rank = (uint32_t)i;
+        ranks.item[0].pid = 100 + (uint32_t)i;
+        ranks.item[0].world = (uint32_t)count;
+        gw_ranks_free(&run[i]->ranks);
+        run[i]->ranks = ranks;
+    }
+    assert_int_equal(judge_runs(count, &err), GW_OK);
+    if (getenv("GW_TEST_PRINT") != NULL)
+        verdict_print(whole);
+    verdict_expect_sound(whole);
+}
+
+GW_TEST(numbers_need_no_clock)
+{
+    const char *const asleep[] = {"stuck ended@9 A:0/2 ar41@57~", "sleep ended@9 A:1/2 ar40."};
+    together_with_calls(asleep, 2, SIGTERM, false);
+    assert_cause(whole, "straggler", GW_ESTABLISHED);
+    assert_memory_equal(whole->headline, "beta: rank 1 (pid 101) has not called all_reduce #41", 51);
+    assert_true(has_evidence("rank 0 waits in all_reduce #41 (4.00 KiB, float32) at train.py:57"));
+    assert_false(has_evidence("unclear"));
+    assert_true(whole->next.count > 0);
+    done();
+    const char *const differ[] = {"stuck A:0/3 ar41~", "stuck A:1/3 ag41~", "stuck A:2/3 ar41~"};
+    together_with_calls(differ, 3, SIGTERM, false);
+    assert_cause(whole, "collective-desync", GW_ESTABLISHED);
+    assert_memory_equal(whole->headline, "beta: rank 1 (pid 101) called all_gather #41", 44);
+    done();
+    const char *const alike[] = {"stuck A:0/2 ar41~", "sleep A:1/2 ar41~"}; /* the repaired twin */
+    together_with_calls(alike, 2, SIGTERM, false);
+    assert_string_equal(whole->cause, "killed-by-scheduler-or-user");
+    done();
+}
+
+/* Of two machines nothing shows whether an error came before a rank gave up; on one machine the clock does. */
+GW_TEST(an_error_elsewhere_is_the_root)
+{
+    const char *const failed[] = {"stuck died@7000000000 A:0/2 ar41~",
+                                  "sleep died@9000000000 error@9000000000 A:1/2 ar40."};
+    together_with_calls(failed, 2, 0, false);
+    assert_true(whole->cause == NULL || strcmp(whole->cause, "straggler") != 0);
+    done();
+    together_with_calls(failed, 2, 0, true);
+    assert_cause(whole, "straggler", GW_SUPPORTED);
     done();
 }
 

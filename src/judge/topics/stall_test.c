@@ -343,10 +343,33 @@ static void test_less(void **state)
     }
 }
 
+static void test_many(void **state)
+{
+    enum { MANY = 10000, ODD = 7777 };
+    gw_ranks ranks = {.item = calloc(MANY, sizeof *ranks.item), .count = MANY};
+    gwi_stall stall;
+    gwi_finding finding = {0};
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++) {
+        ranks.item[i] =
+            rank_of_text(i == ODD ? "sleep A:0/10000 ar40. B:0/2 ar9." : "stuck A:0/10000 ar41@57~", i, MANY);
+        ranks.item[i].communicator[0].rank = i;
+    }
+    assert_true(gwi_stall_find(&ranks, false, &stall));
+    assert_int_equal(stall.kind, GWI_STALL_BEHIND);
+    assert_int_equal(stall.certainty, GW_ESTABLISHED);
+    assert_int_equal(stall.culprit, ODD);
+    gwi_say_stall(&ranks, &stall, &finding);
+    assert_non_null(strstr(gw_text_str(&finding.headline), "ranks 0-7776, 7778-9999 wait in all_reduce #41"));
+    assert_true(finding.evidence_count < 8);
+    gwi_finding_free(&finding);
+    gw_ranks_free(&ranks);
+}
+
 int main(void)
 {
     enum { COUNT = sizeof rows / sizeof rows[0] };
-    struct CMUnitTest tests[2 * COUNT];
+    struct CMUnitTest tests[2 * COUNT + 1] = {[2 * COUNT] = cmocka_unit_test(test_many)};
     for (size_t i = 0; i < COUNT; i++) {
         tests[i] = (struct CMUnitTest){.name = rows[i].name, .test_func = test_row, .initial_state = (void *)&rows[i]};
         tests[COUNT + i] = tests[i];
