@@ -336,4 +336,24 @@ GW_TEST(a_rank_that_never_joins)
     assert_true(why_has(verdict, "rank 1 (pid 202) has not joined the communicator: it is sleeping"));
 }
 
+/* NCCL itself refuses two ranks on one card. */
+GW_TEST(two_ranks_on_one_card)
+{
+    calls[0] = "A:0/2 init";
+    calls[1] = "A:1/2 init";
+    for (int is_repaired = 0; is_repaired < 2; is_repaired++) {
+        open_job();
+        if (!is_repaired)
+            gw_feed_stderr(&feed,
+                           "node01:202:202 [0] init.cc:981 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both "
+                           "on CUDA device 18000\n");
+        for (uint32_t rank = 0; rank < WORLD; rank++)
+            gw_feed_exit_of(&feed, pid_of(rank), !is_repaired, 0);
+        gw_feed_exit(&feed, !is_repaired, 0);
+        judge_job();
+        assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause,
+                            is_repaired ? "none" : "wrong-current-device");
+    }
+}
+
 GW_TEST_MAIN(NULL, NULL)

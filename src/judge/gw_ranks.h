@@ -68,6 +68,8 @@ typedef struct gw_rank {
     gw_rank_stand stand;
     uint32_t stand_site;
     char *stand_text; /* owned; such as "sleeping (in hrtimer_nanosleep) at load.py:9 in read"; NULL: unknown */
+    /* owned; what should be equal in all ranks, one "name=value" a line: versions, programs, settings; NULL: none */
+    char *traits;
     gw_rank_communicator *communicator; /* owned */
     size_t communicator_count;
     char **place; /* owned; such as "train.py:57 in step" */

@@ -1,9 +1,9 @@
 /* Ranks of a job as short texts, for tests. A text is a list of words:
  *
- *     rank:    stuck lossy replays | error@T well@T died@T ended@T | sleep lock loader running input kernel child
- * device A:1/8    from here on: communicator A, rank 1 of 8; then optionally init (not ready), left@T, aborted ar41~ a
- * call: kind and number; the last character is its state: ! entered, ~ enqueued, . completed, x refused, c captured.
- * Before it, in this order: =ELEMENTS, /TYPE, ^ROOT_OR_PEER, gGROUP, @LINE
+ *     rank:    NAME=VALUE (a trait) stuck lossy replays | error@T well@T died@T ended@T | sleep lock loader running
+ * input kernel child device A:1/8    from here on: communicator A, rank 1 of 8; then optionally init (not ready),
+ * left@T, aborted ar41~ a call: kind and number; the last character is its state: ! entered, ~ enqueued, . completed, x
+ * refused, c captured. Before it, in this order: =ELEMENTS, /TYPE, ^ROOT_OR_PEER, gGROUP, @LINE
  *
  * Kinds: ar all_reduce, rs reduce_scatter, rd reduce, bc broadcast, ag all_gather, aa all_to_all, ga gather, sc
  * scatter, sd send, rv recv. Calls have 1024 elements of float32 and were made at number * 10 ns. */
@@ -124,16 +124,25 @@ static inline void set_word(gw_rank *rank, const char *word)
         it->is_aborted = true;
 }
 
+static inline void add_trait(gw_rank *rank, const char *word)
+{
+    size_t before = rank->traits == NULL ? 0 : strlen(rank->traits);
+    rank->traits = realloc(rank->traits, before + strlen(word) + 2);
+    sprintf(rank->traits + before, "%s\n", word);
+}
+
 /* Read a rank. `world` ranks belong to the job. */
 static inline gw_rank rank_of_text(const char *text, uint32_t number, uint32_t world)
 {
     gw_rank rank = {.pid = 100 + number, .rank = number, .world = world, .has_rank = true, .is_whole = true};
     char *copy = strdup(text), *rest = copy, *word;
     while ((word = strsep(&rest, " ")) != NULL) {
-        if (word[0] >= 'A' && word[0] <= 'Z')
+        if (word[0] >= 'A' && word[0] <= 'Z' && word[1] == ':')
             add_communicator(&rank, word);
         else if (strlen(word) > 2 && word[2] >= '0' && word[2] <= '9')
             add_call(&rank, word);
+        else if (strchr(word, '=') != NULL)
+            add_trait(&rank, word);
         else
             set_word(&rank, word);
     }

@@ -9,6 +9,7 @@
 
 #include "gw_array.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,6 +189,48 @@ static bool is_inside_nccl(const gw_process *process, bool *ret_captured)
     return is_inside;
 }
 
+/* ---- what should be equal in all ranks ---- */
+
+/* True for settings that may change what NCCL does, and have no reason to differ between ranks. */
+static bool is_setting(const char *key)
+{
+    static const char *const differ[] = {"NCCL_DEBUG", "RANK",     "SOCKET_IFNAME", "IB_HCA",
+                                         "TOPO_",      "RAS_ADDR", "_FILE",         "HOSTID"};
+    const char *name = gw_begins(key, "env.") ? key + strlen("env.") : "";
+    return (gw_begins(name, "NCCL_") || gw_begins(name, "TORCH_NCCL_")) && !GW_HAS_ONE_OF(name, differ);
+}
+
+static bool find_traits(const gwi_case *c, const gw_process *process, gw_rank *rank)
+{
+    gw_text text = {0};
+    char version[GW_VERSION_TEXT_MAX];
+    const gw_model *model = c->model;
+    for (size_t i = 0; i < process->libraries.count; i++) {
+        const gw_library *library = &process->libraries.item[i];
+        if (library->kind == GW_LIBRARY_NCCL && library->version != 0)
+            gw_text_addf(&text, "NCCL=%s\n", gw_library_version_text(version, library));
+    }
+    if (process->driver_api != 0)
+        gw_text_addf(&text, "the driver's CUDA version=%" PRIu32 "\n", process->driver_api);
+    for (size_t i = 0; i < model->meta_count; i++)
+        if (model->meta[i].key != NULL && model->meta[i].value != NULL && is_setting(model->meta[i].key) &&
+            strchr(model->meta[i].value, '\n') == NULL)
+            gw_text_addf(&text, "%s=%.80s\n", model->meta[i].key + strlen("env."), model->meta[i].value);
+    for (size_t i = 0; i < model->fact_count; i++) {
+        gw_fact_source source;
+        char path[GW_PLACE_TEXT_MAX], sha256[GW_SHA256_TEXT_MAX];
+        if (model->fact[i].what != GW_FACT_SOURCE || model->fact[i].value == NULL)
+            continue;
+        gw_fact_source_read(gw_fact_text_of(model->fact[i].value), &source);
+        gw_fact_text_copy(path, sizeof path, source.path);
+        gw_fact_text_copy(sha256, sizeof sha256, source.sha256);
+        gw_text_addf(&text, "the hash of %s=%.12s\n", gw_path_last(path), sha256);
+    }
+    bool good = !text.failed && (text.bytes == 0 || gw_str_copy(gw_text_str(&text), &rank->traits));
+    gw_text_free(&text);
+    return good;
+}
+
 /* ---- the end of a rank ---- */
 
 static bool is_fault_signal(int signal)
@@ -239,7 +282,7 @@ static bool fill_rank(const gwi_case *c, bool with_places, const gw_hang *newest
     find_end(c, process, rank);
     if (look != NULL && with_places)
         find_stand(c, look, &hang, rank);
-    return copy_communicators(c, with_places, process, rank);
+    return find_traits(c, process, rank) && copy_communicators(c, with_places, process, rank);
 }
 
 bool gwi_ranks_of(const gwi_case *c, bool with_places, gw_ranks *ret_ranks)

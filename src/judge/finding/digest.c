@@ -16,6 +16,7 @@ static void free_rank(gw_rank *rank)
     free(rank->communicator);
     free(rank->place);
     free(rank->stand_text);
+    free(rank->traits);
 }
 
 void gw_ranks_free(gw_ranks *ranks)
@@ -40,6 +41,8 @@ void gw_ranks_pack(const gw_ranks *ranks, gw_text *text)
         const gw_rank *rank = &ranks->item[i];
         if (rank->stand_text != NULL)
             add(text, rank->stand_text, strlen(rank->stand_text) + 1, 1);
+        if (rank->traits != NULL)
+            add(text, rank->traits, strlen(rank->traits) + 1, 1);
         add(text, rank->communicator, rank->communicator_count, sizeof *rank->communicator);
         for (size_t k = 0; k < rank->communicator_count; k++)
             add(text, rank->communicator[k].call, rank->communicator[k].call_count, sizeof(gw_rank_call));
@@ -77,11 +80,12 @@ static char *take_text(packed *from)
 
 static void take_rank(packed *from, gw_rank *rank)
 {
-    bool has_text = rank->stand_text != NULL; /* the pointer itself is the writer's */
-    rank->stand_text = NULL;
+    bool has_text = rank->stand_text != NULL, has_traits = rank->traits != NULL; /* the writer's pointers */
+    rank->stand_text = rank->traits = NULL;
     rank->communicator = NULL;
     rank->place = NULL;
     rank->stand_text = has_text ? take_text(from) : NULL;
+    rank->traits = has_traits ? take_text(from) : NULL;
     rank->communicator = take(from, rank->communicator_count, sizeof *rank->communicator);
     for (size_t i = 0; rank->communicator != NULL && i < rank->communicator_count; i++)
         rank->communicator[i].call = NULL;

@@ -45,8 +45,8 @@ static const char *call_text(char out[CALL_TEXT_MAX], const gw_rank_call *call, 
     if (!is_p2p(call) && call->root_or_peer >= 0)
         snprintf(root, sizeof root, ", root %" PRId32, call->root_or_peer);
     if (exact || bytes == 0)
-        snprintf(out, CALL_TEXT_MAX, "%.24s %s (%" PRIu64 " elements, %.24s%s)", name, which, call->elements, type,
-                 root);
+        snprintf(out, CALL_TEXT_MAX, "%.24s %s (%" PRIu64 " element%s, %.24s%s)", name, which, call->elements,
+                 GWI_PLURAL(call->elements), type, root);
     else
         snprintf(out, CALL_TEXT_MAX, "%.24s %s (%s, %.24s%s)", name, which, gw_bytes_text(size, call->elements * bytes),
                  type, root);
@@ -349,6 +349,28 @@ static void say_limits(const gw_ranks *ranks, const gwi_stall *stall, gwi_findin
                         (double)stall->t_gave_up_ns / 1e9);
 }
 
+/* Report versions, settings and code that differ between the rank at fault and one that waits. */
+static void say_traits(const gw_ranks *ranks, const gwi_stall *stall, gwi_finding *finding)
+{
+    const gw_rank *late = stall->culprit == SIZE_MAX ? NULL : &ranks->item[stall->culprit];
+    const gw_rank *other = &ranks->item[stall->waiting];
+    char who[WHO_TEXT_MAX], other_who[WHO_TEXT_MAX];
+    if (late == NULL || late->traits == NULL || other->traits == NULL)
+        return;
+    for (const char *line = late->traits; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        size_t name = strcspn(line, "=\n") + 1, bytes = strcspn(line, "\n");
+        const char *same = other->traits;
+        while (*same != '\0' && strncmp(same, line, name) != 0)
+            same += strcspn(same, "\n") + 1;
+        if (*same == '\0' || (strcspn(same, "\n") == bytes && strncmp(same, line, bytes) == 0))
+            continue;
+        gwi_evidence(finding, GWI_NO_TIME, "host", "%.*s is %.*s in %s, and %.*s in %s", (int)name - 1, line,
+                     (int)(bytes - name), line + name, who_text(who, late), (int)(strcspn(same, "\n") - name),
+                     same + name, who_text(other_who, other));
+        gwi_next(finding, "Start all ranks with the same %.*s", (int)name - 1, line);
+    }
+}
+
 /* ---- next steps ---- */
 
 static void advise_behind(const gw_rank *rank, const char *who, gwi_finding *finding)
@@ -420,6 +442,7 @@ void gwi_say_stall(const gw_ranks *ranks, const gwi_stall *stall, gwi_finding *f
     if (stall->culprit != SIZE_MAX)
         say_before(ranks, stall, finding);
     say_limits(ranks, stall, finding);
+    say_traits(ranks, stall, finding);
     advise(ranks, stall, finding);
     finding->failed = finding->failed || list == NULL || fault.failed || others.failed;
     gw_text_free(&fault);

@@ -106,6 +106,24 @@ static const row rows[] = {
      NULL},
     NONE_OF("grouped, and not stuck", "A:0/2 bc3^0g1~ bc4^1g1~", "A:1/2 bc3^1g1~ bc4^0g1~"),
 
+    /* uneven inputs: a rank with fewer batches already synchronises at its end */
+    {"a barrier after fewer batches",
+     {"stuck A:0/2 ar40. ar41=4000~", "stuck A:1/2 ar40. ar41=1~"},
+     GWI_STALL_DIFFERS,
+     GW_ESTABLISHED,
+     1,
+     41,
+     "rank 1 (pid 101) called all_reduce #41 (1 element, float32)"},
+    /* unused parameters: a rank has no gradient for one bucket */
+    {"a bucket less",
+     {"stuck A:0/2 ar1=100. ar2=200~ ar3=50~", "stuck A:1/2 ar1=100. ar2=50~"},
+     GWI_STALL_DIFFERS,
+     GW_ESTABLISHED,
+     1,
+     2,
+     NULL},
+    NONE_OF("as many buckets", "stuck A:0/2 ar1=100. ar2=200~ ar3=50~", "stuck A:1/2 ar1=100. ar2=200~ ar3=50~"),
+
     /* ---- behind ---- */
     {"asleep",
      {"stuck A:0/2 ar40. ar41@57~", "sleep A:1/2 ar40.@57."},
@@ -343,6 +361,31 @@ static void test_less(void **state)
     }
 }
 
+/* Versions and settings that differ are reported, whatever the cause is. */
+static void test_traits(void **state)
+{
+    static const char *const differ[] = {"stuck NCCL=2.28.9 NCCL_ALGO=Ring A:0/2 ar2~",
+                                         "sleep NCCL=2.27.5 NCCL_ALGO=Ring A:1/2 ar1.", NULL};
+    static const char *const same[] = {"stuck NCCL=2.28.9 A:0/2 ar2~", "sleep NCCL=2.28.9 NCCL_ALGO=Ring A:1/2 ar1.",
+                                       NULL};
+    (void)state;
+    for (int is_same = 0; is_same < 2; is_same++) {
+        gw_ranks ranks = ranks_of_texts(is_same ? same : differ, RANKS_MAX);
+        gwi_stall stall;
+        gwi_finding finding = {0};
+        size_t found = 0;
+        assert_true(gwi_stall_find(&ranks, true, &stall));
+        gwi_say_stall(&ranks, &stall, &finding);
+        for (size_t i = 0; i < finding.evidence_count; i++)
+            found += strcmp(finding.evidence[i].text,
+                            "NCCL is 2.27.5 in rank 1 (pid 101), and 2.28.9 in rank 0 (pid 100)") == 0;
+        assert_int_equal(found, !is_same);
+        assert_int_equal(finding.next.count, is_same ? 1 : 2);
+        gwi_finding_free(&finding);
+        gw_ranks_free(&ranks);
+    }
+}
+
 static void test_many(void **state)
 {
     enum { MANY = 10000, ODD = 7777 };
@@ -369,7 +412,8 @@ static void test_many(void **state)
 int main(void)
 {
     enum { COUNT = sizeof rows / sizeof rows[0] };
-    struct CMUnitTest tests[2 * COUNT + 1] = {[2 * COUNT] = cmocka_unit_test(test_many)};
+    struct CMUnitTest tests[2 * COUNT + 2] = {[2 * COUNT] = cmocka_unit_test(test_many),
+                                              [2 * COUNT + 1] = cmocka_unit_test(test_traits)};
     for (size_t i = 0; i < COUNT; i++) {
         tests[i] = (struct CMUnitTest){.name = rows[i].name, .test_func = test_row, .initial_state = (void *)&rows[i]};
         tests[COUNT + i] = tests[i];
