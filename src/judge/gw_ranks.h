@@ -14,7 +14,7 @@ typedef struct gw_text gw_text;
 enum { GW_RANK_CALLS_MAX = 32, GW_RANK_COMMUNICATORS_MAX = 32 };
 
 typedef struct gw_rank_call {
-    uint64_t number, elements, t_ns;
+    uint64_t number, elements, stream, t_ns;
     int32_t type, root_or_peer;
     uint32_t group, site; /* `site` belongs to the model of the rank's recording; 0: unknown */
     uint16_t place;       /* index + 1 in gw_rank.place; 0: unknown */
@@ -23,7 +23,7 @@ typedef struct gw_rank_call {
 
 typedef struct gw_rank_communicator {
     uint64_t id; /* never 0 */
-    uint64_t collectives, p2p;
+    uint64_t collectives, p2p, sends, receives; /* calls made */
     uint64_t t_init_ns, t_end_ns; /* t_end_ns 0: neither destroyed nor aborted */
     uint32_t size, rank, init_site;
     uint16_t init_place; /* as gw_rank_call.place */

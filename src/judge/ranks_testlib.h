@@ -3,7 +3,7 @@
  *     rank:    NAME=VALUE (a trait) stuck lossy replays | error@T well@T died@T ended@T | sleep lock loader running
  * input kernel child device A:1/8    from here on: communicator A, rank 1 of 8; then optionally init (not ready),
  * left@T, aborted ar41~ a call: kind and number; the last character is its state: ! entered, ~ enqueued, . completed, x
- * refused, c captured. Before it, in this order: =ELEMENTS, /TYPE, ^ROOT_OR_PEER, gGROUP, @LINE
+ * refused, c captured. Before it, in this order: =ELEMENTS, /TYPE, ^ROOT_OR_PEER, gGROUP, tTIME, @LINE
  *
  * Kinds: ar all_reduce, rs reduce_scatter, rd reduce, bc broadcast, ag all_gather, aa all_to_all, ga gather, sc
  * scatter, sd send, rv recv. Calls have 1024 elements of float32 and were made at number * 10 ns. */
@@ -52,6 +52,7 @@ static inline gw_rank_call call_of(const char *word, uint64_t *ret_line)
         call.root_or_peer = (int32_t)number;
     if (take_mark(&at, 'g', &number))
         call.group = (uint32_t)number;
+    take_mark(&at, 't', &call.t_ns);
     take_mark(&at, '@', ret_line);
     assert(*at != '\0' && strchr(states, *at) != NULL);
     call.state = (uint8_t)(strchr(states, *at) - states);
@@ -75,6 +76,8 @@ static inline void add_call(gw_rank *rank, const char *word)
         it->p2p++;
     else
         it->collectives = call.number;
+    it->sends += call.call == GW_NCCL_SEND;
+    it->receives += call.call == GW_NCCL_RECV;
     it->call = realloc(it->call, (it->call_count + 1) * sizeof *it->call);
     it->call[it->call_count++] = call;
 }

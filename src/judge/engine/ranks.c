@@ -133,6 +133,7 @@ static bool copy_calls(const gwi_case *c, bool with_places, const gw_communicato
         site = call->site;
         to->call[to->call_count++] = (gw_rank_call){.number = call->number,
                                                     .elements = call->elements,
+                                                    .stream = call->stream,
                                                     .t_ns = call->t_ns,
                                                     .type = call->type,
                                                     .root_or_peer = call->root_or_peer,
@@ -161,6 +162,8 @@ static bool copy_communicators(const gwi_case *c, bool with_places, const gw_pro
         *to = (gw_rank_communicator){.id = from->id,
                                      .collectives = from->collectives,
                                      .p2p = from->p2p,
+                                     .sends = from->calls[GW_NCCL_SEND],
+                                     .receives = from->calls[GW_NCCL_RECV],
                                      .t_init_ns = from->t_init_ns,
                                      .t_end_ns = from->t_end_ns,
                                      .size = from->size,

@@ -1,11 +1,13 @@
 /* Finds the rank that keeps others waiting in NCCL.
  *
- * NCCL matches the collectives of a communicator by their order, so ranks agree on their numbers. This gives three
+ * NCCL matches the collectives of a communicator by their order, so ranks agree on their numbers. This gives four
  * rules:
  * - Two ranks that made different calls at one number cannot both go on.
  * - A rank with fewer calls than a waiting one is behind. Ranks may be some calls apart at any time, so this is a fault
  *   only if a rank is stuck. The rank that is behind may itself wait on another communicator: then the rank for which
  * it waits is at fault, or the two wait for each other.
+ * - A stream runs its work in order, so two ranks that enqueued the calls of two communicators in different orders on
+ *   one stream wait for each other.
  * - If a rank has ended, or has destroyed the communicator, it will never make the call.
  *
  * Sends and receives are matched per peer. Their counts are known only if no such call has left the record. */
@@ -380,6 +382,62 @@ static gwi_stall follow(const table *all, const group *it, size_t behind, size_t
     return stall.kind == GWI_STALL_BEHIND && all->ranks->item[stall.culprit].is_stuck ? (gwi_stall){0} : stall;
 }
 
+/* ---- two orders on one stream ---- */
+
+static const gw_rank_communicator *communicator_at(const table *all, size_t rank, uint64_t id)
+{
+    const gw_rank *it = &all->ranks->item[rank];
+    for (size_t i = 0; i < it->communicator_count; i++)
+        if (it->communicator[i].id == id)
+            return &it->communicator[i];
+    return NULL;
+}
+
+/* True if the rank enqueued its last collective of `a` before that of `b` on one stream, and neither is known to have
+ * ended. A stream runs them in that order. */
+static bool is_before(const gw_rank_communicator *a, const gw_rank_communicator *b)
+{
+    const gw_rank_call *first = a == NULL ? NULL : call_at(a, a->collectives);
+    const gw_rank_call *second = b == NULL ? NULL : call_at(b, b->collectives);
+    return first != NULL && second != NULL && is_pending(first) && is_pending(second) && first->t_ns < second->t_ns &&
+           first->stream == second->stream && (first->group == 0 || first->group != second->group);
+}
+
+/* Return the first later rank of the group that enqueued the last collectives of two communicators in the other order.
+ * SIZE_MAX: none. */
+static size_t find_reversed(const table *all, const group *it, size_t i, const gw_rank_communicator *other)
+{
+    const gw_rank_communicator *own = it->seat[i].communicator;
+    for (size_t k = i + 1; k < it->count; k++) {
+        const gw_rank_communicator *its = communicator_at(all, it->seat[k].rank, other->id);
+        if (rank_of(it, k)->is_stuck && is_before(its, it->seat[k].communicator) &&
+            its->collectives == other->collectives && it->seat[k].communicator->collectives == own->collectives)
+            return k;
+    }
+    return SIZE_MAX;
+}
+
+/* Find two stuck ranks that wait for each other because of two orders. Only the first stuck rank is compared with the
+ * others: two others with different orders differ from it, too. */
+static gwi_stall find_order(const table *all, const group *it)
+{
+    size_t first = 0;
+    while (first < it->count && !rank_of(it, first)->is_stuck)
+        first++;
+    for (size_t k = 0; first < it->count && k < rank_of(it, first)->communicator_count; k++) {
+        const gw_rank_communicator *other = &rank_of(it, first)->communicator[k];
+        size_t late = is_before(it->seat[first].communicator, other) ? find_reversed(all, it, first, other) : SIZE_MAX;
+        if (late == SIZE_MAX)
+            continue;
+        gwi_stall stall = stall_of(it, GWI_STALL_CIRCLE, late, first, it->seat[first].communicator->collectives);
+        stall.other_id = other->id;
+        stall.t_ns = call_at(it->seat[first].communicator, stall.number)->t_ns;
+        stall.certainty = judge_behind(it, late, first, true);
+        return stall;
+    }
+    return (gwi_stall){0};
+}
+
 /* ---- a communicator that is never complete ---- */
 
 static size_t find_job_rank(const gw_ranks *ranks, uint32_t rank)
@@ -425,10 +483,15 @@ static gwi_stall find_absent(const group *it)
 
 /* ---- send and receive ---- */
 
-/* Count the calls of one kind with a peer. Returns false if earlier calls have left the record. */
+/* Count the calls of one kind with a peer. Returns false if earlier calls have left the record, unless there is only
+ * one peer. */
 static bool count_p2p(const gw_rank_communicator *communicator, uint8_t call, uint32_t peer, uint64_t *ret_count)
 {
     uint64_t all = 0;
+    if (communicator->size == 2) {
+        *ret_count = call == GW_NCCL_SEND ? communicator->sends : communicator->receives;
+        return true;
+    }
     *ret_count = 0;
     for (size_t i = 0; i < communicator->call_count; i++) {
         all += is_p2p(&communicator->call[i]);
@@ -513,6 +576,7 @@ bool gwi_stall_find(const gw_ranks *ranks, bool has_clock, gwi_stall *ret_stall)
         take_better(&differs, found);
         if (find_gap(&it, &late, &waiting))
             take_better(&behind, follow(&all, &it, late, waiting));
+        take_better(&behind, find_order(&all, &it));
         take_better(&behind, find_absent(&it));
         take_better(&behind, find_peer(&it));
     }
