@@ -80,6 +80,7 @@ static void hang_both(void)
 /* ---- the calls of NCCL ---- */
 
 static const char *calls[RANKS_MAX]; /* of each rank, as in ranks_testlib.h */
+static bool is_unseen;               /* more calls were made than were seen */
 
 static void attach(gw_model *model, uint32_t number)
 {
@@ -90,6 +91,7 @@ static void attach(gw_model *model, uint32_t number)
             continue;
         process->communicator = calloc(rank.communicator_count, sizeof *process->communicator);
         process->communicator_count = rank.communicator_count;
+        process->nccl_unseen = is_unseen;
         for (size_t k = 0; k < rank.communicator_count; k++) {
             const gw_rank_communicator *from = &rank.communicator[k];
             gw_communicator *to = &process->communicator[k];
@@ -281,6 +283,23 @@ GW_TEST(an_error_is_before_the_waiting)
     assert_true(list_has(&verdict->consequences, "rank 0 (pid 201) waited in all_reduce #41"));
 }
 
+/* A rank that exits with an error and no words is the root of the hang, too. */
+GW_TEST(a_silent_exit_is_before_the_waiting)
+{
+    calls[0] = "A:0/2 ar41~";
+    calls[1] = "A:1/2 ar40.";
+    open_job();
+    gw_feed_exit_of(&feed, pid_of(1), 3, 0);
+    wait_for(0, 0xf1f1);
+    gw_feed_wait(&feed, 10 * second_ns);
+    hang_of(0, 5000, stuck);
+    judge_job();
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_true(verdict->is_hang);
+    assert_memory_equal(verdict->headline, "rank 1 (pid 202): ", 18);
+    assert_true(list_has(&verdict->consequences, "rank 0 (pid 201) waited in all_reduce #41"));
+}
+
 /* A worker of the data loader was killed, so its rank stands still. */
 GW_TEST(a_killed_worker_is_before_the_waiting)
 {
@@ -309,6 +328,11 @@ GW_TEST(losses_are_no_proof)
     assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
     hang_beside(asleep);
     expect_job("straggler", GW_SUPPORTED);
+    open_job();
+    hang_beside(asleep);
+    is_unseen = true;
+    expect_job("straggler", GW_SUPPORTED);
+    is_unseen = false;
 }
 
 GW_TEST(a_good_run_is_clean)

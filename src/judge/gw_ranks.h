@@ -22,9 +22,9 @@ typedef struct gw_rank_call {
 } gw_rank_call;
 
 typedef struct gw_rank_communicator {
-    uint64_t id; /* never 0 */
+    uint64_t id;                                /* never 0 */
     uint64_t collectives, p2p, sends, receives; /* calls made */
-    uint64_t t_init_ns, t_end_ns; /* t_end_ns 0: neither destroyed nor aborted */
+    uint64_t t_init_ns, t_end_ns;               /* t_end_ns 0: neither destroyed nor aborted */
     uint32_t size, rank, init_site;
     uint16_t init_place; /* as gw_rank_call.place */
     bool is_ready, is_aborted;
@@ -35,6 +35,7 @@ typedef struct gw_rank_communicator {
 typedef enum gw_rank_end {
     GW_RANK_RUNS, /* or its end is unknown */
     GW_RANK_ENDED_WELL,
+    GW_RANK_ENDED, /* its status is unknown */
     GW_RANK_DIED,
     GW_RANK_WAS_ENDED /* by a launcher, a user or gpuwhy */
 } gw_rank_end;
@@ -50,7 +51,8 @@ typedef enum gw_rank_stand {
     GW_RANK_STANDS_LOCK,
     GW_RANK_STANDS_LOADER,
     GW_RANK_STANDS_CHILD,
-    GW_RANK_STANDS_DEVICE
+    GW_RANK_STANDS_DEVICE,
+    GW_RANK_STANDS_STOPPED /* by SIGSTOP or a debugger */
 } gw_rank_stand;
 
 typedef struct gw_rank {

@@ -1,9 +1,10 @@
 /* Ranks of a job as short texts, for tests. A text is a list of words:
  *
- *     rank:    NAME=VALUE (a trait) stuck lossy replays | error@T well@T died@T ended@T | sleep lock loader running
- * input kernel child device A:1/8    from here on: communicator A, rank 1 of 8; then optionally init (not ready),
- * left@T, aborted ar41~ a call: kind and number; the last character is its state: ! entered, ~ enqueued, . completed, x
- * refused, c captured. Before it, in this order: =ELEMENTS, /TYPE, ^ROOT_OR_PEER, gGROUP, tTIME, @LINE
+ *     rank:    NAME=VALUE (a trait) stuck lossy replays | error@T well@T gone@T (status unknown) died@T ended@T | sleep
+ * lock loader running input kernel child device A:1/8    from here on: communicator A, rank 1 of 8; then optionally
+ * init (not ready), left@T, aborted ar41~ a call: kind and number; the last character is its state: ! entered, ~
+ * enqueued, . completed, x refused, c captured. Before it, in this order: =ELEMENTS, /TYPE, ^ROOT_OR_PEER, gGROUP,
+ * tTIME, @LINE
  *
  * Kinds: ar all_reduce, rs reduce_scatter, rd reduce, bc broadcast, ag all_gather, aa all_to_all, ga gather, sc
  * scatter, sd send, rv recv. Calls have 1024 elements of float32 and were made at number * 10 ns. */
@@ -95,9 +96,9 @@ static inline void add_communicator(gw_rank *rank, const char *word)
 
 static inline void set_word(gw_rank *rank, const char *word)
 {
-    static const char *const stands[] = {"unknown", "running", "input",  "nccl",  "kernel",
-                                         "sleep",   "lock",    "loader", "child", "device"};
-    static const char *const ends[] = {"runs", "well", "died", "ended"};
+    static const char *const stands[] = {"unknown", "running", "input", "nccl",   "kernel", "sleep",
+                                         "lock",    "loader",  "child", "device", "stopped"};
+    static const char *const ends[] = {"runs", "well", "gone", "died", "ended"};
     gw_rank_communicator *it = rank->communicator_count == 0 ? NULL : &rank->communicator[rank->communicator_count - 1];
     const char *mark = strchr(word, '@');
     size_t bytes = mark == NULL ? strlen(word) : (size_t)(mark - word);

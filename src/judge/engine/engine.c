@@ -351,9 +351,13 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
             gwi_log_say(c->text, c->said, &finding);
         else
             gwi_say_undetermined(c, gwi_unseen_driver(c->model) != NULL, &finding);
+        if (c->ranks.count > 0) { /* which rank it was, and which others waited for it */
+            gwi_say_family(c, &finding);
+            good = name_process(c, &finding);
+        }
         verdict->status = is_clean ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
         verdict->certainty = is_clean ? GW_SUPPORTED : GW_CERTAINTY_NONE;
-        good = take_finding(c, verdict, &finding);
+        good = good && take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
         good = good && add_alternatives(c, verdict, answers, NULL);
     }
@@ -412,9 +416,18 @@ static bool fill_coverage(const gwi_case *c, gw_verdict *verdict)
     return true;
 }
 
+/* True if a rank that still runs waits in NCCL for others, whatever the verdict is about. */
+static bool is_any_stuck(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->ranks.count; i++)
+        if (c->ranks.item[i].is_stuck && c->ranks.item[i].end == GW_RANK_RUNS)
+            return true;
+    return false;
+}
+
 static bool judge_case(const gwi_case *c, gw_verdict *verdict)
 {
-    verdict->is_hang = c->hang.kind != GWI_HANG_NONE || c->stall.kind != GWI_STALL_NONE;
+    verdict->is_hang = c->hang.kind != GWI_HANG_NONE || c->stall.kind != GWI_STALL_NONE || is_any_stuck(c);
     if (!fill_program(c, verdict) || !fill_coverage(c, verdict) || !gwi_fill_alone(c, verdict))
         return false;
     if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))

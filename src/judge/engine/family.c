@@ -35,8 +35,9 @@ static bool death_matters(const gw_model *model, const gwi_kin *kin, const gw_pr
 {
     const uint64_t soon_ns = 10000000000u;
     const gw_process *command = model->command;
-    if (process == command || process->exit.signal != 0 || gwi_kin_ended_after(kin, process))
-        return true;
+    if (process == command || process->exit.signal != 0 || gwi_kin_ended_after(kin, process) ||
+        process->communicator_count > 0)
+        return true; /* other ranks may wait in NCCL for this process */
     return command != NULL && gw_died_badly(command) && command->t_exit_ns >= process->t_exit_ns &&
            command->t_exit_ns - process->t_exit_ns < soon_ns;
 }

@@ -56,6 +56,10 @@ static gw_rank_stand stand_of_thread(const gwi_case *c, const gw_hang_thread *th
     } rows[] = {{"running", GW_RANK_STANDS_RUNNING}, {"sleep", GW_RANK_STANDS_SLEEP}, {"lock", GW_RANK_STANDS_LOCK},
                 {"timed-lock", GW_RANK_STANDS_LOCK}, {"join", GW_RANK_STANDS_LOCK},   {"child", GW_RANK_STANDS_CHILD},
                 {"device", GW_RANK_STANDS_DEVICE},   {"input", GW_RANK_STANDS_INPUT}};
+    if (strstr(thread->where, "sys_pause") != NULL)
+        return GW_RANK_STANDS_SLEEP; /* counts as input, because only a signal ends it */
+    if (strstr(thread->where, "signal_stop") != NULL || strstr(thread->where, "ptrace_stop") != NULL)
+        return GW_RANK_STANDS_STOPPED;
     if (is_in_file(c, thread->site, "torch/distributed/"))
         return GW_RANK_STANDS_INPUT; /* a barrier or a store, which waits for other ranks without NCCL */
     if (is_in_file(c, thread->site, "torch/utils/data/"))
@@ -251,8 +255,8 @@ static void find_end(const gwi_case *c, const gw_process *process, gw_rank *rank
         rank->end = GW_RANK_ENDED_WELL;
     else if (died)
         rank->end = was_ended ? GW_RANK_WAS_ENDED : GW_RANK_DIED;
-    else if (process->exit_known && process->is_own_stop)
-        rank->end = GW_RANK_WAS_ENDED;
+    else if (process->exit_known)
+        rank->end = process->is_own_stop ? GW_RANK_WAS_ENDED : GW_RANK_ENDED;
     /* A rank that waited for others may abort, raise an exception about it, or be killed. */
     bool own_death = rank->end == GW_RANK_DIED && (!rank->is_stuck || is_fault_signal(process->exit.signal));
     bool has_root = root != NULL && root != roots.other && rank->end != GW_RANK_ENDED_WELL;

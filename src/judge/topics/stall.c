@@ -284,6 +284,7 @@ static gw_certainty judge_behind(const group *it, size_t behind, size_t waiting,
 {
     const gw_rank *late = rank_of(it, behind), *other = rank_of(it, waiting);
     is_sure = is_sure && late->is_whole && other->is_whole && !late->has_replays && !other->has_replays;
+    is_sure = is_sure && late->end != GW_RANK_ENDED; /* an error may have ended it */
     return is_sure && it->count == it->seat[behind].communicator->size ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
@@ -294,7 +295,8 @@ static bool is_own_stand(const gw_rank *rank)
 
 static bool has_left(const gw_rank *rank, const gw_rank_communicator *communicator)
 {
-    return rank->end == GW_RANK_ENDED_WELL || (communicator->t_end_ns != 0 && !communicator->is_aborted);
+    return rank->end == GW_RANK_ENDED_WELL || rank->end == GW_RANK_ENDED ||
+           (communicator->t_end_ns != 0 && !communicator->is_aborted);
 }
 
 /* Prefer a rank that has left or whose place is known, among all that are equally far behind. */
@@ -474,8 +476,9 @@ static gwi_stall find_absent(const group *it)
     if (stall.culprit == SIZE_MAX)
         return stall;
     const gw_rank *late = &it->ranks->item[stall.culprit];
-    stall.kind = late->end == GW_RANK_ENDED_WELL ? GWI_STALL_LEFT : GWI_STALL_BEHIND;
-    bool is_known = stall.kind == GWI_STALL_LEFT || (is_own_stand(late) && late->end != GW_RANK_DIED);
+    bool has_ended = late->end == GW_RANK_ENDED_WELL || late->end == GW_RANK_ENDED;
+    stall.kind = has_ended ? GWI_STALL_LEFT : GWI_STALL_BEHIND;
+    bool is_known = late->end == GW_RANK_ENDED_WELL || (is_own_stand(late) && late->end != GW_RANK_DIED);
     if (is_known && late->is_whole && other->is_whole)
         stall.certainty = GW_ESTABLISHED;
     return stall;

@@ -253,6 +253,8 @@ static void add_stand(gw_text *text, const gw_rank *rank)
 {
     if (rank->end == GW_RANK_ENDED_WELL)
         gw_text_add_str(text, ": it exited with status 0");
+    else if (rank->end == GW_RANK_ENDED)
+        gw_text_add_str(text, ": it has ended, and its exit status is unknown");
     else if (rank->stand_text != NULL)
         gw_text_addf(text, ": it is %s", rank->stand_text);
     else
@@ -274,7 +276,7 @@ static void add_missed(gw_text *text, const gw_ranks *ranks, const gwi_stall *st
         gw_text_addf(text, " has not called collective #%" PRIu64, stall->number);
     if (rank == NULL)
         gw_text_add_str(text, ", and is in no recording");
-    else if (stall->kind == GWI_STALL_LEFT && rank->end != GW_RANK_ENDED_WELL)
+    else if (stall->kind == GWI_STALL_LEFT && rank->end != GW_RANK_ENDED_WELL && rank->end != GW_RANK_ENDED)
         gw_text_add_str(text, ": it has destroyed the communicator");
     else
         add_stand(text, rank);
@@ -390,7 +392,10 @@ static void advise_behind(const gw_rank *rank, const char *who, gwi_finding *fin
                                   "batches",
         [GW_RANK_STANDS_CHILD] = "Look at the child process for whose end %s waits",
         [GW_RANK_STANDS_DEVICE] = "Look at the file system or the driver of the device for which %s waits (dmesg, "
-                                  "/proc/PID/stack)"};
+                                  "/proc/PID/stack)",
+        [GW_RANK_STANDS_STOPPED] =
+            "Continue %s (kill -CONT PID), and find out what stopped it: a debugger, a terminal, "
+            "or a scheduler that suspends jobs"};
     char line[256];
     const char *pattern = advice[(size_t)rank->stand < sizeof advice / sizeof advice[0] ? rank->stand : 0];
     size_t before = (size_t)(strstr(pattern, "%s") - pattern);
