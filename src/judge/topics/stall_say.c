@@ -72,9 +72,14 @@ static const char *who_text(char out[WHO_TEXT_MAX], const gw_rank *rank)
 
 static const char *culprit_text(char out[WHO_TEXT_MAX], const gw_ranks *ranks, const gwi_stall *stall)
 {
-    if (stall->culprit != SIZE_MAX)
-        return who_text(out, &ranks->item[stall->culprit]);
-    snprintf(out, WHO_TEXT_MAX, "rank %" PRIu32, stall->culprit_rank);
+    const gw_rank *rank = stall->culprit == SIZE_MAX ? NULL : &ranks->item[stall->culprit];
+    if (rank != NULL && rank->has_rank)
+        return who_text(out, rank);
+    if (rank != NULL) /* no launcher gave it a rank */
+        snprintf(out, WHO_TEXT_MAX, "rank %" PRIu32 " of the communicator (pid %" PRIu32 ")", stall->culprit_rank,
+                 rank->pid);
+    else
+        snprintf(out, WHO_TEXT_MAX, "rank %" PRIu32, stall->culprit_rank);
     return out;
 }
 
