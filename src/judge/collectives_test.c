@@ -199,6 +199,21 @@ GW_TEST(a_rank_in_its_own_kernel)
     hang_of(1, 5000, stuck);
     expect_job("straggler", GW_ESTABLISHED);
     assert_true(why_has(verdict, "it is inside cuStreamSynchronize"));
+    assert_true(why_has(verdict, "spin was launched"));
+}
+
+/* Kernels that were launched later wait for NCCL's. */
+GW_TEST(later_kernels_wait_for_it)
+{
+    calls[0] = "A:0/2 ar40. ar41~";
+    calls[1] = "A:1/2 ar40.";
+    open_job();
+    wait_for(0, 0xf1f1);
+    wait_for(0, 0xf2f2);
+    gw_feed_wait(&feed, 10 * second_ns);
+    hang_of(0, 5000, stuck);
+    hang_of(1, 0, asleep);
+    expect_job("straggler", GW_ESTABLISHED);
 }
 
 GW_TEST(a_rank_that_ended)

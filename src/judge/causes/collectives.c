@@ -1,6 +1,7 @@
 /* A rank of a job keeps the others waiting in a collective of NCCL.
  *
  * Established only by: see the comment of each cause. */
+#include "gwi_hang.h"
 #include "gwi_stall.h"
 
 static gw_certainty say(const gwi_case *c, gwi_finding *finding, const char *what)
@@ -60,7 +61,11 @@ static gw_certainty judge_straggler(const gwi_case *c, gwi_finding *finding)
 {
     if (c->stall.kind != GWI_STALL_BEHIND)
         return GW_CERTAINTY_NONE;
-    return say(c, finding, "the rank at fault stands here");
+    gw_certainty certainty = say(c, finding, "the rank at fault stands here");
+    if (c->stall.culprit != SIZE_MAX && c->ranks.item[c->stall.culprit].stand == GW_RANK_STANDS_KERNEL &&
+        c->hang.kind == GWI_HANG_KERNEL)
+        gwi_say_waiting(c, finding);
+    return certainty;
 }
 
 const gw_cause gwi_cause_straggler = {

@@ -78,10 +78,10 @@ static void find_stand(const gwi_case *c, const gw_hang *look, const gwi_hang *h
     if (thread == NULL)
         return;
     bool is_inside = thread->inside_fn[0] != '\0';
-    if (hang->kind == GWI_HANG_PEER || rank->is_stuck)
-        rank->stand = GW_RANK_STANDS_NCCL;
-    else if (hang->kind == GWI_HANG_KERNEL && !hang->is_off_record)
+    if (hang->kind == GWI_HANG_KERNEL && !hang->is_off_record)
         rank->stand = GW_RANK_STANDS_KERNEL;
+    else if (rank->is_stuck)
+        rank->stand = GW_RANK_STANDS_NCCL;
     else if (hang->waiting == NULL && !is_inside)
         rank->stand = stand_of_thread(c, thread);
     if (is_inside)
@@ -285,7 +285,7 @@ static bool fill_rank(const gwi_case *c, bool with_places, const gw_hang *newest
                       .has_replays = captured || process->counter[GW_COUNT_GRAPH_LAUNCH] > 0};
     rank->is_whole = gwi_is_whole(c->model) && process->lost_events == 0 && !process->is_several &&
                      !process->nccl_unseen && process->communicator_count <= GW_RANK_COMMUNICATORS_MAX;
-    rank->is_stuck = hang.kind == GWI_HANG_PEER || (is_inside && newest != NULL) || was_watchdog(c, process);
+    rank->is_stuck = gwi_waits_for_nccl(c->model, &hang) || (is_inside && newest != NULL) || was_watchdog(c, process);
     find_end(c, process, rank);
     if (look != NULL && with_places)
         find_stand(c, look, &hang, rank);

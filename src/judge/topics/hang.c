@@ -134,6 +134,16 @@ static bool is_collective(const gw_ring_call *call)
     return call->kernel != NULL && strstr(call->kernel, "nccl") != NULL;
 }
 
+bool gwi_waits_for_nccl(const gw_model *model, const gwi_hang *hang)
+{
+    const gw_thread *thread = hang->waiting == NULL ? NULL : gw_model_first_thread(model, hang->hang->pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread))
+        for (size_t k = thread->ring_count; k-- > 0;)
+            if (gw_is_outstanding(&thread->ring[k]) && is_collective(&thread->ring[k]))
+                return true;
+    return false;
+}
+
 /* ---- locks ---- */
 
 /* True if `start` waits for a lock that is never released. Its owner has ended (*ret_owner_ended), or the owners

@@ -195,10 +195,30 @@ static void find_odd(const entry *list, size_t count, entry *ret_odd, entry *ret
     *ret_most = kind[most];
 }
 
-/* True if the two ranks made the calls around these two in one group each, and NCCL may reorder those of a group. */
-static bool are_in_groups(const entry *a, const entry *b)
+/* Count the calls of a group that can match `like`. Without `like`, count all of them. */
+static size_t count_grouped(const gw_rank_communicator *it, uint32_t number, const gw_rank_call *like)
 {
-    return a->call->group != 0 && b->call->group != 0;
+    size_t count = 0;
+    for (size_t i = 0; i < it->call_count; i++)
+        count += it->call[i].group == number && (like == NULL || can_match(like, &it->call[i]));
+    return count;
+}
+
+/* True if both calls belong to groups, and the two groups have, or may have, the same calls in different orders. NCCL
+ * may reorder the calls of a group. */
+static bool are_alike_groups(const group *it, const entry *a, const entry *b)
+{
+    const gw_rank_communicator *own = it->seat[a->seat].communicator, *other = it->seat[b->seat].communicator;
+    uint32_t group_a = a->call->group, group_b = b->call->group;
+    if (group_a == 0 || group_b == 0)
+        return false;
+    if (own->call[0].group == group_a || other->call[0].group == group_b)
+        return true; /* the first calls of the group may have left the record */
+    for (size_t i = 0; i < own->call_count; i++)
+        if (own->call[i].group == group_a &&
+            count_grouped(own, group_a, &own->call[i]) != count_grouped(other, group_b, &own->call[i]))
+            return false;
+    return count_grouped(own, group_a, NULL) == count_grouped(other, group_b, NULL);
 }
 
 static bool is_any_behind(const group *it)
@@ -220,7 +240,7 @@ static gw_certainty judge_differs(const group *it, const entry *odd, const entry
         is_stuck = is_stuck || both[i]->call->state == GW_COLLECTIVE_ENTERED || waits_at(it, both[i]->seat) != NULL;
         is_last = is_last || it->seat[both[i]->seat].communicator->collectives == both[i]->call->number;
     }
-    is_sure = is_sure && (is_pending(odd->call) || is_pending(most->call)) && !are_in_groups(odd, most);
+    is_sure = is_sure && (is_pending(odd->call) || is_pending(most->call));
     return is_sure && is_stuck && (is_last || !is_any_behind(it)) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
@@ -248,7 +268,7 @@ static bool find_differs(const group *it, gwi_stall *ret_stall)
             continue;
         entry odd, most;
         find_odd(&list[begin], end - begin, &odd, &most);
-        if (are_in_groups(&odd, &most) && waits_at(it, odd.seat) == NULL && waits_at(it, most.seat) == NULL)
+        if (are_alike_groups(it, &odd, &most))
             continue;
         *ret_stall = stall_of(it, GWI_STALL_DIFFERS, odd.seat, most.seat, odd.call->number);
         ret_stall->certainty = judge_differs(it, &odd, &most);
@@ -288,9 +308,10 @@ static gw_certainty judge_behind(const group *it, size_t behind, size_t waiting,
     return is_sure && it->count == it->seat[behind].communicator->size ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
+/* True if nothing of other ranks can keep the rank where it stands. A kernel behind one of NCCL's may wait for it. */
 static bool is_own_stand(const gw_rank *rank)
 {
-    return rank->stand >= GW_RANK_STANDS_KERNEL;
+    return rank->stand >= GW_RANK_STANDS_KERNEL && !rank->is_stuck;
 }
 
 static bool has_left(const gw_rank *rank, const gw_rank_communicator *communicator)
@@ -311,7 +332,7 @@ static size_t choose_behind(const group *it, size_t behind, size_t *ret_count)
         if (it->seat[i].communicator->collectives != number)
             continue;
         unsigned weight = has_left(rank, it->seat[i].communicator) ? 4 : 1;
-        if (weight == 1 && rank->is_stuck)
+        if (weight == 1 && rank->is_stuck && rank->stand != GW_RANK_STANDS_KERNEL)
             weight = 0; /* it waits itself, on another communicator */
         else if (weight == 1 && rank->stand != GW_RANK_STANDS_UNKNOWN)
             weight = is_own_stand(rank) ? 3 : 2;
@@ -368,8 +389,11 @@ static gwi_stall follow(const table *all, const group *it, size_t behind, size_t
     for (int i = 0; i < STEPS_MAX && stall.kind == GWI_STALL_BEHIND && all->ranks->item[stall.culprit].is_stuck; i++) {
         group next;
         size_t next_behind, next_waiting = 0;
-        if (!find_wait_of(all, stall.culprit, &next, &next_behind))
-            return (gwi_stall){0}; /* it waits for the same collective, or for something unknown */
+        if (!find_wait_of(all, stall.culprit, &next, &next_behind)) {
+            /* it waits for a kernel of its own, for the same collective, or for something unknown */
+            bool is_kernel = all->ranks->item[stall.culprit].stand == GW_RANK_STANDS_KERNEL;
+            return is_kernel ? stall : (gwi_stall){0};
+        }
         while (next.seat[next_waiting].rank != stall.culprit)
             next_waiting++;
         other_id = other_id == 0 ? next.seat[0].communicator->id : other_id;
