@@ -26,7 +26,7 @@ static gw_certainty say(const gwi_case *c, gwi_finding *finding, const char *wha
  *
  * Established only by: two complete records of calls on one communicator, which NCCL matches by their order. They show
  * one of these, after which no rank can go on, and one of the two is stuck there:
- * - different calls, sizes or types at one number, of which one has not ended
+ * - different calls, sizes or types at one number, and no rank that stands elsewhere before a later call
  * - the end of a rank, or of its communicator, before a call in which another waits
  * - two ranks that wait for each other on two communicators
  * Graphs replay collectives that have no number, so after a replay it is at most supported.

@@ -221,27 +221,31 @@ static bool are_alike_groups(const group *it, const entry *a, const entry *b)
     return count_grouped(own, group_a, NULL) == count_grouped(other, group_b, NULL);
 }
 
+/* True if a rank is behind and does not wait in NCCL, so it may keep the others waiting. */
 static bool is_any_behind(const group *it)
 {
-    for (size_t i = 1; i < it->count; i++)
-        if (it->seat[i].communicator->collectives != it->seat[0].communicator->collectives)
+    uint64_t most = 0;
+    for (size_t i = 0; i < it->count; i++)
+        most = it->seat[i].communicator->collectives > most ? it->seat[i].communicator->collectives : most;
+    for (size_t i = 0; i < it->count; i++)
+        if (it->seat[i].communicator->collectives < most && !rank_of(it, i)->is_stuck)
             return true;
     return false;
 }
 
-/* How sure it is that ranks are stuck because of these two calls. */
+/* How sure it is that ranks are stuck because of these two calls. Whether the calls themselves have ended does not
+ * matter: NCCL's buffers are then out of step, and a later call hangs. */
 static gw_certainty judge_differs(const group *it, const entry *odd, const entry *most)
 {
     const entry *both[] = {odd, most};
-    bool is_sure = true, is_stuck = false, is_last = false;
+    bool is_whole = true, is_stuck = false, is_inside = false;
     for (size_t i = 0; i < 2; i++) {
         const gw_rank *rank = rank_of(it, both[i]->seat);
-        is_sure = is_sure && rank->is_whole && !rank->has_replays;
-        is_stuck = is_stuck || both[i]->call->state == GW_COLLECTIVE_ENTERED || waits_at(it, both[i]->seat) != NULL;
-        is_last = is_last || it->seat[both[i]->seat].communicator->collectives == both[i]->call->number;
+        is_whole = is_whole && rank->is_whole && !rank->has_replays;
+        is_inside = is_inside || both[i]->call->state == GW_COLLECTIVE_ENTERED;
+        is_stuck = is_stuck || waits_at(it, both[i]->seat) != NULL;
     }
-    is_sure = is_sure && (is_pending(odd->call) || is_pending(most->call));
-    return is_sure && is_stuck && (is_last || !is_any_behind(it)) ? GW_ESTABLISHED : GW_SUPPORTED;
+    return is_whole && (is_inside || (is_stuck && !is_any_behind(it))) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gwi_stall stall_of(const group *it, gwi_stall_kind kind, size_t culprit, size_t waiting, uint64_t number)
