@@ -284,23 +284,32 @@ static bool find_differs(const group *it, gwi_stall *ret_stall)
 
 /* ---- a rank that is behind ---- */
 
+/* Return a place in the group of another process than `waiting`, with this number of collectives; SIZE_MAX: none. */
+static size_t find_other(const group *it, size_t waiting, uint64_t collectives)
+{
+    for (size_t i = 0; i < it->count; i++)
+        if (it->seat[i].communicator->collectives == collectives && it->seat[i].rank != it->seat[waiting].rank)
+            return i;
+    return SIZE_MAX;
+}
+
 /* Find a rank that waits in a collective (*ret_waiting), and one that has made the fewest of them (*ret_behind). */
 static bool find_gap(const group *it, size_t *ret_behind, size_t *ret_waiting)
 {
-    size_t behind = 0, waiting = SIZE_MAX;
-    for (size_t i = 1; i < it->count; i++)
-        if (it->seat[i].communicator->collectives < it->seat[behind].communicator->collectives)
-            behind = i;
-    uint64_t number = it->seat[behind].communicator->collectives + 1;
-    for (size_t i = 0; i < it->count && waiting == SIZE_MAX; i++) {
-        const gw_rank_call *call = call_at(it->seat[i].communicator, number);
-        if (it->seat[i].communicator->collectives >= number && waits_at(it, i) != NULL &&
-            (call == NULL || is_pending(call)))
-            waiting = i;
+    uint64_t fewest = UINT64_MAX;
+    for (size_t i = 0; i < it->count; i++)
+        fewest = it->seat[i].communicator->collectives < fewest ? it->seat[i].communicator->collectives : fewest;
+    for (size_t i = 0; i < it->count; i++) {
+        const gw_rank_call *call = call_at(it->seat[i].communicator, fewest + 1);
+        if (it->seat[i].communicator->collectives <= fewest || waits_at(it, i) == NULL ||
+            (call != NULL && !is_pending(call)))
+            continue;
+        *ret_waiting = i;
+        *ret_behind = find_other(it, i, fewest);
+        if (*ret_behind != SIZE_MAX)
+            return true;
     }
-    *ret_behind = behind;
-    *ret_waiting = waiting;
-    return waiting != SIZE_MAX;
+    return false;
 }
 
 /* How sure it is that nothing but this rank keeps the others waiting. */
@@ -359,7 +368,7 @@ static gwi_stall behind_of(const group *it, size_t behind, size_t waiting)
     const gw_rank_call *call = call_at(it->seat[waiting].communicator, stall.number);
     call = call != NULL ? call : waits_at(it, waiting);
     stall.behind_count = count;
-    stall.t_ns = call->t_ns;
+    stall.t_ns = call == NULL ? 0 : call->t_ns; /* a process may have several seats, of which one waits */
     stall.certainty = judge_behind(it, late, waiting,
                                    left || (is_own_stand(rank) && rank->end == GW_RANK_RUNS) ||
                                        (is_own_stand(rank) && rank->end == GW_RANK_WAS_ENDED));
@@ -375,7 +384,8 @@ static bool find_wait_of(const table *all, size_t rank, group *ret_group, size_t
         if (!find_gap(ret_group, ret_behind, &waiting))
             continue;
         for (size_t i = 0; i < ret_group->count; i++)
-            if (ret_group->seat[i].rank == rank && i != *ret_behind && waits_at(ret_group, i) != NULL &&
+            if (ret_group->seat[i].rank == rank && ret_group->seat[*ret_behind].rank != rank &&
+                waits_at(ret_group, i) != NULL &&
                 ret_group->seat[i].communicator->collectives > ret_group->seat[*ret_behind].communicator->collectives)
                 return true;
     }
@@ -498,7 +508,7 @@ static gwi_stall find_absent(const group *it)
     gwi_stall stall = stall_of(it, GWI_STALL_BEHIND, waiting, waiting, 0);
     stall.t_ns = it->seat[waiting].communicator->t_init_ns;
     stall.culprit_rank = absent;
-    stall.behind_count = first->size - it->count;
+    stall.behind_count = first->size > it->count ? first->size - it->count : 1;
     stall.culprit = is_whole_job ? find_job_rank(it->ranks, absent) : SIZE_MAX;
     stall.certainty = GW_SUPPORTED;
     if (stall.culprit == SIZE_MAX)
