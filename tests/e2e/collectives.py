@@ -16,6 +16,7 @@ from harness import BUILD, Card, Failure, Workplace, GPUWHY, base_environment, b
 from sites import line_of
 
 NCCL = BUILD / "tests" / "nccl"
+LESS = BUILD / "src" / "judge" / "verdict_less_test"
 SOURCE = pathlib.Path(__file__).parents[1] / "nccl" / "ranks.c"
 TIMEOUT_S = 200
 
@@ -121,6 +122,9 @@ def job(place, program, script, ranks, culprit):
     expect(err.count("Verdict  ") == 2 and "--kill-on-hang: SIGTERM" in err, f"not said while it lived and at its end:\n{err}")
     again = json.loads(gpuwhy("explain", "--json", place / "run.gpuwhy", folder=place)[1])
     expect(again["headline"] == verdict["headline"], f"explain says {again['headline']}")
+    if LESS.exists():  # with less evidence, nothing is more certain
+        done = subprocess.run([LESS, "--few", place / "run.gpuwhy"], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+        expect(done.returncode == 0, done.stdout)
 
 
 def twin(place, program, script, ranks, culprit):

@@ -19,6 +19,8 @@ static gw_certainty say(const gwi_case *c, gwi_finding *finding, const char *wha
                 site = it->call[k].site;
     }
     gwi_where(finding, site, what);
+    if (c->root == NULL)
+        gwi_rule_out_failed_call(c, finding);
     return stall->certainty;
 }
 
@@ -47,6 +49,7 @@ const gw_cause gwi_cause_collective_desync = {
                                    "Give all ranks the same number of batches",
               [GW_FRAMEWORK_TORCH] = "Use drop_last=True, or the Join context manager for uneven inputs\n"
                                      "Set TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the call that differs"},
+    .excludes = "peer-died", /* the same, seen without NCCL's calls */
     .is_sole = true,
     .judge = judge_collective_desync,
 };
@@ -75,6 +78,7 @@ const gw_cause gwi_cause_straggler = {
              "stand outside NCCL",
     .fixes = {[GW_FRAMEWORK_RAW] = "Find the rank that arrives last, and exclude its host\n"
                                    "Raise the timeout only if the slow phase is legitimate"},
+    .excludes = "peer-died", /* the same, seen without NCCL's calls */
     .is_sole = true,
     .judge = judge_straggler,
 };

@@ -134,6 +134,18 @@ static bool is_collective(const gw_ring_call *call)
     return call->kernel != NULL && strstr(call->kernel, "nccl") != NULL;
 }
 
+/* True if the kernel's name was lost, and the process has made a call of NCCL that is not known to have ended. */
+static bool may_be_collective(const gw_model *model, uint32_t pid, const gw_ring_call *call)
+{
+    const gw_process *process = gw_model_process(model, pid);
+    for (size_t i = 0; process != NULL && call->kernel == NULL && i < process->communicator_count; i++) {
+        const gw_communicator *it = &process->communicator[i];
+        if (it->last_count > 0 && it->last[it->last_count - 1].state < GW_COLLECTIVE_COMPLETED)
+            return true;
+    }
+    return false;
+}
+
 bool gwi_waits_for_nccl(const gw_model *model, const gwi_hang *hang)
 {
     const gw_thread *thread = hang->waiting == NULL ? NULL : gw_model_first_thread(model, hang->hang->pid);
@@ -213,7 +225,10 @@ static void judge_waiting(const gw_model *model, gwi_hang *found)
     if (found->is_off_record)
         found->kind = GWI_HANG_KERNEL;
     else if (launches.total > 0)
-        found->kind = is_collective(launches.newest[0]) ? GWI_HANG_PEER : GWI_HANG_KERNEL;
+        found->kind =
+            is_collective(launches.newest[0]) || may_be_collective(model, found->hang->pid, launches.newest[0])
+                ? GWI_HANG_PEER
+                : GWI_HANG_KERNEL;
 }
 
 gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
