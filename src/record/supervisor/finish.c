@@ -108,6 +108,8 @@ static void take_stop_signal(gw_supervisor *run, uint64_t ended_ns)
 void gwi_finish_recording(gw_supervisor *run)
 {
     uint64_t ended_at_ns = gwi_record_now_ns(&run->record), ended_ns = gw_monotonic_ns();
+    gwi_around_look(&run->around, &run->record);
+    gwi_hangs_end_ranks(&run->hangs);
     see_others_end(run);
     gwi_stderr_settle(&run->capture);
     gwi_record_drain(&run->record, true);

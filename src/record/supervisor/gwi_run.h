@@ -10,6 +10,7 @@
 #include "gwi_place.h"
 #include "gwi_program.h"
 #include "gwi_stderr.h"
+#include "gwi_still.h"
 
 #include "gw_text.h"
 
@@ -165,6 +166,21 @@ void gwi_senses_look(gwi_senses *senses, gwi_record *record); /* call it after a
 /* Sample once more at the program's end, and stop sampling. `status` is the program's status. */
 void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status);
 
+/* ---- what happens around the program (around.c) ---- */
+
+typedef struct gwi_around {
+    int terminal_fd;     /* one of our standard descriptors that is a terminal; -1: none, or it was closed */
+    bool is_clock_known; /* asleep_ns is valid */
+    uint64_t asleep_ns;  /* how long the machine has slept since it started */
+} gwi_around;
+
+void gwi_around_begin(gwi_around *around);
+/* Record it if the terminal was closed, and if the machine slept. */
+void gwi_around_look(gwi_around *around, gwi_record *record);
+/* Return how long the machine slept since the last call; 0: it did not. The arguments are the clocks with sleep
+ * (CLOCK_BOOTTIME) and without (CLOCK_MONOTONIC); 0 if one could not be read. */
+uint64_t gwi_asleep_ns(gwi_around *around, uint64_t boot_ns, uint64_t monotonic_ns);
+
 /* ---- GPU core dumps (dumps.c) ---- */
 
 typedef struct gwi_dumps {
@@ -248,6 +264,9 @@ typedef struct gwi_hangs {
     bool kill, told;
     uint64_t killed_at_ns; /* run time of the last kill signal; 0 if none */
     gw_hang_watch watch;
+    gwi_still_job job;                             /* the ranks of a job, even if they make no driver calls */
+    gwi_still_rank told_rank[GWI_STILL_RANKS_MAX]; /* the ranks of the last hang of the job that was recorded */
+    size_t told_rank_count;
 } gwi_hangs;
 
 /* Read the options for hangs into `hangs`. The caller then sets `judge` and `user`. Returns GW_USAGE, with the reason
@@ -255,5 +274,9 @@ typedef struct gwi_hangs {
 GW_MUST_CHECK gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_error *err);
 /* Look for hangs if a look is due. Call it after a drain. */
 void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child);
+/* Call this after the command has ended. If gpuwhy ended it because of a hang, end the ranks that outlive it, too: they
+ * would wait for ever. */
+void gwi_hangs_end_ranks(const gwi_hangs *hangs);
+void gwi_hangs_close(gwi_hangs *hangs);
 
 #endif

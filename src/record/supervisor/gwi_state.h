@@ -80,6 +80,7 @@ struct gw_supervisor {
     char *const *argv;
     gwi_program program;
     gw_path run_folder; /* "" if there is none */
+    gw_path unfinished; /* see gwi_unfinished_set() */
     gwi_handout handout;
     gwi_shared_file shared;
     gwi_doors doors;
@@ -91,6 +92,7 @@ struct gw_supervisor {
     gwi_signals signals;
     gwi_watch watch;
     gwi_senses senses;
+    gwi_around around;
     pid_t child;
     bool is_host_full;      /* a virtual card has ended a process, because the host's memory was used up */
     uint64_t started_at_ns; /* run time at which the program was started */

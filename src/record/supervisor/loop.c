@@ -113,6 +113,7 @@ void gwi_loop_run(gw_supervisor *run)
         gwi_alarm_look(run);
         gwi_live_look(run);
         gwi_senses_look(&run->senses, &run->record);
+        gwi_around_look(&run->around, &run->record);
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);
         look_at_parent(run);

@@ -164,6 +164,7 @@ int gwi_supervisor_start(gw_supervisor *run)
     run->watch.run_folder = run->run_folder;
     gwi_signals_begin(&run->signals);
     gwi_rehearsal_begin(&run->options);
+    gwi_around_begin(&run->around);
     status = open_doors(run);
     if (status != GW_EXIT_OK)
         return status;
@@ -178,6 +179,8 @@ int gwi_supervisor_start(gw_supervisor *run)
     }
     if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second && !is_apart(run))
         gwi_last_recording_set(run->record.path); /* `gpuwhy explain` reads this recording by default */
+    if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second && !run->options.no_history)
+        gwi_unfinished_set(run->record.path, run->unfinished);
     if (run->options.core)
         gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
     if (run->options.deep)
@@ -227,6 +230,7 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
         waitpid(run->command_pid, NULL, 0); /* wait: the --on-failure command reads the verdict from the run folder */
     gwi_alarm_end(&run->alarm);
     gwi_held_free(&run->memory.held);
+    gwi_hangs_close(&run->hangs);
     gwi_handout_end(&run->handout);
     gwi_shared_file_close(&run->shared);
     gwi_dumps_end(&run->dumps);
@@ -234,6 +238,7 @@ void gwi_supervisor_clean_up(gw_supervisor *run)
         gwi_folder_remove(run->run_folder);
     if (!run->is_second)
         remove_old_recordings();
+    gwi_unfinished_clear(run->unfinished);
     gwi_signals_end(&run->signals);
 }
 

@@ -18,17 +18,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PROCESSES_MAX = 512 };
 static const uint64_t first_interval_ns = 50000000u;
 static const uint64_t last_interval_ns = 5000000000u;
 
-typedef struct process_tree {
-    pid_t pid[PROCESSES_MAX];
-    pid_t parent[PROCESSES_MAX]; /* 0 for the command, whose parent is the supervisor */
-    size_t count;
-} process_tree;
-
-static void add_children(process_tree *family, pid_t parent)
+static void add_children(gwi_family *family, pid_t parent)
 {
     char path[64], entry[32];
     snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
@@ -43,7 +36,7 @@ static void add_children(process_tree *family, pid_t parent)
         snprintf(children, sizeof children, "%s/%s/children", path, entry);
         FILE *list = fopen(children, "re"); /* on kernels without this file, only the command is watched */
         int child;
-        while (list != NULL && family->count < PROCESSES_MAX && fscanf(list, "%d", &child) == 1) {
+        while (list != NULL && family->count < GWI_FAMILY_MAX && fscanf(list, "%d", &child) == 1) {
             family->parent[family->count] = parent;
             family->pid[family->count++] = child;
         }
@@ -53,7 +46,7 @@ static void add_children(process_tree *family, pid_t parent)
     closedir(tasks);
 }
 
-static void find_family(process_tree *family, pid_t command)
+void gwi_family_find(gwi_family *family, pid_t command)
 {
     family->pid[0] = command;
     family->parent[0] = 0;
@@ -345,7 +338,7 @@ static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors 
 {
     enum { LOOKS = 5, REST_FACTOR = 500 };
     static const uint64_t pause_ns = 100000000u;
-    static process_tree family;
+    static gwi_family family;
     uint64_t began_ns = gw_processor_ns();
     uint32_t newest = newest_pid();
     bool pending = false;
@@ -353,7 +346,7 @@ static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors 
         pending = pending || watch->young[i].looks < LOOKS;
     if (newest != watch->last_pid || newest == 0 || pending) {
         watch->last_pid = newest;
-        find_family(&family, command);
+        gwi_family_find(&family, command);
         forget_gone(watch);
         for (size_t i = 0; i < family.count; i++) {
             uint32_t at = 0;
@@ -385,8 +378,8 @@ void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors
     if (watch->interval_ns > last_interval_ns)
         watch->interval_ns = last_interval_ns;
     watch->next_at_ns = time + watch->interval_ns;
-    static process_tree family;
-    find_family(&family, command);
+    static gwi_family family;
+    gwi_family_find(&family, command);
     for (size_t i = 0; i < family.count; i++)
         look_at_process(watch, record, doors, family.pid[i], family.parent[i]);
 }

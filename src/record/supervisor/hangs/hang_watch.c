@@ -229,8 +229,18 @@ static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, 
     }
 }
 
-/* Kill the command and every recorded process, because a hanging process does not end with its parent. */
-static void kill_all(const gwi_record *record, pid_t child)
+static void signal_ranks(const gwi_hangs *hangs, int signal)
+{
+    for (size_t i = 0; i < hangs->job.process_count; i++) {
+        const gwi_still_process *process = &hangs->job.process[i];
+        if (process->has_rank && gwi_still_is_there(process))
+            kill(process->pid, signal);
+    }
+}
+
+/* Kill the command, every recorded process and every rank that hangs, because a hanging process does not end with its
+ * parent. */
+static void kill_all(const gwi_hangs *hangs, const gwi_record *record, pid_t child)
 {
     enum { PIDS_MAX = 256 };
     uint32_t pid[PIDS_MAX];
@@ -239,6 +249,69 @@ static void kill_all(const gwi_record *record, pid_t child)
     kill(child, SIGKILL);
     for (size_t i = 0; i < count && i < PIDS_MAX; i++)
         kill((pid_t)pid[i], SIGKILL);
+    signal_ranks(hangs, SIGKILL);
+}
+
+/* ---- a job whose ranks all stand still ---- */
+
+static void put_of_rank(gwi_record *record, const gwi_still_rank *rank, gw_fact_key key, const char *value)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = (uint32_t)rank->pid};
+    item.pair.key = gw_fact_key_text(key);
+    item.pair.value = value;
+    gwi_record_put(record, &item);
+}
+
+static void tell_job(gwi_hangs *hangs, gwi_record *record)
+{
+    for (size_t i = 0; i < hangs->told_rank_count; i++) {
+        const gwi_still_rank *rank = &hangs->told_rank[i];
+        const gw_watched_process as_seen = {
+            .pid = (uint32_t)rank->pid, .since_ns = hangs->job.since_ns, .cpu_known = true, .cpu_ms = rank->cpu_ms};
+        const gw_fact_rank fact = {GW_FACT_SET(rank, rank->rank), GW_FACT_SET(of, rank->of)};
+        gw_text text = {0};
+        gw_fact_rank_write(&fact, &text);
+        put_of_rank(record, rank, GW_FACT_HANG_RANK, gw_text_str(&text));
+        gw_text_free(&text);
+        (void)gw_hang_tell(&hangs->watch, &as_seen, true, put_item, record);
+    }
+}
+
+/* Record a hang of the job, and the end of a recorded one. Returns true if a hang was recorded. */
+static bool note_job(gwi_hangs *hangs, gwi_record *record, pid_t child)
+{
+    enum { LOOKS = 8, TOLD_MAX = 8 };
+    static const uint64_t every_ns_max = 5000000000u;
+    gwi_still_job *job = &hangs->job;
+    uint64_t now = hangs->watch.now_ns, driver_ns = 0, every_ns = hangs->after_ns / LOOKS;
+    every_ns = every_ns < every_ns_max ? every_ns : every_ns_max;
+    if (job->looked_at_ns != 0 && now - job->looked_at_ns < every_ns)
+        return false;
+    for (size_t i = 0; i < hangs->watch.process_count; i++)
+        driver_ns = hangs->watch.process[i].since_ns > driver_ns ? hangs->watch.process[i].since_ns : driver_ns;
+    if (gwi_still_look(job, child, now, driver_ns))
+        for (size_t i = 0; i < hangs->told_rank_count; i++)
+            put_of_rank(record, &hangs->told_rank[i], GW_FACT_HANG_OVER, "");
+    if (job->told || job->told_count >= TOLD_MAX)
+        return false;
+    hangs->told_rank_count = gwi_still_ranks(job, now, hangs->after_ns, hangs->told_rank);
+    if (hangs->told_rank_count == 0)
+        return false;
+    tell_job(hangs, record);
+    job->told = true;
+    job->told_count++;
+    return true;
+}
+
+void gwi_hangs_end_ranks(const gwi_hangs *hangs)
+{
+    if (hangs->killed_at_ns != 0)
+        signal_ranks(hangs, SIGTERM);
+}
+
+void gwi_hangs_close(gwi_hangs *hangs)
+{
+    gwi_still_free(&hangs->job);
 }
 
 void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child)
@@ -249,7 +322,7 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
         return;
     if (hangs->killed_at_ns != 0 && now - hangs->killed_at_ns > kill_after_ns) {
         hangs->killed_at_ns = now;
-        kill_all(record, child);
+        kill_all(hangs, record, child);
     }
     every_ns = every_ns > look_every_ns ? look_every_ns : every_ns;
     if (now - hangs->looked_at_ns < every_ns)
@@ -263,6 +336,7 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
         any = note_hang(hangs, record, &hangs->watch.process[i]) || any;
     for (size_t i = 0; any && !hangs->told && i < hangs->watch.process_count; i++)
         note_beside(hangs, record, &hangs->watch.process[i]);
+    any = note_job(hangs, record, child) || any;
     /* all ranks, because the one that does not join a collective does not hang in it */
     if (any) {
         gwi_record_drain(record, false);

@@ -56,6 +56,11 @@ bool gwi_code_folder(size_t index, const char *run_folder, gw_path out);
  * have the same pid. If the file exists, try again with `again` = 1, 2 and so on, which appends "-2", "-3" and so on to
  * the pid. */
 GW_MUST_CHECK gw_status gwi_recording_name(gw_path out, unsigned again, gw_error *err);
+/* Remember in the state folder that a run writes this recording, until gwi_unfinished_clear(). Runs whose supervisor
+ * was killed are found by this (gw_unfinished_visit()). Stores the path to clear in `out`; "": not remembered. */
+void gwi_unfinished_set(const char *recording, gw_path out);
+void gwi_unfinished_clear(gw_path path);
+
 /* Store the path of a new recording in the user's folder in `out`: <folder>/HOST.RANK.PID.gpuwhy, or HOST.PID.gpuwhy
  * if the launcher has set no rank. Creates the folder, but not its parents, if it is missing. Errors: GW_IO, GW_USAGE
  * (the path is too long). */

@@ -1,0 +1,101 @@
+/* Detects a job whose ranks all stand still, whether or not they use the GPU. Ranks that wait in gloo or MPI make no
+ * driver call, so gw_hang_watch.h does not see them. Everything here is read from /proc and from the kernel's list of
+ * sockets; nothing disturbs the ranks. Linux only. Call all functions from one thread. */
+#ifndef GWI_STILL_H
+#define GWI_STILL_H
+
+#include "gw_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { GWI_FAMILY_MAX = 512 };
+
+/* The command and its descendants, parents before their children (watch.c). */
+typedef struct gwi_family {
+    pid_t pid[GWI_FAMILY_MAX];
+    pid_t parent[GWI_FAMILY_MAX]; /* 0 for the command, whose parent is the supervisor */
+    size_t count;
+} gwi_family;
+void gwi_family_find(gwi_family *family, pid_t command);
+
+/* ---- sockets (sockets.c) ---- */
+
+/* One end of a TCP connection, as in the kernel's network byte order. IPv4 addresses are in their IPv6 form. */
+typedef struct gwi_socket_end {
+    uint8_t address[16];
+    uint16_t port;
+} gwi_socket_end;
+
+typedef struct gwi_socket {
+    uint32_t inode;
+    bool is_listening;
+    gwi_socket_end local, remote;
+    uint64_t bytes; /* sent and acknowledged, plus received */
+} gwi_socket;
+
+typedef struct gwi_sockets {
+    gwi_socket *item; /* owned */
+    size_t count, capacity;
+} gwi_sockets;
+
+/* List the TCP sockets of this network namespace that listen or are connected. Returns false if the kernel does not
+ * list all of them with their byte counts; the list is then empty. Free it with gwi_sockets_free() after either. */
+bool gwi_sockets_read(gwi_sockets *ret_sockets);
+void gwi_sockets_free(gwi_sockets *sockets);
+/* Return the socket that the process has open as descriptor `fd`, or NULL. */
+const gwi_socket *gwi_socket_of(const gwi_sockets *sockets, pid_t pid, int fd);
+/* True if the two sockets are the two ends of one connection. */
+bool gwi_sockets_are_pair(const gwi_socket *one, const gwi_socket *other);
+
+/* ---- the job (still_job.c) ---- */
+
+typedef struct gwi_still_process {
+    pid_t pid, parent;
+    uint64_t start_ticks; /* the pid may be reused */
+    uint64_t exe_hash;    /* exec() may change the environment */
+    bool has_rank, seen;
+    uint32_t rank, of;
+    uint64_t cpu_ms; /* when the job last made progress */
+} gwi_still_process;
+
+typedef struct gwi_still_job {
+    gwi_still_process *process; /* owned; GWI_FAMILY_MAX; NULL: not used yet */
+    size_t process_count;
+    uint64_t looked_at_ns;
+    uint64_t since_ns; /* the job has stood still since then; 0: it has not */
+    /* sums over the processes of the ranks; `is_known` false: some could not be read */
+    uint64_t cpu_ms, io_bytes, socket_bytes, started; /* started: changes if a process starts or ends */
+    bool is_known, told;
+    unsigned told_count;
+    bool stood; /* gwi_still_ranks() has found the hang once; the next look must find it again */
+} gwi_still_job;
+
+/* A rank of a job that stands still. */
+typedef struct gwi_still_rank {
+    pid_t pid;
+    uint32_t rank, of;
+    uint64_t cpu_ms; /* processor time of the process when the job last made progress */
+} gwi_still_rank;
+
+enum { GWI_STILL_RANKS_MAX = 64 };
+
+/* Look at the processes below `command`. `now_ns`: run time. `driver_ns`: run time at which a process of the run last
+ * made progress in the driver. Returns true if the job makes progress again after a hang that was told. */
+bool gwi_still_look(gwi_still_job *job, pid_t command, uint64_t now_ns, uint64_t driver_ns);
+/* Return the ranks if the job has stood still for `after_ns`, and two looks in a row show that this can only be a hang
+ * or a very long pause:
+ * - all ranks of the job run here, and two of them are connected with each other
+ * - none of them waits for somebody outside of the job: it has no connection with others, nobody else could connect to
+ *   it, and its main thread does not wait for other input
+ * - the main thread of one of them waits for a lock or for another rank.
+ * Returns their number; 0 if not, or if any of it is unknown. */
+size_t gwi_still_ranks(gwi_still_job *job, uint64_t now_ns, uint64_t after_ns,
+                       gwi_still_rank ret_rank[GWI_STILL_RANKS_MAX]);
+/* True if the process still exists, and not another one with its pid. */
+bool gwi_still_is_there(const gwi_still_process *process);
+void gwi_still_free(gwi_still_job *job);
+
+#endif
