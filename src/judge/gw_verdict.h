@@ -81,6 +81,7 @@ typedef struct gw_verdict_run {
     uint32_t world;  /* number of ranks of the job, as the launcher set it; 0: not known */
     char *job;       /* owned; job and launch, such as "slurm 123.0"; NULL: not known */
     bool is_cut;     /* the recording stops without an end: the machine or gpuwhy died, or the program still runs */
+    const char *cut; /* static: why it stops, such as "gpuwhy was killed"; NULL: it has an end */
     bool is_damaged; /* blocks of the recording were skipped */
 } gw_verdict_run;
 
@@ -277,6 +278,15 @@ typedef struct gw_verdict {
         needed_bytes; /* memory that the failed process needed on its card; 0: not known, or memory is not the cause */
 } gw_verdict;
 
+/* The machine on which a recording is judged, perhaps long after the run. */
+typedef struct gw_later {
+    const char *host, *boot_id; /* borrowed; "": not known */
+    uint64_t boot_realtime_ns;  /* when the machine started; 0: not known */
+} gw_later;
+
+/* Like gw_judge(), and find out from `later` why the recording has no end. NULL: nothing is known. */
+GW_MUST_CHECK gw_status gw_judge_later(const gw_model *model, const gw_later *later, gw_verdict **ret_verdict,
+                                       gw_error *err);
 /* Judge a recording. The caller frees the verdict. GW_NOMEM: no memory. */
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
 /* Judge a text log with the same catalogue of causes as a recording. A log proves less, so the certainty is usually

@@ -75,6 +75,8 @@ static bool a_rank_ended(const gwi_case *c)
 
 static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
 {
+    if (c->hang.kind == GWI_HANG_JOB && c->root == NULL)
+        return gwi_say_still_job(c, finding) ? GW_SUPPORTED : GW_HYPOTHESIS;
     if (c->hang.kind != GWI_HANG_PEER)
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "no progress for %.1f s: a collective is waiting for a rank that has not joined it",
@@ -87,8 +89,10 @@ static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_peer_died = {
     .id = "peer-died",
     .summary = "A rank waits in a collective for another rank that has ended or does not join it.",
-    .proof = "an NCCL collective as the last launch that nothing has waited for, no other progress of the program, and "
-             "another rank that ended before or stands still elsewhere",
+    .proof =
+        "an NCCL collective as the last launch that nothing has waited for, no other progress of the program, and "
+        "another rank that ended before or stands still elsewhere; or ranks that are all idle at different places, "
+        "without output, GPU calls or bytes read and written, and without anybody outside of the job to wait for",
     .fixes = {[GW_FRAMEWORK_RAW] = "Look at the missing rank first: its first error is the root cause\n"
                                    "Check that all ranks call the same collectives in the same order",
               [GW_FRAMEWORK_TORCH] = "Look at the missing rank first: its first error is the root cause\n"

@@ -14,8 +14,10 @@
  * - SIGKILL, which the kernel may have sent
  * - an exit status that stands for a signal
  * - a signal after an exception
+ * - an error that a closed terminal causes (EIO)
  * - a signal while a stream had unawaited work: a kernel that never finishes may be why someone ended the program */
 #include "gw_fact.h"
+#include "gw_logs.h"
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
 #include "gwi_machine.h"
@@ -88,15 +90,59 @@ static bool say_sender(const gwi_case *c, gwi_finding *finding, int signal)
     return !is_early;
 }
 
+static void say_survive(gwi_finding *finding)
+{
+    gwi_next(finding,
+             "To let it survive a closed terminal, start it with nohup, in tmux or screen, or with systemd-run "
+             "--user --scope");
+}
+
+/* Return the program's last message about an input or output error (EIO), or NULL. */
+static const gw_log_find *find_io_error(const gw_stderr_facts *facts)
+{
+    const gw_log_find *last = NULL;
+    for (size_t i = 0; facts->log != NULL && i < facts->log->find_count; i++)
+        if (strstr(facts->log->find[i].text, "[Errno 5]") != NULL)
+            last = &facts->log->find[i];
+    return last;
+}
+
+/* The terminal was closed, and the program ended with an error instead of a signal: every read and write on a closed
+ * terminal fails with EIO. Without a message about EIO, this is only a hypothesis. */
+static gw_certainty judge_closed_terminal(const gwi_case *c, gwi_finding *finding)
+{
+    const uint64_t soon_ns = 5000000000u;
+    const gw_pair *closed = gw_model_fact(c->model, GW_FACT_TERMINAL_CLOSED);
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    if (closed == NULL || !c->ended || !c->bad_end || c->signal != 0 || c->root != NULL)
+        return GW_CERTAINTY_NONE;
+    const gw_log_find *told = find_io_error(facts);
+    uint64_t end_ns = c->model->t_end_ns, t_ns = closed->t_ns;
+    bool is_near = end_ns < t_ns + soon_ns && t_ns < end_ns + soon_ns;
+    if (told == NULL && (facts->exception.seen || !is_near))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "its terminal was closed, and the program ended with status %d", c->exit_code);
+    gwi_evidence(finding, t_ns, "host",
+                 "the terminal was closed: every read and write on it failed from then on (EIO)");
+    if (told != NULL)
+        gwi_evidence(finding, gw_stderr_line_t_ns(facts, told->file, told->line), "stderr", "%s", told->text);
+    say_survive(finding);
+    gwi_rule_out_gpu(c, finding, "no driver call failed");
+    finding->refutes_text = told != NULL && is_near; /* the same message may also mean a broken disk */
+    return told != NULL && is_near ? GW_SUPPORTED : GW_HYPOTHESIS;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     int signal = c->ended ? signal_of(c) : 0;
     const char *sender = sender_of(signal);
     if (sender == NULL)
-        return GW_CERTAINTY_NONE;
+        return judge_closed_terminal(c, finding);
     bool is_outside = say_sender(c, finding, signal);
     gwi_headline(finding, is_outside ? "signal %d from outside ended the program" : "signal %d ended the program",
                  signal);
+    if (signal == 1)
+        say_survive(finding);
     if (!is_outside && signal != 9)
         gwi_next(finding, "Who sent the signal is not known: search the program and its libraries for kill, raise, "
                           "alarm and watchdogs of their own");

@@ -487,6 +487,16 @@ void gwi_case_close(gwi_case *c)
     gw_ranks_free(&c->ranks);
 }
 
+/* If the judged process does not certainly hang by itself, find out whether the whole job does. Its ranks need not have
+ * made a driver call. */
+static void find_job_hang(gwi_case *c)
+{
+    gwi_job_rank rank[GWI_JOB_RANKS_MAX];
+    bool may_be_job = c->hang.kind == GWI_HANG_NONE || (c->hang.kind == GWI_HANG_DEADLOCK && !c->hang.in_circle);
+    if (may_be_job && c->stall.kind == GWI_STALL_NONE && gwi_job_ranks(c->model, rank) > 0)
+        c->hang = (gwi_hang){.kind = GWI_HANG_JOB, .hang = rank[0].hang};
+}
+
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
 {
     gwi_case c = {.model = model};
@@ -519,6 +529,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.hang = gwi_hang_of(model, c.process->pid);
         gwi_root_find(&c);
     }
+    find_job_hang(&c);
     find_start_failure(&c);
     find_told(&c);
     if (c.start == NULL)

@@ -191,7 +191,8 @@ static answer ask(const gwi_case *c, const gw_cause *cause)
     if (cause->judge != NULL && !gwi_is_log(c))
         facts.certainty = cause->judge(c, &facts.finding);
     bool by_itself = c->signal == 0 || c->signal == ABORTED;
-    if (by_itself && gwi_is_told_another(c, cause) && gwi_is_just_the_end(cause->id) && facts.certainty > GW_HYPOTHESIS)
+    if (by_itself && !facts.finding.refutes_text && gwi_is_told_another(c, cause) && gwi_is_just_the_end(cause->id) &&
+        facts.certainty > GW_HYPOTHESIS)
         facts.certainty = GW_HYPOTHESIS;
     if (!facts.finding.refutes_text)
         text.certainty = gwi_judge_by_text(c, &text.finding);
@@ -252,7 +253,7 @@ static bool name_process(const gwi_case *c, gwi_finding *finding)
 {
     char pid[24], who[GWI_WHO_TEXT_MAX];
     if (c->process == NULL || c->model->process_count < 2 || c->process == c->model->command ||
-        c->stall.kind != GWI_STALL_NONE)
+        c->stall.kind != GWI_STALL_NONE || c->hang.kind == GWI_HANG_JOB) /* the headline names the ranks */
         return true;
     snprintf(pid, sizeof pid, "pid %" PRIu32, c->process->pid);
     if (strstr(gw_text_str(&finding->headline), pid) != NULL)
@@ -469,8 +470,14 @@ static gw_status judge(gwi_case *c, const gw_log *log, gw_verdict **ret_verdict,
 
 gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)
 {
+    return gw_judge_later(model, NULL, ret_verdict, err);
+}
+
+gw_status gw_judge_later(const gw_model *model, const gw_later *later, gw_verdict **ret_verdict, gw_error *err)
+{
     gwi_case c;
     gw_status st = gwi_case_open(model, &c, err);
+    c.later = later;
     return st == GW_OK ? judge(&c, NULL, ret_verdict, err) : st;
 }
 

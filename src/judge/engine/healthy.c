@@ -1,5 +1,6 @@
 /* Reports runs without a known cause, clean or undetermined, and adds advice to verdicts. */
 #include "gwi_coverage.h"
+#include "gwi_cut.h"
 #include "gwi_family.h"
 #include "gwi_hang.h"
 #include "gwi_healthy.h"
@@ -276,6 +277,10 @@ static void say_hang(const gwi_case *c, gwi_finding *finding)
         gwi_say_missing_ranks(c, finding);
         return;
     }
+    if (c->hang.kind == GWI_HANG_JOB) {
+        (void)gwi_say_still_job(c, finding);
+        return;
+    }
     gwi_headline(finding, "no driver call began or ended for %.1f s; the reason is unknown", for_s);
     gwi_say_threads(c, finding);
 }
@@ -287,8 +292,8 @@ static void say_bad_end(const gwi_case *c, gwi_finding *finding)
     const gw_failure *last = gwi_ended_in_probe(c);
     char call[GWI_CALL_TEXT_MAX];
     const char *why = gwi_said_nothing(c) ? " and printed no reason" : "; no reason was found";
-    if (!c->ended && c->model->truncated)
-        gwi_headline(finding, "the recording stops before the program ended, and has no failure that explains the end");
+    if (c->model->truncated)
+        gwi_say_cut(c, finding);
     else if (!c->ended)
         gwi_headline(finding, "nothing has failed so far");
     else if (c->hang.hang != NULL && c->bad_end)
@@ -303,7 +308,7 @@ static void say_bad_end(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "the program exited with status %d%s%s", c->exit_code, why, gpu);
     if (last != NULL)
         gwi_where(finding, last->site, "the last driver call");
-    if (c->hang.hang != NULL && c->bad_end)
+    if (c->hang.hang != NULL && c->bad_end && !c->model->truncated)
         gwi_say_threads(c, finding);
     say_end(c, finding);
     if (c->ended)
@@ -322,7 +327,7 @@ static void say_what_decides(const gwi_case *c, gwi_finding *finding)
     else if (c->root != NULL)
         gwi_next(finding, "Check the arguments of this call; what its result can mean: gpuwhy explain -m %s",
                  gw_result_name(c->root->result));
-    else if (!c->ended && c->model->truncated)
+    else if (c->model->truncated)
         gwi_next(finding, "Read the machine's log of the time at which the recording stops (journalctl -k, dmesg -T)");
     else if (!c->ended || c->hang.hang != NULL)
         gwi_next(finding, "While it runs, look at what each of its threads waits for: gpuwhy poke");
@@ -358,7 +363,7 @@ static void say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *fi
         gwi_say_last_words(c, finding);
         return;
     }
-    if (c->hang.kind == GWI_HANG_PEER || (c->hang.hang != NULL && !c->ended)) {
+    if (c->hang.kind == GWI_HANG_PEER || c->hang.kind == GWI_HANG_JOB || (c->hang.hang != NULL && !c->ended)) {
         say_hang(c, finding);
         say_end(c, finding);
         return;
@@ -566,7 +571,13 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
                                       damaged == 1 ? " was" : "s were", c->model->damaged_first))
         return false;
     if (c->model->truncated && gw_model_fact(c->model, GW_FACT_RECORDING_STOPPED) == NULL &&
-        !gwi_list_addf(advice, "the end of the recording is missing: the machine or gpuwhy itself died"))
+        !gwi_list_addf(advice, "the end of the recording is missing: %s",
+                       gwi_cut_of(c) == GWI_CUT_KILLED ? "gpuwhy itself was killed"
+                                                       : "the machine or gpuwhy itself died"))
+        return false;
+    if (c->model->output_lost &&
+        !gwi_list_addf(advice, "after gpuwhy had died, nothing read the program's stderr any more: its "
+                               "BrokenPipeError follows from that"))
         return false;
     if (c->model->framework_mapped[GW_FRAMEWORK_TORCH] && !c->model->observer_attached &&
         c->model->allocator_count == 0 && gw_model_meta(c->model, "option.no_attach") == NULL)

@@ -1,4 +1,5 @@
 /* Sets what a verdict says about the run itself, by which the recordings of one job are put in order. */
+#include "gwi_cut.h"
 #include "gwi_family.h"
 #include "gwi_run.h"
 
@@ -156,6 +157,7 @@ bool gwi_fill_run(const gwi_case *c, gw_verdict *verdict)
     run->t_trouble_ns = gwi_trouble_time(c, &run->trouble_weight);
     run->has_trouble = verdict->status != GW_VERDICT_CLEAN && run->t_trouble_ns != GWI_NO_TIME;
     run->is_cut = model->truncated;
+    run->cut = model->truncated ? gwi_cut_text(gwi_cut_of(c)) : NULL;
     run->is_damaged = model->damaged_count > 0;
     if (blames_peer(c, verdict))
         run->trouble_weight = 0;

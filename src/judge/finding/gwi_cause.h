@@ -64,7 +64,13 @@ typedef struct gwi_memory {
 } gwi_memory;
 
 /* The kind of hang; hang.c explains how each kind is detected. */
-typedef enum gwi_hang_kind { GWI_HANG_NONE, GWI_HANG_KERNEL, GWI_HANG_PEER, GWI_HANG_DEADLOCK } gwi_hang_kind;
+typedef enum gwi_hang_kind {
+    GWI_HANG_NONE,
+    GWI_HANG_KERNEL,
+    GWI_HANG_PEER,
+    GWI_HANG_DEADLOCK,
+    GWI_HANG_JOB /* all ranks of a job stand still, outside of the driver (job_hang.c) */
+} gwi_hang_kind;
 typedef struct gwi_hang {
     gwi_hang_kind kind;
     const gw_hang *hang;           /* NULL: no hang, or the hang is over */
@@ -98,6 +104,7 @@ typedef struct gwi_stall {
 
 typedef struct gwi_case {
     const gw_model *model;
+    const gw_later *later;     /* borrowed; the machine that judges; NULL: not known */
     const gw_process *process; /* the process to judge; NULL: none was recorded */
     bool ended;                /* the end of the process or of the command is known */
     int exit_code;             /* -1: ended by a signal */

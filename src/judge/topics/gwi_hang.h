@@ -33,6 +33,20 @@ size_t gwi_say_missing_ranks(const gwi_case *c, gwi_finding *finding);
 /* True if the main thread of such a rank stands still at a known place outside the driver. */
 bool gwi_a_rank_stands(const gwi_case *c);
 
+/* ---- a job whose ranks all stand still (job_hang.c) ---- */
+
+enum { GWI_JOB_RANKS_MAX = 64 };
+typedef struct gwi_job_rank {
+    uint32_t rank;
+    const gw_hang *hang;               /* borrowed from the model */
+    const gw_hang_thread *main_thread; /* borrowed from the model */
+} gwi_job_rank;
+/* List the ranks that stand still. Returns their number; 0 if there is no such job, or if it went on. */
+size_t gwi_job_ranks(const gw_model *model, gwi_job_rank ret_rank[GWI_JOB_RANKS_MAX]);
+/* Report where each rank stands, and which one did not follow the others. Call it only if the kind of the hang is
+ * GWI_HANG_JOB. Returns true if the ranks stand at different places. */
+bool gwi_say_still_job(const gwi_case *c, gwi_finding *finding);
+
 const gw_hang_thread *gwi_hang_thread(const gw_hang *hang, uint32_t tid); /* NULL: none with this tid */
 
 #endif

@@ -653,4 +653,70 @@ GW_TEST(senseless_facts_do_no_harm)
     judge(-1, 0);
 }
 
+/* ---- a job whose ranks all stand still ---- */
+
+enum { RANK_PIDS = 700 };
+
+static void still_rank(uint32_t rank, const char *wait, const char *place)
+{
+    char text[160];
+    uint32_t pid = RANK_PIDS + rank;
+    snprintf(text, sizeof text, "rank=%u of=2", rank);
+    fact_of(pid, 0, "hang.rank", text);
+    fact_of(pid, 0, "hang", "for_ms=5000 cpu_ms=0");
+    feed.pid = pid;
+    uint32_t site = place == NULL ? 0 : gw_feed_site(&feed, place);
+    feed.pid = GW_FEED_PID;
+    snprintf(text, sizeof text, "wait=%s site=%u name=python3", wait, site);
+    fact_of(pid, pid, "hang.thread", text);
+}
+
+GW_TEST(a_rank_that_did_not_follow_is_named)
+{
+    static const struct {
+        const char *wait[2], *place[2], *cause, *said;
+    } rows[] = {
+        {{"sleep", "lock"},
+         {"finish train.py 50", "reduce train.py 33"},
+         "peer-died",
+         "rank 1 waits for rank 0, which"},
+        {{"lock", "join"}, {"reduce train.py 33", "finish train.py 50"}, "peer-died", "rank 0 waits for rank 1, which"},
+        {{"timed-lock", "lock"},
+         {"all_reduce torch/distributed/distributed_c10d.py 9", "finish train.py 50"},
+         "peer-died",
+         "rank 0 waits for rank 1, which"},
+        {{"lock", "lock"}, {"finish train.py 50", "reduce train.py 33"}, "peer-died", "wait, at different places"},
+        /* nothing shows that one of them is elsewhere */
+        {{"lock", "lock"}, {"reduce train.py 33", "reduce train.py 33"}, NULL, "wait at the same place"},
+        {{"lock", "lock"}, {NULL, NULL}, NULL, "wait at the same place"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gw_feed_open(&feed, 16 * gib);
+        gw_feed_wait(&feed, 10 * second_ns);
+        for (uint32_t rank = 0; rank < 2; rank++)
+            still_rank(rank, rows[i].wait[rank], rows[i].place[rank]);
+        judge(-1, 0);
+        expect(rows[i].cause, GW_SUPPORTED);
+        assert_true(verdict->is_hang);
+        if (strstr(verdict->headline, rows[i].said) == NULL)
+            fail_msg("row %zu: %s", i, verdict->headline);
+    }
+}
+
+GW_TEST(a_job_that_went_on_or_is_not_all_there_does_not_hang)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        gw_feed_open(&feed, 16 * gib);
+        gw_feed_wait(&feed, 10 * second_ns);
+        still_rank(0, "sleep", "finish train.py 50");
+        if (kind == 0) {
+            still_rank(1, "lock", "reduce train.py 33");
+            fact_of(RANK_PIDS + 1, 0, "hang.over", "");
+        }
+        judge(-1, 0);
+        assert_false(verdict->is_hang);
+        assert_null(verdict->cause);
+    }
+}
+
 GW_TEST_MAIN(NULL, NULL)

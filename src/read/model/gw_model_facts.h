@@ -272,6 +272,7 @@ struct gw_model {
     bool observer_attached;
     unsigned torch_version; /* PyTorch's version as 100 * major + minor; 0: not known */
     bool truncated;         /* the recording has no end item */
+    bool output_lost;       /* truncated: an exception was left out because it reports that nothing read the output */
     uint64_t damaged_count; /* number of damaged blocks that were skipped */
     char damaged_first[256];
     uint64_t t_end_ns; /* time at which the command ended; if unknown, the time of the last item */

@@ -112,6 +112,15 @@ static bool is_said(const gw_stderr_facts *facts, const char *line, size_t bytes
     return false;
 }
 
+/* True if the exception reports that nothing reads the program's output any more, and gpuwhy had died. gpuwhy reads
+ * stderr, so the exception is a consequence of this death. An exception that gpuwhy has read itself is on stderr, and
+ * came before. */
+static bool follows_from_our_death(const gw_model *model, const char *line, size_t bytes)
+{
+    const char *number = strstr(line, "[Errno 32]");
+    return model->truncated && (gw_begins(line, "BrokenPipeError") || (number != NULL && number < line + bytes));
+}
+
 void gwi_raised_finish(gw_model *model)
 {
     gw_stderr_facts *facts = &model->stderr_facts;
@@ -121,7 +130,8 @@ void gwi_raised_finish(gw_model *model)
         return;
     const char *line = exception_line(process, &bytes);
     bool wanted = line != NULL && !is_said(facts, line, bytes);
-    if (!wanted)
+    model->output_lost = wanted && follows_from_our_death(model, line, bytes);
+    if (!wanted || model->output_lost)
         return;
     uint64_t said = facts->bytes;
     if (facts->output != NULL && facts->output->bytes > 0 && facts->output->text[facts->output->bytes - 1] != '\n')
