@@ -4,6 +4,7 @@
 #include "gw_say.h"
 #include "gw_text.h"
 #include "gwi_cmd.h"
+#include "gwi_judge.h"
 #include "gwi_manual.h"
 #include "gwi_options.h"
 #include "gwi_past_runs.h"
@@ -12,6 +13,7 @@
 #include "gw_clock.h"
 #include "gw_config.h"
 #include "gw_keep.h"
+#include "gw_place.h"
 #include "gw_render.h"
 
 #include <inttypes.h>
@@ -489,6 +491,21 @@ static gw_status check(const history_options *options, bool has_words, gw_error 
     return GW_OK;
 }
 
+/* Add a run whose supervisor was killed before it could do so. Returns false if the run is still going. */
+static bool add_unfinished(void *user, const char *recording)
+{
+    gwi_judged judged;
+    (void)user;
+    const gwi_judge_how how = {.no_history = true, .is_quick = true};
+    if (gwi_judge_file(recording, &how, &judged, NULL) != GW_OK)
+        return true; /* it cannot be read, and a later look would find the same */
+    bool is_over = !judged.running;
+    if (is_over)
+        gwi_past_add(judged.verdict, recording, NULL, judged.verdict->run.cwd == NULL ? "" : judged.verdict->run.cwd);
+    gwi_judged_free(&judged);
+    return is_over;
+}
+
 /* Read the runs that the user chose, and print them. */
 static gw_status list_runs(const history_options *options, const char *words, gw_error *err)
 {
@@ -498,6 +515,7 @@ static gw_status list_runs(const history_options *options, const char *words, gw
                             .words = words[0] == '\0' ? NULL : words,
                             .newest_max = options->all ? 0 : SHOWN,
                             .wait_ms = WAIT_MS};
+    gw_unfinished_visit(add_unfinished, NULL);
     gw_status st = gwi_past_read(&query, &list, err);
     if (st == GW_OK)
         st = look(&list, query.words != NULL || query.where != NULL, &view, err);

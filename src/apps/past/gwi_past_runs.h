@@ -81,10 +81,11 @@ const char *gwi_past_kind_text(bool is_answer);
  * there is none. */
 bool gwi_past_batch(const gw_string_list *argv, uint64_t *ret_batch);
 
-/* Add a judged run. `recording` is "" if the recording was not kept. `program` is the command line to list, in which
+/* Add a judged run. `recording` is "" if the recording was not kept. `folder` is where the command was started; NULL:
+ * the current one. `program` is the command line to list, in which
  * secrets are masked here; NULL: that of the verdict. May wait for other programs, for one second if they make no
  * progress, so print the verdict first. Prints a line if the run could not be added. */
-void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program);
+void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program, const char *folder);
 
 /* Add an answer of `gpuwhy fit` to the command line `program`. `batch` is 0 if it is unknown. */
 void gwi_past_add_answer(char *const *program, uint64_t start_realtime_ns, double seconds, uint64_t batch,

@@ -79,7 +79,9 @@ static bool copy_command(const gw_string_list *argv, char **ret_command)
 static bool copy_end(const gw_verdict *verdict, char **ret_end)
 {
     char end[48] = "unknown";
-    if (verdict->exit_known && verdict->signal != 0)
+    if (verdict->run.cut != NULL)
+        snprintf(end, sizeof end, "%s", verdict->run.cut);
+    else if (verdict->exit_known && verdict->signal != 0)
         snprintf(end, sizeof end, "died of signal %d", verdict->signal);
     else if (verdict->exit_known)
         snprintf(end, sizeof end, "exited %d", verdict->exit_code);
@@ -198,12 +200,14 @@ static bool describe(const gw_verdict *verdict, gwi_past *past)
            copy_end(verdict, &past->end) && copy_cards(verdict, &past->card) && copy_attempts(verdict, &past->attempts);
 }
 
-void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program)
+void gwi_past_add(const gw_verdict *verdict, const char *recording, char *const *program, const char *folder)
 {
-    gw_path folder;
     gw_string_list masked = {0};
     gwi_past past = {0};
-    if (getcwd(folder, sizeof folder) == NULL || !verdict->run.has_start)
+    gw_path here;
+    if (folder == NULL)
+        folder = getcwd(here, sizeof here);
+    if (folder == NULL || !verdict->run.has_start)
         return;
     if (program != NULL)
         mask_command(program, &masked);

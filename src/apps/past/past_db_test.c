@@ -54,7 +54,7 @@ static void add_with_peak(char *command, uint64_t start_ns, int exit_code, bool 
     verdict.run.start_realtime_ns = start_ns;
     verdict.peak.is_known = has_peak;
     verdict.peak.bytes = peak_bytes;
-    gwi_past_add(&verdict, "/srv/100%/a.gpuwhy", NULL);
+    gwi_past_add(&verdict, "/srv/100%/a.gpuwhy", NULL, NULL);
 }
 
 static void add(char *command, uint64_t start_ns, int exit_code)
@@ -112,7 +112,7 @@ GW_TEST_WITH(attempts_are_part_of_their_run, clear, NULL)
         .status = GW_VERDICT_CLEAN, .argv = {words, 3}, .exit_known = true, .attempts = attempts, .attempt_count = 3};
     verdict.run.has_start = true;
     verdict.run.start_realtime_ns = 6;
-    gwi_past_add(&verdict, "", program);
+    gwi_past_add(&verdict, "", program, NULL);
     add((char[]){"other"}, 7, 1);
     gwi_past_list list = list_now();
     assert_int_equal(list.count, 2);

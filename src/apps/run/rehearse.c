@@ -163,7 +163,7 @@ int gwi_cmd_rehearse(int argc, char **argv)
         return status;
     status = tell(&options, verdict, program, &output[1]);
     if (!options.no_history && verdict->rehearsal != NULL)
-        gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "", NULL);
+        gwi_past_add(verdict, verdict->recording != NULL ? verdict->recording : "", NULL, NULL);
     gw_verdict_free(verdict);
     return status;
 }

@@ -376,7 +376,7 @@ static void tell(const closed_recording *closed, const gw_run_options *options, 
     /* Only now, because it may wait for other programs. A run is listed with the command that the user gave, even if
      * --on changed it for a later attempt. */
     if (!options->no_history)
-        gwi_past_add(verdict, is_kept ? recording : "", verdict->attempt_count > 1 ? program : NULL);
+        gwi_past_add(verdict, is_kept ? recording : "", verdict->attempt_count > 1 ? program : NULL, NULL);
     gw_verdict_free(verdict);
 }
 

@@ -5,7 +5,9 @@
 #include "gwi_progress.h"
 #include "gwi_terminal.h"
 
+#include "gw_clock.h"
 #include "gw_model.h"
+#include "gw_process.h"
 #include "gw_render.h"
 #include "gw_say.h"
 #include "gw_sites.h"
@@ -15,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback, gw_verdict **ret_verdict,
@@ -30,6 +34,20 @@ gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *tra
     gw_model_free(model);
     gw_reader_close(reader);
     return st;
+}
+
+/* Read what a recording without an end needs: the identity of this machine, and when it started. */
+static gw_status judge_here(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)
+{
+    struct utsname name;
+    struct timespec up;
+    char boot_id[64] = "";
+    (void)gw_read_small(boot_id, sizeof boot_id, NULL, "/proc/sys/kernel/random/boot_id");
+    boot_id[strcspn(boot_id, "\n")] = '\0';
+    gw_later later = {.host = uname(&name) == 0 ? name.nodename : "", .boot_id = boot_id};
+    if (clock_gettime(CLOCK_BOOTTIME, &up) == 0)
+        later.boot_realtime_ns = gw_realtime_ns() - ((uint64_t)up.tv_sec * 1000000000u + (uint64_t)up.tv_nsec);
+    return gw_judge_later(model, &later, ret_verdict, err);
 }
 
 /* `progress` may be NULL. */
@@ -53,7 +71,7 @@ static gw_status judge(const char *path, bool is_quick, gwi_progress *progress, 
         (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     gwi_progress_part(progress, "judging");
     if (st == GW_OK)
-        st = gw_judge(model, ret_verdict, err);
+        st = judge_here(model, ret_verdict, err);
     if (st == GW_OK && ret_model != NULL) {
         *ret_model = model;
         model = NULL;
