@@ -10,11 +10,14 @@
     X(CARD_EVENT, "card event") /* code: NVML's event type; value: the event's data */                                 \
     X(CARD_LOST, "card lost")   /* code: NVML's result (15 GPU lost, 16 reset required) */                             \
     X(OOM_KILL, "oom kill")     /* processes killed because host memory ran out; value: their number */                \
-                                /* code of OOM_KILL: 1 limit of a cgroup, 0 memory of the machine, 2 unknown */        \
+    /* code of OOM_KILL: 1 limit of a cgroup, 0 memory of the machine, 2 unknown, 3 oomd */                            \
     X(CRASH, "crash")           /* the Linux kernel logged a fault signal; code: the signal; value: the address */     \
     X(BUS_ERROR, "bus error")   /* PCIe's advanced error reporting; code: 0 corrected, 1 uncorrected, 2 fatal */       \
     X(DRIVER_LOG, "driver log") /* another log line of NVIDIA's kernel driver; code: GW_DRIVER_LINE_* */               \
     X(SENSE, "sense")           /* gpuwhy cannot read a source; the text names the source and the reason */
+
+/* The code of an OOM_KILL event if not the kernel but systemd-oomd killed the processes. */
+enum { GW_OOM_BY_OOMD = 3 };
 
 typedef enum gw_machine_event_kind {
 #define GW_X(name, text) GW_MACHINE_##name,

@@ -3,8 +3,8 @@
  * Established only by: one of these:
  * - The kernel's log reports that it killed a process of the run for lack of memory, and the run ended because of this.
  *   In a text log, an error must follow.
- * - A control group's count of these kills rose within 1.5 s of the program's death by SIGKILL, and no driver call had
- *   failed. A user's SIGKILL does not raise the count.
+ * - A control group's count of these kills, or of those by systemd-oomd, rose within 1.5 s of the program's death by
+ * SIGKILL, and no driver call had failed. A user's SIGKILL does not raise the count.
  *
  * Supported by:
  * - the count, if it rose at another time;
@@ -84,12 +84,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return certainty;
     const gw_series *limit = gw_machine_known(c->model, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_NO_DEVICE, 0);
     bool by_group = kill.log != NULL ? kill.log->code == 1 : limit != NULL && limit->last != UINT64_MAX;
-    gwi_headline(finding, "the kernel killed %s because %s ran out of memory",
-                 kill.log != NULL && kill.log->pid != 0 &&
-                         (c->model->command == NULL || kill.log->pid != c->model->command->pid)
-                     ? "a process of the program"
-                     : "the program",
-                 by_group ? "its control group" : "the host");
+    if (kill.log == NULL && kill.group != NULL && kill.group->code == GW_OOM_BY_OOMD)
+        gwi_headline(finding, "systemd-oomd killed the program because its control group was short of memory");
+    else
+        gwi_headline(finding, "the kernel killed %s because %s ran out of memory",
+                     kill.log != NULL && kill.log->pid != 0 &&
+                             (c->model->command == NULL || kill.log->pid != c->model->command->pid)
+                         ? "a process of the program"
+                         : "the program",
+                     by_group ? "its control group" : "the host");
     if (kill.log != NULL)
         gwi_say_machine_event(c, finding, kill.log);
     if (kill.group != NULL)
@@ -112,7 +115,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_host_oom_kill = {
     .id = "host-oom-kill",
-    .summary = "The kernel's out-of-memory killer ended the program: the host's memory ran out, not the GPU's.",
+    .summary = "The kernel's out-of-memory killer, or systemd-oomd, ended the program: the host's memory ran out, not "
+               "the GPU's.",
     .proof = "a message in the kernel log that names a process of the run, or an oom_kill count of the control group "
              "that rose when SIGKILL ended the program",
     .fixes = {[GW_FRAMEWORK_RAW] =

@@ -12,12 +12,11 @@
  * Supported by:
  * - such a signal that only the program received: it may have sent the signal itself (raise, kill, alarm)
  * - SIGKILL, which the kernel may have sent
- * - an exit status that stands for a signal
+ * - an exit status that stands for a signal, or another one right after gpuwhy received a signal from outside
  * - a signal after an exception
  * - an error that a closed terminal causes (EIO)
  * - a signal while a stream had unawaited work: a kernel that never finishes may be why someone ended the program */
 #include "gw_fact.h"
-#include "gw_logs.h"
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
 #include "gwi_machine.h"
@@ -97,16 +96,6 @@ static void say_survive(gwi_finding *finding)
              "--user --scope");
 }
 
-/* Return the program's last message about an input or output error (EIO), or NULL. */
-static const gw_log_find *find_io_error(const gw_stderr_facts *facts)
-{
-    const gw_log_find *last = NULL;
-    for (size_t i = 0; facts->log != NULL && i < facts->log->find_count; i++)
-        if (strstr(facts->log->find[i].text, "[Errno 5]") != NULL)
-            last = &facts->log->find[i];
-    return last;
-}
-
 /* The terminal was closed, and the program ended with an error instead of a signal: every read and write on a closed
  * terminal fails with EIO. Without a message about EIO, this is only a hypothesis. */
 static gw_certainty judge_closed_terminal(const gwi_case *c, gwi_finding *finding)
@@ -116,28 +105,50 @@ static gw_certainty judge_closed_terminal(const gwi_case *c, gwi_finding *findin
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     if (closed == NULL || !c->ended || !c->bad_end || c->signal != 0 || c->root != NULL)
         return GW_CERTAINTY_NONE;
-    const gw_log_find *told = find_io_error(facts);
+    bool is_told = gw_stderr_said(facts, GW_SAYS_IO_ERROR, NULL) != NULL;
     uint64_t end_ns = c->model->t_end_ns, t_ns = closed->t_ns;
     bool is_near = end_ns < t_ns + soon_ns && t_ns < end_ns + soon_ns;
-    if (told == NULL && (facts->exception.seen || !is_near))
+    if (!is_told && (facts->exception.seen || !is_near))
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "its terminal was closed, and the program ended with status %d", c->exit_code);
     gwi_evidence(finding, t_ns, "host",
                  "the terminal was closed: every read and write on it failed from then on (EIO)");
-    if (told != NULL)
-        gwi_evidence(finding, gw_stderr_line_t_ns(facts, told->file, told->line), "stderr", "%s", told->text);
+    if (is_told)
+        gwi_evidence(finding, GWI_NO_TIME, "stderr", "the program reported EIO (input/output error)");
     say_survive(finding);
     gwi_rule_out_gpu(c, finding, "no driver call failed");
-    finding->refutes_text = told != NULL && is_near; /* the same message may also mean a broken disk */
-    return told != NULL && is_near ? GW_SUPPORTED : GW_HYPOTHESIS;
+    finding->refutes_text = is_told && is_near; /* the same message may also mean a broken disk */
+    return is_told && is_near ? GW_SUPPORTED : GW_HYPOTHESIS;
+}
+
+/* The program ended by itself, with an error status and without a reason, right after somebody else had asked it to end
+ * by a signal that gpuwhy received, too. It may have been about to end anyway. */
+static gw_certainty judge_asked_to_end(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_pair *pair = gw_model_fact(c->model, GW_FACT_STOP_SIGNAL);
+    gw_fact_stop stop;
+    if (pair == NULL || !c->ended || !c->bad_end || c->signal != 0 || c->root != NULL || may_have_said_why(c) ||
+        c->hang.kind != GWI_HANG_NONE)
+        return GW_CERTAINTY_NONE;
+    gw_fact_stop_read(gw_fact_text_of(pair->value), &stop);
+    if (!say_sender(c, finding, (int)stop.signal))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "signal %u from outside asked the program to end, and it exited with status %d", stop.signal,
+                 c->exit_code);
+    if (stop.signal == 1)
+        say_survive(finding);
+    gwi_rule_out_gpu(c, finding, "no driver call failed");
+    return GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     int signal = c->ended ? signal_of(c) : 0;
     const char *sender = sender_of(signal);
-    if (sender == NULL)
-        return judge_closed_terminal(c, finding);
+    if (sender == NULL) {
+        gw_certainty certainty = judge_closed_terminal(c, finding);
+        return certainty != GW_CERTAINTY_NONE ? certainty : judge_asked_to_end(c, finding);
+    }
     bool is_outside = say_sender(c, finding, signal);
     gwi_headline(finding, is_outside ? "signal %d from outside ended the program" : "signal %d ended the program",
                  signal);

@@ -550,6 +550,26 @@ static bool advise_handled(const gwi_case *c, gw_string_list *advice)
     return good;
 }
 
+/* Add advice about sleep: the clock of the recording stood still meanwhile, and a card may lose its contexts. */
+static bool advise_sleep(const gwi_case *c, gw_string_list *advice)
+{
+    const gw_pair *last = NULL;
+    uint64_t sum_ms = 0;
+    for (size_t i = 0; i < c->model->fact_count; i++) {
+        gw_fact_suspend said;
+        if (c->model->fact[i].what != GW_FACT_SUSPENDED || c->model->fact[i].value == NULL)
+            continue;
+        last = &c->model->fact[i];
+        gw_fact_suspend_read(gw_fact_text_of(last->value), &said);
+        sum_ms += said.for_ms;
+    }
+    return last == NULL ||
+           gwi_list_addf(advice,
+                         "the machine slept for %.0f s during the run, last at %.2f s: the times here leave the "
+                         "sleep out, and a GPU may lose its contexts by it",
+                         (double)sum_ms / 1e3, (double)last->t_ns / 1e9);
+}
+
 static bool advise_losses(const gwi_case *c, gw_string_list *advice)
 {
     uint64_t lost = 0;
@@ -615,5 +635,5 @@ bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list 
         good = good && gwi_advise_unused_gpu(c, advice) && gwi_advise_order(c, advice);
     }
     return good && advise_hangs(c, advice) && advise_handled(c, advice) && gwi_advise_family(c, status, advice) &&
-           advise_losses(c, advice);
+           advise_sleep(c, advice) && advise_losses(c, advice);
 }

@@ -34,6 +34,20 @@ static void expect_killed(const char *cause, gw_certainty certainty)
     expect_cause(cause, certainty);
 }
 
+GW_TEST(systemd_oomd_is_named)
+{
+    for (int late = 0; late < 2; late++) {
+        open_host_run();
+        gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, GW_OOM_BY_OOMD, 4,
+                        "user.oomd_kill rose from 0 to 4");
+        gw_feed_wait(&feed, late ? 60 * second_ns : second_ns / 2);
+        host_counts(3, 22);
+        expect_killed("host-oom-kill", late ? GW_SUPPORTED : GW_ESTABLISHED);
+        assert_non_null(strstr(verdict->headline, "systemd-oomd"));
+        assert_true(says("user.oomd_kill"));
+    }
+}
+
 GW_TEST(the_kernel_names_the_command)
 {
     open_host_run();

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 /* A limit of this size or more means "no limit". Version 1 has no word such as "max" for it, and reports a number
@@ -303,4 +304,27 @@ bool gwi_cgroup_oom_kills(const gwi_cgroup *group, uint64_t *ret_count)
            gw_read_small(text, sizeof text, &why, "%s/%s", group->memory.path,
                          group->memory.is_v2 ? "memory.events" : "memory.oom_control") >= 0 &&
            gwi_text_number(text, "oom_kill", ret_count);
+}
+
+bool gwi_cgroup_oomd_kills(const gwi_cgroup *group, uint64_t *ret_count)
+{
+    const gwi_cgroup_part *part = &group->memory;
+    char path[PATH_MAX], text[32];
+    bool known = false;
+    *ret_count = 0;
+    if (!part->is_v2 || part->path[0] == '\0')
+        return false;
+    snprintf(path, sizeof path, "%s", part->path);
+    for (size_t bytes = strlen(path); bytes >= part->top_bytes && bytes > 0; bytes = strlen(path)) {
+        ssize_t got = getxattr(path, "user.oomd_kill", text, sizeof text - 1);
+        known = known || got >= 0 || errno == ENODATA;
+        text[got > 0 ? got : 0] = '\0';
+        uint64_t count = strtoull(text, NULL, 10);
+        *ret_count = count > *ret_count ? count : *ret_count;
+        char *slash = strrchr(path, '/');
+        if (slash == NULL || bytes == part->top_bytes)
+            break;
+        *slash = '\0';
+    }
+    return known;
 }

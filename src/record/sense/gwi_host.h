@@ -49,6 +49,9 @@ void gwi_cgroup_read(const gwi_cgroup *group, gwi_values *values);
 /* Store in *ret_count how many processes of the group the kernel has killed for lack of memory. Returns false if the
  * number is unknown. */
 bool gwi_cgroup_oom_kills(const gwi_cgroup *group, uint64_t *ret_count);
+/* Store in *ret_count how many processes of the group, or of one of its visible parents, systemd-oomd has killed: the
+ * largest number, from the extended attribute user.oomd_kill that it sets. Returns false if the number is unknown. */
+bool gwi_cgroup_oomd_kills(const gwi_cgroup *group, uint64_t *ret_count);
 
 /* ---- the machine and its processes (host.c) ---- */
 

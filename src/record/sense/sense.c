@@ -42,8 +42,8 @@ struct gw_sense {
     bool counts_pids; /* this process sees the kernel's own pids */
     gwi_cgroup cgroup;
     gwi_values group, host;
-    bool has_oom_kills;
-    uint64_t oom_kills;
+    bool has_oom_kills, has_oomd_kills;
+    uint64_t oom_kills, oomd_kills;
     process *process; /* owned */
     size_t process_count;
     gwi_sampler sampler;
@@ -143,6 +143,24 @@ static void look_at_oom_kills(gw_sense *sense, const gw_sense_sink *sink)
     }
     sense->has_oom_kills = true;
     sense->oom_kills = count;
+}
+
+/* Like look_at_oom_kills(), for processes that systemd-oomd killed because of memory pressure. */
+static void look_at_oomd_kills(gw_sense *sense, const gw_sense_sink *sink)
+{
+    uint64_t count;
+    char text[128];
+    if (!gwi_cgroup_oomd_kills(&sense->cgroup, &count))
+        return;
+    if (sense->has_oomd_kills && count > sense->oomd_kills) {
+        snprintf(text, sizeof text,
+                 "systemd-oomd killed processes of the control group (user.oomd_kill rose from %" PRIu64 " to %" PRIu64
+                 ")",
+                 sense->oomd_kills, count);
+        tell_event(sense, sink, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_OOM_BY_OOMD, count - sense->oomd_kills, text);
+    }
+    sense->has_oomd_kills = true;
+    sense->oomd_kills = count;
 }
 
 static process *process_of(gw_sense *sense, uint32_t pid)
@@ -380,6 +398,7 @@ void gw_sense_look(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink
     const gwi_kmsg_to to = {&sense->options, now, sink, sense->counts_pids};
     gwi_kmsg_read(&sense->kmsg, &to, false);
     look_at_oom_kills(sense, sink);
+    look_at_oomd_kills(sense, sink);
     look_at_failure(sense, now);
     look_at_users(sense, now, sink);
     if (time >= sense->host_due_ns) {
@@ -438,6 +457,7 @@ void gw_sense_last(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink
     const gwi_kmsg_to to = {&sense->options, now, sink, sense->counts_pids};
     gwi_kmsg_read(&sense->kmsg, &to, true);
     look_at_oom_kills(sense, sink);
+    look_at_oomd_kills(sense, sink);
     look_at_host(sense, now, sink, true);
     look_at_users(sense, now, sink);
     wait_for_answer(sense, now, sink, until_ns);
