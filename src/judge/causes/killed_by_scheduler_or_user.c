@@ -89,6 +89,20 @@ static bool say_sender(const gwi_case *c, gwi_finding *finding, int signal)
     return !is_early;
 }
 
+/* Report the command of --alarm-at if it was started before the end: it may be what sent the signal. */
+static bool say_alarm(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_pair *alarm = gw_model_fact(c->model, GW_FACT_MEMORY_ALARM);
+    gw_fact_memory_alarm read;
+    if (alarm == NULL)
+        return false;
+    gw_fact_memory_alarm_read(gw_fact_text_of(alarm->value), &read);
+    if (!read.command)
+        return false;
+    gwi_evidence(finding, alarm->t_ns, "host", "the command of --alarm-at was started; it may have sent the signal");
+    return true;
+}
+
 static void say_survive(gwi_finding *finding)
 {
     gwi_next(finding,
@@ -154,7 +168,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                  signal);
     if (signal == 1)
         say_survive(finding);
-    if (!is_outside && signal != 9)
+    bool is_alarm = !is_outside && say_alarm(c, finding);
+    if (!is_outside && signal != 9 && !is_alarm)
         gwi_next(finding, "Who sent the signal is not known: search the program and its libraries for kill, raise, "
                           "alarm and watchdogs of their own");
     if (c->signal == 0)

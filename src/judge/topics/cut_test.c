@@ -139,4 +139,17 @@ GW_TEST(an_intervention_displaces_no_earlier_cause)
             }
 }
 
+GW_TEST(the_command_of_an_alarm_may_have_sent_the_signal)
+{
+    for (int command = 0; command < 2; command++) {
+        open_run();
+        gw_feed_fact(&feed, "memory.alarm", command ? "held_bytes=5\nlimit_bytes=6\ncommand=1\n" : "held_bytes=5\n");
+        gw_feed_exit(&feed, -1, 15);
+        judge_on("here", "one", 0);
+        assert_cause(verdict, "killed-by-scheduler-or-user", GW_SUPPORTED);
+        assert_int_equal(why_has(verdict, "the command of --alarm-at was started"), command);
+        assert_int_equal(list_has(&verdict->next, "watchdogs"), !command);
+    }
+}
+
 GW_TEST_MAIN(NULL, NULL)
