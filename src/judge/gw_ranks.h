@@ -58,6 +58,7 @@ typedef enum gw_rank_stand {
 typedef struct gw_rank {
     uint32_t pid, rank, world; /* rank, world: valid if has_rank; world 0: unknown */
     bool has_rank;
+    bool no_pid;      /* `pid` is not the process's, since a saved file does not contain it */
     bool is_whole;    /* no NCCL call of the process can be missing */
     bool is_stuck;    /* it makes no progress and is inside NCCL, or waits for NCCL's work */
     bool has_replays; /* it launched graphs, whose collectives have no number */

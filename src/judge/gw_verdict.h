@@ -38,8 +38,8 @@ typedef struct gw_evidence {
     double value;
     const char *unit;   /* static: "bytes", "count", "ms", "calls", "" */
     const char *source; /* static: "driver", "ledger", "observer", "stderr", "output", "python", "exit", "driver log",
-                           "core dump", "second run", "card", "kernel log", "host", "log", "library log", "tables",
-                           "last good run", "earlier runs", "replay", "injection" */
+                           "core dump", "dump", "second run", "card", "kernel log", "host", "log", "library log",
+                           "tables", "last good run", "earlier runs", "replay", "injection" */
     gw_weight weight;
 } gw_evidence;
 
@@ -255,9 +255,10 @@ typedef struct gw_verdict {
     gw_ranks ranks;         /* owned; for the comparison with other recordings; empty: none used NCCL */
     gw_verdict_part *parts; /* owned; empty: the recording was judged alone */
     size_t part_count;
-    gw_verdict_job *job;           /* owned; NULL: the recording was judged alone */
-    char *log;                     /* names of the judged text logs; NULL: no log was judged */
-    char *snapshot;                /* path of the judged PyTorch memory snapshot; NULL: no snapshot was judged */
+    gw_verdict_job *job; /* owned; NULL: the recording was judged alone */
+    char *log;           /* names of the judged text logs; NULL: no log was judged */
+    char *snapshot;      /* path of the judged file that another program saved; NULL: no such file was judged */
+    char *snapshot_kind; /* owned; what `snapshot` is: "PyTorch memory snapshot" */
     gw_verdict_question *question; /* owned; NULL: no question was asked */
     /* the failure that the verdict is about */
     bool has_failure;

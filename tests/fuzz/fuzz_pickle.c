@@ -1,24 +1,17 @@
-/* Fuzz the memory snapshots that PyTorch saves: read a snapshot, build the model and judge it. */
+/* Fuzz the memory snapshots and Flight Recorder dumps that PyTorch saves: read one, build the model and judge it. */
 #include "gw_torch.h"
 #include "gw_verdict.h"
 #include "inputs.h"
 #include "seeds.h"
 
-/* Write a seed with one segment, one block, and one trace entry with a stack. */
-static void write_seeds(const char *folder)
+static void write_seed(const char *folder, const char *name, const char *seed, size_t bytes)
 {
-    static const char seed[] =
-        "\x80\x02}(X\x08\0\0\0segments](}(X\x0a\0\0\0total_sizeM\0\x02X\x06\0\0\0blocks]}("
-        "X\x04\0\0\0sizeM\0\x02X\x05\0\0\0stateX\x10\0\0\0active_allocatedX\x06\0\0\0frames]q\0}("
-        "X\x08\0\0\0filenameX\x01\0\0\0fX\x04\0\0\0nameX\x01\0\0\0nX\x04\0\0\0lineK\x05uaua"
-        "ueX\x0d\0\0\0device_traces]](}(X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrK\x00"
-        "X\x04\0\0\0sizeM\0\x02X\x06\0\0\0framesh\0X\x07\0\0\0time_usK\x07ueau.";
     char path[4096];
-    snprintf(path, sizeof path, "%s/snapshot.pickle", folder);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "wb");
     if (file == NULL)
         return;
-    if (fwrite(seed, 1, sizeof seed - 1, file) != sizeof seed - 1 || fclose(file) != 0)
+    if (fwrite(seed, 1, bytes, file) != bytes || fclose(file) != 0)
         abort();
     gw_model *model;
     gw_error err;
@@ -27,6 +20,33 @@ static void write_seeds(const char *folder)
         abort();
     }
     gw_model_free(model);
+}
+
+/* Write a snapshot with one segment, one block, and one trace entry with a stack, and a dump with two calls. */
+static void write_seeds(const char *folder)
+{
+    static const char snapshot[] =
+        "\x80\x02}(X\x08\0\0\0segments](}(X\x0a\0\0\0total_sizeM\0\x02X\x06\0\0\0blocks]}("
+        "X\x04\0\0\0sizeM\0\x02X\x05\0\0\0stateX\x10\0\0\0active_allocatedX\x06\0\0\0frames]q\0}("
+        "X\x08\0\0\0filenameX\x01\0\0\0fX\x04\0\0\0nameX\x01\0\0\0nX\x04\0\0\0lineK\x05uaua"
+        "ueX\x0d\0\0\0device_traces]](}(X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrK\x00"
+        "X\x04\0\0\0sizeM\0\x02X\x06\0\0\0framesh\0X\x07\0\0\0time_usK\x07ueau.";
+    static const char flight[] =
+        "\200\002}q\000(X\007\000\000\000versionq\001X\004\000\000\0002.10q\002X\011\000\000\000pg_config"
+        "q\003}q\004X\001\000\000\0000q\005}q\006(X\004\000\000\000nameq\007h\005X\004\000\000\000descq\010"
+        "X\001\000\000\000dq\011X\005\000\000\000ranksq\012X\006\000\000\000[0, 1]q\013usX\011\000\000\000"
+        "pg_statusq\014}q\015h\005}q\016X\030\000\000\000last_enqueued_collectiveq\017K\003ssX\007\000\000"
+        "\000entriesq\020]q\021(}q\022(X\006\000\000\000framesq\023]q\024}q\025(h\007X\001\000\000\000fq\026"
+        "X\010\000\000\000filenameq\027X\004\000\000\000t.pyq\030X\004\000\000\000lineq\031K\005uaX\005\000"
+        "\000\000pg_idq\032K\000X\015\000\000\000process_groupq\033h\005h\011\206q\034X\021\000\000\000co"
+        "llective_seq_idq\035K\002X\016\000\000\000profiling_nameq\036X\017\000\000\000nccl:all_reduceq\037"
+        "X\017\000\000\000time_created_nsq K\007X\013\000\000\000input_sizesq!]q\"]q#(K\003K\004eaX\014\000"
+        "\000\000input_dtypesq$]q%X\005\000\000\000Floatq&aX\014\000\000\000output_sizesq']q(]q)(K\003K\004"
+        "eaX\005\000\000\000stateq*X\011\000\000\000scheduledq+X\006\000\000\000is_p2pq,\211u}q-(h\032K\000"
+        "h\033h\034h\035K\003h\036X\016\000\000\000nccl:broadcastq.h*X\011\000\000\000completedq/h,\211ue"
+        "u.";
+    write_seed(folder, "snapshot.pickle", snapshot, sizeof snapshot - 1);
+    write_seed(folder, "flight_0", flight, sizeof flight - 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -152,6 +152,32 @@ static int explain_together(char **files, int count, const explain_options *opti
     return status;
 }
 
+/* ---- files of ranks that another program saved ---- */
+
+static bool are_all(char **files, int count, bool (*is_one)(const char *path))
+{
+    for (int i = 0; i < count; i++) {
+        if (!is_one(files[i]))
+            return false;
+    }
+    return count > 0;
+}
+
+/* Explain Flight Recorder dumps of PyTorch, one for each rank. */
+static int explain_flights(char **files, int count, const explain_options *options)
+{
+    gw_error err;
+    gw_model *model = NULL;
+    gw_verdict *verdict = NULL;
+    gw_status st = gw_torch_flight_model((const char *const *)files, (size_t)count, &model, &err);
+    if (st == GW_OK)
+        st = gw_judge(model, &verdict, &err);
+    int status = st == GW_OK ? show(verdict, false, options) : fail(&err);
+    gw_verdict_free(verdict);
+    gw_model_free(model);
+    return status;
+}
+
 /* ---- text logs ---- */
 
 static int explain_log(const gw_log *log, const explain_options *options)
@@ -375,6 +401,7 @@ static void write_again(gw_text *text, int argc, char **argv)
 
 const gwi_manual gwi_manual_explain = {
     .usage = "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
+             "gpuwhy explain [options] FLIGHT-RECORDER-DUMP...\n"
              "gpuwhy explain [options] LOG...\n"
              "gpuwhy explain [options] FOLDER\n"
              "gpuwhy explain [options] slurm:JOBID[.STEP]\n"
@@ -421,6 +448,8 @@ static int explain_what(int words, char **argv, const explain_options *options)
         if (is_missing(argv[i]))
             return explain_unknown(argv[i]);
     }
+    if (words > 1 && are_all(argv + 1, words, gw_torch_is_flight))
+        return explain_flights(argv + 1, words, options);
     if (words > 1)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))

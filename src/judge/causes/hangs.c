@@ -2,6 +2,7 @@
  *
  * Established only by: see the comment of each cause. */
 #include "gwi_alone.h"
+#include "gwi_collectives.h"
 #include "gwi_hang.h"
 #include "gwi_pools.h"
 
@@ -77,6 +78,8 @@ static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind == GWI_HANG_JOB && c->root == NULL)
         return gwi_say_still_job(c, finding) ? GW_SUPPORTED : GW_HYPOTHESIS;
+    if (gwi_are_saved_ranks(c))
+        return gwi_judge_fewer_calls(c, finding);
     if (c->hang.kind != GWI_HANG_PEER)
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "no progress for %.1f s: a collective is waiting for a rank that has not joined it",

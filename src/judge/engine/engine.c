@@ -8,6 +8,7 @@
 #include "gwi_alone.h"
 #include "gwi_applies.h"
 #include "gwi_cause.h"
+#include "gwi_collectives.h"
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
 #include "gwi_family.h"
@@ -104,8 +105,9 @@ static bool fill_program(const gwi_case *c, gw_verdict *verdict)
     }
     verdict->seconds = (double)model->t_end_ns / 1e9;
     if (is_snapshot(model)) {
-        verdict->snapshot = strdup(gw_model_meta(model, GW_META_SNAPSHOT));
-        if (verdict->snapshot == NULL)
+        const char *kind = gw_model_meta(model, GW_META_RANKS);
+        if (!gw_str_copy(gw_model_meta(model, GW_META_SNAPSHOT), &verdict->snapshot) ||
+            !gw_str_copy(kind == NULL ? "PyTorch memory snapshot" : kind, &verdict->snapshot_kind))
             return false;
     }
     return fill_gpus(model, verdict);
@@ -253,7 +255,7 @@ static bool name_process(const gwi_case *c, gwi_finding *finding)
 {
     char pid[24], who[GWI_WHO_TEXT_MAX];
     if (c->process == NULL || c->model->process_count < 2 || c->process == c->model->command ||
-        c->stall.kind != GWI_STALL_NONE || c->hang.kind == GWI_HANG_JOB) /* the headline names the ranks */
+        c->stall.kind != GWI_STALL_NONE || c->hang.kind == GWI_HANG_JOB || gwi_are_saved_ranks(c))
         return true;
     snprintf(pid, sizeof pid, "pid %" PRIu32, c->process->pid);
     if (strstr(gw_text_str(&finding->headline), pid) != NULL)

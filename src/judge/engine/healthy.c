@@ -1,4 +1,5 @@
 /* Reports runs without a known cause, clean or undetermined, and adds advice to verdicts. */
+#include "gwi_collectives.h"
 #include "gwi_coverage.h"
 #include "gwi_cut.h"
 #include "gwi_family.h"
@@ -345,7 +346,10 @@ static void say_what_decides(const gwi_case *c, gwi_finding *finding)
 static void say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
 {
     if (gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL) {
-        gwi_say_snapshot(c, finding);
+        if (gwi_are_saved_ranks(c))
+            gwi_say_saved_ranks(c, finding);
+        else
+            gwi_say_snapshot(c, finding);
         return;
     }
     if (unobserved && c->root == NULL) {

@@ -1,6 +1,7 @@
 /* Reads from a model what its ranks did last with NCCL, and where they stand. */
 #include "gw_logs.h"
 #include "gw_text.h"
+#include "gwi_collectives.h"
 #include "gwi_hang.h"
 #include "gwi_kin.h"
 #include "gwi_ranks.h"
@@ -125,7 +126,8 @@ static bool copy_calls(const gwi_case *c, bool with_places, const gw_communicato
                        gw_rank_communicator *to)
 {
     bool failed = false;
-    size_t count = from->last_count < GW_RANK_CALLS_MAX ? from->last_count : GW_RANK_CALLS_MAX;
+    size_t most = gwi_are_saved_ranks(c) ? SIZE_MAX : GW_RANK_CALLS_MAX; /* of these, there is no digest */
+    size_t count = from->last_count < most ? from->last_count : most;
     const gw_collective *first = count == 0 ? NULL : &from->last[from->last_count - count];
     uint32_t site = 0;
     uint16_t place = 0;
@@ -272,6 +274,16 @@ static bool was_watchdog(const gwi_case *c, const gw_process *process)
            gw_stderr_said(&c->model->stderr_facts, GW_SAYS_WATCHDOG, NULL) != NULL;
 }
 
+/* True if a saved file lists a call that had not completed. PyTorch writes such files after a time limit. */
+static bool has_open_call(const gw_process *process)
+{
+    for (size_t i = 0; i < process->communicator_count; i++)
+        for (size_t k = 0; k < process->communicator[i].last_count; k++)
+            if (process->communicator[i].last[k].state == GW_COLLECTIVE_ENQUEUED)
+                return true;
+    return false;
+}
+
 static bool fill_rank(const gwi_case *c, bool with_places, const gw_hang *newest, const gw_process *process,
                       gw_rank *rank)
 {
@@ -286,6 +298,8 @@ static bool fill_rank(const gwi_case *c, bool with_places, const gw_hang *newest
     rank->is_whole = gwi_is_whole(c->model) && process->lost_events == 0 && !process->is_several &&
                      !process->nccl_unseen && process->communicator_count <= GW_RANK_COMMUNICATORS_MAX;
     rank->is_stuck = gwi_waits_for_nccl(c->model, &hang) || (is_inside && newest != NULL) || was_watchdog(c, process);
+    rank->no_pid = gwi_are_saved_ranks(c);
+    rank->is_stuck = rank->is_stuck || (rank->no_pid && has_open_call(process));
     find_end(c, process, rank);
     if (look != NULL && with_places)
         find_stand(c, look, &hang, rank);

@@ -137,6 +137,7 @@ void gw_verdict_free(gw_verdict *verdict)
         free(verdict->rehearsal);
     }
     free(verdict->snapshot);
+    free(verdict->snapshot_kind);
     free(verdict->log);
     question_free(verdict->question);
     kept_free(verdict);

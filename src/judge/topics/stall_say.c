@@ -63,7 +63,9 @@ static const char *place_at(char out[GWI_PLACE_TEXT_MAX], const gw_rank *rank, u
 
 static const char *who_text(char out[WHO_TEXT_MAX], const gw_rank *rank)
 {
-    if (rank->has_rank)
+    if (rank->no_pid)
+        snprintf(out, WHO_TEXT_MAX, "rank %" PRIu32, rank->has_rank ? rank->rank : rank->pid - 1);
+    else if (rank->has_rank)
         snprintf(out, WHO_TEXT_MAX, "rank %" PRIu32 " (pid %" PRIu32 ")", rank->rank, rank->pid);
     else
         snprintf(out, WHO_TEXT_MAX, "pid %" PRIu32, rank->pid);

@@ -195,6 +195,12 @@ typedef enum gw_framework {
  * information about the run. */
 #define GW_META_SNAPSHOT "torch.snapshot"
 
+/* META key: the model has only the communicators of ranks, read from files that another program wrote. The value says
+ * what they are: "PyTorch Flight Recorder dump". The model has GW_META_SNAPSHOT, too. */
+#define GW_META_RANKS "saved.ranks"
+/* META key, followed by 16 hexadecimal digits of a communicator's id: the name of its process group. */
+#define GW_META_GROUP "saved.group."
+
 /* META key: the snapshot has blocks in memory pools of their own, of CUDA graphs or made by the program. */
 #define GW_META_PRIVATE_POOLS "torch.private_pools"
 

@@ -1,4 +1,4 @@
-/* The records of a PyTorch memory snapshot, as read from its pickle. */
+/* The records of a PyTorch memory snapshot or Flight Recorder dump, as read from its pickle. */
 #ifndef GW_TORCH_RECORDS_H
 #define GW_TORCH_RECORDS_H
 
@@ -35,9 +35,20 @@ typedef struct gwi_torch_entry {
     uint64_t time_us; /* 0: not known */
 } gwi_torch_entry;
 
+/* A call of a process group, from a Flight Recorder dump. */
+typedef struct gwi_torch_collective {
+    uint32_t name, group, dtype; /* text ids in the pickle; dtype: UINT32_MAX: not known */
+    uint64_t group_number;       /* PyTorch's number of the group in this process */
+    uint64_t number;             /* among the collectives of its process group; 0: not known */
+    uint64_t time_ns;            /* when it was called, by the host's realtime clock; 0: not known */
+    uint64_t in, out;            /* elements of its first tensor; 0: not known */
+    bool is_p2p, is_completed;
+    uint32_t stack; /* 0: not known */
+} gwi_torch_collective;
+
 /* Record types. A folded value replaces a dict or list that became a record. Its tag is the record's type, and its
  * number is the record's index. */
-enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY };
+enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY, GWI_TAG_COLLECTIVE };
 
 #define GWI_TORCH_NAMES(X)                                                                                             \
     X(PYTORCH_CUDA_ALLOC_CONF)                                                                                         \
@@ -48,23 +59,40 @@ enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG
     X(address)                                                                                                         \
     X(allocator_settings)                                                                                              \
     X(blocks)                                                                                                          \
+    X(collective_seq_id)                                                                                               \
+    X(completed)                                                                                                       \
+    X(desc)                                                                                                            \
     X(device)                                                                                                          \
     X(device_free)                                                                                                     \
     X(device_traces)                                                                                                   \
+    X(entries)                                                                                                         \
     X(filename)                                                                                                        \
     X(frames)                                                                                                          \
     X(history)                                                                                                         \
     X(inactive)                                                                                                        \
+    X(input_dtypes)                                                                                                    \
+    X(input_sizes)                                                                                                     \
     X(is_expandable)                                                                                                   \
+    X(is_p2p)                                                                                                          \
     X(line)                                                                                                            \
     X(name)                                                                                                            \
+    X(output_sizes)                                                                                                    \
+    X(pg_config)                                                                                                       \
+    X(last_enqueued_collective)                                                                                        \
+    X(pg_status)                                                                                                       \
+    X(pg_id)                                                                                                           \
+    X(process_group)                                                                                                   \
+    X(profiling_name)                                                                                                  \
+    X(ranks)                                                                                                           \
     X(real_size)                                                                                                       \
     X(requested_size)                                                                                                  \
     X(segment_pool_id)                                                                                                 \
     X(segments)                                                                                                        \
+    X(seq_id)                                                                                                          \
     X(size)                                                                                                            \
     X(state)                                                                                                           \
     X(stream)                                                                                                          \
+    X(time_created_ns)                                                                                                 \
     X(time_us)                                                                                                         \
     X(total_size)
 
@@ -89,13 +117,16 @@ typedef struct gwi_torch {
     size_t segment_count, segment_capacity;
     gwi_torch_entry *entry; /* owned */
     size_t entry_count, entry_capacity;
+    bool is_flight;                   /* a Flight Recorder dump, not a memory snapshot */
+    gwi_torch_collective *collective; /* owned; oldest first */
+    size_t collective_count, collective_capacity;
     /* the streams of the entries; entries of further streams have the index GWI_TORCH_STREAMS_MAX */
     uint64_t stream[GWI_TORCH_STREAMS_MAX];
     uint32_t stream_count;
 } gwi_torch;
 
-/* Read and check a snapshot. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On failure, `err` has the
- * reason and `torch` is freed. */
+/* Read and check a snapshot or a dump. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On failure, `err`
+ * has the reason and `torch` is freed. */
 GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
 void gwi_torch_free(gwi_torch *torch);
 
@@ -110,5 +141,12 @@ gw_pickle_value gwi_torch_traces(const gwi_torch *torch);
 /* Return the allocator settings that the program was started with, as in PYTORCH_ALLOC_CONF. NULL: not known. The text
  * is borrowed from the pickle. */
 const char *gwi_torch_settings(const gwi_torch *torch);
+
+/* Return the ranks of a process group of a dump, such as "[0, 1]". NULL: not known. */
+const char *gwi_torch_ranks_of(const gwi_torch *torch, uint32_t group, const char **ret_description);
+/* Get the number of the last call that was made in a group. Returns false if the dump does not contain it. */
+bool gwi_torch_enqueued(const gwi_torch *torch, uint64_t group_number, uint64_t *ret_number);
+/* If the process has only one group, get its name and number. Otherwise return false. */
+bool gwi_torch_only_group(const gwi_torch *torch, uint32_t *ret_group, uint64_t *ret_number);
 
 #endif

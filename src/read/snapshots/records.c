@@ -197,6 +197,60 @@ static gw_status fold_entry(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     return GW_OK;
 }
 
+/* Return the number of elements of the first tensor in a list of sizes. 0: not known. */
+static uint64_t elements_at(const gw_pickle *pickle, gw_pickle_value dict, uint32_t name)
+{
+    gw_pickle_value sizes;
+    uint64_t elements = 1;
+    if (!gw_pickle_get(pickle, dict, name, &sizes) || gw_pickle_count(pickle, sizes) == 0)
+        return 0;
+    sizes = gw_pickle_at(pickle, sizes, 0, NULL);
+    for (size_t i = 0, count = gw_pickle_count(pickle, sizes); i < count; i++) {
+        gw_pickle_value size = gw_pickle_at(pickle, sizes, i, NULL);
+        if (size.type != GW_PICKLE_INT || __builtin_mul_overflow(elements, size.number, &elements))
+            return 0;
+    }
+    return sizes.type == GW_PICKLE_LIST ? elements : 0;
+}
+
+static bool first_text_at(const gw_pickle *pickle, gw_pickle_value dict, uint32_t name, uint32_t *ret_text)
+{
+    gw_pickle_value list, text;
+    if (!gw_pickle_get(pickle, dict, name, &list))
+        return false;
+    text = gw_pickle_at(pickle, list, 0, NULL);
+    if (text.type == GW_PICKLE_TEXT)
+        *ret_text = (uint32_t)text.number;
+    return text.type == GW_PICKLE_TEXT;
+}
+
+static gw_status fold_collective(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
+                                 gw_error *err)
+{
+    gwi_torch_collective call = {.dtype = UINT32_MAX};
+    gw_pickle_value p2p;
+    uint32_t state = UINT32_MAX;
+    if (!text_at(pickle, dict, GWI_NAME_profiling_name, &call.name) ||
+        !first_text_at(pickle, dict, GWI_NAME_process_group, &call.group))
+        return GW_OK;
+    if (!gw_pickle_get_number(pickle, dict, GWI_NAME_collective_seq_id, &call.number))
+        (void)gw_pickle_get_number(pickle, dict, GWI_NAME_seq_id, &call.number); /* before version 2.2 */
+    (void)gw_pickle_get_number(pickle, dict, GWI_NAME_pg_id, &call.group_number);
+    (void)gw_pickle_get_number(pickle, dict, GWI_NAME_time_created_ns, &call.time_ns);
+    (void)first_text_at(pickle, dict, GWI_NAME_input_dtypes, &call.dtype);
+    (void)text_at(pickle, dict, GWI_NAME_state, &state);
+    call.in = elements_at(pickle, dict, GWI_NAME_input_sizes);
+    call.out = elements_at(pickle, dict, GWI_NAME_output_sizes);
+    call.is_p2p = gw_pickle_get(pickle, dict, GWI_NAME_is_p2p, &p2p) && p2p.number != 0;
+    call.is_completed = state == GWI_NAME_completed;
+    call.stack = stack_at(pickle, dict);
+    if (!gw_array_room(&torch->collective, torch->collective_count, &torch->collective_capacity, sizeof call))
+        return no_memory(err);
+    torch->collective[torch->collective_count] = call;
+    *ret_folded = folded(GWI_TAG_COLLECTIVE, torch->collective_count++);
+    return GW_OK;
+}
+
 /* Fold a list that contains only frames into a stack. Leave other lists unchanged. */
 static gw_status fold_list(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value list, gw_pickle_value *ret_folded,
                            gw_error *err)
@@ -222,6 +276,8 @@ static gw_status fold(void *user, gw_pickle *pickle, gw_pickle_value container, 
     gw_pickle_value unused;
     if (container.type == GW_PICKLE_LIST)
         return fold_list(torch, pickle, container, ret_folded, err);
+    if (gw_pickle_get(pickle, container, GWI_NAME_profiling_name, &unused))
+        return fold_collective(torch, pickle, container, ret_folded, err);
     if (gw_pickle_get(pickle, container, GWI_NAME_action, &unused))
         return fold_entry(torch, pickle, container, ret_folded, err);
     if (gw_pickle_get(pickle, container, GWI_NAME_filename, &unused))
@@ -284,6 +340,61 @@ static gw_status check_segment(const gwi_torch *torch, size_t index, const char 
     return GW_OK;
 }
 
+static gw_pickle_value member(const gwi_torch *torch, gw_pickle_value dict, uint32_t name)
+{
+    gw_pickle_value value = {0};
+    (void)gw_pickle_get(torch->pickle, dict, name, &value);
+    return value;
+}
+
+const char *gwi_torch_ranks_of(const gwi_torch *torch, uint32_t group, const char **ret_description)
+{
+    gw_pickle_value config = member(torch, torch->root, GWI_NAME_pg_config), it = member(torch, config, group);
+    gw_pickle_value ranks = member(torch, it, GWI_NAME_ranks), desc = member(torch, it, GWI_NAME_desc);
+    *ret_description = desc.type == GW_PICKLE_TEXT ? gw_pickle_text(torch->pickle, desc, NULL) : NULL;
+    return ranks.type == GW_PICKLE_TEXT ? gw_pickle_text(torch->pickle, ranks, NULL) : NULL;
+}
+
+/* Read the number in the key of a group in "pg_status". */
+static uint64_t number_of_key(const gwi_torch *torch, gw_pickle_value key)
+{
+    return key.type == GW_PICKLE_TEXT ? strtoull(gw_pickle_text(torch->pickle, key, NULL), NULL, 10) : UINT64_MAX;
+}
+
+bool gwi_torch_enqueued(const gwi_torch *torch, uint64_t group_number, uint64_t *ret_number)
+{
+    gw_pickle_value all = member(torch, torch->root, GWI_NAME_pg_status), key;
+    for (size_t i = 0, count = gw_pickle_count(torch->pickle, all); i < count; i++) {
+        gw_pickle_value status = gw_pickle_at(torch->pickle, all, i, &key);
+        gw_pickle_value last = member(torch, status, GWI_NAME_last_enqueued_collective);
+        if (last.type != GW_PICKLE_INT || number_of_key(torch, key) != group_number)
+            continue;
+        *ret_number = (int64_t)last.number < 0 ? 0 : last.number;
+        return true;
+    }
+    return false;
+}
+
+bool gwi_torch_only_group(const gwi_torch *torch, uint32_t *ret_group, uint64_t *ret_number)
+{
+    gw_pickle_value config = member(torch, torch->root, GWI_NAME_pg_config), key, name;
+    gw_pickle_value status = member(torch, torch->root, GWI_NAME_pg_status);
+    if (gw_pickle_count(torch->pickle, config) != 1 || gw_pickle_count(torch->pickle, status) != 1)
+        return false;
+    (void)gw_pickle_at(torch->pickle, config, 0, &name);
+    (void)gw_pickle_at(torch->pickle, status, 0, &key);
+    *ret_group = (uint32_t)name.number;
+    *ret_number = number_of_key(torch, key);
+    return name.type == GW_PICKLE_TEXT;
+}
+
+static gw_status check_flight(const gwi_torch *torch, const char *path, gw_error *err)
+{
+    if (!holds_only(torch->pickle, member(torch, torch->root, GWI_NAME_entries), GWI_TAG_COLLECTIVE))
+        return gw_fail(err, GW_UNSUPPORTED, "%s: a Flight Recorder dump without a list of calls", path);
+    return GW_OK;
+}
+
 /* Reject a snapshot with unexpected parts, and a pickle that is not a snapshot, which would otherwise look like an
  * empty one. */
 static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
@@ -291,6 +402,8 @@ static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
     const gw_pickle *pickle = torch->pickle;
     gw_pickle_value traces = gwi_torch_traces(torch);
     bool bare = torch->root.type == GW_PICKLE_LIST && gw_pickle_count(pickle, torch->root) > 0;
+    if (torch->is_flight)
+        return check_flight(torch, path, err);
     if (torch->root.type != GW_PICKLE_DICT && !bare)
         return gw_fail(err, GW_UNSUPPORTED, "%s: a pickle, but not a PyTorch memory snapshot", path);
     if (!holds_only(pickle, torch_segments(torch), GWI_TAG_SEGMENT))
@@ -312,8 +425,11 @@ gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err)
     memset(torch, 0, sizeof *torch);
     const gw_pickle_options options = {.names = names, .name_count = GWI_NAME_COUNT, .fold = fold, .user = torch};
     gw_status st = gw_pickle_read(path, &options, &torch->pickle, &torch->root, err);
-    if (st == GW_OK)
+    if (st == GW_OK) {
+        torch->is_flight = member(torch, torch->root, GWI_NAME_pg_config).type == GW_PICKLE_DICT &&
+                           torch_segments(torch).type == GW_PICKLE_NONE;
         st = check(torch, path, err);
+    }
     if (st != GW_OK)
         gwi_torch_free(torch);
     return st;
@@ -326,5 +442,6 @@ void gwi_torch_free(gwi_torch *torch)
     free(torch->block);
     free(torch->segment);
     free(torch->entry);
+    free(torch->collective);
     memset(torch, 0, sizeof *torch);
 }

@@ -4,7 +4,7 @@
  * ignored if a later request of at least that size succeeded. The snapshot was taken after the exception had freed much
  * memory. So the live blocks at the error are computed backwards through the history. */
 #include "gw_torch.h"
-#include "gwi_records.h"
+#include "gwi_feeder.h"
 
 #include "gw_history.h"
 #include "gw_model_facts.h"
@@ -16,18 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THE_PROCESS = 1, HELD_MAX = 64, FRAMES_MAX = GW_SITE_PYTHON_MAX };
-
-typedef struct feeder {
-    const gwi_torch *torch;
-    gw_model *model;
-    uint64_t first_us;                /* oldest time in all histories; 0: the snapshot has no times */
-    uint64_t now_ns;                  /* time of the facts that are written now */
-    uint32_t extra;                   /* `extra` of the events that are written now */
-    uint8_t *told_stack, *told_frame; /* 1: the site of this stack, or the code of this frame, was written; owned */
-    gw_error *err;
-    gw_status status; /* status of the first failure, after which no facts are written; GW_OK: none */
-} feeder;
+enum { THE_PROCESS = 1, HELD_MAX = 64 };
 
 /* The history of one device. */
 typedef struct trace {
@@ -46,107 +35,31 @@ typedef struct moment {
     uint64_t live_bytes, reserved_bytes;
 } moment;
 
-/* ---- feeding ---- */
-
-static void feed(feeder *f, const gw_item *item)
+static void state(gwi_feeder *f, uint32_t device, gw_allocator_field field, uint64_t value)
 {
-    if (f->status == GW_OK)
-        f->status = gw_model_feed(f->model, item, f->err);
+    gwi_feed_fact(f, GW_EV_ALLOCATOR_STATE, 0, field, value, device, 0);
 }
 
-static void feed_event(feeder *f, gw_event_kind kind, uint32_t site, const uint64_t arg[4], const char *text)
-{
-    gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = f->now_ns, .pid = THE_PROCESS, .tid = THE_PROCESS};
-    item.event = (gw_event){.t_ns = f->now_ns,
-                            .pid = THE_PROCESS,
-                            .tid = THE_PROCESS,
-                            .fn = UINT16_MAX,
-                            .kind = (uint8_t)kind,
-                            .site = site,
-                            .extra = f->extra,
-                            .arg = {arg[0], arg[1], arg[2], arg[3]},
-                            .text = text,
-                            .text_bytes = text == NULL ? 0 : (uint32_t)strlen(text)};
-    feed(f, &item);
-}
-
-static void fact(feeder *f, gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
-{
-    feed_event(f, kind, site, (const uint64_t[4]){a0, a1, a2, a3}, NULL);
-}
-
-static void state(feeder *f, uint32_t device, gw_allocator_field field, uint64_t value)
-{
-    fact(f, GW_EV_ALLOCATOR_STATE, 0, field, value, device, 0);
-}
-
-static void pair(feeder *f, gw_item_kind kind, const char *key, const char *value)
-{
-    gw_item item = {.kind = kind, .t_ns = f->now_ns, .pair = {key, value}};
-    feed(f, &item);
-}
-
-static uint64_t time_of(const feeder *f, const gwi_torch_entry *entry)
+static uint64_t time_of(const gwi_feeder *f, const gwi_torch_entry *entry)
 {
     return entry->time_us >= f->first_us && f->first_us != 0 ? (entry->time_us - f->first_us) * 1000 : 0;
 }
 
 /* Return the age of something that happened at `t_ns`. Entries are not sorted by time: if `t_ns` is later than
  * f->now_ns, the age is 0. */
-static uint64_t age_since(const feeder *f, uint64_t t_ns)
+static uint64_t age_since(const gwi_feeder *f, uint64_t t_ns)
 {
     return t_ns < f->now_ns ? f->now_ns - t_ns : 0;
 }
 
-static uint64_t age_of(const feeder *f, const gwi_torch_entry *entry)
+static uint64_t age_of(const gwi_feeder *f, const gwi_torch_entry *entry)
 {
     return age_since(f, time_of(f, entry));
 }
 
-/* ---- sites ---- */
-
-static void tell_frame(feeder *f, uint32_t number)
-{
-    gwi_torch_frame frame = gwi_torch_frame_of(f->torch, number);
-    char text[GW_TEXT_BYTES_MAX];
-    if (f->told_frame[number])
-        return;
-    f->told_frame[number] = 1;
-    gw_pickle_value name = {.type = GW_PICKLE_TEXT, .number = frame.name};
-    gw_pickle_value file = {.type = GW_PICKLE_TEXT, .number = frame.file};
-    snprintf(text, sizeof text, "%.300s\n%.600s", gw_pickle_text(f->torch->pickle, name, NULL),
-             gw_pickle_text(f->torch->pickle, file, NULL));
-    feed_event(f, GW_EV_PYTHON_CODE, 0, (const uint64_t[4]){GW_SITE_FRAMEWORK_CODE_FIRST + number, 0, 0, 0}, text);
-}
-
-/* Return the site of a stack. The first call for a stack writes the site and its frames. Returns 0 for the unknown
- * stack. */
-static uint32_t site_of(feeder *f, uint32_t stack)
-{
-    if (stack == 0)
-        return 0;
-    uint32_t site = GW_SITE_FRAMEWORK_FIRST + stack;
-    if (f->told_stack[stack])
-        return site;
-    f->told_stack[stack] = 1;
-    uint32_t frame[FRAMES_MAX];
-    size_t all = gwi_torch_stack_of(f->torch, stack, frame, FRAMES_MAX), count = all < FRAMES_MAX ? all : FRAMES_MAX;
-    for (size_t i = 0; i < count; i++)
-        tell_frame(f, frame[i]);
-    fact(f, GW_EV_SITE, 0, site, count, all > count ? GW_SITE_PYTHON_CUT : 0, 0);
-    for (size_t i = 0; i < count; i += 3) {
-        uint64_t three[3] = {0};
-        for (size_t k = 0; k < 3 && i + k < count; k++)
-            three[k] = GW_FRAME_OF_CODE(GW_SITE_FRAMEWORK_CODE_FIRST + frame[i + k],
-                                        gwi_torch_frame_of(f->torch, frame[i + k]).line);
-        fact(f, GW_EV_SITE_FRAMES, 0, site | (uint64_t)i << 32, three[0], three[1], three[2]);
-    }
-    return site;
-}
-
 /* ---- the device at a moment ---- */
 
-static const gwi_torch_entry *entry_at(const feeder *f, const trace *t, size_t index)
+static const gwi_torch_entry *entry_at(const gwi_feeder *f, const trace *t, size_t index)
 {
     return &f->torch->entry[t->entry[index]];
 }
@@ -162,7 +75,7 @@ enum { STACK_NOT_MET = -1 };
 
 /* Replace the placeholders in the set of live blocks with the stacks of the allocations. These are in the history
  * before entry `end`. If an allocation is not there, its stack becomes 0 (unknown). */
-static void name_stacks(const feeder *f, const trace *t, gw_live_set *live, size_t end)
+static void name_stacks(const gwi_feeder *f, const trace *t, gw_live_set *live, size_t end)
 {
     for (size_t i = end; i-- > 0;) {
         const gwi_torch_entry *entry = entry_at(f, t, i);
@@ -200,7 +113,7 @@ static void step_back(moment *at, const gwi_torch_entry *entry)
 }
 
 /* Add to `at` the blocks of one device that are live in the snapshot, and the size of the device's segments. */
-static void add_blocks(const feeder *f, uint32_t device, moment *at)
+static void add_blocks(const gwi_feeder *f, uint32_t device, moment *at)
 {
     for (size_t i = 0; i < f->torch->segment_count; i++) {
         const gwi_torch_segment *segment = &f->torch->segment[i];
@@ -223,7 +136,7 @@ static void add_blocks(const feeder *f, uint32_t device, moment *at)
 
 /* Allocate an empty set of live blocks in `at`. The caller frees at->live.entry. Returns false if there is no
  * memory. */
-static bool moment_make(const feeder *f, const trace *t, moment *at)
+static bool moment_make(const gwi_feeder *f, const trace *t, moment *at)
 {
     at->live.entry_count = gw_live_set_room(f->torch->block_count + t->count);
     at->live.entry = calloc(at->live.entry_count, sizeof *at->live.entry);
@@ -232,7 +145,7 @@ static bool moment_make(const feeder *f, const trace *t, moment *at)
 
 /* Return the last out-of-memory error after which no request of at least that size succeeded, or NULL. *ret_index is
  * its index in the history. *ret_handled is the last error after which such a request did succeed, or NULL. */
-static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *ret_index,
+static const gwi_torch_entry *find_oom(const gwi_feeder *f, const trace *t, size_t *ret_index,
                                        const gwi_torch_entry **ret_handled)
 {
     uint64_t granted_bytes = 0;
@@ -254,7 +167,7 @@ static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *
 }
 
 /* True if no block changed between the moment and the snapshot. */
-static bool is_unchanged_since(const feeder *f, const trace *t, size_t index)
+static bool is_unchanged_since(const gwi_feeder *f, const trace *t, size_t index)
 {
     for (size_t i = index; i < t->count; i++) {
         const gwi_torch_entry *entry = entry_at(f, t, i);
@@ -266,7 +179,7 @@ static bool is_unchanged_since(const feeder *f, const trace *t, size_t index)
 
 /* ---- the report of a device ---- */
 
-static void tell_map(feeder *f, uint32_t device, bool with_largest)
+static void tell_map(gwi_feeder *f, uint32_t device, bool with_largest)
 {
     uint64_t segments = 0, largest = 0;
     bool expandable = false;
@@ -308,7 +221,7 @@ static int by_bytes_falling(const void *left, const void *right)
 }
 
 /* Write which stacks held the memory at the peak: one fact for each large holder, and one for all others together. */
-static void tell_held(feeder *f, const gw_live_set *live, uint64_t age_ns)
+static void tell_held(gwi_feeder *f, const gw_live_set *live, uint64_t age_ns)
 {
     held *list = calloc(live->used + 1, sizeof *list);
     size_t count = 0, sums = 0;
@@ -334,15 +247,15 @@ static void tell_held(feeder *f, const gw_live_set *live, uint64_t age_ns)
     qsort(list, sums, sizeof *list, by_bytes_falling);
     for (size_t i = 0; i < sums; i++) {
         if (i < HELD_MAX) {
-            fact(f, GW_EV_ALLOCATOR_HELD, site_of(f, list[i].stack), GW_MOMENT_PEAK, list[i].bytes, list[i].count,
-                 age_ns);
+            gwi_feed_fact(f, GW_EV_ALLOCATOR_HELD, gwi_feed_site(f, list[i].stack), GW_MOMENT_PEAK, list[i].bytes,
+                          list[i].count, age_ns);
         } else {
             rest.bytes += list[i].bytes;
             rest.count += list[i].count;
         }
     }
     if (rest.count > 0)
-        fact(f, GW_EV_ALLOCATOR_HELD, 0, GW_MOMENT_REST, rest.bytes, rest.count, age_ns);
+        gwi_feed_fact(f, GW_EV_ALLOCATOR_HELD, 0, GW_MOMENT_REST, rest.bytes, rest.count, age_ns);
     free(list);
 }
 
@@ -357,7 +270,7 @@ static int by_address(const void *left, const void *right)
     return (a->address > b->address) - (a->address < b->address);
 }
 
-static void tell_blocks(feeder *f, const trace *t, const moment *at)
+static void tell_blocks(gwi_feeder *f, const trace *t, const moment *at)
 {
     birth *list = calloc(at->live.used + 1, sizeof *list);
     size_t count = 0;
@@ -381,14 +294,15 @@ static void tell_blocks(feeder *f, const trace *t, const moment *at)
         gw_live_set live = at->live;
         const gw_live_entry *entry = gw_live_set_find(&live, list[i].address);
         uint64_t age_ns = list[i].t_ns == UINT64_MAX ? GW_AGE_UNKNOWN : age_since(f, list[i].t_ns);
-        fact(f, GW_EV_ALLOCATOR_BLOCK, site_of(f, entry->stack), entry->address, entry->bytes, age_ns, GW_BLOCK_LIVE);
+        gwi_feed_fact(f, GW_EV_ALLOCATOR_BLOCK, gwi_feed_site(f, entry->stack), entry->address, entry->bytes, age_ns,
+                      GW_BLOCK_LIVE);
     }
     free(list);
 }
 
 /* Walk back from the moment `at` to the start of the history. Store each period's highest and lowest live bytes in
  * `spans`. Returns the index of the first entry after the peak of live bytes. */
-static size_t walk_back(const feeder *f, const trace *t, moment at, gw_history_spans *spans)
+static size_t walk_back(const gwi_feeder *f, const trace *t, moment at, gw_history_spans *spans)
 {
     uint64_t highest = at.live_bytes;
     size_t peak = at.end;
@@ -410,16 +324,16 @@ static size_t walk_back(const feeder *f, const trace *t, moment at, gw_history_s
 }
 
 /* The number of the entry's stream is in the event's `extra`. */
-static void tell_entry(feeder *f, const gwi_torch_entry *entry)
+static void tell_entry(gwi_feeder *f, const gwi_torch_entry *entry)
 {
     const uint64_t arg[4] = {entry->action, entry->action == GW_ACTION_OOM ? 0 : entry->address, entry->bytes,
                              age_of(f, entry)};
     f->extra = entry->stream;
-    feed_event(f, GW_EV_ALLOCATOR_HISTORY, 0, arg, NULL);
+    gwi_feed_event(f, GW_EV_ALLOCATOR_HISTORY, 0, arg, NULL);
     f->extra = 0;
 }
 
-static void tell_history(feeder *f, const trace *t, moment *at)
+static void tell_history(gwi_feeder *f, const trace *t, moment *at)
 {
     gw_history_spans *spans = calloc(1, sizeof *spans);
     if (spans == NULL) {
@@ -432,8 +346,8 @@ static void tell_history(feeder *f, const trace *t, moment *at)
         if (!spans->seen[span])
             continue;
         uint64_t age_ns = gw_history_span_age_ns(spans, span);
-        fact(f, GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, spans->highest[span], age_ns);
-        fact(f, GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_LOW, 0, spans->lowest[span], age_ns);
+        gwi_feed_fact(f, GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, spans->highest[span], age_ns);
+        gwi_feed_fact(f, GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_LOW, 0, spans->lowest[span], age_ns);
     }
     for (size_t i = 0; t->has_times && i < at->end; i++)
         tell_entry(f, entry_at(f, t, i));
@@ -446,16 +360,16 @@ static void tell_history(feeder *f, const trace *t, moment *at)
     free(spans);
 }
 
-static void tell_handled(feeder *f, uint32_t device, const gwi_torch_entry *handled)
+static void tell_handled(gwi_feeder *f, uint32_t device, const gwi_torch_entry *handled)
 {
     char text[160], bytes[GW_BYTES_TEXT_MAX];
     snprintf(text, sizeof text,
              "device %u: a request for %s was refused, and a request of at least that size succeeded later", device,
              gw_bytes_text(bytes, handled->bytes));
-    pair(f, GW_ITEM_SUPERVISOR, "torch.handled", text);
+    gwi_feed_pair(f, GW_ITEM_SUPERVISOR, "torch.handled", text);
 }
 
-static void tell_device(feeder *f, const trace *t)
+static void tell_device(gwi_feeder *f, const trace *t)
 {
     moment at = {.end = t->count};
     size_t index = 0;
@@ -475,13 +389,14 @@ static void tell_device(feeder *f, const trace *t)
         /* If the card had enough free memory, PyTorch refused the request because of its own limit. The limit is at
          * least the reserved memory, and less than the reserved memory plus the request. */
         bool own_limit = at.oom->address >= at.oom->bytes;
-        fact(f, GW_EV_ALLOCATOR_OOM, site_of(f, at.oom->stack), at.oom->bytes, 0, own_limit ? 0 : at.oom->address,
-             t->device);
+        gwi_feed_fact(f, GW_EV_ALLOCATOR_OOM, gwi_feed_site(f, at.oom->stack), at.oom->bytes, 0,
+                      own_limit ? 0 : at.oom->address, t->device);
         if (own_limit)
             state(f, t->device, GW_ALLOCATOR_LIMIT, at.reserved_bytes);
         state(f, t->device, GW_ALLOCATOR_WHEN, GW_WHEN_OOM);
         if (at.oom->stack != 0)
-            fact(f, GW_EV_ALLOCATOR_HELD, site_of(f, at.oom->stack), GW_MOMENT_REQUEST, at.oom->bytes, 1, 0);
+            gwi_feed_fact(f, GW_EV_ALLOCATOR_HELD, gwi_feed_site(f, at.oom->stack), GW_MOMENT_REQUEST, at.oom->bytes, 1,
+                          0);
     } else {
         state(f, t->device, GW_ALLOCATOR_WHEN, GW_WHEN_REQUESTED);
         if (handled != NULL)
@@ -536,7 +451,7 @@ static uint64_t first_time_us(const gwi_torch *torch)
     return first;
 }
 
-static void tell_all(feeder *f, const char *path)
+static void tell_all(gwi_feeder *f, const char *path)
 {
     enum { DEVICES_MAX = 16 };
     uint32_t *entry = malloc((longest_trace(f->torch) + 1) * sizeof *entry);
@@ -544,18 +459,16 @@ static void tell_all(feeder *f, const char *path)
         f->status = gw_fail(f->err, GW_NOMEM, "%s: no memory for its history", path);
         return;
     }
-    pair(f, GW_ITEM_META, GW_META_SNAPSHOT, path);
+    gwi_feed_pair(f, GW_ITEM_META, GW_META_SNAPSHOT, path);
     if (gwi_torch_settings(f->torch) != NULL)
-        pair(f, GW_ITEM_META, "env.PYTORCH_CUDA_ALLOC_CONF", gwi_torch_settings(f->torch));
+        gwi_feed_pair(f, GW_ITEM_META, "env.PYTORCH_CUDA_ALLOC_CONF", gwi_torch_settings(f->torch));
     for (size_t i = 0; i < f->torch->segment_count; i++)
         if (f->torch->segment[i].is_private) {
-            pair(f, GW_ITEM_META, GW_META_PRIVATE_POOLS, "1");
+            gwi_feed_pair(f, GW_ITEM_META, GW_META_PRIVATE_POOLS, "1");
             break;
         }
-    gw_item process = {.kind = GW_ITEM_PROCESS, .pid = THE_PROCESS};
-    process.process.exe = process.process.driver_path = process.process.driver_build_id = "";
-    feed(f, &process);
-    fact(f, GW_EV_NOTE, 0, GW_NOTE_OBSERVER_ATTACHED, 0, 0, 0);
+    gwi_feed_process(f);
+    gwi_feed_fact(f, GW_EV_NOTE, 0, GW_NOTE_OBSERVER_ATTACHED, 0, 0, 0);
     for (uint32_t device = 0; device < DEVICES_MAX && f->status == GW_OK; device++) {
         trace t;
         if (fill_trace(f->torch, device, entry, &t))
@@ -572,14 +485,16 @@ bool gw_torch_is_snapshot(const char *path)
 gw_status gw_torch_snapshot_model(const char *path, gw_model **ret_model, gw_error *err)
 {
     gwi_torch torch;
-    feeder f = {.torch = &torch, .err = err, .status = GW_OK};
+    gwi_feeder f = {.err = err, .status = GW_OK};
     gw_status st = gwi_torch_read(path, &torch, err);
     if (st != GW_OK)
         return st;
+    if (torch.is_flight) {
+        gwi_torch_free(&torch);
+        return gw_torch_flight_model(&path, 1, ret_model, err);
+    }
     f.first_us = first_time_us(&torch);
-    f.told_stack = calloc(torch.number_most + 1u, 1);
-    f.told_frame = calloc(torch.number_most + 1u, 1);
-    if (f.told_stack == NULL || f.told_frame == NULL) {
+    if (!gwi_feed_begin(&f, &torch, THE_PROCESS)) {
         st = gw_fail(err, GW_NOMEM, "%s: no memory for its stacks", path);
         goto out;
     }
@@ -596,8 +511,7 @@ gw_status gw_torch_snapshot_model(const char *path, gw_model **ret_model, gw_err
     }
 out:
     gw_model_free(f.model);
-    free(f.told_stack);
-    free(f.told_frame);
+    gwi_feed_end(&f);
     gwi_torch_free(&torch);
     return st;
 }

@@ -145,7 +145,7 @@ static void add_run(gw_text *line, const gw_verdict *verdict, bool running, size
     if (verdict->snapshot == NULL && verdict->log == NULL && !asked)
         add_ending(line, verdict, running);
     else if (verdict->snapshot != NULL && verdict->log == NULL && !asked)
-        gw_text_addf(line, "PyTorch memory snapshot %s, %.1f s of history", verdict->snapshot, verdict->seconds);
+        gw_text_addf(line, "%s %s, %.1f s of history", verdict->snapshot_kind, verdict->snapshot, verdict->seconds);
     add_gpus(line, verdict);
 }
 
