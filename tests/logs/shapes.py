@@ -127,8 +127,13 @@ def notebooks(text):
     new = lambda output: {"nbformat": 4, "cells": [{"cell_type": "markdown", "source": ["out of memory"]},
                                                    {"cell_type": "code", "source": ["train()"], "outputs": [output]}]}
     old = {"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "code", "outputs": [dict(stream, text="".join(lines_of))]}]}]}
+    # torchrun's error file: the exception with its traceback, or a message alone
+    stack = {"message": {"message": "Error: of torchrun", "extraInfo": {"py_callstack": text.decode(errors="replace"), "timestamp": "1785000000"}}}
+    alone = {"message": {"message": text.decode(errors="replace"), "errorCode": 1, "extraInfo": {"py_callstack": "", "timestamp": "1785000000"}}}
     return {"a stream": json.dumps(new(stream)), "a traceback": json.dumps(new(error), indent=1),
-            "version 3": json.dumps(old), "cut off": json.dumps(new(stream), indent=1)[:-40]}
+            "version 3": json.dumps(old), "cut off": json.dumps(new(stream), indent=1)[:-40],
+            "an error file": json.dumps(stack), "a message in an error file": json.dumps(alone),
+            "an error file that was cut off": json.dumps(dict(stack, more="x" * 50))[:-40]}
 
 
 def check_sources(folder):
@@ -139,7 +144,7 @@ def check_sources(folder):
         text, wanted = path.read_bytes(), explain(path)
         for shape, content in notebooks(text).items():
             (folder / "run.ipynb").write_text(content)
-            wrong += is_wrong(f"{name} in a notebook, {shape}", explain(folder / "run.ipynb"), wanted)
+            wrong += is_wrong(f"{name} in JSON, {shape}", explain(folder / "run.ipynb"), wanted)
         run = folder / f"{name}.d"
         run.mkdir()
         (run / "slurm-12.out").write_bytes(HEALTHY)

@@ -30,11 +30,12 @@ size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count);
 /* True if a file that starts with these bytes is not text. */
 bool gwi_is_binary(const char *bytes, size_t count);
 
-/* ---- notebook.c: the outputs of a Jupyter notebook ---- */
+/* ---- notebook.c: text inside JSON: a Jupyter notebook, or an error file of torchrun ---- */
 
-/* True if a file that starts with these bytes is a notebook. */
+/* True if a file that starts with these bytes is a notebook or an error file. */
 bool gwi_is_notebook(const char *bytes, size_t count);
-/* Append the outputs of the notebook's cells to *ret_text. If the notebook is damaged, append all strings in it. */
+/* Append the outputs of the notebook's cells, or the exception of the error file, to *ret_text. If the JSON is damaged,
+ * append all strings in it. */
 void gwi_notebook_outputs(const char *bytes, size_t count, gw_text *ret_text);
 
 /* ---- literals.c: literals that a matching line must contain ---- */

@@ -1,5 +1,7 @@
-/* Extract the outputs of a Jupyter notebook as text: what the cells printed, and their tracebacks. Versions 3 and 4 of
- * the format are read. */
+/* Extract the text that is inside JSON:
+ * - the outputs of a Jupyter notebook: what the cells printed, and their tracebacks; versions 3 and 4 of the format
+ * - the exception in an error file of torchrun (torch/distributed/elastic/multiprocessing/errors): the member
+ *   "message" is a text, or an object with "message" and extraInfo.py_callstack, a whole traceback */
 #include "gwi_logs.h"
 
 #include "gw_json.h"
@@ -7,12 +9,21 @@
 
 #include <string.h>
 
+static bool has(const char *bytes, size_t count, const char *word)
+{
+    return memmem(bytes, count, word, strlen(word)) != NULL;
+}
+
 bool gwi_is_notebook(const char *bytes, size_t count)
 {
+    static const char error_start[] = "{\"message\":";
     size_t at = 0;
     while (at < count && strchr(" \t\r\n", bytes[at]) != NULL && bytes[at] != '\0')
         at++;
-    return at < count && bytes[at] == '{' && memmem(bytes, count, "\"cell_type\"", strlen("\"cell_type\"")) != NULL;
+    bool is_error_file = at < count && count - at > strlen(error_start) &&
+                         memcmp(bytes + at, error_start, strlen(error_start)) == 0 &&
+                         (has(bytes, count, "\"extraInfo\"") || has(bytes, count, "\"errorCode\""));
+    return at < count && bytes[at] == '{' && (has(bytes, count, "\"cell_type\"") || is_error_file);
 }
 
 /* Return the number of items of a list; 0: it is not a list. */
@@ -69,6 +80,18 @@ static void add_cells(json_object *cells, gw_text *text)
     }
 }
 
+/* Append the exception of an error file. Returns false if there is none. */
+static bool add_error(json_object *root, gw_text *text)
+{
+    json_object *message = gw_json_member(root, "message");
+    json_object *stack = gw_json_member(gw_json_member(message, "extraInfo"), "py_callstack");
+    if (!json_object_is_type(stack, json_type_string) || json_object_get_string_len(stack) == 0)
+        stack = json_object_is_type(message, json_type_object) ? gw_json_member(message, "message") : message;
+    add_string(stack, "", text);
+    end_line(text);
+    return json_object_is_type(stack, json_type_string);
+}
+
 /* Append the character for an escape of a JSON string. `at` is the offset after the backslash. Returns the offset after
  * the escape. \u001b becomes ESC, and any other \u escape becomes "?". */
 static size_t add_escaped(const char *bytes, size_t at, size_t count, gw_text *text)
@@ -113,6 +136,7 @@ void gwi_notebook_outputs(const char *bytes, size_t count, gw_text *ret_text)
     json_object *notebook = parser != NULL ? json_tokener_parse_ex(parser, bytes, (int)count) : NULL;
     json_object *sheets = gw_json_member(notebook, "worksheets"); /* only in notebook format 3 */
     bool is_notebook = gw_json_member(notebook, "cells") != NULL || sheets != NULL;
+    is_notebook = is_notebook || add_error(notebook, ret_text);
     add_cells(gw_json_member(notebook, "cells"), ret_text);
     for (size_t i = 0; i < count_of(sheets); i++)
         add_cells(gw_json_member(json_object_array_get_idx(sheets, i), "cells"), ret_text);
