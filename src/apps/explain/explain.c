@@ -12,6 +12,7 @@
 
 #include "gw_logs.h"
 #include "gw_place.h"
+#include "gw_ras.h"
 #include "gw_render.h"
 #include "gw_text.h"
 #include "gw_torch.h"
@@ -163,13 +164,15 @@ static bool are_all(char **files, int count, bool (*is_one)(const char *path))
     return count > 0;
 }
 
-/* Explain Flight Recorder dumps of PyTorch, one for each rank. */
-static int explain_flights(char **files, int count, const explain_options *options)
+typedef gw_status rank_files_model(const char *const *path, size_t count, gw_model **ret_model, gw_error *err);
+
+/* Explain Flight Recorder dumps of PyTorch, one for each rank, or answers of NCCL's RAS. */
+static int explain_rank_files(char **files, int count, rank_files_model *read_model, const explain_options *options)
 {
     gw_error err;
     gw_model *model = NULL;
     gw_verdict *verdict = NULL;
-    gw_status st = gw_torch_flight_model((const char *const *)files, (size_t)count, &model, &err);
+    gw_status st = read_model((const char *const *)files, (size_t)count, &model, &err);
     if (st == GW_OK)
         st = gw_judge(model, &verdict, &err);
     int status = st == GW_OK ? show(verdict, false, options) : fail(&err);
@@ -401,7 +404,7 @@ static void write_again(gw_text *text, int argc, char **argv)
 
 const gwi_manual gwi_manual_explain = {
     .usage = "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
-             "gpuwhy explain [options] FLIGHT-RECORDER-DUMP...\n"
+             "gpuwhy explain [options] FLIGHT-RECORDER-DUMP... | RAS-ANSWER...\n"
              "gpuwhy explain [options] LOG...\n"
              "gpuwhy explain [options] FOLDER\n"
              "gpuwhy explain [options] slurm:JOBID[.STEP]\n"
@@ -442,6 +445,8 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return explain_slurm(argv[1], options);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
+    if (options->cell == NULL && are_all(argv + 1, words, gw_ras_is_file))
+        return explain_rank_files(argv + 1, words, gw_ras_model, options);
     if (options->cell == NULL && are_logs(argv + 1, words))
         return explain_logs(argv + 1, words, options);
     for (int i = 1; i <= words && words > 1; i++) {
@@ -449,7 +454,7 @@ static int explain_what(int words, char **argv, const explain_options *options)
             return explain_unknown(argv[i]);
     }
     if (words > 1 && are_all(argv + 1, words, gw_torch_is_flight))
-        return explain_flights(argv + 1, words, options);
+        return explain_rank_files(argv + 1, words, gw_torch_flight_model, options);
     if (words > 1)
         return explain_together(argv + 1, words, options);
     if (words == 1 && is_missing(argv[1]))

@@ -8,6 +8,7 @@
 #include "gw_clock.h"
 #include "gw_model.h"
 #include "gw_process.h"
+#include "gw_ras.h"
 #include "gw_render.h"
 #include "gw_say.h"
 #include "gw_sites.h"
@@ -59,6 +60,8 @@ static gw_status judge(const char *path, bool is_quick, gwi_progress *progress, 
     gw_status st;
     if (gw_torch_is_snapshot(path)) {
         st = gw_torch_snapshot_model(path, &model, err);
+    } else if (gw_ras_is_file(path)) {
+        st = gw_ras_model(&path, 1, &model, err);
     } else {
         st = gw_reader_open(path, &reader, err);
         if (st == GW_OK) {
@@ -202,7 +205,7 @@ static const char *where_to_read(const char *file, const gwi_run_list *runs, fol
     *search = (folder_search){0};
     static gw_path recording;
     pid_t supervisor;
-    if (gw_torch_is_snapshot(file))
+    if (gw_torch_is_snapshot(file) || gw_ras_is_file(file))
         return file;
     if (realpath(file, search->recording) == NULL)
         return file; /* the path cannot be resolved; opening the recording will report the reason */

@@ -95,6 +95,12 @@ static const char *group_text(const gwi_case *c, const group *it, char out[GROUP
     return out;
 }
 
+/* Return how many calls of a kind a rank made. GW_NCCL_CALL_COUNT: of all kinds. */
+static uint64_t made_by(const member *it, int kind)
+{
+    return kind == GW_NCCL_CALL_COUNT ? it->comm->collectives : it->comm->calls[kind];
+}
+
 /* Write "rank 3" or "ranks 0-2, 4": the members that made `count` calls of a kind. Returns their number. */
 static size_t who_text(const group *all, int kind, uint64_t count, char out[WHO_TEXT_MAX])
 {
@@ -102,7 +108,7 @@ static size_t who_text(const group *all, int kind, uint64_t count, char out[WHO_
     size_t found = 0;
     uint32_t *rank = calloc(all->count + 1, sizeof *rank);
     for (size_t i = 0; i < all->count && rank != NULL; i++)
-        if (kind < 0 || all->item[i].comm->calls[kind] == count)
+        if (kind < 0 || made_by(&all->item[i], kind) == count)
             rank[found++] = rank_of(&all->item[i]);
     snprintf(out, WHO_TEXT_MAX, "rank%s %s", GWI_PLURAL(found),
              rank == NULL ? "?" : gwi_numbers_text(numbers, rank, found));
@@ -113,17 +119,17 @@ static size_t who_text(const group *all, int kind, uint64_t count, char out[WHO_
 /* ---- ranks that made fewer calls, by counts alone ---- */
 
 typedef struct fewer {
-    gw_nccl_call kind;
+    int kind; /* as in made_by() */
     uint64_t least, most;
     const member *first; /* that made `least` calls */
 } fewer;
 
 static bool find_fewer(const group *all, fewer *ret)
 {
-    for (int kind = 0; kind < GW_NCCL_CALL_COUNT; kind++) {
-        *ret = (fewer){.kind = (gw_nccl_call)kind, .least = UINT64_MAX};
+    for (int kind = 0; kind <= GW_NCCL_CALL_COUNT; kind++) {
+        *ret = (fewer){.kind = kind, .least = UINT64_MAX};
         for (size_t i = 0; i < all->count; i++) {
-            uint64_t made = all->item[i].comm->calls[kind];
+            uint64_t made = made_by(&all->item[i], kind);
             if (all->item[i].comm->last_count > 0)
                 return false; /* the calls themselves are listed, and compared elsewhere */
             ret->first = made < ret->least ? &all->item[i] : ret->first;
@@ -136,19 +142,63 @@ static bool find_fewer(const group *all, fewer *ret)
     return false;
 }
 
+/* Report which processes the ranks are, for the first ones that are behind. */
+static void say_processes(const gwi_case *c, gwi_finding *finding, const group *all, const fewer *found)
+{
+    enum { SHOWN_MAX = 4 };
+    size_t shown = 0;
+    for (size_t i = 0; i < all->count && shown < SHOWN_MAX; i++) {
+        const member *it = &all->item[i];
+        char key[64];
+        snprintf(key, sizeof key, GW_META_PROCESS "%" PRIu32, it->process->pid);
+        const char *text = gw_model_meta(c->model, key);
+        if (made_by(it, found->kind) != found->least || text == NULL)
+            continue;
+        gwi_evidence(finding, GWI_NO_TIME, "dump", "rank %" PRIu32 " is %s", rank_of(it), text);
+        gwi_weigh(finding, GW_WEIGHT_DECIDES);
+        shown++;
+    }
+}
+
 static void say_fewer(const gwi_case *c, gwi_finding *finding, const group *all, const fewer *found)
 {
-    char late[WHO_TEXT_MAX], others[WHO_TEXT_MAX], name[GROUP_TEXT_MAX], who[GWI_WHO_TEXT_MAX];
-    size_t count = who_text(all, (int)found->kind, found->least, late);
-    who_text(all, (int)found->kind, found->most, others);
-    gwi_headline(finding, "%s %s launched %s %" PRIu64 " times, %s %" PRIu64 " times", late,
-                 count == 1 ? "has" : "have", gw_nccl_call_name(found->kind), found->least, others, found->most);
-    gwi_evidence(finding, GWI_NO_TIME, "dump", "%s is behind on %s of %" PRIu32 " ranks",
-                 gwi_who_text(who, found->first->process), group_text(c, all, name), all->item->comm->size);
-    gwi_weigh(finding, GW_WEIGHT_DECIDES);
+    char late[WHO_TEXT_MAX], others[WHO_TEXT_MAX], name[GROUP_TEXT_MAX];
+    const char *call = found->kind == GW_NCCL_CALL_COUNT ? "collectives" : gw_nccl_call_name((gw_nccl_call)found->kind);
+    size_t count = who_text(all, found->kind, found->least, late);
+    who_text(all, found->kind, found->most, others);
+    gwi_headline(finding, "%s %s launched %" PRIu64 " %s, and %s %" PRIu64, late, count == 1 ? "has" : "have",
+                 found->least, call, others, found->most);
+    say_processes(c, finding, all, found);
+    gwi_evidence(finding, GWI_NO_TIME, "dump", "the counts are of %s with %" PRIu32 " ranks", group_text(c, all, name),
+                 all->item->comm->size);
+    if (gw_model_meta(c->model, GW_META_SAME) != NULL) {
+        gwi_evidence(finding, GWI_NO_TIME, "dump",
+                     "the answers have equal counts, so the ranks made no call in between");
+        gwi_weigh(finding, GW_WEIGHT_DECIDES);
+        return;
+    }
     gwi_evidence(finding, GWI_NO_TIME, "dump",
                  "counts may differ for a moment in a program that works: only equal answers, some seconds apart, show "
                  "that ranks are stuck");
+}
+
+/* Report the ranks that RAS could not reach. Returns their number. */
+static size_t say_silent(const gwi_case *c, gwi_finding *finding, const char *which)
+{
+    enum { SHOWN_MAX = 8 };
+    size_t count = 0;
+    for (size_t i = 0; i < c->model->meta_count; i++) {
+        const gw_pair *pair = &c->model->meta[i];
+        if (pair->key == NULL || strcmp(pair->key, which) != 0)
+            continue;
+        if (count++ == 0)
+            gwi_headline(finding, "%s, as NCCL's RAS reports", pair->value);
+        if (count <= SHOWN_MAX)
+            gwi_evidence(finding, GWI_NO_TIME, "dump", "%s", pair->value);
+    }
+    if (count > SHOWN_MAX)
+        gwi_evidence(finding, GWI_NO_TIME, "dump", "and %zu more ranks", count - SHOWN_MAX);
+    return count;
 }
 
 gw_certainty gwi_judge_fewer_calls(const gwi_case *c, gwi_finding *finding)
@@ -160,9 +210,11 @@ gw_certainty gwi_judge_fewer_calls(const gwi_case *c, gwi_finding *finding)
         if (it.item->comm->id == 0 || !find_fewer(&it, &found))
             continue;
         say_fewer(c, finding, &it, &found);
-        certainty = found.most - found.least > 1 ? GW_SUPPORTED : GW_HYPOTHESIS;
+        certainty = gw_model_meta(c->model, GW_META_SAME) != NULL ? GW_SUPPORTED : GW_HYPOTHESIS;
     }
     free(all.item);
+    if (certainty == GW_CERTAINTY_NONE && gwi_are_saved_ranks(c) && say_silent(c, finding, GW_META_DEAD) > 0)
+        certainty = GW_SUPPORTED;
     return certainty;
 }
 
@@ -189,27 +241,36 @@ void gwi_say_saved_ranks(const gwi_case *c, gwi_finding *finding)
 {
     enum { SHOWN_MAX = 6 };
     members all = list_members(c->model);
-    size_t shown = 0, open = 0, missing = 0, apart = 0;
+    size_t shown = 0, open = 0, missing = 0;
+    fewer found, here;
+    group fewer_at = {0};
     for (size_t i = 0; i < all.count; i++)
         open += has_open(&all.item[i]);
     for (group it = {0}; next_group(&all, &it);) {
         missing += it.item->comm->size > it.count;
-        for (size_t i = 1; i < it.count; i++)
-            apart += it.item[i].comm->collectives != it.item->comm->collectives;
-        if (shown++ < SHOWN_MAX)
+        if (fewer_at.count == 0 && find_fewer(&it, &here)) {
+            fewer_at = it;
+            found = here;
+        }
+        if (!find_fewer(&it, &here) && shown++ < SHOWN_MAX)
             say_state(c, finding, &it);
     }
-    if (apart > 0)
-        gwi_headline(finding, "ranks made different numbers of calls, and the files do not show that one waits");
+    if (fewer_at.count > 0)
+        say_fewer(c, finding, &fewer_at, &found);
+    else if (say_silent(c, finding, GW_META_SILENT) > 0)
+        missing++;
+    else if (all.count == 0)
+        gwi_headline(finding, "NCCL's RAS reports no difference between the ranks");
     else if (missing > 0)
         gwi_headline(finding, "the ranks in these files agree; other ranks of their groups are in no file");
     else if (open > 0)
         gwi_headline(finding, "all ranks made the same calls, and some of the calls have not completed");
     else
         gwi_headline(finding, "all ranks made the same calls, and no call is known to wait");
-    if (missing > 0)
-        gwi_next(finding, "Explain the files of all ranks together: a rank without a file may be the one that is "
-                          "missing");
+    if (fewer_at.count > 0)
+        gwi_next(finding, "Ask again some seconds later (ncclras -v): equal answers show that the ranks are stuck");
+    else if (missing > 0)
+        gwi_next(finding, "Look at the ranks that are not in these files: one of them may be the one that is missing");
     else if (open > 0)
         gwi_next(finding, "Look at the network and the cards: NCCL_DEBUG=INFO, and dmesg -T on each host");
     else

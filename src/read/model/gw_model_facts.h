@@ -200,6 +200,13 @@ typedef enum gw_framework {
 #define GW_META_RANKS "saved.ranks"
 /* META key, followed by 16 hexadecimal digits of a communicator's id: the name of its process group. */
 #define GW_META_GROUP "saved.group."
+/* META key, followed by the pid in the model: what is known of the process, such as "pid 4711 on node 10.0.0.1". */
+#define GW_META_PROCESS "saved.process."
+/* META keys: ranks that did not answer, or that are considered dead: "rank 3 did not answer". */
+#define GW_META_SILENT "saved.silent"
+#define GW_META_DEAD   "saved.dead"
+/* META key: several answers, from different times, had the same counts. */
+#define GW_META_SAME "saved.same"
 
 /* META key: the snapshot has blocks in memory pools of their own, of CUDA graphs or made by the program. */
 #define GW_META_PRIVATE_POOLS "torch.private_pools"

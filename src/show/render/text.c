@@ -145,7 +145,9 @@ static void add_run(gw_text *line, const gw_verdict *verdict, bool running, size
     if (verdict->snapshot == NULL && verdict->log == NULL && !asked)
         add_ending(line, verdict, running);
     else if (verdict->snapshot != NULL && verdict->log == NULL && !asked)
-        gw_text_addf(line, "%s %s, %.1f s of history", verdict->snapshot_kind, verdict->snapshot, verdict->seconds);
+        gw_text_addf(line, "%s %s", verdict->snapshot_kind, verdict->snapshot);
+    if (verdict->snapshot != NULL && verdict->log == NULL && !asked && verdict->seconds > 0)
+        gw_text_addf(line, ", %.1f s of history", verdict->seconds);
     add_gpus(line, verdict);
 }
 
