@@ -45,6 +45,8 @@
       "the processes of a run share this limit")                                                                       \
     X(HANG_AFTER, HANG, "hang_after", "seconds", "auto", "run", "--hang-after",                                        \
       "report a hang if nothing happens for this long; auto: off on a terminal, otherwise 300")                        \
+    X(ASK_RAS, BOOL, "ask_ras", NULL, "true", "run", "--no-ras",                                                       \
+      "when a hang is seen, ask NCCL's RAS on this machine how far the ranks are")                                     \
     X(QUIET, BOOL, "quiet", NULL, "false", "run", "--quiet", "gpuwhy run prints a verdict only on failure")            \
     X(COLOR, COLOR, "color", NULL, "auto", "", "--color", "colours: auto, always or never")                            \
     X(WATCH_ALARM_AT, THRESHOLD, "watch.alarm_at", NULL, GW_STANDARD_WATCH_ALARM_AT, "watch", "--alarm-at",            \

@@ -61,7 +61,8 @@ const gw_cause gwi_cause_kernel_never_ends = {
 /* A rank waits in a collective for a rank that does not join it.
  *
  * Never established: the recording does not show that the missing rank would have joined.
- * Supported by: the end of another rank before, or the place at which the main thread of another rank stands still. */
+ * Supported by: the end of another rank before, the place at which the main thread of another rank stands still, or two
+ * equal answers of NCCL's RAS in which a rank has launched fewer calls. */
 
 static bool a_rank_ended(const gwi_case *c)
 {
@@ -86,7 +87,8 @@ static gw_certainty judge_peer_died(const gwi_case *c, gwi_finding *finding)
                  (double)c->hang.hang->for_ns / 1e9);
     gwi_say_waiting(c, finding);
     gwi_say_missing_ranks(c, finding);
-    return a_rank_ended(c) || gwi_a_rank_stands(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
+    gw_certainty by_ras = gwi_say_ras(c, finding);
+    return by_ras == GW_SUPPORTED || a_rank_ended(c) || gwi_a_rank_stands(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
 const gw_cause gwi_cause_peer_died = {

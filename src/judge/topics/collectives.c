@@ -2,6 +2,8 @@
  * counts its calls on the communicator; so no clock is needed. */
 #include "gwi_collectives.h"
 
+#include "gw_ras.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +218,78 @@ gw_certainty gwi_judge_fewer_calls(const gwi_case *c, gwi_finding *finding)
     if (certainty == GW_CERTAINTY_NONE && gwi_are_saved_ranks(c) && say_silent(c, finding, GW_META_DEAD) > 0)
         certainty = GW_SUPPORTED;
     return certainty;
+}
+
+/* ---- RAS's answers in a recording ---- */
+
+/* Append "rank 1 (pid 4712) 50" for the ranks of a communicator whose count of a kind differs from the most. Returns
+ * true if there are any. */
+static bool add_fewer(const gw_ras_comm *comm, int kind, gw_text *text)
+{
+    enum { SHOWN_MAX = 6 };
+    uint64_t most = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < comm->rank_count; i++)
+        if (comm->rank[i].has[kind] && comm->rank[i].count[kind] > most)
+            most = comm->rank[i].count[kind];
+    for (size_t i = 0; i < comm->rank_count; i++) {
+        const gw_ras_rank *rank = &comm->rank[i];
+        if (!rank->has[kind] || rank->count[kind] == most || count++ >= SHOWN_MAX)
+            continue;
+        gw_text_addf(text, "%srank %" PRIu32, count > 1 ? ", " : "", rank->rank);
+        if (rank->pid != 0)
+            gw_text_addf(text, " (pid %" PRIu32 ")", rank->pid);
+        gw_text_addf(text, " has launched %" PRIu64, rank->count[kind]);
+    }
+    if (count > SHOWN_MAX)
+        gw_text_addf(text, " and %zu more ranks fewer", count - SHOWN_MAX);
+    if (count > 0)
+        gw_text_addf(text, " %s, others %" PRIu64,
+                     kind == GW_RAS_ALL ? "collectives" : gw_nccl_call_name((gw_nccl_call)kind), most);
+    return count > 0;
+}
+
+static bool say_answer(gwi_finding *finding, const gw_pair *fact, const gw_ras *ras)
+{
+    bool any = false;
+    for (size_t i = 0; i < ras->comm_count && !any; i++) {
+        for (int kind = 0; kind < GW_RAS_KINDS && !any; kind++) {
+            gw_text text = {0};
+            any = add_fewer(&ras->comm[i], kind, &text);
+            if (any)
+                gwi_evidence(finding, fact->t_ns, "dump", "NCCL's RAS: %s", gw_text_str(&text));
+            finding->failed = finding->failed || text.failed;
+            gw_text_free(&text);
+        }
+    }
+    return any;
+}
+
+gw_certainty gwi_say_ras(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_pair *last = NULL;
+    gw_ras answer = {0}, older = {0};
+    bool is_same = false;
+    for (size_t i = 0; i < c->model->fact_count; i++) {
+        const gw_pair *fact = &c->model->fact[i];
+        gw_ras read;
+        if (fact->what != GW_FACT_NCCL_RAS ||
+            gw_ras_read("RAS", fact->value, strlen(fact->value), &read, NULL) != GW_OK)
+            continue;
+        gw_ras_free(&older);
+        older = answer;
+        answer = read;
+        is_same = last != NULL && gw_ras_same(&older, &answer);
+        last = fact;
+    }
+    bool any = last != NULL && say_answer(finding, last, &answer);
+    if (any && is_same)
+        gwi_evidence(finding, last->t_ns, "dump", "RAS gave the same counts twice: no rank went on in between");
+    gw_ras_free(&older);
+    gw_ras_free(&answer);
+    if (!any)
+        return GW_CERTAINTY_NONE;
+    return is_same ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
 /* ---- what the files show ---- */

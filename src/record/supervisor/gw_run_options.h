@@ -29,6 +29,7 @@ typedef struct gw_run_options {
     bool allocations;
     const char *hang_after; /* seconds, or "off"; NULL, "auto": off on a terminal without kill_on_hang, otherwise 300 */
     bool kill_on_hang;
+    bool no_ras;
     bool no_attach;
     bool no_sites;
     bool catch_crash;

@@ -262,6 +262,8 @@ typedef struct gwi_hangs {
      * time of the last look. */
     uint64_t after_ns, looked_at_ns;
     bool kill, told;
+    bool no_ras;           /* do not ask NCCL's RAS */
+    uint32_t ras_asked;    /* how often it was asked */
     uint64_t killed_at_ns; /* run time of the last kill signal; 0 if none */
     gw_hang_watch watch;
     gwi_still_job job;                             /* the ranks of a job, even if they make no driver calls */
@@ -278,5 +280,8 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
  * would wait for ever. */
 void gwi_hangs_end_ranks(const gwi_hangs *hangs);
 void gwi_hangs_close(gwi_hangs *hangs);
+/* Ask NCCL's RAS how many collectives each rank has launched, twice, and record the answers (ras_ask.c). Does nothing
+ * if no process of the run has RAS, or if it was asked before. */
+void gwi_ras_ask(gwi_hangs *hangs, gwi_record *record);
 
 #endif

@@ -14,4 +14,7 @@
  * Of several launchers, the innermost one wins. Returns false and appends nothing if there is no rank. */
 bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text);
 
+/* Return the value of a variable in `environment`. Returns NULL if it is not set, or if it is cut. */
+const char *gwi_environment_value(const char *environment, size_t bytes, const char *name);
+
 #endif

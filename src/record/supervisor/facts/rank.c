@@ -15,7 +15,7 @@ static const struct launcher {
 #undef GW_X
 };
 
-static const char *value_of(const char *environment, size_t bytes, const char *name)
+const char *gwi_environment_value(const char *environment, size_t bytes, const char *name)
 {
     size_t wanted = strlen(name);
     for (size_t at = 0; at < bytes;) {
@@ -71,9 +71,9 @@ static bool find_task(const char *config, gw_text *text)
  * the first machine both numbers are the same; on the others, the number of processes before them is unknown. */
 static bool find_on_first_machine(const char *environment, size_t bytes, gw_text *text)
 {
-    const char *node = value_of(environment, bytes, GW_NODE_VARIABLE);
-    const char *local = value_of(environment, bytes, "LOCAL_RANK");
-    const char *of = value_of(environment, bytes, "WORLD_SIZE");
+    const char *node = gwi_environment_value(environment, bytes, GW_NODE_VARIABLE);
+    const char *local = gwi_environment_value(environment, bytes, "LOCAL_RANK");
+    const char *of = gwi_environment_value(environment, bytes, "WORLD_SIZE");
     if (!is_number(node) || number_of(node) != 0 || !is_number(local))
         return false;
     const gw_fact_rank fact = {
@@ -93,13 +93,13 @@ bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
         const struct launcher *launcher = &launchers[i];
         if (i == 1 && find_on_first_machine(environment, bytes, text))
             return true; /* Lightning starts its processes inside those of the other launchers */
-        const char *rank = value_of(environment, bytes, launcher->rank);
+        const char *rank = gwi_environment_value(environment, bytes, launcher->rank);
         if (!is_number(rank))
             continue;
-        const char *of = launcher->of == NULL ? NULL : value_of(environment, bytes, launcher->of);
-        const char *local = launcher->local == NULL ? NULL : value_of(environment, bytes, launcher->local);
+        const char *of = launcher->of == NULL ? NULL : gwi_environment_value(environment, bytes, launcher->of);
+        const char *local = launcher->local == NULL ? NULL : gwi_environment_value(environment, bytes, launcher->local);
         /* torchrun counts its restarts; the processes of each start have the same ranks */
-        const char *restart = i > 0 ? NULL : value_of(environment, bytes, GW_RESTART_VARIABLE);
+        const char *restart = i > 0 ? NULL : gwi_environment_value(environment, bytes, GW_RESTART_VARIABLE);
         const gw_fact_rank fact = {
             GW_FACT_SET(rank, number_of(rank)),
             .has_of = is_number(of),
@@ -114,5 +114,5 @@ bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
         return true;
     }
     return find_on_first_machine(environment, bytes, text) ||
-           find_task(value_of(environment, bytes, "TF_CONFIG"), text);
+           find_task(gwi_environment_value(environment, bytes, "TF_CONFIG"), text);
 }

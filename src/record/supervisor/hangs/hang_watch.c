@@ -125,6 +125,7 @@ gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_er
         return gw_fail(err, GW_USAGE,
                        "--hang-after %s: must be `auto`, `off` or a number of seconds from 0.1 to 1000000", text);
     hangs->kill = options->kill_on_hang;
+    hangs->no_ras = options->no_ras;
     hangs->after_ns = (uint64_t)(seconds * 1e9);
     return GW_OK;
 }
@@ -211,6 +212,8 @@ static void leave_undecided(gwi_hangs *hangs)
 
 static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child)
 {
+    if (!hangs->no_ras)
+        gwi_ras_ask(hangs, record);
     gwi_record_stderr(record, capture);
     gwi_record_drain(record, false);
     if (run_folder[0] == '\0')
