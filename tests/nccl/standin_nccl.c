@@ -18,11 +18,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -384,8 +386,27 @@ static uint64_t key_of(const ncclUniqueId *id)
     return key;
 }
 
+static void *ras(void *unused)
+{
+    prctl(PR_SET_NAME, "NCCL RAS");
+    for (;;)
+        pause();
+    return unused;
+}
+
+/* If the test has set an address for RAS, start a thread with the name of RAS's. The test itself answers there. */
+static void start_ras(void)
+{
+    static _Atomic int started;
+    pthread_t thread;
+    if (getenv("NCCL_RAS_ADDR") != NULL && atomic_fetch_add(&started, 1) == 0 &&
+        pthread_create(&thread, NULL, ras, NULL) == 0)
+        pthread_detach(thread);
+}
+
 static int join_and_meet(ncclComm_t *ret_comm, uint64_t key, int size, int rank)
 {
+    start_ras();
     int result = join(ret_comm, key, size, rank);
     if (result == OK && group.depth == 0)
         meet(*ret_comm);

@@ -547,6 +547,48 @@ GW_TEST(a_collective_is_a_hypothesis_that_names_who_is_missing)
     assert_int_equal(verdict->run.rank_count, 2);
 }
 
+/* Two ranks in a collective, and NCCL's RAS, which answers twice that they have launched these numbers of calls. */
+static void answered(unsigned first, unsigned second, unsigned first_again, unsigned second_again)
+{
+    const unsigned counts[][2] = {{first, second}, {first_again, second_again}};
+    begin("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    fact(0, "process.rank", "rank=0 of=2 by=RANK");
+    gw_feed_process(&feed, 300, 1, "/usr/bin/python3");
+    fact_of(300, 0, "process.rank", "rank=1 of=2 by=RANK");
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuStreamSynchronize in_ms=5000 name=main");
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        char answer[512];
+        snprintf(
+            answer, sizeof answer,
+            "{\"nccl_version\": \"2.28.9\", \"communicators\": [{\"hash\": \"0x1f\", \"size\": 2, \"ranks\": "
+            "[{\"rank\": "
+            "0, \"host\": \"h\", \"pid\": 200, \"collective_counts\": {\"AllReduce\": %u}}, {\"rank\": 1, \"host\": "
+            "\"h\", \"pid\": 300, \"collective_counts\": {\"AllReduce\": %u}}]}]}",
+            counts[i][0], counts[i][1]);
+        fact(0, "nccl.ras", answer);
+    }
+}
+
+GW_TEST(equal_answers_of_ras_show_who_is_behind)
+{
+    answered(51, 50, 51, 50);
+    expect_stuck("peer-died", GW_SUPPORTED);
+    assert_true(has_evidence("rank 1 (pid 300) has launched 50 ncclAllReduce, others 51"));
+    assert_true(has_evidence("the same counts twice"));
+}
+
+GW_TEST(other_answers_of_ras_prove_nothing)
+{
+    answered(51, 50, 52, 51);
+    judge(-1, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    answered(51, 51, 51, 51);
+    judge(-1, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_false(has_evidence("RAS"));
+}
+
 GW_TEST(a_rank_that_stands_elsewhere_is_the_place)
 {
     char text[96];

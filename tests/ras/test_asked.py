@@ -1,0 +1,118 @@
+"""NCCL's RAS is asked when a hang is seen. The test answers in its place, at an address that it chooses; the ranks use
+the stand-in for NCCL on the virtual card.
+
+Environment: GPUWHY_BUILD: the build folder.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import answers
+
+BUILD = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")).resolve()
+failures = []
+
+
+def check(condition, what):
+    if not condition:
+        failures.append(what)
+        print(f"FAILED   {what}")
+
+
+def ranks_of(address):
+    """The pids of the ranks that were started with this address, by rank."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            environment = (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"--rank" in words and f"NCCL_RAS_ADDR={address}\0".encode() in environment and b"ranks" in words[0]:
+            found[int(words[words.index(b"--rank") + 1])] = int(folder.name)
+    return found
+
+
+class Ras:
+    """Answers like RAS. `silent`: as many connections get no answer; `old`: no JSON; `strange`: pids of another job."""
+
+    def __init__(self, silent=0, old=False, strange=False):
+        self.silent, self.old, self.strange = silent, old, strange
+        self.count = self.reports = 0
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=16)
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.count += 1
+            if self.count > self.silent:
+                threading.Thread(target=self.answer, args=(connection,), daemon=True).start()
+
+    def report(self, as_json):
+        pids = {0: 1, 1: 2} if self.strange else ranks_of(self.address)
+        make = answers.as_json if as_json else answers.text
+        text = make(2, {0: 6, 1: 5})
+        for rank, pid in pids.items():
+            text = text.replace(str(4700 + rank), str(pid))
+        return text
+
+    def answer(self, connection):
+        as_json = False
+        with connection, connection.makefile("rw") as stream:
+            for line in stream:
+                if line.startswith("TIMEOUT"):
+                    stream.write("OK\n")
+                elif line.startswith("SET FORMAT"):
+                    as_json = not self.old
+                    stream.write("OK\n" if as_json else "ERROR: Unknown command 'SET'\n")
+                else:
+                    stream.write(self.report(as_json))
+                    stream.flush()
+                    self.reports += 1
+                    return
+                stream.flush()
+
+
+def run(folder, server, *options):
+    """Run two ranks, one of which sleeps. Returns the recorded answers."""
+    recording = os.path.join(tempfile.mkdtemp(dir=folder), "run.gpuwhy")
+    environment = dict(os.environ, NCCL_RAS_ADDR=server.address, XDG_STATE_HOME=folder, LD_LIBRARY_PATH=str(BUILD / "tests/nccl"))
+    done = subprocess.run([BUILD / "gpuwhy", "run", "--gpu", "virtual:h200", "-o", recording, "--hang-after", "1", "--kill-on-hang",
+                           "--no-history", *options, "--", BUILD / "tests/nccl/ranks", "--script", "sleep"],
+                          cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    check("SIGTERM" in done.stderr, f"{options}: no hang was seen: {done.stderr}")
+    exported = subprocess.run([BUILD / "gpuwhy", "export", recording, "--to", "json"], capture_output=True, text=True, timeout=300).stdout
+    return [item["value"] for item in json.loads(exported)["items"] if item.get("key") == "nccl.ras"]
+
+
+def main():
+    if not (BUILD / "tests/nccl/ranks").exists():
+        print("skipped: no program with ranks in this build")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        for name, server, wanted, mark in (("json", Ras(), 2, '"rank": 1'), ("text", Ras(old=True), 2, "Rank 1 has launched up to operation 5"),
+                                           ("two silent connections", Ras(silent=2), 2, '"rank": 1'), ("another job", Ras(strange=True), 0, "")):
+            found = run(folder, server)
+            check(len(found) == wanted, f"{name}: {len(found)} answers of {server.reports} reports")
+            check(all(mark in answer for answer in found), f"{name}: {found}")
+            check(server.reports > 0, f"{name}: RAS was not asked")
+        server = Ras()
+        check(run(folder, server, "--no-ras") == [] and server.count == 0, "--no-ras: RAS was asked")
+    print(f"{len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
