@@ -66,7 +66,11 @@ static gw_status judge(const char *path, bool is_quick, gwi_progress *progress, 
         st = gw_reader_open(path, &reader, err);
         if (st == GW_OK) {
             gwi_progress_watch(progress, reader);
-            st = gw_model_build(reader, &model, err);
+            st = gw_model_read(reader, &model, err);
+            if (st == GW_OK)
+                st = gw_torch_flights_add(model, err);
+            if (st == GW_OK)
+                st = gw_model_finish(model, err);
         }
     }
     gwi_progress_part(progress, "naming call sites");

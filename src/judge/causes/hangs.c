@@ -2,9 +2,9 @@
  *
  * Established only by: see the comment of each cause. */
 #include "gwi_alone.h"
-#include "gwi_collectives.h"
 #include "gwi_hang.h"
 #include "gwi_pools.h"
+#include "gwi_saved_ranks.h"
 
 #include <inttypes.h>
 #include <string.h>

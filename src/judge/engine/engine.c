@@ -8,7 +8,6 @@
 #include "gwi_alone.h"
 #include "gwi_applies.h"
 #include "gwi_cause.h"
-#include "gwi_collectives.h"
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
 #include "gwi_family.h"
@@ -22,6 +21,7 @@
 #include "gwi_peak.h"
 #include "gwi_rehearsal.h"
 #include "gwi_run.h"
+#include "gwi_saved_ranks.h"
 #include "gwi_whatif.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* Reports runs without a known cause, clean or undetermined, and adds advice to verdicts. */
-#include "gwi_collectives.h"
 #include "gwi_coverage.h"
 #include "gwi_cut.h"
 #include "gwi_family.h"
@@ -8,6 +7,7 @@
 #include "gwi_order.h"
 #include "gwi_output.h"
 #include "gwi_roots.h"
+#include "gwi_saved_ranks.h"
 #include "gwi_snapshot.h"
 #include "gwi_start.h"
 

@@ -1,11 +1,11 @@
 /* Reads from a model what its ranks did last with NCCL, and where they stand. */
 #include "gw_logs.h"
 #include "gw_text.h"
-#include "gwi_collectives.h"
 #include "gwi_hang.h"
 #include "gwi_kin.h"
 #include "gwi_ranks.h"
 #include "gwi_roots.h"
+#include "gwi_saved_ranks.h"
 #include "gwi_stall.h"
 
 #include "gw_array.h"

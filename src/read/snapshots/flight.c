@@ -11,9 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { GROUPS_MAX = 256, CALLS_MAX = 128 };
+/* In a recording, the ids of sites and code objects before this one belong to the observer of PyTorch. */
+enum { FOREIGN_FIRST = 1 << 19 };
 
 /* PyTorch's names of calls, after the name of the back end and a colon. The size that NCCL gets is that of the first
  * input or output tensor; a list of tensors may be uneven, so its size is not compared. */
@@ -249,7 +252,8 @@ static bool rank_of(const char *path, uint32_t *ret_rank)
     return true;
 }
 
-static gw_status add_dump(const char *path, uint32_t pid, gw_model *model, gw_error *err)
+/* Read a dump into the model. `pid`: of the process; it is added to the model if `is_new`. */
+static gw_status add_dump(const char *path, uint32_t pid, bool is_new, gw_model *model, gw_error *err)
 {
     gwi_torch torch;
     dump d = {.f = {.model = model, .err = err, .status = GW_OK}};
@@ -257,7 +261,7 @@ static gw_status add_dump(const char *path, uint32_t pid, gw_model *model, gw_er
     if (st != GW_OK)
         return st;
     d.has_rank = rank_of(path, &d.rank);
-    for (size_t i = 0; i < model->process_count && d.has_rank; i++)
+    for (size_t i = 0; i < model->process_count && d.has_rank && is_new; i++)
         if (model->process[i].has_rank && model->process[i].rank == d.rank)
             st = gw_fail(err, GW_USAGE, "%s: another dump is of rank %" PRIu32 ", too", path, d.rank);
     if (st == GW_OK && !torch.is_flight)
@@ -265,7 +269,10 @@ static gw_status add_dump(const char *path, uint32_t pid, gw_model *model, gw_er
     if (st == GW_OK && !gwi_feed_begin(&d.f, &torch, pid))
         st = gw_fail(err, GW_NOMEM, "%s: no memory for its stacks", path);
     if (st == GW_OK) {
-        gwi_feed_process(&d.f);
+        if (is_new)
+            gwi_feed_process(&d.f);
+        else
+            d.f.number_first = FOREIGN_FIRST;
         st = add_calls(&d);
         if (st == GW_OK)
             st = add_status(&d);
@@ -334,7 +341,7 @@ gw_status gw_torch_flight_model(const char *const *path, size_t count, gw_model 
     feed_meta(&f, path, count);
     st = f.status;
     for (size_t i = 0; i < count && st == GW_OK; i++)
-        st = add_dump(path[i], (uint32_t)i + 1, f.model, err);
+        st = add_dump(path[i], (uint32_t)i + 1, true, f.model, err);
     if (st == GW_OK)
         st = gw_model_finish(f.model, err);
     if (st != GW_OK) {
@@ -343,5 +350,53 @@ gw_status gw_torch_flight_model(const char *const *path, size_t count, gw_model 
     }
     set_times(f.model);
     *ret_model = f.model;
+    return GW_OK;
+}
+
+/* ---- dumps of a recorded run ---- */
+
+/* Return the newest process of a rank. NULL: none. */
+static gw_process *process_of(const gw_model *model, uint32_t rank)
+{
+    for (size_t i = model->process_count; i-- > 0;)
+        if (model->process[i].has_rank && model->process[i].rank == rank)
+            return &model->process[i];
+    return NULL;
+}
+
+/* True if the file is the one that was recorded, and not one of a later run. */
+static bool is_unchanged(const char *path, uint64_t written_ns)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+           (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec == written_ns;
+}
+
+gw_status gw_torch_flights_add(gw_model *model, gw_error *err)
+{
+    const char *start = gw_model_meta(model, "start_realtime_ns");
+    uint64_t start_ns = start == NULL ? 0 : strtoull(start, NULL, 10);
+    size_t count = model->owner == geteuid() ? model->fact_count : 0; /* another user's recording can name any file */
+    for (size_t i = 0; i < count; i++) {
+        char *path;
+        uint32_t rank;
+        if (model->fact[i].what != GW_FACT_TORCH_FLIGHT)
+            continue;
+        uint64_t written_ns = strtoull(model->fact[i].value, &path, 10);
+        gw_process *process = *path == ' ' && rank_of(path + 1, &rank) ? process_of(model, rank) : NULL;
+        if (process == NULL || process->communicator_count > 0 || !is_unchanged(path + 1, written_ns))
+            continue;
+        uint32_t pid = process->pid;
+        gw_status st = add_dump(path + 1, pid, false, model, NULL);
+        if (st == GW_NOMEM)
+            return gw_fail(err, st, "no memory for the Flight Recorder dumps");
+        process = process_of(model, rank);
+        process->nccl_unseen = true; /* a dump is not a whole record of calls */
+        for (size_t k = 0; k < process->communicator_count; k++)
+            for (size_t n = 0; n < process->communicator[k].last_count; n++) {
+                uint64_t *t_ns = &process->communicator[k].last[n].t_ns;
+                *t_ns = *t_ns > start_ns ? *t_ns - start_ns : 0;
+            }
+    }
     return GW_OK;
 }

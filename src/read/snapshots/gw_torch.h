@@ -31,6 +31,11 @@ bool gw_torch_is_flight(const char *path);
 GW_MUST_CHECK gw_status gw_torch_flight_model(const char *const *path, size_t count, gw_model **ret_model,
                                               gw_error *err);
 
+/* Add the Flight Recorder dumps that a recording names (fact torch.flight) to its model: the communicators of ranks
+ * whose calls of NCCL were not recorded. Call it between gw_model_read() and gw_model_finish(). A dump that has
+ * changed, that cannot be read, or that another user's recording names, is ignored. Errors: GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_torch_flights_add(gw_model *model, gw_error *err);
+
 /* Read the snapshot, or one dump, into a finished model, which the caller owns. Times are nanoseconds since the oldest
  * history entry of all devices. Returns GW_OK, GW_IO, GW_CORRUPT, GW_UNSUPPORTED or GW_NOMEM. On failure, `err` names
  * the file, the place and the reason, and *ret_model is unchanged. */

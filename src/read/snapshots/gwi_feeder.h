@@ -10,6 +10,7 @@ typedef struct gwi_feeder {
     const gwi_torch *torch;
     gw_model *model;
     uint32_t pid;                     /* of the process that the file is about */
+    uint32_t number_first;            /* added to the ids of sites and code objects; 0 unless others use them, too */
     uint64_t first_us;                /* oldest time in all histories; 0: the snapshot has no times */
     uint64_t now_ns;                  /* time of the facts that are written now */
     uint32_t extra;                   /* `extra` of the events that are written now */

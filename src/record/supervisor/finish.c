@@ -123,6 +123,8 @@ void gwi_finish_recording(gw_supervisor *run)
     take_stop_signal(run, ended_ns);
     gwi_dumps_take(&run->dumps, &run->record, run->child);
     gwi_host_cores_take(&run->record, run->child, run->status);
+    if (!run->options.no_sense)
+        gwi_flights_take(&run->record);
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
     item.pid = (uint32_t)run->child;
     item.exit = (gw_exit_fact){.pid = (uint32_t)run->child,

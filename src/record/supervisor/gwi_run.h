@@ -252,6 +252,9 @@ void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors
  * used a driver without any recorded event. */
 void gwi_watch_last(gwi_watch *watch, gwi_record *record);
 
+/* Record the paths of the Flight Recorder dumps that PyTorch wrote during the run (flight.c). */
+void gwi_flights_take(gwi_record *record);
+
 /* ---- hangs (hang_watch.c) ---- */
 
 typedef struct gwi_hangs {

@@ -236,7 +236,8 @@ void gwi_collectives_finish(gw_model *model)
         gw_process *process = &model->process[i];
         if (gwi_process_known(model, process->pid) != model->inner->process[i])
             continue; /* the pid was reused: the rings are those of the newer process */
-        process->nccl_unseen = process->communicator_count == 0 && launched_nccl(model, process->pid);
+        process->nccl_unseen =
+            process->nccl_unseen || (process->communicator_count == 0 && launched_nccl(model, process->pid));
         for (size_t k = 0; k < process->communicator_count; k++)
             for (size_t n = 0; n < process->communicator[k].last_count; n++)
                 complete(model, process->pid, &process->communicator[k].last[n]);

@@ -1,6 +1,6 @@
 /* The ranks are sorted by communicator, then by rank. Two ranks agree on the number of a collective, because each
  * counts its calls on the communicator; so no clock is needed. */
-#include "gwi_collectives.h"
+#include "gwi_saved_ranks.h"
 
 #include "gw_ras.h"
 

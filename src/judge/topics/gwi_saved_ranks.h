@@ -1,7 +1,7 @@
 /* Compares what the ranks of a job called last on each communicator, as a saved file lists it: Flight Recorder dumps,
  * or the answer of NCCL's RAS. */
-#ifndef GWI_COLLECTIVES_H
-#define GWI_COLLECTIVES_H
+#ifndef GWI_SAVED_RANKS_H
+#define GWI_SAVED_RANKS_H
 
 #include "gwi_cause.h"
 
