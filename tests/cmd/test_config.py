@@ -72,7 +72,7 @@ class Show(ConfigCase):
 
     def test_every_key_has_a_variable_and_a_valid_option(self):
         values = {"off": "true", "folder": "/some/where", "record.environment": "A,B_*", "add_to_history": "false",
-                  "hang_after": "7", "color": "never", "watch.alarm_at": "80%"}
+                  "hang_after": "7", "ask_ras": "false", "color": "never", "watch.alarm_at": "80%"}
         for key, row in self.keys().items():
             text = values.get(key, "true" if row["standard"] == "false" else "5")
             self.assertEqual(self.keys(**{row["variable"]: text})[key]["from"], "environment", key)

@@ -43,7 +43,7 @@ typedef struct gw_ras {
     bool is_timeout; /* some processes did not answer RAS in time, so ranks may be missing */
 } gw_ras;
 
-/* True if the text, or the beginning of the file, is such an answer. */
+/* True if the text, or the beginning of the file, is such an answer. A pipe is not read, and the result is false. */
 bool gw_ras_is(const char *text, size_t bytes);
 bool gw_ras_is_file(const char *path);
 

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- text ---- */
@@ -227,7 +228,10 @@ static gw_status read_some(const char *path, size_t most, gw_text *text, gw_erro
 
 bool gw_ras_is_file(const char *path)
 {
+    struct stat info;
     gw_text text = {0};
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return false; /* what is read from a pipe is lost for its real reader */
     bool is = read_some(path, 1, &text, NULL) == GW_OK && text.bytes > 0 && gw_ras_is(text.data, text.bytes);
     gw_text_free(&text);
     return is;
