@@ -425,6 +425,7 @@ def report(results, options, seconds):
 
 
 def main():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it for all programs that are started below
     parser = argparse.ArgumentParser(description="How often gpuwhy's verdict on programs with known truth is right.")
     parser.add_argument("--build", default=os.environ.get("GPUWHY_BUILD", HERE.parents[1] / "build"))
     parser.add_argument("--seed", type=int, help="of the programs [the clock]")

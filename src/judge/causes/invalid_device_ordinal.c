@@ -38,6 +38,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const struct gw_log_find *said = gwi_said(c, finding->cause);
     if (failure == NULL || (c->ended && !c->bad_end))
         return GW_CERTAINTY_NONE;
+    bool probed = failure->is_probe && said == NULL; /* the program may have tried numbers until one was refused */
+    if (probed && failure->after.worked && failure->after.work >= GW_WORK_MUCH)
+        return GW_CERTAINTY_NONE;
     uint32_t count = visible_count(c);
     const char *mask = gwi_visible_devices(c);
     gwi_headline(finding, "the program selected a GPU number that does not exist for this process");
@@ -52,7 +55,6 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                      "CUDA_VISIBLE_DEVICES=\"%s\": the program numbers the cards in it from 0", mask);
     if (c->process != NULL && c->process->has_rank)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the process is rank %" PRIu32, c->process->rank);
-    bool probed = failure->is_probe && said == NULL; /* the program may have tried numbers until one was refused */
     return gwi_sure_of_end(c, failure, probed ? GW_HYPOTHESIS : GW_ESTABLISHED);
 }
 

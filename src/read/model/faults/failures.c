@@ -607,12 +607,15 @@ static void settle_other(const gw_model *model, gw_failure *failure)
     failure->after.worked = found.good_work > 0;
 }
 
-/* True if the program looked a kernel up that the binary does not have for this GPU, and then worked without it. NCCL
- * does this at every start. A launch of another thread, or one that nothing waited for, does not show this. */
-static bool is_refused_lookup(const gw_model *model, const gw_failure *failure)
+/* True if the program looked a kernel up that the binary does not have for this GPU, or requested memory of size 0, and
+ * then worked without it. NCCL looks such kernels up at every start. A launch of another thread, or one that nothing
+ * waited for, does not show this. */
+static bool is_answered_question(const gw_model *model, const gw_failure *failure)
 {
+    enum { INVALID_VALUE = 1 };
     const gw_process *process = gw_model_process(model, failure->pid);
-    if (!gw_is_kernel_lookup(failure) || failure->after.launches == 0)
+    bool is_empty = failure->result == INVALID_VALUE && gw_is_request(failure->kind) && failure->arg[1] == 0;
+    if ((!is_empty && !gw_is_kernel_lookup(failure)) || failure->after.launches == 0)
         return false;
     bool is_own = failure->after.own_work > 0 || failure->after.work >= GW_WORK_MUCH;
     return (is_own && failure->after.worked) || (process != NULL && gw_ended_well(process));
@@ -695,9 +698,9 @@ void gwi_failures_finish(gw_model *model)
         failure->is_probe = is_probe(failure) && !is_refused_fork(model, failure);
         if (failure->is_allocation && !failure->is_echo)
             settle_allocation(model, failure);
-        else if (!failure->is_probe && !failure->is_echo && !failure->is_sticky)
+        else if (!failure->is_echo && !failure->is_sticky)
             settle_other(model, failure);
-        failure->is_probe = failure->is_probe || is_refused_lookup(model, failure);
+        failure->is_probe = failure->is_probe || is_answered_question(model, failure);
         failure->is_earlier =
             model->asked_phase != NULL && !failure->is_sticky && failure->t_last_ns < model->asked_phase->t_ns;
     }
