@@ -207,8 +207,11 @@ static communicator *communicator_of(int library, ncclComm_t comm)
     if (c != NULL || comm == NULL)
         return c;
     c = take_place(0, 0, 0);
-    if (c != NULL)
-        GWI_KEEP_ERRNO(handle_known(library, c, comm, GW_NCCL_OK));
+    if (c == NULL)
+        return NULL;
+    GWI_KEEP_ERRNO(handle_known(library, c, comm, GW_NCCL_OK));
+    if (c->size == 0) /* NCCL does not know it either, or it is still being made */
+        c->is_ready = 0;
     return c;
 }
 
