@@ -23,7 +23,7 @@ typedef enum gwi_nccl_fn {
 enum { GWI_NCCL_LIBRARIES = 2 };
 
 typedef struct gwi_nccl_library {
-    uintptr_t base;              /* where it is mapped; 0: there is no such library */
+    uintptr_t base, low, high;   /* low, high: its first mapped byte, and one past the last */
     void *fn[GWI_NCCL_FN_COUNT]; /* NULL: it does not have the function */
 } gwi_nccl_library;
 

@@ -167,6 +167,8 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *nothing)
     for (int i = 0; i < GWI_NCCL_FN_COUNT; i++)
         library->fn[i] = defined(&f, names[i]);
     library->base = f.base;
+    library->low = f.low;
+    library->high = f.high;
     __atomic_store_n(&library_count, library_count + 1, __ATOMIC_RELEASE);
     return 0;
 }
@@ -237,39 +239,49 @@ static void fill(const file *f, void **slot, void *value)
         (void)mprotect((void *)start, page, PROT_READ);
 }
 
-/* Return what the slot should contain instead of `now`; NULL: leave it alone. */
-static void *instead(const file *f, unsigned type, const void *now, int fn)
+/* Return the wrapper of the function of NCCL at this address, whichever it is; NULL: it is none. */
+static void *wrapper_of(const void *address)
 {
-    /* The function has not been called yet, so the slot still leads to the loader, through the file's own code. */
-    bool is_unbound = type == RELOC_SLOT && (uintptr_t)now >= f->low && (uintptr_t)now < f->high;
-    if (fn == IS_DLSYM)
-        return now == gwi_real_dlsym || is_unbound ? dlsym_door : NULL;
-    return wrapper_at(is_unbound && library_count == 1 ? gwi_nccl[0].fn[fn] : now, fn);
+    for (uint32_t i = 0; i < library_count; i++) {
+        if ((uintptr_t)address < gwi_nccl[i].low || (uintptr_t)address >= gwi_nccl[i].high)
+            continue;
+        for (int fn = 0; fn < GWI_NCCL_WRAPPED; fn++)
+            if (gwi_nccl[i].fn[fn] == address)
+                return (*all_wrappers)[i][fn];
+    }
+    return NULL;
 }
 
+/* Return what a slot should contain that the loader has not filled yet: it does that at the first call. */
+static void *instead_of_loader(const file *f, const Elf64_Rela *rela)
+{
+    const Elf64_Sym *symbol = &f->symbol[ELF64_R_SYM(rela->r_info)];
+    int fn = symbol->st_shndx == SHN_UNDEF ? fn_of(f->strings + symbol->st_name) : NOT_OURS;
+    if (fn == IS_DLSYM)
+        return dlsym_door;
+    return fn < 0 || library_count != 1 ? NULL : wrapper_at(gwi_nccl[0].fn[fn], fn);
+}
+
+/* Slots are recognised by their contents, because there are many, and reading their names would take milliseconds. */
 static void lead_slots(const file *f, bool is_of_nccl, const Elf64_Rela *rela, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         unsigned type = ELF64_R_TYPE(rela[i].r_info);
-        if ((type != RELOC_SLOT && type != RELOC_DATA && type != RELOC_WORD) || ELF64_R_SYM(rela[i].r_info) == 0)
+        if (type != RELOC_SLOT && type != RELOC_DATA && (type != RELOC_WORD || library_count == 0))
             continue;
-        const Elf64_Sym *symbol = &f->symbol[ELF64_R_SYM(rela[i].r_info)];
-        int fn = symbol->st_shndx == SHN_UNDEF ? fn_of(f->strings + symbol->st_name) : NOT_OURS;
         void **slot = (void **)(f->base + rela[i].r_offset);
-        bool is_left = fn == NOT_OURS || (type == RELOC_WORD && rela[i].r_addend != 0) || (is_of_nccl && fn >= 0);
-        void *value = is_left ? NULL : instead(f, type, __atomic_load_n(slot, __ATOMIC_RELAXED), fn);
+        void *now = __atomic_load_n(slot, __ATOMIC_RELAXED), *value = NULL;
+        /* The slot still leads to the loader, through the file's own code. */
+        bool is_unbound = type == RELOC_SLOT && (uintptr_t)now >= f->low && (uintptr_t)now < f->high;
+        if (now == gwi_real_dlsym && type != RELOC_WORD)
+            value = dlsym_door;
+        else if (is_unbound && !is_of_nccl)
+            value = instead_of_loader(f, &rela[i]);
+        else if (!is_of_nccl && rela[i].r_addend == 0)
+            value = wrapper_of(now);
         if (value != NULL)
             fill(f, slot, value);
     }
-}
-
-/* True if the file has a reference to one of our names. Undefined symbols come before those of the hash table. */
-static bool refers(const file *f)
-{
-    for (uint32_t i = 1; i < f->gnu_hash[1]; i++)
-        if (fn_of(f->strings + f->symbol[i].st_name) != NOT_OURS)
-            return true;
-    return false;
 }
 
 /* Files that are left alone: the C library, our own libraries, the driver, and sanitizers. */
@@ -292,7 +304,7 @@ static int lead_file(struct dl_phdr_info *info, size_t size, void *user)
         (*skip)--;
         return 0;
     }
-    if (!read_file(info, &f) || is_left_alone(&f) || !refers(&f))
+    if (!read_file(info, &f) || is_left_alone(&f))
         return 0;
     size_t relative = f.relative_count < f.rela_count[0] ? f.relative_count : f.rela_count[0];
     bool is_of_nccl = is_nccl(&f);
