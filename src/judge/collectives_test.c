@@ -81,6 +81,7 @@ static void hang_both(void)
 
 static const char *calls[RANKS_MAX]; /* of each rank, as in ranks_testlib.h */
 static bool is_unseen;               /* more calls were made than were seen */
+static uint64_t inside_since_ns;     /* when the threads that are in a driver call entered it; 0: just now */
 
 static void attach(gw_model *model, uint32_t number)
 {
@@ -129,6 +130,8 @@ static void judge_job(void)
     for (uint32_t i = 0; i < RANKS_MAX; i++)
         if (calls[i] != NULL)
             attach(model, i);
+    for (size_t i = 0; inside_since_ns != 0 && i < model->thread_count; i++)
+        model->thread[i].inside_since_ns = inside_since_ns;
     assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
     gw_model_free(model);
     if (getenv("GW_TEST_PRINT") != NULL)
@@ -185,6 +188,28 @@ GW_TEST(a_rank_that_sleeps)
     judge_job();
     assert_string_equal(verdict->cause, "killed-by-scheduler-or-user");
     assert_false(why_has(verdict, "all_reduce"));
+}
+
+/* On a terminal, no hang is reported. The user stops the job after some minutes. */
+GW_TEST(a_job_that_the_user_stopped)
+{
+    calls[0] = "A:0/2 ar40. ar41~";
+    calls[1] = "A:1/2 ar40.";
+    for (uint64_t waited_s = 60; waited_s <= 360; waited_s += 300) {
+        open_job();
+        wait_for(0, 0xf1f1);
+        inside_since_ns = feed.t_ns;
+        gw_feed_inside(&feed, "cuStreamSynchronize");
+        gw_feed_wait(&feed, waited_s * second_ns);
+        gw_feed_fact(&feed, "stop.signal", "signal=2 outside=1 pid=7 from=bash");
+        for (uint32_t rank = 0; rank < WORLD; rank++)
+            gw_feed_exit_of(&feed, pid_of(rank), -1, SIGINT);
+        gw_feed_exit(&feed, -1, SIGINT);
+        judge_job();
+        assert_string_equal(verdict->cause, waited_s < 300 ? "killed-by-scheduler-or-user" : "straggler");
+        assert_true(waited_s < 300 || verdict->certainty == GW_SUPPORTED);
+    }
+    inside_since_ns = 0;
 }
 
 GW_TEST(a_rank_in_its_own_kernel)

@@ -183,19 +183,23 @@ static bool copy_communicators(const gwi_case *c, bool with_places, const gw_pro
     return !failed && (count == 0 || rank->communicator != NULL);
 }
 
-/* True if a thread of the process is inside NCCL: in a call, or in the creation of a communicator. */
-static bool is_inside_nccl(const gw_process *process, bool *ret_captured)
+/* Return since when the process is inside NCCL: in a call, or in the creation of a communicator. UINT64_MAX: it is not.
+ */
+static uint64_t inside_nccl_since(const gw_process *process, bool *ret_captured)
 {
-    bool is_inside = false;
+    uint64_t since_ns = UINT64_MAX;
     for (size_t i = 0; i < process->communicator_count; i++) {
         const gw_communicator *it = &process->communicator[i];
-        is_inside = is_inside || (!it->is_ready && it->t_end_ns == 0);
+        if (!it->is_ready && it->t_end_ns == 0 && it->t_init_ns < since_ns)
+            since_ns = it->t_init_ns;
         for (size_t k = 0; k < it->last_count; k++) {
-            is_inside = is_inside || it->last[k].state == GW_COLLECTIVE_ENTERED;
-            *ret_captured = *ret_captured || it->last[k].state == GW_COLLECTIVE_CAPTURED;
+            const gw_collective *call = &it->last[k];
+            if (call->state == GW_COLLECTIVE_ENTERED && call->t_ns < since_ns)
+                since_ns = call->t_ns;
+            *ret_captured = *ret_captured || call->state == GW_COLLECTIVE_CAPTURED;
         }
     }
-    return is_inside;
+    return since_ns;
 }
 
 /* ---- what should be equal in all ranks ---- */
@@ -284,10 +288,28 @@ static bool has_open_call(const gw_process *process)
     return false;
 }
 
+/* With the default of --hang-after, a wait of five minutes is a hang. On a terminal the supervisor does not report
+ * hangs, so such a wait until the end of the run counts as one. */
+static bool is_long_ago(const gw_model *model, uint64_t since_ns)
+{
+    const uint64_t long_ns = 300000000000u;
+    return model->t_end_ns > since_ns && model->t_end_ns - since_ns >= long_ns;
+}
+
+static bool has_waited_long(const gw_model *model, uint32_t pid)
+{
+    const gw_thread *thread = gw_model_first_thread(model, pid);
+    for (; thread != NULL; thread = gw_model_next_thread(model, thread))
+        if (thread->inside_fn != NULL && is_long_ago(model, thread->inside_since_ns))
+            return true;
+    return false;
+}
+
 static bool fill_rank(const gwi_case *c, bool with_places, const gw_hang *newest, const gw_process *process,
                       gw_rank *rank)
 {
-    bool captured = false, is_inside = is_inside_nccl(process, &captured);
+    bool captured = false;
+    uint64_t inside_ns = inside_nccl_since(process, &captured);
     const gw_hang *look = look_of(c->model, newest, process->pid);
     gwi_hang hang = gwi_hang_of(c->model, process->pid);
     *rank = (gw_rank){.pid = process->pid,
@@ -297,7 +319,9 @@ static bool fill_rank(const gwi_case *c, bool with_places, const gw_hang *newest
                       .has_replays = captured || process->counter[GW_COUNT_GRAPH_LAUNCH] > 0};
     rank->is_whole = gwi_is_whole(c->model) && process->lost_events == 0 && !process->is_several &&
                      !process->nccl_unseen && process->communicator_count <= GW_RANK_COMMUNICATORS_MAX;
-    rank->is_stuck = gwi_waits_for_nccl(c->model, &hang) || (is_inside && newest != NULL) || was_watchdog(c, process);
+    bool waits = hang.waiting != NULL || has_waited_long(c->model, process->pid);
+    bool is_inside = inside_ns != UINT64_MAX && (newest != NULL || is_long_ago(c->model, inside_ns));
+    rank->is_stuck = (waits && gwi_has_nccl_work(c->model, process->pid)) || is_inside || was_watchdog(c, process);
     rank->no_pid = gwi_are_saved_ranks(c);
     rank->is_stuck = rank->is_stuck || (rank->no_pid && has_open_call(process));
     find_end(c, process, rank);

@@ -9,9 +9,8 @@
  * - the process waits for neither the GPU nor a lock. */
 gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid);
 
-/* True if the process waits for the GPU, and a kernel of NCCL may not have ended. Later work may wait for that kernel,
- * so it need not be the last one. */
-bool gwi_waits_for_nccl(const gw_model *model, const gwi_hang *hang);
+/* True if a kernel of NCCL may not have ended. Later work may wait for that kernel, so it need not be the last one. */
+bool gwi_has_nccl_work(const gw_model *model, uint32_t pid);
 
 /* Report the thread that waits for the GPU, and the newest launches that nothing has waited for. */
 void gwi_say_waiting(const gwi_case *c, gwi_finding *finding);

@@ -16,7 +16,7 @@ bool gwi_stall_find(const gw_ranks *ranks, bool has_clock, gwi_stall *ret_stall)
 /* Set headline, evidence and next steps. The rank at fault comes first, then those that wait, in one line for each
  * place and call, the rarest first. */
 void gwi_say_stall(const gw_ranks *ranks, const gwi_stall *stall, gwi_finding *finding);
-/* Add the ranks that wait in NCCL to the consequences of another failure. `except` is the failed process. */
+/* Add the ranks that wait in NCCL to the consequences of another failure. `except_pid` is the failed process. */
 void gwi_waiting_follows(const gw_ranks *ranks, uint32_t except_pid, gwi_finding *finding);
 
 #endif

@@ -146,9 +146,9 @@ static bool may_be_collective(const gw_model *model, uint32_t pid, const gw_ring
     return false;
 }
 
-bool gwi_waits_for_nccl(const gw_model *model, const gwi_hang *hang)
+bool gwi_has_nccl_work(const gw_model *model, uint32_t pid)
 {
-    const gw_thread *thread = hang->waiting == NULL ? NULL : gw_model_first_thread(model, hang->hang->pid);
+    const gw_thread *thread = gw_model_first_thread(model, pid);
     for (; thread != NULL; thread = gw_model_next_thread(model, thread))
         for (size_t k = thread->ring_count; k-- > 0;)
             if (gw_is_outstanding(&thread->ring[k]) && is_collective(&thread->ring[k]))

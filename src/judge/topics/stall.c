@@ -3,17 +3,17 @@
  * NCCL matches the collectives of a communicator by their order, so ranks agree on their numbers. This gives four
  * rules:
  * - Two ranks that made different calls at one number cannot both go on.
- * - A rank with fewer calls than a waiting one is behind. Ranks may be some calls apart at any time, so this is a fault
- *   only if a rank is stuck. The rank that is behind may itself wait on another communicator: then the rank for which
- * it waits is at fault, or the two wait for each other.
+ * - A rank with fewer calls than a waiting one is behind. Ranks may be some calls apart at any time, so this is a
+ *   fault only if a rank is stuck. The rank that is behind may itself wait on another communicator. Then the rank
+ *   for which it waits is at fault, or the two wait for each other.
  * - A stream runs its work in order, so two ranks that enqueued the calls of two communicators in different orders on
  *   one stream wait for each other.
  * - If a rank has ended, or has destroyed the communicator, it will never make the call.
  *
- * Sends and receives are matched per peer. Their counts are known only if no such call has left the record. */
+ * Sends and receives are matched per peer. Their counts are known only if no such call has left the record, or if the
+ * communicator has two ranks. */
 #include "gwi_stall.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
