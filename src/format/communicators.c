@@ -83,10 +83,33 @@ static bool read_call(const gwi_buffer *buffer, uint64_t offset, uint64_t stamp,
     return ret->stamp == stamp && after == stamp;
 }
 
-static gw_status tell_calls(teller *it, uint64_t offset, uint64_t total, gw_error *err)
+/* Tell the last call of each function, if it is not among the last calls of all: oldest first. */
+static gw_status tell_kinds(teller *it, uint64_t offset, uint64_t first, gw_error *err)
 {
     gw_status st = GW_OK;
+    for (uint64_t after = 0, next; st == GW_OK; after = next) {
+        gw_buffer_collective call, oldest = {0};
+        next = UINT64_MAX;
+        for (unsigned i = 0; i < GW_NCCL_CALL_COUNT; i++) {
+            uint64_t at = offset + offsetof(gw_buffer_communicator, of_kind) + i * sizeof call, stamp = 0;
+            gwi_buffer_read(it->buffer, at + offsetof(gw_buffer_collective, stamp), &stamp, sizeof stamp);
+            if (stamp <= after || stamp >= next || stamp > first || !read_call(it->buffer, at, stamp, &call))
+                continue;
+            next = stamp;
+            oldest = call;
+        }
+        if (next == UINT64_MAX)
+            break;
+        oldest.state = oldest.is_captured ? GW_COLLECTIVE_CAPTURED : GW_COLLECTIVE_ENQUEUED; /* others came after it */
+        st = tell_call(it, &oldest, err);
+    }
+    return st;
+}
+
+static gw_status tell_calls(teller *it, uint64_t offset, uint64_t total, gw_error *err)
+{
     uint64_t first = total > GW_NCCL_LAST ? total - GW_NCCL_LAST : 0;
+    gw_status st = tell_kinds(it, offset, first, err);
     for (uint64_t i = first; i < total && st == GW_OK; i++) {
         gw_buffer_collective call;
         uint64_t at = offset + offsetof(gw_buffer_communicator, last) + i % GW_NCCL_LAST * sizeof call;

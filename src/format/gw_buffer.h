@@ -169,6 +169,8 @@ typedef struct gw_buffer_communicator {
     _Atomic uint64_t collectives, p2p;
     _Atomic uint64_t calls[GW_NCCL_CALL_COUNT];
     gw_buffer_collective last[GW_NCCL_LAST];
+    /* The last collective of each function, as it was when it was called. So a rare call stays known. */
+    gw_buffer_collective of_kind[GW_NCCL_CALL_COUNT];
 } gw_buffer_communicator;
 
 enum { GW_CLOCK_MONOTONIC = 0, GW_CLOCK_TSC = 1, GW_CLOCK_CNTVCT = 2 };

@@ -23,12 +23,12 @@ typedef struct gw_rank_call {
 
 typedef struct gw_rank_communicator {
     uint64_t id;                                /* never 0 */
-    uint64_t collectives, p2p, sends, receives; /* calls made */
+    uint64_t collectives, p2p, calls[GW_NCCL_CALL_COUNT]; /* calls made; by function */
     uint64_t t_init_ns, t_end_ns;               /* t_end_ns 0: neither destroyed nor aborted */
     uint32_t size, rank, init_site;
     uint16_t init_place; /* as gw_rank_call.place */
     bool is_ready, is_aborted;
-    gw_rank_call *call; /* owned; oldest first */
+    gw_rank_call *call; /* owned; oldest first: the last ones, and the last collective of each function */
     size_t call_count;
 } gw_rank_communicator;
 

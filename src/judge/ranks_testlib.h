@@ -77,8 +77,7 @@ static inline void add_call(gw_rank *rank, const char *word)
         it->p2p++;
     else
         it->collectives = call.number;
-    it->sends += call.call == GW_NCCL_SEND;
-    it->receives += call.call == GW_NCCL_RECV;
+    it->calls[call.call]++;
     it->call = realloc(it->call, (it->call_count + 1) * sizeof *it->call);
     it->call[it->call_count++] = call;
 }

@@ -5,6 +5,7 @@ repaired twin; it is also compared with a run without gpuwhy, unless its output 
 False). Facts are searched in the evidence by value and unit, or by words that must not be missing.
 """
 
+import os
 import re
 
 GIB = 1 << 30
@@ -238,6 +239,34 @@ for how, more in ((("nccl", "1"), ()), (("gloo", "2"), ()), (("nccl", "2"), TWO_
         # The ranks of Gloo print that they are connected, and their lines get mixed.
         clean("L15", "torch", "l15_ddp_kept", (*how, "repaired"), memory="4GiB", needs=more, compare="gloo" not in how)]
 
+# Two ranks on two GPUs, under torchrun. Both lines must be named: that of the rank at fault, and where the other one waits.
+def mark(word, program="ranks"):
+    """A pattern for the line of tests/gpu/torch/ranks.py with the comment `# word`."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch", program + ".py")
+    with open(path) as file:
+        found = [number for number, line in enumerate(file, 1) if line.rstrip().endswith("# " + word)]
+    assert len(found) == 1, f"{word} marks {len(found)} lines of {path}"
+    return rf"\b{program}\.py:{found[0]}\b"
+
+
+HANG = ("--hang-after", "8", "--kill-on-hang")
+DESYNC, LATE = "collective-desync", "straggler"
+RANKS = [Row("R01", "torch", "ranks", (name,), cause, needs=TWO_GPUS, options=HANG, facts=[Says(mark(word)) for word in words], at=at)
+         for name, cause, at, words in (
+    ("order", DESYNC, None, ("FIRST", "OTHER")), ("size", DESYNC, mark("SIZES"), ()), ("kind", DESYNC, mark("TYPES"), ()),
+    ("receive", DESYNC, mark("BOTH"), ()), ("evaluate", DESYNC, None, ("EVALUATED",)),
+    ("uneven", (DESYNC, LATE), None, ("FINISHED", "STEP")), ("ended", DESYNC, None, ("STEP",)),
+    ("sharded", (DESYNC, LATE), None, ("ABSENT",)), ("replayed", (DESYNC, LATE, "peer-died"), None, ("NOT_REPLAYED",)),
+    ("sleep", LATE, mark("SLEEPS"), ("STEP",)), ("lock", (LATE, "host-deadlock"), mark("LOCKED"), ()),
+    ("pipe", LATE, mark("READS"), ("STEP",)), ("connection", LATE, mark("ACCEPTS"), ("STEP",)), ("loader", LATE, mark("LOADS"), ()),
+    ("kernel", (LATE, "kernel-never-ends"), mark("SPINS"), ()), ("handled_memory", LATE, mark("HANDLES"), ("STEP",)),
+    ("rendezvous", ("peer-died", LATE), None, ()),
+    ("exception", "script-exception", mark("KEY"), ()), ("memory", "gpu-oom-capacity", mark("FILLS"), ()),
+    ("label", "device-assert-index", mark("LABEL"), ()), ("watchdog", LATE, mark("WATCHED"), ("STEP",)),
+    ("unused", "script-exception", None, ()), ("one_card", (DESYNC, "wrong-current-device", "script-exception"), mark("SAME_CARD"), ()))]
+RANKS += [clean("R02", "torch", "ranks", ("healthy" + how,), needs=TWO_GPUS, options=HANG)
+          for how in ("", "_slow", "_save", "_join", "_sharded", "_graph", "_groups")]
+
 # Failures that look like another one: nothing here may be established but what nothing else explains.
 PERHAPS = ("supported",)
 READINGS = [
@@ -422,4 +451,4 @@ def rows():
             result.append(Row(row.id, f"cuda {linking}", row.program, row.arguments,
                               row.causes if row.causes != (None,) else None, row.status, row.memory, row.env, row.facts,
                               row.compare, row.needs, row.note, row.options, row.at, row.alone, row.certain, row.merged))
-    return result + TORCH + SNAPSHOTS + FRAMEWORKS + ROOTS + READINGS + GROWTH + NUMBA + CUPY + JAX + KERAS
+    return result + TORCH + RANKS + SNAPSHOTS + FRAMEWORKS + ROOTS + READINGS + GROWTH + NUMBA + CUPY + JAX + KERAS

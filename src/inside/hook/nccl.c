@@ -150,6 +150,8 @@ static communicator *take_place(uint64_t id, uint32_t size, uint32_t rank)
         c->init_ticks = 0;
         for (int i = 0; i < GW_NCCL_CALL_COUNT; i++)
             c->calls[i] = 0;
+        for (int i = 0; i < GW_NCCL_CALL_COUNT; i++)
+            c->of_kind[i].stamp = 0;
         for (int i = 0; i < GW_NCCL_LAST; i++)
             c->last[i].stamp = 0;
         c->id = id;
@@ -234,6 +236,15 @@ static bool is_captured(CUstream stream)
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* Copy the call to the place that keeps the last one of its function. */
+static void keep_of_kind(collective *kept, const collective *e, uint64_t stamp)
+{
+    atomic_store_explicit(&kept->stamp, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    memcpy((char *)kept + sizeof kept->stamp, (const char *)e + sizeof e->stamp, sizeof *e - sizeof e->stamp);
+    atomic_store_explicit(&kept->stamp, stamp, memory_order_release);
+}
+
 static void begin(call *it, int library, unsigned what, size_t elements, int type, int op, int root_or_peer,
                   ncclComm_t comm, CUstream stream)
 {
@@ -271,6 +282,8 @@ static void begin(call *it, int library, unsigned what, size_t elements, int typ
     if (self.depth > 0)
         self.touched |= UINT64_C(1) << index_of(c);
     atomic_store_explicit(&e->stamp, it->stamp, memory_order_release);
+    if (!is_p2p)
+        keep_of_kind(&c->of_kind[what], e, it->stamp);
 }
 
 static void settle(communicator *c, collective *e, int result, uint64_t ticks)

@@ -168,8 +168,6 @@ static bool copy_communicators(const gwi_case *c, bool with_places, const gw_pro
         *to = (gw_rank_communicator){.id = from->id,
                                      .collectives = from->collectives,
                                      .p2p = from->p2p,
-                                     .sends = from->calls[GW_NCCL_SEND],
-                                     .receives = from->calls[GW_NCCL_RECV],
                                      .t_init_ns = from->t_init_ns,
                                      .t_end_ns = from->t_end_ns,
                                      .size = from->size,
@@ -177,6 +175,7 @@ static bool copy_communicators(const gwi_case *c, bool with_places, const gw_pro
                                      .init_site = from->init_site,
                                      .is_ready = from->is_ready,
                                      .is_aborted = from->is_aborted};
+        memcpy(to->calls, from->calls, sizeof to->calls);
         to->init_place = with_places ? place_of(c, from->init_site, rank, &failed) : 0;
         failed = failed || !copy_calls(c, with_places, from, rank, to);
     }
@@ -224,7 +223,7 @@ static bool find_traits(const gwi_case *c, const gw_process *process, gw_rank *r
             gw_text_addf(&text, "NCCL=%s\n", gw_library_version_text(version, library));
     }
     if (process->driver_api != 0)
-        gw_text_addf(&text, "the driver's CUDA version=%" PRIu32 "\n", process->driver_api);
+        gw_text_addf(&text, "CUDA version of the driver=%" PRIu32 "\n", process->driver_api);
     for (size_t i = 0; i < model->meta_count; i++)
         if (model->meta[i].key != NULL && model->meta[i].value != NULL && is_setting(model->meta[i].key) &&
             strchr(model->meta[i].value, '\n') == NULL)
@@ -237,7 +236,7 @@ static bool find_traits(const gwi_case *c, const gw_process *process, gw_rank *r
         gw_fact_source_read(gw_fact_text_of(model->fact[i].value), &source);
         gw_fact_text_copy(path, sizeof path, source.path);
         gw_fact_text_copy(sha256, sizeof sha256, source.sha256);
-        gw_text_addf(&text, "the hash of %s=%.12s\n", gw_path_last(path), sha256);
+        gw_text_addf(&text, "content of %s=SHA-256 %.12s\n", path, sha256); /* several files may have one name */
     }
     bool good = !text.failed && (text.bytes == 0 || gw_str_copy(gw_text_str(&text), &rank->traits));
     gw_text_free(&text);

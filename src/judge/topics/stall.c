@@ -284,6 +284,45 @@ static bool find_differs(const group *it, gwi_stall *ret_stall)
     return !failed;
 }
 
+/* Return the number of the rank's last collective of a function. 0: it made none; UINT64_MAX: unknown, or it did not
+ * run.
+ */
+static uint64_t last_of_kind(const gw_rank_communicator *it, uint8_t kind)
+{
+    for (size_t i = it->call_count; i-- > 0;) {
+        uint8_t state = it->call[i].state;
+        bool has_run = state != GW_COLLECTIVE_REFUSED && state != GW_COLLECTIVE_CAPTURED;
+        if (it->call[i].call == kind)
+            return has_run ? it->call[i].number : UINT64_MAX;
+    }
+    return it->calls[kind] == 0 ? 0 : UINT64_MAX;
+}
+
+/* Find a number at which two ranks made different calls although these have left the record of one of them: the record
+ * keeps the last collective of each function, so the other one did not make it at that number. */
+static gwi_stall find_lost_difference(const group *it)
+{
+    for (uint8_t kind = 0; kind < GW_NCCL_CALL_COUNT; kind++) {
+        for (size_t i = 1; i < it->count && kind != GW_NCCL_SEND && kind != GW_NCCL_RECV; i++) {
+            const gw_rank_communicator *a = it->seat[0].communicator, *b = it->seat[i].communicator;
+            uint64_t last_a = last_of_kind(a, kind), last_b = last_of_kind(b, kind);
+            bool is_known = last_a != UINT64_MAX && last_b != UINT64_MAX && !rank_of(it, 0)->no_pid &&
+                            rank_of(it, 0)->is_whole && rank_of(it, i)->is_whole;
+            uint64_t number = last_a > last_b ? last_a : last_b;
+            size_t odd = last_a > last_b ? 0 : i;
+            if (!is_known || last_a == last_b || number > a->collectives || number > b->collectives ||
+                (waits_at(it, 0) == NULL && waits_at(it, i) == NULL))
+                continue;
+            gwi_stall stall = stall_of(it, GWI_STALL_DIFFERS, odd, i - odd, number);
+            bool has_replays = rank_of(it, 0)->has_replays || rank_of(it, i)->has_replays;
+            stall.certainty = has_replays || is_any_behind(it) ? GW_SUPPORTED : GW_ESTABLISHED;
+            stall.t_ns = waits_at(it, i - odd) != NULL ? waits_at(it, i - odd)->t_ns : 0;
+            return stall;
+        }
+    }
+    return (gwi_stall){0};
+}
+
 /* ---- a rank that is behind ---- */
 
 /* Return a place in the group of another process than `waiting`, with this number of collectives; SIZE_MAX: none. */
@@ -532,7 +571,7 @@ static bool count_p2p(const gw_rank_communicator *communicator, uint8_t call, ui
 {
     uint64_t all = 0;
     if (communicator->size == 2) {
-        *ret_count = call == GW_NCCL_SEND ? communicator->sends : communicator->receives;
+        *ret_count = communicator->calls[call];
         return true;
     }
     *ret_count = 0;
@@ -543,32 +582,50 @@ static bool count_p2p(const gw_rank_communicator *communicator, uint8_t call, ui
     return all == communicator->p2p;
 }
 
+/* Return the rank's last call if it may be stuck there, and if it is a send or a receive. */
+static const gw_rank_call *waits_for_peer(const group *it, size_t i)
+{
+    const gw_rank_communicator *own = it->seat[i].communicator;
+    const gw_rank_call *last = own->call_count == 0 ? NULL : &own->call[own->call_count - 1];
+    return last != NULL && is_p2p(last) && is_pending(last) && rank_of(it, i)->is_stuck ? last : NULL;
+}
+
+/* True if both ranks wait for data of each other. */
+static bool is_mutual(const group *it, const gw_rank_call *own, size_t rank, size_t peer)
+{
+    const gw_rank_call *other = waits_for_peer(it, peer);
+    return own->call == GW_NCCL_RECV && other != NULL && other->call == GW_NCCL_RECV &&
+           other->root_or_peer == (int32_t)it->seat[rank].communicator->rank;
+}
+
 /* Find a rank that waits in a send or a receive whose peer has not made the matching call. */
 static gwi_stall find_peer(const group *it)
 {
     for (size_t i = 0; i < it->count; i++) {
         const gw_rank_communicator *own = it->seat[i].communicator;
-        const gw_rank_call *last = own->call_count == 0 ? NULL : &own->call[own->call_count - 1];
-        if (last == NULL || !is_p2p(last) || !is_pending(last) || !rank_of(it, i)->is_stuck)
+        const gw_rank_call *last = waits_for_peer(it, i);
+        if (last == NULL)
             continue;
         for (size_t k = 0; k < it->count; k++) {
             uint64_t made, matched;
             const gw_rank_communicator *peer = it->seat[k].communicator;
-            if ((int32_t)peer->rank != last->root_or_peer || k == i || rank_of(it, k)->is_stuck)
+            bool is_stuck = rank_of(it, k)->is_stuck;
+            if ((int32_t)peer->rank != last->root_or_peer || k == i || (is_stuck && !is_mutual(it, last, i, k)))
                 continue;
             if (!count_p2p(own, last->call, peer->rank, &made) ||
                 !count_p2p(peer, last->call == GW_NCCL_SEND ? GW_NCCL_RECV : GW_NCCL_SEND, own->rank, &matched) ||
                 matched >= made)
                 continue;
             bool left = has_left(rank_of(it, k), peer);
-            gwi_stall stall = stall_of(it, left ? GWI_STALL_LEFT : GWI_STALL_BEHIND, k, i, 0);
+            gwi_stall_kind kind = is_stuck ? GWI_STALL_DIFFERS : left ? GWI_STALL_LEFT : GWI_STALL_BEHIND;
+            gwi_stall stall = stall_of(it, kind, k, i, is_stuck ? waits_for_peer(it, k)->number : 0);
             stall.is_p2p = true;
             stall.behind_count = 1;
             stall.t_ns = last->t_ns;
             /* One of the two may not even take part in the other calls of the communicator. */
             group two = *it;
             two.count = peer->size;
-            stall.certainty = judge_behind(&two, k, i, left || is_own_stand(rank_of(it, k)));
+            stall.certainty = judge_behind(&two, k, i, is_stuck || left || is_own_stand(rank_of(it, k)));
             return stall;
         }
     }
@@ -616,6 +673,8 @@ bool gwi_stall_find(const gw_ranks *ranks, bool has_clock, gwi_stall *ret_stall)
         gwi_stall found = {0};
         size_t late, waiting;
         good = find_differs(&it, &found);
+        if (found.kind == GWI_STALL_NONE)
+            found = find_lost_difference(&it);
         take_better(&differs, found);
         if (find_gap(&it, &late, &waiting))
             take_better(&behind, follow(&all, &it, late, waiting));

@@ -248,7 +248,7 @@ static void say_waiters(const waiter *list, size_t count, const gwi_stall *stall
 /* True if the two calls differ in nothing but their sizes. */
 static bool is_about_size(const gw_ranks *ranks, const gwi_stall *stall)
 {
-    if (stall->kind != GWI_STALL_DIFFERS)
+    if (stall->kind != GWI_STALL_DIFFERS || stall->is_p2p)
         return false;
     const gw_rank_call *odd = call_at(communicator_of(&ranks->item[stall->culprit], stall->id), stall->number);
     const gw_rank_call *most = call_at(communicator_of(&ranks->item[stall->waiting], stall->id), stall->number);
@@ -296,11 +296,17 @@ static void add_called(gw_text *text, const gw_ranks *ranks, const gwi_stall *st
     const gw_rank *rank = &ranks->item[stall->culprit];
     bool is_circle = stall->kind == GWI_STALL_CIRCLE;
     const gw_rank_communicator *communicator = communicator_of(rank, is_circle ? stall->other_id : stall->id);
-    const gw_rank_call *call = is_circle ? last_of(communicator, false) : call_at(communicator, stall->number);
+    const gw_rank_call *call = is_circle       ? last_of(communicator, false)
+                               : stall->is_p2p ? last_of(communicator, true)
+                                               : call_at(communicator, stall->number);
     if (call == NULL)
         return;
-    gw_text_addf(text, " %s %s%s%s", is_circle ? "waits in" : "called", call_text(called, call, exact),
-                 is_circle ? " of another communicator" : "", place_at(at, rank, call->place));
+    gw_text_addf(text, " %s %s%s%s",
+                 is_circle       ? "waits in"
+                 : stall->is_p2p ? "waits, too, in"
+                                 : "called",
+                 call_text(called, call, exact), is_circle ? " of another communicator" : "",
+                 place_at(at, rank, call->place));
 }
 
 static void add_culprit(gw_text *text, const gw_ranks *ranks, const gwi_stall *stall, const waiter *first, bool exact)

@@ -36,6 +36,10 @@ static bool is_probe(const gw_failure *failure)
     default:
         break;
     }
+    /* NCCL looks kernels of other cards up at every start: https://github.com/NVIDIA/nccl, ncclInitKernelsForDevice() */
+    static const char *const of_nccl[] = {"ncclSymk", "ncclDevKernel", "ncclKernel"};
+    if (gw_is_kernel_lookup(failure) && failure->text != NULL && GW_HAS_ONE_OF(failure->text, of_nccl))
+        return true;
     enum { NOT_PERMITTED = 800 };
     if (failure->kind == GW_EV_VMM_CREATE && failure->result == NOT_PERMITTED)
         return true; /* at start, allocators create shareable memory to test whether this is permitted */
