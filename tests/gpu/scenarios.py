@@ -251,18 +251,19 @@ def mark(word, program="ranks"):
 
 HANG = ("--hang-after", "8", "--kill-on-hang")
 DESYNC, LATE = "collective-desync", "straggler"
-RANKS = [Row("R01", "torch", "ranks", (name,), cause, needs=TWO_GPUS, options=HANG, facts=[Says(mark(word)) for word in words], at=at)
+RANKS = [Row("R01", "torch", "ranks", (name,), cause, needs=TWO_GPUS, options=HANG, facts=[Says(mark(word)) for word in words], at=at,
+             alone=name == "memory")
          for name, cause, at, words in (
-    ("order", DESYNC, None, ("FIRST", "OTHER")), ("size", DESYNC, mark("SIZES"), ()), ("kind", DESYNC, mark("TYPES"), ()),
+    ("order", DESYNC, mark("OTHER"), ("REDUCE",)), ("size", DESYNC, mark("SIZES"), ()), ("kind", DESYNC, mark("TYPES"), ()),
     ("receive", DESYNC, mark("BOTH"), ()), ("evaluate", DESYNC, None, ("EVALUATED",)),
     ("uneven", (DESYNC, LATE), None, ("FINISHED", "STEP")), ("ended", DESYNC, None, ("STEP",)),
     ("sharded", (DESYNC, LATE), None, ("ABSENT",)), ("replayed", (DESYNC, LATE, "peer-died"), None, ("NOT_REPLAYED",)),
     ("sleep", LATE, mark("SLEEPS"), ("STEP",)), ("lock", (LATE, "host-deadlock"), mark("LOCKED"), ()),
     ("pipe", LATE, mark("READS"), ("STEP",)), ("connection", LATE, mark("ACCEPTS"), ("STEP",)), ("loader", LATE, mark("LOADS"), ()),
-    ("kernel", (LATE, "kernel-never-ends"), mark("SPINS"), ()), ("handled_memory", LATE, mark("HANDLES"), ("STEP",)),
+    ("kernel", (LATE, "kernel-never-ends"), mark("SPINS"), ()), ("handled_memory", (LATE, "gpu-oom-capacity"), r"ranks\.py:\d+ in handled_memory", ("STEP",)),
     ("rendezvous", ("peer-died", LATE), None, ()),
     ("exception", "script-exception", mark("KEY"), ()), ("memory", "gpu-oom-capacity", mark("FILLS"), ()),
-    ("label", "device-assert-index", mark("LABEL"), ()), ("watchdog", LATE, mark("WATCHED"), ("STEP",)),
+    ("label", "device-assert-index", r"ranks\.py:\d+ in (wrong|step_of)", ()), ("watchdog", LATE, mark("WATCHED"), ("STEP",)),
     ("unused", "script-exception", None, ()), ("one_card", (DESYNC, "wrong-current-device", "script-exception"), mark("SAME_CARD"), ()))]
 RANKS += [clean("R02", "torch", "ranks", ("healthy" + how,), needs=TWO_GPUS, options=HANG)
           for how in ("", "_slow", "_save", "_join", "_sharded", "_graph", "_groups")]

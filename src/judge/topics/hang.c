@@ -134,7 +134,8 @@ static bool is_collective(const gw_ring_call *call)
     return call->kernel != NULL && strstr(call->kernel, "nccl") != NULL;
 }
 
-/* True if the kernel's name was lost, and the process has made a call of NCCL that is not known to have ended. */
+/* True if the kernel's name is unknown, and the process has made a call of NCCL that is not known to have ended, or has
+ * captured one into a graph and waits for a graph. */
 static bool may_be_collective(const gw_model *model, uint32_t pid, const gw_ring_call *call)
 {
     const gw_process *process = gw_model_process(model, pid);
@@ -142,6 +143,9 @@ static bool may_be_collective(const gw_model *model, uint32_t pid, const gw_ring
         const gw_communicator *it = &process->communicator[i];
         if (it->last_count > 0 && it->last[it->last_count - 1].state < GW_COLLECTIVE_COMPLETED)
             return true;
+        for (size_t k = 0; k < it->last_count && call->is_graph_launch; k++)
+            if (it->last[k].state == GW_COLLECTIVE_CAPTURED)
+                return true;
     }
     return false;
 }
