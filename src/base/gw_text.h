@@ -86,8 +86,8 @@ void gw_add_printable(gw_text *text, const char *string);
 void gw_add_utf8(gw_text *text, const char *string);
 
 /* Append one word of a command that the user may paste into a shell: as it is, or in single quotes. A word with what
- * gw_add_printable() replaces is written as $'..' with \n, \t and octal numbers, which bash, zsh and ksh read. Every word of a
- * printed command that is not a constant goes through this function. */
+ * gw_add_printable() replaces is written as $'..' with \n, \t and octal numbers, which bash, zsh and ksh read. Every
+ * word of a printed command that is not a constant goes through this function. */
 void gw_add_shell_word(gw_text *text, const char *word);
 
 /* Append the command that explains a recording, for a shell; `all`: with all evidence. `recording` may be NULL. */

@@ -87,9 +87,10 @@ static bool read_call(const gwi_buffer *buffer, uint64_t offset, uint64_t stamp,
 static gw_status tell_kinds(teller *it, uint64_t offset, uint64_t first, gw_error *err)
 {
     gw_status st = GW_OK;
-    for (uint64_t after = 0, next; st == GW_OK; after = next) {
+    uint64_t after = 0;
+    for (unsigned n = 0; n < GW_NCCL_CALL_COUNT && st == GW_OK; n++) {
         gw_buffer_collective call, oldest = {0};
-        next = UINT64_MAX;
+        uint64_t next = UINT64_MAX;
         for (unsigned i = 0; i < GW_NCCL_CALL_COUNT; i++) {
             uint64_t at = offset + offsetof(gw_buffer_communicator, of_kind) + i * sizeof call, stamp = 0;
             gwi_buffer_read(it->buffer, at + offsetof(gw_buffer_collective, stamp), &stamp, sizeof stamp);
@@ -100,6 +101,7 @@ static gw_status tell_kinds(teller *it, uint64_t offset, uint64_t first, gw_erro
         }
         if (next == UINT64_MAX)
             break;
+        after = next;
         oldest.state = oldest.is_captured ? GW_COLLECTIVE_CAPTURED : GW_COLLECTIVE_ENQUEUED; /* others came after it */
         st = tell_call(it, &oldest, err);
     }

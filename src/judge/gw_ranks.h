@@ -22,9 +22,9 @@ typedef struct gw_rank_call {
 } gw_rank_call;
 
 typedef struct gw_rank_communicator {
-    uint64_t id;                                /* never 0 */
+    uint64_t id;                                          /* never 0 */
     uint64_t collectives, p2p, calls[GW_NCCL_CALL_COUNT]; /* calls made; by function */
-    uint64_t t_init_ns, t_end_ns;               /* t_end_ns 0: neither destroyed nor aborted */
+    uint64_t t_init_ns, t_end_ns;                         /* t_end_ns 0: neither destroyed nor aborted */
     uint32_t size, rank, init_site;
     uint16_t init_place; /* as gw_rank_call.place */
     bool is_ready, is_aborted;

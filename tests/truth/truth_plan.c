@@ -45,10 +45,10 @@ enum op_code {
     OP_COUNT
 };
 static const char *const op_names[OP_COUNT] = {
-    "alloc", "try",      "freeall", "freelast",  "freehalf", "trim",     "launch", "wait",  "memset", "loop",
-    "if",    "iffailed", "call",    "thread",    "join",     "end",      "say",    "exit",  "kill",   "throw",
-    "spawn", "ready",    "hold",    "keeppools", "flush",    "endclean", "begin",  "sleep", "vloop",  "trimpools",
-    "probe"};
+    "alloc",  "try",      "freeall", "freelast", "freehalf", "trim",      "launch", "wait",
+    "memset", "loop",     "if",      "iffailed", "call",     "thread",    "join",   "end",
+    "say",    "exit",     "kill",    "throw",    "spawn",    "ready",     "hold",   "keeppools",
+    "flush",  "endclean", "begin",   "sleep",    "vloop",    "trimpools", "probe"};
 
 struct op {
     enum op_code code;

@@ -56,7 +56,7 @@
       "report a hang if nothing happens for this long [off on a terminal, otherwise 300]")                             \
     X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL,                                                          \
       "after a hang is reported, stop the program: SIGTERM, 10 s later SIGKILL")                                       \
-    X(FLAG, bool, no_ras, "--no-ras", NULL, NULL, "when a hang is seen, do not ask NCCL's RAS about the ranks")         \
+    X(FLAG, bool, no_ras, "--no-ras", NULL, NULL, "when a hang is seen, do not ask NCCL's RAS about the ranks")        \
     X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not collect evidence inside Python and frameworks")        \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record where driver calls were made")                    \
     X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL,                                                            \

@@ -20,7 +20,7 @@
     X(history, "[--where SQL] [words of command]", "list runs, compare the failed ones")                               \
     X(watch, "[options]", "show cards and runs, live")                                                                 \
     X(who, "[--json] [text]", "list who uses this machine's cards")                                                    \
-    X(poke, "[--json] [--job] PID", "show what a process is doing now")                                                  \
+    X(poke, "[--json] [--job] PID", "show what a process is doing now")                                                \
     X(export, "file --to json|csv [-o out]", "convert, also for Perfetto")                                             \
     X(lab, "list|run ID|check [options]", "lessons, and a check of verdicts")                                          \
     X(jupyter, "install|uninstall|list [options]", "manage gpuwhy's notebook kernel")                                  \

@@ -12,8 +12,8 @@ bool gwi_are_saved_ranks(const gwi_case *c);
  * be somewhere else in their program. */
 gw_certainty gwi_judge_fewer_calls(const gwi_case *c, gwi_finding *finding);
 
-/* Report what NCCL's RAS answered during the hang: which ranks have launched fewer calls. Returns SUPPORTED if two answers
- * are equal, which shows that the ranks were stuck; HYPOTHESIS for one answer; NONE without a difference. */
+/* Report what NCCL's RAS answered during the hang: which ranks have launched fewer calls. Returns SUPPORTED if two
+ * answers are equal, which shows that the ranks were stuck; HYPOTHESIS for one answer; NONE without a difference. */
 gw_certainty gwi_say_ras(const gwi_case *c, gwi_finding *finding);
 
 /* Report what the files show. Used if no cause is supported. */

@@ -36,7 +36,8 @@ static bool is_probe(const gw_failure *failure)
     default:
         break;
     }
-    /* NCCL looks kernels of other cards up at every start: https://github.com/NVIDIA/nccl, ncclInitKernelsForDevice() */
+    /* NCCL looks kernels of other cards up at every start: https://github.com/NVIDIA/nccl, ncclInitKernelsForDevice()
+     */
     static const char *const of_nccl[] = {"ncclSymk", "ncclDevKernel", "ncclKernel"};
     if (gw_is_kernel_lookup(failure) && failure->text != NULL && GW_HAS_ONE_OF(failure->text, of_nccl))
         return true;
