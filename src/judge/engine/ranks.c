@@ -74,8 +74,11 @@ static gw_rank_stand stand_of_thread(const gwi_case *c, const gw_hang_thread *th
 static void find_stand(const gwi_case *c, const gw_hang *look, const gwi_hang *hang, gw_rank *rank)
 {
     char doing[GW_DOING_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
-    const gw_hang_thread *thread = hang->waiting != NULL ? hang->waiting : gwi_hang_thread(look, rank->pid);
+    const gw_hang_thread *thread = gwi_hang_thread(look, rank->pid), *waiting = hang->waiting;
+    /* A thread of PyTorch asks the GPU again and again, whatever the main thread does. */
+    bool only_asks = waiting != NULL && thread != NULL && waiting->inside_fn[0] == '\0';
     gw_text text = {0};
+    thread = waiting != NULL && !only_asks ? waiting : thread;
     if (thread == NULL)
         return;
     bool is_inside = thread->inside_fn[0] != '\0';
@@ -83,7 +86,7 @@ static void find_stand(const gwi_case *c, const gw_hang *look, const gwi_hang *h
         rank->stand = GW_RANK_STANDS_KERNEL;
     else if (rank->is_stuck)
         rank->stand = GW_RANK_STANDS_NCCL;
-    else if (hang->waiting == NULL && !is_inside)
+    else if ((waiting == NULL || only_asks) && !is_inside)
         rank->stand = stand_of_thread(c, thread);
     if (is_inside)
         gw_text_addf(&text, "inside %s%s", gwi_call_text(call, thread->inside_fn), gwi_at(c, thread->site, at));
