@@ -123,9 +123,18 @@ static bool hangs(const gwi_case *c)
     return c->hang.hang != NULL && c->ended && c->bad_end;
 }
 
+/* True if gpuwhy ended the run, because it hung or held too much. What the hang was about may be lost. */
+static bool was_stopped(const gwi_case *c)
+{
+    bool was = false;
+    for (size_t i = 0; i < c->model->process_count; i++)
+        was = was || c->model->process[i].is_own_stop;
+    return was;
+}
+
 bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
-    return c->root == NULL && gwi_is_observed(c, GWI_OF_RUN) && !hangs(c) && !is_left_alone(c) &&
+    return c->root == NULL && !was_stopped(c) && gwi_is_observed(c, GWI_OF_RUN) && !hangs(c) && !is_left_alone(c) &&
            thread_inside(c) == NULL && gwi_ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
            gwi_doubtful_refusal(c) == NULL && gwi_doubtful_lookup(c) == NULL && !is_told_of_gpu(c) && !is_not_told(c);
 }
