@@ -6,6 +6,7 @@
 #include "gw_text.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Read the beginning of a file into `out` as a string. `format` makes the path. Returns the number of bytes; -1 if the
@@ -22,8 +23,22 @@ void gw_process_user_add(gw_text *text, int pid);
 enum { GW_PROCESS_STAT_MAX = 1024 };
 /* Read /proc/PID/stat from the end of the process's name on: ") S 1 ...". Returns false if there is no such process. */
 bool gw_process_stat(int pid, char out[GW_PROCESS_STAT_MAX]);
+/* Store when a process started, in clock ticks since the machine started. With the pid, this names a process for as
+ * long as the machine runs. Returns false if there is no such process. */
+bool gw_process_started(int pid, uint64_t *ret_ticks);
+/* Store the bytes that a process has read and written so far, with files, pipes, terminals and sockets. Returns false
+ * if they cannot be read. */
+bool gw_process_io(int pid, uint64_t *ret_read_bytes, uint64_t *ret_written_bytes);
+/* Call `see` for each open file of a process until it returns false. `target` is what /proc/PID/fd/FD links to, such as
+ * "socket:[123]". Returns false if the files cannot be listed. */
+bool gw_process_files(int pid, bool (*see)(void *user, int fd, const char *target), void *user);
+/* Store the identity of this start of the machine, from /proc/sys/kernel/random/boot_id; "" and false if unknown. */
+enum { GW_BOOT_ID_MAX = 64 };
+bool gw_boot_id(char out[GW_BOOT_ID_MAX]);
 /* True if the process exists and runs for this user: its real or effective uid. */
 bool gw_process_is_of(unsigned uid, int pid);
+/* True if this process has a capability in effect. `number`: as in linux/capability.h. */
+bool gw_process_has_capability(unsigned number);
 /* True if this process may read the files of all users: it is root, or has the capability CAP_DAC_READ_SEARCH. */
 bool gw_process_reads_all(void);
 /* From now on, this process becomes the parent of descendants whose parent ends, also of those with a session of their

@@ -7,11 +7,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -91,6 +93,46 @@ bool gw_process_stat(int pid, char out[GW_PROCESS_STAT_MAX])
     return at != NULL;
 }
 
+bool gw_process_started(int pid, uint64_t *ret_ticks)
+{
+    char stat_[GW_PROCESS_STAT_MAX];
+    return gw_process_stat(pid, stat_) &&
+           sscanf(stat_, ") %*c%*d%*d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%" SCNu64, ret_ticks) == 1;
+}
+
+bool gw_process_io(int pid, uint64_t *ret_read_bytes, uint64_t *ret_written_bytes)
+{
+    char text[1024];
+    return gw_read_small(text, sizeof text, NULL, "/proc/%d/io", pid) > 0 &&
+           sscanf(text, "rchar: %" SCNu64 " wchar: %" SCNu64, ret_read_bytes, ret_written_bytes) == 2;
+}
+
+bool gw_process_files(int pid, bool (*see)(void *user, int fd, const char *target), void *user)
+{
+    char path[64], target[512];
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        ssize_t bytes = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+        if (bytes <= 0)
+            continue; /* "." and "..", or it was closed */
+        target[bytes] = '\0';
+        if (!see(user, atoi(entry->d_name), target))
+            break;
+    }
+    closedir(folder);
+    return true;
+}
+
+bool gw_boot_id(char out[GW_BOOT_ID_MAX])
+{
+    bool is_known = gw_read_small(out, GW_BOOT_ID_MAX, NULL, "/proc/sys/kernel/random/boot_id") > 0;
+    out[strcspn(out, "\n")] = '\0';
+    return is_known;
+}
+
 /* The owner of /proc/PID is root if the process is not dumpable, so its status counts. */
 bool gw_process_is_of(unsigned uid, int pid)
 {
@@ -101,16 +143,21 @@ bool gw_process_is_of(unsigned uid, int pid)
     return line != NULL && sscanf(line, "\nUid: %u %u", &real, &effective) == 2 && (real == uid || effective == uid);
 }
 
-bool gw_process_reads_all(void)
+bool gw_process_has_capability(unsigned number)
 {
-    enum { DAC_READ_SEARCH = 2 }; /* CAP_DAC_READ_SEARCH of linux/capability.h */
     char status[STATUS_MAX];
     unsigned long long effective = 0;
     gw_read_small(status, sizeof status, NULL, "/proc/self/status");
     const char *line = strstr(status, "\nCapEff:");
     if (line != NULL)
         sscanf(line, "\nCapEff: %llx", &effective);
-    return geteuid() == 0 || (effective >> DAC_READ_SEARCH & 1) != 0;
+    return (effective >> number & 1) != 0;
+}
+
+bool gw_process_reads_all(void)
+{
+    enum { DAC_READ_SEARCH = 2 }; /* CAP_DAC_READ_SEARCH of linux/capability.h */
+    return geteuid() == 0 || gw_process_has_capability(DAC_READ_SEARCH);
 }
 
 /* ---- descendants without a parent ---- */

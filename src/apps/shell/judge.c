@@ -42,9 +42,8 @@ static gw_status judge_here(const gw_model *model, gw_verdict **ret_verdict, gw_
 {
     struct utsname name;
     struct timespec up;
-    char boot_id[64] = "";
-    (void)gw_read_small(boot_id, sizeof boot_id, NULL, "/proc/sys/kernel/random/boot_id");
-    boot_id[strcspn(boot_id, "\n")] = '\0';
+    char boot_id[GW_BOOT_ID_MAX];
+    (void)gw_boot_id(boot_id);
     gw_later later = {.host = uname(&name) == 0 ? name.nodename : "", .boot_id = boot_id};
     if (clock_gettime(CLOCK_BOOTTIME, &up) == 0)
         later.boot_realtime_ns = gw_realtime_ns() - ((uint64_t)up.tv_sec * 1000000000u + (uint64_t)up.tv_nsec);

@@ -244,13 +244,6 @@ void gw_outside_refusal(const gw_outside_rights *rights, char refused[256], char
     snprintf(allow, 256, "%s", what);
 }
 
-static bool has_capability(unsigned number)
-{
-    char status[STATUS_MAX];
-    gw_read_small(status, sizeof status, NULL, "/proc/self/status");
-    return (strtoull(line_of(status, "\nCapEff:"), NULL, 16) >> number & 1) != 0;
-}
-
 void gwi_refusal_find(const gwi_identity *is, gw_outside *process)
 {
     enum { SYS_PTRACE = 19 /* CAP_SYS_PTRACE of linux/capability.h */ };
@@ -261,7 +254,7 @@ void gwi_refusal_find(const gwi_identity *is, gw_outside *process)
     bool reads = gw_read_small(text, sizeof text, &why, "/proc/%u/syscall", is->pid) > 0;
     if ((reads || (why != EPERM && why != EACCES)) && calls_are_safe)
         return;
-    gw_outside_rights rights = {.same_user = true, .may_trace = has_capability(SYS_PTRACE), .is_dumpable = true};
+    gw_outside_rights rights = {.same_user = true, .may_trace = gw_process_has_capability(SYS_PTRACE), .is_dumpable = true};
     for (size_t i = 0; i < 3; i++)
         rights.same_user = rights.same_user && is->uid[i] == geteuid() && is->gid[i] == getegid();
     snprintf(path, sizeof path, "/proc/%u/stat", is->pid);

@@ -7,7 +7,6 @@
 #include "gw_process.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,39 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 65536 };
-
 void gwi_sample_take(uint32_t pid, gw_outside_sample *ret)
 {
-    char text[1024];
     *ret = (gw_outside_sample){.t_ns = gw_monotonic_ns()};
     ret->cpu_known = gw_stacks_cpu_ms(pid, &ret->cpu_ms);
-    ret->io_known = gw_read_small(text, sizeof text, NULL, "/proc/%u/io", pid) > 0 &&
-                    sscanf(text, "rchar: %" SCNu64 " wchar: %" SCNu64, &ret->read_bytes, &ret->written_bytes) == 2;
+    ret->io_known = gw_process_io((int)pid, &ret->read_bytes, &ret->written_bytes);
 }
 
 /* ---- open files ---- */
-
-/* Call `see` for each open file of the process until it returns false. Returns false if they cannot be listed. */
-static bool each_file(uint32_t pid, bool (*see)(void *user, int fd, const char *target), void *user)
-{
-    char path[64], target[512];
-    snprintf(path, sizeof path, "/proc/%u/fd", pid);
-    DIR *folder = opendir(path);
-    if (folder == NULL)
-        return false;
-    size_t count = 0;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL && count < FILES_MAX; count++) {
-        ssize_t bytes = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
-        if (bytes <= 0)
-            continue;
-        target[bytes] = '\0';
-        if (!see(user, atoi(entry->d_name), target))
-            break;
-    }
-    closedir(folder);
-    return true;
-}
 
 static bool is_written(uint32_t pid, int fd)
 {
@@ -89,7 +63,7 @@ static bool take_output(void *user, int fd, const char *target)
 void gwi_outputs_find(gw_outside *process)
 {
     process->output_count = 0;
-    each_file(process->pid, take_output, process);
+    gw_process_files((int)process->pid, take_output, process);
 }
 
 void gwi_outputs_compare(gw_outside *process)
@@ -202,7 +176,7 @@ static void add_connection(void *user, const connection *one)
 void gwi_network_read(gw_outside *process)
 {
     sockets it = {.network = &process->network};
-    process->network = (gw_outside_network){.is_known = each_file(process->pid, take_socket, &it)};
+    process->network = (gw_outside_network){.is_known = gw_process_files((int)process->pid, take_socket, &it)};
     if (it.count > 0)
         process->network.is_known = each_connection(process->pid, add_connection, &it);
     free(it.inode);

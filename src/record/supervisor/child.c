@@ -152,11 +152,8 @@ static bool is_nohup(int signal)
 /* Return when a process started, in clock ticks since the machine started; UINT64_MAX if it cannot be read. */
 static uint64_t started_at(pid_t pid)
 {
-    char stat[GW_PROCESS_STAT_MAX];
     uint64_t ticks;
-    bool is_read = gw_process_stat(pid, stat) &&
-                   sscanf(stat, ") %*c%*d%*d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%" SCNu64, &ticks) == 1;
-    return is_read ? ticks : UINT64_MAX;
+    return gw_process_started(pid, &ticks) ? ticks : UINT64_MAX;
 }
 
 /* Remember who sent a signal that asks us to end. The program and its descendants started after us, so a process that

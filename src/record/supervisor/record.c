@@ -298,14 +298,13 @@ static void put_limits(gwi_record *record)
 static void put_clock(gwi_record *record)
 {
     struct timex clock = {0};
-    char boot[64] = "";
+    char boot[GW_BOOT_ID_MAX];
     int state = adjtimex(&clock); /* read-only, because no mode is set */
     if (state >= 0) {
         put_meta_number(record, "clock.error_max_us", (uint64_t)clock.maxerror);
         put_meta(record, "clock.synchronised", state == TIME_ERROR || (clock.status & STA_UNSYNC) != 0 ? "0" : "1");
     }
-    if (gw_read_small(boot, sizeof boot, NULL, "/proc/sys/kernel/random/boot_id") > 0) {
-        boot[strcspn(boot, "\n")] = '\0';
+    if (gw_boot_id(boot)) {
         put_meta(record, "boot_id", boot);
         put_meta_number(record, "start_monotonic_ns", record->t0_monotonic_ns);
     }

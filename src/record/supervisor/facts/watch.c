@@ -84,23 +84,19 @@ static bool add_once(uint32_t *list, uint32_t *count, size_t room, uint32_t pid)
     return true;
 }
 
+static bool is_other_file(void *user, int fd, const char *target)
+{
+    bool *found = user;
+    (void)fd;
+    *found = gw_begins(target, "/dev/nvidia");
+    return !*found;
+}
+
 /* Return true if the process has a device file of the driver open. The driver is then initialised, not only loaded. */
 static bool holds_device(pid_t pid)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *folder = opendir(path);
     bool found = false;
-    for (struct dirent *entry; folder != NULL && !found && (entry = readdir(folder)) != NULL;) {
-        char link[128], target[64] = "";
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(link, sizeof link, "%s/%.20s", path, entry->d_name);
-        ssize_t bytes = readlink(link, target, sizeof target - 1);
-        found = bytes > 0 && gw_begins(target, "/dev/nvidia");
-    }
-    if (folder != NULL)
-        closedir(folder);
+    (void)gw_process_files((int)pid, is_other_file, &found);
     return found;
 }
 

@@ -45,6 +45,8 @@ typedef struct gwi_sockets {
  * list all of them with their byte counts; the list is then empty. Free it with gwi_sockets_free() after either. */
 bool gwi_sockets_read(gwi_sockets *ret_sockets);
 void gwi_sockets_free(gwi_sockets *sockets);
+/* Return the socket of an open file by what /proc/PID/fd/FD links to: "socket:[123]". NULL: it is none of the list. */
+const gwi_socket *gwi_socket_at(const gwi_sockets *sockets, const char *target);
 /* Return the socket that the process has open as descriptor `fd`, or NULL. */
 const gwi_socket *gwi_socket_of(const gwi_sockets *sockets, pid_t pid, int fd);
 /* True if the two sockets are the two ends of one connection. */

@@ -131,16 +131,21 @@ void gwi_sockets_free(gwi_sockets *sockets)
     *sockets = (gwi_sockets){0};
 }
 
-const gwi_socket *gwi_socket_of(const gwi_sockets *sockets, pid_t pid, int fd)
+const gwi_socket *gwi_socket_at(const gwi_sockets *sockets, const char *target)
 {
-    char path[64], target[64];
     gwi_socket wanted = {0};
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
-    ssize_t bytes = readlink(path, target, sizeof target - 1);
-    target[bytes > 0 ? bytes : 0] = '\0';
     if (sockets->count == 0 || sscanf(target, "socket:[%u]", &wanted.inode) != 1)
         return NULL;
     return bsearch(&wanted, sockets->item, sockets->count, sizeof wanted, by_inode);
+}
+
+const gwi_socket *gwi_socket_of(const gwi_sockets *sockets, pid_t pid, int fd)
+{
+    char path[64], target[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
+    target[bytes > 0 ? bytes : 0] = '\0';
+    return gwi_socket_at(sockets, target);
 }
 
 static bool is_same(const gwi_socket_end *one, const gwi_socket_end *other)

@@ -1,6 +1,7 @@
 /* Finds the ranks of a job below the command, and measures whether any of them does something. */
 #include "gwi_still.h"
 
+#include "gw_array.h"
 #include "gw_fact.h"
 #include "gw_hash.h"
 #include "gw_process.h"
@@ -8,7 +9,6 @@
 #include "gw_text.h"
 #include "gwi_rank.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -21,13 +21,6 @@
 #include <unistd.h>
 
 /* ---- the processes ---- */
-
-static bool read_start(pid_t pid, uint64_t *ret_ticks)
-{
-    char stat[GW_PROCESS_STAT_MAX];
-    return gw_process_stat(pid, stat) &&
-           sscanf(stat, ") %*c%*d%*d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%" SCNu64, ret_ticks) == 1;
-}
 
 static uint64_t exe_hash_of(pid_t pid)
 {
@@ -58,7 +51,7 @@ static bool see_process(gwi_still_job *job, pid_t pid, pid_t parent)
 {
     size_t at = 0;
     uint64_t ticks = 0, exe_hash = exe_hash_of(pid);
-    if (!read_start(pid, &ticks))
+    if (!gw_process_started(pid, &ticks))
         return false;
     while (at < job->process_count && job->process[at].pid != pid)
         at++;
@@ -127,29 +120,10 @@ static bool is_of_rank(const gwi_still_job *job, const gwi_still_process *proces
 /* Add what a process has read and written so far. Everything that a program prints is part of it. */
 static bool add_io(pid_t pid, uint64_t *sum)
 {
-    char text[512];
-    const char *at = text;
     uint64_t in, out;
-    if (gw_read_small(text, sizeof text, NULL, "/proc/%d/io", (int)pid) <= 0 ||
-        sscanf(at, "rchar: %" SCNu64 " wchar: %" SCNu64, &in, &out) != 2)
+    if (!gw_process_io((int)pid, &in, &out))
         return false;
     *sum += in + out;
-    return true;
-}
-
-typedef void each_fd(void *user, pid_t pid, int fd);
-
-static bool visit_fds(pid_t pid, each_fd *visit, void *user)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *folder = opendir(path);
-    if (folder == NULL)
-        return false;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.')
-            visit(user, pid, atoi(entry->d_name));
-    closedir(folder);
     return true;
 }
 
@@ -158,11 +132,13 @@ typedef struct byte_sum {
     uint64_t bytes;
 } byte_sum;
 
-static void add_socket(void *user, pid_t pid, int fd)
+static bool add_socket(void *user, int fd, const char *target)
 {
     byte_sum *sum = user;
-    const gwi_socket *found = gwi_socket_of(sum->sockets, pid, fd);
+    const gwi_socket *found = gwi_socket_at(sum->sockets, target);
+    (void)fd;
     sum->bytes += found == NULL ? 0 : found->bytes;
+    return true;
 }
 
 typedef struct activity {
@@ -181,7 +157,7 @@ static activity measure(const gwi_still_job *job)
         if (!is_of_rank(job, process))
             continue;
         now.is_known = gw_stacks_cpu_ms((uint32_t)process->pid, &cpu_ms) && add_io(process->pid, &now.io_bytes) &&
-                       visit_fds(process->pid, add_socket, &sum);
+                       gw_process_files((int)process->pid, add_socket, &sum);
         now.cpu_ms += cpu_ms;
         now.processes++;
     }
@@ -243,7 +219,7 @@ bool gwi_still_look(gwi_still_job *job, pid_t command, uint64_t now_ns, uint64_t
 bool gwi_still_is_there(const gwi_still_process *process)
 {
     uint64_t ticks;
-    return read_start(process->pid, &ticks) && ticks == process->start_ticks;
+    return gw_process_started(process->pid, &ticks) && ticks == process->start_ticks;
 }
 
 void gwi_still_free(gwi_still_job *job)
@@ -264,26 +240,22 @@ typedef struct owners {
     const gwi_sockets *sockets;
     owned *item; /* owned */
     size_t count, capacity;
-    uint32_t rank; /* of the process whose descriptors are visited */
+    pid_t pid; /* the process whose files are visited */
+    uint32_t rank;
     bool failed;
 } owners;
 
-static void add_owner(void *user, pid_t pid, int fd)
+static bool add_owner(void *user, int fd, const char *target)
 {
     owners *all = user;
-    const gwi_socket *found = gwi_socket_of(all->sockets, pid, fd);
+    const gwi_socket *found = gwi_socket_at(all->sockets, target);
+    (void)fd;
     if (found == NULL)
-        return;
-    if (all->count == all->capacity) {
-        size_t capacity = all->capacity == 0 ? 64 : 2 * all->capacity;
-        owned *more = realloc(all->item, capacity * sizeof *more);
-        all->failed = all->failed || more == NULL;
-        if (more == NULL)
-            return;
-        all->item = more;
-        all->capacity = capacity;
-    }
-    all->item[all->count++] = (owned){found, pid, all->rank};
+        return true;
+    all->failed = !gw_array_room(&all->item, all->count, &all->capacity, sizeof *all->item);
+    if (!all->failed)
+        all->item[all->count++] = (owned){found, all->pid, all->rank};
+    return !all->failed;
 }
 
 /* List the sockets of all processes of the run. */
@@ -291,11 +263,12 @@ static bool find_owners(const gwi_still_job *job, owners *all)
 {
     for (size_t i = 0; i < job->process_count; i++) {
         const gwi_still_process *process = &job->process[i];
+        all->pid = process->pid;
         all->rank = is_of_rank(job, process) ? process->rank : UINT32_MAX;
-        if (!visit_fds(process->pid, add_owner, all))
+        if (!gw_process_files((int)process->pid, add_owner, all) || all->failed)
             return false;
     }
-    return !all->failed;
+    return true;
 }
 
 static const owned *peer_of(const owners *all, const gwi_socket *socket)

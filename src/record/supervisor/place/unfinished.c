@@ -28,9 +28,8 @@ typedef struct identity {
 
 static uint64_t boot_hash(void)
 {
-    char text[64] = "";
-    ssize_t bytes = gw_read_small(text, sizeof text, NULL, "/proc/sys/kernel/random/boot_id");
-    return bytes <= 0 ? 0 : gw_hash_bytes(GW_HASH_START, text, (size_t)bytes);
+    char text[GW_BOOT_ID_MAX];
+    return gw_boot_id(text) ? gw_hash_bytes(GW_HASH_START, text, strlen(text)) : 0;
 }
 
 static uint64_t own_pid_namespace(void)
@@ -39,20 +38,13 @@ static uint64_t own_pid_namespace(void)
     return stat("/proc/self/ns/pid", &info) == 0 ? (uint64_t)info.st_ino : 0;
 }
 
-static bool read_ticks(pid_t pid, uint64_t *ret_ticks)
-{
-    char stat[GW_PROCESS_STAT_MAX];
-    return gw_process_stat(pid, stat) &&
-           sscanf(stat, ") %*c%*d%*d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%" SCNu64, ret_ticks) == 1;
-}
-
 void gwi_unfinished_set(const char *recording, gw_path out)
 {
     gw_path folder, absolute;
     uint64_t ticks = 0;
     out[0] = '\0';
     if (gw_state_folder(folder, NULL) != GW_OK || realpath(recording, absolute) == NULL ||
-        !read_ticks(getpid(), &ticks) ||
+        !gw_process_started(getpid(), &ticks) ||
         gw_path_format(out, NULL, "%s/unfinished-%" PRIx64 "-%" PRIx64 "-%d-%" PRIu64, folder, boot_hash(),
                        own_pid_namespace(), (int)getpid(), ticks) != GW_OK) {
         out[0] = '\0';
@@ -85,7 +77,7 @@ static bool may_be_going(const identity *who, const struct stat *recording)
     uint64_t ticks;
     bool is_here = who->boot == boot_hash() && who->pid_namespace == own_pid_namespace();
     if (is_here)
-        return read_ticks(who->pid, &ticks) ? ticks == who->ticks : errno == EACCES;
+        return gw_process_started(who->pid, &ticks) ? ticks == who->ticks : errno == EACCES;
     return time(NULL) - recording->st_mtime < quiet_seconds;
 }
 
