@@ -32,31 +32,11 @@ static gw_status tell(teller *it, uint32_t tid, gw_fact_key key, gw_text *text, 
     return st;
 }
 
-static const char *call_name(unsigned call)
-{
-    static const char *const names[] = {
-#define GW_X(name, function, agree, root, peer) function,
-        GW_NCCL_CALLS(GW_X)
-#undef GW_X
-    };
-    return call < GW_NCCL_CALL_COUNT ? names[call] : "";
-}
-
-static const char *state_word(unsigned state)
-{
-    static const char *const words[] = {
-#define GW_X(name, word) word,
-        GW_COLLECTIVE_STATES(GW_X)
-#undef GW_X
-    };
-    return state < GW_COLLECTIVE_STATE_COUNT ? words[state] : "";
-}
-
 static gw_status tell_call(teller *it, const gw_buffer_collective *call, gw_error *err)
 {
     gw_text text = {0};
     const gw_fact_nccl_call fact = {
-        GW_FACT_SET(call, gw_fact_text_of(call_name(call->call))),
+        GW_FACT_SET(call, gw_fact_text_of(gw_nccl_call_name((gw_nccl_call)call->call))),
         GW_FACT_SET(number, call->number),
         GW_FACT_SET(t_ns, ns_of(it, call->ticks)),
         GW_FACT_SET(end_ns, ns_of(it, call->end_ticks)),
@@ -68,7 +48,7 @@ static gw_status tell_call(teller *it, const gw_buffer_collective *call, gw_erro
         GW_FACT_SET(result, call->result),
         GW_FACT_SET(site, call->site),
         GW_FACT_SET(group, call->group),
-        GW_FACT_SET(state, gw_fact_text_of(state_word(call->state))),
+        GW_FACT_SET(state, gw_fact_text_of(gw_collective_state_word((gw_collective_state)call->state))),
     };
     gw_fact_nccl_call_write(&fact, &text);
     return tell(it, call->tid, GW_FACT_NCCL_CALL, &text, err);

@@ -394,15 +394,15 @@ static gw_buffer_communicator *communicator(uint32_t place, uint64_t total)
     return c;
 }
 
-/* Calls that were being written, or were replaced, are left out; so is a place that nobody has used. */
+/* A call that was half written, or replaced by a later one, is left out. So is an empty place. */
 GW_TEST_WITH(nccl_is_told_when_asked_and_at_the_end, make_folder, remove_folder)
 {
     make_buffer();
     gw_buffer_communicator *c = communicator(0, 21);
-    c->last[3].stamp = 0;  /* call 20, of which the process wrote only a part before it was killed */
+    c->last[3].stamp = 0;  /* call 20: the process was killed while it wrote it */
     c->last[7].stamp = 24; /* call 8, which was replaced by call 24 after its number was read */
     (void)communicator(1, 2);
-    /* The last call of each function is told, too, unless it is among the last calls, or is being written. */
+    /* The last call of each function is told, too. Not twice, and not if it is half written. */
     c->of_kind[GW_NCCL_BROADCAST] = (gw_buffer_collective){.stamp = 5, .number = 5, .call = GW_NCCL_BROADCAST};
     c->of_kind[GW_NCCL_ALL_GATHER] = (gw_buffer_collective){.stamp = 3, .number = 3, .call = GW_NCCL_ALL_GATHER};
     c->of_kind[GW_NCCL_ALL_REDUCE] = (gw_buffer_collective){.stamp = 21, .number = 21};

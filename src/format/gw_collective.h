@@ -38,4 +38,9 @@ typedef enum gw_collective_state {
         GW_COLLECTIVE_STATE_COUNT
 } gw_collective_state;
 
+/* names.c. The name of NCCL's function, such as "ncclAllReduce", and the word of a state; "" for a number out of range.
+ * Static strings. */
+const char *gw_nccl_call_name(gw_nccl_call call);
+const char *gw_collective_state_word(gw_collective_state state);
+
 #endif

@@ -1,6 +1,7 @@
 /* Tables with the names of the values in gw_event.h, gw_recording.h, gw_metrics.h and gw_machine.h. */
 #include "gw_names.h"
 
+#include "gw_collective.h"
 #include "gw_recording.h"
 #include "gw_text.h"
 
@@ -69,3 +70,7 @@ GW_WORDS(gw_source_text, unsigned, GW_SOURCES, "?")
 GW_WORDS(gw_sample_state_text, unsigned, GW_SAMPLE_STATES, "?")
 
 GW_WORDS(gw_machine_event_text, unsigned, GW_MACHINE_EVENTS, "?")
+
+GW_WORDS(gw_nccl_call_name, gw_nccl_call, GW_NCCL_CALLS, "")
+
+GW_WORDS(gw_collective_state_word, gw_collective_state, GW_COLLECTIVE_STATES, "")

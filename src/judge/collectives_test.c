@@ -23,7 +23,7 @@ static uint32_t pid_of(uint32_t rank)
     return FIRST_PID + rank;
 }
 
-/* Open a job of two ranks, each of which has launched `kernel` and waited for nothing. */
+/* Open a job of two ranks. Each has launched `kernel`, and nothing has waited for it. */
 static void open_job(void)
 {
     char text[32];

@@ -1,8 +1,7 @@
 /* Temporary folders of commands: `$TMPDIR/gpuwhy-KIND.XXXXXX`, or in /tmp.
  *
- * A folder is locked while its command runs. The next command that makes one removes those of this user that nobody
- * has locked, because their command was killed. Locks also work between containers that share the folder but not the
- * pids. One thread. */
+ * A command locks its folder while it runs. If it is killed, the folder stays, without a lock. The next command removes
+ * such folders of this user. Locks also work between containers that share the folder but not the pids. One thread. */
 #ifndef GWI_TEMPORARY_H
 #define GWI_TEMPORARY_H
 

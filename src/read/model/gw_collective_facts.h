@@ -43,8 +43,6 @@ typedef struct gw_communicator {
     size_t last_count;
 } gw_communicator;
 
-/* Name of NCCL's function, such as "ncclAllReduce"; a static string. */
-const char *gw_nccl_call_name(gw_nccl_call call);
 /* Name of an ncclDataType_t, such as "float32", and its bytes; "unknown type" and 0 for numbers that are not known. */
 const char *gw_nccl_type_name(int32_t type, uint32_t *ret_bytes);
 

@@ -11,15 +11,12 @@
 
 enum { CALL_TEXT_MAX = 128, WHO_TEXT_MAX = 64 };
 
-/* Write the name as PyTorch has it: "all_reduce". */
-static const char *name_text(char out[CALL_TEXT_MAX], uint8_t call)
+static GW_WORDS_BY(GW_WORD_NAME, call_word, unsigned, GW_NCCL_CALLS, "a call")
+
+    /* Write the name as PyTorch has it: "all_reduce". */
+    static const char *name_text(char out[CALL_TEXT_MAX], uint8_t call)
 {
-    static const char *const names[] = {
-#define GW_X(name, function, agree, root, peer) #name,
-        GW_NCCL_CALLS(GW_X)
-#undef GW_X
-    };
-    snprintf(out, CALL_TEXT_MAX, "%s", call < GW_NCCL_CALL_COUNT ? names[call] : "a call");
+    snprintf(out, CALL_TEXT_MAX, "%s", call_word(call));
     for (char *at = out; *at != '\0'; at++)
         *at = (char)tolower((unsigned char)*at);
     return out;

@@ -17,16 +17,6 @@
 
 enum { COMMUNICATORS_MAX = 4096, LAST_MAX = 64 };
 
-const char *gw_nccl_call_name(gw_nccl_call call)
-{
-    static const char *const names[] = {
-#define GW_X(name, function, agree, root, peer) function,
-        GW_NCCL_CALLS(GW_X)
-#undef GW_X
-    };
-    return (unsigned)call < GW_NCCL_CALL_COUNT ? names[call] : "unknown call";
-}
-
 const char *gw_nccl_type_name(int32_t type, uint32_t *ret_bytes)
 {
     static const struct {
@@ -95,34 +85,34 @@ static void read_communicator(gw_model *model, gwi_process *process, const gw_it
     c->last_count = 0;
 }
 
-/* Return the index of a word in a list, -1 if the list does not have it. */
-static int index_of(gw_fact_text text, const char *const *list, int count)
+static bool is_word(gw_fact_text text, const char *word)
 {
-    for (int i = 0; i < count; i++)
-        if (text.data != NULL && text.bytes == strlen(list[i]) && memcmp(text.data, list[i], text.bytes) == 0)
-            return i;
-    return -1;
+    return text.data != NULL && text.bytes == strlen(word) && memcmp(text.data, word, text.bytes) == 0;
+}
+
+/* Find the call and the state by their words. Returns false if one is unknown. */
+static bool find_words(const gw_fact_nccl_call *said, gw_nccl_call *ret_call, gw_collective_state *ret_state)
+{
+    unsigned call = 0, state = 0;
+    while (call < GW_NCCL_CALL_COUNT && !is_word(said->call, gw_nccl_call_name((gw_nccl_call)call)))
+        call++;
+    while (state < GW_COLLECTIVE_STATE_COUNT &&
+           !is_word(said->state, gw_collective_state_word((gw_collective_state)state)))
+        state++;
+    *ret_call = (gw_nccl_call)call;
+    *ret_state = (gw_collective_state)state;
+    return call < GW_NCCL_CALL_COUNT && state < GW_COLLECTIVE_STATE_COUNT;
 }
 
 static void read_call(gw_model *model, gwi_process *process, const gw_item *item)
 {
-    static const char *const names[] = {
-#define GW_X(name, function, agree, root, peer) function,
-        GW_NCCL_CALLS(GW_X)
-#undef GW_X
-    };
-    static const char *const states[] = {
-#define GW_X(name, word) word,
-        GW_COLLECTIVE_STATES(GW_X)
-#undef GW_X
-    };
+    gw_nccl_call call;
+    gw_collective_state state;
     gw_fact_nccl_call said;
     gw_process *facts = &model->process[process->index];
     gw_fact_nccl_call_read(gw_fact_text_of(item->pair.value), &said);
-    int call = index_of(said.call, names, GW_NCCL_CALL_COUNT),
-        state = index_of(said.state, states, GW_COLLECTIVE_STATE_COUNT);
-    if (process->communicator_now < 0 || (size_t)process->communicator_now >= facts->communicator_count || call < 0 ||
-        state < 0)
+    if (process->communicator_now < 0 || (size_t)process->communicator_now >= facts->communicator_count ||
+        !find_words(&said, &call, &state))
         return;
     gw_communicator *c = &facts->communicator[process->communicator_now];
     if (c->last == NULL && (c->last = calloc(LAST_MAX, sizeof *c->last)) == NULL)
@@ -130,7 +120,7 @@ static void read_call(gw_model *model, gwi_process *process, const gw_item *item
     if (c->last == NULL || c->last_count == LAST_MAX)
         return;
     c->last[c->last_count++] = (gw_collective){
-        .call = (gw_nccl_call)call,
+        .call = call,
         .number = said.number,
         .t_ns = said.t_ns,
         .t_end_ns = said.end_ns,
@@ -143,7 +133,7 @@ static void read_call(gw_model *model, gwi_process *process, const gw_item *item
         .tid = item->tid,
         .site = said.site == 0 ? 0 : gw_sites_number(model->sites, item->pid, said.site),
         .group = said.group,
-        .state = (gw_collective_state)state,
+        .state = state,
     };
 }
 
