@@ -254,7 +254,8 @@ void gwi_refusal_find(const gwi_identity *is, gw_outside *process)
     bool reads = gw_read_small(text, sizeof text, &why, "/proc/%u/syscall", is->pid) > 0;
     if ((reads || (why != EPERM && why != EACCES)) && calls_are_safe)
         return;
-    gw_outside_rights rights = {.same_user = true, .may_trace = gw_process_has_capability(SYS_PTRACE), .is_dumpable = true};
+    gw_outside_rights rights = {
+        .same_user = true, .may_trace = gw_process_has_capability(SYS_PTRACE), .is_dumpable = true};
     for (size_t i = 0; i < 3; i++)
         rights.same_user = rights.same_user && is->uid[i] == geteuid() && is->gid[i] == getegid();
     snprintf(path, sizeof path, "/proc/%u/stat", is->pid);
