@@ -340,9 +340,10 @@ const char *gw_suggest_name(const char *word);
 
 /* A kind of log line that points to a cause. The strings are static. */
 typedef struct gw_cause_line {
-    const char *sign;    /* name of the sign: "TORCH_OOM", "CUDA error" */
+    const char *sign;    /* what stands before its value: "CUDA error"; NULL: the sign has no value */
     const char *which;   /* value of the sign: "700", "ALLOC_FAILED NOT_INITIALIZED"; NULL: any */
     const char *example; /* an example line, shortened; NULL: none */
+    const char *pattern; /* regular expression of such lines; NULL: none */
     bool is_first;       /* this cause is the most likely one for such a line */
     bool is_only;        /* such a line has no other known cause */
 } gw_cause_line;

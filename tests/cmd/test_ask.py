@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -73,6 +74,28 @@ class Ask(unittest.TestCase):
                 self.assertEqual(done.returncode, 2)
                 self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 
+    def test_a_question_in_plain_words_finds_its_page(self):
+        for question, page in [("Why does my CNN model fail on the second run, encountering cuDNN errors?", "second-run"),
+                               ("my notebook works, but when I run the cell again it runs out of memory", "second-run"),
+                               ("Why does CuDNN crash in TensorFlow 2.x after extended training?", "long-training"),
+                               ("training dies after many hours", "long-training"),
+                               ("Why does a CUDA error occur when calling a model a second time?", "second-call"),
+                               ("Why is cuDNN failing to allocate memory when running a TensorFlow CNN tutorial?", "cudnn"),
+                               ("What causes kernel errors during CNN model training?", "kernel-errors")]:
+            for words in ([question], ["-m", question]):
+                with self.subTest(words=words):
+                    done = explain(*words)
+                    if "cannot read text logs" in done.stderr:
+                        self.skipTest(done.stderr.strip())
+                    self.assertEqual(done.returncode, 1, done.stderr)
+                    self.assertRegex(" ".join(done.stdout.split()), f"Next Read: gpuwhy help {page}[.] ")
+            self.assertEqual(subprocess.run([GPUWHY, "help", page], capture_output=True).returncode, 0)
+        self.assertEqual(explain("why is the sky blue").returncode, 2)
+        self.assertIn("Next", explain("-m", "why is the sky blue").stdout)
+
+    def test_the_name_of_a_cause_shows_the_cause(self):
+        self.assertEqual(explain("gpu-oom-leak").stdout, causes("gpu-oom-leak").stdout)
+
     def test_json(self):
         done = explain("--json", "700")
         verdict = json.loads(done.stdout)
@@ -98,6 +121,14 @@ def causes(*words):
 
 
 class Causes(unittest.TestCase):
+    def test_messages_are_shown_and_no_names_of_rules(self):
+        for cause in causes().stdout.splitlines():
+            shown = re.findall(r"^  (?:only cause|most likely cause|one of several causes): +(.*)$",
+                               causes(cause.split()[0]).stdout, re.M)
+            for line in shown:
+                with self.subTest(cause=cause, line=line):
+                    self.assertRegex(line, r'^".*[A-Za-z]{3}.*"|^(CUDA|Xid|cuBLAS|CUBLAS|CUDNN|NCCL|torchrun|compute-|a worker)\S* ')
+
     def test_search(self):
         for words, first in [(["expandable"], "gpu-oom-fragmentation"), (["cudaErrorIllegalAddress"], "illegal-address"),
                              (["illegal", "ADDRESS"], "illegal-address"), (["Xid", "79"], "gpu-off-bus"),

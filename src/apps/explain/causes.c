@@ -53,6 +53,47 @@ static const char *rank_text(const gw_cause_line *line)
     return line->is_first ? "most likely cause:     " : "one of several causes: ";
 }
 
+/* Print the first alternative of a regular expression as the text that it matches; "..." stands for whatever varies. */
+static void print_pattern(const char *pattern)
+{
+    static const char begins[] = "([{", ends[] = ")]}";
+    unsigned depth = 0; /* of brackets, whose content varies */
+    gw_text text = {0};
+    for (const char *at = pattern; *at != '\0' && !(*at == '|' && depth == 0); at++) {
+        bool is_escaped = *at == '\\' && at[1] != '\0';
+        if (depth == 0 && *at == '[' && strlen(at) > 3 && at[3] == ']') { /* one of two letters, as in [Ff]ailed */
+            gw_text_add(&text, at + 1, 1);
+            at += 3;
+            continue;
+        }
+        if (is_escaped)
+            at++;
+        bool varies = is_escaped ? strchr("dwsSbW", *at) != NULL : strchr(".[{(^$?*+", *at) != NULL;
+        if (depth == 0 && !varies)
+            gw_text_add(&text, at, 1);
+        else if (depth == 0 && strchr("^$?*+b", *at) == NULL && !gw_ends_with(gw_text_str(&text), "..."))
+            gw_text_add_str(&text, "...");
+        if (!is_escaped && strchr(begins, *at) != NULL)
+            depth++;
+        else if (!is_escaped && strchr(ends, *at) != NULL && depth > 0)
+            depth--;
+    }
+    printf("\"%s\"\n", gw_text_str(&text));
+    gw_text_free(&text);
+}
+
+static void print_line(const gw_cause_line *line)
+{
+    printf("  %s", rank_text(line));
+    if (line->example != NULL)
+        printf(line->which != NULL ? "\"%s\" [%s]\n" : "\"%s\"%s\n", line->example,
+               line->which != NULL ? line->which : "");
+    else if (line->pattern != NULL)
+        print_pattern(line->pattern);
+    else
+        printf("%s %s\n", line->sign, line->which);
+}
+
 static void print_lines(const gw_cause_info *cause)
 {
     enum { LINES_MAX = 64 };
@@ -63,13 +104,8 @@ static void print_lines(const gw_cause_info *cause)
     if (count == 0)
         puts("  none: logs do not show this cause");
     for (size_t i = 0; i < count; i++) {
-        const gw_cause_line *line = &lines[i];
-        const char *which = line->which != NULL ? line->which : "";
-        printf("  %s", rank_text(line));
-        if (line->example == NULL)
-            printf("%s%s%s\n", line->sign, line->which != NULL ? " " : "", which);
-        else
-            printf(line->which != NULL ? "\"%s\" [%s]\n" : "\"%s\"%s\n", line->example, which);
+        if (lines[i].example != NULL || lines[i].pattern != NULL || (lines[i].sign != NULL && lines[i].which != NULL))
+            print_line(&lines[i]);
     }
 }
 
@@ -149,22 +185,26 @@ static int search(char **argv, int count)
     return GW_EXIT_OK;
 }
 
-static int show(const char *id)
+bool gwi_causes_show(const char *id)
 {
     size_t count = 0;
     const gw_cause_info *causes = gw_causes(&count);
     for (size_t i = 0; i < count; i++) {
-        if (id == NULL)
-            print_row(&causes[i]);
-        else if (strcmp(causes[i].id, id) == 0) {
+        if (strcmp(causes[i].id, id) == 0) {
             print_one(&causes[i]);
-            return GW_EXIT_OK;
+            return true;
         }
     }
-    if (id == NULL)
-        return GW_EXIT_OK;
-    gw_say("causes: unknown cause %s; `gpuwhy causes` lists them, `gpuwhy causes --search` searches for words", id);
-    return GW_EXIT_USAGE;
+    return false;
+}
+
+static int show_all(void)
+{
+    size_t count = 0;
+    const gw_cause_info *causes = gw_causes(&count);
+    for (size_t i = 0; i < count; i++)
+        print_row(&causes[i]);
+    return GW_EXIT_OK;
 }
 
 int gwi_cmd_causes(int argc, char **argv)
@@ -179,5 +219,11 @@ int gwi_cmd_causes(int argc, char **argv)
         return gwi_manual_print(&gwi_manual_causes);
     if (options.search)
         return search(argv + 1, words);
-    return show(words > 0 ? argv[1] : NULL);
+    if (words == 0)
+        return show_all();
+    if (gwi_causes_show(argv[1]))
+        return GW_EXIT_OK;
+    gw_say("causes: unknown cause %s; `gpuwhy causes` lists them, `gpuwhy causes --search` searches for words",
+           argv[1]);
+    return GW_EXIT_USAGE;
 }

@@ -267,6 +267,10 @@ static bool explain_words(char **words, int count, const explain_options *option
     gw_log *log = NULL;
     gw_verdict *verdict = NULL;
     bool known = count > 0;
+    if (count == 1 && lstat(words[0], &info) != 0 && gwi_causes_show(words[0])) {
+        *ret_status = GW_EXIT_OK;
+        return true;
+    }
     for (int i = 0; i < count && known; i++) {
         known = !looks_like_file(words[i]) && lstat(words[i], &info) != 0;
         gw_text_addf(&question, "%s%s", i == 0 ? "" : " ", words[i]);
@@ -275,7 +279,7 @@ static bool explain_words(char **words, int count, const explain_options *option
         known = !is_mistyped_name(gw_text_str(&question)) &&
                 read_message(gw_text_str(&question), &log, NULL) == GW_OK &&
                 gw_judge_message(log, gw_text_str(&question), &verdict, NULL) == GW_OK &&
-                verdict->question->meaning_count > 0;
+                (verdict->question->meaning_count > 0 || verdict->question->command != NULL);
     }
     if (known)
         *ret_status = show(verdict, false, options);

@@ -7,6 +7,8 @@
 #include "gw_exit.h"
 #include "gw_status.h"
 
+#include <stdbool.h>
+
 /* X(name, arguments, one line of help). gwi_cmd_<name>(argc, argv) runs a command and returns the exit status. argv[0]
  * is the command's name. gwi_manual_<name> is its help. */
 #define GWI_COMMANDS(X)                                                                                                \
@@ -48,6 +50,9 @@ const gwi_command_row *gwi_commands(size_t *ret_count);
 const gwi_command_row *gwi_command_find(const char *name);
 /* The page of gpuwhy(1), whose options may stand before a command. */
 extern const gwi_manual gwi_manual_gpuwhy;
+
+/* Print what `gpuwhy causes ID` prints. Returns false, and prints nothing, if there is no such cause. */
+bool gwi_causes_show(const char *id);
 
 /* Check that all words are options of `gpuwhy run`. GW_USAGE: `err` names the first word that is not an option. */
 GW_MUST_CHECK gw_status gwi_run_options_check(int count, char *const *words, gw_error *err);

@@ -182,6 +182,15 @@ static bool add_decider(gw_verdict *verdict, const gwi_readings *readings)
         return gwi_list_addf(&verdict->next, "To find out: %s. It shows %s", row->command, row->tells) &&
                add_misleading(question, row);
     }
+    const gwi_page_found *page = readings->count == 0 ? gwi_page_for(question->text) : NULL;
+    if (page != NULL) {
+        question->command = page->command;
+        question->tells = page->tells;
+        return gwi_list_addf(&verdict->next, "Read: %s. It says %s", page->command, page->tells);
+    }
+    if (readings->count == 0)
+        return gwi_list_addf(&verdict->next,
+                             "Run the program: gpuwhy run -- COMMAND; or give its whole log: gpuwhy explain LOG");
     const char *option = verdict->alternative_count > 0 ? gwi_log_decider(verdict->alternatives[0].cause) : NULL;
     if (option != NULL)
         question->command = option;
@@ -218,7 +227,9 @@ static bool is_ambiguous(const gw_verdict_question *question)
 static void say_headline(gwi_finding *finding, const gw_verdict *verdict, const char *text)
 {
     size_t causes = verdict->alternative_count, meanings = verdict->question->meaning_count;
-    if (meanings == 0)
+    if (meanings == 0 && verdict->question->command != NULL)
+        gwi_headline(finding, "this is no message of a program; a page of gpuwhy answers the question");
+    else if (meanings == 0)
         gwi_headline(finding, "gpuwhy does not recognise this message");
     else if (causes == 0)
         gwi_headline(finding, "%.80s is known, but no cause in gpuwhy's catalogue produces it", text);

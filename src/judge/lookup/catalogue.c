@@ -34,6 +34,48 @@ static const struct {
 };
 enum { EXAMPLE_COUNT = sizeof examples / sizeof examples[0] };
 
+static const struct {
+    int sign;
+    const char *pattern; /* the regular expression of its messages */
+} messages[] = {
+#define GWI_MESSAGE(name, kind, depth, certainty, causes, pattern) {GW_SAYS_##name, pattern},
+#include "messages.def"
+#undef GWI_MESSAGE
+};
+enum { MESSAGE_COUNT = sizeof messages / sizeof messages[0] };
+
+/* How the values of a sign without an example are written in logs. */
+static const struct {
+    int sign;
+    const char *before;
+} spoken[] = {{GW_SAYS_CUDA, "CUDA error"},
+              {GW_SAYS_XID, "Xid"},
+              {GW_SAYS_CUBLAS_NUMBER, "cuBLAS error"},
+              {GW_SAYS_CUBLAS_STATUS, "CUBLAS_STATUS, one of"},
+              {GW_SAYS_CUDNN_STATUS, "CUDNN_STATUS, one of"},
+              {GW_SAYS_NCCL_ERROR, "NCCL error"},
+              {GW_SAYS_ELASTIC_EXIT, "torchrun: exit code"},
+              {GW_SAYS_GPU_EXCEPTION, "compute-sanitizer or cuda-gdb: exception"},
+              {GW_SAYS_WORKER_KILLED, "a worker of the data loader ended by signal"}};
+
+static const char *spoken_of(int sign)
+{
+    for (size_t i = 0; i < sizeof spoken / sizeof spoken[0]; i++) {
+        if (spoken[i].sign == sign)
+            return spoken[i].before;
+    }
+    return NULL;
+}
+
+static const char *pattern_of(int sign)
+{
+    for (size_t i = 0; i < MESSAGE_COUNT; i++) {
+        if (messages[i].sign == sign)
+            return messages[i].pattern;
+    }
+    return NULL;
+}
+
 /* Return an example of a log line that has the row's sign, or NULL. If the row lists values, the example contains
  * one of them. */
 static const char *example_of(const log_row *row)
@@ -56,9 +98,10 @@ size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max
             bool is_first = strlen(id) == bytes && strncmp(rows[i].causes, id, bytes) == 0;
             if (is_first != (first == 1) || (!is_first && !gwi_log_is_listed(rows[i].causes, id)))
                 continue;
-            ret_lines[count++] = (gw_cause_line){.sign = rows[i].sign == GW_SAYS_CUDA ? "CUDA error" : rows[i].name,
+            ret_lines[count++] = (gw_cause_line){.sign = spoken_of(rows[i].sign),
                                                  .which = rows[i].which[0] == '\0' ? NULL : rows[i].which,
                                                  .example = example_of(&rows[i]),
+                                                 .pattern = pattern_of(rows[i].sign),
                                                  .is_first = is_first,
                                                  .is_only = rows[i].causes[bytes] == '\0'};
         }

@@ -35,4 +35,12 @@ bool gwi_read_question(const char *question, gwi_readings *ret_readings);
 /* Add the possible meanings of the code or status name in this log line. If there are none, add the message itself. */
 void gwi_read_find(const gw_log_find *find, gwi_readings *readings);
 
+/* A page of `gpuwhy help`. Both strings are static. */
+typedef struct gwi_page_found {
+    const char *command; /* prints the page */
+    const char *tells;   /* what the page answers */
+} gwi_page_found;
+/* Find the page whose words a question in plain words has. NULL: there is none. */
+const gwi_page_found *gwi_page_for(const char *question);
+
 #endif
