@@ -9,6 +9,7 @@
 #define GW_OWN_H
 
 #include "gw_status.h"
+#include "gw_text.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -55,6 +56,13 @@ GW_MUST_CHECK gw_status gw_own_file_copy(const char *folder, const char *name, c
 /* Open a regular file for reading. Never waits, and never opens a device, a FIFO or a socket. `may_be_link`: true for a
  * name from the user, false for one read from a file. `err` receives the reason, without the path. */
 GW_MUST_CHECK gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_error *err);
+
+/* Append a regular file of at most `bytes_max` bytes to `text`. Errors begin with the path. GW_IO: it cannot be read;
+ * GW_UNSUPPORTED: it is longer; GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_plain_read(const char *path, size_t bytes_max, gw_text *text, gw_error *err);
+/* Read the beginning of a regular file into `out`, with a zero byte at its end. Returns the number of bytes; 0 if the
+ * file is empty or cannot be read. */
+size_t gw_plain_peek(const char *path, char *out, size_t room);
 
 /* Open for reading a regular file that another user named, for example in a recording. That user must not learn from us
  * what is in a file, so the file is opened only if

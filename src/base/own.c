@@ -251,6 +251,43 @@ gw_status gw_plain_open(const char *path, bool may_be_link, int *ret_fd, gw_erro
     return plain_open_at(AT_FDCWD, path, may_be_link, ret_fd, err);
 }
 
+gw_status gw_plain_read(const char *path, size_t bytes_max, gw_text *text, gw_error *err)
+{
+    char part[1 << 14];
+    size_t begin = text->bytes;
+    ssize_t bytes = 1;
+    int fd;
+    gw_status st = gw_plain_open(path, true, &fd, err);
+    if (st != GW_OK) {
+        gw_wrap(err, "%s", path);
+        return st;
+    }
+    while (text->bytes - begin <= bytes_max && !text->failed &&
+           ((bytes = read(fd, part, sizeof part)) > 0 || (bytes < 0 && errno == EINTR)))
+        gw_text_add(text, part, bytes > 0 ? (size_t)bytes : 0);
+    int why = errno;
+    close(fd);
+    if (text->failed)
+        return gw_fail(err, GW_NOMEM, "%s: no memory", path);
+    if (bytes < 0)
+        return gw_fail(err, GW_IO, "%s: %s", path, strerror(why));
+    return text->bytes - begin > bytes_max
+               ? gw_fail(err, GW_UNSUPPORTED, "%s: longer than %zu MiB", path, bytes_max >> 20)
+               : GW_OK;
+}
+
+size_t gw_plain_peek(const char *path, char *out, size_t room)
+{
+    int fd;
+    ssize_t bytes = 0;
+    if (gw_plain_open(path, true, &fd, NULL) == GW_OK) {
+        bytes = read(fd, out, room - 1);
+        close(fd);
+    }
+    out[bytes > 0 ? bytes : 0] = '\0';
+    return bytes > 0 ? (size_t)bytes : 0;
+}
+
 /* ---- files that another user names ---- */
 
 typedef struct account {

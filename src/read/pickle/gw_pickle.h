@@ -74,6 +74,13 @@ bool gw_pickle_is(const char *path);
  * - GW_NOMEM, or the status that `fold` returned */
 GW_MUST_CHECK gw_status gw_pickle_read(const char *path, const gw_pickle_options *options, gw_pickle **ret_pickle,
                                        gw_pickle_value *ret_root, gw_error *err);
+/* Make a pickle without values, to which texts can be added. Errors: GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_pickle_new(const gw_pickle_options *options, gw_pickle **ret_pickle, gw_error *err);
+/* Read JSON as the pickle of the same data would be read: objects are dicts, and arrays are lists. If the file has
+ * several values, one after the other, *ret_root is the list of them. A file may have 64 MiB. The results are those of
+ * gw_pickle_read(). */
+GW_MUST_CHECK gw_status gw_pickle_read_json(const char *path, const gw_pickle_options *options, gw_pickle **ret_pickle,
+                                            gw_pickle_value *ret_root, gw_error *err);
 void gw_pickle_free(gw_pickle *pickle); /* takes NULL */
 
 /* Return the number of items of a list or tuple, or the number of pairs of a dict. Returns 0 for all other values. */

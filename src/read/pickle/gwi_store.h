@@ -65,6 +65,9 @@ GW_MUST_CHECK gw_status gwi_store_append(gw_pickle *store, uint32_t node, const 
                                          gw_error *err);
 /* Replace a container by a folded value and free the container's items. */
 void gwi_store_fold(gw_pickle *store, uint32_t node, gw_pickle_value folded);
+/* Mark a container as complete, and let the caller's `fold` replace it. */
+GW_MUST_CHECK gw_status gwi_store_complete(gw_pickle *store, uint32_t node, const gw_pickle_options *options,
+                                           gw_error *err);
 /* Return the value of a container: the container itself, or the value that gwi_store_fold() put in its place. */
 gw_pickle_value gwi_store_value(const gw_pickle *store, uint32_t node);
 

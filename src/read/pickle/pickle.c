@@ -79,28 +79,13 @@ static gw_status pop_mark(machine *m, uint64_t *ret_height, gw_error *err)
 
 /* ---- containers ---- */
 
-/* Mark a container as complete, and let the caller's `fold` replace it. */
-static gw_status complete(machine *m, uint32_t index, gw_error *err)
-{
-    if (m->store->node[index].state != GWI_NODE_OPEN)
-        return GW_OK;
-    m->store->node[index].state = GWI_NODE_SEALED;
-    if (m->options.fold == NULL)
-        return GW_OK;
-    gw_pickle_value value = gwi_store_value(m->store, index), folded = value;
-    gw_status st = m->options.fold(m->options.user, m->store, value, &folded, err);
-    if (st == GW_OK && folded.type == GW_PICKLE_FOLDED)
-        gwi_store_fold(m->store, index, folded);
-    return st;
-}
-
 /* If the value is a container, mark it as complete. If `fold` replaced the container, set *value to the replacement. */
 static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
 {
     if (!gwi_is_container(*value))
         return GW_OK;
     uint32_t index = (uint32_t)value->number;
-    gw_status st = complete(m, index, err);
+    gw_status st = gwi_store_complete(m->store, index, &m->options, err);
     *value = gwi_store_value(m->store, index);
     return st;
 }
@@ -130,7 +115,7 @@ static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error
     m->stack_count = height;
     uint64_t held = m->store->node[index].count / (type == GW_PICKLE_DICT ? 2 : 1);
     if (st == GW_OK && held > 0 && held < BATCH) {
-        st = complete(m, index, err);
+        st = gwi_store_complete(m->store, index, &m->options, err);
         m->stack[height - 1] = gwi_store_value(m->store, index);
     }
     return st;
@@ -169,7 +154,7 @@ static gw_status make_tuple(machine *m, uint64_t height, gw_error *err)
         st = gwi_store_append(m->store, index, m->stack == NULL ? NULL : m->stack + height, m->stack_count - height,
                               err);
     if (st == GW_OK)
-        st = complete(m, index, err);
+        st = gwi_store_complete(m->store, index, &m->options, err);
     if (st != GW_OK)
         return st;
     m->stack_count = height;
@@ -433,24 +418,11 @@ static gw_status read_protocol(gwi_window *window, gw_error *err)
     return st;
 }
 
-static gw_status enter_names(machine *m, gw_error *err)
-{
-    gw_status st = GW_OK;
-    for (size_t i = 0; st == GW_OK && i < m->options.name_count; i++) {
-        const char *name = m->options.names[i];
-        uint32_t id;
-        st = gw_pickle_add_text(m->store, name, (uint32_t)strlen(name), &id, err);
-    }
-    return st;
-}
-
 /* Read the whole file. If an opcode fails, *ret_offset is its offset in the file. */
 static gw_status run(machine *m, uint64_t *ret_offset, gw_error *err)
 {
     *ret_offset = 0;
-    gw_status st = enter_names(m, err);
-    if (st == GW_OK)
-        st = read_protocol(&m->window, err);
+    gw_status st = read_protocol(&m->window, err);
     while (st == GW_OK && !m->stopped) {
         unsigned char opcode;
         *ret_offset = gwi_window_offset(&m->window);
@@ -470,13 +442,9 @@ gw_status gw_pickle_read(const char *path, const gw_pickle_options *options, gw_
         return gw_fail(err, GW_NOMEM, "%s: out of memory", path);
     m->window.fd = -1;
     m->options = *options;
-    m->store = calloc(1, sizeof *m->store);
-    if (m->store == NULL) {
-        st = gw_fail(err, GW_NOMEM, "%s: out of memory", path);
-        goto out;
-    }
-    m->store->memory_max = options->memory_max != 0 ? options->memory_max : UINT64_C(2) << 30;
-    st = gwi_window_open(&m->window, path, err);
+    st = gw_pickle_new(options, &m->store, err);
+    if (st == GW_OK)
+        st = gwi_window_open(&m->window, path, err);
     if (st != GW_OK) {
         gw_wrap(err, "%s", path);
         goto out;

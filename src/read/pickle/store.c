@@ -224,6 +224,38 @@ gw_pickle_value gwi_store_value(const gw_pickle *store, uint32_t node)
     return (gw_pickle_value){.type = it->type, .number = node};
 }
 
+gw_status gwi_store_complete(gw_pickle *store, uint32_t node, const gw_pickle_options *options, gw_error *err)
+{
+    if (store->node[node].state != GWI_NODE_OPEN)
+        return GW_OK;
+    store->node[node].state = GWI_NODE_SEALED;
+    if (options->fold == NULL)
+        return GW_OK;
+    gw_pickle_value value = gwi_store_value(store, node), folded = value;
+    gw_status st = options->fold(options->user, store, value, &folded, err);
+    if (st == GW_OK && folded.type == GW_PICKLE_FOLDED)
+        gwi_store_fold(store, node, folded);
+    return st;
+}
+
+gw_status gw_pickle_new(const gw_pickle_options *options, gw_pickle **ret_pickle, gw_error *err)
+{
+    gw_pickle *store = calloc(1, sizeof *store);
+    if (store == NULL)
+        return gw_fail(err, GW_NOMEM, "out of memory");
+    store->memory_max = options->memory_max != 0 ? options->memory_max : UINT64_C(2) << 30;
+    gw_status st = GW_OK;
+    for (size_t i = 0; st == GW_OK && i < options->name_count; i++) {
+        uint32_t id;
+        st = gw_pickle_add_text(store, options->names[i], (uint32_t)strlen(options->names[i]), &id, err);
+    }
+    if (st == GW_OK)
+        *ret_pickle = store;
+    else
+        gw_pickle_free(store);
+    return st;
+}
+
 /* ---- look-ups by the caller ---- */
 
 void gw_pickle_free(gw_pickle *store)
